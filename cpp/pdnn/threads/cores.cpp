@@ -1,0 +1,80 @@
+#include "pdnn/threads/cores.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+namespace pdnn::threads {
+
+namespace {
+
+/// The path of this process's cgroup below `controller`'s mount ("" names version 2's single hierarchy).
+std::string cgroup_path(const std::string& controller) {
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controller.empty() ? controllers == ",," : controllers.find("," + controller + ",") != std::string::npos)
+      return line.substr(second + 1);
+  }
+  return "/";
+}
+
+/// The smallest quota from `path` up to the root; `read` gives one directory's, 0 for none.
+template <class Read>
+double smallest_quota(const std::string& mount, std::string path, Read read) {
+  double smallest = 0;
+  for (;;) {
+    const double quota = read(mount + path);
+    if (quota > 0 && (smallest == 0 || quota < smallest)) smallest = quota;
+    if (path.empty() || path == "/") return smallest;
+    path.erase(path.rfind('/'));
+  }
+}
+
+double read_quota() {
+  const double unified = smallest_quota("/sys/fs/cgroup", cgroup_path(""), [](const std::string& directory) {
+    std::ifstream file(directory + "/cpu.max");
+    double quota = 0, period = 0;  // "max 100000" leaves quota unread
+    return file >> quota >> period && period > 0 ? quota / period : 0.0;
+  });
+  if (unified > 0) return unified;
+  return smallest_quota("/sys/fs/cgroup/cpu", cgroup_path("cpu"), [](const std::string& directory) {
+    std::ifstream quota_file(directory + "/cpu.cfs_quota_us"), period_file(directory + "/cpu.cfs_period_us");
+    double quota = 0, period = 0;  // a quota of -1 is none
+    return quota_file >> quota && period_file >> period && quota > 0 && period > 0 ? quota / period : 0.0;
+  });
+}
+
+}  // namespace
+
+Cores read_cores() {
+  Cores cores;
+  cores.online = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  cores.affinity = cores.online;
+#ifdef __linux__
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0) cores.affinity = std::max(1, CPU_COUNT(&mask));
+  cores.quota = read_quota();
+#endif
+  return cores;
+}
+
+int available_cores() {
+  static const int count = [] {
+    const Cores cores = read_cores();
+    if (cores.quota <= 0) return cores.affinity;
+    return std::max(1, std::min(cores.affinity, static_cast<int>(std::ceil(cores.quota))));
+  }();
+  return count;
+}
+
+}  // namespace pdnn::threads

@@ -1,0 +1,64 @@
+#pragma once
+/// Team: the same code on every member, with a barrier between its phases.
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "pdnn/threads/barrier.hpp"
+
+namespace pdnn::threads {
+
+/// One member's view of its team. A default one is a team of one.
+struct Member : Part {
+  Member() = default;
+  Member(int index_in_team, int team_size, Barrier* meeting) : Part{index_in_team, team_size}, meeting_(meeting) {}
+  /// Meets all other members; throws Aborted if one of them failed.
+  void barrier() const {
+    if (meeting_) meeting_->wait();
+  }
+
+ private:
+  Barrier* meeting_ = nullptr;
+};
+
+/// `size` threads of which the caller of run() is member 0. The others wait between calls: spinning first, asleep in
+/// the end.
+class Team {
+ public:
+  explicit Team(int size);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  int size() const { return size_; }
+
+  /// Calls task(member) on every member at once and returns when all are done. If one throws, the barrier releases the
+  /// others and the first real error is rethrown here. Allocates nothing. One call at a time.
+  template <class Task>
+  void run(Task&& task) {
+    task_ = const_cast<void*>(static_cast<const void*>(&task));
+    call_ = [](void* erased, const Member& member) { (*static_cast<std::remove_reference_t<Task>*>(erased))(member); };
+    run_task();
+  }
+
+ private:
+  void run_task();
+  void work(int index);
+  void serve(int index);
+
+  int size_;
+  Patience patience_;
+  Barrier meeting_;                        // the task's own
+  std::atomic<std::uint32_t> started_{0};  // tasks handed out so far
+  alignas(kCacheLine) std::atomic<std::uint32_t> busy_{0};
+  bool stopping_ = false;
+  void* task_ = nullptr;
+  void (*call_)(void*, const Member&) = nullptr;
+  std::vector<std::exception_ptr> errors_;
+  std::vector<std::thread> threads_;
+};
+
+/// Rethrows the first error that is not Aborted, or else the first; clears them all. Does nothing if there is none.
+void rethrow_first(std::vector<std::exception_ptr>& errors);
+
+}  // namespace pdnn::threads
