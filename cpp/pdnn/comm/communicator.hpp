@@ -1,0 +1,147 @@
+#pragma once
+/// Communicator: a group of ranks that pass arrays to one another. Its implementations: ranks as threads, ranks as MPI
+/// processes; a group of one is the identity.
+#include <memory>
+#include <span>
+
+#include "pdnn/comm/view.hpp"
+
+namespace pdnn::comm {
+
+class Communicator;
+
+enum class Op : std::uint8_t { sum, mean, max, min };  ///< mean: the sum over the size; floating types only
+enum class Kind : std::uint8_t {
+  broadcast,
+  reduce,
+  all_reduce,
+  scatter,
+  gather,
+  all_gather,
+  reduce_scatter,
+  barrier,
+  send,
+  recv
+};
+const char* name(Op op);
+const char* name(Kind kind);
+
+/// One call as data: what an implementation is asked to do, checked already.
+struct Call {
+  Kind kind = Kind::barrier;
+  ConstView in;                   ///< empty where this rank gives nothing
+  View out;                       ///< empty where this rank receives nothing
+  std::span<const Index> counts;  ///< elements of each rank; empty: equal shares
+  int peer = 0;                   ///< root, destination or source
+  int tag = 0;
+  Op op = Op::sum;
+};
+
+/// A call under way. Its buffers belong to it until test() says true or wait() returns; the communicator must outlive
+/// it. Dropped before, it waits, or forgets the call if an exception is passing.
+class Request {
+ public:
+  Request() = default;  ///< done already
+  Request(Communicator* owner, int ticket) : owner_(owner), ticket_(ticket) {}
+  Request(Request&& other) noexcept;
+  Request& operator=(Request&& other) noexcept;
+  ~Request();
+
+  /// True once the call is done; moves it along. Throws what wait() would throw.
+  bool test();
+  /// Returns when the call is done. Requests may be waited for in any order.
+  void wait();
+  /// Forgets the call; its buffers must then outlive the communicator.
+  void abandon();
+
+ private:
+  Communicator* owner_ = nullptr;  // null: done
+  int ticket_ = 0;
+};
+
+/// One rank's end of a group, used by one thread at a time. Every rank makes the same collective calls in the same
+/// order. All forms without start_ return when this rank's part is done; start_ forms never wait. No call allocates
+/// once its like was made before.
+///
+/// ValueError: this rank's arguments are wrong (between threads also: the ranks' arguments differ). CommunicationError:
+/// MPI failed, or a wait between threads lasted longer than PDNN_TIMEOUT seconds (MPI: that ends the job). Aborted:
+/// another rank failed.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// Root's data on every rank.
+  Request start_broadcast(View data, int root);
+  /// op over the ranks, in the order of ranks between threads. `in` and `out` are the same memory or apart; `out`
+  /// matters at the root only.
+  Request start_reduce(ConstView in, View out, int root, Op op = Op::sum);
+  Request start_all_reduce(ConstView in, View out, Op op = Op::sum);
+  Request start_all_reduce(View data, Op op = Op::sum) { return start_all_reduce(data, data, op); }
+  /// Root's `all`, cut by `counts` (root's matter; none: equal shares), to the ranks in order.
+  Request start_scatter(ConstView all, std::span<const Index> counts, View mine, int root);
+  /// The ranks' `mine` in order, into root's `all`, with `counts` elements from each (none: as many as its own).
+  Request start_gather(ConstView mine, View all, std::span<const Index> counts, int root);
+  Request start_all_gather(ConstView mine, View all, std::span<const Index> counts = {});
+  /// op over the ranks, of which each keeps its part, cut by `counts` (none: equal shares).
+  Request start_reduce_scatter(ConstView all, View mine, std::span<const Index> counts = {}, Op op = Op::sum);
+  /// Messages between the same two ranks with the same tag keep their order; lengths must agree.
+  Request start_send(ConstView data, int dest, int tag = 0);
+  Request start_recv(View data, int source, int tag = 0);
+  Request start_barrier();
+
+  void broadcast(View data, int root) { start_broadcast(data, root).wait(); }
+  void reduce(ConstView in, View out, int root, Op op = Op::sum) { start_reduce(in, out, root, op).wait(); }
+  void all_reduce(ConstView in, View out, Op op = Op::sum) { start_all_reduce(in, out, op).wait(); }
+  void all_reduce(View data, Op op = Op::sum) { start_all_reduce(data, op).wait(); }
+  void scatter(ConstView all, std::span<const Index> counts, View mine, int root) {
+    start_scatter(all, counts, mine, root).wait();
+  }
+  void gather(ConstView mine, View all, std::span<const Index> counts, int root) {
+    start_gather(mine, all, counts, root).wait();
+  }
+  void all_gather(ConstView mine, View all, std::span<const Index> counts = {}) {
+    start_all_gather(mine, all, counts).wait();
+  }
+  void reduce_scatter(ConstView all, View mine, std::span<const Index> counts = {}, Op op = Op::sum) {
+    start_reduce_scatter(all, mine, counts, op).wait();
+  }
+  void send(ConstView data, int dest, int tag = 0) { start_send(data, dest, tag).wait(); }
+  void recv(View data, int source, int tag = 0) { start_recv(data, source, tag).wait(); }
+  void barrier() { start_barrier().wait(); }
+
+  /// Collective: a group of the ranks that gave the same colour, ordered by (key, rank).
+  virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
+
+  /// Tells where this rank is, for the message of a wait that lasts too long. Inherited by groups split off later.
+  void at_step(std::int64_t step) { step_ = step; }
+  std::int64_t step() const { return step_; }
+
+ protected:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+
+  /// Starts a checked call; never waits. A default Request if it is done already.
+  virtual Request start(const Call& call) = 0;
+  /// Moves a call along; true once, when it is done, and the ticket is free again (also when it throws).
+  virtual bool test(int ticket) = 0;
+  /// Nobody will ask for this ticket again.
+  virtual void abandon(int ticket) = 0;
+  /// A wait for this ticket lasted `seconds`: ends the job, or throws.
+  [[noreturn]] virtual void time_out(int ticket, double seconds) = 0;
+
+ private:
+  friend class Request;
+  Request begin(const Call& call);
+
+  int rank_, size_;
+  std::int64_t step_ = -1;  // unknown
+};
+
+/// The group of this rank alone.
+std::shared_ptr<Communicator> make_self();
+
+}  // namespace pdnn::comm
