@@ -1,0 +1,9 @@
+"""Loaders of data sets; each returns (train, test), or one of them where ``train=`` says which."""
+
+from pdnn.datasets.ex4_files import ex4, ex4_weights
+from pdnn.datasets.idx_files import idx, read_idx
+from pdnn.datasets.mnist_embedded import mnist_mini
+from pdnn.datasets.mnist_files import mnist
+from pdnn.datasets.npz_files import npz
+
+__all__ = ["ex4", "ex4_weights", "idx", "mnist", "mnist_mini", "npz", "read_idx"]

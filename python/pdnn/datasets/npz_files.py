@@ -1,0 +1,109 @@
+"""Data sets in NumPy's .npz archives, read without pickle and without trusting what their headers promise."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from math import prod
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from pdnn.data import Dataset
+from pdnn.datasets.parts import both, wrap
+from pdnn.datasets.reading import check_inflation, read_exactly
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+STORED, DEFLATED = 0, 8  # the two compressions that NumPy writes, as numbered in zip files
+MEMBERS = {True: ("x_train", "y_train"), False: ("x_test", "y_test")}
+
+
+@overload
+def npz(
+    path: str | os.PathLike[str], train: None = None, *, scale: float = 1.0
+) -> tuple[Dataset, Dataset]: ...
+@overload
+def npz(path: str | os.PathLike[str], train: bool, *, scale: float = 1.0) -> Dataset: ...
+
+
+def npz(
+    path: str | os.PathLike[str], train: bool | None = None, *, scale: float = 1.0
+) -> Dataset | tuple[Dataset, Dataset]:
+    """The arrays x_train, y_train, x_test and y_test of a .npz file, as Keras distributes data sets.
+
+    Parameters
+    ----------
+    path : path
+        Written by ``np.savez`` or ``np.savez_compressed``. x: (n, ...), uint8, float32 or float64; y: class
+        numbers (n,), one-hot rows or targets (n, outputs).
+    train : bool, optional
+        Only that part.
+    scale : float
+        Such as 1/255 for bytes.
+
+    Returns
+    -------
+    Dataset, or (train, test)
+
+    Raises
+    ------
+    ValueError
+        With the file's name, if it is damaged, lacks a member, or a member is not such an array.
+    """
+    from zipfile import BadZipFile, ZipFile
+
+    try:
+        with ZipFile(path) as archive:
+
+            def part(is_train: bool) -> Dataset:
+                x, y = (_read_member(archive, name, str(path)) for name in MEMBERS[is_train])
+                return wrap(str(path), x, y, scale)
+
+            return both(str(path), train, part)
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{path}: not a sound .npz file ({error})") from error
+
+
+def _read_member(archive: ZipFile, name: str, path: str) -> npt.NDArray[Any]:
+    where = f"{path}: {name}"
+    try:
+        entry = archive.getinfo(name + ".npy")
+    except KeyError as error:
+        raise ValueError(
+            f"{where} is not in the file, which has {archive.namelist()[:8]}; "
+            "expected x_train, y_train, x_test, y_test"
+        ) from error
+    if entry.compress_type not in (STORED, DEFLATED):
+        raise ValueError(f"{where}: zip compression {entry.compress_type}, expected stored or deflated")
+    check_inflation(entry.file_size, entry.compress_size, where)
+    with archive.open(entry) as stream:
+        shape, fortran, dtype = _read_header(stream, where)
+        body = prod(shape) * dtype.itemsize  # Python's integers do not overflow
+        size = stream.tell() + body
+        if size != entry.file_size:
+            raise ValueError(
+                f"{where}: has {entry.file_size:,} bytes, expected {size:,} for {dtype} of shape {shape}"
+            )
+        array = np.frombuffer(read_exactly(stream, body, where), dtype)
+        stream.read(1)  # nothing, but it makes zipfile compare the checksum
+    array = array.reshape(shape, order="F" if fortran else "C")
+    return array.astype(dtype.newbyteorder("="), order="C", copy=False)
+
+
+def _read_header(stream: Any, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, Fortran order, dtype. Version 1.0 only: headers of the others may be gigabytes long."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version != (1, 0):
+            raise ValueError(f".npy version {version}, expected (1, 0)")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise ValueError(f"{where}: no header of a NumPy array ({error})") from error
+    if dtype.kind not in "iuf":
+        raise ValueError(f"{where}: holds {dtype}, expected plain integers or floats")
+    if min(shape, default=1) < 0:
+        raise ValueError(f"{where}: shape {shape} has a negative dimension")
+    return shape, fortran, dtype

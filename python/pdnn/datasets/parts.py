@@ -1,0 +1,41 @@
+"""What all loaders share: where data may lie, (train, test) or one of them, errors with the file's name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from pdnn.data import Dataset
+
+
+def data_folder(name: str) -> Path | None:
+    """The folder `name` in the one that the environment variable PDNN_DATA names, if it is set."""
+    root = os.environ.get("PDNN_DATA")
+    return Path(root, name) if root else None
+
+
+def both(
+    where: str, train: bool | None, part: Callable[[bool], Dataset]
+) -> Dataset | tuple[Dataset, Dataset]:
+    """``part(train)``, or the pair (train, test) where `train` is None."""
+    if train is not None:
+        return part(train)
+    first, second = part(True), part(False)
+    if first.sample_shape != second.sample_shape:
+        raise ValueError(
+            f"{where}: training samples have shape {first.sample_shape}, test samples {second.sample_shape}; "
+            "expected the same"
+        )
+    return first, second
+
+
+def wrap(where: str, x: npt.NDArray[Any], y: npt.NDArray[Any], scale: float) -> Dataset:
+    """A Dataset of arrays that came from the file `where`; what does not fit is the file's fault."""
+    try:
+        return Dataset(x, y, scale)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error
