@@ -1,0 +1,58 @@
+"""clang-tidy on the C++ files that changed since the commit PDNN_TIDY_BASE (the last one if unset), or on all."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def changed_files(base: str) -> set[str] | None:
+    """The files that differ from a commit; None if there is no such commit."""
+    diff = subprocess.run(
+        ["git", "diff", "--name-only", "--relative", base], cwd=ROOT, capture_output=True, text=True
+    )
+    return set(diff.stdout.split()) if diff.returncode == 0 else None
+
+
+def touched(source: Path, changed: set[str]) -> bool:
+    """Whether a source, or a header that it names, is among the changed ones."""
+    headers = re.findall(r'^#include "(.*)"', source.read_text(), re.MULTILINE)
+    return bool(changed & {str(source.relative_to(ROOT)), *(f"cpp/{header}" for header in headers)})
+
+
+def tidy(source: Path, build: Path) -> bool:
+    """Check one file, print what is wrong with it; whether nothing is."""
+    command = ["clang-tidy", "-p", str(build), "--quiet", "--extra-arg=-Wno-unknown-warning-option", str(source)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if result.returncode:
+        print(f"{source.relative_to(ROOT)}\n{result.stdout}{result.stderr}", flush=True)
+    return result.returncode == 0
+
+
+def main() -> int:
+    """The exit status: 0 if all files are clean."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("build", type=Path, help="a build directory with compile_commands.json")
+    parser.add_argument("--all", action="store_true", help="check every file")
+    arguments = parser.parse_args()
+
+    entries = json.loads((arguments.build / "compile_commands.json").read_text())
+    sources = sorted({Path(entry["file"]) for entry in entries})
+    changed = None if arguments.all else changed_files(os.environ.get("PDNN_TIDY_BASE", "HEAD~1"))
+    if changed is not None:
+        sources = [source for source in sources if touched(source, changed)]
+    print(f"clang-tidy on {len(sources)} of {len(entries)} files")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return not all(list(pool.map(lambda source: tidy(source, arguments.build), sources)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

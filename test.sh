@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# All tests from a fresh clone: what failed, the seconds that each part took, and, on the last line, how many passed.
+#   bash test.sh            all that fits into a quarter of an hour on two cores
+#   bash test.sh --full     the long matrices too
+#   bash test.sh --checks   formatting, lint, types and stubs too, as continuous integration does
+set -euo pipefail
+cd "$(dirname "$0")"
+. scripts/environment.sh
+
+full=() checks=
+for argument in "$@"; do
+  case $argument in
+    --full) full=(--full) ;;
+    --checks) checks=1 ;;
+    *) die "test.sh: unknown argument $argument, expected --full or --checks" ;;
+  esac
+done
+
+reports=$PWD/build/reports # of each part: PART.passed or PART.failed, and PART.xml if it counts its tests
+seconds=()
+rm -rf "$reports"
+mkdir -p "$reports"
+
+# part NAME COMMAND...: runs it without input and goes on if it fails. The command may write a JUnit file at $report.
+part() {
+  local name=$1 began=$SECONDS verdict=passed
+  shift
+  report=$reports/$name.xml
+  printf '\n--- %s\n' "$name"
+  "$@" </dev/null || verdict=failed
+  touch "$reports/$name.$verdict"
+  seconds+=("$(printf '%6d s  %s: %s' $((SECONDS - began)) "$name" $verdict)")
+}
+
+install() {
+  python -m pip install --quiet 'pip>=23.1' &&
+    python -m pip install --quiet -r requirements/build.txt &&
+    (install_pdnn --no-build-isolation -Cbuild-dir="$tree" -Ccmake.define.PDNN_TESTS=ON \
+      -Ccmake.define.PDNN_WERROR=ON ".[test,sklearn${checks:+,dev}]")
+}
+
+cpp_tests() { ctest --test-dir "$tree" --output-on-failure --output-junit "$report"; }
+
+sanitizer() {
+  cmake --preset "$1" >/dev/null && cmake --build --preset "$1" &&
+    ctest --preset "$1" --output-junit "$report"
+}
+
+python_tests() { python -m pytest ${full[@]+"${full[@]}"} --junitxml="$report" "$@"; }
+
+enter_venv
+tree=$PWD/build/test-$(python -c 'import sys; print(sys.implementation.cache_tag)')
+part install install
+if [ -n "$checks" ]; then
+  . scripts/checks.sh
+fi
+part cpp cpp_tests
+part asan sanitizer asan
+part tsan sanitizer tsan
+part architecture python_tests tests/test_architecture.py
+part python python_tests tests/python
+part mpi python_tests tests/mpi
+part notebooks python_tests tests/notebooks
+
+printf '\n'
+printf '%s\n' "${seconds[@]}" "$(printf '%6d s  in all' $SECONDS)"
+python - "$reports" <<'END'
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+passed = failed = skipped = 0
+for verdict in [*Path(sys.argv[1]).glob("*.passed"), *Path(sys.argv[1]).glob("*.failed")]:
+    tests, wrong, left = 1, 0, 0
+    if verdict.with_suffix(".xml").exists():
+        suites = list(ElementTree.parse(verdict.with_suffix(".xml")).iter("testsuite"))
+        tests, wrong, left = (
+            sum(int(suite.get(name, 0)) for suite in suites for name in names)
+            for names in (["tests"], ["failures", "errors"], ["skipped", "disabled"])
+        )
+    wrong = max(wrong, verdict.suffix == ".failed")
+    passed, failed, skipped = passed + max(tests - wrong - left, 0), failed + wrong, skipped + left
+print(f"{passed} passed, {failed} failed, {skipped} skipped")
+sys.exit(failed > 0)
+END
