@@ -1,4 +1,4 @@
-"""clang-tidy on the C++ files that changed since the commit PDNN_TIDY_BASE (the last one if unset), or on all."""
+"""clang-tidy on the C++ files that changed since the commit PDNN_TIDY_BASE (else the last one), or on all."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ def touched(source: Path, changed: set[str]) -> bool:
 
 def tidy(source: Path, build: Path) -> bool:
     """Check one file, print what is wrong with it; whether nothing is."""
-    command = ["clang-tidy", "-p", str(build), "--quiet", "--extra-arg=-Wno-unknown-warning-option", str(source)]
+    command = [
+        "clang-tidy",
+        "-p",
+        str(build),
+        "--quiet",
+        "--extra-arg=-Wno-unknown-warning-option",
+        str(source),
+    ]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if result.returncode:
         print(f"{source.relative_to(ROOT)}\n{result.stdout}{result.stderr}", flush=True)

