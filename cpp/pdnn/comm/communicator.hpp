@@ -3,6 +3,7 @@
 /// processes; a group of one is the identity.
 #include <memory>
 #include <span>
+#include <string>
 
 #include "pdnn/comm/view.hpp"
 
@@ -26,13 +27,15 @@ enum class Kind : std::uint8_t {
 const char* name(Op op);
 const char* name(Kind kind);
 
+inline constexpr int kMaxTag = 32766;
+
 /// One call as data: what an implementation is asked to do, checked already.
 struct Call {
   Kind kind = Kind::barrier;
-  ConstView in;                   ///< empty where this rank gives nothing
-  View out;                       ///< empty where this rank receives nothing
-  std::span<const Index> counts;  ///< elements of each rank; empty: equal shares
-  int peer = 0;                   ///< root, destination or source
+  ConstView in{};                   ///< null where this rank gives nothing
+  View out{};                       ///< null where this rank receives nothing; of the same type as in
+  std::span<const Index> counts{};  ///< elements of each rank; empty: equal shares
+  int peer = 0;                     ///< root, destination or source
   int tag = 0;
   Op op = Op::sum;
 };
@@ -68,7 +71,7 @@ class Request {
 /// another rank failed.
 class Communicator {
  public:
-  virtual ~Communicator() = default;
+  virtual ~Communicator() = default;  ///< no call may be under way
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -82,14 +85,16 @@ class Communicator {
   Request start_reduce(ConstView in, View out, int root, Op op = Op::sum);
   Request start_all_reduce(ConstView in, View out, Op op = Op::sum);
   Request start_all_reduce(View data, Op op = Op::sum) { return start_all_reduce(data, data, op); }
-  /// Root's `all`, cut by `counts` (root's matter; none: equal shares), to the ranks in order.
+  /// Root's `all`, cut by `counts` (the same on every rank; none: equal shares), to the ranks in order. `all` matters
+  /// at the root only.
   Request start_scatter(ConstView all, std::span<const Index> counts, View mine, int root);
-  /// The ranks' `mine` in order, into root's `all`, with `counts` elements from each (none: as many as its own).
+  /// The ranks' `mine` in order, `counts` elements from each, into root's `all`.
   Request start_gather(ConstView mine, View all, std::span<const Index> counts, int root);
   Request start_all_gather(ConstView mine, View all, std::span<const Index> counts = {});
-  /// op over the ranks, of which each keeps its part, cut by `counts` (none: equal shares).
+  /// op over the ranks, of which each keeps its part.
   Request start_reduce_scatter(ConstView all, View mine, std::span<const Index> counts = {}, Op op = Op::sum);
-  /// Messages between the same two ranks with the same tag keep their order; lengths must agree.
+  /// Messages between the same two ranks with the same tag (0 to kMaxTag) keep their order; lengths must agree. A send
+  /// between threads, or to the own rank, never waits for the receiver.
   Request start_send(ConstView data, int dest, int tag = 0);
   Request start_recv(View data, int source, int tag = 0);
   Request start_barrier();
@@ -122,22 +127,26 @@ class Communicator {
   std::int64_t step() const { return step_; }
 
  protected:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  Communicator(int rank, int size);
 
   /// Starts a checked call; never waits. A default Request if it is done already.
   virtual Request start(const Call& call) = 0;
-  /// Moves a call along; true once, when it is done, and the ticket is free again (also when it throws).
+  /// Moves a call along; once it is done, or throws, the ticket is free again.
   virtual bool test(int ticket) = 0;
   /// Nobody will ask for this ticket again.
   virtual void abandon(int ticket) = 0;
-  /// A wait for this ticket lasted `seconds`: ends the job, or throws.
-  [[noreturn]] virtual void time_out(int ticket, double seconds) = 0;
+  /// A wait for this ticket lasted too long: ends the job, or throws.
+  [[noreturn]] virtual void time_out(int ticket) = 0;
+  /// "all_reduce: no answer from ranks 1, 3 for 60 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
+  std::string time_out_message(Kind kind, const std::string& silent) const;
 
  private:
   friend class Request;
   Request begin(const Call& call);
+  void check(const Call& call) const;
 
   int rank_, size_;
+  double timeout_;
   std::int64_t step_ = -1;  // unknown
 };
 

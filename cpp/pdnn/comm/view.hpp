@@ -50,8 +50,8 @@ struct View {
 
   View() = default;
   View(void* memory, Index elements, DType type) : data(memory), count(elements), dtype(type) {}
-  template <class T>
-  View(std::span<T> values)  // NOLINT: a view of a view
+  template <class T, std::size_t N>
+  View(std::span<T, N> values)  // NOLINT: a view of a view
     requires(!std::is_const_v<T>)
       : View(values.data(), static_cast<Index>(values.size()), dtype_of<T>()) {}
   Index bytes() const { return count * size_of(dtype); }
@@ -66,8 +66,8 @@ struct ConstView {
   ConstView() = default;
   ConstView(const void* memory, Index elements, DType type) : data(memory), count(elements), dtype(type) {}
   ConstView(View view) : ConstView(view.data, view.count, view.dtype) {}  // NOLINT: a view of a view
-  template <class T>
-  ConstView(std::span<T> values)  // NOLINT: a view of a view
+  template <class T, std::size_t N>
+  ConstView(std::span<T, N> values)  // NOLINT: a view of a view
       : ConstView(values.data(), static_cast<Index>(values.size()), dtype_of<std::remove_const_t<T>>()) {}
   Index bytes() const { return count * size_of(dtype); }
 };

@@ -1,0 +1,164 @@
+#include "pdnn/comm/communicator.hpp"
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "pdnn/comm/waiting.hpp"
+#include "pdnn/core/errors.hpp"
+
+namespace pdnn::comm {
+
+const char* name(DType dtype) {
+  static constexpr const char* kNames[] = {"float32", "float64", "int32", "int64", "uint8"};
+  return kNames[static_cast<int>(dtype)];
+}
+
+const char* name(Op op) {
+  static constexpr const char* kNames[] = {"sum", "mean", "max", "min"};
+  return kNames[static_cast<int>(op)];
+}
+
+const char* name(Kind kind) {
+  static constexpr const char* kNames[] = {"broadcast",  "reduce",         "all_reduce", "scatter", "gather",
+                                           "all_gather", "reduce_scatter", "barrier",    "send",    "recv"};
+  return kNames[static_cast<int>(kind)];
+}
+
+// ---- requests
+
+Request::Request(Request&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), ticket_(other.ticket_) {}
+
+Request& Request::operator=(Request&& other) noexcept {
+  std::swap(owner_, other.owner_);
+  std::swap(ticket_, other.ticket_);
+  return *this;
+}
+
+Request::~Request() {
+  if (std::uncaught_exceptions() > 0) abandon();
+  try {
+    wait();
+  } catch (...) {  // NOLINT: nobody asked for the outcome
+  }
+}
+
+bool Request::test() {
+  if (!owner_) return true;
+  Communicator* owner = std::exchange(owner_, nullptr);
+  if (owner->test(ticket_)) return true;
+  owner_ = owner;
+  return false;
+}
+
+void Request::wait() {
+  Waiting waiting;
+  while (!test()) {
+    try {
+      if (waiting.seconds() > owner_->timeout_) owner_->time_out(ticket_);
+      waiting.pause();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+  }
+}
+
+void Request::abandon() {
+  if (owner_) std::exchange(owner_, nullptr)->abandon(ticket_);
+}
+
+// ---- calls
+
+namespace {
+
+View nothing(ConstView like) { return {nullptr, 0, like.dtype}; }
+
+}  // namespace
+
+Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), timeout_(timeout_from_environment()) {}
+
+Request Communicator::start_broadcast(View data, int root) {
+  return root == rank_ ? begin({.kind = Kind::broadcast, .in = data, .out = nothing(data), .peer = root})
+                       : begin({.kind = Kind::broadcast, .in = nothing(data), .out = data, .peer = root});
+}
+
+Request Communicator::start_reduce(ConstView in, View out, int root, Op op) {
+  return begin({.kind = Kind::reduce, .in = in, .out = root == rank_ ? out : nothing(in), .peer = root, .op = op});
+}
+
+Request Communicator::start_all_reduce(ConstView in, View out, Op op) {
+  return begin({.kind = Kind::all_reduce, .in = in, .out = out, .op = op});
+}
+
+Request Communicator::start_scatter(ConstView all, std::span<const Index> counts, View mine, int root) {
+  const ConstView given = root == rank_ ? all : nothing(mine);
+  return begin({.kind = Kind::scatter, .in = given, .out = mine, .counts = counts, .peer = root});
+}
+
+Request Communicator::start_gather(ConstView mine, View all, std::span<const Index> counts, int root) {
+  const View wanted = root == rank_ ? all : nothing(mine);
+  return begin({.kind = Kind::gather, .in = mine, .out = wanted, .counts = counts, .peer = root});
+}
+
+Request Communicator::start_all_gather(ConstView mine, View all, std::span<const Index> counts) {
+  return begin({.kind = Kind::all_gather, .in = mine, .out = all, .counts = counts});
+}
+
+Request Communicator::start_reduce_scatter(ConstView all, View mine, std::span<const Index> counts, Op op) {
+  return begin({.kind = Kind::reduce_scatter, .in = all, .out = mine, .counts = counts, .op = op});
+}
+
+Request Communicator::start_send(ConstView data, int dest, int tag) {
+  return begin({.kind = Kind::send, .in = data, .out = nothing(data), .peer = dest, .tag = tag});
+}
+
+Request Communicator::start_recv(View data, int source, int tag) {
+  return begin({.kind = Kind::recv, .in = nothing(data), .out = data, .peer = source, .tag = tag});
+}
+
+Request Communicator::start_barrier() { return begin({.kind = Kind::barrier}); }
+
+Request Communicator::begin(const Call& call) {
+  check(call);
+  if (size_ > 1 || call.kind == Kind::send || call.kind == Kind::recv) return start(call);
+  if (call.out.bytes() > 0 && call.out.data != call.in.data)
+    std::memcpy(call.out.data, call.in.data, static_cast<std::size_t>(call.in.bytes()));
+  return {};
+}
+
+std::string Communicator::time_out_message(Kind kind, const std::string& silent) const {
+  return message(name(kind), ": no answer from ", silent, " for ", timeout_, " s (rank ", rank_, " waits",
+                 step_ < 0 ? "" : message(" at step ", step_), "); see PDNN_TIMEOUT");
+}
+
+void Communicator::check(const Call& call) const {
+  const char* what = name(call.kind);
+  require(call.peer >= 0 && call.peer < size_, what, ": rank ", call.peer, " is not one of the ", size_, " ranks");
+  require(call.tag >= 0 && call.tag <= kMaxTag, what, ": tag ", call.tag, " is not in 0 … ", kMaxTag);
+  require(call.in.dtype == call.out.dtype, what, ": input is ", name(call.in.dtype), ", output ", name(call.out.dtype));
+  if (call.op == Op::mean)
+    require(is_floating(call.in.dtype), what, ": the mean of ", name(call.in.dtype), " is not a ", name(call.in.dtype),
+            "; use sum");
+
+  const bool cuts = call.kind == Kind::scatter || call.kind == Kind::reduce_scatter;
+  const bool joins = call.kind == Kind::gather || call.kind == Kind::all_gather;
+  if (cuts || joins) {
+    const Index mine = cuts ? call.out.count : call.in.count, whole = cuts ? call.in.count : call.out.count;
+    const bool rooted = call.kind == Kind::scatter || call.kind == Kind::gather;
+    Index total = mine * size_;
+    if (!call.counts.empty()) {
+      require(std::ssize(call.counts) == size_, what, ": ", call.counts.size(), " counts for ", size_, " ranks");
+      for (const Index count : call.counts) require(count >= 0, what, ": a count of ", count);
+      const Index share = call.counts[static_cast<std::size_t>(rank_)];
+      require(mine == share, what, ": this rank's part has ", mine, " elements, its count is ", share);
+      total = std::accumulate(call.counts.begin(), call.counts.end(), Index{0});
+    }
+    if (!rooted || call.peer == rank_)
+      require(whole == total, what, ": the whole has ", whole, " elements, its parts have ", total);
+  } else if (call.kind == Kind::all_reduce || (call.kind == Kind::reduce && call.peer == rank_)) {
+    require(call.in.count == call.out.count, what, ": input has ", call.in.count, " elements, output ", call.out.count);
+  }
+}
+
+}  // namespace pdnn::comm

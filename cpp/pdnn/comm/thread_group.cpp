@@ -1,0 +1,221 @@
+#include "pdnn/comm/thread_group.hpp"
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "pdnn/comm/mailbox.hpp"
+#include "pdnn/comm/meeting.hpp"
+#include "pdnn/comm/slots.hpp"
+#include "pdnn/core/errors.hpp"
+#include "pdnn/threads/team.hpp"
+
+namespace pdnn::comm {
+
+/// What the ranks of a group share.
+struct ThreadGroup::State {
+  State(int ranks, std::shared_ptr<std::atomic<bool>> aborted_flag) : size(ranks), aborted(std::move(aborted_flag)) {}
+
+  /// The meeting of the `number`-th collective call, opened by the first rank that comes to it.
+  Meeting& meeting(Index number);
+  /// A rank has finished with it; the last one clears it for another call.
+  void leave(Index number);
+  /// The group of one colour in the `number`-th call, made by its first rank.
+  std::shared_ptr<State> child(Index number, int color, int child_size);
+
+  struct Open {
+    Index number;
+    int left;
+    std::unique_ptr<Meeting> meeting;
+  };
+  struct Child {
+    int taken = 0;
+    std::shared_ptr<State> state;
+  };
+
+  const int size;
+  const std::shared_ptr<std::atomic<bool>> aborted;  // one for a group and all that were split off it
+  Mailbox mailbox;
+  std::mutex mutex;
+  std::vector<Open> open;
+  std::vector<std::unique_ptr<Meeting>> spare;
+  std::map<std::pair<Index, int>, Child> children;
+};
+
+Meeting& ThreadGroup::State::meeting(Index number) {
+  const std::lock_guard lock(mutex);
+  for (Open& other : open)
+    if (other.number == number) return *other.meeting;
+  if (spare.empty()) spare.push_back(std::make_unique<Meeting>(size));
+  open.push_back({number, 0, std::move(spare.back())});
+  spare.pop_back();
+  return *open.back().meeting;
+}
+
+void ThreadGroup::State::leave(Index number) {
+  const std::lock_guard lock(mutex);
+  const auto at = std::find_if(open.begin(), open.end(), [&](const Open& other) { return other.number == number; });
+  if (++at->left < size) return;
+  at->meeting->clear();
+  spare.push_back(std::move(at->meeting));
+  *at = std::move(open.back());
+  open.pop_back();
+}
+
+std::shared_ptr<ThreadGroup::State> ThreadGroup::State::child(Index number, int color, int child_size) {
+  const std::lock_guard lock(mutex);
+  Child& child = children[{number, color}];
+  if (!child.state) child.state = std::make_shared<State>(child_size, aborted);
+  const std::shared_ptr<State> state = child.state;
+  if (++child.taken == child_size) children.erase({number, color});
+  return state;
+}
+
+namespace {
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<ThreadGroup::State> group, int rank)
+      : Communicator(rank, group->size), group_(std::move(group)) {}
+
+  std::shared_ptr<Communicator> split(int color, int key) override;
+
+ private:
+  struct Slot {
+    Call call;
+    std::vector<Index> counts;
+    Meeting* meeting = nullptr;  // null: a recv
+    Index number = 0;            // of the collective call
+    Address address;             // of the message
+    Index looked = -1;           // the mailbox's count at the last look
+  };
+
+  Request start(const Call& call) override;
+  bool test(int ticket) override;
+  void abandon(int ticket) override;
+  [[noreturn]] void time_out(int ticket) override;
+  void check() const {
+    if (group_->aborted->load(std::memory_order_acquire)) throw Aborted("communicator: another rank failed");
+  }
+
+  std::shared_ptr<ThreadGroup::State> group_;
+  Slots<Slot> slots_;
+  Index calls_ = 0;                                       // collective ones so far
+  std::map<std::pair<int, int>, Index> sent_, received_;  // messages so far, by (peer, tag)
+};
+
+Request ThreadCommunicator::start(const Call& call) {
+  check();
+  if (call.kind == Kind::send) {
+    group_->mailbox.put({rank(), call.peer, call.tag, sent_[{call.peer, call.tag}]++}, call.in);
+    return {};
+  }
+  const int ticket = slots_.take();
+  Slot& slot = slots_[ticket];
+  slot.call = call;
+  slot.counts.assign(call.counts.begin(), call.counts.end());
+  slot.call.counts = slot.counts;
+  slot.meeting = nullptr;
+  slot.looked = -1;
+  if (call.kind == Kind::recv) {
+    slot.address = {call.peer, rank(), call.tag, received_[{call.peer, call.tag}]++};
+  } else {
+    slot.number = calls_++;
+    slot.meeting = &group_->meeting(slot.number);
+    slot.meeting->post(rank(), call);
+  }
+  return {this, ticket};
+}
+
+bool ThreadCommunicator::test(int ticket) {
+  Slot& slot = slots_[ticket];
+  try {
+    if (slot.meeting) {
+      if (!slot.meeting->complete()) {
+        check();
+        return false;
+      }
+      slot.meeting->deliver(rank(), slot.call);
+    } else {
+      const Index count = group_->mailbox.count();
+      const bool news = count != std::exchange(slot.looked, count);
+      if (!news || !group_->mailbox.take(slot.address, slot.call.out)) {
+        check();
+        return false;
+      }
+    }
+  } catch (...) {
+    abandon(ticket);
+    throw;
+  }
+  abandon(ticket);
+  return true;
+}
+
+void ThreadCommunicator::abandon(int ticket) {
+  if (slots_[ticket].meeting) group_->leave(slots_[ticket].number);
+  slots_.give_back(ticket);
+}
+
+void ThreadCommunicator::time_out(int ticket) {
+  const Slot& slot = slots_[ticket];
+  const std::string silent = slot.meeting ? slot.meeting->missing() : message("rank ", slot.address.from);
+  group_->aborted->store(true, std::memory_order_release);
+  throw CommunicationError(time_out_message(slot.call.kind, silent));
+}
+
+std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
+  require(color >= 0, "split: colour ", color, " is negative");
+  const std::array<std::int32_t, 2> mine{color, key};
+  std::vector<std::int32_t> all(2 * static_cast<std::size_t>(size()));
+  const Index number = calls_;
+  all_gather(std::span(mine), std::span(all));
+  int before = 0, members = 0;
+  for (int rank = 0; rank < size(); ++rank) {
+    const std::int32_t* other = &all[2 * static_cast<std::size_t>(rank)];
+    if (other[0] != color) continue;
+    ++members;
+    before += std::pair(other[1], rank) < std::pair(key, this->rank());
+  }
+  auto part = std::make_shared<ThreadCommunicator>(group_->child(number, color, members), before);
+  part->at_step(step());
+  return part;
+}
+
+}  // namespace
+
+ThreadGroup::ThreadGroup(int size) : size_(size) {
+  require(size >= 1, "ThreadGroup: size ", size, "; a group has at least one rank");
+  state_ = std::make_shared<State>(size, std::make_shared<std::atomic<bool>>(false));
+}
+
+std::shared_ptr<Communicator> ThreadGroup::communicator(int rank) const {
+  require(rank >= 0 && rank < size_, "ThreadGroup: rank ", rank, " is not one of the ", size_, " ranks");
+  return std::make_shared<ThreadCommunicator>(state_, rank);
+}
+
+void ThreadGroup::abort() const { state_->aborted->store(true, std::memory_order_release); }
+
+std::shared_ptr<Communicator> make_self() { return ThreadGroup(1).communicator(0); }
+
+void run_ranks(int ranks, const std::function<void(Communicator&)>& f) {
+  const ThreadGroup group(ranks);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        f(*group.communicator(rank));
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+        group.abort();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  threads::rethrow_first(errors);
+}
+
+}  // namespace pdnn::comm

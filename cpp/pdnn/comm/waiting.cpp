@@ -1,0 +1,46 @@
+#include "pdnn/comm/waiting.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <thread>
+
+#include "pdnn/core/errors.hpp"
+
+namespace pdnn::comm {
+
+namespace {
+
+constexpr auto kYielding = std::chrono::milliseconds(5);
+constexpr auto kLongestNap = std::chrono::milliseconds(1);
+std::atomic<void (*)()> interrupt_hook{nullptr};
+
+}  // namespace
+
+double timeout_from_environment() {
+  const char* text = std::getenv("PDNN_TIMEOUT");
+  if (!text) return 300;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  require(end != text && *end == '\0' && seconds >= 0, "PDNN_TIMEOUT: \"", text,
+          "\" is not a number of seconds; 0 waits for ever");
+  return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
+}
+
+void set_interrupt_hook(void (*hook)()) { interrupt_hook.store(hook); }
+
+void Waiting::pause() {
+  if (++looks_ < kEagerLooks) return;
+  now_ = Clock::now();
+  if (now_ - start_ < kYielding) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::min<Clock::duration>((now_ - start_) / 100, kLongestNap));
+  }
+  if (now_ < next_hook_) return;
+  next_hook_ = now_ + std::chrono::milliseconds(50);
+  if (auto* hook = interrupt_hook.load()) hook();
+}
+
+}  // namespace pdnn::comm

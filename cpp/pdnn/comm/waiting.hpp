@@ -1,0 +1,27 @@
+#pragma once
+/// Waiting: how a rank waits for the others. It looks without a pause, then yields between looks, then naps.
+#include <chrono>
+
+namespace pdnn::comm {
+
+/// PDNN_TIMEOUT in seconds (default 300); infinite for 0. ValueError if it is not a number.
+double timeout_from_environment();
+
+/// Has every long wait of this process call `hook` about 20 times a second; it may throw (Python's signals).
+void set_interrupt_hook(void (*hook)());
+
+class Waiting {
+ public:
+  /// Between two looks. A nap is a hundredth of the time waited so far, so that it delays nobody by more.
+  void pause();
+  double seconds() const { return std::chrono::duration<double>(now_ - start_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int kEagerLooks = 1000;
+
+  int looks_ = 0;
+  Clock::time_point start_ = Clock::now(), now_ = start_, next_hook_ = start_ + std::chrono::milliseconds(50);
+};
+
+}  // namespace pdnn::comm

@@ -1,0 +1,47 @@
+// The calls of a training step use the memory that their first round left behind.
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <new>
+
+#include "pdnn/comm/thread_group.hpp"
+
+namespace {
+
+thread_local long allocations = 0;
+
+}  // namespace
+
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+BOOST_AUTO_TEST_SUITE(comm_allocation)
+
+BOOST_AUTO_TEST_CASE(repeated_calls_do_not_allocate) {
+  using namespace pdnn::comm;
+  long counts[2] = {-1, -1};
+  run_ranks(2, [&](Communicator& comm) {
+    std::vector<float> data(1000), other(1000);
+    const auto round = [&] {
+      comm.broadcast(std::span(data), 1);
+      comm.all_reduce(std::span(data), Op::mean);
+      Request sum = comm.start_all_reduce(std::span(data), std::span(other));
+      comm.send(std::span(data), 1 - comm.rank());
+      comm.recv(std::span(data), 1 - comm.rank());
+      sum.wait();
+      comm.barrier();
+    };
+    for (int warm_up = 0; warm_up < 20; ++warm_up) round();
+    const long before = allocations;
+    for (int repeat = 0; repeat < 20; ++repeat) round();
+    counts[comm.rank()] = allocations - before;
+  });
+  BOOST_TEST(counts[0] == 0);
+  BOOST_TEST(counts[1] == 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
