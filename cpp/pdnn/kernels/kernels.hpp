@@ -38,6 +38,12 @@ void activate(Part part, Activation f, Index n, const T* x, T* y);
 template <class T>
 void activate_backward(Part part, Activation f, Index n, const T* y, const T* dy, T* dx);
 
+/// y = exp x, to 3 units in the last place, and y = log x; y may be x.
+template <class T>
+void exp(Part part, Index n, const T* x, T* y);
+template <class T>
+void log(Part part, Index n, const T* x, T* y);
+
 /// y = x / (1 - p) where the mask keeps an element, 0 elsewhere. Element (r, j) is kept if
 /// key.bits32((first_row + r) * cols + j) >= p 2³². The same call turns dy into dx.
 template <class T>

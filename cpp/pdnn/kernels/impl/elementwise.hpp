@@ -1,0 +1,121 @@
+#pragma once
+/// Kernels that treat every element alike: activations and their slopes, exp and log, sums and the SGD rule.
+#include "pdnn/kernels/impl/math.hpp"
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+/// Part `index` of `count` things dealt to `parts`: core's share(), which is not ours to instantiate here.
+PDNN_INLINE Range deal(Part part, Index count) {
+  const Index each = count / part.size, more = count % part.size;
+  const Index begin = part.index * each + min(part.index, more);
+  return {begin, begin + each + (part.index < more ? 1 : 0)};
+}
+
+/// A worker's part of n elements: whole cache lines of them.
+template <class T>
+PDNN_INLINE Range deal_elements(Part part, Index n) {
+  constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+  const Range lines = deal(part, ceil_div(n, line));
+  return {lines.begin * line, min(lines.end * line, n)};
+}
+
+template <class T>
+PDNN_INLINE Vector<T> activation(Activation f, Vector<T> x) {
+  switch (f) {
+    case Activation::relu:
+      return x < T(0) ? Vector<T>{} : x;
+    case Activation::sigmoid:
+      return sigmoid<T>(x);
+    case Activation::tanh:
+      return tanh<T>(x);
+    case Activation::identity:
+      break;
+  }
+  return x;
+}
+
+/// dy f'(x), from y = f(x).
+template <class T>
+PDNN_INLINE Vector<T> times_slope(Activation f, Vector<T> dy, Vector<T> y) {
+  switch (f) {
+    case Activation::relu:
+      return y <= T(0) ? Vector<T>{} : dy;
+    case Activation::sigmoid:
+      return dy * (y * (T(1) - y));
+    case Activation::tanh:
+      return dy * (T(1) - y * y);
+    case Activation::identity:
+      break;
+  }
+  return dy;
+}
+
+/// y[i] = f(x[i]) for one contiguous run of elements.
+template <class T>
+void activate_run(Activation f, Index n, const T* x, T* y) {
+  for (Index i = 0; i < n; i += kLanes<T>) store(y + i, activation<T>(f, load(x + i, n - i)), n - i);
+}
+
+template <class T>
+void times_slope_run(Activation f, Index n, const T* y, const T* dy, T* dx) {
+  for (Index i = 0; i < n; i += kLanes<T>)
+    store(dx + i, times_slope<T>(f, load(dy + i, n - i), f == Activation::identity ? Vector<T>{} : load(y + i, n - i)),
+          n - i);
+}
+
+template <class T>
+void activate(Part part, Activation f, Index n, const T* x, T* y) {
+  const Range mine = deal_elements<T>(part, n);
+  activate_run<T>(f, mine.end - mine.begin, x + mine.begin, y + mine.begin);
+}
+
+template <class T>
+void activate_backward(Part part, Activation f, Index n, const T* y, const T* dy, T* dx) {
+  const Range mine = deal_elements<T>(part, n);
+  times_slope_run<T>(f, mine.end - mine.begin, y + mine.begin, dy + mine.begin, dx + mine.begin);
+}
+
+template <class T>
+void exp(Part part, Index n, const T* x, T* y) {
+  const Range mine = deal_elements<T>(part, n);
+  for (Index i = mine.begin; i < mine.end; i += kLanes<T>)
+    store(y + i, exp<T>(load(x + i, mine.end - i)), mine.end - i);
+}
+
+template <class T>
+void log(Part part, Index n, const T* x, T* y) {
+  const Range mine = deal_elements<T>(part, n);
+  for (Index i = mine.begin; i < mine.end; i += kLanes<T>)
+    store(y + i, log<T>(load(x + i, mine.end - i)), mine.end - i);
+}
+
+template <class T>
+void add(Part part, Index n, const T* x, T* y) {
+  const Range mine = deal_elements<T>(part, n);
+  for (Index i = mine.begin; i < mine.end; i += kLanes<T>) {
+    const Index left = mine.end - i;
+    store(y + i, load(y + i, left) + load(x + i, left), left);
+  }
+}
+
+template <class T>
+void sgd(Part part, const Sgd& rule, Index n, const T* g, T* velocity, T* w) {
+  const Range mine = deal_elements<T>(part, n);
+  const T lr = static_cast<T>(rule.lr), momentum = static_cast<T>(rule.momentum), l2 = static_cast<T>(rule.l2);
+  for (Index i = mine.begin; i < mine.end; i += kLanes<T>) {
+    const Index left = mine.end - i;
+    const Vector<T> old = load(w + i, left);
+    Vector<T> d = load(g + i, left) + l2 * old;
+    if (velocity) {
+      const Vector<T> v = momentum * load(velocity + i, left) + d;
+      store(velocity + i, v, left);
+      d = rule.nesterov ? d + momentum * v : v;
+    }
+    store(w + i, old - lr * d, left);
+  }
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

@@ -1,0 +1,31 @@
+#pragma once
+/// Copies of matrix blocks into compact buffers, as they are or transposed, padded with zeros.
+#include "pdnn/kernels/impl/vector.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+/// to[r, j] = from[r, j] for j < cols, 0 for cols ≤ j < width, a multiple of kLanes; rows of `to` lie `width` apart.
+template <class T>
+void copy_block(const T* from, Index stride, Index rows, Index cols, Index width, T* to) {
+  for (Index r = 0; r < rows; ++r, from += stride, to += width)
+    for (Index j = 0; j < width; j += kLanes<T>) store(to + j, load(from + j, cols - j));
+}
+
+/// to[r, j] = from[j, r] for j < cols, 0 for cols ≤ j < width. Writes rows up to the next multiple of kLanes.
+template <class T>
+void transpose_block(const T* from, Index stride, Index rows, Index cols, Index width, T* to) {
+  constexpr Index n = kLanes<T>;
+  for (Index r = 0; r < rows; r += n) {
+    for (Index j = 0; j < width; j += n) {
+      Vector<T> square[n];
+      PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] =
+          j + i < cols ? load(from + (j + i) * stride + r, rows - r) : Vector<T>{};
+      transpose<T>(square);
+      PDNN_UNROLL for (Index i = 0; i < n; ++i) store(to + (r + i) * width + j, square[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

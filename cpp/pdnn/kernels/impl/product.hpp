@@ -1,0 +1,179 @@
+#pragma once
+/// The three matrix products of a layer, cut into tiles.
+///
+/// c [rows, cols] = start + a [rows, depth] b [depth, cols]. A strip of b, one tile wide, is copied into a compact
+/// buffer (transposed for dx, padded at the right edge): it stays in the nearest cache while all rows of a go past it,
+/// without cache sets that alias at strides of a power of two. For dw, a is xᵀ: a few columns of x are copied too, for
+/// the same reason. The depth is cut so that the buffers fit; sums go on in c from piece to piece, in ascending order,
+/// so neither the cuts nor the number of workers changes a bit.
+#include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/impl/pack.hpp"
+#include "pdnn/kernels/impl/tile.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+inline constexpr Index kDepth = 128;           // of one piece
+inline constexpr Index kStripBytes = 1024;     // a row of all strips that are held at once
+inline constexpr Index kCopiedRowBytes = 192;  // a row of the copied columns of x
+inline constexpr Index kFewRows = 12;          // so few that a copy of b would not pay
+
+template <class T, int vectors>
+inline constexpr Index kTileCols = vectors * kLanes<T>;
+
+/// Which part of the output is a worker's: whole tiles of columns, or rows where those deal out more evenly.
+struct Block {
+  Range rows, cols;
+};
+PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols) {
+  const Index tiles = ceil_div(cols, tile_cols);
+  const Index most_tiles = ceil_div(tiles, part.size), most_rows = ceil_div(rows, part.size);
+  if (tiles * most_rows >= rows * most_tiles) {
+    const Range mine = deal(part, tiles);
+    return {{0, rows}, {mine.begin * tile_cols, min(mine.end * tile_cols, cols)}};
+  }
+  return {deal(part, rows), {0, cols}};
+}
+
+/// One product. `start` rows lie start_stride apart, 0 for a bias; null: 0.
+template <class T>
+struct Product {
+  Index depth;
+  const T* a;
+  Index row_step, depth_step;
+  const T* b;
+  Index b_stride;
+  bool b_transposed;  // b[k, j] lies at b[j · b_stride + k]
+  const T* start;
+  Index start_stride;
+  T* c;
+  Index c_stride;
+};
+
+/// Runs one tile of which only `cols` columns exist, through a full one beside it.
+template <class T, int vectors, bool adjacent_rows>
+void multiply_edge(Tile<T> tile, Index rows, Index cols) {
+  constexpr Index width = kTileCols<T, vectors>;
+  alignas(64) T full[kMostRows<vectors> * width];
+  T* const c = tile.c;
+  if (tile.start) copy_block(tile.start, tile.start_stride, rows, cols, width, full);
+  tile.start = tile.start ? full : nullptr;
+  tile.start_stride = width;
+  tile.c = full;
+  const Index c_stride = tile.c_stride;
+  tile.c_stride = width;
+  tile_kernel<T, vectors, adjacent_rows>(rows)(tile);
+  for (Index r = 0; r < rows; ++r)
+    for (Index j = 0; j < cols; j += kLanes<T>) store(c + r * c_stride + j, load(full + r * width + j), cols - j);
+}
+
+/// All rows of one strip, in tiles of nearly equal height. finish(row, rows) is called after each tile.
+template <class T, int vectors, bool adjacent_rows, class Finish>
+PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, Finish finish) {
+  const Index tiles = ceil_div(rows, kMostRows<vectors>);
+  for (Index t = 0, row = 0; t < tiles; ++t) {
+    const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
+    if (cols == kTileCols<T, vectors>)
+      tile_kernel<T, vectors, adjacent_rows>(height)(tile);
+    else
+      multiply_edge<T, vectors, adjacent_rows>(tile, height, cols);
+    finish(row, height);
+    row += height;
+    tile.a += height * tile.row_step;
+    if (tile.start) tile.start += height * tile.start_stride;
+    tile.c += height * tile.c_stride;
+  }
+}
+
+/// finish(row, rows, col, cols): called for each piece of c once its sum is complete and still near.
+template <class T, int vectors, bool adjacent_rows, class Finish>
+void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
+  constexpr Index width = kTileCols<T, vectors>;
+  constexpr Index strips = adjacent_rows ? kStripBytes / (width * static_cast<Index>(sizeof(T))) : 1;
+  constexpr Index copied_rows = adjacent_rows ? kCopiedRowBytes / static_cast<Index>(sizeof(T)) : 1;
+  alignas(64) T b_copy[strips * kDepth * width];
+  alignas(64) T a_copy[kDepth * copied_rows];
+
+  const Index rows = block.rows.end - block.rows.begin;
+  const Index row_block = adjacent_rows ? copied_rows : rows;
+  if (rows <= 0) return;
+  for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
+    const Index col_end = min(col + strips * width, block.cols.end);
+    Index k = 0;
+    do {
+      const Index depth = min(kDepth, p.depth - k);
+      const bool last = k + depth == p.depth;
+      for (Index row = 0; row < rows; row += row_block) {
+        const Index height = min(row_block, rows - row), first = block.rows.begin + row;
+        const T* a = p.a + first * p.row_step + k * p.depth_step;
+        if constexpr (adjacent_rows) copy_block(a, p.depth_step, depth, height, copied_rows, a_copy);
+        for (Index j = col; j < col_end; j += width) {
+          const Index cols = min(width, col_end - j);
+          const bool copied = p.b_transposed || cols < width || rows > kFewRows;
+          T* const strip = b_copy + (j - col) * kDepth;
+          if (row == 0 && p.b_transposed)
+            transpose_block(p.b + j * p.b_stride + k, p.b_stride, depth, cols, width, strip);
+          else if (row == 0 && copied)
+            copy_block(p.b + k * p.b_stride + j, p.b_stride, depth, cols, width, strip);
+
+          T* const c = p.c + first * p.c_stride + j;
+          Tile<T> tile{depth, a, p.row_step, p.depth_step, strip, width, c, p.c_stride, c, p.c_stride};
+          if (adjacent_rows) tile.a = a_copy, tile.depth_step = copied_rows;
+          if (!copied) tile.b = p.b + k * p.b_stride + j, tile.b_stride = p.b_stride;
+          if (k == 0) {
+            tile.start = p.start ? p.start + first * p.start_stride + j : nullptr;
+            tile.start_stride = p.start_stride;
+          }
+          multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, [&](Index r, Index n) {
+            if (last) finish(first + r, n, j, cols);
+          });
+        }
+      }
+      k += depth;
+    } while (k < p.depth);
+  }
+}
+
+template <class T, bool adjacent_rows, class Finish>
+void multiply(Part part, Index rows, Index cols, const Product<T>& p, Finish finish) {
+  auto run = [&]<int vectors>(std::integral_constant<int, vectors>) {
+    multiply_block<T, vectors, adjacent_rows>(p, own_block(part, rows, cols, kTileCols<T, vectors>), finish);
+  };
+  if (cols <= kLanes<T>)
+    run(std::integral_constant<int, 1>{});
+  else if (cols <= 2 * kLanes<T> || kWidest == 2)
+    run(std::integral_constant<int, 2>{});
+  else
+    run(std::integral_constant<int, kWidest>{});
+}
+
+template <class T>
+void product_nn(Part part, Matrix<const T> x, Matrix<const T> w, const T* b, Activation f, Matrix<T> y) {
+  const Product<T> p{x.cols, x.data, x.stride, 1, w.data, w.stride, false, b, 0, y.data, y.stride};
+  multiply<T, false>(part, y.rows, y.cols, p, [&](Index row, Index rows, Index col, Index cols) {
+    if (f == Activation::identity) return;
+    for (T* at = y.data + row * y.stride + col; rows > 0; --rows, at += y.stride) activate_run<T>(f, cols, at, at);
+  });
+}
+
+template <class T>
+void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
+  const Product<T> p{dy.cols, dy.data, dy.stride, 1, w.data, w.stride, true, nullptr, 0, dx.data, dx.stride};
+  multiply<T, false>(part, dx.rows, dx.cols, p, [&](Index row, Index rows, Index col, Index cols) {
+    if (f == Activation::identity) return;
+    for (; rows > 0; --rows, ++row) {
+      T* const at = dx.data + row * dx.stride + col;
+      times_slope_run<T>(f, cols, x.data + row * x.stride + col, at, at);
+    }
+  });
+}
+
+template <class T>
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw) {
+  const Product<T> p{x.rows,    x.data,  1,        x.stride, dy.data, dy.stride, false, add ? dw.data : nullptr,
+                     dw.stride, dw.data, dw.stride};
+  multiply<T, true>(part, dw.rows, dw.cols, p, [](Index, Index, Index, Index) {});
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

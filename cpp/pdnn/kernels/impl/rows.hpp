@@ -1,0 +1,151 @@
+#pragma once
+/// Kernels that treat rows alike: softmax and its kin, and the cross-entropy on top of it.
+#include "pdnn/kernels/impl/elementwise.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+/// Calls action(j, left) for each vector of a row; `left` elements of the row begin there.
+template <class T, class Action>
+PDNN_INLINE void for_vectors(Index cols, Action action) {
+  for (Index j = 0; j < cols; j += kLanes<T>) action(j, cols - j);
+}
+
+/// Elements that exist, and `otherwise` in the lanes behind them.
+template <class T>
+PDNN_INLINE Vector<T> padded(Vector<T> x, Index left, T otherwise) {
+  if (left >= kLanes<T>) return x;
+  return existing<T>(left) ? x : broadcast(otherwise);
+}
+
+/// A row's largest element and Σ exp(x − largest), each in all lanes; exp(x − largest) is left in e if that is given.
+template <class T>
+struct Normalizer {
+  Vector<T> largest, sum;
+};
+template <class T>
+PDNN_INLINE Normalizer<T> normalizer(Index cols, const T* x, T* e) {
+  const T lowest = -T(__builtin_inff());
+  Vector<T> largest = broadcast(lowest);
+  for_vectors<T>(
+      cols, [&](Index j, Index left) { largest = at_least<T>(largest, padded<T>(load(x + j, left), left, lowest)); });
+  largest = largest_lane<T>(largest);
+  Vector<T> sum{};
+  for_vectors<T>(cols, [&](Index j, Index left) {
+    const Vector<T> term = padded<T>(exp<T>(load(x + j, left) - largest), left, T(0));
+    if (e) store(e + j, term, left);
+    sum += term;
+  });
+  return {largest, sum_of_lanes<T>(sum)};
+}
+
+/// Σ_j x_j y_j, or Σ_j x_j for a null y, in all lanes.
+template <class T>
+PDNN_INLINE Vector<T> dot(Index cols, const T* x, const T* y) {
+  Vector<T> sum{};
+  for_vectors<T>(cols,
+                 [&](Index j, Index left) { sum += y ? load(x + j, left) * load(y + j, left) : load(x + j, left); });
+  return sum_of_lanes<T>(sum);
+}
+
+/// Calls action(row) for a worker's rows.
+template <class Action>
+PDNN_INLINE void for_rows(Part part, Index rows, Action action) {
+  const Range mine = deal(part, rows);
+  for (Index r = mine.begin; r < mine.end; ++r) action(r);
+}
+
+template <class T>
+void softmax(Part part, Matrix<const T> x, Matrix<T> y) {
+  for_rows(part, x.rows, [&](Index r) {
+    T* const to = y.data + r * y.stride;
+    const Vector<T> scale = T(1) / normalizer<T>(x.cols, x.data + r * x.stride, to).sum;
+    for_vectors<T>(x.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * scale, left); });
+  });
+}
+
+template <class T>
+void softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matrix<T> dx) {
+  for_rows(part, y.rows, [&](Index r) {
+    const T *at = y.data + r * y.stride, *slope = dy.data + r * dy.stride;
+    T* const to = dx.data + r * dx.stride;
+    const Vector<T> mean = dot<T>(y.cols, slope, at);
+    for_vectors<T>(
+        y.cols, [&](Index j, Index left) { store(to + j, load(at + j, left) * (load(slope + j, left) - mean), left); });
+  });
+}
+
+template <class T>
+void log_softmax(Part part, Matrix<const T> x, Matrix<T> y) {
+  for_rows(part, x.rows, [&](Index r) {
+    const T* from = x.data + r * x.stride;
+    T* const to = y.data + r * y.stride;
+    const Normalizer<T> n = normalizer<T>(x.cols, from, nullptr);
+    const Vector<T> log_sum = log<T>(n.sum);
+    for_vectors<T>(x.cols,
+                   [&](Index j, Index left) { store(to + j, (load(from + j, left) - n.largest) - log_sum, left); });
+  });
+}
+
+template <class T>
+void log_softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matrix<T> dx) {
+  for_rows(part, y.rows, [&](Index r) {
+    const T *at = y.data + r * y.stride, *slope = dy.data + r * dy.stride;
+    T* const to = dx.data + r * dx.stride;
+    const Vector<T> sum = dot<T>(y.cols, slope, nullptr);
+    for_vectors<T>(y.cols, [&](Index j, Index left) {
+      store(to + j, load(slope + j, left) - exp<T>(load(at + j, left)) * sum, left);
+    });
+  });
+}
+
+/// Where the (first) largest element is.
+template <class T>
+PDNN_INLINE Index first_largest(Index cols, const T* x) {
+  Index best = 0;
+  for (Index j = 1; j < cols; ++j)
+    if (x[j] > x[best]) best = j;
+  return best;
+}
+
+template <class T>
+void cross_entropy_of_classes(Part part, Matrix<const T> y, const std::int32_t* classes, double scale, Matrix<T> dy,
+                              double* rows) {
+  for_rows(part, y.rows, [&](Index r) {
+    const T* at = y.data + r * y.stride;
+    T* const to = dy.data ? dy.data + r * dy.stride : nullptr;
+    const Index wanted = classes[r];
+    const Normalizer<T> n = normalizer<T>(y.cols, at, to);
+    rows[2 * r] = static_cast<double>(log<T>(n.sum)[0]) - static_cast<double>(at[wanted] - n.largest[0]);
+    rows[2 * r + 1] = first_largest(y.cols, at) == wanted ? 1 : 0;
+    if (!to) return;
+    const Vector<T> factor = static_cast<T>(scale) / n.sum;
+    for_vectors<T>(y.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * factor, left); });
+    to[wanted] -= static_cast<T>(scale);
+  });
+}
+
+template <class T>
+void cross_entropy_of_targets(Part part, Matrix<const T> y, Matrix<const T> targets, double scale, Matrix<T> dy,
+                              double* rows) {
+  for_rows(part, y.rows, [&](Index r) {
+    const T *at = y.data + r * y.stride, *t = targets.data + r * targets.stride;
+    T* const to = dy.data ? dy.data + r * dy.stride : nullptr;
+    const Normalizer<T> n = normalizer<T>(y.cols, at, to);
+    const Vector<T> log_sum = log<T>(n.sum), total = dot<T>(y.cols, t, nullptr);
+    Vector<T> loss{};
+    for_vectors<T>(y.cols, [&](Index j, Index left) {
+      loss += load(t + j, left) * padded<T>(log_sum - (load(at + j, left) - n.largest), left, T(0));
+    });
+    rows[2 * r] = static_cast<double>(sum_of_lanes<T>(loss)[0]);
+    rows[2 * r + 1] = first_largest(y.cols, at) == first_largest(y.cols, t) ? 1 : 0;
+    if (!to) return;
+    const Vector<T> factor = static_cast<T>(scale) * total / n.sum;
+    for_vectors<T>(y.cols, [&](Index j, Index left) {
+      store(to + j, load(to + j, left) * factor - static_cast<T>(scale) * load(t + j, left), left);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

@@ -1,0 +1,42 @@
+#pragma once
+/// The tables of this build: every kernel for both element types.
+#include "pdnn/kernels/impl/columns.hpp"
+#include "pdnn/kernels/impl/dropout.hpp"
+#include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/impl/peak.hpp"
+#include "pdnn/kernels/impl/product.hpp"
+#include "pdnn/kernels/impl/rows.hpp"
+#include "pdnn/kernels/table.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+template <class T>
+inline constexpr Table<T> kTable = {
+    .product_nn = product_nn<T>,
+    .product_nt = product_nt<T>,
+    .product_tn = product_tn<T>,
+    .column_sums = column_sums<T>,
+    .activate = activate<T>,
+    .activate_backward = activate_backward<T>,
+    .exp = exp<T>,
+    .log = log<T>,
+    .dropout = dropout<T>,
+    .softmax = softmax<T>,
+    .softmax_backward = softmax_backward<T>,
+    .log_softmax = log_softmax<T>,
+    .log_softmax_backward = log_softmax_backward<T>,
+    .cross_entropy_of_classes = cross_entropy_of_classes<T>,
+    .cross_entropy_of_targets = cross_entropy_of_targets<T>,
+    .add = add<T>,
+    .sgd = sgd<T>,
+    .gather_bytes = gather_rows<T, std::uint8_t>,
+    .gather_floats = gather_rows<T, float>,
+    .gather_doubles = gather_rows<T, double>,
+    .work_at_peak = work_at_peak<T>,
+};
+
+inline constexpr Tables kTables = {kTable<float>, kTable<double>};
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

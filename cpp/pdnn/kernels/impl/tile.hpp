@@ -1,0 +1,73 @@
+#pragma once
+/// The micro-kernel of all matrix products: a tile of the output is summed in registers over the whole depth.
+#include "pdnn/kernels/impl/vector.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+/// c[r, j] = start[r, j] + Σ_k a[r · row_step + k · depth_step] b[k, j], the sum in ascending k, from start on: cutting
+/// the depth into pieces, each starting from what the one before stored, changes no bit. Null start: 0. A start_stride
+/// of 0 repeats one row, a bias.
+template <class T>
+struct Tile {
+  Index depth;
+  const T* a;
+  Index row_step, depth_step;
+  const T* b;
+  Index b_stride;
+  const T* start;
+  Index start_stride;
+  T* c;
+  Index c_stride;
+};
+
+/// The widest tile in vectors, and how many rows fill the registers beside a row of b and one broadcast element of a.
+inline constexpr int kWidest = kVectorBytes == 64 ? 4 : 2;
+template <int vectors>
+inline constexpr int kMostRows = vectors == 4                        ? 6
+                                 : vectors == 2 && kVectorBytes < 64 ? 6
+                                                                     : 12;
+
+template <class T, int vectors, int rows, bool adjacent_rows>
+__attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
+  constexpr Index n = kLanes<T>;
+  Vector<T> sum[rows][vectors];
+  const T* start = tile.start;
+  PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+    PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] =
+        start ? load(start + r * tile.start_stride + v * n) : Vector<T>{};
+  }
+  const Index row_step = adjacent_rows ? 1 : tile.row_step;
+  const T *a = tile.a, *b = tile.b;
+  for (Index k = tile.depth; k > 0; --k) {
+    Vector<T> row[vectors];
+    PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+      const Vector<T> x = broadcast(a[r * row_step]);
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += x * row[v];
+    }
+    a += tile.depth_step;
+    b += tile.b_stride;
+  }
+  PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+    PDNN_UNROLL for (int v = 0; v < vectors; ++v) store(tile.c + r * tile.c_stride + v * n, sum[r][v]);
+  }
+}
+
+template <class T>
+using TileKernel = void (*)(const Tile<T>&);
+
+template <class T, int vectors, bool adjacent_rows, int... rows>
+TileKernel<T> tile_kernel_of(Index height, std::integer_sequence<int, rows...>) {
+  static constexpr TileKernel<T> kernels[] = {multiply_tile<T, vectors, rows + 1, adjacent_rows>...};
+  return kernels[height - 1];
+}
+
+/// The kernel for tiles of `height` rows, at most kMostRows<vectors>.
+template <class T, int vectors, bool adjacent_rows>
+TileKernel<T> tile_kernel(Index height) {
+  return tile_kernel_of<T, vectors, adjacent_rows>(height, std::make_integer_sequence<int, kMostRows<vectors>>{});
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

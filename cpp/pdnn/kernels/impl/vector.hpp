@@ -1,0 +1,200 @@
+#pragma once
+/// Vectors of one instruction set in the compiler's own vector extensions: loads and stores, whole or of a few lanes,
+/// choices lane by lane, sums over lanes, and the transposition of a square.
+///
+/// Everything in this folder is compiled once for each instruction set, by v2.cpp, v3.cpp and v4.cpp, which define
+/// PDNN_VECTOR_BYTES. It all lives in an anonymous namespace and calls no inline function from outside: the linker
+/// would merge such a function's copies and might keep the one with instructions that another machine lacks.
+#include <cstdint>
+#include <utility>
+
+#include "pdnn/core/types.hpp"
+
+#if PDNN_VECTOR_BYTES > 16
+#include <immintrin.h>
+#endif
+
+#define PDNN_INLINE __attribute__((always_inline)) inline
+#define PDNN_UNROLL _Pragma("GCC unroll 32")  // keeps arrays of vectors in registers
+
+namespace pdnn::kernels::impl {
+namespace {
+
+inline constexpr Index kVectorBytes = PDNN_VECTOR_BYTES;
+template <class T>
+inline constexpr Index kLanes = kVectorBytes / static_cast<Index>(sizeof(T));
+
+template <class T>
+struct VectorOf {
+  typedef T Type __attribute__((vector_size(PDNN_VECTOR_BYTES)));
+  typedef T Unaligned __attribute__((vector_size(PDNN_VECTOR_BYTES), aligned(alignof(T)), may_alias));
+};
+template <class T>
+using Vector = typename VectorOf<T>::Type;
+
+/// The integers as wide as T: comparisons give them, and their bits are a number's bits.
+template <class T>
+struct IntegerOf;
+template <>
+struct IntegerOf<float> {
+  using Type = std::int32_t;
+};
+template <>
+struct IntegerOf<double> {
+  using Type = std::int64_t;
+};
+template <class T>
+using Integer = typename IntegerOf<T>::Type;
+template <class T>
+using Integers = Vector<Integer<T>>;
+
+PDNN_INLINE Index min(Index a, Index b) { return b < a ? b : a; }
+PDNN_INLINE Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
+
+template <class T>
+PDNN_INLINE Integers<T> bits_of(Vector<T> x) {
+  return reinterpret_cast<Integers<T>>(x);
+}
+template <class T>
+PDNN_INLINE Vector<T> from_bits(Integers<T> bits) {
+  return reinterpret_cast<Vector<T>>(bits);
+}
+template <class T>
+PDNN_INLINE Vector<T> broadcast(T x) {
+  return x - Vector<T>{};
+}
+/// The smaller one; a NaN in x stays.
+template <class T>
+PDNN_INLINE Vector<T> at_most(Vector<T> x, Vector<T> bound) {
+  return bound < x ? bound : x;
+}
+/// The larger one; a NaN in x stays.
+template <class T>
+PDNN_INLINE Vector<T> at_least(Vector<T> x, Vector<T> bound) {
+  return bound > x ? bound : x;
+}
+
+template <class T>
+PDNN_INLINE Vector<T> load(const T* from) {
+  return *reinterpret_cast<const typename VectorOf<T>::Unaligned*>(from);
+}
+template <class T>
+PDNN_INLINE void store(T* to, Vector<T> x) {
+  *reinterpret_cast<typename VectorOf<T>::Unaligned*>(to) = x;
+}
+
+// ---- the first `count` lanes, 0 < count < kLanes; memory behind them is not touched
+
+#if PDNN_VECTOR_BYTES == 64
+PDNN_INLINE __mmask16 float_lanes(Index count) { return static_cast<__mmask16>((1u << count) - 1); }
+PDNN_INLINE __mmask8 double_lanes(Index count) { return static_cast<__mmask8>((1u << count) - 1); }
+PDNN_INLINE Vector<float> load_few(const float* from, Index count) {
+  return _mm512_maskz_loadu_ps(float_lanes(count), from);
+}
+PDNN_INLINE Vector<double> load_few(const double* from, Index count) {
+  return _mm512_maskz_loadu_pd(double_lanes(count), from);
+}
+PDNN_INLINE void store_few(float* to, Vector<float> x, Index count) {
+  _mm512_mask_storeu_ps(to, float_lanes(count), x);
+}
+PDNN_INLINE void store_few(double* to, Vector<double> x, Index count) {
+  _mm512_mask_storeu_pd(to, double_lanes(count), x);
+}
+#elif PDNN_VECTOR_BYTES == 32
+PDNN_INLINE __m256i float_lanes(Index count) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+PDNN_INLINE __m256i double_lanes(Index count) {
+  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+PDNN_INLINE Vector<float> load_few(const float* from, Index count) {
+  return _mm256_maskload_ps(from, float_lanes(count));
+}
+PDNN_INLINE Vector<double> load_few(const double* from, Index count) {
+  return _mm256_maskload_pd(from, double_lanes(count));
+}
+PDNN_INLINE void store_few(float* to, Vector<float> x, Index count) { _mm256_maskstore_ps(to, float_lanes(count), x); }
+PDNN_INLINE void store_few(double* to, Vector<double> x, Index count) {
+  _mm256_maskstore_pd(to, double_lanes(count), x);
+}
+#else
+template <class T>
+PDNN_INLINE Vector<T> load_few(const T* from, Index count) {
+  Vector<T> x{};
+  for (Index lane = 0; lane < count; ++lane) x[lane] = from[lane];
+  return x;
+}
+template <class T>
+PDNN_INLINE void store_few(T* to, Vector<T> x, Index count) {
+  for (Index lane = 0; lane < count; ++lane) to[lane] = x[lane];
+}
+#endif
+
+/// A vector of which `count` elements exist: all lanes if count ≥ kLanes, none if count ≤ 0; the others become 0.
+template <class T>
+PDNN_INLINE Vector<T> load(const T* from, Index count) {
+  if (count >= kLanes<T>) return load(from);
+  return count > 0 ? load_few(from, count) : Vector<T>{};
+}
+template <class T>
+PDNN_INLINE void store(T* to, Vector<T> x, Index count) {
+  if (count >= kLanes<T>) return store(to, x);
+  if (count > 0) store_few(to, x, count);
+}
+
+// ---- across lanes
+
+template <class T, Integer<T>... lane>
+PDNN_INLINE Integers<T> lane_numbers(std::integer_sequence<Integer<T>, lane...>) {
+  return Integers<T>{lane...};
+}
+/// Which lanes of such a vector exist.
+template <class T>
+PDNN_INLINE Integers<T> existing(Index count) {
+  return lane_numbers<T>(std::make_integer_sequence<Integer<T>, kLanes<T>>{}) < static_cast<Integer<T>>(count);
+}
+
+template <class T, int distance, int... lane>
+PDNN_INLINE Vector<T> swap_lanes(Vector<T> x, std::integer_sequence<int, lane...>) {
+  return __builtin_shufflevector(x, x, (lane ^ distance)...);
+}
+/// Joins all lanes by a commutative operation, pairwise; every lane holds the result.
+template <class T, int distance = kLanes<T> / 2, class Join>
+PDNN_INLINE Vector<T> fold(Vector<T> x, Join join) {
+  x = join(x, swap_lanes<T, distance>(x, std::make_integer_sequence<int, kLanes<T>>{}));
+  if constexpr (distance > 1) return fold<T, distance / 2>(x, join);
+  return x;
+}
+template <class T>
+PDNN_INLINE Vector<T> sum_of_lanes(Vector<T> x) {
+  return fold<T>(x, [](Vector<T> a, Vector<T> b) { return a + b; });
+}
+template <class T>
+PDNN_INLINE Vector<T> largest_lane(Vector<T> x) {
+  return fold<T>(x, [](Vector<T> a, Vector<T> b) { return at_least<T>(a, b); });
+}
+
+template <class T, int... lane>
+PDNN_INLINE void interleave(Vector<T>& a, Vector<T>& b, std::integer_sequence<int, lane...>) {
+  constexpr int n = kLanes<T>;
+  const Vector<T> low = __builtin_shufflevector(a, b, (lane / 2 + (lane % 2) * n)...);
+  b = __builtin_shufflevector(a, b, (n / 2 + lane / 2 + (lane % 2) * n)...);
+  a = low;
+}
+/// Transposes a square of kLanes vectors: log₂ kLanes perfect shuffles.
+template <class T>
+PDNN_INLINE void transpose(Vector<T> (&rows)[kLanes<T>]) {
+  constexpr Index n = kLanes<T>;
+  PDNN_UNROLL for (Index pass = 1; pass < n; pass *= 2) {
+    Vector<T> shuffled[n];
+    PDNN_UNROLL for (Index i = 0; i < n / 2; ++i) {
+      interleave<T>(rows[i], rows[i + n / 2], std::make_integer_sequence<int, n>{});
+      shuffled[2 * i] = rows[i];
+      shuffled[2 * i + 1] = rows[i + n / 2];
+    }
+    PDNN_UNROLL for (Index i = 0; i < n; ++i) rows[i] = shuffled[i];
+  }
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

@@ -1,0 +1,74 @@
+#include "pdnn/kernels/isa.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "pdnn/core/errors.hpp"
+
+namespace pdnn::kernels {
+
+namespace {
+
+constexpr std::array kAll = {Isa::v4, Isa::v3, Isa::v2};  // best first
+
+Isa decide() {
+  const char* forced = std::getenv("PDNN_ISA");
+  const std::string_view wanted = forced ? forced : "";
+  std::string offers;
+  for (const Isa isa : kAll) {
+    if (!supported(isa)) {
+      require(wanted != name(isa), "PDNN_ISA=", wanted, ": this processor, or this build of pdnn, lacks it; unset it");
+      continue;
+    }
+    if (wanted.empty() || wanted == name(isa)) return isa;
+    offers += (offers.empty() ? "" : ", ") + std::string(name(isa));
+  }
+  throw ValueError(message("PDNN_ISA=", wanted, " is not the name of an instruction set; here these run: ", offers));
+}
+
+}  // namespace
+
+std::string_view name(Isa isa) {
+  switch (isa) {
+    case Isa::v4:
+      return "v4";
+    case Isa::v3:
+      return "v3";
+    case Isa::v2:
+      break;
+  }
+  return "v2";
+}
+
+// The compiler's check covers the operating system's part too: that it saves the wide registers.
+bool supported(Isa isa) {
+  switch (isa) {
+    case Isa::v4:
+#ifdef PDNN_WITH_V4
+      return supported(Isa::v3) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl");
+#else
+      return false;
+#endif
+    case Isa::v3:
+#ifdef PDNN_WITH_V3
+      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
+             __builtin_cpu_supports("movbe");
+#else
+      return false;
+#endif
+    case Isa::v2:
+      break;
+  }
+  return true;
+}
+
+Isa active_isa() {
+  static const Isa isa = decide();
+  return isa;
+}
+
+}  // namespace pdnn::kernels

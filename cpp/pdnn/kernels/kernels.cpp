@@ -1,0 +1,179 @@
+#include "pdnn/kernels/kernels.hpp"
+
+#include <chrono>
+#include <cmath>
+
+#include "pdnn/kernels/table.hpp"
+
+namespace pdnn::kernels {
+
+const Tables& tables(Isa isa) {
+  switch (isa) {
+#ifdef PDNN_WITH_V4
+    case Isa::v4:
+      return *tables_v4();
+#endif
+#ifdef PDNN_WITH_V3
+    case Isa::v3:
+      return *tables_v3();
+#endif
+    default:
+      return *tables_v2();
+  }
+}
+
+namespace {
+
+template <class T>
+const Table<T>& table() {
+  static const Table<T>& chosen = tables(active_isa()).template of<T>();
+  return chosen;
+}
+
+}  // namespace
+
+template <class T>
+void product_nn(Part part, Matrix<const T> x, Matrix<const T> w, const T* b, Activation f, Matrix<T> y) {
+  table<T>().product_nn(part, x, w, b, f, y);
+}
+
+template <class T>
+void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
+  table<T>().product_nt(part, dy, w, f, x, dx);
+}
+
+template <class T>
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw) {
+  table<T>().product_tn(part, x, dy, add, dw);
+}
+
+template <class T>
+void column_sums(Part part, Matrix<const T> x, bool add, T* sums) {
+  table<T>().column_sums(part, x, add, sums);
+}
+
+template <class T>
+void activate(Part part, Activation f, Index n, const T* x, T* y) {
+  table<T>().activate(part, f, n, x, y);
+}
+
+template <class T>
+void activate_backward(Part part, Activation f, Index n, const T* y, const T* dy, T* dx) {
+  table<T>().activate_backward(part, f, n, y, dy, dx);
+}
+
+template <class T>
+void exp(Part part, Index n, const T* x, T* y) {
+  table<T>().exp(part, n, x, y);
+}
+
+template <class T>
+void log(Part part, Index n, const T* x, T* y) {
+  table<T>().log(part, n, x, y);
+}
+
+template <class T>
+void dropout(Part part, Rng key, Index first_row, double p, Matrix<const T> x, Matrix<T> y) {
+  const auto threshold = static_cast<std::uint64_t>(std::ceil(p * 0x1p32));
+  table<T>().dropout(part, key.key(), first_row, threshold, static_cast<T>(1 / (1 - p)), x, y);
+}
+
+template <class T>
+void softmax(Part part, Matrix<const T> x, Matrix<T> y) {
+  table<T>().softmax(part, x, y);
+}
+
+template <class T>
+void softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matrix<T> dx) {
+  table<T>().softmax_backward(part, y, dy, dx);
+}
+
+template <class T>
+void log_softmax(Part part, Matrix<const T> x, Matrix<T> y) {
+  table<T>().log_softmax(part, x, y);
+}
+
+template <class T>
+void log_softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matrix<T> dx) {
+  table<T>().log_softmax_backward(part, y, dy, dx);
+}
+
+template <class T>
+void cross_entropy(Part part, Matrix<const T> y, const std::int32_t* classes, double scale, Matrix<T> dy,
+                   double* rows) {
+  table<T>().cross_entropy_of_classes(part, y, classes, scale, dy, rows);
+}
+
+template <class T>
+void cross_entropy(Part part, Matrix<const T> y, Matrix<const T> targets, double scale, Matrix<T> dy, double* rows) {
+  table<T>().cross_entropy_of_targets(part, y, targets, scale, dy, rows);
+}
+
+template <class T>
+void add(Part part, Index n, const T* x, T* y) {
+  table<T>().add(part, n, x, y);
+}
+
+template <class T>
+void sgd(Part part, const Sgd& rule, Index n, const T* g, T* velocity, T* w) {
+  table<T>().sgd(part, rule, n, g, velocity, w);
+}
+
+template <class T, class Source>
+void gather_rows(Part part, const Source* x, Index stride, const Index* rows, Index count, Index width, double scale,
+                 double shift, T* out) {
+  const Table<T>& t = table<T>();
+  if constexpr (std::is_same_v<Source, std::uint8_t>)
+    t.gather_bytes(part, x, stride, rows, count, width, scale, shift, out);
+  else if constexpr (std::is_same_v<Source, float>)
+    t.gather_floats(part, x, stride, rows, count, width, scale, shift, out);
+  else
+    t.gather_doubles(part, x, stride, rows, count, width, scale, shift, out);
+}
+
+template <class T>
+double measure_peak(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto since = [](Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  };
+  double best = 0;
+  const Clock::time_point start = Clock::now();
+  do {
+    const Clock::time_point round = Clock::now();
+    const double operations = table<T>().work_at_peak(20000);
+    best = std::max(best, operations / since(round));
+  } while (since(start) < seconds);
+  return best;
+}
+
+#define PDNN_INSTANTIATE_GATHER(T, Source) \
+  template void gather_rows<T, Source>(Part, const Source*, Index, const Index*, Index, Index, double, double, T*);
+
+#define PDNN_INSTANTIATE(T)                                                                                    \
+  template void product_nn<T>(Part, Matrix<const T>, Matrix<const T>, const T*, Activation, Matrix<T>);        \
+  template void product_nt<T>(Part, Matrix<const T>, Matrix<const T>, Activation, Matrix<const T>, Matrix<T>); \
+  template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Matrix<T>);                        \
+  template void column_sums<T>(Part, Matrix<const T>, bool, T*);                                               \
+  template void activate<T>(Part, Activation, Index, const T*, T*);                                            \
+  template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                         \
+  template void exp<T>(Part, Index, const T*, T*);                                                             \
+  template void log<T>(Part, Index, const T*, T*);                                                             \
+  template void dropout<T>(Part, Rng, Index, double, Matrix<const T>, Matrix<T>);                              \
+  template void softmax<T>(Part, Matrix<const T>, Matrix<T>);                                                  \
+  template void softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                        \
+  template void log_softmax<T>(Part, Matrix<const T>, Matrix<T>);                                              \
+  template void log_softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                    \
+  template void cross_entropy<T>(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);      \
+  template void cross_entropy<T>(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);          \
+  template void add<T>(Part, Index, const T*, T*);                                                             \
+  template void sgd<T>(Part, const Sgd&, Index, const T*, T*, T*);                                             \
+  PDNN_INSTANTIATE_GATHER(T, std::uint8_t)                                                                     \
+  PDNN_INSTANTIATE_GATHER(T, float)                                                                            \
+  PDNN_INSTANTIATE_GATHER(T, double)                                                                           \
+  template double measure_peak<T>(double);
+
+PDNN_INSTANTIATE(float)
+PDNN_INSTANTIATE(double)
+
+}  // namespace pdnn::kernels

@@ -1,0 +1,59 @@
+#pragma once
+/// The border between the public kernels and their builds for one instruction set each: tables of function pointers,
+/// with plain views and numbers as arguments.
+#include "pdnn/kernels/isa.hpp"
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::kernels {
+
+/// What one build offers for one element type. A function that is not explained here is the public one of its name.
+template <class T>
+struct Table {
+  decltype(&kernels::product_nn<T>) product_nn;
+  decltype(&kernels::product_nt<T>) product_nt;
+  decltype(&kernels::product_tn<T>) product_tn;
+  decltype(&kernels::column_sums<T>) column_sums;
+  decltype(&kernels::activate<T>) activate;
+  decltype(&kernels::activate_backward<T>) activate_backward;
+  decltype(&kernels::exp<T>) exp;
+  decltype(&kernels::log<T>) log;
+  /// Keeps the elements whose 32 random bits are ≥ threshold. The key of the random numbers, by value.
+  void (*dropout)(Part part, std::uint64_t key, Index first_row, std::uint64_t threshold, T scale, Matrix<const T> x,
+                  Matrix<T> y);
+  decltype(&kernels::softmax<T>) softmax;
+  decltype(&kernels::softmax_backward<T>) softmax_backward;
+  decltype(&kernels::log_softmax<T>) log_softmax;
+  decltype(&kernels::log_softmax_backward<T>) log_softmax_backward;
+  void (*cross_entropy_of_classes)(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);
+  void (*cross_entropy_of_targets)(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);
+  decltype(&kernels::add<T>) add;
+  decltype(&kernels::sgd<T>) sgd;
+  decltype(&kernels::gather_rows<T, std::uint8_t>) gather_bytes;
+  decltype(&kernels::gather_rows<T, float>) gather_floats;
+  decltype(&kernels::gather_rows<T, double>) gather_doubles;
+  /// Multiplies and adds in registers for `rounds` rounds; returns how many floating-point operations that was.
+  double (*work_at_peak)(Index rounds);
+};
+
+struct Tables {
+  Table<float> floats;
+  Table<double> doubles;
+
+  template <class T>
+  const Table<T>& of() const {
+    if constexpr (std::is_same_v<T, float>)
+      return floats;
+    else
+      return doubles;
+  }
+};
+
+/// A supported instruction set's.
+const Tables& tables(Isa isa);
+
+// One build's tables: its only symbol.
+const Tables* tables_v2();
+const Tables* tables_v3();
+const Tables* tables_v4();
+
+}  // namespace pdnn::kernels

@@ -1,0 +1,177 @@
+// The three products against sums in double, at every remainder of a tile, between forbidden pages, for every build.
+#include <boost/mpl/list.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "pdnn/core/errors.hpp"
+#include "support.hpp"
+
+namespace pdnn::kernels::testing {
+namespace {
+
+using Elements = boost::mpl::list<float, double>;
+enum class Kind { nn, nt, tn };
+constexpr Kind kKinds[] = {Kind::nn, Kind::nt, Kind::tn};
+
+/// c [rows, cols] = a [rows, depth] b [depth, cols], with a and b laid out as `kind` wants them. Rows of every matrix
+/// lie `gap` elements further apart than they are long; the gaps of c hold `kUntouched` before and after.
+template <class T>
+class Problem {
+ public:
+  static constexpr T kUntouched = T(12345);
+  Problem(Kind kind, Index rows, Index cols, Index depth, Index gap)
+      : kind_(kind), rows_(rows), cols_(cols), depth_(depth), gap_(gap) {
+    const auto matrix = [&](Guarded<T>& memory, Index r, Index c, std::uint64_t seed) {
+      const Index count = span(r, c);
+      T* const data = memory.at_end(count);
+      fill(data, count, seed);
+      return Matrix<T>(data, r, c, c + gap);
+    };
+    a_ = kind == Kind::tn ? matrix(memory()[0], depth, rows, 1) : matrix(memory()[0], rows, depth, 1);
+    b_ = kind == Kind::nt ? matrix(memory()[1], cols, depth, 2) : matrix(memory()[1], depth, cols, 2);
+    f_ = matrix(memory()[2], rows, cols, 3);
+    bias_ = memory()[3].at_end(cols);
+    fill(bias_, cols, 4);
+  }
+
+  /// The product by one build and a team; `add` starts from c = f, the others have bias and activation.
+  std::vector<T> run(const Table<T>& table, int team, Activation f, bool add) {
+    const Index count = span(rows_, cols_);
+    Matrix<T> c(memory()[4].at_end(count), rows_, cols_, cols_ + gap_);
+    std::fill_n(c.data, count, kUntouched);
+    for (Index r = 0; add && r < rows_; ++r) std::copy_n(f_.row(r), cols_, c.row(r));
+    as_team(team, [&](Part part) {
+      if (kind_ == Kind::nn) table.product_nn(part, a_, b_, bias_, f, c);
+      if (kind_ == Kind::nt) table.product_nt(part, a_, b_, f, f_, c);
+      if (kind_ == Kind::tn) table.product_tn(part, a_, b_, add, c);
+    });
+    return {c.data, c.data + count};
+  }
+
+  void check(const std::vector<T>& c, Activation f, bool add) const {
+    for (Index r = 0; r < rows_; ++r) {
+      for (Index j = 0; j < cols_; ++j) {
+        double sum = kind_ == Kind::nn ? double{bias_[j]} : add ? double{f_.row(r)[j]} : 0, size = std::abs(sum);
+        for (Index k = 0; k < depth_; ++k) {
+          const double term = double{a(r, k)} * double{b(k, j)};
+          sum += term;
+          size += std::abs(term);
+        }
+        const double old = double{f_.row(r)[j]};
+        if (kind_ == Kind::nn && f == Activation::tanh) sum = std::tanh(sum);
+        if (kind_ == Kind::nt && f == Activation::tanh) sum *= 1 - old * old;
+        const double bound = (static_cast<double>(depth_) + 4) * double{std::numeric_limits<T>::epsilon()} * (size + 1);
+        const double got = double{c[static_cast<std::size_t>(r * (cols_ + gap_) + j)]};
+        if (!(std::abs(got - sum) <= bound))
+          BOOST_ERROR(where() << " at (" << r << ", " << j << "): " << got << ", expected " << sum);
+      }
+      for (Index j = cols_; r + 1 < rows_ && j < cols_ + gap_; ++j)
+        if (c[static_cast<std::size_t>(r * (cols_ + gap_) + j)] != kUntouched)
+          BOOST_ERROR(where() << " wrote behind row " << r);
+    }
+  }
+
+  std::string where() const {
+    return message("product ", static_cast<int>(kind_), " of ", rows_, "x", depth_, " and ", depth_, "x", cols_);
+  }
+
+ private:
+  Index span(Index rows, Index cols) const { return rows == 0 ? 0 : (rows - 1) * (cols + gap_) + cols; }
+  T a(Index r, Index k) const { return kind_ == Kind::tn ? a_.row(k)[r] : a_.row(r)[k]; }
+  T b(Index k, Index j) const { return kind_ == Kind::nt ? b_.row(j)[k] : b_.row(k)[j]; }
+  static Guarded<T>* memory() {
+    static Guarded<T> memory[5] = {Guarded<T>(1 << 16), Guarded<T>(1 << 17), Guarded<T>(1 << 16), Guarded<T>(1 << 10),
+                                   Guarded<T>(1 << 16)};
+    return memory;
+  }
+
+  Kind kind_;
+  Index rows_, cols_, depth_, gap_;
+  Matrix<T> a_, b_, f_;
+  T* bias_;
+};
+
+template <class T>
+void check_shape(Kind kind, Index rows, Index cols, Index depth) {
+  Problem<T> problem(kind, rows, cols, depth, (rows + cols) % 3);
+  const bool add = kind == Kind::tn && (rows + cols) % 2 == 0;
+  const Activation f = (rows + cols) % 4 == 1 ? Activation::tanh : Activation::identity;
+  for_each_isa<T>([&](const Table<T>& table) {
+    const std::vector<T> alone = problem.run(table, 1, f, add);
+    problem.check(alone, f, add);
+    const int team = 2 + static_cast<int>((rows + cols + depth) % 3);
+    if (!same_bits(alone.data(), problem.run(table, team, f, add).data(), static_cast<Index>(alone.size())))
+      BOOST_ERROR(problem.where() << ": a team of " << team << " changed bits");
+  });
+}
+
+BOOST_AUTO_TEST_SUITE(products)
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_every_remainder_of_columns, T, Elements) {
+  for (const Kind kind : kKinds)
+    for (Index cols = 0; cols <= 130; ++cols)
+      for (const Index rows : {1, 5, 13}) check_shape<T>(kind, rows, cols, 3);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_every_remainder_of_rows, T, Elements) {
+  for (const Kind kind : kKinds)
+    for (Index rows = 0; rows <= 51; ++rows)
+      for (const Index cols : {1, 10, 24, 64, 70}) check_shape<T>(kind, rows, cols, 5);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_every_depth, T, Elements) {
+  for (const Kind kind : kKinds)
+    for (const Index depth : {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 128, 129, 255, 256, 257, 400})
+      for (const Index cols : {3, 16, 37, 65}) check_shape<T>(kind, 14, cols, depth);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(teams_of_any_size_agree_bit_for_bit, T, Elements) {
+  for (const Kind kind : kKinds) {
+    for (const Index cols : {10, 100, 256}) {
+      Problem<T> problem(kind, 37, cols, 150, 0);
+      for_each_isa<T>([&](const Table<T>& table) {
+        const std::vector<T> alone = problem.run(table, 1, Activation::identity, false);
+        for (const int team : {2, 3, 4, 7})
+          BOOST_TEST(same_bits(alone.data(), problem.run(table, team, Activation::identity, false).data(), 37 * cols));
+      });
+    }
+  }
+}
+
+// One product is as good as two halves of the batch added up: micro-batches change no bit of a weight's gradient.
+BOOST_AUTO_TEST_CASE_TEMPLATE(adding_two_half_batches_is_one_sum, T, Elements) {
+  const std::vector<T> x = numbers<T>(100 * 30, 1), dy = numbers<T>(100 * 20, 2);
+  for_each_isa<T>([&](const Table<T>& table) {
+    std::vector<T> whole(30 * 20), halves(30 * 20);
+    table.product_tn({}, {x.data(), 100, 30}, {dy.data(), 100, 20}, false, {whole.data(), 30, 20});
+    table.product_tn({}, {x.data(), 41, 30}, {dy.data(), 41, 20}, false, {halves.data(), 30, 20});
+    table.product_tn({}, {x.data() + 41 * 30, 59, 30}, {dy.data() + 41 * 20, 59, 20}, true, {halves.data(), 30, 20});
+    BOOST_TEST(whole == halves, boost::test_tools::per_element());
+  });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_their_row_and_no_other, T, Elements) {
+  const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
+  std::vector<T> x(8 * 40, T(1)), w(40 * 21, T(0.5)), y(8 * 21);
+  x[2 * 40 + 7] = nan;
+  x[5 * 40 + 39] = infinity;
+  for_each_isa<T>([&](const Table<T>& table) {
+    for (const Activation f : {Activation::identity, Activation::relu, Activation::tanh, Activation::sigmoid}) {
+      table.product_nn({}, {x.data(), 8, 40}, {w.data(), 40, 21}, nullptr, f, {y.data(), 8, 21});
+      const bool open = f == Activation::identity || f == Activation::relu;
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const auto row = i / 21;
+        if (row == 2)
+          BOOST_TEST(std::isnan(y[i]));
+        else if (row == 5)
+          BOOST_TEST(y[i] == (open ? infinity : T(1)));
+        else
+          BOOST_TEST(std::isfinite(y[i]));
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace pdnn::kernels::testing
