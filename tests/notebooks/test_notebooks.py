@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom in its fast mode, and shows its real outputs where it is only read."""
+"""Every notebook runs from top to bottom in its fast mode, and shows real outputs where it is only read."""
 
 from __future__ import annotations
 
