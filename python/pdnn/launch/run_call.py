@@ -1,0 +1,47 @@
+"""The rank's side of ``pdnn.run``: takes the call from a folder and leaves there what came of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import cloudpickle
+
+
+def main(folder: str) -> None:
+    """Makes the call in `folder`; leaves ``result-<rank>`` there, or ``error-<rank>`` and ends the job."""
+    import pdnn
+
+    rank = pdnn.world().rank
+    try:
+        function, args, kwargs = cloudpickle.loads(Path(folder, "call").read_bytes())
+        result = cloudpickle.dumps(function(*args, **kwargs))
+    except BaseException as error:
+        _write(Path(folder, f"error-{rank}"), cloudpickle.dumps(_described(rank, error)))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        from mpi4py import MPI
+
+        MPI.COMM_WORLD.Abort(1)
+    _write(Path(folder, f"result-{rank}"), result)
+
+
+def _described(rank: int, error: BaseException) -> tuple[int, str, str, bytes]:
+    """The rank, the error in a line, its traceback, and the error itself (empty if it cannot travel)."""
+    summary = "".join(traceback.format_exception_only(type(error), error)).strip()
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    try:
+        # SystemExit and KeyboardInterrupt would end the caller, who did not ask for it
+        pickled = cloudpickle.dumps(error) if isinstance(error, Exception) else b""
+    except Exception:
+        pickled = b""
+    return rank, summary, text, pickled
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Writes a file that is either whole or absent, also when this process is killed."""
+    unfinished = path.with_name(f"unfinished-{path.name}")
+    unfinished.write_bytes(data)
+    os.replace(unfinished, path)

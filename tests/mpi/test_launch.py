@@ -1,0 +1,168 @@
+"""``pdnn launch``: what the ranks find, what is printed, how a job ends, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import processes
+
+pytestmark = pytest.mark.mpi
+pytest.importorskip("mpi4py")
+
+LAUNCH = [sys.executable, "-m", "pdnn", "launch"]
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+LOOK = """
+import os, sys
+cores = sorted(os.sched_getaffinity(0))
+print("cores", *cores)
+print("threads", os.environ["PDNN_THREADS"], os.environ["OMP_NUM_THREADS"], os.environ["OMPI_MCA_btl"])
+print("words", *sys.argv[1:])
+print("a word", file=sys.stderr)
+sys.stdout.write("no end of line")
+"""
+MEET = """
+import sys, time
+import pdnn
+world = pdnn.world()
+world.barrier()
+print("met", flush=True)
+"""
+
+
+@pytest.fixture
+def job() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``pdnn launch words``; whatever is left of it at the end is killed."""
+    jobs: list[subprocess.Popen[str]] = []
+
+    def start(*words: str, env: Mapping[str, str | None] | None = None) -> subprocess.Popen[str]:
+        jobs.append(processes.start([*LAUNCH, *words], env=env))
+        return jobs[-1]
+
+    yield start
+    for each in jobs:
+        processes.stop(each)
+
+
+def end(child: subprocess.Popen[str], within: float) -> str:
+    """All the output of a job that must end within these seconds, and leave nothing behind."""
+    output, _ = child.communicate(timeout=within)
+    deadline = time.monotonic() + 1  # the kernel may still be taking them away
+    while processes.descendants(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not processes.descendants(child)
+    return output
+
+
+def wait_for(child: subprocess.Popen[str], text: str, times: int = 2) -> None:
+    """Reads the job's output until as many lines contain the text."""
+    assert child.stdout is not None
+    for line in child.stdout:
+        times -= text in line
+        if times == 0:
+            return
+    pytest.fail(f"the job ended without {text!r}")
+
+
+def test_ranks_have_cores_threads_settings_and_tagged_lines(
+    job: Callable[..., subprocess.Popen[str]],
+) -> None:
+    child = job(
+        "-n", "2", "-c", LOOK, "-n", "7", "--help", env={"OMP_NUM_THREADS": "5", "OMPI_MCA_btl": None}
+    )
+    lines = end(child, within=30).splitlines()
+    assert child.returncode == 0
+    each = max(1, CORES // 2)
+    for rank in range(2):
+        own = [line.removeprefix(f"[{rank}] ") for line in lines if line.startswith(f"[{rank}] ")]
+        assert f"threads {each} 5 ^ofi" in own  # what the user set stays
+        assert "words -n 7 --help" in own
+        assert "a word" in own
+        assert "no end of line" in own
+    sets = [{*line.split()[2:]} for line in lines if "cores" in line]
+    if CORES >= 2:
+        assert [len(cores) for cores in sets] == [each, each]
+        assert not sets[0] & sets[1]
+
+
+def test_a_dry_run_prints_a_command_that_works(job: Callable[..., subprocess.Popen[str]]) -> None:
+    child = job("-n", "2", "--bind-to", "none", "--dry-run", "-c", "print('it''s', 1 > 0)")
+    command = end(child, within=10).splitlines()[-1]
+    said = processes.run(shlex.split(command), timeout=30).stdout
+    assert said.splitlines().count("its True") == 2
+
+
+def test_more_ranks_than_cores_are_started_with_a_warning(job: Callable[..., subprocess.Popen[str]]) -> None:
+    ranks = str(CORES + 1)
+    child = job("-n", ranks, "--threads", "1", "--no-tag", "-c", "print('here')")
+    lines = end(child, within=30).splitlines()
+    assert lines.count("here") == CORES + 1
+    assert any(line.startswith(f"launch: {ranks} ranks of 1 thread share") for line in lines)
+
+
+def test_an_error_on_one_rank_ends_the_job_with_its_traceback(
+    job: Callable[..., subprocess.Popen[str]],
+) -> None:
+    fail = "if world.rank == 1: raise ValueError('rank 1 has had enough')\nworld.barrier(); time.sleep(60)"
+    child = job("-n", "2", "-c", MEET + fail)
+    wait_for(child, "met", times=1)
+    output = end(child, within=5)
+    assert child.returncode not in (0, None)
+    assert "[1] ValueError: rank 1 has had enough" in output
+    assert "[1] Traceback" in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_to_the_launcher_ends_every_rank(
+    job: Callable[..., subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    child = job("-n", "2", "-c", MEET + "time.sleep(60)")
+    wait_for(child, "met")
+    child.send_signal(number)
+    end(child, within=5)
+    assert child.returncode == (-number if number == signal.SIGKILL else 128 + number)
+
+
+def test_a_stopped_rank_ends_the_job_after_the_communication_timeout(
+    job: Callable[..., subprocess.Popen[str]],
+) -> None:
+    stop = "import os, signal\nif world.rank == 1: os.kill(os.getpid(), signal.SIGSTOP)\nworld.barrier()"
+    child = job("-n", "2", "-c", MEET + stop, env={"PDNN_TIMEOUT": "2"})
+    wait_for(child, "met")
+    began = time.monotonic()
+    output = end(child, within=10)
+    assert child.returncode not in (0, None)
+    assert time.monotonic() - began > 1
+    assert "barrier" in output
+
+
+def test_the_timeout_ends_ranks_that_do_not_listen(job: Callable[..., subprocess.Popen[str]]) -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    child = job("-n", "2", "--timeout", "1", "-c", deaf)
+    output = end(child, within=8)
+    assert child.returncode == 124
+    assert "still ran after 1 s" in output
+
+
+def test_the_exit_code_is_the_jobs(job: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    script = tmp_path / "fail with 7.py"
+    script.write_text("raise SystemExit(7)\n")
+    child = job("-n", "2", str(script))
+    end(child, within=10)
+    assert child.returncode == 7
+
+
+def test_another_mpiexec_must_be_one(job: Callable[..., subprocess.Popen[str]]) -> None:
+    child = job("-n", "2", "--mpiexec", "true", "-c", "pass")
+    output = end(child, within=10)
+    assert child.returncode == 1
+    assert "neither Open MPI's mpiexec nor MPICH's" in output

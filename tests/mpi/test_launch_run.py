@@ -1,0 +1,102 @@
+"""``pdnn.run``: results in order, errors with the rank's traceback, on MPI ranks and on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from processes import Completed
+
+pytestmark = pytest.mark.mpi
+pytest.importorskip("mpi4py")
+pytest.importorskip("cloudpickle")
+
+FUNCTIONS = """
+import os, sys, time
+import numpy as np
+import pdnn
+
+class Picky(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+def add(x, *, y):
+    world = pdnn.world()
+    total = np.full(3, float(world.rank))
+    world.all_reduce(total)
+    print("rank", world.rank, "was here")
+    return world.rank, x + y, total
+
+def fail(how):
+    world = pdnn.world()
+    if world.rank == 1:
+        if how == "exit":
+            sys.exit(3)
+        if how == "result":
+            return (number for number in range(3))
+        if how == "picky":
+            raise Picky("this", "that")
+        if how == "killed":
+            os.kill(os.getpid(), 9)
+        raise KeyError("rank 1 has had enough")
+    world.barrier()
+
+def error_of(*arguments, **options):
+    try:
+        pdnn.run(*arguments, **options)
+    except Exception as error:
+        return error
+"""
+BOTH = """
+results = pdnn.run(add, 1, y=5, ranks=2, backend=backend)
+assert [(rank, total) for rank, total, _ in results] == [(0, 6), (1, 6)], results
+assert all((array == 1).all() for _, _, array in results)
+error = error_of(fail, "error", ranks=2, backend=backend)
+assert type(error) is KeyError and "had enough" in str(error), error
+"""
+PROCESSES = """
+assert "on rank 1" in str(error.__cause__) and "in fail" in str(error.__cause__)
+assert pdnn.run(os.getpid, ranks=1) != [os.getpid()]
+assert type(error_of(fail, "result", ranks=2)) is TypeError
+assert str(error_of(fail, "exit", ranks=2)) == "run: rank 1 raised SystemExit: 3"
+assert str(error_of(fail, "picky", ranks=2)) == "run: rank 1 raised Picky: this and that"
+
+error = error_of(fail, "killed", ranks=2)
+assert isinstance(error, pdnn.CommunicationError) and "137" in str(error), error
+
+began = time.monotonic()
+error = error_of(time.sleep, 60, ranks=2, timeout=1)
+assert type(error) is TimeoutError and "2 ranks had not ended after 1 s" in str(error), error
+assert time.monotonic() - began < 8
+assert "mpi4py" not in sys.modules
+"""
+MISTAKES = """
+threads = {"backend": "threads"}
+for wrong in [{"ranks": 0}, {"ranks": 0} | threads, {"backend": "sockets"}, {"timeout": 1} | threads]:
+    assert type(error_of(add, 1, y=2, **{"ranks": 2} | wrong)) is ValueError, wrong
+os.environ["OMPI_COMM_WORLD_SIZE"] = "3"
+assert "already one of 3 ranks" in str(error_of(add, 1, y=2, ranks=2))
+"""
+LAZY = """
+import sys
+import pdnn.launch
+assert not {"mpi4py", "cloudpickle"} & set(sys.modules)
+"""
+
+
+def test_a_function_on_mpi_ranks(run_python: Callable[..., Completed], tmp_path: Path) -> None:
+    script = tmp_path / "calls.py"
+    script.write_text(FUNCTIONS + "backend = 'mpi'\n" + BOTH + PROCESSES)
+    output = run_python([script], timeout=60).stdout.splitlines()
+    assert sorted(output) == ["rank 0 was here", "rank 1 was here"]  # mpiexec's own words do not appear
+
+
+def test_a_function_on_threads(run_python: Callable[..., Completed]) -> None:
+    output = run_python(["-c", FUNCTIONS + "backend = 'threads'\n" + BOTH + MISTAKES], timeout=60).stdout
+    assert sorted(output.splitlines()) == ["rank 0 was here", "rank 1 was here"]
+
+
+def test_importing_it_loads_nothing_optional(run_python: Callable[..., Completed]) -> None:
+    run_python(["-c", LAZY])

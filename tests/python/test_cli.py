@@ -1,0 +1,66 @@
+"""The command line: help and mistakes of every command, and the doctor's report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from pdnn import cli
+from processes import Completed
+
+
+def usage_error(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What is said about words that make no sense."""
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_help_shows_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"pdnn {command}" in capsys.readouterr().out.split("options:")[0].split("\n\n", 1)[1]
+
+
+def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "COMMAND" in usage_error(capsys)
+    assert all(name in usage_error(capsys, "trian") for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "-n/--ranks"),
+        (["-n", "2"], "nothing to run"),
+        (["-n", "2", "-m"], "nothing to run"),
+        (["-n", "0", "train.py"], "'0' is not a whole number of at least 1"),
+        (["-n", "2", "--timeout", "soon", "train.py"], "'soon' is not a number above 0"),
+        (["-n", "2", "--threads", "1.5", "train.py"], "'1.5' is not a whole number"),
+    ],
+)
+def test_mistakes_of_launch(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in usage_error(capsys, "launch", *words)
+
+
+def test_doctor_finds_a_healthy_installation(run_python: Callable[..., Completed]) -> None:
+    pytest.importorskip("mpi4py")
+    report = json.loads(run_python(["-m", "pdnn", "doctor", "--json"], timeout=60).stdout)
+    assert report["problems"] == []
+    assert report["instruction set"]["active"] in report["instruction set"]["supported"]
+    assert 1 <= report["cores"]["affinity mask"] <= report["cores"]["online"]
+    assert report["mpi"]["match"] is True
+    assert 0 < report["mpi"]["start seconds"] < 60
+
+
+def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> None:
+    pytest.importorskip("mpi4py")
+    broken = {"MPI4PY_LIBMPI": "/nowhere/libmpi.so", "PDNN_ISA": "v2"}
+    child = run_python(["-m", "pdnn", "doctor"], timeout=60, check=False, env=broken)
+    assert child.returncode == 1
+    assert "problem: mpi4py finds no MPI library" in child.stdout
+    assert "hint: PDNN_ISA keeps this CPU from" in child.stdout or "supported        v2\n" in child.stdout

@@ -1,0 +1,38 @@
+"""Which cores a rank takes: disjoint sets, physical cores before hardware threads, within the mask only."""
+
+from __future__ import annotations
+
+import pytest
+
+from pdnn.launch.start_rank import Core, allowed_cores, share
+
+# Two packages of two cores with two hardware threads each; as in Linux, CPUs n and n + 4 are one core.
+TWO_PACKAGES: list[Core] = [(cpu % 4 // 2, cpu % 4 % 2, cpu) for cpu in range(8)]
+ONE_THREAD_EACH: list[Core] = [(0, cpu, cpu) for cpu in range(5)]
+
+
+def test_two_ranks_of_one_thread_take_different_packages() -> None:
+    assert [share(TWO_PACKAGES, index, 2, 1) for index in range(2)] == [{0}, {2}]
+
+
+def test_a_rank_takes_physical_cores_first() -> None:
+    assert share(TWO_PACKAGES, 1, 2, 2) == {2, 3}
+    assert share(TWO_PACKAGES, 1, 2, 4) == {2, 3, 6, 7}
+
+
+def test_neighbours_share_a_core_only_when_they_must() -> None:
+    assert [share(TWO_PACKAGES, index, 4, 2) for index in range(4)] == [{0, 4}, {1, 5}, {2, 6}, {3, 7}]
+
+
+@pytest.mark.parametrize("cores", [TWO_PACKAGES, ONE_THREAD_EACH])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_shares_are_disjoint_and_as_large_as_promised(cores: list[Core], ranks: int) -> None:
+    threads = len(cores) // ranks
+    shares = [share(cores, index, ranks, threads) for index in range(ranks)]
+    assert [len(one) for one in shares] == [threads] * ranks
+    assert len(set().union(*shares)) == threads * ranks
+
+
+def test_only_cores_of_the_mask_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+    assert [cpu for _, _, cpu in allowed_cores()] == [0]
