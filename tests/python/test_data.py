@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pdnn.data import DataLoader, Dataset, Subset, legacy_batches, minibatches, train_test_split
+
+Array = npt.NDArray[Any]
 
 
 def bytes_data(n: int = 20, features: int = 6) -> Dataset:
@@ -49,7 +53,7 @@ def test_one_sample_comes_scaled_as_float32_with_its_label() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("raw", [np.uint8, np.float32, np.float64])
 def test_gather_scales_in_the_width_asked_for_and_leaves_the_data_alone(raw: type, dtype: str) -> None:
-    before = np.arange(12, dtype=raw).reshape(4, 3)
+    before: Array = np.arange(12, dtype=raw).reshape(4, 3)
     data = Dataset(before.copy(), np.eye(4), scale=0.1, shift=3)
     for rows in (slice(None), np.array([2, 0])):
         x, y = data.gather(rows, dtype)

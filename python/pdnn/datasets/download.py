@@ -44,7 +44,7 @@ def fetch(name: str, sha256: str, mirrors: Sequence[str], folder: Path) -> Path:
     pooch = _pooch()
     folder.mkdir(parents=True, exist_ok=True)
     failures = []
-    with _locked(folder / f".{name}.lock"):
+    with _locked(folder / ".lock"):
         for mirror in mirrors:
             try:
                 pooch.retrieve(mirror + name, known_hash=f"sha256:{sha256}", fname=name, path=folder)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from math import prod
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 
 from pdnn.data import Dataset, train_test_split
+from pdnn.datasets.matlab import Matrix, read_mat
 from pdnn.datasets.parts import data_folder, wrap
-from pdnn.datasets.reading import check_inflation
 
-Matrix = npt.NDArray[np.float64]
 DATA_FILES = ("mnistdata.mat", "ex4data1.mat")
 WEIGHT_FILES = ("mnistweights.mat", "ex4weights.mat")
-NUMERIC = ("double", "single", "uint8", "int8", "uint16", "int16", "uint32", "int32", "int64", "uint64")
 
 
 @overload
@@ -64,13 +60,11 @@ def ex4(
 
     Raises
     ------
-    ImportError
-        If SciPy is not installed.
     ValueError
         With the file's name, if it is damaged or holds something else.
     """
     file = _file(path, DATA_FILES)
-    x, y = _matrices(file, "X", "y")
+    x, y = read_mat(file, "X", "y")
     if y.shape != (len(x), 1) or not np.isin(y, np.arange(1, 11)).all():
         raise ValueError(f"{file}: y has shape {y.shape}, expected {(len(x), 1)} with labels 1..10")
     whole = wrap(str(file), x, y[:, 0].astype(np.int64) - 1, 1.0)
@@ -91,13 +85,11 @@ def ex4_weights(path: str | os.PathLike[str] | None = None) -> tuple[Matrix, Mat
 
     Raises
     ------
-    ImportError
-        If SciPy is not installed.
     ValueError
         With the file's name, if it is damaged or holds something else.
     """
     file = _file(path, WEIGHT_FILES)
-    theta1, theta2 = _matrices(file, "Theta1", "Theta2")
+    theta1, theta2 = read_mat(file, "Theta1", "Theta2")
     if theta1.shape[0] + 1 != theta2.shape[1]:
         raise ValueError(
             f"{file}: Theta1 has shape {theta1.shape} and Theta2 {theta2.shape}, "
@@ -116,26 +108,3 @@ def _file(path: str | os.PathLike[str] | None, names: tuple[str, ...]) -> Path:
         if (place / name).is_file():
             return place / name
     raise FileNotFoundError(f"{place}: has none of {', '.join(names)}")
-
-
-def _matrices(file: Path, *names: str) -> list[Matrix]:
-    """These variables of a MATLAB 5 file, as C-ordered float64 matrices."""
-    try:
-        from scipy.io import loadmat, whosmat
-    except ImportError as error:
-        raise ImportError(".mat files need SciPy: pip install scipy") from error
-    stored = file.stat().st_size
-    with open(file, "rb") as stream:
-        if not stream.read(128).startswith(b"MATLAB 5.0 MAT-file"):
-            raise ValueError(f"{file}: not a MATLAB 5.0 MAT-file; in MATLAB, save with -v7")
-    try:
-        kinds = {name: (shape, kind) for name, shape, kind in whosmat(str(file), appendmat=False)}
-        for name in names:
-            shape, kind = kinds.get(name, ((), "missing"))
-            if kind not in NUMERIC or len(shape) != 2:
-                raise ValueError(f"{name} is {kind}, shape {shape}; expected a matrix of numbers")
-            check_inflation(8 * prod(shape), stored, name)
-        loaded: dict[str, Any] = loadmat(str(file), appendmat=False, variable_names=names)
-        return [np.ascontiguousarray(loaded[name], dtype=np.float64) for name in names]
-    except Exception as error:  # SciPy's parser fails in a dozen ways on a damaged file
-        raise ValueError(f"{file}: not a sound .mat file ({error})") from error

@@ -103,14 +103,11 @@ def find_files(folder: str | os.PathLike[str], train: bool) -> tuple[Path, Path]
 
 
 def _find_file(folder: Path, part: str, kind: str) -> Path:
-    words = (part, "test") if part == "t10k" else (part,)
-    found = {
-        path.name.removesuffix(".gz"): path
-        for path in sorted(
-            folder.glob(f"*{kind}*idx*"), reverse=True
-        )  # x.gz before x, which then replaces it
-        if path.is_file() and any(f"{word}-{kind}" in path.name for word in words)
-    }
+    names = [f"{part}-{kind}"] if part == "train" else [f"{part}-{kind}", f"test-{kind}"]
+    found: dict[str, Path] = {}
+    for path in sorted(folder.glob(f"*{kind}*idx*"), reverse=True):  # x.gz, then x, which replaces it
+        if path.is_file() and path.name[0] != "." and any(name in path.name for name in names):
+            found[path.name.removesuffix(".gz")] = path
     if not found:
         raise FileNotFoundError(f"{folder}: has no {part}-{kind} file in IDX format, plain or .gz")
     if len(found) > 1:

@@ -55,16 +55,17 @@ def npz(
     """
     from zipfile import BadZipFile, ZipFile
 
-    try:
-        with ZipFile(path) as archive:
+    with open(path, "rb") as file:
+        try:
+            archive = ZipFile(file)
+            return both(str(path), train, lambda is_train: _part(archive, is_train, str(path), scale))
+        except (BadZipFile, zlib.error, EOFError, OSError, RuntimeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: not a sound .npz file ({error})") from error
 
-            def part(is_train: bool) -> Dataset:
-                x, y = (_read_member(archive, name, str(path)) for name in MEMBERS[is_train])
-                return wrap(str(path), x, y, scale)
 
-            return both(str(path), train, part)
-    except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ValueError(f"{path}: not a sound .npz file ({error})") from error
+def _part(archive: ZipFile, train: bool, path: str, scale: float) -> Dataset:
+    x, y = (_read_member(archive, name, path) for name in MEMBERS[train])
+    return wrap(path, x, y, scale)
 
 
 def _read_member(archive: ZipFile, name: str, path: str) -> npt.NDArray[Any]:
@@ -100,7 +101,7 @@ def _read_header(stream: Any, where: str) -> tuple[tuple[int, ...], bool, np.dty
         if version != (1, 0):
             raise ValueError(f".npy version {version}, expected (1, 0)")
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    except (ValueError, SyntaxError, TypeError) as error:
+    except Exception as error:  # the header is a Python literal, and parsing it fails in many ways
         raise ValueError(f"{where}: no header of a NumPy array ({error})") from error
     if dtype.kind not in "iuf":
         raise ValueError(f"{where}: holds {dtype}, expected plain integers or floats")

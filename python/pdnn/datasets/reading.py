@@ -10,7 +10,9 @@ CHUNK = 1 << 20
 class Stream(Protocol):
     """An open binary file, compressed or not."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes, none at the end."""
+        ...
 
 
 def read_exactly(stream: Stream, size: int, where: str) -> bytearray:
