@@ -12,21 +12,6 @@ namespace {
 
 constexpr std::array kAll = {Isa::v4, Isa::v3, Isa::v2};  // best first
 
-Isa decide() {
-  const char* forced = std::getenv("PDNN_ISA");
-  const std::string_view wanted = forced ? forced : "";
-  std::string offers;
-  for (const Isa isa : kAll) {
-    if (!supported(isa)) {
-      require(wanted != name(isa), "PDNN_ISA=", wanted, ": this processor, or this build of pdnn, lacks it; unset it");
-      continue;
-    }
-    if (wanted.empty() || wanted == name(isa)) return isa;
-    offers += (offers.empty() ? "" : ", ") + std::string(name(isa));
-  }
-  throw ValueError(message("PDNN_ISA=", wanted, " is not the name of an instruction set; here these run: ", offers));
-}
-
 }  // namespace
 
 std::string_view name(Isa isa) {
@@ -66,8 +51,24 @@ bool supported(Isa isa) {
   return true;
 }
 
+Isa choose_isa(std::string_view forced) {
+  std::string offers;
+  for (const Isa isa : kAll) {
+    if (!supported(isa)) {
+      require(forced != name(isa), "PDNN_ISA=", forced, ": this processor, or this build of pdnn, lacks it; unset it");
+      continue;
+    }
+    if (forced.empty() || forced == name(isa)) return isa;
+    offers += (offers.empty() ? "" : ", ") + std::string(name(isa));
+  }
+  throw ValueError(message("PDNN_ISA=", forced, " is not the name of an instruction set; here these run: ", offers));
+}
+
 Isa active_isa() {
-  static const Isa isa = decide();
+  static const Isa isa = [] {
+    const char* forced = std::getenv("PDNN_ISA");
+    return choose_isa(forced ? forced : "");
+  }();
   return isa;
 }
 

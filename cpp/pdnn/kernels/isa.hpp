@@ -12,8 +12,11 @@ std::string_view name(Isa isa);
 /// Whether this CPU (and its operating system) runs it, and it was compiled in.
 bool supported(Isa isa);
 
-/// The best supported one, or the one that PDNN_ISA=v2|v3|v4 forces. Decided once. Throws ValueError if PDNN_ISA is not
-/// a name, or names a set that this CPU lacks.
+/// The best supported one if `forced` is empty, else the one it names: v2, v3 or v4. Throws ValueError if that is not a
+/// name, or names a set that this CPU lacks.
+Isa choose_isa(std::string_view forced);
+
+/// The one that all kernels of this process use, chosen by the environment variable PDNN_ISA at the first call.
 Isa active_isa();
 
 }  // namespace pdnn::kernels

@@ -1,0 +1,138 @@
+// Activations and their slopes, additions and the SGD rule against one-line loops, at every remainder of a vector.
+#include <boost/mpl/list.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "support.hpp"
+
+namespace pdnn::kernels::testing {
+namespace {
+
+using Elements = boost::mpl::list<float, double>;
+constexpr Activation kActivations[] = {Activation::identity, Activation::relu, Activation::sigmoid, Activation::tanh};
+
+double value(Activation f, double x) {
+  switch (f) {
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::identity:
+      break;
+  }
+  return x;
+}
+
+double slope(Activation f, double y) {
+  switch (f) {
+    case Activation::relu:
+      return y > 0 ? 1 : 0;
+    case Activation::sigmoid:
+      return y * (1 - y);
+    case Activation::tanh:
+      return 1 - y * y;
+    case Activation::identity:
+      break;
+  }
+  return 1;
+}
+
+/// Runs work(table, part, data) on a copy of `initial` between forbidden pages, for each build, alone and as teams, at
+/// the end of the memory and at its beginning; checks data[i] against expected(i).
+template <class T, class Work, class Expected>
+void check(const std::vector<T>& initial, Work work, Expected expected) {
+  static Guarded<T> memory(1024);
+  const Index n = static_cast<Index>(initial.size());
+  for_each_isa<T>([&](const Table<T>& table) {
+    for (const int team : {1, 2, 3, 4}) {
+      T* const data = team % 2 == 0 ? memory.at_begin() : memory.at_end(n);
+      std::copy(initial.begin(), initial.end(), data);
+      as_team(team, [&](Part part) { work(table, part, data); });
+      for (Index i = 0; i < n; ++i) {
+        const double want = expected(static_cast<std::size_t>(i)), error = std::abs(double{data[i]} - want);
+        if (!(error <= 8 * double{std::numeric_limits<T>::epsilon()} * (1 + std::abs(want))))
+          BOOST_ERROR("element " << i << " of " << n << ", team " << team << ": " << data[i] << ", expected " << want);
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_SUITE(elementwise)
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(activations_in_place_at_every_length, T, Elements) {
+  for (const Activation f : kActivations) {
+    for (Index n = 0; n <= 70; ++n) {
+      const std::vector<T> x = numbers<T>(n, 5);
+      check<T>(
+          x, [&](const Table<T>& table, Part part, T* data) { table.activate(part, f, n, data, data); },
+          [&](std::size_t i) { return value(f, double{x[i]}); });
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(slopes_in_place_at_every_length, T, Elements) {
+  for (const Activation f : kActivations) {
+    for (Index n = 0; n <= 70; ++n) {
+      const std::vector<T> y = numbers<T>(n, 6), dy = numbers<T>(n, 7);
+      check<T>(
+          dy,
+          [&](const Table<T>& table, Part part, T* data) { table.activate_backward(part, f, n, y.data(), data, data); },
+          [&](std::size_t i) { return double{dy[i]} * slope(f, double{y[i]}); });
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(sums_at_every_length, T, Elements) {
+  for (Index n = 0; n <= 140; ++n) {
+    const std::vector<T> x = numbers<T>(n, 8), y = numbers<T>(n, 9);
+    check<T>(
+        y, [&](const Table<T>& table, Part part, T* data) { table.add(part, n, x.data(), data); },
+        [&](std::size_t i) { return double{y[i]} + double{x[i]}; });
+  }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(sgd_follows_its_rule, T, Elements) {
+  for (const Sgd rule :
+       {Sgd{0.1, 0, 0, false}, Sgd{0.1, 0, 0.01, false}, Sgd{0.1, 0.9, 0.01, false}, Sgd{0.1, 0.9, 0.01, true}}) {
+    for (const Index n : {0, 1, 7, 16, 17, 64, 65, 133}) {
+      const auto w = numbers<T>(n, 10), g = numbers<T>(n, 11), v = numbers<T>(n, 12);
+      const auto new_velocity = [&](std::size_t i) {
+        return rule.momentum * double{v[i]} + double{g[i]} + rule.l2 * double{w[i]};
+      };
+      const auto step = [&](std::size_t i) {
+        const double d = double{g[i]} + rule.l2 * double{w[i]};
+        if (rule.momentum == 0) return d;
+        return rule.nesterov ? d + rule.momentum * new_velocity(i) : new_velocity(i);
+      };
+      std::vector<T> velocity;
+      check<T>(
+          w,
+          [&](const Table<T>& table, Part part, T* data) {
+            if (part.first()) velocity = v;
+            table.sgd(part, rule, n, g.data(), rule.momentum > 0 ? velocity.data() : nullptr, data);
+          },
+          [&](std::size_t i) { return double{w[i]} - rule.lr * step(i); });
+      if (rule.momentum > 0)
+        for (std::size_t i = 0; i < velocity.size(); ++i)
+          BOOST_TEST(double{velocity[i]} == new_velocity(i), boost::test_tools::tolerance(1e-5));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(relu_passes_nan_and_its_slope_passes_a_gradient_of_nan, T, Elements) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  for_each_isa<T>([&](const Table<T>& table) {
+    const std::vector<T> x = {nan, T(-1), T(2)}, dy = {T(1), T(1), nan};
+    std::vector<T> y(3), dx(3);
+    table.activate({}, Activation::relu, 3, x.data(), y.data());
+    BOOST_TEST((std::isnan(y[0]) && y[1] == 0 && y[2] == 2));
+    table.activate_backward({}, Activation::relu, 3, y.data(), dy.data(), dx.data());
+    BOOST_TEST((dx[1] == 0 && std::isnan(dx[2])));
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace pdnn::kernels::testing

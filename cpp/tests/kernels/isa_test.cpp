@@ -1,0 +1,40 @@
+// Which instruction set runs, and how fast its arithmetic is.
+#include "pdnn/kernels/isa.hpp"
+
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+
+#include "pdnn/core/errors.hpp"
+#include "support.hpp"
+
+namespace pdnn::kernels::testing {
+namespace {
+
+BOOST_AUTO_TEST_SUITE(instruction_sets)
+
+BOOST_AUTO_TEST_CASE(the_best_supported_one_runs_unless_another_is_forced) {
+  const char* forced = std::getenv("PDNN_ISA");
+  BOOST_TEST(name(active_isa()) == (forced ? forced : name(supported_isas().back())));
+  BOOST_TEST(name(choose_isa("")) == name(supported_isas().back()));
+  for (const Isa isa : supported_isas()) BOOST_TEST(name(choose_isa(name(isa))) == name(isa));
+}
+
+BOOST_AUTO_TEST_CASE(the_generic_one_is_always_there) { BOOST_TEST(supported(Isa::v2)); }
+
+BOOST_AUTO_TEST_CASE(an_unknown_name_is_refused_with_those_that_run) {
+  BOOST_CHECK_EXCEPTION(choose_isa("avx9"), ValueError, [](const ValueError& error) {
+    const std::string words = error.what();
+    return words.find("avx9") != std::string::npos && words.find("v2") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(the_measured_peak_is_plausible_and_repeats) {
+  const double first = measure_peak<float>(0.02), second = measure_peak<float>(0.02);
+  BOOST_TEST(first > 1e8);
+  BOOST_TEST(std::max(first, second) < 3 * std::min(first, second));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace pdnn::kernels::testing

@@ -1,0 +1,115 @@
+// exp, log, sigmoid and tanh of every build against long double: at most 3 units in the last place.
+#include <boost/mpl/list.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "support.hpp"
+
+namespace pdnn::kernels::testing {
+namespace {
+
+using Elements = boost::mpl::list<float, double>;
+constexpr double kMostUlps = 3;
+
+template <class T>
+using Function = void (*)(const Table<T>&, Index n, const T* x, T* y);
+template <class T>
+constexpr Function<T> kExp = [](const Table<T>& table, Index n, const T* x, T* y) { table.exp({}, n, x, y); };
+template <class T>
+constexpr Function<T> kLog = [](const Table<T>& table, Index n, const T* x, T* y) { table.log({}, n, x, y); };
+template <class T>
+constexpr Function<T> kSigmoid =
+    [](const Table<T>& table, Index n, const T* x, T* y) { table.activate({}, Activation::sigmoid, n, x, y); };
+template <class T>
+constexpr Function<T> kTanh =
+    [](const Table<T>& table, Index n, const T* x, T* y) { table.activate({}, Activation::tanh, n, x, y); };
+
+long double exact_sigmoid(long double x) { return 1 / (1 + std::exp(-x)); }
+
+/// Evenly spaced over [low, high].
+template <class T>
+std::vector<T> sample(double low, double high, int count = 100001) {
+  std::vector<T> x;
+  for (int i = 0; i < count; ++i) x.push_back(static_cast<T>(low + (high - low) * (i + 0.37) / count));
+  return x;
+}
+
+/// ± all powers of two with some digits behind.
+template <class T>
+std::vector<T> magnitudes() {
+  std::vector<T> x;
+  using Limits = std::numeric_limits<T>;
+  for (int e = Limits::min_exponent - Limits::digits; e < Limits::max_exponent; ++e)
+    for (const double digits : {1.0, 1.1234567890123, 1.41421356, 1.9999})
+      for (const int sign : {-1, 1}) x.push_back(static_cast<T>(sign * std::ldexp(digits, e)));
+  return x;
+}
+
+template <class T>
+void check(Function<T> function, long double (*exact)(long double), const std::vector<T>& x) {
+  for_each_isa<T>([&](const Table<T>& table) {
+    std::vector<T> y(x.size());
+    function(table, static_cast<Index>(x.size()), x.data(), y.data());
+    double worst = 0;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double error = ulps(y[i], exact(static_cast<long double>(x[i])));
+      if (!(error <= worst)) worst = error, at = i;
+    }
+    if (!(worst <= kMostUlps)) BOOST_ERROR(worst << " ulp at " << x[at] << ": " << y[at]);
+  });
+}
+
+BOOST_AUTO_TEST_SUITE(elementary_functions)
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(exp_is_exact_to_3_ulp, T, Elements) {
+  const double widest = sizeof(T) == 4 ? 110 : 760;  // beyond both ends: 0 and infinity
+  check<T>(kExp<T>, [](long double x) { return std::exp(x); }, sample<T>(-widest, widest));
+  check<T>(kExp<T>, [](long double x) { return std::exp(x); }, sample<T>(-2, 2));
+  check<T>(kExp<T>, [](long double x) { return std::exp(x); }, magnitudes<T>());
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(log_is_exact_to_3_ulp, T, Elements) {
+  std::vector<T> positive = magnitudes<T>();
+  std::erase_if(positive, [](T value) { return value < 0; });
+  check<T>(kLog<T>, [](long double x) { return std::log(x); }, positive);
+  check<T>(kLog<T>, [](long double x) { return std::log(x); }, sample<T>(0.4, 2.5));
+  check<T>(kLog<T>, [](long double x) { return std::log(x); }, sample<T>(0, 1e6));
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(sigmoid_is_exact_to_3_ulp, T, Elements) {
+  const double widest = sizeof(T) == 4 ? 110 : 760;
+  check<T>(kSigmoid<T>, exact_sigmoid, sample<T>(-widest, widest));
+  check<T>(kSigmoid<T>, exact_sigmoid, sample<T>(-8, 8));
+  check<T>(kSigmoid<T>, exact_sigmoid, magnitudes<T>());
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(tanh_is_exact_to_3_ulp, T, Elements) {
+  check<T>(kTanh<T>, [](long double x) { return std::tanh(x); }, sample<T>(-25, 25));
+  check<T>(kTanh<T>, [](long double x) { return std::tanh(x); }, sample<T>(-1, 1));
+  check<T>(kTanh<T>, [](long double x) { return std::tanh(x); }, magnitudes<T>());
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(special_values_come_out_as_in_the_standard_library, T, Elements) {
+  const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
+  const std::vector<T> x = {nan, infinity, -infinity, T(0), T(-0.0), T(1), T(-1)};
+  const auto equal = [](T a, T b) {
+    return std::isnan(b) ? std::isnan(a) : a == b && std::signbit(a) == std::signbit(b);
+  };
+  for_each_isa<T>([&](const Table<T>& table) {
+    std::vector<T> y(x.size());
+    const auto check_all = [&](Function<T> function, const std::vector<T>& expected) {
+      function(table, static_cast<Index>(x.size()), x.data(), y.data());
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        BOOST_TEST(equal(y[i], expected[i]), x[i] << " gave " << y[i] << ", expected " << expected[i]);
+    };
+    check_all(kExp<T>, {nan, infinity, T(0), T(1), T(1)});
+    check_all(kLog<T>, {nan, infinity, nan, -infinity, -infinity, T(0), nan});
+    check_all(kSigmoid<T>, {nan, T(1), T(0), T(0.5), T(0.5)});
+    check_all(kTanh<T>, {nan, T(1), T(-1), T(0), T(-0.0)});
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace pdnn::kernels::testing
