@@ -80,7 +80,9 @@ class Exploding:
         ),
         (zipped(npy_header("(4, 3)") + bytes(13)), r"has \d+ bytes, expected \d+ for uint8"),
         (zipped(npy_header(f"({2**62}, 4)", "'<f8'")), r"expected 147,573,952,589,676,41\d,\d+ for float64"),
-        (zipped(npy_header("(-4, -3)") + bytes(12)), "negative dimension"),
+        (zipped(npy_header("(-4, -3)") + bytes(12)), r"has shape \(-4, -3\), expected \(n, ...\)"),
+        (zipped(npy_header("()") + bytes(1)), r"has shape \(\)"),
+        (zipped(npy_header(f"(0, {10**30})")), "no dimension of 0"),
         (zipped(npy_header("(4, 3)", "'|O'") + bytes(12)), "holds object, expected plain integers or floats"),
         (zipped(npy_header("(4, 3)", "'|S1'") + bytes(12)), "expected plain integers or floats"),
         (zipped(npy_header("(4, 3)", "[('a', '|u1')]") + bytes(12)), "expected plain integers or floats"),
@@ -100,7 +102,7 @@ class Exploding:
         (saved(y_train=np.zeros(4)), r"y has shape \(4,\) and dtype float64"),
         (saved(x_test=np.zeros((2, 4))), r"samples have shape \(3,\), test samples \(4,\)"),
     ],
-    ids=range(21),
+    ids=range(23),
 )
 def test_npz_that_lies(tmp_path: Path, data: bytes, words: str) -> None:
     refused(tmp_path / "lie.npz", data, npz, words)

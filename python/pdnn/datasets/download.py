@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -65,6 +64,8 @@ def _is_sound(path: Path, sha256: str) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
+    import fcntl
+
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

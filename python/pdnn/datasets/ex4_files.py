@@ -35,8 +35,8 @@ def ex4(
 ) -> Dataset | tuple[Dataset, Dataset]:
     """5,000 handwritten digits of 20 x 20 pixels, in the order of the file.
 
-    The exercise trains and measures on all of them, so nothing is held out unless asked for: ``ex4(path,
-    train=True)`` is the whole set, and the test part is empty.
+    The exercise trains and measures on all of them, so nothing is held out unless asked for: the training
+    part is the whole set, the test part is empty.
 
     Labels in the file are 1..10, where 10 stands for the digit 0 (its authors' language counts from 1). Here
     ``y = label - 1`` is the output of the network that should fire, so the pretrained weights fit as they

@@ -105,6 +105,6 @@ def _read_header(stream: Any, where: str) -> tuple[tuple[int, ...], bool, np.dty
         raise ValueError(f"{where}: no header of a NumPy array ({error})") from error
     if dtype.kind not in "iuf":
         raise ValueError(f"{where}: holds {dtype}, expected plain integers or floats")
-    if min(shape, default=1) < 0:
-        raise ValueError(f"{where}: shape {shape} has a negative dimension")
+    if min(shape, default=0) < 1:
+        raise ValueError(f"{where}: has shape {shape}, expected (n, ...) and no dimension of 0")
     return shape, fortran, dtype

@@ -1,0 +1,96 @@
+"""Promises of DataLoader, the batching rules and the split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdnn.data import DataLoader, Dataset, legacy_batches, minibatches, train_test_split
+
+
+def bytes_data(n: int = 20, features: int = 6) -> Dataset:
+    x = np.random.default_rng(1).integers(0, 256, (n, features), dtype=np.uint8)
+    return Dataset(x, np.arange(n, dtype=np.int32), scale=1 / 255, shift=-0.5)
+
+
+@given(n=st.integers(0, 40), size=st.integers(1, 12), shuffle=st.booleans(), drop_last=st.booleans())
+def test_an_epoch_of_a_loader_has_every_row_once(n: int, size: int, shuffle: bool, drop_last: bool) -> None:
+    data = bytes_data(n)
+    loader = DataLoader(data, size, shuffle=shuffle, drop_last=drop_last, seed=3)
+    batches = list(loader)
+    rows = np.concatenate([y for _, y in batches]) if batches else np.zeros(0, np.int64)
+    assert len(batches) == len(loader)
+    assert all(len(x) == size for x, _ in batches[:-1])
+    assert len(rows) == (n // size * size if drop_last else n) and len(set(rows.tolist())) == len(rows)
+    if not shuffle:
+        assert rows.tolist() == list(range(len(rows)))
+    for x, y in batches:
+        np.testing.assert_array_equal(x, data.gather(y)[0])
+
+
+def labels_of_an_epoch(loader: DataLoader) -> list[int]:
+    return [int(label) for _, y in loader for label in y]
+
+
+def test_a_shuffle_depends_on_seed_and_epoch_only() -> None:
+    loader = DataLoader(bytes_data(), 3, shuffle=True, seed=5)
+    first, second = labels_of_an_epoch(loader), labels_of_an_epoch(loader)
+    assert first != second and loader.epoch == 2
+    loader.set_epoch(0)
+    assert labels_of_an_epoch(loader) == first
+    assert labels_of_an_epoch(DataLoader(bytes_data(), 7, shuffle=True, seed=5)) == first
+    assert labels_of_an_epoch(DataLoader(bytes_data(), 3, shuffle=True, seed=6)) != first
+
+
+def test_a_loader_takes_a_subset_and_a_dtype() -> None:
+    x, y = next(iter(DataLoader(bytes_data()[[9, 8, 7]], 2, dtype="float64")))
+    assert x.dtype == np.float64 and y.tolist() == [9, 8]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"batch_size": 0}, ValueError, "batch_size is 0"),
+        ({"seed": -1}, ValueError, "seed is -1"),
+        ({"dtype": "uint8"}, ValueError, "dtype is uint8, expected float32 or float64"),
+        ({"dataset": [1]}, TypeError, r"dataset is a list.*Dataset\(x, y\)"),
+    ],
+)
+def test_unfit_loader_options_are_refused(options: dict[str, object], error: type, words: str) -> None:
+    with pytest.raises(error, match=f"DataLoader: {words}"):
+        DataLoader(**{"dataset": bytes_data(), **options})  # type: ignore[arg-type]
+
+
+@given(n=st.integers(0, 200), size=st.integers(1, 50), epoch=st.integers(0, 3))
+def test_minibatches_hold_every_row_once(n: int, size: int, epoch: int) -> None:
+    batches = minibatches(n, size, seed=1, epoch=epoch)
+    assert sorted(int(i) for rows in batches for i in rows) == list(range(n))
+    assert [len(rows) for rows in batches] == [size] * (n // size) + [n % size] * (n % size > 0)
+
+
+def test_minibatches_are_fresh_every_epoch() -> None:
+    assert minibatches(50, 50, epoch=0)[0].tolist() != minibatches(50, 50, epoch=1)[0].tolist()
+
+
+def test_the_legacy_rule_makes_100_batches_of_105_of_the_exercise() -> None:
+    batches = legacy_batches(10_500)
+    assert [len(rows) for rows in batches] == [105] * 100
+    order = np.arange(10_500)
+    np.random.RandomState(42).shuffle(order)
+    np.testing.assert_array_equal(np.concatenate(batches), order)
+
+
+@pytest.mark.parametrize("n", [10_400, 14_000, 60_000, 10_501])
+def test_the_legacy_rule_refuses_other_sizes(n: int) -> None:
+    with pytest.raises(ValueError, match=f"{n} rows make .* use minibatches"):
+        legacy_batches(n)
+
+
+def test_a_split_holds_out_the_first_rows_of_the_permutation() -> None:
+    train, test = train_test_split(bytes_data(14), test=0.25, seed=0)
+    order = np.random.RandomState(0).permutation(14)
+    assert test.indices.tolist() == order[:4].tolist() and train.indices.tolist() == order[4:].tolist()
+    with pytest.raises(ValueError, match=r"test is 1.5, expected a share"):
+        train_test_split(bytes_data(), test=1.5)

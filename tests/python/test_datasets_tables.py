@@ -1,0 +1,99 @@
+"""Promises of ex4, its .mat files, and npz, on sound files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from data_root import real_data
+from pdnn import datasets
+from pdnn.datasets.matlab import read_mat
+
+Array = npt.NDArray[Any]
+
+
+def test_ex4_keeps_the_order_of_the_file_and_counts_classes_from_0() -> None:
+    folder = real_data("ex4-digits")
+    train, test = datasets.ex4(folder)
+    assert (len(train), len(test), train.sample_shape, str(train.x.dtype)) == (5000, 0, (400,), "float64")
+    halves = train.x[:2500].sum(), train.x[2500:].sum()
+    np.testing.assert_allclose(halves, (132986.76649618745, 129691.49366349436), rtol=1e-13)
+    assert np.bincount(train.y).tolist() == [500] * 10 and train.y[0] == 9  # the digit 0 comes first
+
+
+def test_the_pretrained_weights_of_ex4_reach_the_published_precision() -> None:
+    folder = real_data("ex4-digits")
+    data = datasets.ex4(folder, train=True)
+    theta1, theta2 = datasets.ex4_weights(folder)
+    np.testing.assert_allclose(
+        (theta1.sum(), theta2.sum()), (9.242643928120069, -100.08344384930399), rtol=1e-13
+    )
+    assert theta1.flags.c_contiguous and theta2.flags.c_contiguous
+
+    def layer(a: Array, theta: Array) -> Array:
+        return np.asarray(1 / (1 + np.exp(-(a @ theta[:, 1:].T + theta[:, 0]))))
+
+    output = layer(layer(data.x, theta1), theta2)
+    hot = np.eye(10)[data.y]
+    cost = -(hot * np.log(output) + (1 - hot) * np.log(1 - output)).sum() / 5000
+    assert round(cost, 6) == 0.287629 and (output.argmax(1) == data.y).mean() == 0.9752
+
+
+def test_ex4_can_hold_rows_out() -> None:
+    train, test = datasets.ex4(real_data("ex4-digits"), test=0.2, seed=1)
+    order = np.random.RandomState(1).permutation(5000)
+    whole = datasets.ex4(real_data("ex4-digits"), train=True)
+    np.testing.assert_array_equal(test.x, whole.x[order[:1000]])
+    np.testing.assert_array_equal(train.y, whole.y[order[1000:]])
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_matrices_equal_those_that_scipy_wrote(tmp_path: Path, dtype: str, compress: bool) -> None:
+    io = pytest.importorskip("scipy.io", reason="writes the files to read")
+    a, b = np.arange(-3, 9).astype(dtype).reshape(3, 4), np.array([[7]], dtype)
+    other = {"text": "words", "cell": np.array([1, "x"], object), "record": {"field": 1.0}, "complex": a * 1j}
+    io.savemat(tmp_path / "m.mat", {"a": a, **other, "b": b}, do_compression=compress)
+    read_b, read_a = read_mat(tmp_path / "m.mat", "b", "a")
+    assert read_a.dtype == np.float64 and read_a.flags.c_contiguous
+    np.testing.assert_array_equal(read_a, a.astype(np.float64))
+    np.testing.assert_array_equal(read_b, b.astype(np.float64))
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("x_type", "y_type"), [("u1", "i8"), (">f4", ">i2"), ("f8", "f8")])
+def test_npz_reads_what_numpy_wrote(tmp_path: Path, save: Any, order: Any, x_type: str, y_type: str) -> None:
+    x = np.asarray(np.arange(24).reshape(4, 2, 3).astype(x_type), order=order)
+    y = np.arange(8).reshape(4, 2).astype(y_type)
+    file = tmp_path / "set.npz"
+    save(file, x_train=x, y_train=y, x_test=x[:1], y_test=y[:1])
+    train, test = datasets.npz(file, scale=0.5)
+    assert train.x.flags.c_contiguous and train.x.dtype.isnative and train.scale == 0.5
+    np.testing.assert_array_equal(train.x, x)
+    np.testing.assert_array_equal(train.y, y)
+    assert len(test) == 1 and len(datasets.npz(file, train=False)) == 1
+
+
+def test_one_part_of_npz_is_read_without_the_other(tmp_path: Path) -> None:
+    np.savez(tmp_path / "half.npz", x_test=np.zeros((2, 3)), y_test=np.zeros(2, np.int64))
+    assert len(datasets.npz(tmp_path / "half.npz", train=False)) == 2
+
+
+def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PDNN_DATA", raising=False)
+    for load, words in (
+        (datasets.npz, "nothing.npz"),
+        (datasets.read_idx, "nothing.npz"),
+        (datasets.ex4, "nothing.npz"),
+    ):
+        with pytest.raises(FileNotFoundError, match=words):
+            load(tmp_path / "nothing.npz")
+    with pytest.raises(FileNotFoundError, match=r"has none of mnistdata.mat, ex4data1.mat"):
+        datasets.ex4(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no path was given and PDNN_DATA is not set"):
+        datasets.ex4()
