@@ -122,7 +122,7 @@ Request Communicator::start_barrier() { return begin({.kind = Kind::barrier}); }
 Request Communicator::begin(const Call& call) {
   check(call);
   if (size_ > 1 || call.kind == Kind::send || call.kind == Kind::recv) return start(call);
-  if (call.out.bytes() > 0 && call.out.data != call.in.data)
+  if (call.in.bytes() > 0 && call.out.bytes() > 0 && call.out.data != call.in.data)
     std::memcpy(call.out.data, call.in.data, static_cast<std::size_t>(call.in.bytes()));
   return {};
 }

@@ -72,8 +72,8 @@ template <class T>
 PDNN_INLINE Vector<T> log(Vector<T> x) {
   using F = Format<T>;
   using Bits = Integers<T>;
-  const Bits tiny = (x < F::kSmallestNormal) & (x > T(0));
-  const Vector<T> normal = tiny ? x * T(Integer<T>{1} << F::kDigits) : x;
+  const Bits finite = x<T(__builtin_inff()), positive = x> T(0), tiny = positive & (x < F::kSmallestNormal);
+  const Vector<T> normal = tiny ? x * T(Integer<T>{1} << F::kDigits) : (positive & finite ? x : broadcast(T(1)));
   // Bits from √½ up: the exponent field counts e from there, and m lies in [√½, √2).
   const Bits root = bits_of<T>(broadcast(T(0x1.6a09e667f3bcdp-1)));
   const Bits one = bits_of<T>(broadcast(T(1)));
@@ -91,7 +91,7 @@ PDNN_INLINE Vector<T> log(Vector<T> x) {
   Vector<T> y = e * F::kLn2High - ((s * (f - z * p) - e * F::kLn2Low) - f);
   y = x == T(0) ? broadcast(-T(__builtin_inff())) : y;
   y = x < T(0) ? broadcast(T(__builtin_nanf(""))) : y;
-  return x < T(__builtin_inff()) ? y : x;  // infinity and NaN
+  return finite ? y : x;  // infinity and NaN
 }
 
 template <class T>
