@@ -82,7 +82,8 @@ def mpich(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_mpich_is_refused_with_the_line_that_rebuilds(mpich: Path) -> None:
     alone = processes.run([mpich, "-c", "import pdnn; print(pdnn.world().size)"])
     assert alone.stdout.strip() == "1", "without ranks, the wrong MPI is nobody's business"
-    refused = processes.run([mpich, "-c", "from mpi4py import MPI; import pdnn._mpi"], check=False)
+    launch = [mpich.parent / "mpiexec", "-n", "2", mpich, "-c", "import pdnn; pdnn.world()"]
+    refused = processes.run(launch, check=False)
     assert refused.returncode == 1, "refused, not crashed"
     assert "ImportError" in refused.stdout
     assert "pip install --no-deps --force-reinstall" in refused.stdout
