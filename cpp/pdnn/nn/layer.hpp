@@ -1,0 +1,89 @@
+#pragma once
+/// Layer: the contract of everything that turns x into y and dy into dx and gradients.
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pdnn/core/errors.hpp"
+#include "pdnn/core/random.hpp"
+#include "pdnn/core/types.hpp"
+#include "pdnn/threads/team.hpp"
+
+namespace pdnn::nn {
+
+using threads::Member;
+
+/// A named array inside the flat buffer of parameters.
+struct Parameter {
+  std::string name;
+  std::vector<Index> shape;
+  Index count() const;
+};
+
+/// Elements that a pass needs beside its arguments: once a call, and for each row. `saved` lives from forward to backward.
+struct Sizes {
+  Index saved = 0, saved_row = 0, scratch = 0, scratch_row = 0;
+};
+
+/// Told when a slice of the flat gradient is final: each slice once, falling, by every member of the team after a barrier.
+/// The parameters of that slice are read no more in this pass.
+struct Final {
+  virtual ~Final() = default;
+  virtual void operator()(const Member& member, Range slice) = 0;
+};
+
+/// All that a call may depend on beside its arguments.
+struct Pass {
+  const Member* team;
+  bool training = true;
+  Rng key{};              // of (seed, step), then of the layer's path
+  Index first_row = 0;    // of x in the global batch: a dropout mask does not depend on who computes a row
+  bool add = false;       // gradients: store, or add
+  Final* final = nullptr;
+  Index offset = 0;       // where these parameters stand in the flat buffer
+
+  /// The pass as layer `number` sees it, whose parameters start `at` elements further on.
+  Pass child(Index number, Index at) const {
+    Pass pass = *this;
+    pass.key = key.child(static_cast<std::uint64_t>(number));
+    pass.offset = offset + at;
+    return pass;
+  }
+};
+
+template <class T>
+struct Vars {
+  std::span<const T> params;
+  std::span<T> saved, scratch;
+};
+
+/// Immutable and without hidden state, so one layer serves threads and replicas at once. In forward and backward every member
+/// of the team makes the same call and does its part; a barrier follows each call, supplied by the caller.
+template <class T>
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  virtual std::string_view name() const = 0;
+  virtual std::vector<Parameter> parameters() const { return {}; }
+  /// The shape of y's samples. Throws ValueError, with both shapes, if x's do not fit.
+  virtual Shape output_shape(const Shape& in) const { return in; }
+  virtual Sizes sizes(const Shape& /*in*/) const { return {}; }
+  /// Composites fix shapes, offsets and fusions once, before anything runs; null: ready as it is.
+  virtual std::shared_ptr<const Layer> bind(const Shape& /*in*/) const { return nullptr; }
+  /// y is x under another shape: aliased, never computed.
+  virtual bool view() const { return false; }
+  virtual void initialize(Rng /*rng*/, std::span<T> /*params*/) const {}
+  virtual void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const = 0;
+  /// dy is kept; dx is stored (unless nobody wants it) and aliases nothing; grads are stored, or added to if pass.add.
+  virtual void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
+                        Tensor<T> dx, std::span<T> grads) const = 0;
+};
+
+template <class T>
+using LayerPtr = std::shared_ptr<const Layer<T>>;
+
+/// Elements of all parameters together.
+Index total(const std::vector<Parameter>& parameters);
+
+}  // namespace pdnn::nn

@@ -1,0 +1,26 @@
+#pragma once
+/// Dropout: zeroes elements at random while training. Srivastava et al., JMLR 15, 2014 (in its inverted form).
+#include "pdnn/nn/layer.hpp"
+
+namespace pdnn::nn {
+
+/// y = x / (1 − p) where the mask keeps an element, else 0; y = x when evaluating. The mask is a function of
+/// (key, row in the global batch, column), so it is redrawn in backward instead of being kept.
+template <class T>
+class Dropout : public Layer<T> {
+ public:
+  explicit Dropout(double p);
+
+  std::string_view name() const override { return "Dropout"; }
+  void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override { apply(pass, x, y); }
+  void backward(const Pass& pass, Vars<T>, Tensor<const T>, Tensor<const T>, Tensor<const T> dy, Tensor<T> dx,
+                std::span<T>) const override {
+    if (dx.wanted()) apply(pass, dy, dx);
+  }
+
+ private:
+  void apply(const Pass& pass, Tensor<const T> from, Tensor<T> to) const;
+  double p_;
+};
+
+}  // namespace pdnn::nn

@@ -1,0 +1,65 @@
+#include "pdnn/nn/layers/linear.hpp"
+
+namespace pdnn::nn {
+
+template <class T>
+Linear<T>::Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init)
+    : inputs_(inputs), outputs_(outputs), bias_(bias), weight_init_(weight_init), bias_init_(bias_init) {
+  require(inputs >= 1 && outputs >= 1, "Linear: ", inputs, " inputs and ", outputs, " outputs; both must be at least 1");
+}
+
+template <class T>
+std::shared_ptr<const Linear<T>> Linear<T>::with(Fusion fusion) const {
+  auto fused = std::make_shared<Linear>(*this);
+  fused->fusion_ = fusion;
+  return fused;
+}
+
+template <class T>
+std::vector<Parameter> Linear<T>::parameters() const {
+  std::vector<Parameter> parameters{{"weight", {inputs_, outputs_}}};
+  if (bias_) parameters.push_back({"bias", {outputs_}});
+  return parameters;
+}
+
+template <class T>
+Shape Linear<T>::output_shape(const Shape& in) const {
+  require(in.rank() == 1, "Linear: input samples are ", in.text(), ", this layer takes ", inputs_,
+          " features; put nn.Flatten() before it");
+  require(in[0] == inputs_, "Linear: input has ", in[0], " features, this layer takes ", inputs_);
+  return {outputs_};
+}
+
+template <class T>
+Sizes Linear<T>::sizes(const Shape&) const {
+  return {.scratch_row = own_slope() ? outputs_ : 0};
+}
+
+template <class T>
+void Linear<T>::initialize(Rng rng, std::span<T> params) const {
+  weight_init_.fill(rng.child(0), slice(params, 0, inputs_ * outputs_));
+  if (bias_) bias_init_.fill(rng.child(1), slice(params, inputs_ * outputs_, outputs_));
+}
+
+template <class T>
+void Linear<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
+  kernels::product_nn<T>(*pass.team, x, weight(vars.params), bias(vars.params), fusion_.own, y);
+}
+
+template <class T>
+void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
+                         Tensor<T> dx, std::span<T> grads) const {
+  if (own_slope()) {
+    kernels::activate_backward(*pass.team, fusion_.own, y.count(), y.data, dy.data, vars.scratch.data());
+    pass.team->barrier();
+    dy.data = vars.scratch.data();
+  }
+  if (dx.wanted()) kernels::product_nt<T>(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
+  kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads));                                    // dw = xᵀ dy
+  if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));                             // db = Σ dy
+}
+
+template class Linear<float>;
+template class Linear<double>;
+
+}  // namespace pdnn::nn

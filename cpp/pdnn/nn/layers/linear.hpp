@@ -1,0 +1,53 @@
+#pragma once
+/// Linear: y = f(x w + b), with an activation that binding may fuse into it.
+#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/nn/init.hpp"
+#include "pdnn/nn/layer.hpp"
+
+namespace pdnn::nn {
+
+using kernels::Activation;
+
+/// x: [batch, inputs], w: [inputs, outputs], b: [outputs], y: [batch, outputs].
+template <class T>
+class Linear : public Layer<T> {
+ public:
+  Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init);
+
+  /// What binding fuses. `own`: the activation after this layer; its slope is multiplied into dy here, unless the next layer
+  /// does it (`slope_by_next`). `before`: the activation whose output is x and whose slope goes into dx.
+  struct Fusion {
+    Activation own = Activation::identity;
+    bool slope_by_next = false;
+    Activation before = Activation::identity;
+  };
+  std::shared_ptr<const Linear> with(Fusion fusion) const;
+  const Fusion& fusion() const { return fusion_; }
+
+  std::string_view name() const override { return "Linear"; }
+  std::vector<Parameter> parameters() const override;
+  Shape output_shape(const Shape& in) const override;
+  Sizes sizes(const Shape& in) const override;
+  void initialize(Rng rng, std::span<T> params) const override;
+  void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
+  void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
+                std::span<T> grads) const override;
+
+ private:
+  template <class U>
+  Matrix<U> weight(std::span<U> params) const {
+    return {params.data(), inputs_, outputs_};
+  }
+  template <class U>
+  U* bias(std::span<U> params) const {
+    return bias_ ? params.data() + inputs_ * outputs_ : nullptr;
+  }
+  bool own_slope() const { return fusion_.own != Activation::identity && !fusion_.slope_by_next; }
+
+  Index inputs_, outputs_;
+  bool bias_;
+  Init weight_init_, bias_init_;
+  Fusion fusion_;
+};
+
+}  // namespace pdnn::nn

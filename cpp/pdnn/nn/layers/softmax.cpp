@@ -1,0 +1,36 @@
+#include "pdnn/nn/layers/softmax.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::nn {
+
+template <class T>
+Shape Softmax<T>::output_shape(const Shape& in) const {
+  require(in.rank() == 1, name(), ": input samples are ", in.text(), ", expected features; put nn.Flatten() before it");
+  return in;
+}
+
+template <class T>
+void Softmax<T>::forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const {
+  if (log_) {
+    kernels::log_softmax<T>(*pass.team, x, y);
+  } else {
+    kernels::softmax<T>(*pass.team, x, y);
+  }
+}
+
+template <class T>
+void Softmax<T>::backward(const Pass& pass, Vars<T>, Tensor<const T>, Tensor<const T> y, Tensor<const T> dy,
+                          Tensor<T> dx, std::span<T>) const {
+  if (!dx.wanted()) return;
+  if (log_) {
+    kernels::log_softmax_backward<T>(*pass.team, y, dy, dx);
+  } else {
+    kernels::softmax_backward<T>(*pass.team, y, dy, dx);
+  }
+}
+
+template class Softmax<float>;
+template class Softmax<double>;
+
+}  // namespace pdnn::nn

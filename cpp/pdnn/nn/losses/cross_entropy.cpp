@@ -1,0 +1,27 @@
+#include "pdnn/nn/losses/cross_entropy.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::nn {
+
+template <class T>
+void CrossEntropyLoss<T>::check(const Shape& output, Index target_width) const {
+  require(output.rank() == 1, name(), ": outputs are ", output.text(), " a sample, expected one logit a class");
+  require(target_width == 0 || target_width == output[0], name(), ": targets have ", target_width,
+          " columns, the network has ", output[0], " outputs");
+}
+
+template <class T>
+void CrossEntropyLoss<T>::compute(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
+                                  double* rows) const {
+  if (target.classes) {
+    kernels::cross_entropy<T>(member, y, target.classes, scale, dy, rows);
+  } else {
+    kernels::cross_entropy<T>(member, y, target.values, scale, dy, rows);
+  }
+}
+
+template class CrossEntropyLoss<float>;
+template class CrossEntropyLoss<double>;
+
+}  // namespace pdnn::nn

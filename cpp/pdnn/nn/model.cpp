@@ -1,0 +1,41 @@
+#include "pdnn/nn/model.hpp"
+
+namespace pdnn::nn {
+
+template <class T>
+Model<T>::Model(std::shared_ptr<const Network<T>> network, std::uint64_t seed) : network_(std::move(network)) {
+  const Index count = total(network_->parameters());
+  params = std::make_shared<Buffer<T>>(count);
+  grads = std::make_shared<Buffer<T>>(count + kTail);
+  network_->initialize(Rng(seed), params->span());
+}
+
+template <class T>
+std::shared_ptr<const Network<T>> Model<T>::bound(const Shape& in) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [shape, network] : bound_)
+    if (shape == in) return network;
+  auto network = network_->bound(in);
+  bound_.emplace_back(in, network);
+  return network;
+}
+
+template <class T>
+LossValue run_pass(const Network<T>& network, std::span<const T> params, Workspace<T>& workspace, const Loss<T>& loss,
+                   const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads) {
+  const Tensor<T> y = workspace.y(x.batch), dy = workspace.dy(x.batch);
+  const Vars<T> vars = workspace.vars(params);
+  network.forward(pass, vars, x, y);
+  const LossValue sums = loss(*pass.team, y, target, scale, dy, workspace.rows());
+  network.backward(pass, vars, x, y, dy, {nullptr, x.batch, x.sample}, grads);
+  return sums;
+}
+
+template class Model<float>;
+template class Model<double>;
+template LossValue run_pass(const Network<float>&, std::span<const float>, Workspace<float>&, const Loss<float>&,
+                            const Pass&, Tensor<const float>, const Target<float>&, double, std::span<float>);
+template LossValue run_pass(const Network<double>&, std::span<const double>, Workspace<double>&, const Loss<double>&,
+                            const Pass&, Tensor<const double>, const Target<double>&, double, std::span<double>);
+
+}  // namespace pdnn::nn

@@ -1,0 +1,57 @@
+#pragma once
+/// Network: layers in order, itself a layer. A new one is a description; bind() gives the one that runs, with every shape and
+/// offset known, checked and fused.
+#include <optional>
+
+#include "pdnn/nn/layer.hpp"
+
+namespace pdnn::nn {
+
+template <class T>
+class Network : public Layer<T> {
+ public:
+  explicit Network(std::vector<LayerPtr<T>> layers) : layers_(std::move(layers)) {}
+
+  std::string_view name() const override { return "Sequential"; }
+  /// Every layer's, named "<index of the layer>.<name>".
+  std::vector<Parameter> parameters() const override;
+  Shape output_shape(const Shape& in) const override;
+  Sizes sizes(const Shape& in) const override;
+  LayerPtr<T> bind(const Shape& in) const override { return bound(in); }
+  std::shared_ptr<const Network> bound(const Shape& in) const;
+  void initialize(Rng rng, std::span<T> params) const override;
+  void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
+  void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
+                std::span<T> grads) const override;
+
+ private:
+  /// A layer in its place. `number` is its index in the description: fusion leaves gaps, names and random numbers do not care.
+  struct Node {
+    LayerPtr<T> layer;
+    Index number = 0;
+    Shape in, out;
+    Sizes sizes;
+    Index params = 0, param_count = 0;
+    bool composite = false;             // announces its own final slices
+    std::optional<std::size_t> source;  // the node whose output is this one's x; none: the network's x
+  };
+  /// Where a node's saved elements and its output lie among the network's saved ones, each on a cache line.
+  struct Place {
+    Index saved, output;
+  };
+
+  void add_node(LayerPtr<T> layer, Index number, const Shape& in);
+  void fuse_activations();
+  void connect();
+  Place place(std::size_t node, Index rows) const;
+  Vars<T> vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const;
+  bool keeps_output(std::size_t node) const { return node + 1 < nodes_.size() && !nodes_[node].layer->view(); }
+
+  std::vector<LayerPtr<T>> layers_;
+  // Of a bound network:
+  std::vector<Node> nodes_;
+  std::size_t first_trained_ = 0;  // the first node with parameters
+  Index widest_ = 0;               // of the tensors between nodes
+};
+
+}  // namespace pdnn::nn

@@ -1,0 +1,34 @@
+#pragma once
+/// Workspace: the memory of one pass in flight.
+#include "pdnn/core/memory.hpp"
+#include "pdnn/nn/network.hpp"
+
+namespace pdnn::nn {
+
+template <class T>
+class Workspace {
+ public:
+  /// For batches of up to `capacity` rows of `in`, through a network bound to that shape.
+  Workspace(const Network<T>& network, const Shape& in, Index capacity);
+
+  Index capacity() const { return capacity_; }
+  const Shape& in() const { return in_; }
+  /// Where a batch may be gathered to.
+  Tensor<T> x(Index rows) { return {x_.data(), rows, in_}; }
+  std::int32_t* classes() { return classes_.data(); }
+  /// Target rows as wide as the output.
+  T* values() { return values_.data(); }
+  Tensor<T> y(Index rows) { return {y_.data(), rows, out_}; }
+  Tensor<T> dy(Index rows) { return {dy_.data(), rows, out_}; }
+  double* rows() { return rows_.data(); }
+  Vars<T> vars(std::span<const T> params) { return {params, saved_.span(), scratch_.span()}; }
+
+ private:
+  Shape in_, out_;
+  Index capacity_;
+  Buffer<T> x_, values_, y_, dy_, saved_, scratch_;
+  Buffer<std::int32_t> classes_;
+  Buffer<double> rows_;
+};
+
+}  // namespace pdnn::nn
