@@ -21,13 +21,14 @@ struct Parameter {
   Index count() const;
 };
 
-/// Elements that a pass needs beside its arguments: once a call, and for each row. `saved` lives from forward to backward.
+/// Elements that a pass needs beside its arguments: once a call, and for each row. `saved` lives from forward to
+/// backward.
 struct Sizes {
   Index saved = 0, saved_row = 0, scratch = 0, scratch_row = 0;
 };
 
-/// Told when a slice of the flat gradient is final: each slice once, falling, by every member of the team after a barrier.
-/// The parameters of that slice are read no more in this pass.
+/// Told when a slice of the flat gradient is final: each slice once, falling, by every member of the team after a
+/// barrier. The parameters of that slice are read no more in this pass.
 struct Final {
   virtual ~Final() = default;
   virtual void operator()(const Member& member, Range slice) = 0;
@@ -37,11 +38,11 @@ struct Final {
 struct Pass {
   const Member* team;
   bool training = true;
-  Rng key{};              // of (seed, step), then of the layer's path
-  Index first_row = 0;    // of x in the global batch: a dropout mask does not depend on who computes a row
-  bool add = false;       // gradients: store, or add
+  Rng key{};            // of (seed, step), then of the layer's path
+  Index first_row = 0;  // of x in the global batch: a dropout mask does not depend on who computes a row
+  bool add = false;     // gradients: store, or add
   Final* final = nullptr;
-  Index offset = 0;       // where these parameters stand in the flat buffer
+  Index offset = 0;  // where these parameters stand in the flat buffer
 
   /// The pass as layer `number` sees it, whose parameters start `at` elements further on.
   Pass child(Index number, Index at) const {
@@ -58,8 +59,8 @@ struct Vars {
   std::span<T> saved, scratch;
 };
 
-/// Immutable and without hidden state, so one layer serves threads and replicas at once. In forward and backward every member
-/// of the team makes the same call and does its part; a barrier follows each call, supplied by the caller.
+/// Immutable and without hidden state, so one layer serves threads and replicas at once. In forward and backward every
+/// member of the team makes the same call and does its part; a barrier follows each call, supplied by the caller.
 template <class T>
 class Layer {
  public:

@@ -44,12 +44,15 @@ class Loss {
   virtual bool classifies(Index target_width) const { return target_width == 0; }
 
   /// What one row's dy is multiplied by so that shards of a batch of `rows` rows add up to the whole batch's gradient.
-  double scale(Index rows) const { return reduction_ == Reduction::sum || rows == 0 ? 1.0 : 1.0 / static_cast<double>(rows); }
+  double scale(Index rows) const {
+    return reduction_ == Reduction::sum || rows == 0 ? 1.0 : 1.0 / static_cast<double>(rows);
+  }
   /// The loss of a whole batch under the reduction, from the sum of its rows' losses.
   double reduce(double value, Index rows) const { return value * scale(rows); }
 
-  /// Every member calls it, and gets the same sums. dy = scale × gradient of the rows' sum, unless it is not wanted. `rows`: two
-  /// numbers a row (loss, correct), so that the sums do not depend on the team; contains the barrier it needs.
+  /// Every member calls it, and gets the same sums. dy = scale × gradient of the rows' sum, unless it is not wanted.
+  /// `rows`: two numbers a row (loss, correct), so that the sums do not depend on the team; contains the barrier it
+  /// needs.
   LossValue operator()(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
                        double* rows) const;
 

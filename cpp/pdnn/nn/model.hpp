@@ -34,8 +34,8 @@ class Model {
   mutable std::vector<std::pair<Shape, std::shared_ptr<const Network<T>>>> bound_;
 };
 
-/// One forward pass, loss and backward pass over a batch, by every member of pass.team. Stores (or adds) the gradient of scale ×
-/// the sum of the rows' losses; returns the sums over the rows.
+/// One forward pass, loss and backward pass over a batch, by every member of pass.team. Stores (or adds) the gradient
+/// of scale × the sum of the rows' losses; returns the sums over the rows.
 template <class T>
 LossValue run_pass(const Network<T>& network, std::span<const T> params, Workspace<T>& workspace, const Loss<T>& loss,
                    const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads);

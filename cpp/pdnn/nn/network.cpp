@@ -64,8 +64,8 @@ void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
   nodes_.push_back(std::move(node));
 }
 
-/// Linear + activation become one node, and the slope of that activation moves into the dx of a Linear right after it: fewer
-/// barriers, half the saved memory, the same bits.
+/// Linear + activation become one node, and the slope of that activation moves into the dx of a Linear right after it:
+/// fewer barriers, half the saved memory, the same bits.
 template <class T>
 void Network<T>::fuse_activations() {
   using Fusion = typename Linear<T>::Fusion;

@@ -1,6 +1,6 @@
 #pragma once
-/// Network: layers in order, itself a layer. A new one is a description; bind() gives the one that runs, with every shape and
-/// offset known, checked and fused.
+/// Network: layers in order, itself a layer. A new one is a description; bind() gives the one that runs, with every
+/// shape and offset known, checked and fused.
 #include <optional>
 
 #include "pdnn/nn/layer.hpp"
@@ -25,7 +25,8 @@ class Network : public Layer<T> {
                 std::span<T> grads) const override;
 
  private:
-  /// A layer in its place. `number` is its index in the description: fusion leaves gaps, names and random numbers do not care.
+  /// A layer in its place. `number` is its index in the description: fusion leaves gaps, names and random numbers do
+  /// not care.
   struct Node {
     LayerPtr<T> layer;
     Index number = 0;

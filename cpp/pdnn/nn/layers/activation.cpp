@@ -7,10 +7,14 @@ using kernels::Activation;
 template <class T>
 std::string_view ActivationLayer<T>::name() const {
   switch (function_) {
-    case Activation::relu: return "ReLU";
-    case Activation::sigmoid: return "Sigmoid";
-    case Activation::tanh: return "Tanh";
-    case Activation::identity: break;
+    case Activation::relu:
+      return "ReLU";
+    case Activation::sigmoid:
+      return "Sigmoid";
+    case Activation::tanh:
+      return "Tanh";
+    case Activation::identity:
+      break;
   }
   return "Identity";
 }

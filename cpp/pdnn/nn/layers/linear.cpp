@@ -5,7 +5,8 @@ namespace pdnn::nn {
 template <class T>
 Linear<T>::Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init)
     : inputs_(inputs), outputs_(outputs), bias_(bias), weight_init_(weight_init), bias_init_(bias_init) {
-  require(inputs >= 1 && outputs >= 1, "Linear: ", inputs, " inputs and ", outputs, " outputs; both must be at least 1");
+  require(inputs >= 1 && outputs >= 1, "Linear: ", inputs, " inputs and ", outputs,
+          " outputs; both must be at least 1");
 }
 
 template <class T>
@@ -55,8 +56,8 @@ void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     dy.data = vars.scratch.data();
   }
   if (dx.wanted()) kernels::product_nt<T>(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
-  kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads));                                    // dw = xᵀ dy
-  if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));                             // db = Σ dy
+  kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads));                                   // dw = xᵀ dy
+  if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));                            // db = Σ dy
 }
 
 template class Linear<float>;

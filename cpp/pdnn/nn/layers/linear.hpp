@@ -14,8 +14,8 @@ class Linear : public Layer<T> {
  public:
   Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init);
 
-  /// What binding fuses. `own`: the activation after this layer; its slope is multiplied into dy here, unless the next layer
-  /// does it (`slope_by_next`). `before`: the activation whose output is x and whose slope goes into dx.
+  /// What binding fuses. `own`: the activation after this layer; its slope is multiplied into dy here, unless the next
+  /// layer does it (`slope_by_next`). `before`: the activation whose output is x and whose slope goes into dx.
   struct Fusion {
     Activation own = Activation::identity;
     bool slope_by_next = false;

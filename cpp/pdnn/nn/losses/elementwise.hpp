@@ -28,8 +28,8 @@ struct BinaryCrossEntropyWithLogits {
   static Point at(double y, double t);
 };
 
-/// A row's loss is the sum over its outputs, or with the mean reduction their mean. Binary losses also take classes: one-hot
-/// rows for several outputs, 0 and 1 for a single one.
+/// A row's loss is the sum over its outputs, or with the mean reduction their mean. Binary losses also take classes:
+/// one-hot rows for several outputs, 0 and 1 for a single one.
 template <class T, class Function>
 class ElementwiseLoss : public Loss<T> {
  public:

@@ -4,7 +4,8 @@ namespace pdnn::nn {
 
 template <class T>
 void NLLLoss<T>::check(const Shape& output, Index target_width) const {
-  require(output.rank() == 1, name(), ": outputs are ", output.text(), " a sample, expected one log-probability a class");
+  require(output.rank() == 1, name(), ": outputs are ", output.text(),
+          " a sample, expected one log-probability a class");
   require(target_width == 0, name(), ": targets have ", target_width, " columns, expected one class a row, shape (n,)");
 }
 

@@ -1,0 +1,35 @@
+#include "pdnn/optim/optimizer.hpp"
+
+namespace pdnn::optim {
+
+template <class T>
+Optimizer<T>::Optimizer(Index count, int arrays) : count_(count) {
+  for (int i = 0; i < arrays; ++i) memory_.emplace_back(count);
+}
+
+template <class T>
+void Optimizer<T>::set_segments(std::vector<Segment> segments) {
+  Index end = 0;
+  for (const Segment& segment : segments) {
+    require(segment.end >= end, name(), ": segments end at ", end, " and then at ", segment.end);
+    end = segment.end;
+  }
+  require(end == count_, name(), ": segments cover ", end, " parameters of ", count_);
+  segments_ = std::move(segments);
+}
+
+template <class T>
+void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
+  Index begin = 0;
+  for (const Segment& segment : segments_) {
+    const Index end = std::min(segment.end - offset, n);
+    if (end <= begin) continue;
+    if (!segment.frozen) rule(segment, segment.lr * lr_factor_, offset + begin, w + begin, g + begin, end - begin);
+    begin = end;
+  }
+}
+
+template class Optimizer<float>;
+template class Optimizer<double>;
+
+}  // namespace pdnn::optim

@@ -1,0 +1,51 @@
+#pragma once
+/// Optimizer: params ← f(params, grads), on any slice of the flat buffer, by any thread, each element once a step.
+#include <string_view>
+#include <vector>
+
+#include "pdnn/core/errors.hpp"
+#include "pdnn/core/memory.hpp"
+
+namespace pdnn::optim {
+
+/// A parameter group's stretch of the flat buffer, from the end of the one before; it may cut inside a layer.
+struct Segment {
+  Index end;
+  double lr, l2;
+  bool frozen;
+};
+
+template <class T>
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  virtual std::string_view name() const = 0;
+
+  /// Throws ValueError unless the segments cover exactly the parameters, in order.
+  void set_segments(std::vector<Segment> segments);
+  /// What a schedule multiplies every learning rate by.
+  void set_lr_factor(double factor) { lr_factor_ = factor; }
+  /// Once a step, before any apply().
+  void begin_step() { ++steps_; }
+  /// Updates parameters [offset, offset + n) from their gradients; w and g point at element `offset`.
+  void apply(Index offset, T* w, const T* g, Index n);
+
+  Index count() const { return count_; }
+  std::int64_t steps() const { return steps_; }
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+  /// What the rule remembers: arrays as long as the parameters (SGD: velocity).
+  std::vector<Buffer<T>>& memory() { return memory_; }
+
+ protected:
+  Optimizer(Index count, int arrays);
+  virtual void rule(const Segment& segment, double lr, Index offset, T* w, const T* g, Index n) = 0;
+
+ private:
+  Index count_;
+  std::vector<Segment> segments_;
+  std::vector<Buffer<T>> memory_;
+  double lr_factor_ = 1;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace pdnn::optim

@@ -1,0 +1,23 @@
+#pragma once
+/// SGD: stochastic gradient descent with momentum, Nesterov's included, and L2, as torch writes it.
+#include "pdnn/optim/optimizer.hpp"
+
+namespace pdnn::optim {
+
+/// d = g + l2 w;  v = momentum v + d;  w −= lr (nesterov ? d + momentum v : v).
+template <class T>
+class SGD : public Optimizer<T> {
+ public:
+  SGD(Index count, double momentum, bool nesterov)
+      : Optimizer<T>(count, momentum != 0 ? 1 : 0), momentum_(momentum), nesterov_(nesterov) {}
+  std::string_view name() const override { return "SGD"; }
+
+ protected:
+  void rule(const Segment& segment, double lr, Index offset, T* w, const T* g, Index n) override;
+
+ private:
+  double momentum_;
+  bool nesterov_;
+};
+
+}  // namespace pdnn::optim

@@ -1,0 +1,86 @@
+#include "pdnn/parallel/engine.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::parallel {
+
+template <class T>
+void UpdateWhenFinal<T>::operator()(const Member& member, Range slice) {
+  const Range mine = member.range(slice.size());
+  const Index at = slice.begin + mine.begin;
+  optimizer_.apply(at, model_.params->data() + at, model_.grads->data() + at, mine.size());
+}
+
+template <class T>
+nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step& step) {
+  nn::LossValue sums;
+  team_.run([&](const Member& member) {
+    const Batch<T> batch = rows.source.gather(member, rows.indices, workspace_);
+    const nn::Pass pass{.team = &member, .key = step.key, .first_row = rows.first_row, .final = step.final};
+    const std::span<const T> params = job_.model.params->span();
+    const nn::LossValue own = nn::run_pass(job_.network, params, workspace_, job_.loss, pass, batch.x, batch.target,
+                                           step.scale, job_.model.grads->span());
+    if (member.first()) sums = own;
+  });
+  return sums;
+}
+
+template <class T>
+void TeamEngine<T>::update(optim::Optimizer<T>& optimizer) {
+  UpdateWhenFinal<T> update(job_.model, optimizer);
+  team_.run([&](const Member& member) { update(member, {0, job_.model.count()}); });
+}
+
+template <class T>
+PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity)
+    : job_(job), pieces_(pieces), pool_(workers) {
+  require(pieces >= 1, "Pool: ", pieces, " parallel batches; expected at least 1");
+  for (int i = 0; i < workers; ++i)
+    workers_.push_back(
+        {nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces), Buffer<T>(job.model.count())});
+}
+
+template <class T>
+nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step& step) {
+  const Index count = job_.model.count();
+  T* const grads = job_.model.grads->data();
+  nn::LossValue sums;
+  pool_.run(pieces_, [&](const threads::Task& task) {
+    Worker& worker = workers_[static_cast<std::size_t>(task.worker)];
+    const Member alone;
+    const Rows<T> piece = rows.part(share(rows.count(), task.number, pieces_));
+    const Batch<T> batch = piece.source.gather(alone, piece.indices, worker.workspace);
+    const nn::Pass pass{.team = &alone, .key = step.key, .first_row = piece.first_row};
+    const std::span<const T> params = job_.model.params->span();
+    const nn::LossValue own = nn::run_pass(job_.network, params, worker.workspace, job_.loss, pass, batch.x,
+                                           batch.target, step.scale, worker.grads.span());
+    task.order.pass(task.number, [&] {
+      if (task.number == 0) {
+        std::copy_n(worker.grads.data(), count, grads);
+      } else {
+        kernels::add<T>(alone, count, worker.grads.data(), grads);
+      }
+      sums.value += own.value;
+      sums.correct += own.correct;
+    });
+  });
+  if (step.final) (*step.final)(Member(), {0, count});
+  return sums;
+}
+
+template <class T>
+void PoolEngine<T>::update(optim::Optimizer<T>& optimizer) {
+  UpdateWhenFinal<T> update(job_.model, optimizer);
+  pool_.run(pool_.workers(), [&](const threads::Task& task) {
+    update(Member(static_cast<int>(task.number), pool_.workers(), nullptr), {0, job_.model.count()});
+  });
+}
+
+template class UpdateWhenFinal<float>;
+template class UpdateWhenFinal<double>;
+template class TeamEngine<float>;
+template class TeamEngine<double>;
+template class PoolEngine<float>;
+template class PoolEngine<double>;
+
+}  // namespace pdnn::parallel

@@ -1,0 +1,100 @@
+#pragma once
+/// Engine: how a gradient is made on one rank. Team: threads inside each layer (of one: serial). Pool: threads over
+/// pieces.
+#include "pdnn/optim/optimizer.hpp"
+#include "pdnn/parallel/source.hpp"
+#include "pdnn/threads/thread_pool.hpp"
+
+namespace pdnn::parallel {
+
+/// The rows of a source that this rank works on, the first of them at `first_row` of the global batch.
+template <class T>
+struct Rows {
+  const Source<T>& source;
+  std::span<const Index> indices;
+  Index first_row;
+
+  Rows part(Range range) const {
+    const std::span<const Index> cut =
+        indices.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
+    return {source, cut, first_row + range.begin};
+  }
+  Index count() const { return static_cast<Index>(indices.size()); }
+};
+
+/// What a gradient depends on beside rows and parameters. `scale` is given by whoever knows the global batch, so the
+/// sums of members, pieces and ranks simply add up and nothing is divided by a number of workers.
+struct Step {
+  Rng key;
+  double scale;
+  nn::Final* final;
+};
+
+/// What an engine works on: a model, its network bound to the samples' shape, and a loss. They outlive the engine.
+template <class T>
+struct Job {
+  nn::Model<T>& model;
+  const nn::Network<T>& network;
+  const nn::Loss<T>& loss;
+  Shape sample;
+};
+
+template <class T>
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  /// Stores this rank's gradient in model.grads and returns the sums over its rows. Announces slices through
+  /// step.final.
+  virtual nn::LossValue gradient(const Rows<T>& rows, const Step& step) = 0;
+  /// All parameters from all gradients, by all threads.
+  virtual void update(optim::Optimizer<T>& optimizer) = 0;
+};
+
+/// The optimizer applied to each slice as it becomes final, while it is hot in cache.
+template <class T>
+class UpdateWhenFinal : public nn::Final {
+ public:
+  UpdateWhenFinal(nn::Model<T>& model, optim::Optimizer<T>& optimizer) : model_(model), optimizer_(optimizer) {}
+  void operator()(const Member& member, Range slice) override;
+
+ private:
+  nn::Model<T>& model_;
+  optim::Optimizer<T>& optimizer_;
+};
+
+template <class T>
+class TeamEngine : public Engine<T> {
+ public:
+  TeamEngine(const Job<T>& job, int threads, Index capacity)
+      : job_(job), team_(threads), workspace_(job.network, job.sample, capacity) {}
+  nn::LossValue gradient(const Rows<T>& rows, const Step& step) override;
+  void update(optim::Optimizer<T>& optimizer) override;
+
+ private:
+  Job<T> job_;
+  threads::Team team_;
+  nn::Workspace<T> workspace_;
+};
+
+/// A fixed number of pieces, whichever worker takes them: their gradients join in the order of the pieces, so neither
+/// the number of workers nor their timing changes a bit.
+template <class T>
+class PoolEngine : public Engine<T> {
+ public:
+  PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity);
+  nn::LossValue gradient(const Rows<T>& rows, const Step& step) override;
+  void update(optim::Optimizer<T>& optimizer) override;
+
+ private:
+  struct Worker {
+    nn::Workspace<T> workspace;
+    Buffer<T> grads;
+  };
+
+  Job<T> job_;
+  Index pieces_;
+  threads::ThreadPool pool_;
+  std::vector<Worker> workers_;
+};
+
+}  // namespace pdnn::parallel

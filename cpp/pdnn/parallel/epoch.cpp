@@ -1,0 +1,106 @@
+#include "pdnn/parallel/epoch.hpp"
+
+#include <numeric>
+
+namespace pdnn::parallel {
+
+namespace {
+
+enum Stream : std::uint64_t { kOrder, kSteps };  // what a seed's children are for
+
+constexpr std::chrono::milliseconds kPollEvery{40};
+
+}  // namespace
+
+std::vector<Index> epoch_order(std::uint64_t seed, std::uint64_t epoch, Index count) {
+  std::vector<Index> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), Index{0});
+  shuffle(Rng(seed).child(kOrder).child(epoch), order);
+  return order;
+}
+
+template <class T>
+EpochSums run_epoch(Strategy<T>& strategy, optim::Optimizer<T>& optimizer, comm::Communicator& comm,
+                    const Source<T>& source, const Epoch& epoch, const Poll& poll) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  auto polled = start;
+  const Rng steps = Rng(epoch.seed).child(kSteps);
+  const Index count = static_cast<Index>(epoch.order.size());
+  EpochSums sums;
+  strategy.phases = {};
+  bool stop = false;
+  for (Index at = 0; at < count && !sums.stopped; at += epoch.batch_size) {
+    const Index rows = std::min(epoch.batch_size, count - at);
+    const std::int64_t number = epoch.first_step + sums.steps;
+    comm.at_step(number);
+    const std::size_t factor = epoch.lr_factors.size() == 1 ? 0 : static_cast<std::size_t>(sums.steps);
+    optimizer.set_lr_factor(epoch.lr_factors[factor]);
+    const StepSums step =
+        strategy.step(source, slice(epoch.order, at, rows), steps.child(static_cast<std::uint64_t>(number)), stop);
+    sums.loss += step.loss.value;
+    sums.correct += step.loss.correct;
+    sums.rows += rows;
+    ++sums.steps;
+    sums.stopped = step.stop;
+    const auto now = Clock::now();
+    sums.seconds = std::chrono::duration<double>(now - start).count();
+    if (now - polled < kPollEvery) continue;
+    polled = now;
+    stop = poll(sums);
+  }
+  sums.phases = strategy.phases;
+  return sums;
+}
+
+template <class T>
+Evaluator<T>::Evaluator(const nn::Model<T>& model, std::shared_ptr<const nn::Network<T>> network, const Shape& sample,
+                        int threads)
+    : model_(model), network_(std::move(network)), team_(threads), workspace_(*network_, sample, kChunk) {}
+
+template <class T>
+template <class Chunk>
+void Evaluator<T>::each_chunk(const Source<T>& source, std::span<const Index> rows, Chunk&& chunk) {
+  team_.run([&](const Member& member) {
+    const Index count = static_cast<Index>(rows.size());
+    for (Index at = 0; at < count; at += kChunk) {
+      const Range range{at, std::min(at + kChunk, count)};
+      const Batch<T> batch = source.gather(member, slice(rows, range.begin, range.size()), workspace_);
+      const nn::Pass pass{.team = &member, .training = false};
+      chunk(member, pass, range, batch);
+      member.barrier();  // the workspace is filled anew
+    }
+  });
+}
+
+template <class T>
+nn::LossValue Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows) {
+  nn::LossValue sums;
+  each_chunk(source, rows, [&](const Member& member, const nn::Pass& pass, Range range, const Batch<T>& batch) {
+    const Tensor<T> y = workspace_.y(range.size());
+    network_->forward(pass, workspace_.vars(model_.params->span()), batch.x, y);
+    const nn::LossValue own = loss(member, y, batch.target, 1, {nullptr, y.batch, y.sample}, workspace_.rows());
+    if (!member.first()) return;
+    sums.value += own.value;
+    sums.correct += own.correct;
+  });
+  return sums;
+}
+
+template <class T>
+void Evaluator<T>::predict(const Source<T>& source, std::span<const Index> rows, T* out) {
+  each_chunk(source, rows, [&](const Member&, const nn::Pass& pass, Range range, const Batch<T>& batch) {
+    Tensor<T> y = workspace_.y(range.size());
+    y.data = out + range.begin * y.width();
+    network_->forward(pass, workspace_.vars(model_.params->span()), batch.x, y);
+  });
+}
+
+template EpochSums run_epoch(Strategy<float>&, optim::Optimizer<float>&, comm::Communicator&, const Source<float>&,
+                             const Epoch&, const Poll&);
+template EpochSums run_epoch(Strategy<double>&, optim::Optimizer<double>&, comm::Communicator&, const Source<double>&,
+                             const Epoch&, const Poll&);
+template class Evaluator<float>;
+template class Evaluator<double>;
+
+}  // namespace pdnn::parallel

@@ -1,0 +1,61 @@
+#include "pdnn/parallel/source.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::parallel {
+
+template <class T>
+bool Source<T>::in_place(std::span<const Index> rows) const {
+  constexpr auto own = sizeof(T) == sizeof(float) ? Samples::Format::float32 : Samples::Format::float64;
+  if (samples_.format != own || samples_.scale != 1 || samples_.shift != 0) return false;
+  if (samples_.stride != samples_.sample.count()) return false;
+  for (std::size_t i = 1; i < rows.size(); ++i)
+    if (rows[i] != rows[i - 1] + 1) return false;
+  return !rows.empty();
+}
+
+template <class T>
+void Source<T>::gather_samples(Part part, std::span<const Index> rows, T* out) const {
+  const auto gather = [&]<class Raw>(const Raw* raw) {
+    kernels::gather_rows<T, Raw>(part, raw, samples_.stride, rows.data(), static_cast<Index>(rows.size()),
+                                 samples_.sample.count(), samples_.scale, samples_.shift, out);
+  };
+  switch (samples_.format) {
+    case Samples::Format::uint8:
+      return gather(static_cast<const std::uint8_t*>(samples_.data));
+    case Samples::Format::float32:
+      return gather(static_cast<const float*>(samples_.data));
+    case Samples::Format::float64:
+      return gather(static_cast<const double*>(samples_.data));
+  }
+}
+
+template <class T>
+Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  const Index count = static_cast<Index>(rows.size());
+  if (in_place(rows)) {
+    const T* const first = static_cast<const T*>(samples_.data) + rows[0] * samples_.stride;
+    return {{first, count, samples_.sample}, target_.rows({rows[0], rows[0] + count})};
+  }
+  const Tensor<T> x = workspace.x(count);
+  gather_samples(member, rows, x.data);
+  nn::Target<T> target;
+  if (target_.classes) {
+    const Range mine = member.range(count);
+    for (Index i = mine.begin; i < mine.end; ++i)
+      workspace.classes()[i] = target_.classes[rows[static_cast<std::size_t>(i)]];
+    target.classes = workspace.classes();
+  } else if (target_.values.data) {
+    const Matrix<const T>& values = target_.values;
+    kernels::gather_rows<T, T>(member, values.data, values.stride, rows.data(), count, values.cols, 1, 0,
+                               workspace.values());
+    target.values = {workspace.values(), count, values.cols};
+  }
+  member.barrier();
+  return {x, target};
+}
+
+template class Source<float>;
+template class Source<double>;
+
+}  // namespace pdnn::parallel

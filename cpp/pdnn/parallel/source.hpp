@@ -1,0 +1,47 @@
+#pragma once
+/// Source: raw samples and targets from which batches are gathered by index, converted on the way.
+#include "pdnn/nn/model.hpp"
+
+namespace pdnn::parallel {
+
+using threads::Member;
+
+/// Samples as they lie in memory; the value of an element is scale · raw + shift.
+struct Samples {
+  enum class Format { uint8, float32, float64 };
+  const void* data = nullptr;
+  Format format = Format::float32;
+  Index count = 0;
+  Index stride = 0;  ///< elements from one sample to the next
+  Shape sample;
+  double scale = 1, shift = 0;
+};
+
+template <class T>
+struct Batch {
+  Tensor<const T> x;
+  nn::Target<T> target;
+};
+
+/// A view: the arrays belong to the caller.
+template <class T>
+class Source {
+ public:
+  Source(const Samples& samples, const nn::Target<T>& target) : samples_(samples), target_(target) {}
+
+  Index count() const { return samples_.count; }
+  const Shape& sample() const { return samples_.sample; }
+
+  /// The batch of these rows in the workspace's buffers, or in place where the array has it ready. Every member gathers
+  /// its part; contains the barrier it needs.
+  Batch<T> gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+
+ private:
+  bool in_place(std::span<const Index> rows) const;
+  void gather_samples(Part part, std::span<const Index> rows, T* out) const;
+
+  Samples samples_;
+  nn::Target<T> target_;
+};
+
+}  // namespace pdnn::parallel

@@ -1,0 +1,55 @@
+#include "pdnn/parallel/strategy.hpp"
+
+namespace pdnn::parallel {
+
+template <class T>
+void write_tail(nn::Model<T>& model, const StepSums& sums) {
+  T* const tail = model.grads->data() + model.count();
+  tail[0] = static_cast<T>(sums.loss.value);
+  tail[1] = static_cast<T>(sums.loss.correct);
+  tail[2] = sums.stop ? T{1} : T{0};
+}
+
+template <class T>
+StepSums read_tail(nn::Model<T>& model) {
+  const T* const tail = model.grads->data() + model.count();
+  return {{tail[0], tail[1]}, tail[2] > 0};
+}
+
+template <class T>
+Replicated<T>::Replicated(nn::Model<T>& model, const nn::Loss<T>& loss, optim::Optimizer<T>& optimizer,
+                          std::unique_ptr<Engine<T>> engine, std::shared_ptr<comm::Communicator> comm)
+    : model_(model),
+      loss_(loss),
+      optimizer_(optimizer),
+      engine_(std::move(engine)),
+      comm_(std::move(comm)),
+      update_(model, optimizer) {}
+
+template <class T>
+StepSums Replicated<T>::step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) {
+  const bool alone = comm_->size() == 1;
+  const Rows<T> all{source, batch, 0};
+  const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
+  Stopwatch watch;
+  optimizer_.begin_step();
+  StepSums sums{engine_->gradient(mine, {key, loss_.scale(all.count()), alone ? &update_ : nullptr}), stop};
+  watch.lap(this->phases.gradient);
+  if (alone) return sums;
+  write_tail(model_, sums);
+  comm_->all_reduce(comm::View(model_.grads->span()));
+  sums = read_tail(model_);
+  watch.lap(this->phases.agreement);
+  engine_->update(optimizer_);
+  watch.lap(this->phases.update);
+  return sums;
+}
+
+template class Replicated<float>;
+template class Replicated<double>;
+template void write_tail(nn::Model<float>&, const StepSums&);
+template void write_tail(nn::Model<double>&, const StepSums&);
+template StepSums read_tail(nn::Model<float>&);
+template StepSums read_tail(nn::Model<double>&);
+
+}  // namespace pdnn::parallel
