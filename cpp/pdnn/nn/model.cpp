@@ -31,6 +31,28 @@ LossValue run_pass(const Network<T>& network, std::span<const T> params, Workspa
   return sums;
 }
 
+template <class T>
+LossValue Model<T>::gradient(Tensor<const T> x, const Target<T>& target, const Loss<T>& loss, bool training, Rng key,
+                             std::span<T> grads_out) const {
+  const auto network = bound(x.sample);
+  auto workspace = workspaces_.take(*network, x.sample, x.batch);
+  const Member alone;
+  const Pass pass{.team = &alone, .training = training, .key = key};
+  const LossValue sums =
+      run_pass<T>(*network, params->span(), *workspace, loss, pass, x, target, loss.scale(x.batch), grads_out);
+  workspaces_.give_back(std::move(workspace));
+  return sums;
+}
+
+template <class T>
+void Model<T>::forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const {
+  const auto network = bound(x.sample);
+  auto workspace = workspaces_.take(*network, x.sample, x.batch);
+  const Member alone;
+  network->forward({.team = &alone, .training = training, .key = key}, workspace->vars(params->span()), x, y);
+  workspaces_.give_back(std::move(workspace));
+}
+
 template class Model<float>;
 template class Model<double>;
 template LossValue run_pass(const Network<float>&, std::span<const float>, Workspace<float>&, const Loss<float>&,

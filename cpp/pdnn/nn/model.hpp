@@ -1,6 +1,5 @@
 #pragma once
 /// Model: a network with its parameters and gradients, each one flat buffer.
-#include <map>
 #include <mutex>
 
 #include "pdnn/nn/loss.hpp"
@@ -21,15 +20,21 @@ class Model {
   std::shared_ptr<const Network<T>> bound(const Shape& in) const;
   std::vector<Parameter> parameters() const { return network_->parameters(); }
 
+  /// The gradient of the loss of a batch under the loss's reduction, stored in `grads`; the model is read only, so any
+  /// number of threads may call at once. Returns the sums over the rows.
+  LossValue gradient(Tensor<const T> x, const Target<T>& target, const Loss<T>& loss, bool training, Rng key,
+                     std::span<T> grads) const;
+  /// The network's outputs for a batch.
+  void forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const;
+
   Index count() const { return params->size(); }
-  /// The gradients and their tail.
-  std::span<T> grads_and_tail() { return {grads->data(), static_cast<std::size_t>(grads->size())}; }
 
   // Shared, so that arrays which look into them may outlive the model.
   std::shared_ptr<Buffer<T>> params, grads;
 
  private:
   std::shared_ptr<const Network<T>> network_;
+  mutable WorkspaceStore<T> workspaces_;
   mutable std::mutex mutex_;
   mutable std::vector<std::pair<Shape, std::shared_ptr<const Network<T>>>> bound_;
 };

@@ -18,7 +18,31 @@ Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capaci
   scratch_ = Buffer<T>(sizes.scratch + capacity * sizes.scratch_row);
 }
 
+template <class T>
+std::unique_ptr<Workspace<T>> WorkspaceStore<T>::take(const Network<T>& network, const Shape& in, Index rows) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = [&](const auto& workspace) { return workspace->in() == in && workspace->capacity() >= rows; };
+    if (const auto found = std::find_if(idle_.begin(), idle_.end(), fits); found != idle_.end()) {
+      auto workspace = std::move(*found);
+      idle_.erase(found);
+      return workspace;
+    }
+  }
+  return std::make_unique<Workspace<T>>(network, in, rows);
+}
+
+template <class T>
+void WorkspaceStore<T>::give_back(std::unique_ptr<Workspace<T>> workspace) {
+  const std::lock_guard lock(mutex_);
+  constexpr std::size_t kMost = 16;
+  if (idle_.size() == kMost) idle_.erase(idle_.begin());  // the one idle for longest
+  idle_.push_back(std::move(workspace));
+}
+
 template class Workspace<float>;
 template class Workspace<double>;
+template class WorkspaceStore<float>;
+template class WorkspaceStore<double>;
 
 }  // namespace pdnn::nn

@@ -1,5 +1,7 @@
 #pragma once
 /// Workspace: the memory of one pass in flight.
+#include <mutex>
+
 #include "pdnn/core/memory.hpp"
 #include "pdnn/nn/network.hpp"
 
@@ -29,6 +31,19 @@ class Workspace {
   Buffer<T> x_, values_, y_, dy_, saved_, scratch_;
   Buffer<std::int32_t> classes_;
   Buffer<double> rows_;
+};
+
+/// Workspaces kept between calls that come from any number of threads.
+template <class T>
+class WorkspaceStore {
+ public:
+  /// One for `rows` rows, made if none of those at hand fits.
+  std::unique_ptr<Workspace<T>> take(const Network<T>& network, const Shape& in, Index rows);
+  void give_back(std::unique_ptr<Workspace<T>> workspace);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Workspace<T>>> idle_;
 };
 
 }  // namespace pdnn::nn

@@ -13,7 +13,7 @@ struct Samples {
   Format format = Format::float32;
   Index count = 0;
   Index stride = 0;  ///< elements from one sample to the next
-  Shape sample;
+  Shape sample{};
   double scale = 1, shift = 0;
 };
 

@@ -17,14 +17,13 @@ StepSums read_tail(nn::Model<T>& model) {
 }
 
 template <class T>
-Replicated<T>::Replicated(nn::Model<T>& model, const nn::Loss<T>& loss, optim::Optimizer<T>& optimizer,
-                          std::unique_ptr<Engine<T>> engine, std::shared_ptr<comm::Communicator> comm)
-    : model_(model),
-      loss_(loss),
+Replicated<T>::Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
+                          std::shared_ptr<comm::Communicator> comm)
+    : job_(job),
       optimizer_(optimizer),
       engine_(std::move(engine)),
       comm_(std::move(comm)),
-      update_(model, optimizer) {}
+      update_(job.model, optimizer) {}
 
 template <class T>
 StepSums Replicated<T>::step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) {
@@ -33,12 +32,12 @@ StepSums Replicated<T>::step(const Source<T>& source, std::span<const Index> bat
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
   Stopwatch watch;
   optimizer_.begin_step();
-  StepSums sums{engine_->gradient(mine, {key, loss_.scale(all.count()), alone ? &update_ : nullptr}), stop};
+  StepSums sums{engine_->gradient(mine, {key, job_.loss.scale(all.count()), alone ? &update_ : nullptr}), stop};
   watch.lap(this->phases.gradient);
   if (alone) return sums;
-  write_tail(model_, sums);
-  comm_->all_reduce(comm::View(model_.grads->span()));
-  sums = read_tail(model_);
+  write_tail(job_.model, sums);
+  comm_->all_reduce(comm::View(job_.model.grads->span()));
+  sums = read_tail(job_.model);
   watch.lap(this->phases.agreement);
   engine_->update(optimizer_);
   watch.lap(this->phases.update);

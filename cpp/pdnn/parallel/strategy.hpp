@@ -47,13 +47,12 @@ class Strategy {
 template <class T>
 class Replicated : public Strategy<T> {
  public:
-  Replicated(nn::Model<T>& model, const nn::Loss<T>& loss, optim::Optimizer<T>& optimizer,
-             std::unique_ptr<Engine<T>> engine, std::shared_ptr<comm::Communicator> comm);
+  Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
+             std::shared_ptr<comm::Communicator> comm);
   StepSums step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) override;
 
  private:
-  nn::Model<T>& model_;
-  const nn::Loss<T>& loss_;
+  Job<T> job_;
   optim::Optimizer<T>& optimizer_;
   std::unique_ptr<Engine<T>> engine_;
   std::shared_ptr<comm::Communicator> comm_;

@@ -1,0 +1,56 @@
+/// The machine and the build, as Python sees them.
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "pdnn/core/random.hpp"
+#include "pdnn/kernels/isa.hpp"
+#include "pdnn/threads/cores.hpp"
+
+namespace pdnn::bindings {
+
+namespace {
+
+py::dict build_info() {
+  py::dict info;
+  info["version"] = PDNN_VERSION;
+#if defined(__clang__)
+  info["compiler"] = "clang " __clang_version__;
+#elif defined(__GNUC__)
+  info["compiler"] = "g++ " __VERSION__;
+#else
+  info["compiler"] = "unknown";
+#endif
+  info["standard"] = static_cast<long>(__cplusplus);
+  return info;
+}
+
+}  // namespace
+
+void bind_core(py::module_& m) {
+  m.def("build_info", build_info, "Version, compiler and C++ standard of this build.");
+  m.def(
+      "active_isa", [] { return std::string(kernels::name(kernels::active_isa())); },
+      "The instruction set that the kernels run on: v2, v3 or v4. PDNN_ISA forces one.");
+  m.def(
+      "supported_isas",
+      [] {
+        std::vector<std::string> names;
+        for (const auto isa : {kernels::Isa::v2, kernels::Isa::v3, kernels::Isa::v4})
+          if (kernels::supported(isa)) names.emplace_back(kernels::name(isa));
+        return names;
+      },
+      "The instruction sets that this build holds and this processor runs.");
+  m.def(
+      "read_cores",
+      [] {
+        const threads::Cores cores = threads::read_cores();
+        return py::make_tuple(cores.online, cores.affinity, cores.quota);
+      },
+      "(cores online, cores in this process's affinity mask, the cgroup's quota in cores or 0.0 for none).");
+  m.def("available_cores", threads::available_cores, "Cores that this process may use: min(affinity, quota).");
+  m.def(
+      "uniform", [](std::uint64_t seed, std::uint64_t index) { return Rng(seed).uniform(index); }, py::arg("seed"),
+      py::arg("index"), "Element `index` of the uniform [0, 1) stream of a seed.");
+}
+
+}  // namespace pdnn::bindings

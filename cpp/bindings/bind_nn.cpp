@@ -1,0 +1,153 @@
+/// Layers, losses and models.
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "numpy.hpp"
+#include "pdnn/nn/layers/activation.hpp"
+#include "pdnn/nn/layers/dropout.hpp"
+#include "pdnn/nn/layers/flatten.hpp"
+#include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/layers/softmax.hpp"
+#include "pdnn/nn/losses/cross_entropy.hpp"
+#include "pdnn/nn/losses/elementwise.hpp"
+#include "pdnn/nn/losses/nll.hpp"
+#include "pdnn/nn/model.hpp"
+#include "target.hpp"
+
+namespace pdnn::bindings {
+
+namespace {
+
+nn::Reduction reduction_of(const std::string& name) {
+  if (name == "mean") return nn::Reduction::mean;
+  if (name == "sum") return nn::Reduction::sum;
+  if (name == "batchmean") return nn::Reduction::batchmean;
+  throw ValueError(message("reduction \"", name, "\"; expected \"mean\", \"sum\" or \"batchmean\""));
+}
+
+nn::Init init_of(const std::pair<std::string, double>& init) {
+  if (init.first == "uniform") return {nn::Init::Kind::uniform, init.second};
+  if (init.first == "normal") return {nn::Init::Kind::normal, init.second};
+  if (init.first == "constant") return {nn::Init::Kind::constant, init.second};
+  throw ValueError(message("init \"", init.first, "\"; expected \"uniform\", \"normal\" or \"constant\""));
+}
+
+kernels::Activation activation_of(const std::string& name) {
+  if (name == "relu") return kernels::Activation::relu;
+  if (name == "sigmoid") return kernels::Activation::sigmoid;
+  if (name == "tanh") return kernels::Activation::tanh;
+  throw ValueError(message("activation \"", name, "\"; expected \"relu\", \"sigmoid\" or \"tanh\""));
+}
+
+template <class T, class L>
+void bind_loss(py::module_& m, const char* name) {
+  py::class_<L, nn::Loss<T>, std::shared_ptr<L>>(m, name).def(
+      py::init([](const std::string& reduction) { return std::make_shared<L>(reduction_of(reduction)); }),
+      py::arg("reduction"));
+}
+
+template <class T>
+void bind_layers(py::module_& m) {
+  using Init = std::pair<std::string, double>;
+  py::class_<nn::Layer<T>, std::shared_ptr<nn::Layer<T>>>(m, "Layer");
+  const auto layer = [&]<class L>(std::type_identity<L>, const char* name) {
+    return py::class_<L, nn::Layer<T>, std::shared_ptr<L>>(m, name);
+  };
+  layer(std::type_identity<nn::Linear<T>>{}, "Linear")
+      .def(py::init([](Index inputs, Index outputs, bool bias, const Init& weight_init, const Init& bias_init) {
+             return std::make_shared<nn::Linear<T>>(inputs, outputs, bias, init_of(weight_init), init_of(bias_init));
+           }),
+           py::arg("inputs"), py::arg("outputs"), py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"));
+  layer(std::type_identity<nn::ActivationLayer<T>>{}, "Activation")
+      .def(py::init([](const std::string& function) {
+             return std::make_shared<nn::ActivationLayer<T>>(activation_of(function));
+           }),
+           py::arg("function"));
+  layer(std::type_identity<nn::Softmax<T>>{}, "Softmax").def(py::init<bool>(), py::arg("log"));
+  layer(std::type_identity<nn::Flatten<T>>{}, "Flatten").def(py::init<>());
+  layer(std::type_identity<nn::Dropout<T>>{}, "Dropout").def(py::init<double>(), py::arg("p"));
+  layer(std::type_identity<nn::Network<T>>{}, "Network")
+      .def(py::init([](const std::vector<std::shared_ptr<nn::Layer<T>>>& layers) {
+             return std::make_shared<nn::Network<T>>(std::vector<nn::LayerPtr<T>>(layers.begin(), layers.end()));
+           }),
+           py::arg("layers"));
+}
+
+}  // namespace
+
+template <class T>
+void bind_nn(py::module_& m) {
+  using Model = nn::Model<T>;
+  bind_layers<T>(m);
+  py::class_<nn::Loss<T>, std::shared_ptr<nn::Loss<T>>>(m, "Loss")
+      .def("classifies", &nn::Loss<T>::classifies, py::arg("target_width"),
+           "Whether predictions can be right or wrong with targets of this width (0: classes).")
+      .def("reduce", &nn::Loss<T>::reduce, py::arg("value"), py::arg("rows"),
+           "The loss of a batch from the sum of its rows' losses.");
+  bind_loss<T, nn::CrossEntropyLoss<T>>(m, "CrossEntropyLoss");
+  bind_loss<T, nn::NLLLoss<T>>(m, "NLLLoss");
+  bind_loss<T, nn::MSELoss<T>>(m, "MSELoss");
+  bind_loss<T, nn::BCELoss<T>>(m, "BCELoss");
+  bind_loss<T, nn::BCEWithLogitsLoss<T>>(m, "BCEWithLogitsLoss");
+
+  py::class_<Model, std::shared_ptr<Model>>(m, "Model")
+      .def(py::init([](const std::shared_ptr<nn::Network<T>>& network, std::uint64_t seed) {
+             return std::make_shared<Model>(network, seed);
+           }),
+           py::arg("network"), py::arg("seed"))
+      .def_property_readonly("params", [](const Model& model) { return share_buffer(model.params, model.count()); })
+      .def_property_readonly("grads", [](const Model& model) { return share_buffer(model.grads, model.count()); })
+      .def(
+          "parameters",
+          [](const Model& model) {
+            std::vector<std::pair<std::string, std::vector<Index>>> all;
+            for (const nn::Parameter& parameter : model.parameters()) all.emplace_back(parameter.name, parameter.shape);
+            return all;
+          },
+          "Name and shape of each parameter, in the order of the flat buffer.")
+      .def(
+          "output_shape",
+          [](const Model& model, const std::vector<Index>& sample) {
+            const Shape out = model.bound(to_shape(sample))->output_shape(to_shape(sample));
+            std::vector<Index> extents;
+            for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
+            return extents;
+          },
+          py::arg("sample"))
+      .def(
+          "gradient",
+          [](const Model& model, const py::array& x, const py::array& target, const nn::Loss<T>& loss, bool training,
+             std::uint64_t seed) {
+            const Tensor<const T> batch = read_batch<T>("gradient: x", x);
+            const nn::Target<T> rows = read_target<T>("gradient: y", target, batch.batch);
+            loss.check(model.bound(batch.sample)->output_shape(batch.sample), rows.values.cols);
+            py::array_t<T> grads(model.count());
+            const std::span<T> out(grads.mutable_data(), static_cast<std::size_t>(model.count()));
+            const py::gil_scoped_release release;
+            const nn::LossValue sums = model.gradient(batch, rows, loss, training, Rng(seed), out);
+            const double value = loss.reduce(sums.value, batch.batch);
+            const py::gil_scoped_acquire acquire;
+            return py::make_tuple(value, grads);
+          },
+          py::arg("x"), py::arg("target"), py::arg("loss"), py::arg("training"), py::arg("seed"),
+          "(loss of the batch, flat gradient); the model is only read.")
+      .def(
+          "forward",
+          [](const Model& model, const py::array& x, bool training, std::uint64_t seed) {
+            const Tensor<const T> batch = read_batch<T>("forward: x", x);
+            const Shape out = model.bound(batch.sample)->output_shape(batch.sample);
+            std::vector<Index> extents{batch.batch};
+            for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
+            py::array_t<T> y(extents);
+            const Tensor<T> rows{y.mutable_data(), batch.batch, out};
+            const py::gil_scoped_release release;
+            model.forward(batch, training, Rng(seed), rows);
+            return y;
+          },
+          py::arg("x"), py::arg("training"), py::arg("seed"), "The network's outputs for a batch.");
+}
+
+template void bind_nn<float>(py::module_&);
+template void bind_nn<double>(py::module_&);
+
+}  // namespace pdnn::bindings

@@ -1,0 +1,52 @@
+/// Optimizers.
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "numpy.hpp"
+#include "pdnn/optim/sgd.hpp"
+
+namespace pdnn::bindings {
+
+template <class T>
+void bind_optim(py::module_& m) {
+  using Optimizer = optim::Optimizer<T>;
+  using SegmentTuple = std::tuple<Index, double, double, bool>;
+  py::class_<Optimizer, std::shared_ptr<Optimizer>>(m, "Optimizer")
+      .def(
+          "set_segments",
+          [](Optimizer& optimizer, const std::vector<SegmentTuple>& tuples) {
+            std::vector<optim::Segment> segments;
+            for (const auto& [end, lr, l2, frozen] : tuples) segments.push_back({end, lr, l2, frozen});
+            optimizer.set_segments(std::move(segments));
+          },
+          py::arg("segments"), "Parameter groups as (end, lr, l2, frozen), in the order of the flat buffer.")
+      .def(
+          "apply",
+          [](Optimizer& optimizer, py::array params, const py::array& grads) {
+            const std::span<T> w = write<T>("step: params", params);
+            const std::span<const T> g = read<T>("step: grads", grads);
+            require(static_cast<Index>(w.size()) == optimizer.count() && g.size() == w.size(), "step: got ", w.size(),
+                    " parameters and ", g.size(), " gradients, expected ", optimizer.count(), " of both");
+            const py::gil_scoped_release release;
+            optimizer.begin_step();
+            optimizer.apply(0, w.data(), g.data(), optimizer.count());
+          },
+          py::arg("params"), py::arg("grads"), "One step from gradients made elsewhere.")
+      .def_property("steps", &Optimizer::steps, &Optimizer::set_steps)
+      .def_property_readonly(
+          "memory",
+          [](py::object self) {
+            std::vector<py::array_t<T>> arrays;
+            for (Buffer<T>& buffer : self.cast<Optimizer&>().memory())
+              arrays.emplace_back(buffer.size(), buffer.data(), self);
+            return arrays;
+          },
+          "What the rule remembers, as arrays that share its memory.");
+  py::class_<optim::SGD<T>, Optimizer, std::shared_ptr<optim::SGD<T>>>(m, "SGD").def(
+      py::init<Index, double, bool>(), py::arg("count"), py::arg("momentum"), py::arg("nesterov"));
+}
+
+template void bind_optim<float>(py::module_&);
+template void bind_optim<double>(py::module_&);
+
+}  // namespace pdnn::bindings

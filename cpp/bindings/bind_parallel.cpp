@@ -1,0 +1,221 @@
+/// Sources, training sessions and evaluation.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "numpy.hpp"
+#include "pdnn/parallel/epoch.hpp"
+#include "pdnn/parallel/scatter_gather.hpp"
+#include "target.hpp"
+
+namespace pdnn::bindings {
+
+namespace {
+
+using parallel::EpochSums;
+using parallel::Samples;
+
+Samples::Format format_of(const py::array& x) {
+  if (py::isinstance<py::array_t<std::uint8_t>>(x)) return Samples::Format::uint8;
+  if (py::isinstance<py::array_t<float>>(x)) return Samples::Format::float32;
+  if (py::isinstance<py::array_t<double>>(x)) return Samples::Format::float64;
+  throw py::type_error(
+      message("Source: x is ", std::string(py::str(x.dtype())), ", expected uint8, float32 or float64"));
+}
+
+/// Arrays kept alive, and the view of them that batches are gathered from.
+template <class T>
+class HeldSource {
+ public:
+  HeldSource(py::array x, py::array target, double scale, double shift)
+      : x_(std::move(x)),
+        target_(std::move(target)),
+        source(samples(scale, shift), read_target<T>("Source: y", target_, x_.shape(0))) {}
+
+ private:
+  Samples samples(double scale, double shift) const {
+    require(x_.ndim() >= 2, "Source: x has shape ", shape_text(x_), ", expected one row a sample, (n, features)");
+    Samples samples{.data = x_.data(), .format = format_of(x_), .count = x_.shape(0), .scale = scale, .shift = shift};
+    py::ssize_t expected = x_.itemsize();
+    for (py::ssize_t axis = x_.ndim() - 1; axis >= 1; --axis) {
+      require(x_.shape(axis) == 1 || x_.strides(axis) == expected,
+              "Source: the samples of x are not C-contiguous; pass ", "np.ascontiguousarray(x)");
+      expected *= x_.shape(axis);
+    }
+    require(x_.strides(0) % x_.itemsize() == 0, "Source: the rows of x do not start on whole elements");
+    samples.stride = x_.strides(0) / x_.itemsize();
+    samples.sample = to_shape(std::vector<Index>(x_.shape() + 1, x_.shape() + x_.ndim()));
+    return samples;
+  }
+
+  py::array x_, target_;
+
+ public:
+  parallel::Source<T> source;
+};
+
+/// Throws unless every index names a row.
+std::span<const Index> read_order(const py::array& order, Index count) {
+  const std::span<const Index> rows = read<Index>("order", order);
+  for (const Index row : rows) require(row >= 0 && row < count, "order: row ", row, " of ", count);
+  return rows;
+}
+
+/// How a strategy is put together, as Python spells it.
+struct Plan {
+  std::string engine;  // "team" or "pool"
+  int threads;
+  Index pieces;        // of a pool
+  std::string scheme;  // "replicated", "scatter" or "scatter-once"
+  Index batch_size;    // the largest, over all ranks
+  Index target_width;  // 0: classes
+};
+
+/// A strategy and everything that it works on.
+template <class T>
+class Session {
+ public:
+  Session(std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
+          std::shared_ptr<optim::Optimizer<T>> optimizer, std::shared_ptr<comm::Communicator> comm,
+          const std::vector<Index>& sample, const Plan& plan)
+      : model_(std::move(model)),
+        loss_(std::move(loss)),
+        optimizer_(std::move(optimizer)),
+        comm_(std::move(comm)),
+        network_(model_->bound(to_shape(sample))) {
+    loss_->check(network_->output_shape(to_shape(sample)), plan.target_width);
+    const parallel::Job<T> job{*model_, *network_, *loss_, to_shape(sample)};
+    const Index capacity = (plan.batch_size + comm_->size() - 1) / comm_->size();
+    std::unique_ptr<parallel::Engine<T>> engine;
+    if (plan.engine == "pool") {
+      engine = std::make_unique<parallel::PoolEngine<T>>(job, plan.threads, plan.pieces, capacity);
+    } else {
+      engine = std::make_unique<parallel::TeamEngine<T>>(job, plan.threads, capacity);
+    }
+    if (plan.scheme == "replicated") {
+      strategy_ = std::make_unique<parallel::Replicated<T>>(job, *optimizer_, std::move(engine), comm_);
+    } else {
+      strategy_ =
+          std::make_unique<parallel::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, plan.target_width,
+                                                       plan.batch_size, plan.scheme == "scatter-once");
+    }
+  }
+
+  EpochSums run_epoch(const HeldSource<T>& held, const py::array& order, Index batch_size, std::uint64_t seed,
+                      std::int64_t first_step, const std::vector<double>& lr_factors,
+                      const std::function<bool(const EpochSums&)>& poll) {
+    const parallel::Epoch epoch{read_order(order, held.source.count()), batch_size, seed, first_step, lr_factors};
+    const auto look = [&](const EpochSums& sums) {
+      const py::gil_scoped_acquire acquire;
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      return poll(sums);
+    };
+    const py::gil_scoped_release release;
+    return parallel::run_epoch<T>(*strategy_, *optimizer_, *comm_, held.source, epoch, look);
+  }
+
+ private:
+  std::shared_ptr<nn::Model<T>> model_;
+  std::shared_ptr<nn::Loss<T>> loss_;
+  std::shared_ptr<optim::Optimizer<T>> optimizer_;
+  std::shared_ptr<comm::Communicator> comm_;
+  std::shared_ptr<const nn::Network<T>> network_;
+  std::unique_ptr<parallel::Strategy<T>> strategy_;
+};
+
+template <class T>
+class HeldEvaluator {
+ public:
+  HeldEvaluator(std::shared_ptr<nn::Model<T>> model, const std::vector<Index>& sample, int threads)
+      : model_(std::move(model)),
+        sample_(to_shape(sample)),
+        evaluator_(*model_, model_->bound(sample_), sample_, threads) {}
+
+  std::pair<double, double> loss(const nn::Loss<T>& loss, const HeldSource<T>& held, Index target_width,
+                                 const py::array& rows) {
+    loss.check(output(), target_width);
+    const std::span<const Index> indices = read_order(rows, held.source.count());
+    const py::gil_scoped_release release;
+    const nn::LossValue sums = evaluator_.loss(loss, held.source, indices);
+    return {sums.value, sums.correct};
+  }
+
+  py::array_t<T> predict(const HeldSource<T>& held, const py::array& rows) {
+    const std::span<const Index> indices = read_order(rows, held.source.count());
+    const Shape out = output();
+    std::vector<Index> extents{static_cast<Index>(indices.size())};
+    for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
+    py::array_t<T> y(extents);
+    T* const data = y.mutable_data();
+    const py::gil_scoped_release release;
+    evaluator_.predict(held.source, indices, data);
+    return y;
+  }
+
+ private:
+  Shape output() const { return model_->bound(sample_)->output_shape(sample_); }
+
+  std::shared_ptr<nn::Model<T>> model_;
+  Shape sample_;
+  parallel::Evaluator<T> evaluator_;
+};
+
+}  // namespace
+
+void bind_epoch(py::module_& m) {
+  m.def(
+      "epoch_order",
+      [](std::uint64_t seed, std::uint64_t epoch, Index count) {
+        const std::vector<Index> order = parallel::epoch_order(seed, epoch, count);
+        return py::array_t<Index>(static_cast<py::ssize_t>(order.size()), order.data());
+      },
+      py::arg("seed"), py::arg("epoch"), py::arg("count"), "The order in which an epoch takes its rows.");
+  py::class_<EpochSums>(m, "EpochSums")
+      .def_readonly("loss", &EpochSums::loss)
+      .def_readonly("correct", &EpochSums::correct)
+      .def_readonly("rows", &EpochSums::rows)
+      .def_readonly("steps", &EpochSums::steps)
+      .def_readonly("seconds", &EpochSums::seconds)
+      .def_readonly("stopped", &EpochSums::stopped)
+      .def_property_readonly("phases", [](const EpochSums& sums) {
+        py::dict phases;
+        phases["broadcast"] = sums.phases.broadcast;
+        phases["scatter"] = sums.phases.scatter;
+        phases["gradient"] = sums.phases.gradient;
+        phases["agreement"] = sums.phases.agreement;
+        phases["update"] = sums.phases.update;
+        return phases;
+      });
+}
+
+template <class T>
+void bind_parallel(py::module_& m) {
+  py::class_<HeldSource<T>>(m, "Source")
+      .def(py::init<py::array, py::array, double, double>(), py::arg("x"), py::arg("target"), py::arg("scale") = 1.0,
+           py::arg("shift") = 0.0);
+  py::class_<Session<T>>(m, "Session")
+      .def(py::init([](std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
+                       std::shared_ptr<optim::Optimizer<T>> optimizer, std::shared_ptr<comm::Communicator> comm,
+                       const std::vector<Index>& sample, Index target_width, Index batch_size,
+                       const std::string& engine, int threads, Index pieces, const std::string& scheme) {
+             return std::make_unique<Session<T>>(std::move(model), std::move(loss), std::move(optimizer),
+                                                 std::move(comm), sample,
+                                                 Plan{engine, threads, pieces, scheme, batch_size, target_width});
+           }),
+           py::kw_only(), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"), py::arg("sample"),
+           py::arg("target_width"), py::arg("batch_size"), py::arg("engine"), py::arg("threads"), py::arg("pieces"),
+           py::arg("scheme"))
+      .def("run_epoch", &Session<T>::run_epoch, py::arg("source"), py::arg("order"), py::arg("batch_size"),
+           py::arg("seed"), py::arg("first_step"), py::arg("lr_factors"), py::arg("poll"));
+  py::class_<HeldEvaluator<T>>(m, "Evaluator")
+      .def(py::init<std::shared_ptr<nn::Model<T>>, const std::vector<Index>&, int>(), py::arg("model"),
+           py::arg("sample"), py::arg("threads"))
+      .def("loss", &HeldEvaluator<T>::loss, py::arg("loss"), py::arg("source"), py::arg("target_width"),
+           py::arg("rows"), "(sum of the rows' losses, number of right predictions).")
+      .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"));
+}
+
+template void bind_parallel<float>(py::module_&);
+template void bind_parallel<double>(py::module_&);
+
+}  // namespace pdnn::bindings

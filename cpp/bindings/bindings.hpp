@@ -1,0 +1,21 @@
+#pragma once
+/// One function a core folder; each adds its part to the module. The templated ones go into a submodule for each width.
+#include <pybind11/pybind11.h>
+
+namespace pdnn::bindings {
+
+namespace py = pybind11;
+
+void bind_core(py::module_& m);
+void bind_comm(py::module_& m);
+void bind_epoch(py::module_& m);
+template <class T>
+void bind_kernels(py::module_& m);
+template <class T>
+void bind_nn(py::module_& m);
+template <class T>
+void bind_optim(py::module_& m);
+template <class T>
+void bind_parallel(py::module_& m);
+
+}  // namespace pdnn::bindings
