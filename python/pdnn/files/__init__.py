@@ -1,0 +1,1 @@
+"""Files: arrays with names, written all or nothing and read with suspicion."""

@@ -1,0 +1,43 @@
+"""Files that appear whole or not at all, however the writer ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of `path` when the block ends without an error.
+
+    The bytes go to a temporary file beside it, are flushed to the disk, and the file is renamed: a crash at
+    any moment leaves the old content or the new one.
+    """
+    target = Path(path)
+    directory = target.parent
+    with NamedTemporaryFile(dir=directory, prefix=f".{target.name}.", delete=False) as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(file.name)
+            raise
+    os.chmod(file.name, 0o666 & ~_umask())
+    os.replace(file.name, target)
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

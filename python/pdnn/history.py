@@ -1,0 +1,100 @@
+"""History: what training measured, an epoch a value, as numbers, a file and a picture."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from pdnn.files.atomic import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class History:
+    """Lists of one value an epoch.
+
+    Attributes
+    ----------
+    history : dict of str to list of float
+        ``loss`` (mean over the epoch's rows, without the L2 term, as the parameters changed under way),
+        ``accuracy`` (classification only), ``val_loss``, ``val_accuracy``, ``seconds`` (training only).
+    phases : list of dict of str to float
+        Seconds of an epoch's steps on this rank: gradient, agreement, update, scatter, broadcast.
+    """
+
+    def __init__(self) -> None:
+        self.history: dict[str, list[float]] = {}
+        self.phases: list[dict[str, float]] = []
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it holds."""
+        return len(self.history.get("loss", []))
+
+    def add(self, values: dict[str, float], phases: dict[str, float]) -> None:
+        """Appends an epoch."""
+        for name, value in values.items():
+            self.history.setdefault(name, []).append(value)
+        self.phases.append(phases)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it as JSON, all or nothing."""
+        with replacing(path) as file:
+            file.write(json.dumps({"history": self.history, "phases": self.phases}, indent=1).encode() + b"\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> History:
+        """Reads what `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file holds something else.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                content = json.load(file)
+            history = cls()
+            history.history = {str(name): [float(v) for v in values] for name, values in content["history"].items()}
+            history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
+        except (AttributeError, KeyError, TypeError, UnicodeDecodeError, ValueError) as error:
+            raise ValueError(f"{path}: holds no training history") from error
+        return history
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """Loss, and accuracy if there is one, against epochs.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write the picture; its ending names the format.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Made without pyplot: nothing stays open.
+        """
+        from matplotlib.figure import Figure
+
+        panels = [name for name in ("loss", "accuracy") if name in self.history]
+        figure = Figure(figsize=(5 * max(len(panels), 1), 3.5), layout="constrained")
+        epochs = range(1, self.epochs + 1)
+        for index, name in enumerate(panels):
+            axes = figure.add_subplot(1, len(panels), index + 1)
+            axes.plot(epochs, self.history[name], marker="o", markersize=3, label="training")
+            if f"val_{name}" in self.history:
+                axes.plot(epochs, self.history[f"val_{name}"], marker="o", markersize=3, label="validation")
+            axes.set_xlabel("epoch")
+            axes.set_ylabel(name)
+            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.grid(alpha=0.3)
+            axes.legend()
+        if path is not None:
+            figure.savefig(path, dpi=150)
+        return figure
+
+    def __repr__(self) -> str:
+        last = ", ".join(f"{name} {values[-1]:.4g}" for name, values in self.history.items())
+        return f"History({self.epochs} epochs: {last})" if last else "History(no epochs)"

@@ -1,0 +1,83 @@
+"""Ready-made models, and models read back from files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from pdnn import nn
+from pdnn.files import safetensors
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
+
+
+def mlp(
+    sizes: Sequence[int],
+    activation: str = "relu",
+    *,
+    bias: bool = True,
+    dtype: npt.DTypeLike = "float32",
+    seed: int | None = None,
+) -> nn.Sequential:
+    """A multilayer perceptron: Linear layers with an activation between them, ending in logits.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Widths from input to output: ``[784, 256, 10]``.
+    activation : "sigmoid", "tanh" or "relu"
+    bias : bool
+    dtype, seed
+        As for `nn.Sequential`.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two sizes, or the activation is none of these.
+    """
+    if len(sizes) < 2:
+        raise ValueError(f"mlp: sizes {list(sizes)}; expected at least an input and an output width")
+    if activation not in ACTIVATIONS:
+        raise ValueError(f'mlp: activation "{activation}"; expected one of {", ".join(ACTIVATIONS)}')
+    layers: list[nn.Module] = []
+    for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+        layers += [nn.Linear(inputs, outputs, bias), ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers[:-1], dtype=dtype, seed=seed)
+
+
+def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
+    """The model that `Sequential.save` wrote, built anew.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or was not written by pdnn.
+    """
+    arrays, metadata = safetensors.read(path)
+    if "pdnn.architecture" not in metadata:
+        raise ValueError(f"{path}: holds no pdnn architecture; build the model and call its load()")
+    try:
+        architecture = json.loads(metadata["pdnn.architecture"])
+        model = _sequential(architecture["layers"], dtype=architecture["dtype"])
+    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: its architecture is not one that this version of pdnn can build") from error
+    model.load_state_dict(arrays)
+    return model
+
+
+def _sequential(layers: list[dict[str, Any]], **arguments: Any) -> nn.Sequential:
+    return nn.Sequential(*(_layer(**layer) for layer in layers), **arguments)
+
+
+def _layer(type: str, **arguments: Any) -> nn.Module:  # noqa: A002
+    if type == "Sequential":
+        return _sequential(**arguments)
+    kind = getattr(nn, type)
+    if not issubclass(kind, nn.Module):
+        raise TypeError(f"{type} is no layer")
+    layer: nn.Module = kind(**arguments)
+    return layer

@@ -1,0 +1,30 @@
+"""Layers, losses and initialisers, under torch's names."""
+
+from pdnn.nn import init
+from pdnn.nn.layers import Dropout, Flatten, Linear, LogSoftmax, ReLU, Sigmoid, Softmax, Tanh
+from pdnn.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, Loss, MSELoss, NLLLoss, SoftmaxLoss
+from pdnn.nn.module import Module, Parameter, manual_seed
+from pdnn.nn.sequential import Sequential
+
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CrossEntropyLoss",
+    "Dropout",
+    "Flatten",
+    "Linear",
+    "LogSoftmax",
+    "Loss",
+    "MSELoss",
+    "Module",
+    "NLLLoss",
+    "Parameter",
+    "ReLU",
+    "Sequential",
+    "Sigmoid",
+    "Softmax",
+    "SoftmaxLoss",
+    "Tanh",
+    "init",
+    "manual_seed",
+]

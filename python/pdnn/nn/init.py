@@ -1,0 +1,76 @@
+"""Initialisers: how a parameter gets its first values, a function of (seed, layer, element) alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Initializer:
+    """A distribution and its width.
+
+    Parameters
+    ----------
+    distribution : "uniform", "normal" or "constant"
+        Uniform in [-a, a), normal with standard deviation a, or the constant a.
+    value : float
+        a, or what is divided by the square root of the fan to give a.
+    fan : "none", "in" or "sum"
+        What the width depends on: nothing, the number of inputs of a unit, or that of inputs and outputs.
+    """
+
+    distribution: Literal["uniform", "normal", "constant"]
+    value: float
+    fan: Literal["none", "in", "sum"] = "none"
+
+    def resolve(self, fan_in: int, fan_out: int) -> tuple[str, float]:
+        """The distribution and its width a for a layer of these fans."""
+        divisor = {"none": 1, "in": fan_in, "sum": fan_in + fan_out}[self.fan]
+        return self.distribution, self.value / sqrt(divisor)
+
+
+def constant(value: float) -> Initializer:
+    """Every element the same value."""
+    return Initializer("constant", value)
+
+
+def zeros() -> Initializer:
+    """Every element 0."""
+    return constant(0.0)
+
+
+def normal(std: float = 1.0) -> Initializer:
+    """Normal with mean 0 and this standard deviation."""
+    return Initializer("normal", std)
+
+
+def uniform(a: float = 1.0) -> Initializer:
+    """Uniform in [-a, a)."""
+    return Initializer("uniform", a)
+
+
+def fan_in_uniform() -> Initializer:
+    """Uniform in ±1/√fan_in: PyTorch's default for the weights and biases of a linear layer."""
+    return Initializer("uniform", 1.0, "in")
+
+
+def kaiming_uniform() -> Initializer:
+    """Uniform in ±√(6/fan_in), for ReLU networks (He et al., ICCV 2015, eq. 10)."""
+    return Initializer("uniform", sqrt(6.0), "in")
+
+
+def kaiming_normal() -> Initializer:
+    """Normal with standard deviation √(2/fan_in) (He et al., ICCV 2015, eq. 10)."""
+    return Initializer("normal", sqrt(2.0), "in")
+
+
+def xavier_uniform() -> Initializer:
+    """Uniform in ±√(6/(fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, eq. 16)."""
+    return Initializer("uniform", sqrt(6.0), "sum")
+
+
+def xavier_normal() -> Initializer:
+    """Normal with standard deviation √(2/(fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, eq. 12)."""
+    return Initializer("normal", sqrt(2.0), "sum")

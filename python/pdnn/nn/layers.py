@@ -1,0 +1,147 @@
+"""The layers, as descriptions; the C++ core does their work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pdnn.nn.init import Initializer, fan_in_uniform
+from pdnn.nn.module import Module, Parameter
+
+
+class Linear(Module):
+    """y = x W + b.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+        Widths of x, shape (n, in_features), and y, shape (n, out_features).
+    bias : bool
+        Whether there is a b.
+    weight_init, bias_init : Initializer, optional
+        See `pdnn.nn.init`; PyTorch's default, uniform in ±1/√in_features, unless given.
+
+    Attributes
+    ----------
+    weight : Parameter, shape (in_features, out_features)
+    bias : Parameter, shape (out_features,), or None
+
+    Raises
+    ------
+    ValueError
+        If a width is below 1.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        weight_init: Initializer | None = None,
+        bias_init: Initializer | None = None,
+    ) -> None:
+        if in_features < 1 or out_features < 1:
+            raise ValueError(f"Linear: {in_features} inputs and {out_features} outputs; both must be at least 1")
+        self.in_features = in_features
+        self.out_features = out_features
+        self.weight_init = weight_init or fan_in_uniform()
+        self.bias_init = bias_init or fan_in_uniform()
+        self.weight = Parameter("weight", (in_features, out_features))
+        self.bias = Parameter("bias", (out_features,)) if bias else None
+
+    def own_parameters(self) -> Iterator[Parameter]:
+        """Weight, then bias."""
+        yield self.weight
+        if self.bias is not None:
+            yield self.bias
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        inits = (init.resolve(self.in_features, self.out_features) for init in (self.weight_init, self.bias_init))
+        return core.Linear(self.in_features, self.out_features, self.bias is not None, *inits)
+
+    def config(self) -> dict[str, Any]:
+        """Widths and bias; initialisers matter to new models only."""
+        return {
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+            "bias": self.bias is not None,
+        }
+
+
+class Sigmoid(Module):
+    """y = 1 / (1 + exp(-x)), element by element."""
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.Activation("sigmoid")
+
+
+class Tanh(Module):
+    """y = tanh(x), element by element."""
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.Activation("tanh")
+
+
+class ReLU(Module):
+    """y = max(x, 0), element by element."""
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.Activation("relu")
+
+
+class Softmax(Module):
+    """y_j = exp(x_j) / Σ_k exp(x_k) over the features of a sample.
+
+    For training to tell classes apart, end the network in logits and use `CrossEntropyLoss` instead.
+    """
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.Softmax(False)
+
+
+class LogSoftmax(Module):
+    """y_j = x_j - log Σ_k exp(x_k) over the features of a sample; what `NLLLoss` takes."""
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.Softmax(True)
+
+
+class Flatten(Module):
+    """A sample of any shape as features: (n, 1, 28, 28) becomes (n, 784), in C order."""
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.Flatten()
+
+
+class Dropout(Module):
+    """Zeroes elements with probability p while training and scales the others by 1 / (1 - p).
+
+    Evaluation passes x through. The mask depends on (seed, step, row of the global batch, column), never on
+    the number of threads or ranks. Srivastava et al., JMLR 15 (2014).
+
+    Raises
+    ------
+    ValueError
+        If p is not in [0, 1).
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        if not 0 <= p < 1:
+            raise ValueError(f"Dropout: p = {p}; the probability of dropping must be in [0, 1)")
+        self.p = p
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.Dropout(self.p)
+
+    def config(self) -> dict[str, Any]:
+        """The probability."""
+        return {"p": self.p}

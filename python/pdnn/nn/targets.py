@@ -1,0 +1,79 @@
+"""Labels as users have them, turned once into what the core computes with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pdnn.nn.losses import Loss
+from pdnn.nn.module import Array
+
+
+def prepare_targets(where: str, y: Array, loss: Loss, outputs: int, dtype: str) -> Array:
+    """Classes as int32, shape (n,), or values of the model's dtype, shape (n, outputs).
+
+    Parameters
+    ----------
+    where : str
+        Begins the messages.
+    y : ndarray
+        Integers (n,): classes, checked to lie in [0, outputs) (for a single output: 0 and 1). Integers (n,
+        outputs): one-hot rows or targets. Floats (n, outputs), or (n,) for a single output: targets.
+    outputs : int
+        Width of the model's output.
+
+    Returns
+    -------
+    ndarray
+        C-ordered; one array a call, never a view of y that could change under way unless y is as needed.
+
+    Raises
+    ------
+    TypeError
+        If y is neither integers nor floats.
+    ValueError
+        If its shape or a class does not fit, naming the first row that does not.
+    """
+    y = np.asarray(y)
+    kind = y.dtype.kind
+    if kind not in "iubf":
+        raise TypeError(f"{where}: labels are {y.dtype}, expected integers or floats")
+    if y.ndim == 1 and kind == "f":
+        if outputs != 1:
+            raise ValueError(f"{where}: labels are {y.dtype} of shape {y.shape}; pass integer classes (n,) or (n, {outputs})")
+        y = y[:, np.newaxis]
+    if y.ndim == 1:
+        return _classes(where, y, max(outputs, 2))
+    if y.ndim != 2 or y.shape[1] != outputs:
+        raise ValueError(f"{where}: labels have shape {y.shape}, expected (n,) or (n, {outputs})")
+    if kind != "f" and loss.takes_one_hot:
+        if _one_hot(y):
+            return np.ascontiguousarray(y.argmax(axis=1), dtype=np.int32)
+        if type(loss).__name__ in ("CrossEntropyLoss", "NLLLoss"):
+            raise ValueError(f"{where}: integer labels of shape {y.shape} are not one-hot rows; pass probabilities as floats")
+    return np.ascontiguousarray(y, dtype=dtype)
+
+
+def _classes(where: str, y: Array, classes: int) -> Array:
+    wrong = (y < 0) | (y >= classes) if y.dtype.kind == "i" else y >= classes
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{where}: label {y[row]} of row {row} is outside 0 … {classes - 1}; the model has {classes} classes")
+    return np.ascontiguousarray(y, dtype=np.int32)
+
+
+def _one_hot(y: Array) -> bool:
+    return bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1, dtype=np.int64) == 1).all())
+
+
+def target_width(targets: Array) -> int:
+    """0 for classes, else values a row."""
+    return 0 if targets.ndim == 1 else targets.shape[1]
+
+
+def core_for(dtype: str) -> Any:
+    """The C++ core's submodule for float32 or float64."""
+    from pdnn import _core
+
+    return {"float32": _core.float32, "float64": _core.float64}[dtype]

@@ -1,0 +1,57 @@
+"""Progress of training: a bar on a terminal, a line an epoch elsewhere, nothing on ranks but the first."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+
+class Progress:
+    """Shows epochs as they pass.
+
+    Parameters
+    ----------
+    shown : bool
+        False: says nothing.
+    epochs, steps : int
+        Epochs to come, and steps of each.
+    """
+
+    def __init__(self, shown: bool, first_epoch: int, epochs: int, steps: int) -> None:
+        self.shown = shown
+        self.first_epoch = first_epoch
+        self.epochs = epochs
+        self.steps = steps
+        launched = any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
+        self.bar_wanted = shown and sys.stderr.isatty() and not launched
+        self._bar: Any = None
+
+    def start_epoch(self, epoch: int) -> None:
+        """An epoch begins."""
+        if self.bar_wanted:
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=self.steps, desc=self._name(epoch), unit="step", leave=False, dynamic_ncols=True)
+
+    def at_step(self, step: int, loss: float) -> None:
+        """So many steps of the epoch are done."""
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"loss {loss:.4f}", refresh=False)
+            self._bar.update(step - self._bar.n)
+
+    def end_epoch(self, epoch: int, logs: dict[str, float]) -> None:
+        """An epoch is over."""
+        self.close()
+        if self.shown:
+            values = "  ".join(f"{name} {value:.4f}" for name, value in logs.items() if name != "seconds")
+            print(f"{self._name(epoch)}  {values}  {logs['seconds']:.2f} s", flush=True)
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _name(self, epoch: int) -> str:
+        return f"epoch {epoch + 1}/{self.first_epoch + self.epochs}"
