@@ -75,7 +75,13 @@ class EarlyStopping(Callback):
         if self.monitor not in logs:
             raise ValueError(f'EarlyStopping: no "{self.monitor}" in {sorted(logs)}; is validation= given?')
         value = logs[self.monitor]
-        gain = 0.0 if self.best is None else value - self.best if "accuracy" in self.monitor else self.best - value
+        gain = (
+            0.0
+            if self.best is None
+            else value - self.best
+            if "accuracy" in self.monitor
+            else self.best - value
+        )
         if self.best is None or gain > self.min_delta:
             self.best, self.best_epoch = value, epoch
             if self.restore_best:

@@ -42,7 +42,9 @@ class History:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it as JSON, all or nothing."""
         with replacing(path) as file:
-            file.write(json.dumps({"history": self.history, "phases": self.phases}, indent=1).encode() + b"\n")
+            file.write(
+                json.dumps({"history": self.history, "phases": self.phases}, indent=1).encode() + b"\n"
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> History:
@@ -57,7 +59,9 @@ class History:
             with open(path, encoding="utf-8") as file:
                 content = json.load(file)
             history = cls()
-            history.history = {str(name): [float(v) for v in values] for name, values in content["history"].items()}
+            history.history = {
+                str(name): [float(v) for v in values] for name, values in content["history"].items()
+            }
             history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
         except (AttributeError, KeyError, TypeError, UnicodeDecodeError, ValueError) as error:
             raise ValueError(f"{path}: holds no training history") from error

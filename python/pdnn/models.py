@@ -64,7 +64,9 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
         architecture = json.loads(metadata["pdnn.architecture"])
         model = _sequential(architecture["layers"], dtype=architecture["dtype"])
     except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path}: its architecture is not one that this version of pdnn can build") from error
+        raise ValueError(
+            f"{path}: its architecture is not one that this version of pdnn can build"
+        ) from error
     model.load_state_dict(arrays)
     return model
 

@@ -32,7 +32,9 @@ class Optimizer:
         self.param_groups: list[dict[str, Any]] = []
         for group in groups:
             if not isinstance(group, Mapping):
-                raise TypeError(f"{type(self).__name__}: got a {type(group).__name__}, expected Parameters or dicts")
+                raise TypeError(
+                    f"{type(self).__name__}: got a {type(group).__name__}, expected Parameters or dicts"
+                )
             full = {"lr": lr, "weight_decay": weight_decay, **group, "params": list(group["params"])}
             if unknown := full.keys() - {"params", "lr", "weight_decay"}:
                 raise ValueError(f"{type(self).__name__}: a parameter group has unknown {sorted(unknown)}")
@@ -69,14 +71,20 @@ class Optimizer:
         for handle in handles:
             end += handle.size
             group = group_of.get(id(handle))
-            rates = (0.0, 0.0, True) if group is None else (float(group["lr"]), float(group["weight_decay"]), False)
+            rates = (
+                (0.0, 0.0, True)
+                if group is None
+                else (float(group["lr"]), float(group["weight_decay"]), False)
+            )
             segments.append((end, *rates))
         self._core.set_segments(segments)
         return self._core
 
     def state_arrays(self, model: Sequential) -> dict[str, Array]:
         """What the rule remembers between steps, by name: arrays that share its memory."""
-        return {f"{name}": array for name, array in zip(self.memory_names(), self.bind(model).memory, strict=True)}
+        return {
+            f"{name}": array for name, array in zip(self.memory_names(), self.bind(model).memory, strict=True)
+        }
 
     def memory_names(self) -> list[str]:
         """Names of `state_arrays`."""
@@ -111,7 +119,12 @@ class SGD(Optimizer):
     """
 
     def __init__(
-        self, params: Params, lr: float, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False
+        self,
+        params: Params,
+        lr: float,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
     ) -> None:
         super().__init__(params, lr, weight_decay)
         if not 0 <= momentum < 1:

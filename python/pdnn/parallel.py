@@ -147,7 +147,9 @@ def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
         return DataParallel(engine) if comm.size > 1 else engine
     chosen = parse(strategy) if isinstance(strategy, str) else strategy
     if not isinstance(chosen, (Serial, Team, Pool, DataParallel, ScatterGather)):
-        raise TypeError(f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.parallel's")
+        raise TypeError(
+            f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.parallel's"
+        )
     if comm.size > 1 and isinstance(chosen, (Serial, Team, Pool)):
         fits = DataParallel(chosen)
         raise ValueError(
@@ -198,7 +200,10 @@ def _warn_if_crowded(strategy: Strategy, comm: Communicator) -> None:
     threads, cores = threads_of(engine_of(strategy)), cores_of_rank(comm)
     if isinstance(strategy, (Team, DataParallel)) and threads > cores:
         hint = "; mpiexec bound it, add --bind-to none" if comm.size > 1 else ""
-        warnings.warn(f'strategy "{strategy}": {threads} threads share {cores} core(s) of this process{hint}', stacklevel=4)
+        warnings.warn(
+            f'strategy "{strategy}": {threads} threads share {cores} core(s) of this process{hint}',
+            stacklevel=4,
+        )
 
 
 def _check_positive(what: str, value: int) -> None:

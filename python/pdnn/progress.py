@@ -32,7 +32,9 @@ class Progress:
         if self.bar_wanted:
             from tqdm import tqdm
 
-            self._bar = tqdm(total=self.steps, desc=self._name(epoch), unit="step", leave=False, dynamic_ncols=True)
+            self._bar = tqdm(
+                total=self.steps, desc=self._name(epoch), unit="step", leave=False, dynamic_ncols=True
+            )
 
     def at_step(self, step: int, loss: float) -> None:
         """So many steps of the epoch are done."""

@@ -64,12 +64,21 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(MAX_HEADER, size - 8):
-            raise ValueError(f"{path}: {size} bytes cannot hold a header of {length}; not a whole safetensors file")
+            raise ValueError(
+                f"{path}: {size} bytes cannot hold a header of {length}; not a whole safetensors file"
+            )
         try:
             header = json.loads(file.read(length))
             metadata = dict(header.pop("__metadata__", {}))
             entries = {name: _check(path, name, entry) for name, entry in header.items()}
-        except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (
+            AttributeError,
+            KeyError,
+            TypeError,
+            UnicodeDecodeError,
+            json.JSONDecodeError,
+            RecursionError,
+        ) as error:
             raise ValueError(f"{path}: its header is not that of a safetensors file") from error
         end = 0
         for name, (_, _, begin, stop) in sorted(entries.items(), key=lambda item: item[1][2:]):
@@ -77,12 +86,16 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
                 raise ValueError(f"{path}: {name} starts at byte {begin} of the data, expected {end}")
             end = stop
         if 8 + length + end != size:
-            raise ValueError(f"{path}: {size} bytes, expected {8 + length + end}; the file was cut or something follows")
+            raise ValueError(
+                f"{path}: {size} bytes, expected {8 + length + end}; the file was cut or something follows"
+            )
         arrays = {}
         for name, (dtype, shape, begin, stop) in entries.items():
             file.seek(8 + length + begin)
             data = bytearray(file.read(stop - begin))
-            arrays[name] = np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+            arrays[name] = (
+                np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+            )
     return arrays, metadata
 
 
@@ -91,7 +104,9 @@ def _check(path: str | os.PathLike[str], name: str, entry: dict[str, Any]) -> tu
     if code not in DTYPES:
         raise ValueError(f"{path}: {name} has dtype {code}, expected one of {', '.join(DTYPES)}")
     if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
-        raise ValueError(f"{path}: {name} has shape {shape} at {begin} … {end}; expected whole numbers from 0")
+        raise ValueError(
+            f"{path}: {name} has shape {shape} at {begin} … {end}; expected whole numbers from 0"
+        )
     if prod(shape) * DTYPES[code].itemsize != end - begin:
         raise ValueError(f"{path}: {name} has shape {shape} of {code} in {end - begin} bytes")
     return DTYPES[code], shape, begin, end

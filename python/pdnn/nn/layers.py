@@ -42,7 +42,9 @@ class Linear(Module):
         bias_init: Initializer | None = None,
     ) -> None:
         if in_features < 1 or out_features < 1:
-            raise ValueError(f"Linear: {in_features} inputs and {out_features} outputs; both must be at least 1")
+            raise ValueError(
+                f"Linear: {in_features} inputs and {out_features} outputs; both must be at least 1"
+            )
         self.in_features = in_features
         self.out_features = out_features
         self.weight_init = weight_init or fan_in_uniform()
@@ -58,7 +60,9 @@ class Linear(Module):
 
     def build(self, core: Any) -> Any:
         """The layer of the core."""
-        inits = (init.resolve(self.in_features, self.out_features) for init in (self.weight_init, self.bias_init))
+        inits = (
+            init.resolve(self.in_features, self.out_features) for init in (self.weight_init, self.bias_init)
+        )
         return core.Linear(self.in_features, self.out_features, self.bias is not None, *inits)
 
     def config(self) -> dict[str, Any]:

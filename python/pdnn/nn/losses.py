@@ -27,7 +27,9 @@ class Loss:
 
     def __init__(self, reduction: str = "mean") -> None:
         if reduction not in REDUCTIONS:
-            raise ValueError(f'{type(self).__name__}: reduction "{reduction}"; expected one of {", ".join(REDUCTIONS)}')
+            raise ValueError(
+                f'{type(self).__name__}: reduction "{reduction}"; expected one of {", ".join(REDUCTIONS)}'
+            )
         self.reduction = reduction
 
     def build(self, core: Any) -> Any:

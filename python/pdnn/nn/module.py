@@ -47,7 +47,9 @@ class Parameter:
             If the parameter belongs to no model yet, or on assigning an array of another shape.
         """
         if self._data is None:
-            raise ValueError(f"Parameter {self.name}: it belongs to no model yet; put its layer into an nn.Sequential")
+            raise ValueError(
+                f"Parameter {self.name}: it belongs to no model yet; put its layer into an nn.Sequential"
+            )
         return self._data
 
     @data.setter
@@ -61,7 +63,9 @@ class Parameter:
     def grad(self) -> Array:
         """The gradient that the last training step stored: a view, shaped like `data`."""
         if self._grad is None:
-            raise ValueError(f"Parameter {self.name}: it belongs to no model yet; put its layer into an nn.Sequential")
+            raise ValueError(
+                f"Parameter {self.name}: it belongs to no model yet; put its layer into an nn.Sequential"
+            )
         return self._grad
 
     def attach(self, name: str, data: Array, grad: Array) -> None:

@@ -42,9 +42,13 @@ class Sequential(Module):
     def __init__(self, *layers: Module, dtype: npt.DTypeLike = "float32", seed: int | None = None) -> None:
         for index, layer in enumerate(layers):
             if not isinstance(layer, Module):
-                raise TypeError(f"Sequential: layer {index} is a {type(layer).__name__}, expected an nn.Module")
+                raise TypeError(
+                    f"Sequential: layer {index} is a {type(layer).__name__}, expected an nn.Module"
+                )
             if layer in layers[:index]:
-                raise ValueError(f"Sequential: layer {index} is the same object as layer {layers.index(layer)}")
+                raise ValueError(
+                    f"Sequential: layer {index} is the same object as layer {layers.index(layer)}"
+                )
         self.layers = layers
         self.dtype = str(np.dtype(dtype))
         if self.dtype not in DTYPES:
@@ -65,7 +69,9 @@ class Sequential(Module):
         handles = list(self.own_parameters())
         for handle in handles:
             if handle.attached:
-                raise ValueError(f"Sequential: parameter {handle.name} belongs to another model; build new layers")
+                raise ValueError(
+                    f"Sequential: parameter {handle.name} belongs to another model; build new layers"
+                )
         core = core_for(self.dtype)
         seed = next_seed() if self.seed is None else self.seed % 2**64
         self._model = core.Model(self.build(core), seed)
@@ -194,7 +200,9 @@ class Sequential(Module):
             )
         for name, values in state.items():
             if np.shape(values) != own[name].shape:
-                raise ValueError(f"load_state_dict: {name} has shape {np.shape(values)}, expected {own[name].shape}")
+                raise ValueError(
+                    f"load_state_dict: {name} has shape {np.shape(values)}, expected {own[name].shape}"
+                )
         for name, values in state.items():
             own[name][...] = values
 
@@ -251,5 +259,7 @@ class Sequential(Module):
         return self.layers[index]
 
     def __repr__(self) -> str:
-        lines = "\n".join(f"  ({index}): {layer!r}".replace("\n", "\n  ") for index, layer in enumerate(self.layers))
+        lines = "\n".join(
+            f"  ({index}): {layer!r}".replace("\n", "\n  ") for index, layer in enumerate(self.layers)
+        )
         return f"Sequential(\n{lines}\n)"

@@ -41,7 +41,9 @@ def prepare_targets(where: str, y: Array, loss: Loss, outputs: int, dtype: str) 
         raise TypeError(f"{where}: labels are {y.dtype}, expected integers or floats")
     if y.ndim == 1 and kind == "f":
         if outputs != 1:
-            raise ValueError(f"{where}: labels are {y.dtype} of shape {y.shape}; pass integer classes (n,) or (n, {outputs})")
+            raise ValueError(
+                f"{where}: labels are {y.dtype} of shape {y.shape}; pass integer classes (n,) or (n, {outputs})"
+            )
         y = y[:, np.newaxis]
     if y.ndim == 1:
         return _classes(where, y, max(outputs, 2))
@@ -51,7 +53,9 @@ def prepare_targets(where: str, y: Array, loss: Loss, outputs: int, dtype: str) 
         if _one_hot(y):
             return np.ascontiguousarray(y.argmax(axis=1), dtype=np.int32)
         if type(loss).__name__ in ("CrossEntropyLoss", "NLLLoss"):
-            raise ValueError(f"{where}: integer labels of shape {y.shape} are not one-hot rows; pass probabilities as floats")
+            raise ValueError(
+                f"{where}: integer labels of shape {y.shape} are not one-hot rows; pass probabilities as floats"
+            )
     return np.ascontiguousarray(y, dtype=dtype)
 
 
@@ -59,7 +63,9 @@ def _classes(where: str, y: Array, classes: int) -> Array:
     wrong = (y < 0) | (y >= classes) if y.dtype.kind == "i" else y >= classes
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise ValueError(f"{where}: label {y[row]} of row {row} is outside 0 … {classes - 1}; the model has {classes} classes")
+        raise ValueError(
+            f"{where}: label {y[row]} of row {row} is outside 0 … {classes - 1}; the model has {classes} classes"
+        )
     return np.ascontiguousarray(y, dtype=np.int32)
 
 

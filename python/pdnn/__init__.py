@@ -1,0 +1,40 @@
+"""pdnn: neural networks trained on CPUs, parallel in every way a training step can be."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pdnn import comm, data, datasets, models, nn, optim, parallel
+from pdnn._core import CommunicationError
+from pdnn.comm import world
+from pdnn.models import load_model
+from pdnn.nn import manual_seed
+from pdnn.trainer import Trainer
+
+if TYPE_CHECKING:
+    from pdnn.launch import run
+
+__version__: str = "0.1.0"
+
+__all__ = [
+    "CommunicationError",
+    "Trainer",
+    "comm",
+    "data",
+    "datasets",
+    "load_model",
+    "manual_seed",
+    "models",
+    "nn",
+    "optim",
+    "parallel",
+    "run",
+    "world",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "run":
+        return import_module("pdnn.launch").run
+    raise AttributeError(f"module 'pdnn' has no attribute {name!r}")

@@ -1,0 +1,417 @@
+"""Trainer: epochs of training steps in the C++ core, and around them validation, progress, history and checkpoints."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Any, Union
+
+import numpy as np
+
+from pdnn import _core, handshake, parallel
+from pdnn import checkpoint as checkpoints
+from pdnn.callbacks import Callback
+from pdnn.comm import Communicator, world
+from pdnn.data import Dataset, Subset
+from pdnn.history import History
+from pdnn.nn.losses import Loss
+from pdnn.nn.module import Array
+from pdnn.nn.sequential import Sequential
+from pdnn.nn.targets import core_for, prepare_targets, target_width
+from pdnn.optim import Optimizer
+from pdnn.progress import Progress
+
+Data = Union[Dataset, Subset, tuple[Array, Array]]
+
+
+@dataclass
+class _Source:
+    """A data set as the core reads it: the source, the rows that belong to it, and how wide its targets are."""
+
+    core: Any
+    rows: Array
+    width: int
+    sample: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Trainer:
+    """Trains and evaluates a model.
+
+    Parameters
+    ----------
+    model : nn.Sequential
+    loss : Loss
+    optimizer : Optimizer
+        Of the model's parameters.
+    strategy : str or a strategy of `pdnn.parallel`
+        ``"auto"``: alone a team of threads on all cores; under ranks data parallel with a team on the cores of
+        each rank. Others: see `pdnn.parallel`.
+    seed : int
+        Orders of rows and dropout masks are functions of it.
+    comm : Communicator, optional
+        The ranks that train together; `pdnn.world()` unless given.
+
+    Attributes
+    ----------
+    history : History
+        Of all fits.
+    epoch, step : int
+        Epochs finished and updates made so far.
+    stop_training : bool
+        A callback sets it to end training after the epoch.
+
+    Raises
+    ------
+    TypeError
+        If the model is no nn.Sequential, or another argument is of the wrong kind.
+    ValueError
+        If the strategy does not fit the number of ranks, or the optimizer's parameters are not the model's.
+    """
+
+    def __init__(
+        self,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        strategy: str | parallel.Strategy = "auto",
+        seed: int = 0,
+        comm: Communicator | None = None,
+    ) -> None:
+        if not isinstance(model, Sequential):
+            raise TypeError(f"Trainer: model is a {type(model).__name__}, expected an nn.Sequential")
+        if not isinstance(loss, Loss):
+            raise TypeError(f"Trainer: loss is a {type(loss).__name__}, expected one of pdnn.nn's losses")
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"Trainer: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's"
+            )
+        self.comm = world() if comm is None else comm
+        self.strategy = parallel.choose(strategy, self.comm)
+        self.model = model
+        self.loss = loss
+        self.optimizer = optimizer
+        self.seed = seed
+        self.history = History()
+        self.epoch = 0
+        self.step = 0
+        self.stop_training = False
+        self._core_loss = loss.build(core_for(model.dtype))
+        self._evaluators: dict[tuple[int, ...], Any] = {}
+        optimizer.bind(model)
+
+    # ---- training
+
+    def fit(
+        self,
+        train: Data,
+        epochs: int = 1,
+        batch_size: int = 32,
+        *,
+        validation: Data | None = None,
+        shuffle: bool = True,
+        schedule: Callable[[int], float] | None = None,
+        schedule_per: str = "epoch",
+        callbacks: Iterable[Callback] = (),
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int = 1,
+        resume: bool = False,
+        verbose: bool = True,
+    ) -> History:
+        """Trains; a second call continues where the first ended.
+
+        Parameters
+        ----------
+        train : Dataset, Subset or (x, y)
+            The same on every rank; each rank reads its share.
+        epochs : int
+            Epochs to train; with ``resume=True`` the epochs to have trained in all.
+        batch_size : int
+            Rows behind one update, over all threads and ranks. The last batch of an epoch may be smaller.
+        validation : Dataset, Subset or (x, y), optional
+            Evaluated after each epoch, its rows shared between ranks.
+        shuffle : bool
+            A new order each epoch, a function of (seed, epoch); otherwise the rows' own order.
+        schedule : function of int, optional
+            Gives the factor of every learning rate from the number of epochs finished, or with
+            ``schedule_per="step"`` of updates made.
+        callbacks : iterable of Callback
+        checkpoint : path, optional
+            Directory of the checkpoint, written every ``every`` epochs and at the end.
+        resume : bool
+            Continue from the checkpoint if there is one, bit for bit as if never interrupted.
+        verbose : bool
+            Progress on rank 0: a bar on a terminal, a line an epoch elsewhere.
+
+        Returns
+        -------
+        History
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the arguments do not fit each other or the model.
+        CommunicationError
+            If a rank was started with another model, data or settings, or does not answer.
+        KeyboardInterrupt
+            On Ctrl-C, between two updates; `history` keeps the epochs finished.
+        """
+        if epochs < 0 or batch_size < 1 or every < 1:
+            raise ValueError(
+                f"fit: epochs={epochs}, batch_size={batch_size}, every={every}; expected ≥ 0, ≥ 1 and ≥ 1"
+            )
+        if schedule_per not in ("epoch", "step"):
+            raise ValueError(f'fit: schedule_per "{schedule_per}"; expected "epoch" or "step"')
+        if resume and checkpoint is None:
+            raise ValueError("fit: resume=True needs checkpoint=, the directory of the checkpoint")
+        source = self._source("train", train)
+        if len(source) == 0:
+            raise ValueError("fit: the training data have no rows")
+        held_out = None if validation is None else self._source("validation", validation)
+        batch_size = min(batch_size, len(source))
+        if (
+            isinstance(self.strategy, parallel.ScatterGather)
+            and self.strategy.once
+            and batch_size < len(source)
+        ):
+            raise ValueError(
+                f'fit: strategy "{self.strategy}" sends the rows once, so every batch must be the whole data set; '
+                f"pass batch_size={len(source)} or more"
+            )
+        first = self.epoch
+        if resume:
+            assert checkpoint is not None
+            checkpoints.resume(self, checkpoint, batch_size)
+            first = 0
+        handshake.agree(self, {"batch size": batch_size, "training rows": len(source), "epochs": epochs})
+
+        session = self._session(source, batch_size)
+        steps = ceil(len(source) / batch_size)
+        progress = Progress(verbose and self.comm.rank == 0, first, epochs, steps)
+        watchers = list(callbacks)
+        self.stop_training = False
+        for watcher in watchers:
+            watcher.on_train_begin(self)
+        with _stop_on_sigterm(self.comm) as terminated:
+            try:
+                while self.epoch < first + epochs and not self.stop_training:
+                    progress.start_epoch(self.epoch)
+                    factors = self._factors(schedule, schedule_per, steps)
+                    sums = self._run_epoch(
+                        session, source, batch_size, shuffle, factors, progress, terminated
+                    )
+                    if sums.stopped:
+                        raise SystemExit(128 + signal.SIGTERM)
+                    logs = self._logs(sums, held_out, source)
+                    self.epoch += 1
+                    self.history.add(logs, sums.phases)
+                    progress.end_epoch(self.epoch - 1, logs)
+                    for watcher in watchers:
+                        watcher.on_epoch_end(self, self.epoch - 1, logs)
+                    self._agree_to_stop()
+                    last = self.epoch == first + epochs or self.stop_training
+                    if checkpoint is not None and (last or self.epoch % every == 0):
+                        checkpoints.write(self, checkpoint, batch_size)
+            finally:
+                progress.close()
+        for watcher in watchers:
+            watcher.on_train_end(self)
+        return self.history
+
+    def _session(self, source: _Source, batch_size: int) -> Any:
+        engine = parallel.engine_of(self.strategy)
+        scheme = "replicated"
+        if isinstance(self.strategy, parallel.ScatterGather):
+            scheme = "scatter-once" if self.strategy.once else "scatter"
+        return core_for(self.model.dtype).Session(
+            model=self.model.core,
+            loss=self._core_loss,
+            optimizer=self.optimizer.bind(self.model),
+            comm=self.comm.core,
+            sample=list(source.sample),
+            target_width=source.width,
+            batch_size=batch_size,
+            engine="pool" if isinstance(engine, parallel.Pool) else "team",
+            threads=parallel.threads_of(engine),
+            pieces=engine.parallel_batches if isinstance(engine, parallel.Pool) else 1,
+            scheme=scheme,
+        )
+
+    def _run_epoch(
+        self,
+        session: Any,
+        source: _Source,
+        batch_size: int,
+        shuffle: bool,
+        factors: list[float],
+        progress: Progress,
+        terminated: threading.Event,
+    ) -> Any:
+        order = source.rows
+        if shuffle:
+            order = source.rows[_core.epoch_order(self.seed % 2**64, self.epoch, len(source))]
+        self.optimizer.bind(self.model)  # the groups' numbers may have changed
+
+        def poll(sums: Any) -> bool:
+            progress.at_step(sums.steps, sums.loss / sums.rows)
+            return terminated.is_set()
+
+        sums = session.run_epoch(source.core, order, batch_size, self.seed % 2**64, self.step, factors, poll)
+        self.step += sums.steps
+        return sums
+
+    def _factors(self, schedule: Callable[[int], float] | None, per: str, steps: int) -> list[float]:
+        if schedule is None:
+            return [1.0]
+        if per == "epoch":
+            return [float(schedule(self.epoch))]
+        return [float(schedule(self.step + step)) for step in range(steps)]
+
+    def _logs(self, sums: Any, held_out: _Source | None, source: _Source) -> dict[str, float]:
+        logs = {"loss": sums.loss / sums.rows}
+        if self._core_loss.classifies(source.width):
+            logs["accuracy"] = sums.correct / sums.rows
+        if held_out is not None:
+            values = self._evaluate(held_out, self.comm)
+            logs.update({f"val_{name}": value for name, value in values.items()})
+        logs["seconds"] = sums.seconds
+        return logs
+
+    def _agree_to_stop(self) -> None:
+        if self.comm.size > 1:
+            wish = np.array([self.stop_training], np.int32)
+            self.comm.broadcast(wish, root=0)
+            self.stop_training = bool(wish[0])
+
+    # ---- evaluation
+
+    def evaluate(self, data: Data, *, comm: Communicator | None = None) -> dict[str, float]:
+        """Loss, and accuracy for classification, in evaluation mode.
+
+        Parameters
+        ----------
+        data : Dataset, Subset or (x, y)
+        comm : Communicator, optional
+            Given, its ranks share the rows and all get the result; otherwise the caller does all rows and
+            nothing is communicated.
+
+        Returns
+        -------
+        dict
+            ``{"loss": …, "accuracy": …}``
+        """
+        return self._evaluate(self._source("evaluate", data), comm)
+
+    def _evaluate(self, source: _Source, comm: Communicator | None) -> dict[str, float]:
+        rows = source.rows
+        if comm is not None:
+            rows = rows[len(rows) * comm.rank // comm.size : len(rows) * (comm.rank + 1) // comm.size]
+        value, correct = self._evaluator(source.sample).loss(self._core_loss, source.core, source.width, rows)
+        sums = np.array([value, correct], np.float64)
+        if comm is not None and comm.size > 1:
+            comm.all_reduce(sums)
+        count = max(len(source), 1)
+        result = {"loss": float(sums[0]) / count}
+        if self._core_loss.classifies(source.width):
+            result["accuracy"] = float(sums[1]) / count
+        return result
+
+    def predict(self, x: Array | Dataset | Subset) -> Array:
+        """The model's raw outputs, in evaluation mode.
+
+        Parameters
+        ----------
+        x : Dataset, Subset, or ndarray, shape (n, ...), float32 or float64
+
+        Returns
+        -------
+        ndarray, shape (n, outputs), of the model's dtype
+
+        Raises
+        ------
+        TypeError
+            If x is an array of integers: their scale is the Dataset's to know.
+        """
+        if isinstance(x, (Dataset, Subset)):
+            raw, rows, scale, shift = _arrays(x)
+        else:
+            x = np.asarray(x)
+            if x.dtype.kind != "f":
+                raise TypeError(f"predict: x is {x.dtype}; raw integers need their scale: pass the Dataset")
+            raw, rows, scale, shift = np.ascontiguousarray(x), np.arange(len(x)), 1.0, 0.0
+        core = core_for(self.model.dtype)
+        source = core.Source(raw, np.zeros(len(raw), np.int32), scale, shift)
+        outputs: Array = self._evaluator(raw.shape[1:]).predict(source, rows)
+        return outputs
+
+    def predict_classes(self, x: Array | Dataset | Subset) -> Array:
+        """The class of each sample, shape (n,), int64: the largest output, or for a single one its rounding."""
+        outputs = self.predict(x)
+        if outputs.shape[1] > 1:
+            return outputs.argmax(axis=1)
+        boundary = 0.0 if type(self.loss).__name__ == "BCEWithLogitsLoss" else 0.5
+        return (outputs[:, 0] > boundary).astype(np.int64)
+
+    def _evaluator(self, sample: tuple[int, ...]) -> Any:
+        if sample not in self._evaluators:
+            threads = parallel.threads_of(parallel.engine_of(self.strategy))
+            self._evaluators[sample] = core_for(self.model.dtype).Evaluator(
+                self.model.core, list(sample), threads
+            )
+        return self._evaluators[sample]
+
+    # ---- data and files
+
+    def _source(self, where: str, data: Data) -> _Source:
+        if isinstance(data, tuple) and len(data) == 2:
+            data = Dataset(*data)
+        if not isinstance(data, (Dataset, Subset)):
+            raise TypeError(f"{where}: got a {type(data).__name__}, expected a Dataset, a Subset or (x, y)")
+        raw, rows, scale, shift = _arrays(data)
+        labels = data.dataset.y if isinstance(data, Subset) else data.y
+        outputs = prod(self.model.output_shape(raw.shape[1:]))
+        targets = prepare_targets(where, labels, self.loss, outputs, self.model.dtype)
+        core = core_for(self.model.dtype).Source(raw, targets, scale, shift)
+        return _Source(core, rows, target_width(targets), raw.shape[1:])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes parameters, optimizer, epoch, step, seed and history to one file, all or nothing."""
+        checkpoints.save(self, path)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads what `save` wrote into this trainer.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or belongs to another model or optimizer; nothing is changed then.
+        """
+        checkpoints.load(self, path)
+
+
+def _arrays(data: Dataset | Subset) -> tuple[Array, Array, float, float]:
+    whole = data.dataset if isinstance(data, Subset) else data
+    rows = data.indices if isinstance(data, Subset) else np.arange(len(whole))
+    return whole.x, rows, whole.scale, whole.shift
+
+
+@contextmanager
+def _stop_on_sigterm(comm: Communicator) -> Iterator[threading.Event]:
+    """Under ranks a SIGTERM becomes a wish to stop, which all ranks learn of in the same step."""
+    wish = threading.Event()
+    if comm.size == 1 or threading.current_thread() is not threading.main_thread():
+        yield wish
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: wish.set())
+    try:
+        yield wish
+    finally:
+        signal.signal(signal.SIGTERM, before)
