@@ -1,0 +1,204 @@
+// Every layer's backward pass against finite differences, for batches of any size and teams of any size; and wrong
+// layers, which the check must catch.
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "layer_check.hpp"
+#include "pdnn/nn/layers/activation.hpp"
+#include "pdnn/nn/layers/dropout.hpp"
+#include "pdnn/nn/layers/flatten.hpp"
+#include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/layers/softmax.hpp"
+#include "pdnn/nn/network.hpp"
+
+namespace bdata = boost::unit_test::data;
+using namespace pdnn;
+using namespace pdnn::nn;
+using kernels::Activation;
+using tests::LayerRun;
+
+BOOST_AUTO_TEST_SUITE(nn_layers)
+
+namespace {
+
+using Ptr = LayerPtr<double>;
+constexpr double kTolerance = 1e-7;
+
+struct Case {
+  const char* name;
+  Ptr layer;
+  Shape in;
+};
+
+Ptr linear(Index inputs, Index outputs, bool bias = true) {
+  return std::make_shared<Linear<double>>(inputs, outputs, bias, Init{}, Init{});
+}
+Ptr activation(Activation function) { return std::make_shared<ActivationLayer<double>>(function); }
+Ptr network(std::vector<Ptr> layers) { return std::make_shared<Network<double>>(std::move(layers)); }
+
+std::vector<Case> cases() {
+  return {
+      {"Linear", linear(7, 5), {7}},
+      {"Linear without bias", linear(3, 11, false), {3}},
+      {"ReLU", activation(Activation::relu), {13}},
+      {"Sigmoid", activation(Activation::sigmoid), {2, 3, 4}},
+      {"Tanh", activation(Activation::tanh), {13}},
+      {"Softmax", std::make_shared<Softmax<double>>(false), {10}},
+      {"LogSoftmax", std::make_shared<Softmax<double>>(true), {10}},
+      {"Flatten", std::make_shared<Flatten<double>>(), {2, 3, 4}},
+      {"Dropout", std::make_shared<Dropout<double>>(0.4), {17}},
+      {"fused Linear and Sigmoid", network({linear(6, 4), activation(Activation::sigmoid)}), {6}},
+      {"Linear, Tanh, Linear", network({linear(6, 9), activation(Activation::tanh), linear(9, 3)}), {6}},
+      {"images, views, dropout and an inner network",
+       network({std::make_shared<Flatten<double>>(), linear(12, 8), activation(Activation::relu),
+                std::make_shared<Dropout<double>>(0.3), network({linear(8, 8), activation(Activation::tanh)}),
+                activation(Activation::sigmoid), linear(8, 4, false), std::make_shared<Softmax<double>>(true)}),
+       {1, 3, 4}},
+  };
+}
+
+class WrongLinear : public Linear<double> {
+ public:
+  using Linear::Linear;
+  void backward(const Pass& pass, Vars<double> vars, Tensor<const double> x, Tensor<const double> y,
+                Tensor<const double> dy, Tensor<double> dx, std::span<double> grads) const override {
+    Linear::backward(pass, vars, x, y, dy, dx, grads);
+    grads[0] *= 1.001;
+  }
+};
+
+class WrongSigmoid : public ActivationLayer<double> {
+ public:
+  WrongSigmoid() : ActivationLayer(Activation::sigmoid) {}
+  void backward(const Pass&, Vars<double>, Tensor<const double>, Tensor<const double>, Tensor<const double> dy,
+                Tensor<double> dx, std::span<double>) const override {
+    std::copy_n(dy.data, dy.count(), dx.data);  // forgets the slope
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(backward_matches_finite_differences) {
+  for (const Case& test : cases())
+    for (const Index rows : {1, 2, 5}) {
+      LayerRun run(test.layer, test.in, rows);
+      BOOST_TEST(run.gradient_error() <= kTolerance, test.name << ", " << rows << " rows: " << run.gradient_error());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(backward_matches_finite_differences_when_evaluating) {
+  for (const Case& test : cases()) BOOST_TEST(LayerRun(test.layer, test.in, 3, false).gradient_error() <= kTolerance);
+}
+
+BOOST_AUTO_TEST_CASE(the_check_catches_wrong_layers) {
+  BOOST_TEST(LayerRun(std::make_shared<WrongLinear>(4, 3, true, Init{}, Init{}), {4}, 3).gradient_error() > 1e-5);
+  BOOST_TEST(LayerRun(std::make_shared<WrongSigmoid>(), {4}, 3).gradient_error() > 1e-5);
+}
+
+BOOST_AUTO_TEST_CASE(gradients_are_added_to_on_request) {
+  for (const Case& test : cases()) {
+    LayerRun run(test.layer, test.in, 4);
+    run.forward();
+    run.backward();
+    const tests::Vector once = run.grads;
+    run.backward({}, true);
+    for (std::size_t i = 0; i < once.size(); ++i)
+      BOOST_TEST(run.grads[i] == once[i] + once[i], boost::test_tools::tolerance(1e-13));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_do_not_depend_on_whether_dx_is_wanted) {
+  for (const Case& test : cases()) {
+    LayerRun run(test.layer, test.in, 4);
+    run.forward();
+    run.backward();
+    const tests::Vector wanted = run.grads;
+    run.grads.assign(run.grads.size(), 0);
+    run.backward({}, false, false);
+    BOOST_TEST(run.grads == wanted, boost::test_tools::per_element());
+  }
+}
+
+BOOST_DATA_TEST_CASE(the_size_of_a_team_changes_no_bit, bdata::make({2, 3, 4}), size) {
+  for (const Case& test : cases())
+    for (const Index rows : {0, 1, 5}) {
+      LayerRun alone(test.layer, test.in, rows), shared(test.layer, test.in, rows);
+      alone.forward();
+      alone.backward();
+      threads::Team team(size);
+      team.run([&](const Member& member) {
+        shared.forward(member);
+        shared.backward(member);
+      });
+      BOOST_TEST(shared.y == alone.y, boost::test_tools::per_element());
+      BOOST_TEST(shared.dx == alone.dx, boost::test_tools::per_element());
+      BOOST_TEST(shared.grads == alone.grads, boost::test_tools::per_element());
+    }
+}
+
+BOOST_AUTO_TEST_CASE(fusion_changes_no_value_beyond_rounding) {
+  const Ptr first = linear(6, 9), f = activation(Activation::tanh), second = linear(9, 3);
+  LayerRun fused(network({first, f, second}), {6}, 5);
+  fused.forward();
+  fused.backward();
+  // An inner network of one layer hides each from the fusion.
+  LayerRun plain(network({network({first}), network({f}), network({second})}), {6}, 5);
+  plain.forward();
+  plain.backward();
+  BOOST_TEST(tests::relative_difference(fused.grads, plain.grads) <= 1e-14);
+  BOOST_TEST(tests::relative_difference(fused.dx, plain.dx) <= 1e-14);
+}
+
+BOOST_AUTO_TEST_CASE(each_slice_is_announced_final_once_and_falling) {
+  struct Record : Final {
+    std::vector<Range> slices;
+    void operator()(const Member&, Range slice) override { slices.push_back(slice); }
+  } record;
+  LayerRun run(cases().back().layer, cases().back().in, 3);
+  run.forward();
+  run.backward({}, false, false, &record);
+  Index top = static_cast<Index>(run.params.size());
+  for (const Range& slice : record.slices) {
+    BOOST_TEST(slice.end == top);
+    top = slice.begin;
+  }
+  BOOST_TEST(top == 0);
+}
+
+BOOST_AUTO_TEST_CASE(dropout_masks_depend_on_the_row_in_the_global_batch_only) {
+  const Dropout<double> dropout(0.5);
+  const tests::Vector x(40, 1.0);
+  const Member alone;
+  const auto run = [&](Index first_row, Index rows) {
+    tests::Vector y(static_cast<std::size_t>(rows * 5));
+    const Pass pass{.team = &alone, .training = true, .key = Rng(9), .first_row = first_row};
+    dropout.forward(pass, {}, {x.data(), rows, {5}}, {y.data(), rows, {5}});
+    return y;
+  };
+  const tests::Vector whole = run(0, 8), part = run(3, 5);
+  BOOST_TEST(std::vector(whole.begin() + 15, whole.end()) == part, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused_with_both_sides) {
+  const auto says = [](const char* text) {
+    return [text](const ValueError& error) { return std::string(error.what()).find(text) != std::string::npos; };
+  };
+  BOOST_CHECK_EXCEPTION(linear(4, 2)->output_shape({3}), ValueError, says("input has 3 features, this layer takes 4"));
+  BOOST_CHECK_EXCEPTION(linear(4, 2)->output_shape({1, 2, 2}), ValueError, says("nn.Flatten()"));
+  BOOST_CHECK_EXCEPTION(Dropout<double>(1.0), ValueError, says("[0, 1)"));
+}
+
+BOOST_AUTO_TEST_CASE(initial_values_depend_on_the_place_of_a_layer_only) {
+  const Init uniform{Init::Kind::uniform, 1};
+  const auto make = [&](Index outputs) { return std::make_shared<Linear<double>>(4, outputs, true, uniform, uniform); };
+  const Network<double> small({make(3), make(2)}), large({make(7), make(2)});
+  tests::Vector a(static_cast<std::size_t>(total(small.parameters()))),
+      b(static_cast<std::size_t>(total(large.parameters())));
+  small.initialize(Rng(5), a);
+  large.initialize(Rng(5), b);
+  BOOST_TEST(std::vector(a.end() - 10, a.end()) == std::vector(b.end() - 10, b.end()),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,152 @@
+// Every loss's gradient against finite differences, its sums over any team, and a wrong loss, which the check must
+// catch.
+#include <boost/test/unit_test.hpp>
+
+#include "layer_check.hpp"
+#include "pdnn/nn/losses/cross_entropy.hpp"
+#include "pdnn/nn/losses/elementwise.hpp"
+#include "pdnn/nn/losses/nll.hpp"
+
+using namespace pdnn;
+using namespace pdnn::nn;
+using tests::Vector;
+
+BOOST_AUTO_TEST_SUITE(nn_losses)
+
+namespace {
+
+constexpr Index kRows = 5, kWidth = 4;
+
+struct Case {
+  std::shared_ptr<Loss<double>> loss;
+  bool classes;        // else values
+  bool probabilities;  // whether y must lie in (0, 1)
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::batchmean}) {
+    for (const bool classes : {true, false}) {
+      all.push_back({std::make_shared<CrossEntropyLoss<double>>(reduction), classes, false});
+      all.push_back({std::make_shared<BCELoss<double>>(reduction), classes, true});
+      all.push_back({std::make_shared<BCEWithLogitsLoss<double>>(reduction), classes, false});
+    }
+    all.push_back({std::make_shared<NLLLoss<double>>(reduction), true, false});
+    all.push_back({std::make_shared<MSELoss<double>>(reduction), false, false});
+  }
+  return all;
+}
+
+class LossRun {
+ public:
+  explicit LossRun(const Case& test) : loss(*test.loss), y(tests::draw(Rng(6), kRows * kWidth)), dy(y.size()) {
+    if (test.probabilities)
+      for (double& value : y) value = std::abs(value) * 0.9;
+    for (Index r = 0; r < kRows; ++r) classes.push_back(static_cast<std::int32_t>(r % kWidth));
+    for (Index i = 0; i < kRows * kWidth; ++i) values.push_back(Rng(7).uniform(static_cast<std::uint64_t>(i)));
+    if (test.classes) {
+      target.classes = classes.data();
+    } else {
+      target.values = {values.data(), kRows, kWidth};
+    }
+  }
+
+  LossValue operator()(const Member& member = {}) {
+    return loss(member, {y.data(), kRows, {kWidth}}, target, loss.scale(kRows), {dy.data(), kRows, {kWidth}},
+                rows.data());
+  }
+  double gradient_error() {
+    (*this)();
+    const Vector analytic = dy;
+    return tests::relative_difference(analytic,
+                                      tests::differences(y, [&] { return loss.reduce((*this)().value, kRows); }));
+  }
+
+  const Loss<double>& loss;
+  Vector y, dy, rows = Vector(2 * kRows), values;
+  std::vector<std::int32_t> classes;
+  Target<double> target;
+};
+
+class WrongSquare : public Loss<double> {
+ public:
+  WrongSquare() : Loss(Reduction::mean) {}
+  std::string_view name() const override { return "WrongSquare"; }
+  void check(const Shape&, Index) const override {}
+
+ protected:
+  void compute(const Member&, Tensor<const double> y, Target<double> target, double scale, Tensor<double> dy,
+               double* rows) const override {
+    for (Index r = 0; r < y.batch; ++r) {
+      rows[2 * r] = 0;
+      for (Index j = 0; j < y.width(); ++j) {
+        const double error = y.row(r)[j] - target.values.row(r)[j];
+        rows[2 * r] += error * error;
+        dy.row(r)[j] = scale * error;  // forgets the 2
+      }
+    }
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(gradients_match_finite_differences) {
+  for (const Case& test : cases()) {
+    LossRun run(test);
+    BOOST_TEST(run.gradient_error() <= 1e-7, test.loss->name() << ": " << run.gradient_error());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_check_catches_a_wrong_loss) {
+  LossRun run({std::make_shared<WrongSquare>(), false, false});
+  BOOST_TEST(run.gradient_error() > 1e-2);
+}
+
+BOOST_AUTO_TEST_CASE(the_size_of_a_team_changes_no_bit) {
+  for (const Case& test : cases()) {
+    LossRun alone(test);
+    const LossValue sums = alone();
+    for (const int size : {2, 3, 7}) {
+      LossRun shared(test);
+      threads::Team team(size);
+      team.run([&](const Member& member) {
+        const LossValue own = shared(member);
+        if (member.first()) {
+          BOOST_TEST(own.value == sums.value);
+          BOOST_TEST(own.correct == sums.correct);
+        }
+      });
+      BOOST_TEST(shared.dy == alone.dy, boost::test_tools::per_element());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_right_prediction_is_counted) {
+  const Vector y{3, 1, 0, 2, 9, 0};
+  const std::vector<std::int32_t> classes{0, 0};
+  Vector rows(4);
+  const CrossEntropyLoss<double> loss(Reduction::mean);
+  const LossValue sums = loss(Member(), {y.data(), 2, {3}}, {classes.data(), {}}, 1, {nullptr, 2, {3}}, rows.data());
+  BOOST_TEST(sums.correct == 1);
+}
+
+BOOST_AUTO_TEST_CASE(logits_of_any_size_give_finite_losses) {
+  const Vector y{1000, -1000};
+  const Vector targets{0, 1};
+  Vector rows(2), dy(2);
+  const BCEWithLogitsLoss<double> loss(Reduction::sum);
+  const LossValue sums =
+      loss(Member(), {y.data(), 1, {2}}, {nullptr, {targets.data(), 1, 2}}, 1, {dy.data(), 1, {2}}, rows.data());
+  BOOST_TEST(sums.value == 2000);
+  BOOST_TEST(dy[0] == 1);
+  BOOST_TEST(dy[1] == -1);
+}
+
+BOOST_AUTO_TEST_CASE(targets_that_do_not_fit_are_refused) {
+  BOOST_CHECK_THROW(CrossEntropyLoss<double>(Reduction::mean).check({10}, 9), ValueError);
+  BOOST_CHECK_THROW(NLLLoss<double>(Reduction::mean).check({10}, 10), ValueError);
+  BOOST_CHECK_THROW(MSELoss<double>(Reduction::mean).check({10}, 0), ValueError);
+  BOOST_CHECK_NO_THROW(MSELoss<double>(Reduction::mean).check({2, 3}, 6));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

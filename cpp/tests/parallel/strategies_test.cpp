@@ -1,0 +1,180 @@
+// One table of strategies: each trains to the same parameters as serial, bit for bit where that is promised.
+#include <boost/test/unit_test.hpp>
+#include <numeric>
+#include <thread>
+
+#include "pdnn/comm/thread_group.hpp"
+#include "pdnn/nn/layers/activation.hpp"
+#include "pdnn/nn/layers/dropout.hpp"
+#include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/losses/cross_entropy.hpp"
+#include "pdnn/nn/losses/elementwise.hpp"
+#include "pdnn/optim/sgd.hpp"
+#include "pdnn/parallel/epoch.hpp"
+#include "pdnn/parallel/scatter_gather.hpp"
+
+using namespace pdnn;
+using namespace pdnn::parallel;
+
+BOOST_AUTO_TEST_SUITE(parallel_strategies)
+
+namespace {
+
+using Vector = std::vector<double>;
+constexpr Index kRows = 23, kInputs = 6, kClasses = 3, kBatch = 7;  // batches of 7, 7, 7 and 2
+
+/// How a rank trains.
+struct Plan {
+  int threads = 1;
+  Index pieces = 0;  // 0: a team
+  bool scatter = false, once = false;
+  bool values = false;  // targets are values, else classes
+  Index batch = kBatch;
+};
+
+struct Data {
+  Data() : x(kRows * kInputs), t(kRows * kClasses) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint8_t>(Rng(1).below(256, i));
+    for (Index r = 0; r < kRows; ++r) classes.push_back(static_cast<std::int32_t>(r % kClasses));
+    for (std::size_t i = 0; i < t.size(); ++i) t[i] = Rng(2).uniform(i);
+  }
+  Source<double> source(bool values) const {
+    nn::Target<double> target{classes.data(), {}};
+    if (values) target = {nullptr, {t.data(), kRows, kClasses}};
+    return {{x.data(), Samples::Format::uint8, kRows, kInputs, {kInputs}, 1.0 / 255, -0.5}, target};
+  }
+  std::vector<std::uint8_t> x;
+  std::vector<std::int32_t> classes;
+  Vector t;
+};
+
+std::shared_ptr<nn::Network<double>> make_network() {
+  const nn::Init init{nn::Init::Kind::uniform, 0.5};
+  return std::make_shared<nn::Network<double>>(std::vector<nn::LayerPtr<double>>{
+      std::make_shared<nn::Linear<double>>(kInputs, 8, true, init, init),
+      std::make_shared<nn::ActivationLayer<double>>(kernels::Activation::sigmoid),
+      std::make_shared<nn::Dropout<double>>(0.2), std::make_shared<nn::Linear<double>>(8, kClasses, true, init, init)});
+}
+
+std::unique_ptr<Engine<double>> make_engine(const Job<double>& job, const Plan& plan, Index capacity) {
+  if (plan.pieces == 0) return std::make_unique<TeamEngine<double>>(job, plan.threads, capacity);
+  return std::make_unique<PoolEngine<double>>(job, plan.threads, plan.pieces, capacity);
+}
+
+struct Outcome {
+  Vector params;
+  double loss, correct;
+};
+
+/// Two epochs on one rank of a group.
+Outcome train(const Plan& plan, std::shared_ptr<comm::Communicator> comm) {
+  const Data data;
+  const Source<double> source = data.source(plan.values);
+  nn::Model<double> model(make_network(), 3);
+  const auto network = model.bound({kInputs});
+  const nn::CrossEntropyLoss<double> cross_entropy(nn::Reduction::mean);
+  const nn::MSELoss<double> squares(nn::Reduction::mean);
+  const nn::Loss<double>& loss = plan.values ? static_cast<const nn::Loss<double>&>(squares) : cross_entropy;
+  optim::SGD<double> sgd(model.count(), 0.9, false);
+  sgd.set_segments({{model.count(), 0.1, 1e-3, false}});
+  const Job<double> job{model, *network, loss, {kInputs}};
+  std::unique_ptr<Strategy<double>> strategy;
+  if (plan.scatter) {
+    strategy = std::make_unique<ScatterGather<double>>(job, sgd, make_engine(job, plan, plan.batch), comm,
+                                                       plan.values ? kClasses : 0, plan.batch, plan.once);
+  } else {
+    strategy = std::make_unique<Replicated<double>>(job, sgd, make_engine(job, plan, plan.batch), comm);
+  }
+  EpochSums sums;
+  const Vector factors{1.0};
+  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
+    const std::vector<Index> order = epoch_order(4, plan.once ? 0 : epoch, kRows);
+    const Epoch work{order, plan.batch, 4, static_cast<std::int64_t>(epoch) * 4, factors};
+    sums = run_epoch<double>(*strategy, sgd, *comm, source, work, [](const EpochSums&) { return false; });
+  }
+  BOOST_TEST_REQUIRE(sums.rows == kRows);
+  return {Vector(model.params->data(), model.params->data() + model.count()), sums.loss, sums.correct};
+}
+
+Outcome train_alone(const Plan& plan) { return train(plan, comm::make_self()); }
+
+std::vector<Outcome> train_on_ranks(const Plan& plan, int ranks) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  const comm::ThreadGroup group(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        outcomes[static_cast<std::size_t>(rank)] = train(plan, group.communicator(rank));
+      } catch (const std::exception& error) {
+        group.abort();
+        BOOST_ERROR(error.what());
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return outcomes;
+}
+
+void check_equal(const Outcome& got, const Outcome& want, double tolerance) {
+  BOOST_TEST_REQUIRE(got.params.size() == want.params.size());
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < got.params.size(); ++i) {
+    difference = std::max(difference, std::abs(got.params[i] - want.params[i]));
+    largest = std::max(largest, std::abs(want.params[i]));
+  }
+  BOOST_TEST(difference <= tolerance * largest);
+  BOOST_TEST(std::abs(got.loss - want.loss) <= tolerance * std::abs(want.loss));
+  BOOST_TEST(got.correct == want.correct);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_team_of_any_size_equals_serial_bit_for_bit) {
+  for (const bool values : {false, true})
+    for (const int threads : {2, 3, 4})
+      check_equal(train_alone({.threads = threads, .values = values}), train_alone({.values = values}), 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_pool_equals_serial_and_its_workers_change_no_bit) {
+  for (const Index pieces : {1, 3, 8, 9}) {  // more pieces than rows of the last batch, and than rows of any
+    const Outcome one = train_alone({.threads = 1, .pieces = pieces});
+    check_equal(one, train_alone({}), pieces == 1 ? 0 : 1e-13);
+    for (const int workers : {2, 5}) check_equal(train_alone({.threads = workers, .pieces = pieces}), one, 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_equal_serial_also_when_some_have_no_row) {
+  for (const bool values : {false, true}) {
+    const Outcome serial = train_alone({.values = values});
+    for (const int ranks : {1, 2, 3, 4})  // the last batch has two rows
+      for (const Plan& plan :
+           {Plan{.values = values}, Plan{.threads = 2, .values = values},
+            Plan{.threads = 2, .pieces = 3, .values = values}, Plan{.scatter = true, .values = values}})
+        for (const Outcome& outcome : train_on_ranks(plan, ranks)) check_equal(outcome, serial, 1e-13);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(rows_scattered_once_serve_every_step) {
+  const Outcome serial = train_alone({.once = true, .batch = kRows});  // once: the same order in both epochs
+  for (const int ranks : {1, 2, 3})
+    for (const Outcome& outcome : train_on_ranks({.scatter = true, .once = true, .batch = kRows}, ranks))
+      check_equal(outcome, serial, 1e-13);
+}
+
+BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits) {
+  const std::vector<Outcome> outcomes = train_on_ranks({.threads = 2}, 3);
+  for (const Outcome& outcome : outcomes) check_equal(outcome, outcomes[0], 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_order_of_an_epoch_is_a_permutation_that_depends_on_seed_and_epoch) {
+  std::vector<Index> order = epoch_order(1, 2, 100);
+  BOOST_TEST(order == epoch_order(1, 2, 100), boost::test_tools::per_element());
+  BOOST_TEST((order != epoch_order(1, 3, 100)));
+  BOOST_TEST((order != epoch_order(2, 2, 100)));
+  std::sort(order.begin(), order.end());
+  std::vector<Index> all(100);
+  std::iota(all.begin(), all.end(), Index{0});
+  BOOST_TEST(order == all, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,100 @@
+// Teams and pools: everybody takes part, nobody waits for ever, the first real error comes out.
+#include <atomic>
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <numeric>
+
+#include "pdnn/core/errors.hpp"
+#include "pdnn/threads/cores.hpp"
+#include "pdnn/threads/thread_pool.hpp"
+
+namespace bdata = boost::unit_test::data;
+using namespace pdnn;
+using namespace pdnn::threads;
+
+BOOST_AUTO_TEST_SUITE(threads)
+
+namespace {
+const auto kSizes = bdata::make({1, 2, 3, 5});
+}
+
+BOOST_DATA_TEST_CASE(phases_of_a_team_are_separated_by_barriers, kSizes, size) {
+  Team team(size);
+  std::vector<int> cells(static_cast<std::size_t>(size));
+  std::atomic<int> wrong{0};
+  for (int round = 0; round < 200; ++round)
+    team.run([&](const Member& member) {
+      for (int phase = 0; phase < 3; ++phase) {
+        cells[static_cast<std::size_t>(member.index)] = round * 3 + phase;
+        member.barrier();
+        for (const int cell : cells) wrong += cell != round * 3 + phase;
+        member.barrier();
+      }
+    });
+  BOOST_TEST(wrong == 0);
+}
+
+BOOST_DATA_TEST_CASE(ranges_of_members_cover_every_tile_once, kSizes, size) {
+  for (const Index tiles : {0, 1, 2, 7, 100}) {
+    Index next = 0;
+    for (int index = 0; index < size; ++index) {
+      const Range range = Part{index, size}.range(tiles);
+      BOOST_TEST(range.begin == next);
+      BOOST_TEST(range.size() - tiles / size <= 1);
+      next = range.end;
+    }
+    BOOST_TEST(next == tiles);
+  }
+}
+
+BOOST_DATA_TEST_CASE(an_error_of_one_member_releases_the_others_and_comes_out, kSizes, size) {
+  Team team(size);
+  for (int round = 0; round < 20; ++round)
+    BOOST_CHECK_EXCEPTION(team.run([&](const Member& member) {
+      if (member.index == size - 1) throw ValueError("mine");
+      member.barrier();
+    }),
+                          ValueError, [](const ValueError& error) { return std::string(error.what()) == "mine"; });
+  std::atomic<int> ran{0};
+  team.run([&](const Member& member) {
+    member.barrier();
+    ++ran;
+  });
+  BOOST_TEST(ran == size);
+}
+
+BOOST_AUTO_TEST_CASE(a_team_without_members_is_refused) { BOOST_CHECK_THROW(Team(0), ValueError); }
+
+BOOST_DATA_TEST_CASE(a_pool_runs_each_task_once_and_lets_results_in_in_order, kSizes, workers) {
+  ThreadPool pool(workers);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Index> order;
+    pool.run(17, [&](const Task& task) { task.order.pass(task.number, [&] { order.push_back(task.number); }); });
+    std::vector<Index> expected(17);
+    std::iota(expected.begin(), expected.end(), Index{0});
+    BOOST_TEST(order == expected, boost::test_tools::per_element());
+  }
+}
+
+BOOST_DATA_TEST_CASE(a_failing_task_ends_the_round_with_its_error, kSizes, workers) {
+  ThreadPool pool(workers);
+  BOOST_CHECK_THROW(pool.run(9,
+                             [&](const Task& task) {
+                               if (task.number == 3) throw ValueError("task 3");
+                               task.order.pass(task.number, [] {});
+                             }),
+                    ValueError);
+  Index sum = 0;
+  pool.run(4, [&](const Task& task) { task.order.pass(task.number, [&] { sum += task.number; }); });
+  BOOST_TEST(sum == 6);
+}
+
+BOOST_AUTO_TEST_CASE(cores_are_counted) {
+  const Cores cores = read_cores();
+  BOOST_TEST(cores.affinity >= 1);
+  BOOST_TEST(available_cores() >= 1);
+  BOOST_TEST(available_cores() <= cores.affinity);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
