@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 
 import pdnn
-from pdnn.cli import doctor, launch
+from pdnn.cli import doctor, launch, predict, train
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = {"doctor": doctor, "launch": launch}
+COMMANDS = {"train": train, "predict": predict, "launch": launch, "doctor": doctor}
 """Each has a docstring (its help), ``add_arguments(parser)`` and ``main(arguments) -> exit code``;
-``arguments.error(text)`` ends the process as argparse does."""
+``arguments.error(text)`` ends
+the process as argparse does, ``arguments.words`` are the words of the whole command line."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -49,12 +50,15 @@ def main(words: Sequence[str] | None = None) -> int:
         )
         module.add_arguments(subparser)
         subparser.set_defaults(error=subparser.error)
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_args(words, argparse.Namespace(words=sys.argv[1:] if words is None else words))
     try:
         return int(COMMANDS[arguments.command].main(arguments))
-    except (ValueError, RuntimeError, OSError) as error:
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
         if isinstance(error, BrokenPipeError):  # the reader, such as head(1), has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
         print(f"pdnn {arguments.command}: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"pdnn {arguments.command}: interrupted", file=sys.stderr)
+        return 130

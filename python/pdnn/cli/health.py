@@ -148,7 +148,10 @@ def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[boo
     match = sorted(output["stdout"]) == ["0 2\n", "1 2\n"]
     if not match:
         said = "".join(output["stdout"] + output["stderr"])
-        problems.append(f"two ranks of {library} under {mpiexec.path} do not find each other: {said.strip()}")
+        problems.append(
+            f"two ranks of {library} under {mpiexec.path} do not find each other; use the mpiexec of that "
+            f"library, see docs/install.md. They said: {said.strip()}"
+        )
     return match, seconds
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 
 def positive_int(text: str) -> int:
@@ -14,10 +15,25 @@ def positive_int(text: str) -> int:
 
 def positive_float(text: str) -> float:
     """A finite number above 0."""
+    number = _finite(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return number
+
+
+def non_negative_float(text: str) -> float:
+    """A finite number of at least 0."""
+    number = _finite(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
+    return number
+
+
+def _finite(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return number

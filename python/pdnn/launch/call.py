@@ -80,10 +80,12 @@ def run(
         return run_threads(lambda: function(*args, **kwargs), ranks)
     if backend != "mpi":
         raise ValueError(f'run: backend {backend!r}; it is "mpi" or "threads"')
-    size = int(os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE") or 1)
-    if size > 1:
+    from pdnn.comm.mpi import launched_ranks
+
+    launched = launched_ranks() or 1
+    if launched > 1:
         raise RuntimeError(
-            f"run: this process is already one of {size} ranks, and each would start {ranks} more; "
+            f"run: this process is already one of {launched} ranks, and each would start {ranks} more; "
             'call it from a process of its own, or use backend="threads"'
         )
     with tempfile.TemporaryDirectory(prefix="pdnn-run-") as folder:

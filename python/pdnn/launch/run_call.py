@@ -25,7 +25,8 @@ def main(folder: str) -> None:
         from mpi4py import MPI
 
         MPI.COMM_WORLD.Abort(1)
-    _write(Path(folder, f"result-{rank}"), result)
+    else:
+        _write(Path(folder, f"result-{rank}"), result)
 
 
 def _described(rank: int, error: BaseException) -> tuple[int, str, str, bytes]:

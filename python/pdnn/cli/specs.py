@@ -1,0 +1,77 @@
+"""How data sets and models are written on a command line: ``npz:FILE``, ``mlp:784-256-10:sigmoid``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pdnn import nn
+    from pdnn.data import Dataset
+
+Parts = tuple["Dataset", "Dataset"]
+
+DATA_HELP = "mnist-mini (comes with pdnn), mnist (downloaded once), idx:FOLDER, npz:FILE; bytes count as 0..1"
+MODEL_HELP = "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or relu (default)"
+
+
+def data(text: str) -> Callable[[], Parts]:
+    """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""
+    kind, _, path = text.partition(":")
+    if kind in ("mnist-mini", "mnist") and not path:
+        return lambda: _named(kind)
+    if kind in ("idx", "npz") and path:
+        return lambda: _read(kind, path)
+    raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}")
+
+
+def _named(kind: str) -> Parts:
+    from pdnn import datasets
+
+    return datasets.mnist_mini() if kind == "mnist-mini" else datasets.mnist()
+
+
+def _read(kind: str, path: str) -> Parts:
+    from pdnn import datasets
+
+    train, test = datasets.idx(path) if kind == "idx" else datasets.npz(path)
+    return bytes_to_unit(train), bytes_to_unit(test)
+
+
+def bytes_to_unit(dataset: Dataset) -> Dataset:
+    """The same data set, its samples in 0..1 if they are bytes."""
+    if dataset.x.dtype == "uint8":
+        dataset.scale = 1 / 255
+    return dataset
+
+
+def model(text: str) -> Callable[[int, str], nn.Sequential]:
+    """The model, given a seed and a dtype, that a word such as ``mlp:784-256-10:sigmoid`` names."""
+    kind, _, rest = text.partition(":")
+    widths, _, activation = rest.partition(":")
+    sizes = widths.split("-")
+    if kind != "mlp" or len(sizes) < 2 or not all(size.isdecimal() and int(size) > 0 for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} names no model; expected {MODEL_HELP}")
+    if activation not in ("", "sigmoid", "tanh", "relu"):
+        raise argparse.ArgumentTypeError(f"{text!r}: {activation!r} is not sigmoid, tanh or relu")
+
+    def build(seed: int, dtype: str) -> nn.Sequential:
+        from pdnn import models
+
+        return models.mlp([int(size) for size in sizes], activation or "relu", dtype=dtype, seed=seed)
+
+    return build
+
+
+def validation(text: str) -> float | str:
+    """``"test"``, ``"none"``, or the share of the training rows to hold out."""
+    if text in ("test", "none"):
+        return text
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither test, none nor a share between 0 and 1")
+    return share

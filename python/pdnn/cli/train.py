@@ -1,0 +1,138 @@
+"""Train a classifier on a data set, alone or on several ranks.
+
+  pdnn train                                           # 14,000 digits, 784-256-10
+  pdnn train --ranks 2 --epochs 5 --plot history.png --json history.json --save model.safetensors
+  pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
+  pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
+  mpiexec -n 2 pdnn train                              # is --ranks 2
+
+The last line is the loss and the accuracy on the test part. Only rank 0 prints and writes files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from pdnn.cli import specs
+from pdnn.cli.values import non_negative_float, positive_float, positive_int
+
+if TYPE_CHECKING:
+    import pdnn
+    from pdnn.data import Dataset, Subset
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``pdnn train``."""
+    what = parser.add_argument_group("what")
+    what.add_argument("--data", type=specs.data, default="mnist-mini", metavar="DATA", help=specs.DATA_HELP)
+    what.add_argument(
+        "--model", type=specs.model, default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP
+    )
+    what.add_argument(
+        "--dtype", choices=("float32", "float64"), default="float32", help="default: %(default)s"
+    )
+    what.add_argument(
+        "--seed", type=int, default=0, help="of parameters and of the order of rows; default: %(default)s"
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument("--strategy", default="auto", help="auto, serial, team:N, pool:N, ddp, ddp+team:N, ...")
+    how.add_argument("--ranks", type=positive_int, metavar="N", help="start N MPI ranks of this command")
+    how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")
+    how.add_argument(
+        "--batch-size",
+        type=positive_int,
+        default=128,
+        metavar="N",
+        help="rows of one update, over all ranks and threads; default: %(default)s",
+    )
+    how.add_argument(
+        "--lr", type=positive_float, default=0.1, metavar="RATE", help="learning rate; default: %(default)s"
+    )
+    how.add_argument(
+        "--momentum", type=non_negative_float, default=0.9, metavar="M", help="default: %(default)s"
+    )
+    how.add_argument(
+        "--l2", type=non_negative_float, default=0.0, metavar="A", help="adds A/2 Σw² to the loss"
+    )
+    how.add_argument(
+        "--validation",
+        type=specs.validation,
+        default="test",
+        metavar="PART",
+        help="evaluated each epoch: test (default), none, or the share of the training rows to hold out",
+    )
+    out = parser.add_argument_group("what to keep")
+    out.add_argument("--json", metavar="FILE", help="history, an epoch a value")
+    out.add_argument("--plot", metavar="FILE", help="picture of it: .png, .svg, .pdf")
+    out.add_argument("--save", metavar="FILE", help="the model, .safetensors; see pdnn predict")
+    out.add_argument("--checkpoint", metavar="FOLDER", help="written every epoch")
+    out.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
+    out.add_argument("--quiet", action="store_true", help="print the last line only")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Trains; 0 if all went well."""
+    if arguments.resume and arguments.checkpoint is None:
+        arguments.error("--resume needs --checkpoint FOLDER")
+    for path in (arguments.json, arguments.plot, arguments.save):
+        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
+            arguments.error(f"{path}: there is no such folder")  # said before the training, not after it
+    import pdnn
+
+    world = pdnn.world()
+    if arguments.ranks not in (None, 1, world.size):
+        if world.size > 1:
+            arguments.error(f"--ranks {arguments.ranks} in a job of {world.size} ranks")
+        return _on_ranks(arguments)
+    train, test = arguments.data()
+    trainer = _trainer(arguments)
+    train, held_out = _parts(arguments.validation, train, test, arguments.seed)
+    history = trainer.fit(
+        train,
+        epochs=arguments.epochs,
+        batch_size=arguments.batch_size,
+        validation=held_out,
+        checkpoint=arguments.checkpoint,
+        resume=arguments.resume,
+        verbose=not arguments.quiet,
+    )
+    result = trainer.evaluate(test, comm=world)
+    if world.rank == 0:
+        if arguments.save:
+            trainer.model.save(arguments.save)
+        if arguments.json:
+            history.save(arguments.json)
+        if arguments.plot:
+            history.plot(arguments.plot)
+        print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
+    return 0
+
+
+def _on_ranks(arguments: argparse.Namespace) -> int:
+    """The same command on the ranks of a launcher; its exit code."""
+    from pdnn.launch import launch
+
+    return launch(["-m", "pdnn", *arguments.words, "--ranks", "1"], arguments.ranks, tag=False)
+
+
+def _trainer(arguments: argparse.Namespace) -> pdnn.Trainer:
+    from pdnn import Trainer, nn, optim
+
+    model = arguments.model(arguments.seed, arguments.dtype)
+    optimizer = optim.SGD(
+        model.parameters(), lr=arguments.lr, momentum=arguments.momentum, weight_decay=arguments.l2
+    )
+    return Trainer(model, nn.CrossEntropyLoss(), optimizer, strategy=arguments.strategy, seed=arguments.seed)
+
+
+def _parts(
+    validation: float | str, train: Dataset, test: Dataset, seed: int
+) -> tuple[Dataset | Subset, Dataset | Subset | None]:
+    """The rows to train on, and those to evaluate after each epoch."""
+    from pdnn.data import train_test_split
+
+    if isinstance(validation, float):
+        return train_test_split(train, validation, seed)
+    return train, test if validation == "test" else None

@@ -1,0 +1,36 @@
+"""``pdnn train --ranks``: the same numbers as alone, printed and written once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from processes import Completed
+
+pytestmark = pytest.mark.mpi
+pytest.importorskip("mpi4py")
+
+
+def test_two_ranks_train_as_one_does(run_python: Callable[..., Completed], tmp_path: Path) -> None:
+    common = [
+        "--epochs",
+        "1",
+        "--dtype",
+        "float64",
+        "--batch-size",
+        "511",
+        "--model",
+        "mlp:784-16-10:sigmoid",
+    ]
+    outputs = {}
+    for ranks in (1, 2):
+        words = ["--ranks", str(ranks), "--json", str(tmp_path / f"{ranks}.json")]
+        outputs[ranks] = run_python(["-m", "pdnn", "train", *common, *words], timeout=90).stdout.splitlines()
+    assert [len(lines) for lines in outputs.values()] == [2, 2]
+    assert outputs[1][-1] == outputs[2][-1]
+    alone, together = (json.loads((tmp_path / f"{ranks}.json").read_text())["history"] for ranks in (1, 2))
+    for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
+        assert together[name] == pytest.approx(alone[name], rel=1e-11)

@@ -1,0 +1,119 @@
+"""``pdnn train`` and ``pdnn predict``: from a file of samples to a model and its predictions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdnn import cli
+
+
+@pytest.fixture(scope="module")
+def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A .npz file of three classes that are easy to tell apart: 203 rows to train, 60 to test."""
+    rng = np.random.default_rng(3)
+    arrays = {}
+    for part, rows in [("train", 203), ("test", 60)]:
+        y = rng.integers(0, 3, rows)
+        arrays[f"x_{part}"] = (rng.normal(size=(rows, 4)) + 4 * np.eye(4)[y]).astype(np.float32)
+        arrays[f"y_{part}"] = y
+    path = tmp_path_factory.mktemp("data") / "blobs.npz"
+    np.savez(path, **arrays)
+    return path
+
+
+def train(blobs: Path, *words: str | Path) -> int:
+    small = ["--model", "mlp:4-8-3:tanh", "--batch-size", "32", "--strategy", "serial"]
+    return cli.main(["train", "--data", f"npz:{blobs}", *small, *map(str, words)])
+
+
+def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history, plot, model = tmp_path / "history.json", tmp_path / "history.png", tmp_path / "model.safetensors"
+    words = ["--epochs", "4", "--json", history, "--plot", plot, "--save", model, "--validation", "0.2"]
+    assert train(blobs, *words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5  # a line an epoch, no terminal here
+    assert lines[-1].startswith("test: loss ")
+    accuracy = lines[-1].rpartition(" ")[2]
+    assert float(accuracy) > 0.9
+    assert len(json.loads(history.read_text())["history"]["val_accuracy"]) == 4
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+    csv, npy = tmp_path / "classes.csv", tmp_path / "classes.npy"
+    assert cli.main(["predict", str(model), f"npz:{blobs}", "--out", str(csv)]) == 0
+    assert capsys.readouterr().out == f"accuracy {accuracy} on 60 samples\n"
+    np.save(tmp_path / "samples.npy", np.load(blobs)["x_test"])
+    assert cli.main(["predict", str(model), str(tmp_path / "samples.npy"), "--out", str(npy)]) == 0
+    assert np.array_equal(np.loadtxt(csv, skiprows=1), np.load(npy))
+    assert csv.read_text().startswith("class\n")
+    assert cli.main(["predict", str(model), str(tmp_path / "samples.npy")]) == 0
+    assert capsys.readouterr().out.split() == [str(label) for label in np.load(npy)]
+
+
+def test_resumed_training_equals_uninterrupted_training(blobs: Path, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    assert train(blobs, "--epochs", "3", "--save", whole) == 0
+    checkpoint = ["--checkpoint", tmp_path / "checkpoint", "--resume"]
+    assert train(blobs, "--epochs", "2", *checkpoint) == 0
+    assert train(blobs, "--epochs", "3", "--save", parts, *checkpoint) == 0
+    assert whole.read_bytes() == parts.read_bytes()
+
+
+def test_quiet_training_prints_one_line(blobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(blobs, "--epochs", "2", "--quiet", "--validation", "none", "--l2", "0.01") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--data", "cifar"], "'cifar' names no data"),
+        (["--data", "npz:"], "'npz:' names no data"),
+        (["--model", "mlp:784"], "'mlp:784' names no model"),
+        (["--model", "mlp:784-0-10"], "names no model"),
+        (["--model", "mlp:784-10:step"], "'step' is not sigmoid, tanh or relu"),
+        (["--validation", "1.5"], "'1.5' is neither test, none nor a share"),
+        (["--lr", "0"], "'0' is not a number above 0"),
+        (["--l2", "-1"], "'-1' is not a number of at least 0"),
+        (["--epochs", "few"], "'few' is not a whole number"),
+        (["--resume"], "--resume needs --checkpoint"),
+        (["--save", "/nowhere/model.safetensors"], "there is no such folder"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_is_read(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["train", *words])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_what_does_not_fit_is_said_in_a_line(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken, text = tmp_path / "broken.npy", tmp_path / "text.npy"
+    np.save(broken, np.zeros((1000, 4), np.float32))
+    broken.write_bytes(broken.read_bytes()[:500])
+    np.save(text, np.array(["a", "b"]))
+    model = tmp_path / "model.safetensors"
+    assert train(blobs, "--epochs", "1", "--quiet", "--save", model) == 0
+    for words, said in [
+        (["train", "--data", f"npz:{tmp_path / 'none.npz'}"], "none.npz"),
+        (["train", "--data", f"npz:{blobs}", "--model", "mlp:5-3"], "5"),
+        (["train", "--strategy", "teem:2"], "teem:2"),
+        (["predict", str(blobs), "mnist-mini"], "blobs.npz"),
+        (["predict", str(model), str(broken)], "broken.npy"),
+        (["predict", str(model), str(text)], "<U1"),
+    ]:
+        capsys.readouterr()
+        assert cli.main(words) == 1, words
+        message = capsys.readouterr().err
+        assert message.startswith(f"pdnn {words[0]}: "), words
+        assert said in message, words
+        assert message.count("\n") == 1, words
