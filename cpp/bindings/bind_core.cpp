@@ -5,6 +5,7 @@
 #include "pdnn/core/random.hpp"
 #include "pdnn/kernels/isa.hpp"
 #include "pdnn/threads/cores.hpp"
+#include "pdnn/threads/round_trip.hpp"
 
 namespace pdnn::bindings {
 
@@ -48,6 +49,8 @@ void bind_core(py::module_& m) {
       },
       "(cores online, cores in this process's affinity mask, the cgroup's quota in cores or 0.0 for none).");
   m.def("available_cores", threads::available_cores, "Cores that this process may use: min(affinity, quota).");
+  m.def("measure_round_trip", threads::measure_round_trip, py::call_guard<py::gil_scoped_release>(),
+        "Seconds that a word takes from one core to another and back, measured now.");
   m.def(
       "uniform", [](std::uint64_t seed, std::uint64_t index) { return Rng(seed).uniform(index); }, py::arg("seed"),
       py::arg("index"), "Element `index` of the uniform [0, 1) stream of a seed.");
