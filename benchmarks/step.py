@@ -1,0 +1,216 @@
+"""One training step of two published networks, by pdnn and by its peers, side by side in one run.
+
+python benchmarks/step.py [--quick] [--peers numpy,torch] [--json FILE] [--plot FILE]
+
+Prints a table for each network, number type and number of cores: microseconds a step, the ratio to pdnn's,
+and how much of the step the products alone would need at the machine's peak of fused multiply-adds. How it
+is measured: measure.py; what each side runs: peers.py. Peers that are not installed are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import measure
+import peers
+from measure import Side
+from peers import Network
+
+PDNN, FLOOR = "pdnn", "floor: products at FMA peak"
+FORCED = {"Haswell": "avx2", "SkylakeX": "avx512f", "Cooperlake": "avx512_bf16"}
+"""OpenBLAS's kernels that NumPy can be made to use, and the processor flag that they need."""
+
+W0 = Network("784-256-10 sigmoid, batch 105", (784, 256, 10), "sigmoid", True, 105)
+W3 = Network("1024-256-256-256-32 tanh, batch 64", (1024, 256, 256, 256, 32), "tanh", False, 64)
+W0_DOUBLE = Network(W0.name, W0.sizes, W0.activation, W0.bias, W0.batch, "float64")
+COMPARISONS = [(W0, 1), (W0, 2), (W0_DOUBLE, 1), (W0_DOUBLE, 2), (W3, 1), (W3, 2)]
+
+
+PACKAGES = {"numpy": "numpy", "jax": "jax", "torch": "torch", "sklearn": "scikit-learn"}
+"""Peers by the name that `--peers` takes, and the package of each."""
+
+
+def sides(network: Network, cores: int, wanted: Collection[str]) -> list[Side]:
+    """pdnn, and every wanted peer that can run this network."""
+    strategy = "serial" if cores == 1 else f"team:{cores}"
+    found = [
+        Side(FLOOR, peers.floor, (network, cores)),
+        Side(PDNN, peers.pdnn_trainer, (network, strategy, False), cores),
+        Side("pdnn, shuffled", peers.pdnn_trainer, (network, strategy, True), cores),
+    ]
+    if "numpy" in wanted:
+        found.append(Side("NumPy as installed", peers.numpy_step, (network,), cores))
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+        for core, flag in FORCED.items():
+            if flag in flags:
+                environment = {"OPENBLAS_CORETYPE": core}
+                found.append(Side(f"NumPy, {core}", peers.numpy_step, (network,), cores, environment))
+    if "jax" in wanted:
+        found.append(Side("JAX, jit and scan", peers.jax_scan, (network,), cores))
+    if "torch" in wanted:
+        found.append(Side("PyTorch eager", peers.torch_eager, (network, cores, False), cores))
+        found.append(Side("PyTorch eager, fused SGD", peers.torch_eager, (network, cores, True), cores))
+    if "sklearn" in wanted and network.bias:
+        found.append(Side("scikit-learn", peers.sklearn_mlp, (network,), cores))
+    return found
+
+
+def compare(entries: Sequence[Side], network: Network, blocks: int, slowest_trip: float) -> dict[str, Any]:
+    """Runs one comparison.
+
+    Parameters
+    ----------
+    entries : sequence of Side
+        What `sides` gave for the network.
+    network : Network
+    blocks : int
+        Of each side.
+    slowest_trip : float
+        Seconds; with several cores, blocks beside a slower round trip are left out.
+
+    Returns
+    -------
+    dict
+        As the JSON file holds it; times in microseconds.
+
+    Raises
+    ------
+    RuntimeError
+        If a side fails, or its loss is not what the others have.
+    """
+    from pdnn import _core
+
+    cores = max(side.cores for side in entries)
+    several = cores > 1
+    results, trips = measure.alternate(entries, blocks, _core.measure_round_trip if several else lambda: 0.0)
+    check_losses([(side.name, result.check) for side, result in zip(entries, results, strict=True)])
+    rows: list[dict[str, Any]] = []
+    for side, result in zip(entries, results, strict=True):
+        kept = measure.quiet(result.seconds, trips, slowest_trip) if several else result.seconds
+        microseconds = 1e6 * measure.fastest_quarter(kept)
+        rows.append({"side": side.name, "microseconds": microseconds, "kept": len(kept), "blas": result.blas})
+    times = {row["side"]: row["microseconds"] for row in rows}
+    for row in rows:
+        row["ratio"] = row["microseconds"] / times[PDNN]
+        row["peak"] = times[FLOOR] / row["microseconds"]
+    return {
+        "network": network.name,
+        "dtype": network.dtype,
+        "cores": cores,
+        "megaflop": network.flop / 1e6,
+        "gigaflops_peak_a_core": network.flop / times[FLOOR] / 1e3 / cores,
+        "blocks": blocks,
+        "round_trip_nanoseconds": 1e9 * median(trips),
+        "sides": rows,
+    }
+
+
+def check_losses(losses: Sequence[tuple[str, float]]) -> None:
+    """Raises RuntimeError unless all sides found the same mean loss (to 0.1 %), or none (nan)."""
+    found = [(name, loss) for name, loss in losses if not math.isnan(loss)]
+    first, expected = found[0]
+    for name, loss in found:
+        if not math.isclose(loss, expected, rel_tol=1e-3):
+            raise RuntimeError(f"{name} has a mean loss of {loss}, {first} of {expected}: not the same work")
+
+
+def table(result: dict[str, Any]) -> str:
+    """One comparison as text."""
+    head = f"{result['network']}, {result['dtype']}, {result['cores']} core(s)"
+    peak = f"{result['gigaflops_peak_a_core']:.0f} GFLOP/s a core"
+    lines = [f"{head}: {result['megaflop']:.1f} MFLOP a step, FMA peak {peak}"]
+    if result["cores"] > 1:
+        kept = result["sides"][0]["kept"]
+        trip = f"{result['round_trip_nanoseconds']:.0f} ns"
+        lines.append(f"core-to-core round trip {trip}; {kept} of {result['blocks']} blocks kept")
+    lines.append(f"{'':28} {'µs a step':>10} {'× pdnn':>7} {'of peak':>8}")
+    for row in result["sides"]:
+        numbers = f"{row['microseconds']:10.0f} {row['ratio']:7.2f} {row['peak']:8.0%}"
+        blas = f"  {row['blas']}" if row["side"].startswith("NumPy") else ""
+        lines.append(f"{row['side']:28} {numbers}{blas}")
+    return "\n".join(lines)
+
+
+def plot(report: dict[str, Any], path: str) -> None:
+    """A panel of bars for each comparison."""
+    from matplotlib.figure import Figure
+
+    results = report["results"]
+    columns = 2 if len(results) > 1 else 1
+    rows = math.ceil(len(results) / columns)
+    figure = Figure(figsize=(6.5 * columns, 3.1 * rows), layout="constrained")
+    for index, result in enumerate(results):
+        axes = figure.add_subplot(rows, columns, index + 1)
+        names = [row["side"] for row in result["sides"]]
+        times = [row["microseconds"] for row in result["sides"]]
+        colors = [
+            "tab:orange" if name.startswith(PDNN) else "lightgray" if name == FLOOR else "tab:blue"
+            for name in names
+        ]
+        bars = axes.barh(names, times, color=colors)
+        axes.bar_label(bars, [f"{row['ratio']:.2f}" for row in result["sides"]], padding=3, fontsize=8)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.set_title(f"{result['network']}, {result['dtype']}, {result['cores']} core(s)", fontsize=9)
+        axes.set_xlabel("µs a step (numbers: × pdnn)", fontsize=8)
+        axes.tick_params(labelsize=8)
+    figure.suptitle(report["machine"]["processor"], fontsize=9)
+    figure.savefig(path, dpi=130)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="1 core, float32 and few blocks: seconds, rough figures"
+    )
+    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    parser.add_argument(
+        "--peers", default=",".join(PACKAGES), help="which ones, of those installed (default %(default)s)"
+    )
+    parser.add_argument(
+        "--round-trip",
+        type=float,
+        default=150,
+        metavar="NS",
+        help="with several cores, blocks beside a slower one are left out (default %(default)s ns)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--plot", metavar="FILE", help="write a picture")
+    options = parser.parse_args(arguments)
+
+    wanted = options.peers.split(",")
+    if unknown := set(wanted) - PACKAGES.keys():
+        parser.error(f"--peers: {', '.join(sorted(unknown))}; expected some of {', '.join(PACKAGES)}")
+    wanted = [peer for peer in wanted if measure.installed_version(PACKAGES[peer])]
+    cores = len(os.sched_getaffinity(0))
+    comparisons = [(network, count) for network, count in COMPARISONS if count <= cores]
+    if options.quick:
+        comparisons = [(W0, 1), (W3, 1)]
+    blocks = options.blocks or (8 if options.quick else 40)
+    report: dict[str, Any] = {"machine": measure.machine(), "results": []}
+    about = report["machine"]
+    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
+    print(", ".join(f"{name} {version}" for name, version in about["versions"].items()))
+    for network, count in comparisons:
+        entries = sides(network, count, wanted)
+        report["results"].append(compare(entries, network, blocks, 1e-9 * options.round_trip))
+        print("\n" + table(report["results"][-1]), flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if options.plot:
+        plot(report, options.plot)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

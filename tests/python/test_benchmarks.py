@@ -1,0 +1,59 @@
+"""Benchmarks measure what they say, and all sides of a comparison do the same work."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from processes import Completed
+
+
+@pytest.fixture
+def benchmark(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    return importlib.import_module
+
+
+def test_a_time_is_the_median_of_the_fastest_quarter(benchmark: Callable[[str], ModuleType]) -> None:
+    measure = benchmark("measure")
+    assert measure.fastest_quarter([9.0, 3.0, 8.0, 1.0, 7.0, 2.0, 6.0, 5.0, 4.0]) == 2.0
+    assert measure.fastest_quarter([5.0, 4.0]) == 4.0
+    assert math.isnan(measure.fastest_quarter([]))
+
+
+def test_blocks_beside_a_slow_round_trip_are_left_out(benchmark: Callable[[str], ModuleType]) -> None:
+    measure = benchmark("measure")
+    assert measure.quiet([1.0, 2.0, 3.0, 4.0], [0.1, 0.1, 0.9, 0.1, 0.1], slowest=0.2) == [1.0, 4.0]
+
+
+def test_sides_that_do_other_work_are_an_error(benchmark: Callable[[str], ModuleType]) -> None:
+    step = benchmark("step")
+    step.check_losses([("floor", math.nan), ("a", 2.3), ("b", 2.3001)])
+    with pytest.raises(RuntimeError, match=r"b has a mean loss of 2\.4, a of 2\.3"):
+        step.check_losses([("a", 2.3), ("b", 2.4)])
+
+
+def test_operations_are_those_of_the_products(benchmark: Callable[[str], ModuleType]) -> None:
+    step = benchmark("step")
+    assert step.W0.flop == 2 * 105 * (2 * 784 * 256 + 3 * 256 * 10)
+
+
+def test_a_step_is_measured_beside_numpy(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    script, report, picture = root / "benchmarks" / "step.py", tmp_path / "step.json", tmp_path / "step.png"
+    words = ["--quick", "--blocks", "2", "--peers", "numpy", "--json", report, "--plot", picture]
+    printed = run_python([script, *words], timeout=100).stdout
+    assert "NumPy as installed" in printed
+    results = json.loads(report.read_text())["results"]
+    assert [result["network"].split()[0] for result in results] == ["784-256-10", "1024-256-256-256-32"]
+    for result in results:
+        times = {row["side"]: row["microseconds"] for row in result["sides"]}
+        assert 0 < times["floor: products at FMA peak"] < times["pdnn"]
+    assert picture.stat().st_size > 1000
