@@ -14,9 +14,7 @@ namespace pdnn::bindings {
 namespace py = pybind11;
 
 /// "(3, 2)", as NumPy shows a shape.
-inline std::string shape_text(const py::array& array) {
-  return py::str(py::tuple(py::cast(std::vector<py::ssize_t>(array.shape(), array.shape() + array.ndim()))));
-}
+inline std::string shape_text(const py::array& array) { return py::str(array.attr("shape")); }
 
 /// Throws TypeError or ValueError unless the array holds T in C order. `where` begins the message.
 template <class T>
