@@ -51,11 +51,11 @@ bool Request::test() {
   return false;
 }
 
-void Request::wait() {
+void Request::wait(const char* call) {
   Waiting waiting;
   while (!test()) {
     try {
-      if (waiting.seconds() > owner_->timeout_) owner_->time_out(ticket_);
+      if (waiting.seconds() > owner_->timeout_) owner_->time_out(ticket_, call);
       waiting.pause();
     } catch (...) {
       abandon();
@@ -127,8 +127,8 @@ Request Communicator::begin(const Call& call) {
   return {};
 }
 
-std::string Communicator::time_out_message(Kind kind, const std::string& silent) const {
-  return message(name(kind), ": no answer from ", silent, " for ", timeout_, " s (rank ", rank_, " waits",
+std::string Communicator::time_out_message(const char* call, const std::string& silent) const {
+  return message(call, ": no answer from ", silent, " for ", timeout_, " s (rank ", rank_, " waits",
                  step_ < 0 ? "" : message(" at step ", step_), "); see PDNN_TIMEOUT");
 }
 

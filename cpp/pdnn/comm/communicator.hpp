@@ -52,10 +52,13 @@ class Request {
 
   /// True once the call is done; moves it along. Throws what wait() would throw.
   bool test();
-  /// Returns when the call is done. Requests may be waited for in any order.
-  void wait();
+  /// Returns when the call is done. Requests may be waited for in any order. `call` is its name in the message of a
+  /// wait that lasts too long; null: its own.
+  void wait(const char* call = nullptr);
   /// Forgets the call; its buffers must then outlive the communicator.
   void abandon();
+  /// False once test() or wait() has said that the call is done.
+  bool pending() const { return owner_ != nullptr; }
 
  private:
   Communicator* owner_ = nullptr;  // null: done
@@ -136,9 +139,9 @@ class Communicator {
   /// Nobody will ask for this ticket again.
   virtual void abandon(int ticket) = 0;
   /// A wait for this ticket lasted too long: ends the job, or throws.
-  [[noreturn]] virtual void time_out(int ticket) = 0;
+  [[noreturn]] virtual void time_out(int ticket, const char* call) = 0;
   /// "all_reduce: no answer from ranks 1, 3 for 60 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
-  std::string time_out_message(Kind kind, const std::string& silent) const;
+  std::string time_out_message(const char* call, const std::string& silent) const;
 
  private:
   friend class Request;

@@ -67,18 +67,20 @@ struct Slot {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, int rank, int size, Index most) : Communicator(rank, size), comm_(comm), most_(most) {}
+  MpiCommunicator(MPI_Comm comm, int rank, int size, Index most, bool owned)
+      : Communicator(rank, size), comm_(comm), most_(most), owned_(owned) {}
   ~MpiCommunicator() override {
-    if (!finalized()) MPI_Comm_free(&comm_);
+    if (owned_ && !finalized()) MPI_Comm_free(&comm_);
   }
 
   std::shared_ptr<Communicator> split(int color, int key) override;
+  std::shared_ptr<Communicator> duplicate();
 
  private:
   Request start(const Call& call) override;
   bool test(int ticket) override;
   void abandon(int ticket) override;
-  [[noreturn]] void time_out(int ticket) override;
+  [[noreturn]] void time_out(int ticket, const char* call_name) override;
 
   void post(Slot& slot);
   void post_parts(Slot& slot);
@@ -92,12 +94,18 @@ class MpiCommunicator final : public Communicator {
   /// Calls post(at, count, request) for each piece of at most `most_` elements, at least once.
   template <class Post>
   void in_pieces(Slot& slot, Index count, Post post);
+  /// Whether a forgotten call is over; its slot is then free again.
+  bool tidied(int ticket);
   /// True once all of the call's MPI requests are done.
   bool advance(Slot& slot) const;
   void check(int code, Kind kind) const;
 
+  template <class Make>
+  std::shared_ptr<Communicator> form(Make make);
+
   MPI_Comm comm_;
   Index most_;
+  bool owned_;
   Slots<Slot> slots_;
   std::vector<int> forgotten_;  // tickets that nobody will ask for, to be tidied when done
 };
@@ -114,11 +122,7 @@ void MpiCommunicator::check(int code, Kind kind) const {
 
 Request MpiCommunicator::start(const Call& call) {
   if (finalized()) throw CommunicationError(message(name(call.kind), ": MPI is finalized already"));
-  std::erase_if(forgotten_, [&](int ticket) {
-    const bool done = advance(slots_[ticket]);
-    if (done) slots_.give_back(ticket);
-    return done;
-  });
+  std::erase_if(forgotten_, [&](int ticket) { return tidied(ticket); });
   const int ticket = slots_.take();
   Slot& slot = slots_[ticket];
   slot.call = call;
@@ -169,16 +173,26 @@ bool MpiCommunicator::test(int ticket) {
   return true;
 }
 
+bool MpiCommunicator::tidied(int ticket) {
+  try {
+    if (!advance(slots_[ticket])) return false;
+  } catch (const CommunicationError&) {  // NOLINT: of a call that was given up; it is over all the same
+  }
+  slots_.give_back(ticket);
+  return true;
+}
+
 void MpiCommunicator::abandon(int ticket) {
   for (Step& step : slots_[ticket].steps) step.expected = -1;
   forgotten_.push_back(ticket);
 }
 
-void MpiCommunicator::time_out(int ticket) {
+void MpiCommunicator::time_out(int ticket, const char* call_name) {
   const Call& call = slots_[ticket].call;
-  const bool message_call = call.kind == Kind::send || call.kind == Kind::recv;
-  const std::string silent = message_call ? message("rank ", call.peer) : "some other rank";
-  std::fprintf(stderr, "pdnn: %s\n", time_out_message(call.kind, silent).c_str());
+  const bool one = call.kind == Kind::send || call.kind == Kind::recv;
+  const std::string text =
+      time_out_message(call_name ? call_name : name(call.kind), one ? message("rank ", call.peer) : "some other rank");
+  std::fprintf(stderr, "pdnn: %s\n", text.c_str());
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);
@@ -321,26 +335,30 @@ void MpiCommunicator::post_parts_in_pieces(Slot& slot) {
 
 // ---- groups
 
-std::shared_ptr<Communicator> take_over(MPI_Comm comm, Index most);
-
-std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
-  require(color >= 0, "split: colour ", color, " is negative");
-  barrier();  // MPI_Comm_split has no form that can be left when a rank does not come
-  MPI_Comm part = MPI_COMM_NULL;
-  check(MPI_Comm_split(comm_, color, key, &part), Kind::barrier);
-  auto communicator = take_over(part, most_);
-  communicator->at_step(step());
-  return communicator;
+/// The ranks that make(&new_communicator) puts together. Waits for them first in a way that can time out.
+template <class Make>
+std::shared_ptr<Communicator> MpiCommunicator::form(Make make) {
+  barrier();
+  MPI_Comm comm = MPI_COMM_NULL;
+  check(make(&comm), Kind::barrier);
+  int rank = 0, size = 1;
+  check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), Kind::barrier);
+  check(MPI_Comm_rank(comm, &rank), Kind::barrier);
+  check(MPI_Comm_size(comm, &size), Kind::barrier);
+  if (size > 1) return std::make_shared<MpiCommunicator>(comm, rank, size, most_, true);
+  check(MPI_Comm_free(&comm), Kind::barrier);
+  return make_self();
 }
 
-std::shared_ptr<Communicator> take_over(MPI_Comm comm, Index most) {
-  int rank = 0, size = 1;
-  const bool fine = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN) == MPI_SUCCESS &&
-                    MPI_Comm_rank(comm, &rank) == MPI_SUCCESS && MPI_Comm_size(comm, &size) == MPI_SUCCESS;
-  if (!fine) throw CommunicationError("MPI: this is not a communicator");
-  if (size > 1) return std::make_shared<MpiCommunicator>(comm, rank, size, most);
-  MPI_Comm_free(&comm);
-  return make_self();
+std::shared_ptr<Communicator> MpiCommunicator::duplicate() {
+  return form([&](MPI_Comm* comm) { return MPI_Comm_dup(comm_, comm); });
+}
+
+std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
+  require(color >= 0, "split: color ", color, " is negative");
+  const auto part = form([&](MPI_Comm* comm) { return MPI_Comm_split(comm_, color, key, comm); });
+  part->at_step(step());
+  return part;
 }
 
 }  // namespace
@@ -356,7 +374,27 @@ const char* compiled_mpi() {
 std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most) {
   require(most >= 1 && most <= Index{1} << 30, "wrap_mpi: pieces of ", most, " elements");
   if (finalized()) throw CommunicationError("MPI is finalized already");
-  return take_over((MPI_Comm)handle, most);  // NOLINT: a pointer in one MPI, an int in another
+  auto comm = (MPI_Comm)handle;  // NOLINT: a pointer in one MPI, an int in another
+  int rank = 0, size = 1;
+  if (MPI_Comm_rank(comm, &rank) != MPI_SUCCESS || MPI_Comm_size(comm, &size) != MPI_SUCCESS)
+    throw CommunicationError("MPI: this is no communicator");
+  return MpiCommunicator(comm, rank, size, most, false).duplicate();
+}
+
+bool end_with_exit_code() {
+#ifdef __GLIBC__
+  const auto end = [](int code, void*) {
+    if (finalized()) return;
+    if (code == 0) {
+      MPI_Finalize();
+    } else {
+      MPI_Abort(MPI_COMM_WORLD, code);
+    }
+  };
+  return on_exit(end, nullptr) == 0;
+#else
+  return false;
+#endif
 }
 
 }  // namespace pdnn::comm

@@ -10,8 +10,12 @@ namespace pdnn::comm {
 /// Whose binary interface this was compiled for: "Open MPI" or "MPICH" (Intel MPI and most others share that one).
 const char* compiled_mpi();
 
-/// Wraps an MPI communicator of a library that is initialised already, given as mpi4py's `comm.handle`; takes it over,
-/// so hand it a Dup(). Calls of more than `most` elements travel in pieces.
+/// The ranks of an MPI communicator, given as mpi4py's `comm.handle`; collective. MPI must be initialised. Calls of
+/// more than `most` elements travel in pieces.
 std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most = Index{1} << 30);
+
+/// From now on this process finalises MPI when it exits with 0, and ends the whole job when it exits otherwise. False
+/// where the system does not tell exit codes to handlers: then nothing is changed.
+bool end_with_exit_code();
 
 }  // namespace pdnn::comm

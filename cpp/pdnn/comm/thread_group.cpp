@@ -96,7 +96,7 @@ class ThreadCommunicator final : public Communicator {
   Request start(const Call& call) override;
   bool test(int ticket) override;
   void abandon(int ticket) override;
-  [[noreturn]] void time_out(int ticket) override;
+  [[noreturn]] void time_out(int ticket, const char* call) override;
   void check() const {
     if (group_->aborted->load(std::memory_order_acquire)) throw Aborted("communicator: another rank failed");
   }
@@ -160,15 +160,15 @@ void ThreadCommunicator::abandon(int ticket) {
   slots_.give_back(ticket);
 }
 
-void ThreadCommunicator::time_out(int ticket) {
+void ThreadCommunicator::time_out(int ticket, const char* call) {
   const Slot& slot = slots_[ticket];
   const std::string silent = slot.meeting ? slot.meeting->missing() : message("rank ", slot.address.from);
   group_->aborted->store(true, std::memory_order_release);
-  throw CommunicationError(time_out_message(slot.call.kind, silent));
+  throw CommunicationError(time_out_message(call ? call : name(slot.call.kind), silent));
 }
 
 std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
-  require(color >= 0, "split: colour ", color, " is negative");
+  require(color >= 0, "split: color ", color, " is negative");
   const std::array<std::int32_t, 2> mine{color, key};
   std::vector<std::int32_t> all(2 * static_cast<std::size_t>(size()));
   const Index number = calls_;

@@ -1,0 +1,184 @@
+/// Communicators. pdnn.comm checks what it hands over; here every call starts on C-ordered arrays and returns a
+/// request.
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "bindings/bindings.hpp"
+#include "bindings/signals.hpp"
+#include "pdnn/comm/thread_group.hpp"
+#include "pdnn/comm/waiting.hpp"
+#include "pdnn/core/errors.hpp"
+
+namespace pdnn::bindings {
+
+namespace {
+
+using comm::Communicator;
+using comm::Op;
+using Array = std::optional<py::array>;  // none where a rank gives or takes nothing
+using Counts = std::vector<Index>;
+
+comm::DType dtype_of(const py::array& array) {
+  for (const auto dtype :
+       {comm::DType::float32, comm::DType::float64, comm::DType::int32, comm::DType::int64, comm::DType::uint8}) {
+    bool same = false;
+    comm::with_type(dtype, [&]<class T>(T) { same = py::isinstance<py::array_t<T>>(array); });
+    if (same) return dtype;
+  }
+  throw py::type_error(message("communicator: an array of ", std::string(py::str(array.dtype())),
+                               "; it takes float32, float64, int32, int64 and uint8"));
+}
+
+comm::ConstView read(const Array& array) {
+  if (!array) return {};
+  require((array->flags() & py::array::c_style) != 0, "communicator: the array is not C-contiguous");
+  return {array->data(), array->size(), dtype_of(*array)};
+}
+
+comm::View write(const Array& array) {
+  const comm::ConstView view = read(array);
+  require(!array || array->writeable(), "communicator: the array is read-only");
+  return {const_cast<void*>(view.data), view.count, view.dtype};
+}
+
+/// A call under way, with the arrays that it reads or fills.
+class HeldRequest {
+ public:
+  /// Starts a call without the GIL.
+  template <class Start>
+  HeldRequest(const py::object& self, py::tuple arrays, Start start) : communicator_(self), arrays_(std::move(arrays)) {
+    auto& communicator = self.cast<Communicator&>();
+    const py::gil_scoped_release no_gil;
+    request_ = start(communicator);
+  }
+  HeldRequest(HeldRequest&&) = default;
+  HeldRequest& operator=(HeldRequest&&) = delete;
+  ~HeldRequest() {
+    if (!request_.pending()) return;
+    request_.abandon();
+    communicator_.release();  // MPI may write into the arrays yet: they stay for good
+    arrays_.release();
+  }
+
+  bool test() {
+    const py::gil_scoped_release no_gil;
+    return request_.test();
+  }
+  void wait(const char* call) {
+    const py::gil_scoped_release no_gil;
+    request_.wait(call);
+  }
+
+ private:
+  py::object communicator_, arrays_;
+  comm::Request request_;
+};
+
+HeldRequest start_broadcast(const py::object& self, const py::array& data, int root) {
+  const comm::ConstView view = read(data);
+  if (self.cast<Communicator&>().rank() != root) write(data);
+  return {self, py::make_tuple(data), [&](Communicator& comm) {
+            return comm.start_broadcast({const_cast<void*>(view.data), view.count, view.dtype}, root);
+          }};
+}
+
+HeldRequest start_reduce(const py::object& self, const py::array& in, const Array& out, int root, Op op) {
+  return {self, py::make_tuple(in, out),
+          [&, in = read(in), out = write(out)](Communicator& comm) { return comm.start_reduce(in, out, root, op); }};
+}
+
+HeldRequest start_all_reduce(const py::object& self, const py::array& in, const py::array& out, Op op) {
+  return {self, py::make_tuple(in, out),
+          [&, in = read(in), out = write(out)](Communicator& comm) { return comm.start_all_reduce(in, out, op); }};
+}
+
+HeldRequest start_scatter(const py::object& self, const Array& all, const Counts& counts, const py::array& mine,
+                          int root) {
+  return {self, py::make_tuple(all, mine), [&, all = read(all), mine = write(mine)](Communicator& comm) {
+            return comm.start_scatter(all, counts, mine, root);
+          }};
+}
+
+HeldRequest start_gather(const py::object& self, const py::array& mine, const Array& all, const Counts& counts,
+                         int root) {
+  return {self, py::make_tuple(mine, all), [&, mine = read(mine), all = write(all)](Communicator& comm) {
+            return comm.start_gather(mine, all, counts, root);
+          }};
+}
+
+HeldRequest start_all_gather(const py::object& self, const py::array& mine, const py::array& all,
+                             const Counts& counts) {
+  return {self, py::make_tuple(mine, all), [&, mine = read(mine), all = write(all)](Communicator& comm) {
+            return comm.start_all_gather(mine, all, counts);
+          }};
+}
+
+HeldRequest start_reduce_scatter(const py::object& self, const py::array& all, const py::array& mine,
+                                 const Counts& counts, Op op) {
+  return {self, py::make_tuple(all, mine), [&, all = read(all), mine = write(mine)](Communicator& comm) {
+            return comm.start_reduce_scatter(all, mine, counts, op);
+          }};
+}
+
+HeldRequest start_send(const py::object& self, const py::array& data, int dest, int tag) {
+  return {self, py::make_tuple(data),
+          [&, data = read(data)](Communicator& comm) { return comm.start_send(data, dest, tag); }};
+}
+
+HeldRequest start_recv(const py::object& self, const py::array& data, int source, int tag) {
+  return {self, py::make_tuple(data),
+          [&, data = write(data)](Communicator& comm) { return comm.start_recv(data, source, tag); }};
+}
+
+HeldRequest start_barrier(const py::object& self) {
+  return {self, py::make_tuple(), [](Communicator& comm) { return comm.start_barrier(); }};
+}
+
+void bind_errors(py::module_& m) {
+  auto failed = py::register_exception<CommunicationError>(m, "CommunicationError", PyExc_RuntimeError);
+  failed.attr("__doc__") = "The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.";
+  auto aborted = py::register_exception<Aborted>(m, "Aborted", failed);
+  aborted.attr("__doc__") = "A wait was cut short because another rank failed.";
+}
+
+}  // namespace
+
+void bind_comm(py::module_& m) {
+  comm::set_interrupt_hook(run_signal_handlers);
+  bind_errors(m);
+  py::enum_<Op>(m, "Op", "What a reduction does with the ranks' values.")
+      .value("sum", Op::sum)
+      .value("mean", Op::mean)
+      .value("max", Op::max)
+      .value("min", Op::min);
+  py::class_<HeldRequest>(m, "Request", "A call under way; it keeps its arrays alive.")
+      .def("test", &HeldRequest::test, "Whether the call is done.")
+      .def("wait", &HeldRequest::wait, py::arg("call") = nullptr,
+           "Returns when the call is done; a message about a wait that lasts too long speaks of `call`.");
+  py::class_<Communicator, std::shared_ptr<Communicator>>(m, "Communicator", "One rank's end of a group.")
+      .def_property_readonly("rank", &Communicator::rank, "This rank's number, from 0.")
+      .def_property_readonly("size", &Communicator::size, "How many ranks there are.")
+      .def_property_readonly("step", &Communicator::step, "What at_step was told last; -1 at first.")
+      .def("at_step", &Communicator::at_step, py::arg("step"), "Tells which training step this rank is at.")
+      .def("split", &Communicator::split, py::arg("color"), py::arg("key"), py::call_guard<py::gil_scoped_release>(),
+           "Collective: the group of the ranks with this rank's color, ordered by (key, rank).")
+      .def("start_broadcast", start_broadcast, py::arg("data"), py::arg("root"))
+      .def("start_reduce", start_reduce, py::arg("input"), py::arg("out"), py::arg("root"), py::arg("op"))
+      .def("start_all_reduce", start_all_reduce, py::arg("input"), py::arg("out"), py::arg("op"))
+      .def("start_scatter", start_scatter, py::arg("all"), py::arg("counts"), py::arg("mine"), py::arg("root"))
+      .def("start_gather", start_gather, py::arg("mine"), py::arg("all"), py::arg("counts"), py::arg("root"))
+      .def("start_all_gather", start_all_gather, py::arg("mine"), py::arg("all"), py::arg("counts"))
+      .def("start_reduce_scatter", start_reduce_scatter, py::arg("all"), py::arg("mine"), py::arg("counts"),
+           py::arg("op"))
+      .def("start_send", start_send, py::arg("data"), py::arg("dest"), py::arg("tag"))
+      .def("start_recv", start_recv, py::arg("data"), py::arg("source"), py::arg("tag"))
+      .def("start_barrier", start_barrier);
+  py::class_<comm::ThreadGroup>(m, "ThreadGroup", "Ranks that are threads of this process.")
+      .def(py::init<int>(), py::arg("size"))
+      .def("communicator", &comm::ThreadGroup::communicator, py::arg("rank"),
+           "The end of one rank, for the thread that will be it.")
+      .def("abort", &comm::ThreadGroup::abort, "Releases whoever waits, now or later, with Aborted.");
+  m.def("make_self", comm::make_self, "The group of this rank alone.");
+}
+
+}  // namespace pdnn::bindings

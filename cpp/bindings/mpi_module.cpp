@@ -1,0 +1,19 @@
+/// pdnn._mpi: MPI communicators. Loaded by pdnn.comm, which starts MPI and compares libraries before it calls anything.
+#include <pybind11/pybind11.h>
+
+#include "bindings/signals.hpp"
+#include "pdnn/comm/mpi_communicator.hpp"
+#include "pdnn/comm/waiting.hpp"
+
+PYBIND11_MODULE(_mpi, m) {
+  namespace py = pybind11;
+  using namespace pdnn;
+  py::module_::import("pdnn._core");
+  comm::set_interrupt_hook(bindings::run_signal_handlers);
+  m.doc() = "MPI communicators.";
+  m.attr("compiled_mpi") = comm::compiled_mpi();
+  m.def("wrap", comm::wrap_mpi, py::arg("handle"), py::arg("most") = Index{1} << 30,
+        "A communicator over mpi4py's `comm.handle`, which it takes over; more than `most` elements travel in pieces.");
+  m.def("end_with_exit_code", comm::end_with_exit_code,
+        "From now on this process finalises MPI when it exits with 0, and ends the whole job when it exits otherwise.");
+}

@@ -1,0 +1,118 @@
+"""Collective calls on NumPy arrays as data: what a rank tells the others, and how its part begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+
+from pdnn import _core
+from pdnn.comm.header import Array, Header, describe, with_out
+
+Op = Literal["sum", "mean", "max", "min"]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Call(Generic[Result]):
+    """A call that was not made yet.
+
+    Attributes
+    ----------
+    header : Header
+        This rank's side of it.
+    begin : callable
+        Starts it, given all ranks' headers; returns the request and what it will have filled.
+    uneven : bool
+        Whether the ranks' shapes may differ.
+    """
+
+    header: Header
+    begin: Callable[[Sequence[Header]], tuple[_core.Request, Result]]
+    uneven: bool = False
+
+
+def broadcast(core: _core.Communicator, a: Array, root: int) -> Call[Array]:
+    """`Communicator.broadcast`."""
+    header = describe("broadcast", a, f"root={root}", writes=core.rank != root)
+    return Call(header, lambda _: (core.start_broadcast(a, root), a))
+
+
+def reduce(core: _core.Communicator, a: Array, root: int, op: Op, out: Array | None) -> Call[Array | None]:
+    """`Communicator.reduce`."""
+    target = (a if out is None else out) if core.rank == root else None
+    header = describe("reduce", a, f"op={op}, root={root}", writes=target is a)
+    if target is not None:
+        header = with_out(header, target)
+    return Call(header, lambda _: (core.start_reduce(a, target, root, _op("reduce", op)), target))
+
+
+def all_reduce(core: _core.Communicator, a: Array, op: Op, out: Array | None) -> Call[Array]:
+    """`Communicator.all_reduce`."""
+    target = a if out is None else out
+    header = with_out(describe("all_reduce", a, f"op={op}", writes=target is a), target)
+    return Call(header, lambda _: (core.start_all_reduce(a, target, _op("all_reduce", op)), target))
+
+
+def reduce_scatter(core: _core.Communicator, a: Array, op: Op) -> Call[Array]:
+    """`Communicator.reduce_scatter`."""
+
+    def begin(_: Sequence[Header]) -> tuple[_core.Request, Array]:
+        if a.ndim == 0:
+            raise ValueError("reduce_scatter: a 0-dimensional array has no rows to share")
+        rows = rows_of_ranks(len(a), core.size)
+        mine = np.empty((rows[core.rank], *a.shape[1:]), a.dtype)
+        counts = [n * prod(a.shape[1:]) for n in rows]
+        return core.start_reduce_scatter(a, mine, counts, _op("reduce_scatter", op)), mine
+
+    return Call(describe("reduce_scatter", a, f"op={op}"), begin)
+
+
+def gather(core: _core.Communicator, a: Array, root: int) -> Call[list[Array] | None]:
+    """`Communicator.gather`."""
+
+    def begin(headers: Sequence[Header]) -> tuple[_core.Request, list[Array] | None]:
+        whole, parts = _room(headers, a) if core.rank == root else (None, None)
+        return core.start_gather(a, whole, [prod(header.shape) for header in headers], root), parts
+
+    return Call(describe("gather", a, f"root={root}"), begin, uneven=True)
+
+
+def all_gather(core: _core.Communicator, a: Array) -> Call[list[Array]]:
+    """`Communicator.all_gather`."""
+
+    def begin(headers: Sequence[Header]) -> tuple[_core.Request, list[Array]]:
+        whole, parts = _room(headers, a)
+        return core.start_all_gather(a, whole, [prod(header.shape) for header in headers]), parts
+
+    return Call(describe("all_gather", a), begin, uneven=True)
+
+
+def barrier(core: _core.Communicator) -> Call[None]:
+    """`Communicator.barrier`."""
+    return Call(Header("barrier"), lambda _: (core.start_barrier(), None))
+
+
+def _op(call: str, op: str) -> _core.Op:
+    found = {"sum": _core.Op.sum, "mean": _core.Op.mean, "max": _core.Op.max, "min": _core.Op.min}.get(op)
+    if found is None:
+        raise ValueError(f'{call}: op {op!r}; it is "sum", "mean", "max" or "min"')
+    return found
+
+
+def rows_of_ranks(n: int, size: int) -> list[int]:
+    """How many of n rows each rank gets: the first n % size ranks get one more."""
+    return [n // size + (rank < n % size) for rank in range(size)]
+
+
+def _room(headers: Sequence[Header], like: Array) -> tuple[Array, list[Array]]:
+    """Memory for all ranks' arrays in a row, and each of them as a view of it."""
+    ends = np.cumsum([prod(header.shape) for header in headers])
+    whole = np.empty(ends[-1], like.dtype)
+    parts = [
+        part.reshape(header.shape) for part, header in zip(np.split(whole, ends[:-1]), headers, strict=True)
+    ]
+    return whole, parts

@@ -1,0 +1,234 @@
+"""Communicator: collective operations and messages on NumPy arrays, in place or into a given one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from pdnn import _core
+from pdnn.comm import calls, messages
+from pdnn.comm.calls import Call, Op
+from pdnn.comm.header import HEADER_BYTES, Array, Header, compare
+from pdnn.comm.request import Check, Request
+from pdnn.comm.scatter import Parts, scatter, scatter_evenly
+
+Result = TypeVar("Result")
+
+
+class Communicator:
+    """A group of ranks, seen by one of them: `pdnn.world`, `from_mpi4py`, ``SELF``, or a `split` of one.
+
+    Arrays are C-ordered, of float32, float64, int32, int64 or uint8, with at most 8 dimensions. Every rank
+    makes the same collective calls in the same order. Each call first exchanges a small header, so that calls
+    or arguments that do not fit together are an error on every rank, which names two of them;
+    ``check=False``, on every rank, leaves this out. A ``start_`` form begins the call and returns a
+    `Request`; its header travels beside the data, and `Request.wait` raises the error. Between threads, sums
+    are taken in the order of ranks; MPI has its own.
+
+    Parameters
+    ----------
+    core : _core.Communicator
+        The communicator that does the work.
+
+    Attributes
+    ----------
+    core : _core.Communicator
+        As given; what C++ takes.
+    rank, size : int
+        This rank's number, from 0, and how many there are.
+
+    Raises
+    ------
+    ValueError, TypeError
+        From every call: wrong arguments, or arguments of two ranks that do not fit together.
+    CommunicationError
+        From every call: MPI failed; or another rank did, where ranks are threads, or did not answer within
+        ``PDNN_TIMEOUT`` seconds (default 300; 0: for ever). Under MPI that ends the job.
+    """
+
+    def __init__(self, core: _core.Communicator) -> None:
+        self.core = core
+        self.rank = core.rank
+        self.size = core.size
+
+    def __repr__(self) -> str:
+        return f"Communicator(rank {self.rank} of {self.size})"
+
+    def broadcast(self, a: Array, root: int = 0, *, check: bool = True) -> Array:
+        """Makes `a` on every rank what it is on the root, in place; returns it."""
+        return self._run(calls.broadcast(self.core, a, root), check)
+
+    def start_broadcast(self, a: Array, root: int = 0, *, check: bool = True) -> Request[Array]:
+        """`broadcast` without waiting."""
+        return self._start(calls.broadcast(self.core, a, root), check)
+
+    def reduce(
+        self, a: Array, root: int = 0, op: Op = "sum", out: Array | None = None, *, check: bool = True
+    ) -> Array | None:
+        """`all_reduce` on the root only; elsewhere `a` stays, `out` does not matter, and None is returned."""
+        return self._run(calls.reduce(self.core, a, root, op, out), check)
+
+    def start_reduce(
+        self, a: Array, root: int = 0, op: Op = "sum", out: Array | None = None, *, check: bool = True
+    ) -> Request[Array | None]:
+        """`reduce` without waiting."""
+        return self._start(calls.reduce(self.core, a, root, op, out), check)
+
+    def all_reduce(self, a: Array, op: Op = "sum", out: Array | None = None, *, check: bool = True) -> Array:
+        """The sum of all ranks' `a`, or their mean, maximum or minimum, on every rank.
+
+        Parameters
+        ----------
+        a : array
+            Of the same shape and type on every rank.
+        op : {"sum", "mean", "max", "min"}
+            The mean, of floats only, divides by the number of ranks.
+        out : array, optional
+            Filled and returned; like `a`, and `a` itself by default.
+        check : bool
+            Whether the ranks compare their arguments first.
+        """
+        return self._run(calls.all_reduce(self.core, a, op, out), check)
+
+    def start_all_reduce(
+        self, a: Array, op: Op = "sum", out: Array | None = None, *, check: bool = True
+    ) -> Request[Array]:
+        """`all_reduce` without waiting."""
+        return self._start(calls.all_reduce(self.core, a, op, out), check)
+
+    def scatter(self, parts: Parts = None, root: int = 0, *, check: bool = True) -> Array:
+        """This rank's part of what the root has.
+
+        Parameters
+        ----------
+        parts : array, shape (n, ...), or sequence of arrays, one for each rank
+            At the root; None elsewhere. An array is cut into rows: the first n % size ranks get one more.
+            Parts of a sequence have any shapes and one type; they are joined in a copy.
+        root : int
+            The rank that has them.
+        check : bool
+            Whether the ranks compare their arguments first.
+
+        Returns
+        -------
+        array
+            New; of the part's shape.
+        """
+        return self._run(scatter(self.core, parts, root), check)
+
+    def start_scatter(self, a: Array | None, root: int, out: Array, *, check: bool = True) -> Request[Array]:
+        """The root's `a` in equal parts, into `out`, of the same shape on every rank; does not wait."""
+        return self._start(scatter_evenly(self.core, a, root, out), check)
+
+    def gather(self, a: Array, root: int = 0, *, check: bool = True) -> list[Array] | None:
+        """A list of all ranks' `a` at the root, None elsewhere.
+
+        They have one type and any shapes; with ``check=False`` one shape.
+        """
+        return self._run(calls.gather(self.core, a, root), check)
+
+    def start_gather(self, a: Array, root: int = 0, *, check: bool = True) -> Request[list[Array] | None]:
+        """`gather` of arrays of one shape, without waiting."""
+        return self._start(calls.gather(self.core, a, root), check)
+
+    def all_gather(self, a: Array, *, check: bool = True) -> list[Array]:
+        """A list of all ranks' `a` on every rank.
+
+        They have one type and any shapes; with ``check=False`` one shape.
+        """
+        return self._run(calls.all_gather(self.core, a), check)
+
+    def start_all_gather(self, a: Array, *, check: bool = True) -> Request[list[Array]]:
+        """`all_gather` of arrays of one shape, without waiting."""
+        return self._start(calls.all_gather(self.core, a), check)
+
+    def reduce_scatter(self, a: Array, op: Op = "sum", *, check: bool = True) -> Array:
+        """This rank's rows of `all_reduce`, in a new array: the first n % size ranks get one row more."""
+        return self._run(calls.reduce_scatter(self.core, a, op), check)
+
+    def start_reduce_scatter(self, a: Array, op: Op = "sum", *, check: bool = True) -> Request[Array]:
+        """`reduce_scatter` without waiting."""
+        return self._start(calls.reduce_scatter(self.core, a, op), check)
+
+    def barrier(self, *, check: bool = True) -> None:
+        """Returns when every rank has called it."""
+        self._run(calls.barrier(self.core), check)
+
+    def start_barrier(self, *, check: bool = True) -> Request[None]:
+        """`barrier` without waiting."""
+        return self._start(calls.barrier(self.core), check)
+
+    def split(self, color: int, key: int = 0) -> Communicator:
+        """The group of the ranks that pass the same `color` (0 or more), ordered by key; collective."""
+        self._agree(Header("split"))
+        return Communicator(self.core.split(color, key))
+
+    def send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> None:
+        """Sends `a` to a rank, which may be this one; under MPI it may wait until the other receives.
+
+        Messages to one rank with one tag (0 to 32766) arrive in order.
+        """
+        messages.start_send(self.core, a, dest, tag, check).wait()
+
+    def start_send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> Request[None]:
+        """`send` without waiting."""
+        return messages.start_send(self.core, a, dest, tag, check)
+
+    def recv(self, source: int, tag: int = 0, out: Array | None = None, *, check: bool = True) -> Array:
+        """Receives an array from a rank into `out`, or into a new one; returns it.
+
+        With ``check=False``, of both sender and receiver, `out` is needed.
+        """
+        return messages.recv(self.core, source, tag, out, check)
+
+    def start_recv(self, source: int, tag: int, out: Array, *, check: bool = True) -> Request[Array]:
+        """`recv` into `out` without waiting."""
+        return messages.start_recv(self.core, source, tag, out, check)
+
+    def at_step(self, step: int) -> None:
+        """Says which training step this rank is at, for the message of a wait that takes too long."""
+        self.core.at_step(step)
+
+    def _run(self, call: Call[Result], check: bool) -> Result:
+        headers = self._agree(call.header, uneven=call.uneven) if check else self._assume(call.header)
+        request, result = call.begin(headers)
+        request.wait()
+        return result
+
+    def _start(self, call: Call[Result], check: bool) -> Request[Result]:
+        exchange = None
+        if check and self.size > 1:
+            exchange = Check(call.header.call, *self._exchange(call.header, uneven=False))
+            if call.header.problem:
+                exchange.wait()  # which raises the problem
+        request, result = call.begin(self._assume(call.header))
+        return Request(request, result, exchange)
+
+    def _assume(self, header: Header) -> Sequence[Header]:
+        """All ranks' headers, if they are like this one's."""
+        header.check()
+        return [header] * self.size
+
+    def _agree(self, header: Header, *, uneven: bool = False) -> Sequence[Header]:
+        """All ranks' headers, which fit together."""
+        if self.size == 1:
+            return self._assume(header)
+        request, compared = self._exchange(header, uneven)
+        request.wait(header.call)
+        return compared()
+
+    def _exchange(self, header: Header, uneven: bool) -> tuple[_core.Request, Callable[[], Sequence[Header]]]:
+        """Starts the exchange of headers; what is returned beside it compares them."""
+        mine = header.encode()
+        everyones = np.empty((self.size, HEADER_BYTES), np.uint8)
+
+        def compared() -> Sequence[Header]:
+            if not header.problem and (everyones == mine).all():
+                return [header] * self.size
+            headers = [Header.decode(row) for row in everyones]
+            compare(headers, uneven=uneven)
+            return headers
+
+        return self.core.start_all_gather(mine, everyones, []), compared

@@ -1,0 +1,163 @@
+"""Headers: what ranks tell each other before a call, so that a mismatch is an error on all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+DTYPES = ("float32", "float64", "int32", "int64", "uint8")
+MAX_DIMENSIONS = 8
+HEADER_BYTES = 512
+
+
+@dataclass(frozen=True)
+class Header:
+    """One rank's side of a call.
+
+    Attributes
+    ----------
+    call : str
+        The name of the function.
+    dtype, shape
+        Of the array; empty if there is none.
+    options : str
+        What else must agree, such as ``"op=sum"``.
+    problem : str
+        What is wrong with this rank's array ("a read-only (3,) array"), or empty.
+    advice : str
+        What to do about the problem.
+    mistype : bool
+        Whether the problem is a TypeError.
+    """
+
+    call: str
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    options: str = ""
+    problem: str = ""
+    advice: str = ""
+    mistype: bool = False
+
+    def encode(self) -> NDArray[np.uint8]:
+        """The header as `HEADER_BYTES` bytes."""
+        text = json.dumps(astuple(self), separators=(",", ":")).encode()
+        return np.frombuffer(text.ljust(HEADER_BYTES), np.uint8)
+
+    @staticmethod
+    def decode(data: NDArray[np.uint8]) -> Header:
+        """What `encode` made bytes of."""
+        call, dtype, shape, *rest = json.loads(data.tobytes())
+        return Header(call, dtype, tuple(shape), *rest)
+
+    def text(self) -> str:
+        """``"all_reduce((4,) float32, op=sum)"``."""
+        array = f"{self.shape} {self.dtype}" if self.dtype else ""
+        return f"{self.call}({', '.join(filter(None, (array, self.options)))})"
+
+    def array_text(self) -> str:
+        """``"a C-ordered (3, 2) array of float32"``."""
+        return self.problem or f"a C-ordered {self.shape} array of {self.dtype}"
+
+    def error(self, what: str) -> ValueError | TypeError:
+        """The exception for this header's problem."""
+        return (TypeError if self.mistype else ValueError)(f"{self.call}: {what}; {self.advice}")
+
+    def check(self) -> None:
+        """Raises this rank's problem where the other ranks need not be told."""
+        if self.problem:
+            raise self.error(f"got {self.problem}")
+
+
+def describe(call: str, array: object, options: str = "", *, writes: bool = False) -> Header:
+    """The header of a call on an array, with what is wrong with that array.
+
+    Parameters
+    ----------
+    call, options : str
+        As in `Header`.
+    array : object
+        What the user passed.
+    writes : bool
+        Whether the call fills the array.
+    """
+    header = Header(call, options=options)
+    if not isinstance(array, np.ndarray):
+        problem = f"a {type(array).__name__[:40]}"
+        return replace(header, problem=problem, advice="pass a NumPy array", mistype=True)
+    dtype = str(array.dtype)
+    if dtype not in DTYPES:
+        problem, advice = f"an array of {dtype[:40]}", f"pass one of {', '.join(DTYPES)}"
+        return replace(header, problem=problem, advice=advice, mistype=True)
+    if array.ndim > MAX_DIMENSIONS:
+        problem, advice = f"an array of {array.ndim} dimensions", f"pass at most {MAX_DIMENSIONS}"
+        return replace(header, problem=problem, advice=advice)
+    header = replace(header, dtype=dtype, shape=array.shape)
+    if options.startswith("op=mean") and array.dtype.kind != "f":
+        problem, advice = f"an array of {dtype} for a mean", "pass floats, or take the sum"
+        return replace(header, problem=problem, advice=advice, mistype=True)
+    if not array.flags.c_contiguous:
+        order = "Fortran-ordered" if array.flags.f_contiguous else "strided"
+        problem, advice = f"a {order} {array.shape} array", "pass np.ascontiguousarray(a)"
+        return replace(header, problem=problem, advice=advice)
+    if writes and not array.flags.writeable:
+        return replace(header, problem=f"a read-only {array.shape} array", advice="pass a copy")
+    return header
+
+
+def with_out(header: Header, out: object) -> Header:
+    """The header, with what is wrong with `out`: it must be like the array that the header describes."""
+    if header.problem:
+        return header
+    told = describe(header.call, out, writes=True)
+    if told.problem:
+        return replace(header, problem=f"{told.problem} as out", advice=told.advice, mistype=told.mistype)
+    if (told.dtype, told.shape) != (header.dtype, header.shape):
+        problem = f"a {told.shape} {told.dtype} out for a {header.shape} {header.dtype} array"
+        return replace(header, problem=problem, advice="pass an out like a")
+    return header
+
+
+def compare(headers: Sequence[Header], *, uneven: bool = False) -> None:
+    """Raises the same error on every rank unless all headers fit together.
+
+    Parameters
+    ----------
+    headers : sequence of Header
+        Rank 0's, rank 1's, ...
+    uneven : bool
+        Whether shapes may differ, and types where a rank has no array.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the call and two ranks.
+    """
+    first = headers[0]
+    for rank, header in enumerate(headers):
+        if header.call != first.call:
+            raise ValueError(
+                f"rank {rank} called {header.text()}, rank 0 {first.text()}; "
+                "every rank must make the same calls in the same order"
+            )
+    for rank, header in enumerate(headers):
+        if header.problem:
+            fine = next(
+                (other for other, each in enumerate(headers) if each.dtype and not each.problem), None
+            )
+            beside = "" if fine is None else f", rank {fine} {headers[fine].array_text()}"
+            raise header.error(f"rank {rank} passed {header.problem}{beside}")
+    for rank, header in enumerate(headers):
+        same_type = header.dtype == first.dtype or (uneven and "" in (header.dtype, first.dtype))
+        same_shape = header.shape == first.shape or uneven
+        if not (same_type and same_shape and header.options == first.options):
+            raise ValueError(
+                f"{first.call}: rank {rank} called {header.text()}, rank 0 {first.text()}; "
+                "their arguments must agree"
+            )

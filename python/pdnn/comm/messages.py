@@ -1,0 +1,72 @@
+"""Messages between two ranks: a header with the type and the shape, then the array."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pdnn import _core
+from pdnn.comm.header import HEADER_BYTES, Array, Header, describe
+from pdnn.comm.request import Check, Request
+
+
+def start_send(core: _core.Communicator, a: Array, dest: int, tag: int, check: bool) -> Request[None]:
+    """`Communicator.start_send`."""
+    header = describe("send", a)
+    exchange = None
+    if check:
+        exchange = Check("send", core.start_send(header.encode(), dest, tag), header.check)
+    if header.problem and exchange is not None:
+        exchange.wait()  # which raises the problem
+    header.check()
+    return Request(core.start_send(a, dest, tag), None, exchange)
+
+
+def recv(core: _core.Communicator, source: int, tag: int, out: Array | None, check: bool) -> Array:
+    """`Communicator.recv`."""
+    if not check:
+        return start_recv(core, source, tag, out, check).wait()
+    if out is not None:
+        describe("recv", out, writes=True).check()
+    data = np.empty(HEADER_BYTES, np.uint8)
+    core.start_recv(data, source, tag).wait()
+    sent = _refuse_problems(Header.decode(data), source)
+    fits = out is None or (sent.dtype, sent.shape) == (str(out.dtype), out.shape)
+    received = out if out is not None and fits else np.empty(sent.shape, sent.dtype)
+    core.start_recv(
+        received, source, tag
+    ).wait()  # also where it does not fit, so that the next message is the next
+    if out is not None and not fits:
+        raise _misfit(sent, source, out, core.rank)
+    return received
+
+
+def start_recv(
+    core: _core.Communicator, source: int, tag: int, out: Array | None, check: bool
+) -> Request[Array]:
+    """`Communicator.start_recv`."""
+    describe("recv", out, writes=True).check()
+    assert out is not None
+    exchange = None
+    if check:
+        data = np.empty(HEADER_BYTES, np.uint8)
+
+        def compare() -> None:
+            sent = _refuse_problems(Header.decode(data), source)
+            if (sent.dtype, sent.shape) != (str(out.dtype), out.shape):
+                raise _misfit(sent, source, out, core.rank)
+
+        exchange = Check("recv", core.start_recv(data, source, tag), compare)
+    return Request(core.start_recv(out, source, tag), out, exchange)
+
+
+def _refuse_problems(sent: Header, source: int) -> Header:
+    if sent.problem:
+        raise sent.error(f"rank {source} passed {sent.problem}")
+    return sent
+
+
+def _misfit(sent: Header, source: int, out: Array, rank: int) -> ValueError:
+    return ValueError(
+        f"recv: rank {source} sent a {sent.shape} array of {sent.dtype}, rank {rank} receives into a "
+        f"{out.shape} array of {out.dtype}; pass out like what is sent, or none"
+    )

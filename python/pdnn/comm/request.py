@@ -1,0 +1,69 @@
+"""Requests: calls under way, and the comparison of headers that travels beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pdnn import _core
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Check:
+    """An exchange of headers under way before `call`, and what compares them when they are there."""
+
+    call: str
+    request: _core.Request
+    compare: Callable[[], object]
+
+    def wait(self) -> None:
+        """Returns when the headers were found to fit."""
+        self.request.wait(self.call)
+        self.compare()
+
+
+class Request(Generic[Result]):
+    """A call that was started; its arrays belong to it until it is done, for good if it is dropped before.
+
+    Parameters
+    ----------
+    request : _core.Request
+        The call itself.
+    result : object
+        What `wait` returns.
+    check : Check, optional
+        The exchange of headers beside it, whose error comes first.
+    """
+
+    def __init__(self, request: _core.Request, result: Result, check: Check | None = None) -> None:
+        self._request = request
+        self._result = result
+        self._check = check
+
+    def test(self) -> bool:
+        """Whether the call is done; moves it along. Raises what `wait` raises."""
+        if self._check is not None:
+            if not self._check.request.test():
+                return False
+            self._check, check = None, self._check
+            check.compare()
+        return self._request.test()
+
+    def wait(self) -> Result:
+        """Returns, once the call is done, what its form without ``start_`` returns.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the ranks' arguments do not fit together.
+        CommunicationError
+            As every wait.
+        """
+        if self._check is not None:
+            self._check, check = None, self._check
+            check.wait()
+        self._request.wait()
+        return self._result

@@ -1,0 +1,290 @@
+"""What every communicator promises, as functions of one; run as a script, on all ranks of MPI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pdnn
+from pdnn.comm import Communicator
+
+Array = NDArray[Any]
+
+DTYPES = ("float32", "float64", "int32", "int64", "uint8")
+SHAPES = ((0,), (), (1,), (7,), (3, 5), (0, 4), (50_021,))
+OPS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+
+
+def brought(rank: int, shape: tuple[int, ...], dtype: str) -> Array:
+    """What a rank brings to a call: small numbers, whose sums are exact in every type."""
+    numbers = np.arange(np.prod(shape, dtype=int)) * 5 + rank * 3
+    return (numbers % 31).astype(dtype).reshape(shape)
+
+
+def equal(a: Array, b: Array) -> None:
+    assert a.dtype == b.dtype
+    np.testing.assert_array_equal(a, b)
+
+
+def refused(kind: type[Exception], call: Callable[[], object]) -> str:
+    """The message of the error that the call must raise."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def check_broadcast(comm: Communicator) -> None:
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            for root in range(comm.size):
+                a = brought(comm.rank, shape, dtype)
+                assert comm.broadcast(a, root) is a
+                equal(a, brought(root, shape, dtype))
+
+
+def check_reductions(comm: Communicator) -> None:
+    root = comm.size - 1
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            everyone = np.stack([brought(rank, shape, dtype) for rank in range(comm.size)])
+            for op, reduction in OPS.items():
+                if op == "mean" and dtype[0] != "f":
+                    continue
+                wanted = np.asarray(reduction(everyone, axis=0)).astype(dtype)
+                a, out = brought(comm.rank, shape, dtype), np.zeros(shape, dtype)
+                assert comm.all_reduce(a, op, out) is out
+                np.testing.assert_allclose(out, wanted, rtol=1e-6)
+                equal(a, brought(comm.rank, shape, dtype))
+                assert comm.all_reduce(a, op) is a
+                equal(a, out)
+                a = brought(comm.rank, shape, dtype)
+                result = comm.reduce(a, root, op)
+                equal(a, out if comm.rank == root else brought(comm.rank, shape, dtype))
+                assert result is (a if comm.rank == root else None)
+
+
+def check_all_ranks_get_the_same_bits(comm: Communicator) -> None:
+    a = np.random.default_rng(comm.rank).standard_normal(1001)
+    comm.all_reduce(a)
+    for other in comm.all_gather(a):
+        equal(other, a)
+
+
+def check_gather(comm: Communicator) -> None:
+    root = comm.size // 2
+    for dtype in DTYPES:
+        for columns in (0, 1, 3):
+            shapes = [(1 + 2 * rank, columns) for rank in range(comm.size)]
+            wanted = [brought(rank, shape, dtype) for rank, shape in enumerate(shapes)]
+            everyone = comm.all_gather(wanted[comm.rank])
+            for got, each in zip(everyone, wanted, strict=True):
+                equal(got, each)
+            at_root = comm.gather(wanted[comm.rank], root)
+            assert (at_root is None) == (comm.rank != root)
+            for got, each in zip(at_root or wanted, wanted, strict=True):
+                equal(got, each)
+
+
+def check_scatter(comm: Communicator) -> None:
+    for root in range(comm.size):
+        for dtype in DTYPES:
+            for rows in (0, 1, 7, 50_021):
+                whole = brought(root, (rows, 2), dtype)
+                mine = comm.scatter(whole if comm.rank == root else None, root)
+                equal(mine, np.array_split(whole, comm.size)[comm.rank])
+            parts = [brought(rank, (rank, 2, 3), dtype) for rank in range(comm.size)]
+            equal(comm.scatter(parts if comm.rank == root else None, root), parts[comm.rank])
+
+
+def check_reduce_scatter(comm: Communicator) -> None:
+    for dtype in DTYPES:
+        for shape in ((0,), (1,), (7, 3), (50_021,)):
+            whole = sum(brought(rank, shape, dtype) for rank in range(comm.size))
+            mine = comm.reduce_scatter(brought(comm.rank, shape, dtype))
+            equal(mine, np.array_split(np.asarray(whole, dtype), comm.size)[comm.rank])
+
+
+def check_messages(comm: Communicator) -> None:
+    after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            sends = [comm.start_send(brought(comm.rank + k, shape, dtype), after, tag=4) for k in range(3)]
+            sends.append(comm.start_send(brought(comm.rank + 9, shape, dtype), after, tag=5))
+            equal(comm.recv(before, tag=5), brought(before + 9, shape, dtype))
+            out = np.empty(shape, dtype)
+            assert comm.recv(before, 4, out) is out
+            equal(out, brought(before, shape, dtype))
+            second = comm.start_recv(before, 4, np.empty(shape, dtype))
+            third = comm.start_recv(before, 4, np.empty(shape, dtype))
+            equal(third.wait(), brought(before + 2, shape, dtype))
+            equal(second.wait(), brought(before + 1, shape, dtype))
+            for send in sends:
+                send.wait()
+
+
+def check_messages_to_oneself_do_not_wait(comm: Communicator) -> None:
+    sent = brought(comm.rank, (200_000,), "float64")
+    comm.send(sent, comm.rank)
+    sent[:] = -1
+    equal(comm.recv(comm.rank), brought(comm.rank, (200_000,), "float64"))
+
+
+def check_unchecked_calls(comm: Communicator) -> None:
+    a = brought(comm.rank, (6,), "int32")
+    total = np.asarray(sum(brought(rank, (6,), "int32") for rank in range(comm.size)))
+    equal(comm.all_reduce(a.copy(), check=False), total.astype("int32"))
+    equal(comm.all_gather(a, check=False)[-1], brought(comm.size - 1, (6,), "int32"))
+    equal(comm.scatter(np.arange(6) if comm.rank == 0 else None, check=False), _rows(np.arange(6), comm))
+    send = comm.start_send(a, (comm.rank + 1) % comm.size, check=False)
+    before = (comm.rank - 1) % comm.size
+    equal(comm.recv(before, out=np.empty_like(a), check=False), brought(before, (6,), "int32"))
+    send.wait()
+    comm.barrier(check=False)
+
+
+def check_requests_in_any_order(comm: Communicator) -> None:
+    shape = (1000,)
+    everyone = [brought(rank, shape, "float64") for rank in range(comm.size)]
+    total = np.sum(everyone, axis=0)
+    mine = everyone[comm.rank]
+    requests: list[tuple[Any, Any]] = [
+        (comm.start_all_reduce(mine, out=np.empty(shape)), total),
+        (comm.start_all_reduce(mine.copy()), total),
+        (comm.start_broadcast(mine.copy()), everyone[0]),
+        (comm.start_reduce(mine.copy()), total if comm.rank == 0 else None),
+        (comm.start_all_gather(mine), everyone),
+        (comm.start_gather(mine), everyone if comm.rank == 0 else None),
+        (comm.start_reduce_scatter(mine), _rows(total, comm)),
+        (comm.start_scatter(np.tile(mine, comm.size), 0, np.empty(shape)), everyone[0]),
+        (comm.start_barrier(), None),
+    ]
+    for request, wanted in requests[:: 1 if comm.rank % 2 else -1]:
+        got = request.wait()
+        assert (got is None) == (wanted is None)
+        if wanted is not None:
+            np.testing.assert_array_equal(got, wanted)
+        assert request.test()
+    polled = comm.start_all_reduce(np.ones(3))
+    while not polled.test():
+        pass
+    np.testing.assert_array_equal(polled.wait(), np.full(3, comm.size))
+
+
+def check_split(comm: Communicator) -> None:
+    color = comm.rank % 2
+    part = comm.split(color, key=-comm.rank)
+    members = [rank for rank in range(comm.size) if rank % 2 == color][::-1]
+    assert (part.rank, part.size) == (members.index(comm.rank), len(members))
+    got = part.all_gather(np.array([comm.rank]))
+    np.testing.assert_array_equal(np.concatenate(got), members)
+    again = part.split(0)
+    assert (again.rank, again.size) == (part.rank, part.size)
+    again.barrier()
+    assert "split: color -1 is negative" in refused(ValueError, lambda: comm.split(-1))
+
+
+def check_mistakes_are_named_on_every_rank(comm: Communicator) -> None:
+    last = comm.rank == comm.size - 1
+    fine = np.zeros((3, 2), np.float32)
+
+    def passed(a: Any, text: str) -> str:
+        wrong = refused((TypeError, ValueError), lambda: comm.all_reduce(a if last else fine.copy()))
+        assert text in wrong, wrong
+        if comm.size == 1:
+            assert wrong.startswith("all_reduce: got ")
+        else:
+            assert wrong.startswith(f"all_reduce: rank {comm.size - 1} passed ")
+            assert "rank 0 a C-ordered (3, 2) array of float32" in wrong
+        return wrong
+
+    read_only = fine.copy()
+    read_only.flags.writeable = False
+    passed(np.asfortranarray(fine), "a Fortran-ordered (3, 2) array")
+    passed(np.zeros((3, 4), np.float32)[:, ::2], "a strided (3, 2) array")
+    passed(read_only, "a read-only (3, 2) array")
+    passed(fine.astype(np.float16), "an array of float16")
+    passed([1.0], "a list")
+    if comm.size > 1:
+        check_ranks_that_differ(comm, last, fine)
+    comm.barrier()
+
+
+def check_ranks_that_differ(comm: Communicator, last: bool, a: Array) -> None:
+    """Between several ranks only."""
+    n = comm.size - 1
+
+    def differ(one: Callable[[], object], others: Callable[[], object], *texts: str) -> None:
+        wrong = refused(ValueError, one if last else others)
+        assert all(text in wrong for text in texts), wrong
+
+    longer = np.zeros((4, 2), np.float32)
+    texts = f"rank {n} called all_reduce((4, 2) float32, op=sum)", "rank 0 all_reduce((3, 2) float32, op=sum)"
+    differ(lambda: comm.all_reduce(longer), lambda: comm.all_reduce(a), *texts)
+    differ(lambda: comm.start_all_reduce(longer).wait(), lambda: comm.start_all_reduce(a).wait(), *texts)
+    differ(comm.barrier, lambda: comm.broadcast(a), f"rank {n} called barrier()", "rank 0 broadcast((3, 2)")
+    differ(lambda: comm.broadcast(a, n), lambda: comm.broadcast(a), f"root={n}", "root=0")
+    differ(lambda: comm.all_reduce(a, "max"), lambda: comm.all_reduce(a), "op=max", "op=sum")
+    double = a.astype(np.float64)
+    differ(lambda: comm.all_gather(double), lambda: comm.all_gather(a), "float64", "float32")
+    parts = [a] * comm.size if comm.rank else [a] * (comm.size + 1)
+    assert "rank 0 passed" in refused(ValueError, lambda: comm.scatter(parts))
+
+
+def check_wrong_arguments(comm: Communicator) -> None:
+    a = np.zeros(4, np.int64)
+    assert "an array of int64 for a mean" in refused(TypeError, lambda: comm.all_reduce(a, "mean"))
+    assert 'it is "sum", "mean"' in refused(ValueError, lambda: comm.all_reduce(a, "median"))  # type: ignore[arg-type]
+    assert "is not one of the" in refused(ValueError, lambda: comm.broadcast(a, comm.size))
+    assert "no rows to share" in refused(ValueError, lambda: comm.reduce_scatter(np.zeros(())))
+    wrong = refused(ValueError, lambda: comm.all_reduce(a, out=np.zeros(3, np.int64)))
+    assert "a (3,) int64 out for a (4,) int64 array" in wrong
+    assert "tag 32767" in refused(ValueError, lambda: comm.start_send(a, comm.rank, 32_767))
+    comm.send(a, comm.rank)
+    wrong = refused(ValueError, lambda: comm.recv(comm.rank, out=np.zeros(5)))
+    assert f"rank {comm.rank} sent a (4,) array of int64" in wrong
+    comm.send(a, comm.rank)
+    equal(comm.recv(comm.rank), a)
+
+
+def _rows(whole: Array, comm: Communicator) -> Array:
+    return np.array_split(whole, comm.size)[comm.rank]
+
+
+ALL = [
+    check_broadcast,
+    check_reductions,
+    check_all_ranks_get_the_same_bits,
+    check_gather,
+    check_scatter,
+    check_reduce_scatter,
+    check_messages,
+    check_messages_to_oneself_do_not_wait,
+    check_unchecked_calls,
+    check_requests_in_any_order,
+    check_split,
+    check_mistakes_are_named_on_every_rank,
+    check_wrong_arguments,
+]
+
+
+def check_large_arrays_travel_in_pieces() -> None:
+    """Every check again on a communicator that counts to 1000 only, as MPI's counts to 2³¹ − 1."""
+    from mpi4py import MPI
+
+    from pdnn import _mpi
+
+    comm = Communicator(_mpi.wrap(MPI.COMM_WORLD.handle, most=1000))
+    for check in (check_broadcast, check_reductions, check_gather, check_scatter, check_reduce_scatter):
+        check(comm)
+
+
+if __name__ == "__main__":
+    for check in ALL:
+        check(pdnn.world())
+    check_large_arrays_travel_in_pieces()
+    print(f"rank {pdnn.world().rank} of {pdnn.world().size} is content", flush=True)

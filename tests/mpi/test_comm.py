@@ -1,0 +1,94 @@
+"""One suite for every communicator: this process alone, ranks that are threads, ranks of MPI."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import comm_checks
+import pdnn
+from pdnn.comm import SELF, Communicator, run_threads
+from processes import Completed
+
+Check = Callable[[Communicator], None]
+
+
+@pytest.mark.parametrize("check", comm_checks.ALL, ids=lambda check: check.__name__)
+def test_alone(check: Check) -> None:
+    check(SELF)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("check", comm_checks.ALL, ids=lambda check: check.__name__)
+def test_threads(check: Check, ranks: int) -> None:
+    run_threads(lambda: check(pdnn.world()), ranks)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_mpi(mpiexec: Callable[..., Completed], root: Path, ranks: int) -> None:
+    output = mpiexec(ranks, [root / "tests" / "comm_checks.py"], timeout=110).stdout
+    assert output.count("is content") == ranks
+
+
+def test_results_of_threads_come_in_the_order_of_ranks() -> None:
+    assert run_threads(lambda: (pdnn.world().rank, pdnn.world().size), 3) == [(0, 3), (1, 3), (2, 3)]
+    assert pdnn.world() is SELF
+
+
+def test_sums_of_threads_are_taken_in_the_order_of_ranks() -> None:
+    numbers = np.random.default_rng(0).standard_normal((4, 1000))
+    wanted = numbers[0] + numbers[1] + numbers[2] + numbers[3]
+    for result in run_threads(lambda: pdnn.world().all_reduce(numbers[pdnn.world().rank].copy()), 4):
+        np.testing.assert_array_equal(result, wanted)
+
+
+def test_the_first_real_error_of_a_thread_is_raised_and_the_others_are_released() -> None:
+    def fail() -> None:
+        comm = pdnn.world()
+        if comm.rank == 1:
+            raise KeyError("the real one")
+        comm.recv(1) if comm.rank == 0 else comm.split(0).barrier()
+
+    with pytest.raises(KeyError, match="the real one"):
+        run_threads(fail, 3)
+
+
+def test_a_thread_that_waits_too_long_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDNN_TIMEOUT", "0.3")
+    released = threading.Event()
+
+    def stop() -> None:
+        comm = pdnn.world()
+        comm.at_step(812)
+        if comm.rank == 1:
+            released.wait(10)
+        else:
+            try:
+                comm.all_reduce(np.ones(3))
+            finally:
+                released.set()
+
+    with pytest.raises(pdnn.CommunicationError) as error:
+        run_threads(stop, 2)
+    assert str(error.value) == (
+        "all_reduce: no answer from rank 1 for 0.3 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
+    )
+
+
+def test_waiting_leaves_python_free() -> None:
+    def wait() -> float:
+        comm = pdnn.world()
+        if comm.rank == 0:
+            time.sleep(0.2)
+        began = time.perf_counter()
+        comm.barrier()
+        return time.perf_counter() - began
+
+    late, early = run_threads(wait, 2)
+    assert late < 0.1 < early

