@@ -13,14 +13,22 @@ from pdnn import nn, optim
 
 def main() -> None:
     """Trains, says how well, and writes the history, its picture and the model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=10, help="passes over the training images (default: 10)")
-    parser.add_argument("--batch-size", type=int, default=128, help="rows of one update, over all ranks (default: 128)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=10, help="passes over the training images (default: 10)"
+    )
+    parser.add_argument(
+        "--batch-size", type=int, default=128, help="rows of one update, over all ranks (default: 128)"
+    )
     parser.add_argument("--lr", type=float, default=0.1, help="learning rate (default: 0.1)")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--strategy", default="auto", help='how steps are made parallel (default: "auto")')
     parser.add_argument("--seed", type=int, default=7, help="of parameters and orders (default: 7)")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="directory of what is written (default: out)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out"), help="directory of what is written (default: out)"
+    )
     options = parser.parse_args()
 
     train, test = pdnn.datasets.mnist_mini()
@@ -28,11 +36,15 @@ def main() -> None:
         nn.Linear(784, 256), nn.Sigmoid(), nn.Linear(256, 10), dtype=options.dtype, seed=options.seed
     )
     optimizer = optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
-    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optimizer, strategy=options.strategy, seed=options.seed)
+    trainer = pdnn.Trainer(
+        model, nn.CrossEntropyLoss(), optimizer, strategy=options.strategy, seed=options.seed
+    )
 
     rank, size = pdnn.world().rank, pdnn.world().size
     if rank == 0:
-        print(f"{len(train)} training and {len(test)} test images; strategy {trainer.strategy} on {size} rank(s)")
+        print(
+            f"{len(train)} training, {len(test)} test images; strategy {trainer.strategy} on {size} rank(s)"
+        )
     history = trainer.fit(train, options.epochs, options.batch_size, validation=test)
 
     if rank == 0:

@@ -3,6 +3,7 @@
 /// an array of another dtype, shape or layout is refused by name.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <memory>
 
@@ -22,8 +23,9 @@ void check_array(const char* where, const py::array& array) {
   if (!py::isinstance<py::array_t<T>>(array))
     throw py::type_error(message(where, ": got an array of ", std::string(py::str(array.dtype())), ", expected ",
                                  std::string(py::str(py::dtype::of<T>())), "; convert it with .astype()"));
-  require((array.flags() & py::array::c_style) != 0, where, ": the ", shape_text(array),
-          " array is not C-contiguous; pass np.ascontiguousarray(a)");
+  if ((array.flags() & py::array::c_style) == 0)
+    throw ValueError(
+        message(where, ": the ", shape_text(array), " array is not C-contiguous; pass np.ascontiguousarray(a)"));
 }
 
 template <class T>
@@ -43,7 +45,8 @@ std::span<T> write(const char* where, py::array& array) {
 template <class T>
 Matrix<const T> read_matrix(const char* where, const py::array& array) {
   const std::span<const T> values = read<T>(where, array);
-  require(array.ndim() == 2, where, ": got shape ", shape_text(array), ", expected two dimensions");
+  if (array.ndim() != 2)
+    throw ValueError(message(where, ": got shape ", shape_text(array), ", expected two dimensions"));
   return {values.data(), array.shape(0), array.shape(1)};
 }
 
@@ -51,7 +54,8 @@ Matrix<const T> read_matrix(const char* where, const py::array& array) {
 template <class T>
 Tensor<const T> read_batch(const char* where, const py::array& array) {
   const std::span<const T> values = read<T>(where, array);
-  require(array.ndim() >= 2, where, ": got shape ", shape_text(array), ", expected one row a sample, (n, features)");
+  if (array.ndim() < 2)
+    throw ValueError(message(where, ": got shape ", shape_text(array), ", expected one row a sample, (n, features)"));
   const std::vector<Index> extents(array.shape() + 1, array.shape() + array.ndim());
   return {values.data(), array.shape(0), Shape(std::span<const Index>(extents))};
 }

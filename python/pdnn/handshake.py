@@ -40,6 +40,7 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
         for name, value in theirs.items():
             if value != first[name]:
                 raise ValueError(
-                    f"fit: rank {rank} has {name} {value}, rank 0 has {first[name]}; every rank must start the same job"
+                    f"fit: rank {rank} has {name} {value}, rank 0 has {first[name]}; "
+                    "every rank must start the same job"
                 )
     comm.broadcast(model.flat_parameters, root=0)

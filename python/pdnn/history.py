@@ -81,6 +81,7 @@ class History:
             Made without pyplot: nothing stays open.
         """
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
 
         panels = [name for name in ("loss", "accuracy") if name in self.history]
         figure = Figure(figsize=(5 * max(len(panels), 1), 3.5), layout="constrained")
@@ -92,7 +93,7 @@ class History:
                 axes.plot(epochs, self.history[f"val_{name}"], marker="o", markersize=3, label="validation")
             axes.set_xlabel("epoch")
             axes.set_ylabel(name)
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(alpha=0.3)
             axes.legend()
         if path is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy.typing as npt
@@ -44,7 +45,7 @@ def mlp(
     if activation not in ACTIVATIONS:
         raise ValueError(f'mlp: activation "{activation}"; expected one of {", ".join(ACTIVATIONS)}')
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+    for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs, bias), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers[:-1], dtype=dtype, seed=seed)
 
@@ -75,7 +76,7 @@ def _sequential(layers: list[dict[str, Any]], **arguments: Any) -> nn.Sequential
     return nn.Sequential(*(_layer(**layer) for layer in layers), **arguments)
 
 
-def _layer(type: str, **arguments: Any) -> nn.Module:  # noqa: A002
+def _layer(type: str, **arguments: Any) -> nn.Module:
     if type == "Sequential":
         return _sequential(**arguments)
     kind = getattr(nn, type)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 from pdnn.nn.module import Array, Parameter
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.targets import core_for
 
-Params = Union[Iterable[Parameter], Iterable[Mapping[str, Any]]]
+Params: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
 
 
 class Optimizer:

@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, TypeAlias
 
 from pdnn import _core
 
@@ -25,7 +25,7 @@ class Serial:
 
 @dataclass(frozen=True)
 class Team:
-    """`threads` threads inside each layer, each computing its part of every output; bit for bit equal to serial.
+    """Threads inside each layer, each computing its part of every output; bit for bit equal to serial.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ class Pool:
         return f"pool:{self.workers}/{self.parallel_batches}"
 
 
-Engine = Union[Serial, Team, Pool]
+Engine: TypeAlias = Serial | Team | Pool
 
 
 @dataclass(frozen=True)
 class DataParallel:
-    """Every rank holds the network and makes the gradient of its share of each batch; one all-reduce adds them up.
+    """Every rank makes the gradient of its share of each batch; one all-reduce adds the shares up.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class ScatterGather:
         return "scatter-gather:once" if self.once else "scatter-gather"
 
 
-Strategy = Union[Serial, Team, Pool, DataParallel, ScatterGather]
+Strategy: TypeAlias = Serial | Team | Pool | DataParallel | ScatterGather
 
 SPECS = '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "scatter-gather"'
 
@@ -153,8 +153,8 @@ def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
     if comm.size > 1 and isinstance(chosen, (Serial, Team, Pool)):
         fits = DataParallel(chosen)
         raise ValueError(
-            f'Trainer: strategy "{chosen}" is for one process, this world has {comm.size} ranks; "{fits}" fits, '
-            "or pass comm=pdnn.comm.SELF to train on each rank by itself"
+            f'Trainer: strategy "{chosen}" is for one process, this world has {comm.size} ranks; '
+            f'"{fits}" fits, or pass comm=pdnn.comm.SELF to train on each rank by itself'
         )
     _warn_if_crowded(chosen, comm)
     return chosen
@@ -212,7 +212,7 @@ def _check_positive(what: str, value: int) -> None:
 
 
 def matmul(a: Array, b: Array, threads: int = 1) -> Array:
-    """a @ b by pdnn's kernels.
+    """The product a @ b by pdnn's kernels.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Trainer: epochs of training steps in the C++ core, and around them validation, progress, history and checkpoints."""
+"""Trainer: epochs of steps in the C++ core, and around them validation, progress, history and checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,12 +26,12 @@ from pdnn.nn.targets import core_for, prepare_targets, target_width
 from pdnn.optim import Optimizer
 from pdnn.progress import Progress
 
-Data = Union[Dataset, Subset, tuple[Array, Array]]
+Data: TypeAlias = Dataset | Subset | tuple[Array, Array]
 
 
 @dataclass
 class _Source:
-    """A data set as the core reads it: the source, the rows that belong to it, and how wide its targets are."""
+    """A data set as the core reads it: the source, its rows that belong, and how wide its targets are."""
 
     core: Any
     rows: Array
@@ -52,8 +52,8 @@ class Trainer:
     optimizer : Optimizer
         Of the model's parameters.
     strategy : str or a strategy of `pdnn.parallel`
-        ``"auto"``: alone a team of threads on all cores; under ranks data parallel with a team on the cores of
-        each rank. Others: see `pdnn.parallel`.
+        ``"auto"``: alone a team of threads on all cores; under ranks data parallel with a team on
+        each rank's cores. Others: see `pdnn.parallel`.
     seed : int
         Orders of rows and dropout masks are functions of it.
     comm : Communicator, optional
@@ -183,7 +183,7 @@ class Trainer:
             and batch_size < len(source)
         ):
             raise ValueError(
-                f'fit: strategy "{self.strategy}" sends the rows once, so every batch must be the whole data set; '
+                f'fit: strategy "{self.strategy}" sends the rows once, so a batch must be all of them; '
                 f"pass batch_size={len(source)} or more"
             )
         first = self.epoch
@@ -353,10 +353,10 @@ class Trainer:
         return outputs
 
     def predict_classes(self, x: Array | Dataset | Subset) -> Array:
-        """The class of each sample, shape (n,), int64: the largest output, or for a single one its rounding."""
+        """The class of each sample, shape (n,), int64: the largest output, or a single one rounded."""
         outputs = self.predict(x)
         if outputs.shape[1] > 1:
-            return outputs.argmax(axis=1)
+            return np.argmax(outputs, axis=1)
         boundary = 0.0 if type(self.loss).__name__ == "BCEWithLogitsLoss" else 0.5
         return (outputs[:, 0] > boundary).astype(np.int64)
 

@@ -55,8 +55,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
     Raises
     ------
     ValueError
-        If the file is not of the layout: a lying length, a broken header, an unknown dtype, data that overlap,
-        leave gaps, or do not fill the file. Nothing is allocated before all of it is checked.
+        If the file is not of the layout: a lying length, a broken header, an unknown dtype, data that
+        overlap, leave gaps, or do not fill the file. Nothing is allocated before all of it is checked.
     FileNotFoundError
         If there is no such file.
     """
@@ -87,7 +87,7 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
             end = stop
         if 8 + length + end != size:
             raise ValueError(
-                f"{path}: {size} bytes, expected {8 + length + end}; the file was cut or something follows"
+                f"{path}: {size} bytes, expected {8 + length + end}; it was cut, or something follows"
             )
         arrays = {}
         for name, (dtype, shape, begin, stop) in entries.items():

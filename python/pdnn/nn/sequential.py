@@ -172,6 +172,8 @@ class Sequential(Module):
     def _check_batch(self, where: str, x: Array) -> None:
         if not isinstance(x, np.ndarray):
             raise TypeError(f"{where}: x is a {type(x).__name__}, expected a NumPy array")
+        if x.ndim < 2:
+            raise ValueError(f"{where}: x has shape {x.shape}, expected one row a sample, (n, features)")
         if x.dtype.kind in "iu":
             raise TypeError(
                 f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset to a Trainer, "
@@ -196,7 +198,7 @@ class Sequential(Module):
         missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
         if missing or unknown:
             raise ValueError(
-                f"load_state_dict: missing {sorted(missing) or 'nothing'}, unknown {sorted(unknown) or 'nothing'}"
+                f"load_state_dict: missing {sorted(missing) or 'none'}, unknown {sorted(unknown) or 'none'}"
             )
         for name, values in state.items():
             if np.shape(values) != own[name].shape:

@@ -42,7 +42,8 @@ def prepare_targets(where: str, y: Array, loss: Loss, outputs: int, dtype: str) 
     if y.ndim == 1 and kind == "f":
         if outputs != 1:
             raise ValueError(
-                f"{where}: labels are {y.dtype} of shape {y.shape}; pass integer classes (n,) or (n, {outputs})"
+                f"{where}: labels are {y.dtype} of shape {y.shape}, "
+                f"expected integer classes (n,) or floats (n, {outputs})"
             )
         y = y[:, np.newaxis]
     if y.ndim == 1:
@@ -54,7 +55,7 @@ def prepare_targets(where: str, y: Array, loss: Loss, outputs: int, dtype: str) 
             return np.ascontiguousarray(y.argmax(axis=1), dtype=np.int32)
         if type(loss).__name__ in ("CrossEntropyLoss", "NLLLoss"):
             raise ValueError(
-                f"{where}: integer labels of shape {y.shape} are not one-hot rows; pass probabilities as floats"
+                f"{where}: integer labels of shape {y.shape} are not one-hot; pass probabilities as floats"
             )
     return np.ascontiguousarray(y, dtype=dtype)
 
@@ -64,7 +65,7 @@ def _classes(where: str, y: Array, classes: int) -> Array:
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"{where}: label {y[row]} of row {row} is outside 0 … {classes - 1}; the model has {classes} classes"
+            f"{where}: label {y[row]} of row {row} is outside 0 … {classes - 1}, the model's classes"
         )
     return np.ascontiguousarray(y, dtype=np.int32)
 

@@ -1,0 +1,63 @@
+"""What the ranks of test_training.py run: every check here is made on every rank, several a launch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import models, nn, optim
+from pdnn.data import Dataset
+
+comm = pdnn.world()
+RNG = np.random.default_rng(0)
+DATA = Dataset(RNG.integers(0, 256, (53, 12), dtype=np.uint8), RNG.integers(0, 4, 53), scale=1 / 255)
+
+
+def train(strategy: str, comm: pdnn.comm.Communicator, seed: int = 2, **options: object) -> pdnn.Trainer:
+    model = models.mlp([12, 9, 4], "sigmoid", dtype="float64", seed=seed)
+    sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, comm=comm)
+    settings = {"epochs": 2, "batch_size": 17, "validation": DATA, "verbose": False} | options
+    trainer.fit(DATA, **settings)  # type: ignore[arg-type]
+    return trainer
+
+
+def equal(got: pdnn.Trainer, want: pdnn.Trainer) -> None:
+    np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=0, atol=1e-13)
+    for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
+        np.testing.assert_allclose(got.history.history[name], want.history.history[name], rtol=1e-12)
+
+
+def main(folder: Path) -> None:
+    serial = train("serial", pdnn.comm.SELF)
+    for strategy in ("ddp", "ddp+team:2", "ddp+pool:2/3", "scatter-gather", "auto"):
+        # A rank that starts from other values must get rank 0's; the last batch has two rows.
+        equal(train(strategy, comm, seed=2 if comm.rank == 0 else 100 + comm.rank), serial)
+    equal(train("scatter-gather:once", comm, batch_size=100), train("serial", pdnn.comm.SELF, batch_size=100))
+
+    trainer = train("ddp", comm)
+    assert trainer.evaluate(DATA, comm=comm) == trainer.evaluate(DATA) or np.isclose(
+        trainer.evaluate(DATA, comm=comm)["loss"], trainer.evaluate(DATA)["loss"], rtol=1e-12
+    )
+
+    train("ddp", comm, checkpoint=folder, epochs=1)
+    equal(train("ddp", comm, checkpoint=folder, resume=True), serial)
+
+    if comm.size > 1:
+        for mine, words in [
+            ({"batch_size": 9 + comm.rank}, "batch size"),
+            ({"epochs": 1 + comm.rank}, "epochs"),
+        ]:
+            with pytest.raises(ValueError, match=f"rank 1 has {words}"):
+                train("ddp", comm, **mine)
+        with pytest.raises(ValueError, match=r"ddp\+team:2"):
+            train("team:2", comm)
+    print(f"rank {comm.rank} of {comm.size}: all equal", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

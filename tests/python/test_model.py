@@ -1,0 +1,201 @@
+"""Models: memory shared with NumPy, copies, names, seeds, and what they refuse."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import models, nn
+
+
+def small(**options: object) -> nn.Sequential:
+    layers = nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)
+    return nn.Sequential(*layers, **{"seed": 1, **options})  # type: ignore[arg-type]
+
+
+def test_parameters_share_memory_with_the_flat_array_and_the_core() -> None:
+    model = small(dtype="float64")
+    weight = next(model.parameters())
+    x = np.ones((1, 4))
+    before = model.predict(x)
+    weight.data[...] = 0
+    assert not model.flat_parameters[:12].any()
+    assert (model.predict(x) != before).any()
+    model.flat_parameters[:] = 2
+    assert (weight.data == 2).all()
+    model.layers[0].bias.data = [1, 2, 3]
+    np.testing.assert_array_equal(model.flat_parameters[12:15], [1, 2, 3])
+
+
+def test_views_outlive_the_model() -> None:
+    model = small()
+    weight, flat = next(model.parameters()).data, model.flat_parameters
+    want = flat.copy()
+    del model
+    gc.collect()
+    np.testing.assert_array_equal(flat, want)
+    np.testing.assert_array_equal(weight.ravel(), want[:12])
+
+
+def test_a_parameter_refuses_another_shape() -> None:
+    weight = next(small().parameters())
+    with pytest.raises(ValueError, match=r"0\.weight.*\(3, 4\).*\(4, 3\)"):
+        weight.data = np.zeros((3, 4))
+
+
+def test_a_parameter_of_no_model_says_so() -> None:
+    with pytest.raises(ValueError, match="belongs to no model"):
+        _ = nn.Linear(2, 2).weight.data
+
+
+@pytest.mark.parametrize(
+    ("x", "kind", "words"),
+    [
+        (np.zeros((2, 5)), ValueError, "input has 5 features, this layer takes 4"),
+        (np.zeros((2, 4), np.float32), TypeError, "float32.*expected float64"),
+        (np.zeros((2, 4), np.uint8), TypeError, "uint8.*scale"),
+        (np.zeros((4, 2)).T, ValueError, "not C-contiguous"),
+        (np.zeros(4), ValueError, "one row a sample"),
+        (np.zeros((2, 2, 2)), ValueError, "Flatten"),
+        ([[1.0] * 4], TypeError, "NumPy array"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_refused_by_name(x: object, kind: type[Exception], words: str) -> None:
+    model = small(dtype="float64")
+    with pytest.raises(kind, match=words):
+        model.predict(x)  # type: ignore[arg-type]
+    with pytest.raises(kind, match=words):
+        model.gradient(x, np.zeros(2, np.int64), nn.CrossEntropyLoss())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("y", "loss", "kind", "words"),
+    [
+        (np.array([0, 2]), nn.CrossEntropyLoss(), ValueError, "label 2 of row 1 is outside 0 … 1"),
+        (np.array([0, -1]), nn.CrossEntropyLoss(), ValueError, "label -1 of row 1"),
+        (np.array([0]), nn.CrossEntropyLoss(), ValueError, r"\(1,\) for 2 samples"),
+        (np.array([[1, 1], [0, 1]]), nn.CrossEntropyLoss(), ValueError, "not one-hot"),
+        (np.zeros((2, 3)), nn.CrossEntropyLoss(), ValueError, r"\(2, 3\), expected \(n,\) or \(n, 2\)"),
+        (np.array([0, 1]), nn.MSELoss(), ValueError, "targets are classes"),
+        (np.zeros((2, 2)), nn.NLLLoss(), ValueError, "one class a row"),
+        (np.array(["a", "b"]), nn.CrossEntropyLoss(), TypeError, "expected integers or floats"),
+        (np.zeros(2), nn.CrossEntropyLoss(), ValueError, "integer classes"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(
+    y: np.ndarray, loss: nn.Loss, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        small().gradient(np.zeros((2, 4), np.float32), y, loss)
+
+
+def test_one_hot_rows_are_classes() -> None:
+    model, x, y = small(), np.ones((3, 4), np.float32), np.array([1, 0, 1])
+    want = model.gradient(x, y, nn.CrossEntropyLoss())
+    for labels in (np.eye(2, dtype=np.uint8)[y], np.eye(2)[y], np.eye(2, dtype=bool)[y], y.astype(np.uint8)):
+        loss, gradient = model.gradient(x, labels, nn.CrossEntropyLoss())
+        assert loss == pytest.approx(want[0])
+        np.testing.assert_allclose(gradient, want[1], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_are_equal_and_independent(duplicate: object) -> None:
+    model = small()
+    model.flat_parameters[:] = np.arange(23)
+    twin = duplicate(model)  # type: ignore[operator]
+    np.testing.assert_array_equal(twin.flat_parameters, model.flat_parameters)
+    next(twin.parameters()).data[...] = 0
+    assert not twin.flat_parameters[:12].any()
+    assert model.flat_parameters[1] == 1
+
+
+def test_names_and_shapes_are_torchs_order() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 3)), nn.Linear(3, 2, bias=False))
+    shapes = [(name, parameter.shape) for name, parameter in model.named_parameters()]
+    assert shapes == [("0.0.weight", (4, 3)), ("0.0.bias", (3,)), ("1.weight", (3, 2))]
+
+
+def test_seeds_decide_initial_values() -> None:
+    assert (small(seed=1).flat_parameters == small(seed=1).flat_parameters).all()
+    assert (small(seed=1).flat_parameters != small(seed=2).flat_parameters).any()
+    pdnn.manual_seed(3)
+    first, second = small(seed=None).flat_parameters, small(seed=None).flat_parameters
+    pdnn.manual_seed(3)
+    np.testing.assert_array_equal(small(seed=None).flat_parameters, first)
+    assert (first != second).any()
+
+
+def test_initialisers_have_their_widths() -> None:
+    def weight(init: nn.init.Initializer) -> np.ndarray:
+        layer = nn.Linear(300, 200, weight_init=init, bias_init=nn.init.constant(0.5))
+        nn.Sequential(layer, dtype="float64", seed=0).flat_parameters  # noqa: B018
+        assert layer.bias is not None
+        assert (layer.bias.data == 0.5).all()
+        return layer.weight.data
+
+    for init, bound in [
+        (nn.init.uniform(0.12), 0.12),
+        (nn.init.fan_in_uniform(), 300**-0.5),
+        (nn.init.kaiming_uniform(), (6 / 300) ** 0.5),
+        (nn.init.xavier_uniform(), (6 / 500) ** 0.5),
+    ]:
+        values = weight(init)
+        assert np.abs(values).max() <= bound
+        assert values.std() == pytest.approx(bound / 3**0.5, rel=0.02)
+        assert abs(values.mean()) < 0.01 * bound
+    for init, std in [
+        (nn.init.normal(0.001), 0.001),
+        (nn.init.kaiming_normal(), (2 / 300) ** 0.5),
+        (nn.init.xavier_normal(), (2 / 500) ** 0.5),
+    ]:
+        assert weight(init).std() == pytest.approx(std, rel=0.02)
+    assert not weight(nn.init.zeros()).any()
+
+
+def test_layers_are_used_once() -> None:
+    layer = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="same object as layer 0"):
+        nn.Sequential(layer, layer)
+    nn.Sequential(layer).flat_parameters  # noqa: B018
+    with pytest.raises(ValueError, match="belongs to another model"):
+        nn.Sequential(layer).flat_parameters  # noqa: B018
+
+
+def test_dropout_drops_in_training_mode_only() -> None:
+    model = nn.Sequential(nn.Dropout(0.5), nn.Linear(100, 1), seed=0)
+    x, y = np.ones((1, 100), np.float32), np.zeros((1, 1), np.float32)
+
+    def dropped(seed: int) -> int:
+        return int((model.gradient(x, y, nn.MSELoss(), seed=seed)[1][:100] == 0).sum())
+
+    assert 20 < dropped(1) < 80
+    model.eval()
+    assert dropped(1) == 0
+    assert model.predict(x)[0, 0] == pytest.approx(float(model.flat_parameters.sum()), rel=1e-5)
+
+
+def test_mlp_says_what_it_takes() -> None:
+    assert [len(models.mlp([3, 4, 5])), len(models.mlp([3, 5]))] == [3, 1]
+    with pytest.raises(ValueError, match="at least an input and an output"):
+        models.mlp([3])
+    with pytest.raises(ValueError, match='activation "swish"'):
+        models.mlp([3, 2], "swish")
+
+
+def test_saved_models_come_back(tmp_path: object) -> None:
+    model = nn.Sequential(
+        nn.Flatten(), nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.2)), nn.Linear(3, 2), dtype="float64"
+    )
+    path = f"{tmp_path}/model.safetensors"
+    model.save(path)
+    twin = pdnn.load_model(path)
+    assert repr(twin) == repr(model)
+    assert twin.dtype == "float64"
+    np.testing.assert_array_equal(twin.flat_parameters, model.flat_parameters)
+    with pytest.raises(ValueError, match="missing"):
+        small().load(path)

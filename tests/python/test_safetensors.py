@@ -1,0 +1,109 @@
+"""The safetensors layout: round trips, the package of that name as a peer, and files that lie."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pdnn import nn
+from pdnn.files import safetensors
+
+ARRAYS = {
+    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "b": np.array([1, 2], np.int64),
+    "empty": np.zeros((0, 3)),
+}
+
+
+def written(path: Path) -> bytes:
+    safetensors.write(path, ARRAYS, {"key": "value"})
+    return path.read_bytes()
+
+
+def header_and_data(header: object, data: bytes = b"") -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def test_arrays_and_metadata_come_back(tmp_path: Path) -> None:
+    written(tmp_path / "file")
+    arrays, metadata = safetensors.read(tmp_path / "file")
+    assert metadata == {"key": "value"}
+    for name, want in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], want)
+        assert arrays[name].dtype == want.dtype
+        arrays[name] += 1  # writable
+
+
+@given(array=hnp.arrays(st.sampled_from([np.float32, np.float64, np.uint8]), hnp.array_shapes(min_side=0)))
+def test_any_array_comes_back(array: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.getbasetemp() / "any"
+    safetensors.write(path, {"x": array.T}, {})
+    np.testing.assert_array_equal(safetensors.read(path)[0]["x"], array.T)
+
+
+def test_the_safetensors_package_reads_and_writes_the_same(tmp_path: Path) -> None:
+    peer = pytest.importorskip("safetensors.numpy")
+    model = nn.Sequential(nn.Linear(7, 3), nn.Linear(3, 2), seed=0)
+    model.save(tmp_path / "ours")
+    theirs = peer.load_file(tmp_path / "ours")
+    for name, parameter in model.named_parameters():
+        np.testing.assert_array_equal(theirs[name], parameter.data)
+    peer.save_file({name: array + 1 for name, array in theirs.items()}, tmp_path / "theirs")
+    before = model.flat_parameters.copy()
+    model.load(tmp_path / "theirs")
+    np.testing.assert_array_equal(model.flat_parameters, before + 1)
+
+
+def test_a_file_cut_anywhere_is_refused_by_name(tmp_path: Path) -> None:
+    whole = written(tmp_path / "file")
+    for length in range(len(whole)):
+        (tmp_path / "cut").write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="cut"):
+            safetensors.read(tmp_path / "cut")
+
+
+F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ((2**63).to_bytes(8, "little") + b"{}", "cannot hold a header"),
+        (header_and_data({"x": F32}, bytes(9)), "something follows"),
+        (header_and_data({"x": {**F32, "dtype": "F8"}}, bytes(8)), "dtype F8"),
+        (header_and_data({"x": {**F32, "shape": [3]}}, bytes(8)), "in 8 bytes"),
+        (header_and_data({"x": {**F32, "shape": [2**62, 2**62]}}, bytes(8)), "in 8 bytes"),
+        (header_and_data({"x": {**F32, "shape": [-2, -1]}}, bytes(8)), "whole numbers"),
+        (header_and_data({"x": {**F32, "shape": [True, 2]}}, bytes(8)), "whole numbers"),
+        (header_and_data({"x": F32, "y": F32}, bytes(8)), "expected 8"),
+        (header_and_data({"x": {**F32, "data_offsets": [4, 12]}}, bytes(12)), "starts at byte 4"),
+        (header_and_data({"x": {"dtype": "F32"}}), "header"),
+        (header_and_data(["x"]), "header"),
+        (header_and_data({"x": 3}), "header"),
+        (b"\x02" + bytes(7) + b"\xff\xff", "header"),
+        (b"PK\x03\x04 this is a zip file, or so", "cannot hold"),
+        (header_and_data({}).replace(b"{}", b"[" * 2), "header"),
+    ],
+)
+def test_lying_files_are_refused_by_name(content: bytes, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "liar"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=words) as caught:
+        safetensors.read(path)
+    assert "liar" in str(caught.value)
+
+
+def test_a_failing_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    before = written(path)
+    with pytest.raises(TypeError, match="complex128"):
+        safetensors.write(path, {"x": np.zeros(1), "z": np.zeros(1, complex)}, {})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

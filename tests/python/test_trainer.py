@@ -1,0 +1,296 @@
+"""Trainer: what a fit computes, measures, shows and refuses, alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdnn
+import reference
+from pdnn import models, nn, optim, parallel
+from pdnn.callbacks import Callback, EarlyStopping
+from pdnn.data import Dataset, Subset
+from pdnn.history import History
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, (53, 12), dtype=np.uint8)
+Y = RNG.integers(0, 4, 53)
+DATA = Dataset(X, Y, scale=1 / 255, shift=-0.5)
+
+
+def make(
+    strategy: str | parallel.Strategy = "serial", dtype: str = "float64", **options: object
+) -> pdnn.Trainer:
+    model = models.mlp([12, 9, 4], "sigmoid", dtype=dtype, seed=2)
+    sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, seed=5, **options)  # type: ignore[arg-type]
+
+
+def fit(
+    trainer: pdnn.Trainer, data: object = DATA, epochs: int = 2, batch_size: int = 10, **options: object
+) -> History:
+    return trainer.fit(data, epochs, batch_size, verbose=False, **options)  # type: ignore[arg-type]
+
+
+def test_a_fit_equals_the_oracle_step_by_step() -> None:
+    trainer = make()
+    parameters = [parameter.data for parameter in trainer.model.parameters()]
+    net = reference.Mlp(parameters[::2], parameters[1::2], "sigmoid")
+    x, velocity = X / 255 - 0.5, []
+    first = net.gradient(x, Y)[0]
+    fit(trainer, epochs=3, shuffle=False)
+    for _ in range(3):
+        reference.sgd_epoch(net, x, Y, np.arange(53), 10, 0.3, 0.9, velocity)
+    np.testing.assert_allclose(trainer.model.flat_parameters, net.flat(), rtol=0, atol=1e-13)
+    result = trainer.evaluate(DATA)
+    outputs = net.outputs(x)[-1]
+    assert result["loss"] == pytest.approx(net.gradient(x, Y)[0], rel=1e-12)
+    assert result["accuracy"] == (outputs.argmax(axis=1) == Y).mean()
+    np.testing.assert_allclose(trainer.predict(DATA), outputs, atol=1e-12)
+    np.testing.assert_array_equal(trainer.predict_classes(DATA), outputs.argmax(axis=1))
+    assert trainer.history.history["loss"][0] != pytest.approx(first)  # the parameters moved within the epoch
+
+
+@pytest.mark.parametrize(
+    "spec", ["team:2", "team:3", "pool:1", "pool:2/3", "ddp", "ddp+team:2", "scatter-gather", "auto"]
+)
+@pytest.mark.filterwarnings("ignore:strategy:UserWarning")
+def test_every_strategy_equals_serial(spec: str) -> None:
+    serial, trainer = make(), make(spec)
+    want, got = fit(serial, validation=DATA), fit(trainer, validation=DATA)
+    np.testing.assert_allclose(
+        trainer.model.flat_parameters, serial.model.flat_parameters, rtol=0, atol=1e-14
+    )
+    if spec.startswith(("team", "ddp")):
+        np.testing.assert_array_equal(trainer.model.flat_parameters, serial.model.flat_parameters)
+    for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
+        np.testing.assert_allclose(got.history[name], want.history[name], rtol=1e-12)
+
+
+def test_scattering_once_needs_whole_batches() -> None:
+    trainer = make("scatter-gather:once")
+    with pytest.raises(ValueError, match="batch_size=53"):
+        fit(trainer)
+    serial = make()
+    fit(trainer, batch_size=100)
+    fit(serial, batch_size=100)
+    np.testing.assert_allclose(
+        trainer.model.flat_parameters, serial.model.flat_parameters, rtol=0, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [np.uint8, np.float32, np.float64])
+def test_samples_of_any_width_are_converted_as_they_are_gathered(width: type, dtype: str) -> None:
+    want, got = make(dtype=dtype), make(dtype=dtype)
+    fit(want)
+    fit(got, Dataset(X.astype(width), Y, scale=1 / 255, shift=-0.5))
+    np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=1e-5, atol=1e-6)
+
+
+def test_arrays_subsets_and_strided_rows_give_what_their_copies_give() -> None:
+    floats = X / 255 - 0.5
+    rows = np.array([5, 3, 3, 50, -1, 8])
+    for data, x, y in [
+        ((floats, Y), floats, Y),
+        (Subset(DATA, rows), floats[rows], Y[rows]),
+        (DATA[5:40:3], floats[5:40:3].copy(), Y[5:40:3].copy()),
+        (DATA[::-1], floats[::-1].copy(), Y[::-1].copy()),
+    ]:
+        got, want = make(), make()
+        fit(got, data)
+        fit(want, (x, y))
+        np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=0, atol=1e-13)
+
+
+def test_values_train_too_and_have_no_accuracy() -> None:
+    model = models.mlp([12, 9, 2], "tanh", dtype="float64", seed=2)
+    targets = RNG.normal(size=(53, 2))
+    trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1), strategy="serial")
+    history = fit(
+        trainer, Dataset(X, targets, scale=1 / 255), epochs=30, validation=(X[:5] / 255, targets[:5])
+    )
+    assert set(history.history) == {"loss", "val_loss", "seconds"}
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    error = trainer.predict(X / 255) - targets
+    assert trainer.evaluate((X / 255, targets))["loss"] == pytest.approx((error**2).mean())
+
+
+def test_binary_classes_have_an_accuracy() -> None:
+    labels = (X[:, 0] > 127).astype(np.int64)
+    for loss, layers in [(nn.BCELoss(), [nn.Sigmoid()]), (nn.BCEWithLogitsLoss(), [])]:
+        model = nn.Sequential(nn.Linear(12, 1), *layers, dtype="float64", seed=2)
+        trainer = pdnn.Trainer(model, loss, optim.SGD(model.parameters(), lr=1.0), strategy="serial")
+        fit(trainer, Dataset(X, labels, scale=1 / 255, shift=-0.5), epochs=100)
+        result = trainer.evaluate(Dataset(X, labels, scale=1 / 255, shift=-0.5))
+        assert result["accuracy"] > 0.95
+        classes = trainer.predict_classes(X / 255 - 0.5)
+        assert (classes == labels).mean() == pytest.approx(result["accuracy"])
+
+
+def test_a_second_fit_continues() -> None:
+    whole, parts = make(), make()
+    fit(whole, epochs=3)
+    fit(parts, epochs=1)
+    history = fit(parts, epochs=2)
+    np.testing.assert_array_equal(parts.model.flat_parameters, whole.model.flat_parameters)
+    assert history.epochs == parts.epoch == 3
+    assert parts.step == 18
+
+
+def test_shuffling_is_a_function_of_the_seed() -> None:
+    one, same, fixed = make(), make(), make()
+    fit(one)
+    fit(same)
+    fit(fixed, shuffle=False)
+    np.testing.assert_array_equal(one.model.flat_parameters, same.model.flat_parameters)
+    assert (one.model.flat_parameters != fixed.model.flat_parameters).any()
+
+
+def test_dropout_gives_the_same_bits_for_any_team() -> None:
+    results = []
+    for threads in (1, 2):
+        model = nn.Sequential(nn.Linear(12, 20), nn.Dropout(0.5), nn.Linear(20, 4), seed=1)
+        trainer = pdnn.Trainer(
+            model,
+            nn.CrossEntropyLoss(),
+            optim.SGD(model.parameters(), lr=0.1),
+            strategy=parallel.Team(threads),
+        )
+        fit(trainer)
+        results.append(model.flat_parameters)
+    np.testing.assert_array_equal(*results)
+
+
+def test_the_gradient_of_the_last_step_is_there_to_see() -> None:
+    trainer = make()
+    want = trainer.model.gradient(X / 255 - 0.5, Y, trainer.loss)[1]
+    fit(trainer, epochs=1, batch_size=53, shuffle=False)
+    np.testing.assert_allclose(trainer.model.flat_gradients, want, atol=1e-15)
+    assert next(trainer.model.parameters()).grad.shape == (12, 9)
+
+
+# ---- callbacks, interruptions, progress
+
+
+def test_early_stopping_stops_and_restores() -> None:
+    class Spoil(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            if epoch == 2:
+                self.kept = trainer.model.flat_parameters.copy()
+                trainer.optimizer.param_groups[0]["lr"] = 50.0  # from here on it gets worse
+
+    spoil, stopping = Spoil(), EarlyStopping("loss", patience=2)
+    trainer = make()
+    history = fit(trainer, epochs=50, callbacks=[spoil, stopping])
+    assert stopping.best_epoch <= 3
+    assert history.epochs == stopping.best_epoch + 1 + 2
+    assert stopping.best == min(history.history["loss"])
+    if stopping.best_epoch == 2:
+        np.testing.assert_array_equal(trainer.model.flat_parameters, spoil.kept)
+
+
+def test_early_stopping_says_what_it_misses() -> None:
+    with pytest.raises(ValueError, match=r'no "val_loss".*validation='):
+        fit(make(), callbacks=[EarlyStopping()])
+
+
+def test_ctrl_c_ends_between_two_steps_and_keeps_the_history() -> None:
+    trainer = make()
+
+    class Interrupt(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            if epoch == 1:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    big = Dataset(np.tile(X, (2000, 1)), np.tile(Y, 2000), scale=1 / 255)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        fit(trainer, big, epochs=10**6, callbacks=[Interrupt()])
+    assert time.monotonic() - began < 60
+    assert trainer.history.epochs >= 2
+    assert np.isfinite(trainer.model.flat_parameters).all()
+
+
+def test_progress_is_a_line_an_epoch_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    make().fit(DATA, 2, 10, validation=DATA)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("epoch 2/2  loss ")
+    assert "val_accuracy" in lines[1]
+
+
+# ---- history
+
+
+def test_history_is_saved_loaded_and_drawn(tmp_path: Path) -> None:
+    history = fit(make(), validation=DATA)
+    history.save(tmp_path / "history.json")
+    assert set(json.loads((tmp_path / "history.json").read_text())["history"]) == set(history.history)
+    assert History.load(tmp_path / "history.json").history == history.history
+    figure = history.plot(tmp_path / "history.png")
+    assert len(figure.axes) == 2
+    assert (tmp_path / "history.png").stat().st_size > 5000
+    (tmp_path / "broken").write_text("[1]")
+    with pytest.raises(ValueError, match="broken"):
+        History.load(tmp_path / "broken")
+
+
+def test_phases_account_for_the_seconds() -> None:
+    trainer = make("pool:2/3")
+    history = fit(trainer, Dataset(np.tile(X, (50, 1)), np.tile(Y, 50), scale=1 / 255))
+    for seconds, phases in zip(history.history["seconds"], history.phases, strict=True):
+        assert 0 < phases["gradient"] <= seconds
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        ({"epochs": -1}, ValueError, "epochs=-1"),
+        ({"batch_size": 0}, ValueError, "batch_size=0"),
+        ({"data": DATA[:0]}, ValueError, "no rows"),
+        ({"data": [1, 2]}, TypeError, "expected a Dataset"),
+        ({"data": Dataset(X[:, :5], Y)}, ValueError, "5 features, this layer takes 12"),
+        ({"data": Dataset(X, Y + 1)}, ValueError, "train: label 4 of row .* outside 0 … 3"),
+        ({"validation": Dataset(X, Y + 1)}, ValueError, "validation: label 4"),
+        ({"resume": True}, ValueError, "needs checkpoint"),
+        ({"schedule": lambda _: 1.0, "schedule_per": "week"}, ValueError, 'schedule_per "week"'),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_lost(
+    change: dict[str, object], kind: type[Exception], words: str
+) -> None:
+    trainer = make()
+    before = trainer.model.flat_parameters.copy()
+    with pytest.raises(kind, match=words):
+        fit(trainer, **change)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(trainer.model.flat_parameters, before)
+    assert trainer.epoch == 0
+
+
+def test_wrong_kinds_are_refused() -> None:
+    model = models.mlp([2, 2])
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match=r"nn\.Sequential"):
+        pdnn.Trainer(nn.Linear(2, 2), nn.MSELoss(), sgd)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="loss is a str"):
+        pdnn.Trainer(model, "mse", sgd)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="optimizer is a float"):
+        pdnn.Trainer(model, nn.MSELoss(), 0.1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"uint8.*Dataset"):
+        make().predict(X)
+
+
+def test_a_prediction_takes_floats_of_any_width() -> None:
+    trainer = make()
+    np.testing.assert_allclose(trainer.predict(X.astype(np.float32)), trainer.predict(X.astype(np.float64)))
