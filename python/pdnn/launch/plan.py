@@ -12,7 +12,7 @@ from pathlib import Path
 from pdnn.launch.mpiexec import Mpiexec
 
 _START_RANK = Path(__file__).with_name("start_rank.py")
-_THREADS = ("PDNN_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _HOSTS = ("PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_HOSTFILE")  # set by PBS, Grid Engine, LSF
 
 
@@ -54,7 +54,7 @@ def plan(
     mpiexec : Mpiexec
         What starts them.
     threads : int, optional
-        Threads of each rank; the cores shared evenly by default.
+        Threads of each rank; by default what ``PDNN_THREADS`` says, else the cores shared evenly.
     bind : bool
         Whether each rank is bound to cores of its own, where there are enough of them.
 
@@ -65,6 +65,10 @@ def plan(
     """
     if ranks < 1:
         raise ValueError(f"launch: {ranks} ranks; at least 1 is needed")
+    if threads is None and (text := os.environ.get("PDNN_THREADS")):
+        if not text.isdecimal():
+            raise ValueError(f"launch: PDNN_THREADS={text}; expected a number of threads, at least 1")
+        threads = int(text)
     if threads is not None and threads < 1:
         raise ValueError(f"launch: {threads} threads a rank; at least 1 is needed")
     cores, reserved = _cores()
@@ -78,6 +82,7 @@ def plan(
     bound = bind and reserved and ranks * each <= cores
     rank = [sys.executable, "-I", "-S", str(_START_RANK), str(each if bound else 0), sys.executable, *program]
     environment = {name: value for name, value in _settings(each).items() if name not in os.environ}
+    environment["PDNN_THREADS"] = str(each)
     return Plan([*mpiexec.command(ranks), *rank], environment, warnings)
 
 

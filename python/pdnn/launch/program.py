@@ -37,7 +37,7 @@ def launch(
     ranks : int
         How many processes.
     threads : int, optional
-        Threads of each rank; the cores shared evenly by default.
+        Threads of each rank; by default what ``PDNN_THREADS`` says, else the cores shared evenly.
     bind : bool
         Whether each rank is bound to cores of its own.
     tag : bool
