@@ -89,28 +89,30 @@ def compare(entries: Sequence[Side], network: Network, blocks: int, slowest_trip
     from pdnn import _core
 
     cores = max(side.cores for side in entries)
-    several = cores > 1
-    results, trips = measure.alternate(entries, blocks, _core.measure_round_trip if several else lambda: 0.0)
+    between = _core.measure_round_trip if cores > 1 else lambda: 0.0
+    results, trips = measure.alternate(entries, blocks, between)
     check_losses([(side.name, result.check) for side, result in zip(entries, results, strict=True)])
-    rows: list[dict[str, Any]] = []
-    for side, result in zip(entries, results, strict=True):
-        kept = measure.quiet(result.seconds, trips, slowest_trip) if several else result.seconds
-        microseconds = 1e6 * measure.fastest_quarter(kept)
-        rows.append({"side": side.name, "microseconds": microseconds, "kept": len(kept), "blas": result.blas})
-    times = {row["side"]: row["microseconds"] for row in rows}
-    for row in rows:
-        row["ratio"] = row["microseconds"] / times[PDNN]
-        row["peak"] = times[FLOOR] / row["microseconds"]
-    return {
+    report: dict[str, Any] = {
         "network": network.name,
         "dtype": network.dtype,
         "cores": cores,
         "megaflop": network.flop / 1e6,
-        "gigaflops_peak_a_core": network.flop / times[FLOOR] / 1e3 / cores,
-        "blocks": blocks,
         "round_trip_nanoseconds": 1e9 * median(trips),
-        "sides": rows,
+        "blocks": blocks,
+        "kept": len(measure.quiet(results[0].seconds, trips, slowest_trip)),
+        "sides": [],
     }
+    if report["kept"] == 0:
+        return report
+    times = [1e6 * measure.fastest_quarter(measure.quiet(r.seconds, trips, slowest_trip)) for r in results]
+    names = [side.name for side in entries]
+    floor, own = times[names.index(FLOOR)], times[names.index(PDNN)]
+    report["gigaflops_peak_a_core"] = network.flop / floor / 1e3 / cores
+    report["sides"] = [
+        {"side": name, "microseconds": time, "ratio": time / own, "peak": floor / time, "blas": result.blas}
+        for name, time, result in zip(names, times, results, strict=True)
+    ]
+    return report
 
 
 def check_losses(losses: Sequence[tuple[str, float]]) -> None:
@@ -124,13 +126,13 @@ def check_losses(losses: Sequence[tuple[str, float]]) -> None:
 
 def table(result: dict[str, Any]) -> str:
     """One comparison as text."""
-    head = f"{result['network']}, {result['dtype']}, {result['cores']} core(s)"
-    peak = f"{result['gigaflops_peak_a_core']:.0f} GFLOP/s a core"
-    lines = [f"{head}: {result['megaflop']:.1f} MFLOP a step, FMA peak {peak}"]
+    lines = [f"{title(result)}: {result['megaflop']:.1f} MFLOP a step"]
     if result["cores"] > 1:
-        kept = result["sides"][0]["kept"]
         trip = f"{result['round_trip_nanoseconds']:.0f} ns"
-        lines.append(f"core-to-core round trip {trip}; {kept} of {result['blocks']} blocks kept")
+        lines.append(f"core-to-core round trip {trip}; {result['kept']} of {result['blocks']} blocks kept")
+    if not result["sides"]:
+        return "\n".join([*lines, "no figures: the cores are not free, or far apart (see --round-trip)"])
+    lines.append(f"FMA peak {result['gigaflops_peak_a_core']:.0f} GFLOP/s a core")
     lines.append(f"{'':28} {'µs a step':>10} {'× pdnn':>7} {'of peak':>8}")
     for row in result["sides"]:
         numbers = f"{row['microseconds']:10.0f} {row['ratio']:7.2f} {row['peak']:8.0%}"
@@ -139,13 +141,20 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def title(result: dict[str, Any]) -> str:
+    """What a comparison compares."""
+    return (
+        f"{result['network']}, {result['dtype']}, {result['cores']} core{'s' if result['cores'] > 1 else ''}"
+    )
+
+
 def plot(report: dict[str, Any], path: str) -> None:
     """A panel of bars for each comparison."""
     from matplotlib.figure import Figure
 
-    results = report["results"]
+    results = [result for result in report["results"] if result["sides"]]
     columns = 2 if len(results) > 1 else 1
-    rows = math.ceil(len(results) / columns)
+    rows = max(1, math.ceil(len(results) / columns))
     figure = Figure(figsize=(6.5 * columns, 3.1 * rows), layout="constrained")
     for index, result in enumerate(results):
         axes = figure.add_subplot(rows, columns, index + 1)
@@ -159,7 +168,7 @@ def plot(report: dict[str, Any], path: str) -> None:
         axes.bar_label(bars, [f"{row['ratio']:.2f}" for row in result["sides"]], padding=3, fontsize=8)
         axes.invert_yaxis()
         axes.margins(x=0.12)
-        axes.set_title(f"{result['network']}, {result['dtype']}, {result['cores']} core(s)", fontsize=9)
+        axes.set_title(title(result), fontsize=9)
         axes.set_xlabel("µs a step (numbers: × pdnn)", fontsize=8)
         axes.tick_params(labelsize=8)
     figure.suptitle(report["machine"]["processor"], fontsize=9)
