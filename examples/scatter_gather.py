@@ -1,0 +1,150 @@
+"""Batch gradient descent driven by rank 0: scatter the rows, gather the gradients, broadcast the weights.
+
+    mpiexec -n 2 python examples/scatter_gather.py --data DIR           # 1000 iterations
+    mpiexec -n 2 python examples/scatter_gather.py --data DIR --fast    # 60, and small measurements
+
+A network of 400-25-10 sigmoids learns 5,000 handwritten digits, all of them in every step. The step is
+written out in scatter_gather_job.py, and each of its phases timed; then `pdnn.Trainer` does the same job with
+its strategy "scatter-gather", and the costs are compared. Last come the matrix products and the link between
+two ranks.
+"""
+
+# ruff: noqa: E402  NumPy is imported after its number of threads is set
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # a rank computes on one core
+
+import numpy as np
+import scatter_gather_job as job
+import scatter_gather_measure as measure
+
+import pdnn
+from pdnn.data import Dataset
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder of mnistdata.mat ($PDNN_DATA/ex4-digits; where there is none, embedded digits stand in)",
+    )
+    parser.add_argument("--iterations", type=int, help="steps of gradient descent (1000; fast: 60)")
+    parser.add_argument("--learning-rate", type=float, default=2.0, help="(%(default)s)")
+    parser.add_argument(
+        "--scatter",
+        choices=("every", "once"),
+        default="every",
+        help="every: rows travel in each iteration, as in the exercise; once: in the first (%(default)s)",
+    )
+    parser.add_argument(
+        "--product", choices=measure.PRODUCTS, default="numpy", help="what multiplies matrices (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the first weights (%(default)s)")
+    parser.add_argument("--fast", action="store_true", help="few iterations, small measurements")
+    parser.add_argument("--out", type=Path, default=Path("out/scatter_gather"), help="folder (%(default)s)")
+    chosen = parser.parse_args()
+    if chosen.iterations is None:
+        chosen.iterations = 60 if chosen.fast else 1000
+    if chosen.iterations < 1:
+        parser.error(f"--iterations {chosen.iterations}; at least 1 is needed")
+    return chosen
+
+
+def load_digits(folder: Path | None) -> tuple[Dataset, str]:
+    """5,000 digits of 20 x 20 pixels, and what they are; a folder that was named must have them."""
+    try:
+        return pdnn.datasets.ex4(folder, train=True), "the exercise's digits"
+    except (FileNotFoundError, ImportError) as error:
+        if folder is not None:
+            raise
+        reason = error
+    mini = pdnn.datasets.mnist_mini(train=True, image=True)[:5000]
+    inner = mini.x[:, 0, 4:24, 4:24].reshape(5000, job.INPUTS) / 255  # where MNIST's digits are
+    return Dataset(inner, mini.y), f"embedded MNIST digits stand in for the exercise's ({reason})"
+
+
+def try_wrong_order(comm: pdnn.comm.Communicator, x: job.Array) -> str:
+    """What pdnn says to a matrix that lies by columns, as MATLAB's do, and would arrive scrambled."""
+    try:
+        comm.broadcast(np.asfortranarray(x[:4]) if comm.rank == 0 else np.empty((4, job.INPUTS)))
+    except ValueError as error:
+        return str(error)
+    raise AssertionError("a Fortran-ordered array went through")
+
+
+def main() -> None:
+    args = arguments()
+    comm = pdnn.world()
+    say = print if comm.rank == 0 else lambda _: None
+    digits, origin = load_digits(args.data)
+    thetas = job.initial_thetas(args.seed)
+    product = measure.PRODUCTS[args.product]
+    options = {
+        "iterations": args.iterations,
+        "learning_rate": args.learning_rate,
+        "once": args.scatter == "once",
+    }
+    say(f"{origin}; ranks: {comm.size}, product: {args.product}, scatter: {args.scatter}")
+
+    run = job.train(comm, digits, thetas, **options, product=product, log=say)
+    say(f"precision: {job.precision(run.theta1, run.theta2, digits.x, digits.y):.4f}")
+    costs = job.train_by_pdnn(digits, thetas, **options)
+    if comm.rank == 0:
+        args.out.mkdir(parents=True, exist_ok=True)
+        report_run(args.out, run, costs, args.scatter)
+        report_products(args.out, [2**k for k in range(3, 8 if args.fast else 11)])
+    say(f"by columns? {try_wrong_order(comm, digits.x)}")
+    if comm.size > 1:
+        report_link(args.out, comm, [2**k for k in range(10, 21 if args.fast else 27, 2)])
+    say(f"files in {args.out}")
+    comm.barrier()  # no rank leaves before rank 0 has measured
+
+
+def report_run(out: Path, run: job.Run, trainer_costs: list[float], scatter: str) -> None:
+    """Costs of each iteration, and where its time goes."""
+    difference = float(np.abs(np.subtract(run.costs, trainer_costs)).max())
+    print(f"pdnn.Trainer's costs differ by {difference:.1e} at most")
+    rows = zip(range(1, len(run.costs) + 1), run.costs, trainer_costs, run.seconds, strict=True)
+    measure.write_table(out / "costs.csv", ["iteration", "cost", "cost by pdnn.Trainer", "seconds"], rows)
+
+    phases = {phase: 1000 * seconds / len(run.costs) for phase, seconds in run.timer.seconds.items()}
+    for phase, milliseconds in phases.items():
+        print(f"{phase:>14} {milliseconds:8.3f} ms an iteration")
+    measure.write_table(out / "phases.csv", ["phase", "ms an iteration"], phases.items())
+    measure.draw(out / "phases.png", lambda axes: measure.draw_phases(axes, {f"scatter {scatter}": phases}))
+
+
+def report_products(out: Path, sizes: list[int]) -> None:
+    """Which product is the faster at which size."""
+    rows = measure.time_products(sizes, threads=pdnn.parallel.cores_of_rank(pdnn.comm.SELF))
+    for name in dict.fromkeys(name for _, name, _ in rows if name != "numpy"):
+        size = measure.crossover(rows, name, "numpy")
+        print(
+            f"{name}: faster than numpy " + (f"from n = {size}" if size else "at none of the largest sizes")
+        )
+    measure.write_table(out / "products.csv", ["n", "product", "seconds"], rows)
+    measure.draw(out / "products.png", lambda axes: measure.draw_products(axes, rows))
+
+
+def report_link(out: Path, comm: pdnn.comm.Communicator, sizes: list[int]) -> None:
+    """MB/s between ranks 0 and 1; collective."""
+    rows = measure.time_messages(comm, sizes)
+    if comm.rank == 0:
+        size, speed = max(rows, key=lambda row: row[1])
+        print(f"link: {speed:.0f} MB/s at best, in messages of {size} bytes")
+        measure.write_table(out / "bandwidth.csv", ["bytes", "MB/s"], rows)
+        measure.draw(out / "bandwidth.png", lambda axes: measure.draw_messages(axes, rows))
+
+
+if __name__ == "__main__":
+    main()
