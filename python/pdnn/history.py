@@ -21,7 +21,8 @@ class History:
         ``loss`` (mean over the epoch's rows, without the L2 term, as the parameters changed under way),
         ``accuracy`` (classification only), ``val_loss``, ``val_accuracy``, ``seconds`` (training only).
     phases : list of dict of str to float
-        Seconds of an epoch's steps on this rank: gradient, agreement, update, scatter, broadcast.
+        Seconds of an epoch's steps on this rank: gradient, agreement, update, scatter, broadcast. A serial
+        step or a team, alone, updates each layer as its gradient becomes final, within "gradient".
     """
 
     def __init__(self) -> None:

@@ -43,8 +43,9 @@ template <class T>
 class Engine {
  public:
   virtual ~Engine() = default;
-  /// Stores this rank's gradient in model.grads and returns the sums over its rows. Announces slices through
-  /// step.final.
+  /// Whether gradient() announces slices through step.final, one after another while they are hot in cache.
+  virtual bool announces() const = 0;
+  /// Stores this rank's gradient in model.grads and returns the sums over its rows.
   virtual nn::LossValue gradient(const Rows<T>& rows, const Step& step) = 0;
   /// All parameters from all gradients, by all threads.
   virtual void update(optim::Optimizer<T>& optimizer) = 0;
@@ -67,6 +68,7 @@ class TeamEngine : public Engine<T> {
  public:
   TeamEngine(const Job<T>& job, int threads, Index capacity)
       : job_(job), team_(threads), workspace_(job.network, job.sample, capacity) {}
+  bool announces() const override { return true; }
   nn::LossValue gradient(const Rows<T>& rows, const Step& step) override;
   void update(optim::Optimizer<T>& optimizer) override;
 
@@ -82,6 +84,7 @@ template <class T>
 class PoolEngine : public Engine<T> {
  public:
   PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity);
+  bool announces() const override { return false; }  // a gradient is final when all pieces are joined
   nn::LossValue gradient(const Rows<T>& rows, const Step& step) override;
   void update(optim::Optimizer<T>& optimizer) override;
 

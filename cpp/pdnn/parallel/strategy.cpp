@@ -30,15 +30,18 @@ StepSums Replicated<T>::step(const Source<T>& source, std::span<const Index> bat
   const bool alone = comm_->size() == 1;
   const Rows<T> all{source, batch, 0};
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
+  const bool hot = alone && engine_->announces();
   Stopwatch watch;
   optimizer_.begin_step();
-  StepSums sums{engine_->gradient(mine, {key, job_.loss.scale(all.count()), alone ? &update_ : nullptr}), stop};
+  StepSums sums{engine_->gradient(mine, {key, job_.loss.scale(all.count()), hot ? &update_ : nullptr}), stop};
   watch.lap(this->phases.gradient);
-  if (alone) return sums;
-  write_tail(job_.model, sums);
-  comm_->all_reduce(comm::View(job_.model.grads->span()));
-  sums = read_tail(job_.model);
-  watch.lap(this->phases.agreement);
+  if (hot) return sums;
+  if (!alone) {
+    write_tail(job_.model, sums);
+    comm_->all_reduce(comm::View(job_.model.grads->span()));
+    sums = read_tail(job_.model);
+    watch.lap(this->phases.agreement);
+  }
   engine_->update(optimizer_);
   watch.lap(this->phases.update);
   return sums;
