@@ -6,15 +6,20 @@ namespace pdnn::kernels::impl {
 namespace {
 
 /// to[r, j] = from[r, j] for j < cols, 0 for cols ≤ j < width, a multiple of kLanes; rows of `to` lie `width` apart.
-template <class T>
-void copy_block(const T* from, Index stride, Index rows, Index cols, Index width, T* to) {
-  for (Index r = 0; r < rows; ++r, from += stride, to += width)
-    for (Index j = 0; j < width; j += kLanes<T>) store(to + j, load(from + j, cols - j));
+template <Index width, class T>
+void copy_block(const T* from, Index stride, Index rows, Index cols, T* to) {
+  constexpr Index n = kLanes<T>;
+  for (Index r = 0; r < rows; ++r, from += stride, to += width) {
+    if (cols == width)
+      PDNN_UNROLL for (Index j = 0; j < width; j += n) store(to + j, load(from + j));
+    else
+      PDNN_UNROLL for (Index j = 0; j < width; j += n) store(to + j, load(from + j, cols - j));
+  }
 }
 
 /// to[r, j] = from[j, r] for j < cols, 0 for cols ≤ j < width. Writes rows up to the next multiple of kLanes.
-template <class T>
-void transpose_block(const T* from, Index stride, Index rows, Index cols, Index width, T* to) {
+template <Index width, class T>
+void transpose_block(const T* from, Index stride, Index rows, Index cols, T* to) {
   constexpr Index n = kLanes<T>;
   for (Index r = 0; r < rows; r += n) {
     for (Index j = 0; j < width; j += n) {

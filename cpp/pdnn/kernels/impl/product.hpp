@@ -1,11 +1,11 @@
 #pragma once
 /// The three matrix products of a layer, cut into tiles.
 ///
-/// c [rows, cols] = start + a [rows, depth] b [depth, cols]. A strip of b, one tile wide, is copied into a compact
-/// buffer (transposed for dx, padded at the right edge): it stays in the nearest cache while all rows of a go past it,
-/// without cache sets that alias at strides of a power of two. For dw, a is xᵀ: a few columns of x are copied too, for
-/// the same reason. The depth is cut so that the buffers fit; sums go on in c from piece to piece, in ascending order,
-/// so neither the cuts nor the number of workers changes a bit.
+/// c [rows, cols] = start + a [rows, depth] b [depth, cols]. A strip of b, one tile wide, is read for every tile of
+/// rows, where it lies or from a compact copy: transposed for dx, padded at the right edge, and for strides that would
+/// waste the caches' sets and a page on every row. For dw, a is xᵀ, read from a copy of a few columns of x for that
+/// reason. The depth is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece,
+/// in ascending order, so neither the cuts nor the number of workers changes a bit.
 #include "pdnn/kernels/impl/elementwise.hpp"
 #include "pdnn/kernels/impl/pack.hpp"
 #include "pdnn/kernels/impl/tile.hpp"
@@ -13,10 +13,12 @@
 namespace pdnn::kernels::impl {
 namespace {
 
-inline constexpr Index kDepth = 128;           // of one piece
-inline constexpr Index kStripBytes = 1024;     // a row of all strips that are held at once
-inline constexpr Index kCopiedRowBytes = 192;  // a row of the copied columns of x
-inline constexpr Index kFewRows = 12;          // so few that a copy of b would not pay
+template <bool adjacent_rows>
+inline constexpr Index kMostDepth = adjacent_rows ? 128 : 256;  // of one piece, a multiple of any kLanes
+inline constexpr Index kStripBytes = 1024;                      // a row of all strips of dy that are held at once
+inline constexpr Index kColumnBytes = 192;                      // a row of the copied columns of x
+inline constexpr Index kFarBytes = 4096;                        // rows of b so far apart are copied
+inline constexpr Index kAhead = 6;                              // rows of b that are fetched before their use
 
 template <class T, int vectors>
 inline constexpr Index kTileCols = vectors * kLanes<T>;
@@ -56,7 +58,7 @@ void multiply_edge(Tile<T> tile, Index rows, Index cols) {
   constexpr Index width = kTileCols<T, vectors>;
   alignas(64) T full[kMostRows<vectors> * width];
   T* const c = tile.c;
-  if (tile.start) copy_block(tile.start, tile.start_stride, rows, cols, width, full);
+  if (tile.start) copy_block<width>(tile.start, tile.start_stride, rows, cols, full);
   tile.start = tile.start ? full : nullptr;
   tile.start_stride = width;
   tile.c = full;
@@ -90,36 +92,38 @@ template <class T, int vectors, bool adjacent_rows, class Finish>
 void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   constexpr Index width = kTileCols<T, vectors>;
   constexpr Index strips = adjacent_rows ? kStripBytes / (width * static_cast<Index>(sizeof(T))) : 1;
-  constexpr Index copied_rows = adjacent_rows ? kCopiedRowBytes / static_cast<Index>(sizeof(T)) : 1;
-  alignas(64) T b_copy[strips * kDepth * width];
-  alignas(64) T a_copy[kDepth * copied_rows];
+  constexpr Index columns = adjacent_rows ? kColumnBytes / static_cast<Index>(sizeof(T)) : 1;
+  constexpr Index most_depth = kMostDepth<adjacent_rows>;
+  alignas(64) T b_copy[strips * most_depth * width];
+  alignas(64) T a_copy[most_depth * columns];
 
   const Index rows = block.rows.end - block.rows.begin;
-  const Index row_block = adjacent_rows ? copied_rows : rows;
   if (rows <= 0) return;
+  const Index row_block = adjacent_rows ? columns : rows;
+  const Index piece = p.depth > 0 ? ceil_div(p.depth, ceil_div(p.depth, most_depth)) : 0;
+  const bool copy_all = adjacent_rows || p.b_transposed || p.b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
   for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
     const Index col_end = min(col + strips * width, block.cols.end);
     Index k = 0;
     do {
-      const Index depth = min(kDepth, p.depth - k);
+      const Index depth = min(piece, p.depth - k);
       const bool last = k + depth == p.depth;
       for (Index row = 0; row < rows; row += row_block) {
         const Index height = min(row_block, rows - row), first = block.rows.begin + row;
-        const T* a = p.a + first * p.row_step + k * p.depth_step;
-        if constexpr (adjacent_rows) copy_block(a, p.depth_step, depth, height, copied_rows, a_copy);
+        const T* const a = p.a + first * p.row_step + k * p.depth_step;
+        if constexpr (adjacent_rows) copy_block<columns>(a, p.depth_step, depth, height, a_copy);
         for (Index j = col; j < col_end; j += width) {
           const Index cols = min(width, col_end - j);
-          const bool copied = p.b_transposed || cols < width || rows > kFewRows;
-          T* const strip = b_copy + (j - col) * kDepth;
-          if (row == 0 && p.b_transposed)
-            transpose_block(p.b + j * p.b_stride + k, p.b_stride, depth, cols, width, strip);
-          else if (row == 0 && copied)
-            copy_block(p.b + k * p.b_stride + j, p.b_stride, depth, cols, width, strip);
-
           T* const c = p.c + first * p.c_stride + j;
-          Tile<T> tile{depth, a, p.row_step, p.depth_step, strip, width, c, p.c_stride, c, p.c_stride};
-          if (adjacent_rows) tile.a = a_copy, tile.depth_step = copied_rows;
-          if (!copied) tile.b = p.b + k * p.b_stride + j, tile.b_stride = p.b_stride;
+          const T* const b = p.b_transposed ? p.b + j * p.b_stride + k : p.b + k * p.b_stride + j;
+          Tile<T> tile{depth, a, p.row_step, p.depth_step, b, p.b_stride, kAhead, c, p.c_stride, c, p.c_stride};
+          if (adjacent_rows) tile.a = a_copy, tile.depth_step = columns;
+          if (copy_all || cols < width) {
+            T* const strip = b_copy + (j - col) * most_depth;
+            if (row == 0 && p.b_transposed) transpose_block<width>(b, p.b_stride, depth, cols, strip);
+            if (row == 0 && !p.b_transposed) copy_block<width>(b, p.b_stride, depth, cols, strip);
+            tile.b = strip, tile.b_stride = width, tile.ahead = 0;
+          }
           if (k == 0) {
             tile.start = p.start ? p.start + first * p.start_stride + j : nullptr;
             tile.start_stride = p.start_stride;
@@ -135,7 +139,8 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
 }
 
 template <class T, bool adjacent_rows, class Finish>
-void multiply(Part part, Index rows, Index cols, const Product<T>& p, Finish finish) {
+void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
+  if (p.depth == 0) p.a = p.b = p.c;  // they may be null, where arithmetic is undefined; nothing is read
   auto run = [&]<int vectors>(std::integral_constant<int, vectors>) {
     multiply_block<T, vectors, adjacent_rows>(p, own_block(part, rows, cols, kTileCols<T, vectors>), finish);
   };

@@ -15,6 +15,7 @@ struct Tile {
   Index row_step, depth_step;
   const T* b;
   Index b_stride;
+  Index ahead;  // so many rows of b are fetched before their use, existing or not
   const T* start;
   Index start_stride;
   T* c;
@@ -23,6 +24,7 @@ struct Tile {
 
 /// The widest tile in vectors, and how many rows fill the registers beside a row of b and one broadcast element of a.
 inline constexpr int kWidest = kVectorBytes == 64 ? 4 : 2;
+inline constexpr int kVectorsOfLine = 64 / kVectorBytes;
 template <int vectors>
 inline constexpr int kMostRows = vectors == 4                        ? 6
                                  : vectors == 2 && kVectorBytes < 64 ? 6
@@ -39,12 +41,16 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
   }
   const Index row_step = adjacent_rows ? 1 : tile.row_step;
   const T *a = tile.a, *b = tile.b;
+  const Index ahead = tile.ahead * tile.b_stride;
   for (Index k = tile.depth; k > 0; --k) {
     Vector<T> row[vectors];
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
     PDNN_UNROLL for (int r = 0; r < rows; ++r) {
       const Vector<T> x = broadcast(a[r * row_step]);
       PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += x * row[v];
+    }
+    if constexpr (!adjacent_rows) {
+      PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine) __builtin_prefetch(b + ahead + v * n);
     }
     a += tile.depth_step;
     b += tile.b_stride;
