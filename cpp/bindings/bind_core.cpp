@@ -1,6 +1,8 @@
 /// The machine and the build, as Python sees them.
 #include <pybind11/stl.h>
 
+#include <map>
+
 #include "bindings.hpp"
 #include "pdnn/core/random.hpp"
 #include "pdnn/kernels/isa.hpp"
@@ -11,8 +13,8 @@ namespace pdnn::bindings {
 
 namespace {
 
-py::dict build_info() {
-  py::dict info;
+std::map<std::string, std::string> build_info() {
+  std::map<std::string, std::string> info;
   info["version"] = PDNN_VERSION;
 #if defined(__clang__)
   info["compiler"] = "clang " __clang_version__;
@@ -21,7 +23,7 @@ py::dict build_info() {
 #else
   info["compiler"] = "unknown";
 #endif
-  info["standard"] = static_cast<long>(__cplusplus);
+  info["standard"] = std::to_string(__cplusplus);
   return info;
 }
 

@@ -2,6 +2,8 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <map>
+
 #include "bindings.hpp"
 #include "numpy.hpp"
 #include "pdnn/parallel/epoch.hpp"
@@ -178,13 +180,12 @@ void bind_epoch(py::module_& m) {
       .def_readonly("seconds", &EpochSums::seconds)
       .def_readonly("stopped", &EpochSums::stopped)
       .def_property_readonly("phases", [](const EpochSums& sums) {
-        py::dict phases;
-        phases["broadcast"] = sums.phases.broadcast;
-        phases["scatter"] = sums.phases.scatter;
-        phases["gradient"] = sums.phases.gradient;
-        phases["agreement"] = sums.phases.agreement;
-        phases["update"] = sums.phases.update;
-        return phases;
+        const parallel::Phases& phases = sums.phases;
+        return std::map<std::string, double>{{"broadcast", phases.broadcast},
+                                             {"scatter", phases.scatter},
+                                             {"gradient", phases.gradient},
+                                             {"agreement", phases.agreement},
+                                             {"update", phases.update}};
       });
 }
 

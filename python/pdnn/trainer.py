@@ -356,7 +356,8 @@ class Trainer:
         """The class of each sample, shape (n,), int64: the largest output, or a single one rounded."""
         outputs = self.predict(x)
         if outputs.shape[1] > 1:
-            return np.argmax(outputs, axis=1)
+            classes: Array = np.argmax(outputs, axis=1)
+            return classes
         boundary = 0.0 if type(self.loss).__name__ == "BCEWithLogitsLoss" else 0.5
         return (outputs[:, 0] > boundary).astype(np.int64)
 
