@@ -80,9 +80,17 @@ class History:
         -------
         matplotlib.figure.Figure
             Made without pyplot: nothing stays open.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
         """
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator
+        try:
+            from matplotlib.figure import Figure
+            from matplotlib.ticker import MaxNLocator
+        except ImportError as error:
+            raise ImportError("History.plot: matplotlib is missing; pip install matplotlib") from error
 
         panels = [name for name in ("loss", "accuracy") if name in self.history]
         figure = Figure(figsize=(5 * max(len(panels), 1), 3.5), layout="constrained")

@@ -1,9 +1,10 @@
-"""Progress of training: a bar on a terminal, a line an epoch elsewhere, nothing on ranks but the first."""
+"""Progress of training: a bar on a terminal (with tqdm), a line an epoch elsewhere, on the first rank only."""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -24,7 +25,7 @@ class Progress:
         self.epochs = epochs
         self.steps = steps
         launched = any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
-        self.bar_wanted = shown and sys.stderr.isatty() and not launched
+        self.bar_wanted = shown and sys.stderr.isatty() and not launched and find_spec("tqdm") is not None
         self._bar: Any = None
 
     def start_epoch(self, epoch: int) -> None:
