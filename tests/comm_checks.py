@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 import pdnn
 from pdnn.comm import Communicator
+from pdnn.comm.calls import Op
 
 Array = NDArray[Any]
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 SHAPES = ((0,), (), (1,), (7,), (3, 5), (0, 4), (50_021,))
-OPS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+OPS: dict[Op, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
 
 
 def brought(rank: int, shape: tuple[int, ...], dtype: str) -> Array:
@@ -29,13 +30,13 @@ def equal(a: Array, b: Array) -> None:
     np.testing.assert_array_equal(a, b)
 
 
-def refused(kind: type[Exception], call: Callable[[], object]) -> str:
+def refused(kind: type[Exception] | tuple[type[Exception], ...], call: Callable[[], object]) -> str:
     """The message of the error that the call must raise."""
     try:
         call()
     except kind as error:
         return str(error)
-    raise AssertionError(f"no {kind.__name__}")
+    raise AssertionError(f"no {kind}")
 
 
 def check_broadcast(comm: Communicator) -> None:

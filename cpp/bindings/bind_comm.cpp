@@ -64,9 +64,9 @@ class HeldRequest {
     const py::gil_scoped_release no_gil;
     return request_.test();
   }
-  void wait(const char* call) {
+  void wait(const std::optional<std::string>& call) {
     const py::gil_scoped_release no_gil;
-    request_.wait(call);
+    request_.wait(call ? call->c_str() : nullptr);
   }
 
  private:
@@ -153,7 +153,7 @@ void bind_comm(py::module_& m) {
       .value("min", Op::min);
   py::class_<HeldRequest>(m, "Request", "A call under way; it keeps its arrays alive.")
       .def("test", &HeldRequest::test, "Whether the call is done.")
-      .def("wait", &HeldRequest::wait, py::arg("call") = nullptr,
+      .def("wait", &HeldRequest::wait, py::arg("call") = py::none(),
            "Returns when the call is done; a message about a wait that lasts too long speaks of `call`.");
   py::class_<Communicator, std::shared_ptr<Communicator>>(m, "Communicator", "One rank's end of a group.")
       .def_property_readonly("rank", &Communicator::rank, "This rank's number, from 0.")

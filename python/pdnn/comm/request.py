@@ -48,7 +48,7 @@ class Request(Generic[Result]):
         if self._check is not None:
             if not self._check.request.test():
                 return False
-            self._check, check = None, self._check
+            check, self._check = self._check, None
             check.compare()
         return self._request.test()
 
@@ -63,7 +63,7 @@ class Request(Generic[Result]):
             As every wait.
         """
         if self._check is not None:
-            self._check, check = None, self._check
+            check, self._check = self._check, None
             check.wait()
         self._request.wait()
         return self._result
