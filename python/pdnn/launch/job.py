@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import signal
@@ -10,17 +9,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from pdnn.launch import guard
+
 Sink = Callable[[str, "int | None", str], None]
 """Takes a line of output: ``"stdout"`` or ``"stderr"``, the rank (None: mpiexec), the text with its end."""
 
-_START_JOB = Path(__file__).with_name("start_job.py")
-_GRACE = 5.0  # seconds from SIGTERM to SIGKILL; mpiexec gives its ranks half a second
+_GUARD = Path(guard.__file__)
+_GRACE = guard.GRACE + 2.0  # seconds for the guard to end the job
 
 
 @dataclass
@@ -34,7 +35,7 @@ class _Stream:
 
 
 class Job:
-    """mpiexec and its ranks, in a session of their own; leaving the ``with`` block ends whatever still runs.
+    """mpiexec and its ranks, under a guard; leaving the ``with`` block ends whatever still runs.
 
     Each rank writes into pipes of its own (see start_rank.py): what mpiexec itself collects, it tags in the
     middle of lines (Open MPI 4, MPICH) or not at all.
@@ -67,9 +68,8 @@ class Job:
                     os.mkfifo(path, 0o600)
                     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
                     self._streams.append(_Stream(name, rank, file))
-        guard = [sys.executable, "-I", "-S", str(_START_JOB), str(os.getpid())]
         self._process = subprocess.Popen(
-            [*guard, *command],
+            [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *command],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=pipe,
@@ -138,7 +138,7 @@ class Job:
                 stream.line = b""
 
     def end(self) -> None:
-        """Ends the job if it still runs, politely first; then kills every process left in its session."""
+        """Ends the job if it still runs, politely first."""
         try:
             if self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
@@ -147,22 +147,9 @@ class Job:
             pass
         finally:
             self._process.kill()
-            for pid in _session(self._process.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
             self._process.wait()
+            guard.end_session(self._process.pid)  # nothing is left of it, unless the guard was killed
 
 
 def _hand_on(sink: Sink, stream: _Stream, line: bytes) -> None:
     sink(stream.name, stream.rank, line.decode(errors="replace"))
-
-
-def _session(session: int) -> Iterator[int]:
-    """The processes of a session that still live; ranks have groups of their own. Linux only; else none."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _parent, _group, its_session, *_ = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        if int(its_session) == session and state != "Z":
-            yield int(path.parent.name)
