@@ -1,0 +1,84 @@
+"""What is started for N ranks: options of each mpiexec, threads, binding and settings."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pdnn.launch.mpiexec import Mpiexec
+from pdnn.launch.plan import Plan, plan
+
+OPEN_MPI = Mpiexec("/bin/mpiexec", "Open MPI", "5.0.11")
+
+
+@pytest.fixture(autouse=True)
+def cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of 8 cores, and no word from the user."""
+    set_cores(monkeypatch, affinity=8)
+    for name in list(os.environ):
+        if name.startswith(("OMPI_", "OMP_", "PDNN_", "SLURM_", "OPENBLAS_", "MKL_")):
+            monkeypatch.delenv(name)
+
+
+def set_cores(monkeypatch: pytest.MonkeyPatch, affinity: int, quota: float = 0.0) -> None:
+    monkeypatch.setattr("pdnn._core.read_cores", lambda: (16, affinity, quota))
+
+
+def bound_to(job: Plan) -> int:
+    """The cores that each rank takes; 0: it is not bound."""
+    (shim,) = [index for index, word in enumerate(job.command) if word.endswith("start_rank.py")]
+    return int(job.command[shim + 1])
+
+
+def test_cores_are_shared_evenly() -> None:
+    job = plan(["train.py"], 3, OPEN_MPI)
+    assert job.command[-1] == "train.py"
+    assert bound_to(job) == 2
+    assert job.environment["PDNN_THREADS"] == job.environment["OMP_NUM_THREADS"] == "2"
+    assert not job.warnings
+
+
+def test_the_user_sets_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bound_to(plan(["train.py"], 2, OPEN_MPI, threads=3)) == 3
+    monkeypatch.setenv("PDNN_THREADS", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    job = plan(["train.py"], 2, OPEN_MPI)
+    assert bound_to(job) == 1
+    assert "OMP_NUM_THREADS" not in job.environment
+    assert plan(["train.py"], 2, OPEN_MPI, threads=3).environment["PDNN_THREADS"] == "3"
+
+
+def test_crowded_ranks_are_not_bound_and_are_warned_of() -> None:
+    for job in (plan(["train.py"], 9, OPEN_MPI), plan(["train.py"], 4, OPEN_MPI, threads=3)):
+        assert bound_to(job) == 0
+        assert "share 8 cores" in job.warnings[0]
+    assert bound_to(plan(["train.py"], 2, OPEN_MPI, bind=False)) == 0
+
+
+def test_a_quota_limits_threads_and_forbids_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_cores(monkeypatch, affinity=8, quota=3.5)
+    job = plan(["train.py"], 2, OPEN_MPI)
+    assert bound_to(job) == 0
+    assert job.environment["PDNN_THREADS"] == "2"
+    set_cores(monkeypatch, affinity=2, quota=4.0)
+    assert bound_to(plan(["train.py"], 2, OPEN_MPI)) == 1
+
+
+def test_quick_start_is_for_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert plan(["train.py"], 2, OPEN_MPI).environment["OMPI_MCA_btl"] == "^ofi"
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    assert "OMPI_MCA_btl" not in plan(["train.py"], 2, OPEN_MPI).environment
+
+
+def test_each_mpiexec_hears_its_own_options() -> None:
+    assert "--oversubscribe" in plan(["train.py"], 2, OPEN_MPI).command
+    command = plan(["train.py"], 2, Mpiexec("/bin/mpiexec", "MPICH", "5.0.2")).command
+    assert command[:5] == ["/bin/mpiexec", "-n", "2", "-bind-to", "none"]
+    assert "--oversubscribe" not in command
+
+
+@pytest.mark.parametrize(("ranks", "threads", "said"), [(0, None, "0 ranks"), (2, 0, "0 threads a rank")])
+def test_impossible_numbers_are_refused(ranks: int, threads: int | None, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        plan(["train.py"], ranks, OPEN_MPI, threads=threads)
