@@ -130,7 +130,7 @@ def report_products(out: Path, sizes: list[int]) -> None:
     for name in dict.fromkeys(name for _, name, _ in rows if name != "numpy"):
         size = measure.crossover(rows, name, "numpy")
         print(
-            f"{name}: faster than numpy " + (f"from n = {size}" if size else "at none of the largest sizes")
+            f"{name}: " + (f"beats numpy from n = {size} on" if size else f"behind numpy at n = {sizes[-1]}")
         )
     measure.write_table(out / "products.csv", ["n", "product", "seconds"], rows)
     measure.draw(out / "products.png", lambda axes: measure.draw_products(axes, rows))

@@ -71,13 +71,13 @@ def test_a_named_folder_must_have_the_digits(mpiexec: Mpiexec, root: Path, tmp_p
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_1000_iterations_reach_the_published_precision(mpiexec: Mpiexec, root: Path, tmp_path: Path) -> None:
     """Learning rate 2 on 1, 2 and 3 ranks: cost .23 to .26, precision at least 96.5 %, equal costs."""
     data, script, costs = real_data("ex4-digits"), root / "examples" / "scatter_gather.py", {}
     for ranks in (1, 2, 3):
         out = tmp_path / str(ranks)
-        output = mpiexec(ranks, [script, "--data", data, "--out", out], timeout=280).stdout
+        output = mpiexec(ranks, [script, "--data", data, "--out", out], timeout=500).stdout
         check_output(output, out, ranks, 1000)
         costs[ranks] = column(out / "costs.csv", "cost")
         assert 0.23 <= costs[ranks][-1] <= 0.26
