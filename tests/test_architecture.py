@@ -8,6 +8,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -59,16 +60,6 @@ def test_a_folder_looks_only_at_those_before_it(folder: str) -> None:
     assert not wrong
 
 
-def test_includes_name_files_from_the_root() -> None:
-    wrong = [
-        f"{path.relative_to(CPP)} includes {include}"
-        for path in sources("pdnn", "bindings", "tests")
-        for include in re.findall(r'#\s*include\s+"(.*)"', path.read_text())
-        if not (CPP / include).exists()
-    ]
-    assert not wrong
-
-
 def test_mpi_is_named_in_one_source_file() -> None:
     users = [path for path in sources("pdnn", "bindings", "tests") if "mpi.h" in includes(path)]
     assert len(users) == 1, named(users)
@@ -99,32 +90,28 @@ def test_every_file_opens_with_what_it_is() -> None:
 
 IMPORT_COST = """
 import sys, time
+began = time.process_time()  # what it costs, not what else runs on this machine
 import numpy
-before = set(sys.modules)
-began = time.perf_counter()
+between, before = time.process_time(), set(sys.modules)
 import pdnn
-print(1e3 * (time.perf_counter() - began))
+print(1e3 * (between - began), 1e3 * (time.process_time() - between))
 print(*sorted({name.split(".")[0] for name in set(sys.modules) - before}))
 """
 
 
 def test_import_is_cheap_and_loads_nothing_optional(run_python: Callable[..., Completed]) -> None:
     outputs = [run_python(["-c", IMPORT_COST]).stdout.splitlines() for _ in range(7)]
-    loaded = set(outputs[0][1].split())
-    assert not loaded & {
-        "cloudpickle",
-        "IPython",
-        "matplotlib",
-        "mpi4py",
-        "pooch",
-        "scipy",
-        "sklearn",
-        "tqdm",
-    }
-    assert min(float(milliseconds) for milliseconds, _ in outputs) <= 50
+    optional = {"cloudpickle", "IPython", "matplotlib", "mpi4py", "pooch", "scipy", "sklearn", "tqdm"}
+    assert not optional & set(outputs[0][1].split())
+    numpy, pdnn = (
+        min(column) for column in zip(*(map(float, costs.split()) for costs, _ in outputs), strict=True)
+    )
+    assert pdnn <= 50 * max(1, numpy / 70), (
+        "50 ms where NumPy takes 70, in proportion where the machine is slower"
+    )
 
 
-def public_modules() -> Iterator[object]:
+def public_modules() -> Iterator[ModuleType]:
     pdnn = importlib.import_module("pdnn")
     yield pdnn
     for module in pkgutil.iter_modules(pdnn.__path__):
@@ -132,28 +119,31 @@ def public_modules() -> Iterator[object]:
             yield importlib.import_module(f"pdnn.{module.name}")
 
 
+def public_names(module: ModuleType) -> list[str]:
+    """What a module offers: what it lists, or else what it defines itself."""
+    own = [
+        name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__
+    ]
+    return list(getattr(module, "__all__", [name for name in own if not name.startswith("_")]))
+
+
 def test_every_public_name_says_what_it_is() -> None:
     silent = []
     for module in public_modules():
-        where = module.__name__  # type: ignore[attr-defined]
-        assert inspect.getdoc(module), where
-        for name in getattr(module, "__all__", ()):
+        assert inspect.getdoc(module), module.__name__
+        for name in public_names(module):
             thing = getattr(module, name)
             if not (inspect.isclass(thing) or inspect.isroutine(thing)):
                 continue
-            if not inspect.getdoc(thing):
-                silent.append(f"{where}.{name}")
-            if inspect.isclass(thing):
-                silent += [
-                    f"{where}.{name}.{member}"
-                    for member, value in vars(thing).items()
-                    if not member.startswith("_")
-                    and (inspect.isroutine(value) or isinstance(value, property))
-                    and not inspect.getdoc(getattr(thing, member))
-                ]
+            members = vars(thing).items() if inspect.isclass(thing) else ()
+            promises = {name: thing} | {
+                f"{name}.{member}": getattr(thing, member)
+                for member, value in members
+                if not member.startswith("_") and (inspect.isroutine(value) or isinstance(value, property))
+            }
+            silent += [
+                f"{module.__name__}.{path}"
+                for path, promise in promises.items()
+                if not inspect.getdoc(promise)
+            ]
     assert not silent
-
-
-def test_every_public_module_lists_its_names() -> None:
-    without = [module.__name__ for module in public_modules() if not hasattr(module, "__all__")]  # type: ignore[attr-defined]
-    assert not without
