@@ -73,6 +73,17 @@ def load_digits(folder: Path | None) -> tuple[Dataset, str]:
     return Dataset(inner, mini.y), f"embedded MNIST digits stand in for the exercise's ({reason})"
 
 
+def report_pretrained(folder: Path | None, digits: Dataset) -> None:
+    """What the exercise's trained weights cost, if they lie beside its digits."""
+    try:
+        thetas = pdnn.datasets.ex4_weights(folder)
+    except (FileNotFoundError, ImportError):
+        return
+    cost, *_ = job.cost_and_gradients(*thetas, digits.x, digits.y, np.matmul, job.Timer())
+    precision = job.precision(*thetas, digits.x, digits.y)
+    print(f"pretrained weights: cost {cost / len(digits):.6f}, precision {precision:.4f}")
+
+
 def try_wrong_order(comm: pdnn.comm.Communicator, x: job.Array) -> str:
     """What pdnn says to a matrix that lies by columns, as MATLAB's do, and would arrive scrambled."""
     try:
@@ -100,6 +111,7 @@ def main() -> None:
     say(f"precision: {job.precision(run.theta1, run.theta2, digits.x, digits.y):.4f}")
     costs = job.train_by_pdnn(digits, thetas, **options)
     if comm.rank == 0:
+        report_pretrained(args.data, digits)
         args.out.mkdir(parents=True, exist_ok=True)
         report_run(args.out, run, costs, args.scatter)
         report_products(args.out, [2**k for k in range(3, 8 if args.fast else 11)])

@@ -79,6 +79,7 @@ def test_1000_iterations_reach_the_published_precision(mpiexec: Mpiexec, root: P
         out = tmp_path / str(ranks)
         output = mpiexec(ranks, [script, "--data", data, "--out", out], timeout=500).stdout
         check_output(output, out, ranks, 1000)
+        assert "pretrained weights: cost 0.287629, precision 0.9752" in output
         costs[ranks] = column(out / "costs.csv", "cost")
         assert 0.23 <= costs[ranks][-1] <= 0.26
         assert precision(output) >= 0.965
