@@ -1,0 +1,203 @@
+"""
+The C++ core of pdnn.
+"""
+from __future__ import annotations
+import collections.abc
+import numpy
+import numpy.typing
+import typing
+from . import float32
+from . import float64
+__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'read_cores', 'supported_isas', 'uniform']
+class CommunicationError(RuntimeError):
+    """
+    The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
+    """
+class Aborted(CommunicationError):
+    """
+    A wait was cut short because another rank failed.
+    """
+class Op:
+    """
+    What a reduction does with the ranks' values.
+    
+    Members:
+    
+      sum
+    
+      mean
+    
+      max
+    
+      min
+    """
+    __members__: typing.ClassVar[dict[str, Op]]
+    max: typing.ClassVar[Op]
+    mean: typing.ClassVar[Op]
+    min: typing.ClassVar[Op]
+    sum: typing.ClassVar[Op]
+    @typing.overload
+    def __eq__(self, other: Op) -> bool:
+        ...
+    @typing.overload
+    def __eq__(self, other: typing.Any) -> bool:
+        ...
+    def __getstate__(self) -> int:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __index__(self) -> int:
+        ...
+    def __init__(self, value: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def __int__(self) -> int:
+        ...
+    @typing.overload
+    def __ne__(self, other: Op) -> bool:
+        ...
+    @typing.overload
+    def __ne__(self, other: typing.Any) -> bool:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, state: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def __str__(self) -> str:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def value(self) -> int:
+        ...
+class Request:
+    """
+    A call under way; it keeps its arrays alive.
+    """
+    def test(self) -> bool:
+        """
+        Whether the call is done.
+        """
+    def wait(self, call: str | None = None) -> None:
+        """
+        Returns when the call is done; a message about a wait that lasts too long speaks of `call`.
+        """
+class Communicator:
+    """
+    One rank's end of a group.
+    """
+    def at_step(self, step: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Tells which training step this rank is at.
+        """
+    def split(self, color: typing.SupportsInt | typing.SupportsIndex, key: typing.SupportsInt | typing.SupportsIndex) -> Communicator:
+        """
+        Collective: the group of the ranks with this rank's color, ordered by (key, rank).
+        """
+    def start_all_gather(self, mine: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], all: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> Request:
+        ...
+    def start_all_reduce(self, input: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], op: Op) -> Request:
+        ...
+    def start_barrier(self) -> Request:
+        ...
+    def start_broadcast(self, data: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], root: typing.SupportsInt | typing.SupportsIndex) -> Request:
+        ...
+    def start_gather(self, mine: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], all: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None, counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], root: typing.SupportsInt | typing.SupportsIndex) -> Request:
+        ...
+    def start_recv(self, data: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], source: typing.SupportsInt | typing.SupportsIndex, tag: typing.SupportsInt | typing.SupportsIndex) -> Request:
+        ...
+    def start_reduce(self, input: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None, root: typing.SupportsInt | typing.SupportsIndex, op: Op) -> Request:
+        ...
+    def start_reduce_scatter(self, all: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], mine: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], op: Op) -> Request:
+        ...
+    def start_scatter(self, all: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None, counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], mine: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], root: typing.SupportsInt | typing.SupportsIndex) -> Request:
+        ...
+    def start_send(self, data: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dest: typing.SupportsInt | typing.SupportsIndex, tag: typing.SupportsInt | typing.SupportsIndex) -> Request:
+        ...
+    @property
+    def rank(self) -> int:
+        """
+        This rank's number, from 0.
+        """
+    @property
+    def size(self) -> int:
+        """
+        How many ranks there are.
+        """
+    @property
+    def step(self) -> int:
+        """
+        What at_step was told last; -1 at first.
+        """
+class ThreadGroup:
+    """
+    Ranks that are threads of this process.
+    """
+    def __init__(self, size: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def abort(self) -> None:
+        """
+        Releases whoever waits, now or later, with Aborted.
+        """
+    def communicator(self, rank: typing.SupportsInt | typing.SupportsIndex) -> Communicator:
+        """
+        The end of one rank, for the thread that will be it.
+        """
+class EpochSums:
+    @property
+    def correct(self) -> float:
+        ...
+    @property
+    def loss(self) -> float:
+        ...
+    @property
+    def phases(self) -> dict[str, float]:
+        ...
+    @property
+    def rows(self) -> int:
+        ...
+    @property
+    def seconds(self) -> float:
+        ...
+    @property
+    def steps(self) -> int:
+        ...
+    @property
+    def stopped(self) -> bool:
+        ...
+def active_isa() -> str:
+    """
+    The instruction set that the kernels run on: v2, v3 or v4. PDNN_ISA forces one.
+    """
+def available_cores() -> int:
+    """
+    Cores that this process may use: min(affinity, quota).
+    """
+def build_info() -> dict[str, str]:
+    """
+    Version, compiler and C++ standard of this build.
+    """
+def epoch_order(seed: typing.SupportsInt | typing.SupportsIndex, epoch: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int64]:
+    """
+    The order in which an epoch takes its rows.
+    """
+def make_self() -> Communicator:
+    """
+    The group of this rank alone.
+    """
+def measure_round_trip() -> float:
+    """
+    Seconds that a word takes from one core to another and back, measured now.
+    """
+def read_cores() -> tuple[int, int, float]:
+    """
+    (cores online, cores in this process's affinity mask, the cgroup's quota in cores or 0.0 for none).
+    """
+def supported_isas() -> list[str]:
+    """
+    The instruction sets that this build holds and this processor runs.
+    """
+def uniform(seed: typing.SupportsInt | typing.SupportsIndex, index: typing.SupportsInt | typing.SupportsIndex) -> float:
+    """
+    Element `index` of the uniform [0, 1) stream of a seed.
+    """

@@ -1,0 +1,122 @@
+from __future__ import annotations
+import collections.abc
+import numpy
+import numpy.typing
+import pdnn._core
+import typing
+__all__: list[str] = ['Activation', 'BCELoss', 'BCEWithLogitsLoss', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak']
+class Layer:
+    pass
+class Linear(Layer):
+    def __init__(self, inputs: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, bias: bool, weight_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex], bias_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex]) -> None:
+        ...
+class Activation(Layer):
+    def __init__(self, function: str) -> None:
+        ...
+class Softmax(Layer):
+    def __init__(self, log: bool) -> None:
+        ...
+class Flatten(Layer):
+    def __init__(self) -> None:
+        ...
+class Dropout(Layer):
+    def __init__(self, p: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+class Network(Layer):
+    def __init__(self, layers: collections.abc.Sequence[Layer]) -> None:
+        ...
+class Loss:
+    def classifies(self, target_width: typing.SupportsInt | typing.SupportsIndex) -> bool:
+        """
+        Whether predictions can be right or wrong with targets of this width (0: classes).
+        """
+    def reduce(self, value: typing.SupportsFloat | typing.SupportsIndex, rows: typing.SupportsInt | typing.SupportsIndex) -> float:
+        """
+        The loss of a batch from the sum of its rows' losses.
+        """
+class CrossEntropyLoss(Loss):
+    def __init__(self, reduction: str) -> None:
+        ...
+class NLLLoss(Loss):
+    def __init__(self, reduction: str) -> None:
+        ...
+class MSELoss(Loss):
+    def __init__(self, reduction: str) -> None:
+        ...
+class BCELoss(Loss):
+    def __init__(self, reduction: str) -> None:
+        ...
+class BCEWithLogitsLoss(Loss):
+    def __init__(self, reduction: str) -> None:
+        ...
+class Model:
+    def __init__(self, network: Network, seed: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        The network's outputs for a batch.
+        """
+    def gradient(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], loss: Loss, training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, numpy.typing.NDArray[numpy.float64]]:
+        """
+        (loss of the batch, flat gradient); the model is only read.
+        """
+    def output_shape(self, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> list[int]:
+        ...
+    def parameters(self) -> list[tuple[str, list[int]]]:
+        """
+        Name and shape of each parameter, in the order of the flat buffer.
+        """
+    @property
+    def grads(self) -> numpy.typing.NDArray[numpy.float64]:
+        ...
+    @property
+    def params(self) -> numpy.typing.NDArray[numpy.float64]:
+        ...
+class Optimizer:
+    def apply(self, params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+        """
+        One step from gradients made elsewhere.
+        """
+    def set_segments(self, segments: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, bool]]) -> None:
+        """
+        Parameter groups as (end, lr, l2, frozen), in the order of the flat buffer.
+        """
+    @property
+    def memory(self) -> list[numpy.typing.NDArray[numpy.float64]]:
+        """
+        What the rule remembers, as arrays that share its memory.
+        """
+    @property
+    def steps(self) -> int:
+        ...
+    @steps.setter
+    def steps(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class SGD(Optimizer):
+    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, nesterov: bool) -> None:
+        ...
+class Source:
+    def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
+        ...
+class Session:
+    def __init__(self, *, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex, engine: str, threads: typing.SupportsInt | typing.SupportsIndex, pieces: typing.SupportsInt | typing.SupportsIndex, scheme: str) -> None:
+        ...
+    def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, lr_factors: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
+        ...
+class Evaluator:
+    def __init__(self, model: Model, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], threads: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> tuple[float, float]:
+        """
+        (sum of the rows' losses, number of right predictions).
+        """
+    def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[numpy.float64]:
+        ...
+def matmul(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], threads: typing.SupportsInt | typing.SupportsIndex = 1) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    a @ b for C-ordered matrices.
+    """
+def measure_peak(seconds: typing.SupportsFloat | typing.SupportsIndex = 0.01) -> float:
+    """
+    Floating-point operations a second of fused multiply-adds on one core, measured.
+    """

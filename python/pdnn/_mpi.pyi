@@ -1,0 +1,16 @@
+"""
+MPI communicators.
+"""
+from __future__ import annotations
+import pdnn._core
+import typing
+__all__: list[str] = ['compiled_mpi', 'end_with_exit_code', 'wrap']
+def end_with_exit_code() -> bool:
+    """
+    From now on this process finalises MPI when it exits with 0, and ends the whole job when it exits otherwise.
+    """
+def wrap(handle: typing.SupportsInt | typing.SupportsIndex, most: typing.SupportsInt | typing.SupportsIndex = 1073741824) -> pdnn._core.Communicator:
+    """
+    The ranks of mpi4py's `comm.handle`; collective. Calls of more than `most` elements travel in pieces.
+    """
+compiled_mpi: str = 'Open MPI'
