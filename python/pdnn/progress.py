@@ -1,4 +1,4 @@
-"""Progress of training: a bar on a terminal (with tqdm), a line an epoch elsewhere; on the first rank only."""
+"""Progress: a bar on a terminal (with tqdm), elsewhere a line an epoch; on the first rank only."""
 
 from __future__ import annotations
 
