@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pdnn import comm, data, datasets, models, nn, optim, parallel
+from pdnn import comm, data, models, nn, optim, parallel
 from pdnn._core import CommunicationError
 from pdnn.comm import world
 from pdnn.models import load_model
@@ -13,6 +13,7 @@ from pdnn.nn import manual_seed
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:
+    from pdnn import datasets
     from pdnn.launch import run
 
 __version__: str = "0.1.0"
@@ -34,7 +35,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
+    if name == "datasets":
+        return import_module("pdnn.datasets")
     if name == "run":
         return import_module("pdnn.launch").run
     raise AttributeError(f"module 'pdnn' has no attribute {name!r}")
