@@ -79,7 +79,7 @@ class Problem {
   T a(Index r, Index k) const { return kind_ == Kind::tn ? a_.row(k)[r] : a_.row(r)[k]; }
   T b(Index k, Index j) const { return kind_ == Kind::nt ? b_.row(j)[k] : b_.row(k)[j]; }
   static Guarded<T>* memory() {
-    static Guarded<T> memory[5] = {Guarded<T>(1 << 16), Guarded<T>(1 << 17), Guarded<T>(1 << 16), Guarded<T>(1 << 10),
+    static Guarded<T> memory[5] = {Guarded<T>(1 << 16), Guarded<T>(1 << 18), Guarded<T>(1 << 16), Guarded<T>(1 << 10),
                                    Guarded<T>(1 << 16)};
     return memory;
   }
@@ -122,6 +122,27 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_every_depth, T, Elements) 
   for (const Kind kind : kKinds)
     for (const Index depth : {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 128, 129, 255, 256, 257, 400})
       for (const Index cols : {3, 16, 37, 65}) check_shape<T>(kind, 14, cols, depth);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_rows_pages_apart, T, Elements) {
+  for (const Kind kind : kKinds) {
+    Problem<T> problem(kind, 14, 150, 20, 1024);
+    for_each_isa<T>([&](const Table<T>& table) {
+      problem.check(problem.run(table, 1, Activation::identity, false), Activation::identity, false);
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(an_empty_batch_may_be_null_and_has_no_gradient, T, Elements) {
+  for_each_isa<T>([&](const Table<T>& table) {
+    std::vector<T> dw(30 * 20, T(3));
+    table.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, true, {dw.data(), 30, 20});
+    BOOST_TEST(std::count(dw.begin(), dw.end(), T(3)) == 600);
+    table.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, false, {dw.data(), 30, 20});
+    BOOST_TEST(std::count(dw.begin(), dw.end(), T(0)) == 600);
+    table.product_nn({}, {nullptr, 0, 30}, {dw.data(), 30, 20}, nullptr, Activation::tanh, {nullptr, 0, 20});
+    table.product_nt({}, {nullptr, 0, 20}, {dw.data(), 30, 20}, Activation::tanh, {nullptr, 0, 30}, {nullptr, 0, 30});
+  });
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(teams_of_any_size_agree_bit_for_bit, T, Elements) {
