@@ -12,8 +12,8 @@ namespace pdnn::comm {
 
 namespace {
 
-constexpr auto kYielding = std::chrono::milliseconds(5);
-constexpr auto kLongestNap = std::chrono::milliseconds(1);
+constexpr auto kYielding = std::chrono::milliseconds(10);
+constexpr auto kLongestNap = std::chrono::microseconds(100);
 std::atomic<void (*)()> interrupt_hook{nullptr};
 
 }  // namespace

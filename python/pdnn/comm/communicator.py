@@ -10,7 +10,7 @@ import numpy as np
 from pdnn import _core
 from pdnn.comm import calls, messages
 from pdnn.comm.calls import Call, Op
-from pdnn.comm.header import HEADER_BYTES, Array, Header, compare
+from pdnn.comm.header import HEADER_BYTES, Array, Header, compare, decode, encode
 from pdnn.comm.request import Check, Request
 from pdnn.comm.scatter import Parts, scatter, scatter_evenly
 
@@ -221,13 +221,13 @@ class Communicator:
 
     def _exchange(self, header: Header, uneven: bool) -> tuple[_core.Request, Callable[[], Sequence[Header]]]:
         """Starts the exchange of headers; what is returned beside it compares them."""
-        mine = header.encode()
+        mine = encode(header)
         everyones = np.empty((self.size, HEADER_BYTES), np.uint8)
 
         def compared() -> Sequence[Header]:
             if not header.problem and (everyones == mine).all():
                 return [header] * self.size
-            headers = [Header.decode(row) for row in everyones]
+            headers = [decode(row) for row in everyones]
             compare(headers, uneven=uneven)
             return headers
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ MAX_DIMENSIONS = 8
 HEADER_BYTES = 512
 
 
-@dataclass(frozen=True)
-class Header:
+_NAMES = {np.dtype(name): name for name in DTYPES}
+
+
+class Header(NamedTuple):
     """One rank's side of a call.
 
     Attributes
@@ -45,17 +47,6 @@ class Header:
     advice: str = ""
     mistype: bool = False
 
-    def encode(self) -> NDArray[np.uint8]:
-        """The header as `HEADER_BYTES` bytes."""
-        text = json.dumps(astuple(self), separators=(",", ":")).encode()
-        return np.frombuffer(text.ljust(HEADER_BYTES), np.uint8)
-
-    @staticmethod
-    def decode(data: NDArray[np.uint8]) -> Header:
-        """What `encode` made bytes of."""
-        call, dtype, shape, *rest = json.loads(data.tobytes())
-        return Header(call, dtype, tuple(shape), *rest)
-
     def text(self) -> str:
         """``"all_reduce((4,) float32, op=sum)"``."""
         array = f"{self.shape} {self.dtype}" if self.dtype else ""
@@ -75,6 +66,19 @@ class Header:
             raise self.error(f"got {self.problem}")
 
 
+@functools.lru_cache(256)  # a loop sends the same few again and again
+def encode(header: Header) -> NDArray[np.uint8]:
+    """The header as `HEADER_BYTES` bytes, read-only."""
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return np.frombuffer(text.ljust(HEADER_BYTES), np.uint8)
+
+
+def decode(data: NDArray[np.uint8]) -> Header:
+    """What `encode` made bytes of."""
+    call, dtype, shape, *rest = json.loads(data.tobytes())
+    return Header(call, dtype, tuple(shape), *rest)
+
+
 def describe(call: str, array: object, options: str = "", *, writes: bool = False) -> Header:
     """The header of a call on an array, with what is wrong with that array.
 
@@ -90,24 +94,24 @@ def describe(call: str, array: object, options: str = "", *, writes: bool = Fals
     header = Header(call, options=options)
     if not isinstance(array, np.ndarray):
         problem = f"a {type(array).__name__[:40]}"
-        return replace(header, problem=problem, advice="pass a NumPy array", mistype=True)
-    dtype = str(array.dtype)
-    if dtype not in DTYPES:
-        problem, advice = f"an array of {dtype[:40]}", f"pass one of {', '.join(DTYPES)}"
-        return replace(header, problem=problem, advice=advice, mistype=True)
+        return header._replace(problem=problem, advice="pass a NumPy array", mistype=True)
+    dtype = _NAMES.get(array.dtype)
+    if dtype is None:
+        problem, advice = f"an array of {str(array.dtype)[:40]}", f"pass one of {', '.join(DTYPES)}"
+        return header._replace(problem=problem, advice=advice, mistype=True)
     if array.ndim > MAX_DIMENSIONS:
         problem, advice = f"an array of {array.ndim} dimensions", f"pass at most {MAX_DIMENSIONS}"
-        return replace(header, problem=problem, advice=advice)
-    header = replace(header, dtype=dtype, shape=array.shape)
+        return header._replace(problem=problem, advice=advice)
+    header = header._replace(dtype=dtype, shape=array.shape)
     if options.startswith("op=mean") and array.dtype.kind != "f":
         problem, advice = f"an array of {dtype} for a mean", "pass floats, or take the sum"
-        return replace(header, problem=problem, advice=advice, mistype=True)
+        return header._replace(problem=problem, advice=advice, mistype=True)
     if not array.flags.c_contiguous:
         order = "Fortran-ordered" if array.flags.f_contiguous else "strided"
         problem, advice = f"a {order} {array.shape} array", "pass np.ascontiguousarray(a)"
-        return replace(header, problem=problem, advice=advice)
+        return header._replace(problem=problem, advice=advice)
     if writes and not array.flags.writeable:
-        return replace(header, problem=f"a read-only {array.shape} array", advice="pass a copy")
+        return header._replace(problem=f"a read-only {array.shape} array", advice="pass a copy")
     return header
 
 
@@ -117,10 +121,10 @@ def with_out(header: Header, out: object) -> Header:
         return header
     told = describe(header.call, out, writes=True)
     if told.problem:
-        return replace(header, problem=f"{told.problem} as out", advice=told.advice, mistype=told.mistype)
+        return header._replace(problem=f"{told.problem} as out", advice=told.advice, mistype=told.mistype)
     if (told.dtype, told.shape) != (header.dtype, header.shape):
         problem = f"a {told.shape} {told.dtype} out for a {header.shape} {header.dtype} array"
-        return replace(header, problem=problem, advice="pass an out like a")
+        return header._replace(problem=problem, advice="pass an out like a")
     return header
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pdnn import _core
-from pdnn.comm.header import HEADER_BYTES, Array, Header, describe
+from pdnn.comm.header import HEADER_BYTES, Array, Header, decode, describe, encode
 from pdnn.comm.request import Check, Request
 
 
@@ -14,7 +14,7 @@ def start_send(core: _core.Communicator, a: Array, dest: int, tag: int, check: b
     header = describe("send", a)
     exchange = None
     if check:
-        exchange = Check("send", core.start_send(header.encode(), dest, tag), header.check)
+        exchange = Check("send", core.start_send(encode(header), dest, tag), header.check)
     if header.problem and exchange is not None:
         exchange.wait()  # which raises the problem
     header.check()
@@ -29,7 +29,7 @@ def recv(core: _core.Communicator, source: int, tag: int, out: Array | None, che
         describe("recv", out, writes=True).check()
     data = np.empty(HEADER_BYTES, np.uint8)
     core.start_recv(data, source, tag).wait()
-    sent = _refuse_problems(Header.decode(data), source)
+    sent = _refuse_problems(decode(data), source)
     fits = out is None or (sent.dtype, sent.shape) == (str(out.dtype), out.shape)
     received = out if out is not None and fits else np.empty(sent.shape, sent.dtype)
     core.start_recv(
@@ -51,7 +51,7 @@ def start_recv(
         data = np.empty(HEADER_BYTES, np.uint8)
 
         def compare() -> None:
-            sent = _refuse_problems(Header.decode(data), source)
+            sent = _refuse_problems(decode(data), source)
             if (sent.dtype, sent.shape) != (str(out.dtype), out.shape):
                 raise _misfit(sent, source, out, core.rank)
 

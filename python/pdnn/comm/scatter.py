@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -44,12 +43,12 @@ def scatter_evenly(core: _core.Communicator, a: Array | None, root: int, out: Ar
         whole = describe("scatter", a)
         fits = (whole.dtype, prod(whole.shape)) == (header.dtype, core.size * prod(header.shape))
         if whole.problem:
-            header = replace(whole, options=header.options)
+            header = whole._replace(options=header.options)
         elif not fits:
             problem = (
                 f"a {whole.shape} {whole.dtype} array for {core.size} parts of {header.shape} {header.dtype}"
             )
-            header = replace(header, problem=problem, advice="pass as many elements as all parts have")
+            header = header._replace(problem=problem, advice="pass as many elements as all parts have")
     return Call(header, lambda _: (core.start_scatter(a, [], out, root), out))
 
 
@@ -59,18 +58,18 @@ def _describe(parts: Parts, size: int, options: str) -> Header:
         header = describe("scatter", parts, options)
         if header.problem or parts.ndim > 0:
             return header
-        return replace(header, problem="a 0-dimensional array", advice="pass an array of rows")
+        return header._replace(problem="a 0-dimensional array", advice="pass an array of rows")
     if not isinstance(parts, Sequence):
         return describe("scatter", parts, options)
     header = Header("scatter", options=options)
     if len(parts) != size:
-        return replace(header, problem=f"{len(parts)} parts", advice=f"pass one for each of the {size} ranks")
+        return header._replace(problem=f"{len(parts)} parts", advice=f"pass one for each of the {size} ranks")
     headers = [describe("scatter", part, options) for part in parts]
     wrong = next((each for each in headers if each.problem), None)
     if wrong is not None:
         return wrong
     if any(each.dtype != headers[0].dtype for each in headers):
-        return replace(header, problem="parts of several types", advice="convert them to one")
+        return header._replace(problem="parts of several types", advice="convert them to one")
     return headers[0]
 
 
