@@ -52,21 +52,21 @@ struct Product {
   Index c_stride;
 };
 
-/// Runs one tile of which only `cols` columns exist, through a full one beside it.
+/// Runs one tile of which only `cols` columns exist, through a whole one beside it.
 template <class T, int vectors, bool adjacent_rows>
-void multiply_edge(Tile<T> tile, Index rows, Index cols) {
+void multiply_edge(const Tile<T>& tile, Index rows, Index cols) {
   constexpr Index width = kTileCols<T, vectors>;
-  alignas(64) T full[kMostRows<vectors> * width];
-  T* const c = tile.c;
-  if (tile.start) copy_block<width>(tile.start, tile.start_stride, rows, cols, full);
-  tile.start = tile.start ? full : nullptr;
-  tile.start_stride = width;
-  tile.c = full;
-  const Index c_stride = tile.c_stride;
-  tile.c_stride = width;
-  tile_kernel<T, vectors, adjacent_rows>(rows)(tile);
+  alignas(64) T sums[kMostRows<vectors> * width];
+  Tile<T> whole = tile;
+  whole.c = sums, whole.c_stride = width;
+  if (tile.start) {
+    copy_block<width>(tile.start, tile.start_stride, rows, cols, sums);
+    whole.start = sums, whole.start_stride = width;
+  }
+  tile_kernel<T, vectors, adjacent_rows>(rows)(whole);
   for (Index r = 0; r < rows; ++r)
-    for (Index j = 0; j < cols; j += kLanes<T>) store(c + r * c_stride + j, load(full + r * width + j), cols - j);
+    for (Index j = 0; j < cols; j += kLanes<T>)
+      store(tile.c + r * tile.c_stride + j, load(sums + r * width + j), cols - j);
 }
 
 /// All rows of one strip, in tiles of nearly equal height. finish(row, rows) is called after each tile.
