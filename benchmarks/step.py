@@ -15,6 +15,7 @@ import math
 import os
 import sys
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -185,6 +186,12 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
     parser.add_argument(
+        "--steps",
+        type=int,
+        default=W0.steps,
+        help="steps a block (default %(default)s); where others compute too, short blocks may be undisturbed",
+    )
+    parser.add_argument(
         "--peers", default=",".join(PACKAGES), help="which ones, of those installed (default %(default)s)"
     )
     parser.add_argument(
@@ -207,11 +214,12 @@ def main(arguments: Sequence[str]) -> None:
     if options.quick:
         comparisons = [(W0, 1), (W3, 1)]
     blocks = options.blocks or (8 if options.quick else 40)
-    report: dict[str, Any] = {"machine": measure.machine(), "results": []}
+    report: dict[str, Any] = {"machine": measure.machine(), "steps": options.steps, "results": []}
     about = report["machine"]
     print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
     print(", ".join(f"{name} {version}" for name, version in about["versions"].items()))
-    for network, count in comparisons:
+    for described, count in comparisons:
+        network = replace(described, steps=options.steps)
         entries = sides(network, count, wanted)
         report["results"].append(compare(entries, network, blocks, 1e-9 * options.round_trip))
         print("\n" + table(report["results"][-1]), flush=True)
