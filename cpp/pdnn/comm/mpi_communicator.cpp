@@ -100,6 +100,7 @@ class MpiCommunicator final : public Communicator {
   bool advance(Slot& slot) const;
   void check(int code, Kind kind) const;
 
+  /// The group that make(&new_communicator) puts together, once all ranks have come, in a wait that can time out.
   template <class Make>
   std::shared_ptr<Communicator> form(Make make);
 
@@ -128,7 +129,7 @@ Request MpiCommunicator::start(const Call& call) {
   slot.call = call;
   slot.steps.clear();
   slot.done = 0;
-  if (call.kind == Kind::send && call.peer == rank()) {
+  if (call.kind == Kind::send && call.peer == rank()) {  // buffered: this rank cannot receive while it waits
     const auto* bytes = static_cast<const std::byte*>(call.in.data);
     slot.copy.assign(bytes, bytes + call.in.bytes());
     slot.call.in.data = slot.copy.data();
@@ -289,7 +290,7 @@ void MpiCommunicator::post_parts(Slot& slot) {
     slot.starts.push_back(slot.starts.back() + slot.counts.back());
   }
   const int *counts = slot.counts.data(), *starts = slot.starts.data();
-  const MPI_Datatype type = type_of(call.in.dtype);
+  MPI_Datatype type = type_of(call.in.dtype);
   in_pieces(slot, 0, [&](Index, int, Step& step) {
     const auto given = static_cast<int>(call.in.count), wanted = static_cast<int>(call.out.count);
     switch (call.kind) {
@@ -335,7 +336,6 @@ void MpiCommunicator::post_parts_in_pieces(Slot& slot) {
 
 // ---- groups
 
-/// The ranks that make(&new_communicator) puts together. Waits for them first in a way that can time out.
 template <class Make>
 std::shared_ptr<Communicator> MpiCommunicator::form(Make make) {
   barrier();

@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(wrong_arguments_are_refused_before_anything_is_sent) {
   BOOST_CHECK_EXCEPTION(self->broadcast(std::span(data), 1), ValueError,
                         says<ValueError>("broadcast: rank 1 is not one of the 1 ranks"));
   BOOST_CHECK_EXCEPTION(self->all_reduce(std::span(whole), Op::mean), ValueError,
-                        says<ValueError>("all_reduce: the mean of int32 is not a int32; use sum"));
+                        says<ValueError>("all_reduce: the mean of int32 values is no int32; use sum"));
   BOOST_CHECK_EXCEPTION(self->all_reduce(std::span(data), std::span(whole)), ValueError,
                         says<ValueError>("all_reduce: input is float32, output int32"));
   BOOST_CHECK_EXCEPTION(self->all_gather(std::span(data), slice(std::span(data), 0, 3)), ValueError,

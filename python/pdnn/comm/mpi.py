@@ -99,8 +99,13 @@ def _start() -> tuple[Any, ModuleType]:
         ends = not finalizes and native.end_with_exit_code()
     finally:
         if not (finalizes or ends):
-            atexit.register(module.Finalize)
+            atexit.register(_finalize, module)
     return module, native
+
+
+def _finalize(module: Any) -> None:
+    if not module.Is_finalized():
+        module.Finalize()
 
 
 def _import_mpi4py() -> tuple[Any, bool]:
@@ -122,11 +127,12 @@ def _import_mpi4py() -> tuple[Any, bool]:
 
 
 def _import_native(module: Any) -> ModuleType:
-    """pdnn._mpi, unless it is built for a library other than mpi4py's: calling that would crash."""
+    """pdnn._mpi, unless it is built for a library other than mpi4py's: calling that would crash.
+
+    Intel MPI and most others have MPICH's binary interface.
+    """
     version = _first_line(module)
-    loaded = (
-        "Open MPI" if version.startswith("Open MPI") else "MPICH"
-    )  # Intel's and most others are MPICH's kin
+    loaded = "Open MPI" if version.startswith("Open MPI") else "MPICH"
     try:
         from pdnn import _mpi
     except ImportError as error:
