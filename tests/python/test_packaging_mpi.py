@@ -61,7 +61,7 @@ def site_open_mpi() -> Path:
         if not mpiexec.exists() or mpiexec.resolve().is_relative_to(sys.prefix):
             continue
         greeting = processes.run([mpiexec, "--version"], check=False).stdout
-        version = re.search(r"\(Open MPI\) (\d+)\.(\d+)", greeting)
+        version = re.search(r"\((?:Open MPI|OpenRTE)\) (\d+)\.(\d+)", greeting)
         if version and (int(version[1]), int(version[2])) >= (4, 1):
             return mpiexec
     pytest.skip("no Open MPI of at least 4.1 beside the environment's own; apt install openmpi-bin")
