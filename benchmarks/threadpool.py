@@ -10,6 +10,8 @@ write, so a round trip between the cores only has to show that both were there.
 from __future__ import annotations
 
 import argparse
+import itertools
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -29,7 +31,8 @@ def gradients(dtype: str, threads: int) -> Runner:
     model = pdnn.models.mlp([784, 256, 10], "sigmoid", dtype=dtype, seed=0)
     criterion = pdnn.nn.CrossEntropyLoss()
     batches = [train[ROWS * i : ROWS * (i + 1)].gather(dtype=dtype) for i in range(GRADIENTS)]
-    pool = ThreadPool(threads)
+    cores = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    pool = ThreadPool(threads, lambda: os.sched_setaffinity(0, {next(cores)}))  # a core for each thread
 
     def block() -> tuple[float, float]:
         began = time.perf_counter()
