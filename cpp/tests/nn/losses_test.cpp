@@ -98,7 +98,8 @@ BOOST_AUTO_TEST_CASE(gradients_match_finite_differences) {
 }
 
 BOOST_AUTO_TEST_CASE(the_check_catches_a_wrong_loss) {
-  LossRun run({std::make_shared<WrongSquare>(), false, false});
+  const Case wrong{std::make_shared<WrongSquare>(), false, false};
+  LossRun run(wrong);
   BOOST_TEST(run.gradient_error() > 1e-2);
 }
 
