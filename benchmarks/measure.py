@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from statistics import median
+from time import process_time
 from typing import Any
 
 Runner = Callable[[], tuple[float, float]]
@@ -58,6 +59,9 @@ class Blocks:
     ----------
     seconds : list of float
         A step, in each block.
+    processor : list of float
+        Seconds of processor time that each block took, over all threads: a clock that stands still while
+        other programs have the core.
     check : float
         The runner's number after the first block.
     blas : str
@@ -65,6 +69,7 @@ class Blocks:
     """
 
     seconds: list[float]
+    processor: list[float]
     check: float
     blas: str
 
@@ -109,11 +114,13 @@ def alternate(
     """
     workers = [_Worker(side) for side in sides]
     try:
-        results = [Blocks([], worker.run()[1], worker.blas) for worker in workers]
+        results = [Blocks([], [], worker.run()[1], worker.blas) for worker in workers]
         values = [between()]
         for _ in range(blocks):
             for worker, result in zip(workers, results, strict=True):
-                result.seconds.append(worker.run()[0])
+                seconds, _, processor = worker.run()
+                result.seconds.append(seconds)
+                result.processor.append(processor)
             values.append(between())
     finally:
         for worker in workers:
@@ -134,9 +141,9 @@ class _Worker:
         theirs.close()
         self.blas: str = self._receive()
 
-    def run(self) -> tuple[float, float]:
+    def run(self) -> tuple[float, float, float]:
         self._connection.send(True)
-        result: tuple[float, float] = self._receive()
+        result: tuple[float, float, float] = self._receive()
         return result
 
     def stop(self) -> None:
@@ -179,7 +186,9 @@ def _serve(connection: Connection, side: Side) -> None:
         runner = side.make(*side.arguments)
         connection.send(_limit_blas(side.cores))
         while connection.recv():
-            connection.send(runner())
+            began = process_time()
+            seconds, check = runner()
+            connection.send((seconds, check, process_time() - began))
     except EOFError:
         pass
     except Exception as error:

@@ -106,12 +106,22 @@ def compare(entries: Sequence[Side], network: Network, blocks: int, slowest_trip
     if report["kept"] == 0:
         return report
     times = [1e6 * measure.fastest_quarter(measure.quiet(r.seconds, trips, slowest_trip)) for r in results]
+    cpu = [1e6 * measure.fastest_quarter(result.processor) / network.steps for result in results]
     names = [side.name for side in entries]
     floor, own = times[names.index(FLOOR)], times[names.index(PDNN)]
     report["gigaflops_peak_a_core"] = network.flop / floor / 1e3 / cores
     report["sides"] = [
-        {"side": name, "microseconds": time, "ratio": time / own, "peak": floor / time, "blas": result.blas}
-        for name, time, result in zip(names, times, results, strict=True)
+        {
+            "side": name,
+            "microseconds": time,
+            "ratio": time / own,
+            "peak": floor / time,
+            "processor_microseconds": used,
+            "processor_ratio": used / cpu[names.index(PDNN)],
+            "processor_peak": cores * floor / used,
+            "blas": result.blas,
+        }
+        for name, time, used, result in zip(names, times, cpu, results, strict=True)
     ]
     return report
 
@@ -134,9 +144,14 @@ def table(result: dict[str, Any]) -> str:
     if not result["sides"]:
         return "\n".join([*lines, "no figures: the cores are not free, or far apart (see --round-trip)"])
     lines.append(f"FMA peak {result['gigaflops_peak_a_core']:.0f} GFLOP/s a core")
-    lines.append(f"{'':28} {'µs a step':>10} {'× pdnn':>7} {'of peak':>8}")
+    lines.append(
+        f"{'':28} {'µs a step':>10} {'× pdnn':>7} {'of peak':>8} {'CPU µs':>10} {'× pdnn':>7} {'of peak':>8}"
+    )
     for row in result["sides"]:
         numbers = f"{row['microseconds']:10.0f} {row['ratio']:7.2f} {row['peak']:8.0%}"
+        if row["side"] != FLOOR:
+            numbers += f" {row['processor_microseconds']:10.0f} {row['processor_ratio']:7.2f}"
+            numbers += f" {row['processor_peak']:8.0%}"
         blas = f"  {row['blas']}" if row["side"].startswith("NumPy") else ""
         lines.append(f"{row['side']:28} {numbers}{blas}")
     return "\n".join(lines)
