@@ -92,7 +92,7 @@ Outcome train(const Plan& plan, std::shared_ptr<comm::Communicator> comm) {
     const Epoch work{order, plan.batch, 4, static_cast<std::int64_t>(epoch) * 4, factors};
     sums = run_epoch<double>(*strategy, sgd, *comm, source, work, [](const EpochSums&) { return false; });
   }
-  BOOST_TEST_REQUIRE(sums.rows == kRows);
+  if (sums.rows != kRows) throw std::logic_error("an epoch took another number of rows");
   return {Vector(model.params->data(), model.params->data() + model.count()), sums.loss, sums.correct};
 }
 
@@ -100,18 +100,21 @@ Outcome train_alone(const Plan& plan) { return train(plan, comm::make_self()); }
 
 std::vector<Outcome> train_on_ranks(const Plan& plan, int ranks) {
   std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
+  std::vector<std::exception_ptr> errors(outcomes.size());  // Boost.Test's macros are for one thread
   const comm::ThreadGroup group(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
+      const auto own = static_cast<std::size_t>(rank);
       try {
-        outcomes[static_cast<std::size_t>(rank)] = train(plan, group.communicator(rank));
-      } catch (const std::exception& error) {
+        outcomes[own] = train(plan, group.communicator(rank));
+      } catch (...) {
+        errors[own] = std::current_exception();
         group.abort();
-        BOOST_ERROR(error.what());
       }
     });
   for (std::thread& thread : threads) thread.join();
+  pdnn::threads::rethrow_first(errors);
   return outcomes;
 }
 
