@@ -38,11 +38,8 @@ std::vector<Case> cases() {
 }
 
 class LossRun {
-  std::shared_ptr<Loss<double>> held_;
-
  public:
-  explicit LossRun(const Case& test)
-      : held_(test.loss), loss(*held_), y(tests::draw(Rng(6), kRows * kWidth)), dy(y.size()) {
+  explicit LossRun(const Case& test) : loss(*test.loss), y(tests::draw(Rng(6), kRows * kWidth)), dy(y.size()) {
     if (test.probabilities)
       for (double& value : y) value = std::abs(value) * 0.9;
     for (Index r = 0; r < kRows; ++r) classes.push_back(static_cast<std::int32_t>(r % kWidth));
