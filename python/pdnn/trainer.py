@@ -216,10 +216,12 @@ class Trainer:
                     progress.end_epoch(self.epoch - 1, logs)
                     for watcher in watchers:
                         watcher.on_epoch_end(self, self.epoch - 1, logs)
-                    self._agree_to_stop()
-                    last = self.epoch == first + epochs or self.stop_training
+                    ending = self._agree_to_stop(terminated.is_set())
+                    last = self.epoch == first + epochs or self.stop_training or ending
                     if checkpoint is not None and (last or self.epoch % every == 0):
                         checkpoints.write(self, checkpoint, batch_size)
+                    if ending:
+                        raise SystemExit(128 + signal.SIGTERM)
             finally:
                 progress.close()
         for watcher in watchers:
@@ -285,11 +287,13 @@ class Trainer:
         logs["seconds"] = sums.seconds
         return logs
 
-    def _agree_to_stop(self) -> None:
+    def _agree_to_stop(self, terminated: bool) -> bool:
+        """Makes rank 0's wish to stop everyone's; whether a SIGTERM reached any rank (short epochs do not poll)."""
         if self.comm.size > 1:
-            wish = np.array([self.stop_training], np.int32)
-            self.comm.broadcast(wish, root=0)
-            self.stop_training = bool(wish[0])
+            wishes = np.array([self.stop_training and self.comm.rank == 0, terminated], np.int32)
+            self.comm.all_reduce(wishes, op="max")
+            self.stop_training, terminated = bool(wishes[0]), bool(wishes[1])
+        return terminated
 
     # ---- evaluation
 
