@@ -288,7 +288,7 @@ class Trainer:
         return logs
 
     def _agree_to_stop(self, terminated: bool) -> bool:
-        """Makes rank 0's wish to stop everyone's; whether a SIGTERM reached any rank (short epochs do not poll)."""
+        """Rank 0 decides for all; returns whether any rank got a SIGTERM, in an epoch too short to poll."""
         if self.comm.size > 1:
             wishes = np.array([self.stop_training and self.comm.rank == 0, terminated], np.int32)
             self.comm.all_reduce(wishes, op="max")
