@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pdnn import comm, data, models, nn, optim, parallel
+from pdnn import _core, comm, data, models, nn, optim, parallel
 from pdnn._core import CommunicationError
 from pdnn.comm import world
 from pdnn.models import load_model
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pdnn import datasets
     from pdnn.launch import run
 
-__version__: str = "0.1.0"
+__version__: str = _core.build_info()["version"]
 
 __all__ = [
     "CommunicationError",
