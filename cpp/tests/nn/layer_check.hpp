@@ -54,7 +54,7 @@ inline Vector differences(Vector& values, const std::function<double()>& functio
 /// A layer bound to a shape, with random parameters and a random batch, and all that its passes leave behind.
 class LayerRun {
  public:
-  LayerRun(std::shared_ptr<const Layer<double>> layer, const Shape& in, Index rows, bool training = true)
+  LayerRun(const std::shared_ptr<const Layer<double>>& layer, const Shape& in, Index rows, bool training = true)
       : layer_(layer->bind(in) ? layer->bind(in) : layer),
         in_(in),
         out_(layer_->output_shape(in)),
