@@ -67,7 +67,7 @@ struct Outcome {
 };
 
 /// Two epochs on one rank of a group.
-Outcome train(const Plan& plan, std::shared_ptr<comm::Communicator> comm) {
+Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm) {
   const Data data;
   const Source<double> source = data.source(plan.values);
   nn::Model<double> model(make_network(), 3);
