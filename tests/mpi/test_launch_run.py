@@ -26,7 +26,7 @@ def add(x, *, y):
     world = pdnn.world()
     total = np.full(3, float(world.rank))
     world.all_reduce(total)
-    print("rank", world.rank, "was here")
+    print(f"rank {world.rank} was here\\n", end="")  # one write: lines of threads do not mix
     return world.rank, x + y, total
 
 def fail(how):
