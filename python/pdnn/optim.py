@@ -82,9 +82,7 @@ class Optimizer:
 
     def state_arrays(self, model: Sequential) -> dict[str, Array]:
         """What the rule remembers between steps, by name: arrays that share its memory."""
-        return {
-            f"{name}": array for name, array in zip(self.memory_names(), self.bind(model).memory, strict=True)
-        }
+        return dict(zip(self.memory_names(), self.bind(model).memory, strict=True))
 
     def memory_names(self) -> list[str]:
         """Names of `state_arrays`."""

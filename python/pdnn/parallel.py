@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from pdnn import _core
+from pdnn.nn.targets import core_for
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -233,6 +234,5 @@ def matmul(a: Array, b: Array, threads: int = 1) -> Array:
     """
     if a.dtype != b.dtype or a.dtype.name not in ("float32", "float64"):
         raise TypeError(f"matmul: got {a.dtype} and {b.dtype}, expected both float32 or both float64")
-    core = _core.float32 if a.dtype.name == "float32" else _core.float64
-    product: Array = core.matmul(a, b, threads)
+    product: Array = core_for(a.dtype.name).matmul(a, b, threads)
     return product

@@ -49,10 +49,6 @@ class CrossEntropyLoss(Loss):
 
     takes_one_hot = True
 
-    def build(self, core: Any) -> Any:
-        """The loss of the core."""
-        return core.CrossEntropyLoss(self.reduction)
-
 
 #: The name that the Horovod-style exercises use.
 SoftmaxLoss = CrossEntropyLoss
