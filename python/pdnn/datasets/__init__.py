@@ -5,5 +5,6 @@ from pdnn.datasets.idx_files import idx, read_idx
 from pdnn.datasets.mnist_embedded import mnist_mini
 from pdnn.datasets.mnist_files import mnist
 from pdnn.datasets.npz_files import npz
+from pdnn.datasets.synthetic import make_classification
 
-__all__ = ["ex4", "ex4_weights", "idx", "mnist", "mnist_mini", "npz", "read_idx"]
+__all__ = ["ex4", "ex4_weights", "idx", "make_classification", "mnist", "mnist_mini", "npz", "read_idx"]
