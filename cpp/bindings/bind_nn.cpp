@@ -39,6 +39,12 @@ kernels::Activation activation_of(const std::string& name) {
   throw ValueError(message("activation \"", name, "\"; expected \"relu\", \"sigmoid\" or \"tanh\""));
 }
 
+std::vector<std::pair<std::string, std::vector<Index>>> names_and_shapes(const std::vector<nn::Parameter>& arrays) {
+  std::vector<std::pair<std::string, std::vector<Index>>> all;
+  for (const nn::Parameter& array : arrays) all.emplace_back(array.name, array.shape);
+  return all;
+}
+
 template <class T, class L>
 void bind_loss(py::module_& m, const char* name) {
   py::class_<L, nn::Loss<T>, std::shared_ptr<L>>(m, name).def(
@@ -97,14 +103,13 @@ void bind_nn(py::module_& m) {
            py::arg("network"), py::arg("seed"))
       .def_property_readonly("params", [](const Model& model) { return share_buffer(model.params, model.count()); })
       .def_property_readonly("grads", [](const Model& model) { return share_buffer(model.grads, model.count()); })
+      .def_property_readonly("state", [](const Model& model) { return share_buffer(model.state, model.state->size()); })
       .def(
-          "parameters",
-          [](const Model& model) {
-            std::vector<std::pair<std::string, std::vector<Index>>> all;
-            for (const nn::Parameter& parameter : model.parameters()) all.emplace_back(parameter.name, parameter.shape);
-            return all;
-          },
+          "parameters", [](const Model& model) { return names_and_shapes(model.parameters()); },
           "Name and shape of each parameter, in the order of the flat buffer.")
+      .def(
+          "state_arrays", [](const Model& model) { return names_and_shapes(model.state_arrays()); },
+          "Name and shape of each array of the state, in the order of its flat buffer.")
       .def(
           "output_shape",
           [](const Model& model, const std::vector<Index>& sample) {

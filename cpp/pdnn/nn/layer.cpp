@@ -7,9 +7,9 @@ namespace pdnn::nn {
 
 Index Parameter::count() const { return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>()); }
 
-Index total(const std::vector<Parameter>& parameters) {
-  return std::accumulate(parameters.begin(), parameters.end(), Index{0},
-                         [](Index sum, const Parameter& parameter) { return sum + parameter.count(); });
+Index total(const std::vector<Parameter>& arrays) {
+  return std::accumulate(arrays.begin(), arrays.end(), Index{0},
+                         [](Index sum, const Parameter& array) { return sum + array.count(); });
 }
 
 }  // namespace pdnn::nn

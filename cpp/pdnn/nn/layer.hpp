@@ -14,7 +14,7 @@ namespace pdnn::nn {
 
 using threads::Member;
 
-/// A named array inside the flat buffer of parameters.
+/// A named array inside the flat buffer of parameters, or of state.
 struct Parameter {
   std::string name;
   std::vector<Index> shape;
@@ -22,7 +22,7 @@ struct Parameter {
 };
 
 /// Elements that a pass needs beside its arguments: once a call, and for each row. `saved` lives from forward to
-/// backward.
+/// backward. Both start on a cache line.
 struct Sizes {
   Index saved = 0, saved_row = 0, scratch = 0, scratch_row = 0;
 };
@@ -34,6 +34,13 @@ struct Final {
   virtual void operator()(const Member& member, Range slice) = 0;
 };
 
+/// Adds up over everyone who shares the batch that a pass sees a part of: the ranks of a data-parallel group. The same
+/// result for all of them; each must make the same calls, a rank without rows too.
+struct BatchSum {
+  virtual ~BatchSum() = default;
+  virtual void sum(std::span<double> values) = 0;
+};
+
 /// All that a call may depend on beside its arguments.
 struct Pass {
   const Member* team;
@@ -42,7 +49,8 @@ struct Pass {
   Index first_row = 0;  // of x in the global batch: a dropout mask does not depend on who computes a row
   bool add = false;     // gradients: store, or add
   Final* final = nullptr;
-  Index offset = 0;  // where these parameters stand in the flat buffer
+  Index offset = 0;               // where these parameters stand in the flat buffer
+  BatchSum* batch_sum = nullptr;  // for member 0 to call; null: x is the whole batch
 
   /// The pass as layer `number` sees it, whose parameters start `at` elements further on.
   Pass child(Index number, Index at) const {
@@ -55,7 +63,7 @@ struct Pass {
 
 template <class T>
 struct Vars {
-  std::span<const T> params;
+  std::span<const T> params, state;
   std::span<T> saved, scratch;
 };
 
@@ -67,6 +75,10 @@ class Layer {
   virtual ~Layer() = default;
   virtual std::string_view name() const = 0;
   virtual std::vector<Parameter> parameters() const { return {}; }
+  /// What a layer learns without gradients, like running statistics: read by passes, written by commit() alone.
+  virtual std::vector<Parameter> state() const { return {}; }
+  /// Whether it takes sums over the whole batch through Pass::batch_sum, so that no part of a batch can go ahead alone.
+  virtual bool synchronised() const { return false; }
   /// The shape of y's samples. Throws ValueError, with both shapes, if x's do not fit.
   virtual Shape output_shape(const Shape& in) const { return in; }
   virtual Sizes sizes(const Shape& /*in*/) const { return {}; }
@@ -74,17 +86,21 @@ class Layer {
   virtual std::shared_ptr<const Layer> bind(const Shape& /*in*/) const { return nullptr; }
   /// y is x under another shape: aliased, never computed.
   virtual bool view() const { return false; }
-  virtual void initialize(Rng /*rng*/, std::span<T> /*params*/) const {}
+  virtual void initialize(Rng /*rng*/, std::span<T> /*params*/, std::span<T> /*state*/) const {}
   virtual void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const = 0;
   /// dy is kept; dx is stored (unless nobody wants it) and aliases nothing; grads are stored, or added to if pass.add.
   virtual void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                         Tensor<T> dx, std::span<T> grads) const = 0;
+  /// Takes what a training pass over `rows` rows left in `saved` into the state. Called once a pass, after it, by one
+  /// thread; for the pieces of a batch in their order.
+  virtual void commit(const Pass& /*pass*/, std::span<const T> /*saved*/, Index /*rows*/,
+                      std::span<T> /*state*/) const {}
 };
 
 template <class T>
 using LayerPtr = std::shared_ptr<const Layer<T>>;
 
-/// Elements of all parameters together.
-Index total(const std::vector<Parameter>& parameters);
+/// Elements of all these arrays together.
+Index total(const std::vector<Parameter>& arrays);
 
 }  // namespace pdnn::nn

@@ -7,7 +7,8 @@ Model<T>::Model(std::shared_ptr<const Network<T>> network, std::uint64_t seed) :
   const Index count = total(network_->parameters());
   params = std::make_shared<Buffer<T>>(count);
   grads = std::make_shared<Buffer<T>>(count + kTail);
-  network_->initialize(Rng(seed), params->span());
+  state = std::make_shared<Buffer<T>>(total(network_->state()));
+  network_->initialize(Rng(seed), params->span(), state->span());
 }
 
 template <class T>
@@ -21,10 +22,10 @@ std::shared_ptr<const Network<T>> Model<T>::bound(const Shape& in) const {
 }
 
 template <class T>
-LossValue run_pass(const Network<T>& network, std::span<const T> params, Workspace<T>& workspace, const Loss<T>& loss,
+LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T>& workspace, const Loss<T>& loss,
                    const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads) {
   const Tensor<T> y = workspace.y(x.batch), dy = workspace.dy(x.batch);
-  const Vars<T> vars = workspace.vars(params);
+  const Vars<T> vars = model.vars(workspace);
   network.forward(pass, vars, x, y);
   const LossValue sums = loss(*pass.team, y, target, scale, dy, workspace.rows());
   network.backward(pass, vars, x, y, dy, {nullptr, x.batch, x.sample}, grads);
@@ -39,7 +40,7 @@ LossValue Model<T>::gradient(Tensor<const T> x, const Target<T>& target, const L
   const Member alone;
   const Pass pass{.team = &alone, .training = training, .key = key};
   const LossValue sums =
-      run_pass<T>(*network, params->span(), *workspace, loss, pass, x, target, loss.scale(x.batch), grads_out);
+      run_pass<T>(*network, *this, *workspace, loss, pass, x, target, loss.scale(x.batch), grads_out);
   workspaces_.give_back(std::move(workspace));
   return sums;
 }
@@ -49,15 +50,15 @@ void Model<T>::forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) c
   const auto network = bound(x.sample);
   auto workspace = workspaces_.take(*network, x.sample, x.batch);
   const Member alone;
-  network->forward({.team = &alone, .training = training, .key = key}, workspace->vars(params->span()), x, y);
+  network->forward({.team = &alone, .training = training, .key = key}, vars(*workspace), x, y);
   workspaces_.give_back(std::move(workspace));
 }
 
 template class Model<float>;
 template class Model<double>;
-template LossValue run_pass(const Network<float>&, std::span<const float>, Workspace<float>&, const Loss<float>&,
+template LossValue run_pass(const Network<float>&, const Model<float>&, Workspace<float>&, const Loss<float>&,
                             const Pass&, Tensor<const float>, const Target<float>&, double, std::span<float>);
-template LossValue run_pass(const Network<double>&, std::span<const double>, Workspace<double>&, const Loss<double>&,
+template LossValue run_pass(const Network<double>&, const Model<double>&, Workspace<double>&, const Loss<double>&,
                             const Pass&, Tensor<const double>, const Target<double>&, double, std::span<double>);
 
 }  // namespace pdnn::nn

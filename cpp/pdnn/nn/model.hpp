@@ -1,5 +1,5 @@
 #pragma once
-/// Model: a network with its parameters and gradients, each one flat buffer.
+/// Model: a network with its parameters, gradients and state, each one flat buffer.
 #include <mutex>
 
 #include "pdnn/nn/loss.hpp"
@@ -19,6 +19,7 @@ class Model {
   /// The network bound to a sample shape; the same one for the same shape. Throws ValueError if the shape does not fit.
   std::shared_ptr<const Network<T>> bound(const Shape& in) const;
   std::vector<Parameter> parameters() const { return network_->parameters(); }
+  std::vector<Parameter> state_arrays() const { return network_->state(); }
 
   /// The gradient of the loss of a batch under the loss's reduction, stored in `grads`; the model is read only, so any
   /// number of threads may call at once. Returns the sums over the rows.
@@ -27,10 +28,18 @@ class Model {
   /// The network's outputs for a batch.
   void forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const;
 
+  /// What a pass in this workspace reads.
+  Vars<T> vars(Workspace<T>& workspace) const { return workspace.vars(params->span(), state->span()); }
+  /// Takes what a training pass over `rows` rows left in the workspace into the state: once a pass, after it, by one
+  /// thread; for the pieces of a batch in their order.
+  void commit(const Network<T>& network, const Pass& pass, const Workspace<T>& workspace, Index rows) {
+    network.commit(pass, workspace.saved(), rows, state->span());
+  }
+
   Index count() const { return params->size(); }
 
   // Shared, so that arrays which look into them may outlive the model.
-  std::shared_ptr<Buffer<T>> params, grads;
+  std::shared_ptr<Buffer<T>> params, grads, state;
 
  private:
   std::shared_ptr<const Network<T>> network_;
@@ -40,9 +49,9 @@ class Model {
 };
 
 /// One forward pass, loss and backward pass over a batch, by every member of pass.team. Stores (or adds) the gradient
-/// of scale × the sum of the rows' losses; returns the sums over the rows.
+/// of scale × the sum of the rows' losses; returns the sums over the rows. The model is read only.
 template <class T>
-LossValue run_pass(const Network<T>& network, std::span<const T> params, Workspace<T>& workspace, const Loss<T>& loss,
+LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T>& workspace, const Loss<T>& loss,
                    const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads);
 
 }  // namespace pdnn::nn

@@ -19,12 +19,28 @@ Index align(Index count) {
 }  // namespace
 
 template <class T>
-std::vector<Parameter> Network<T>::parameters() const {
+std::vector<Parameter> Network<T>::numbered(const std::vector<LayerPtr<T>>& layers,
+                                            std::vector<Parameter> (Layer<T>::*arrays)() const) {
   std::vector<Parameter> all;
-  for (std::size_t i = 0; i < layers_.size(); ++i)
-    for (Parameter& parameter : layers_[i]->parameters())
-      all.push_back({std::to_string(i) + "." + parameter.name, std::move(parameter.shape)});
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (Parameter& array : ((*layers[i]).*arrays)())
+      all.push_back({std::to_string(i) + "." + array.name, std::move(array.shape)});
   return all;
+}
+
+template <class T>
+std::vector<Parameter> Network<T>::parameters() const {
+  return numbered(layers_, &Layer<T>::parameters);
+}
+
+template <class T>
+std::vector<Parameter> Network<T>::state() const {
+  return numbered(layers_, &Layer<T>::state);
+}
+
+template <class T>
+bool Network<T>::synchronised() const {
+  return std::any_of(layers_.begin(), layers_.end(), [](const LayerPtr<T>& layer) { return layer->synchronised(); });
 }
 
 template <class T>
@@ -60,7 +76,11 @@ void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
   }
   node.sizes = node.layer->sizes(in);
   node.param_count = total(node.layer->parameters());
-  if (!nodes_.empty()) node.params = nodes_.back().params + nodes_.back().param_count;
+  node.state_count = total(node.layer->state());
+  if (!nodes_.empty()) {
+    node.params = nodes_.back().params + nodes_.back().param_count;
+    node.state = nodes_.back().state + nodes_.back().state_count;
+  }
   nodes_.push_back(std::move(node));
 }
 
@@ -137,18 +157,19 @@ typename Network<T>::Place Network<T>::place(std::size_t index, Index rows) cons
 
 template <class T>
 Vars<T> Network<T>::vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const {
-  return {slice(vars.params, node.params, node.param_count),
+  return {slice(vars.params, node.params, node.param_count), slice(vars.state, node.state, node.state_count),
           slice(vars.saved, place.saved, node.sizes.saved + rows * node.sizes.saved_row),
           slice(vars.scratch, 0, node.sizes.scratch + rows * node.sizes.scratch_row)};
 }
 
 template <class T>
-void Network<T>::initialize(Rng rng, std::span<T> params) const {
-  Index at = 0;
+void Network<T>::initialize(Rng rng, std::span<T> params, std::span<T> state) const {
+  Index at = 0, state_at = 0;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Index count = total(layers_[i]->parameters());
-    layers_[i]->initialize(rng.child(i), slice(params, at, count));
+    const Index count = total(layers_[i]->parameters()), state_count = total(layers_[i]->state());
+    layers_[i]->initialize(rng.child(i), slice(params, at, count), slice(state, state_at, state_count));
     at += count;
+    state_at += state_count;
   }
 }
 
@@ -195,6 +216,16 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
     if (pass.final && node.param_count > 0 && !node.composite)
       (*pass.final)(*pass.team, {own.offset, own.offset + node.param_count});
     dy = {din, rows, node.in};
+  }
+}
+
+template <class T>
+void Network<T>::commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> state) const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (node.state_count == 0) continue;
+    const std::span<const T> own = slice(saved, place(i, rows).saved, node.sizes.saved + rows * node.sizes.saved_row);
+    node.layer->commit(pass.child(node.number, node.params), own, rows, slice(state, node.state, node.state_count));
   }
 }
 

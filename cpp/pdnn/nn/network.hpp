@@ -15,14 +15,17 @@ class Network : public Layer<T> {
   std::string_view name() const override { return "Sequential"; }
   /// Every layer's, named "<index of the layer>.<name>".
   std::vector<Parameter> parameters() const override;
+  std::vector<Parameter> state() const override;
+  bool synchronised() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
   LayerPtr<T> bind(const Shape& in) const override { return bound(in); }
   std::shared_ptr<const Network> bound(const Shape& in) const;
-  void initialize(Rng rng, std::span<T> params) const override;
+  void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;
+  void commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> state) const override;
 
  private:
   /// A layer in its place. `number` is its index in the description: fusion leaves gaps, names and random numbers do
@@ -32,7 +35,7 @@ class Network : public Layer<T> {
     Index number = 0;
     Shape in, out;
     Sizes sizes;
-    Index params = 0, param_count = 0;
+    Index params = 0, param_count = 0, state = 0, state_count = 0;
     bool composite = false;             // announces its own final slices
     std::optional<std::size_t> source;  // the node whose output is this one's x; none: the network's x
   };
@@ -41,6 +44,8 @@ class Network : public Layer<T> {
     Index saved, output;
   };
 
+  static std::vector<Parameter> numbered(const std::vector<LayerPtr<T>>& layers,
+                                         std::vector<Parameter> (Layer<T>::*arrays)() const);
   void add_node(LayerPtr<T> layer, Index number, const Shape& in);
   void fuse_activations();
   void connect();

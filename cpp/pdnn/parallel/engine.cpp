@@ -16,11 +16,16 @@ nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step& step) {
   nn::LossValue sums;
   team_.run([&](const Member& member) {
     const Batch<T> batch = rows.source.gather(member, rows.indices, workspace_);
-    const nn::Pass pass{.team = &member, .key = step.key, .first_row = rows.first_row, .final = step.final};
-    const std::span<const T> params = job_.model.params->span();
-    const nn::LossValue own = nn::run_pass(job_.network, params, workspace_, job_.loss, pass, batch.x, batch.target,
+    const nn::Pass pass{.team = &member,
+                        .key = step.key,
+                        .first_row = rows.first_row,
+                        .final = step.final,
+                        .batch_sum = step.batch_sum};
+    const nn::LossValue own = nn::run_pass(job_.network, job_.model, workspace_, job_.loss, pass, batch.x, batch.target,
                                            step.scale, job_.model.grads->span());
-    if (member.first()) sums = own;
+    if (!member.first()) return;
+    sums = own;
+    job_.model.commit(job_.network, pass, workspace_, rows.count());
   });
   return sums;
 }
@@ -35,6 +40,9 @@ template <class T>
 PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity)
     : job_(job), pieces_(pieces), pool_(workers) {
   require(pieces >= 1, "Pool: ", pieces, " parallel batches; expected at least 1");
+  require(!job.network.synchronised(),
+          "Pool: a layer with sync=True needs the whole batch at once, but a pool's pieces ",
+          "go ahead one by one; use a team, or sync=False");
   for (int i = 0; i < workers; ++i)
     workers_.push_back(
         {nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces), Buffer<T>(job.model.count())});
@@ -51,8 +59,7 @@ nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step& step) {
     const Rows<T> piece = rows.part(share(rows.count(), task.number, pieces_));
     const Batch<T> batch = piece.source.gather(alone, piece.indices, worker.workspace);
     const nn::Pass pass{.team = &alone, .key = step.key, .first_row = piece.first_row};
-    const std::span<const T> params = job_.model.params->span();
-    const nn::LossValue own = nn::run_pass(job_.network, params, worker.workspace, job_.loss, pass, batch.x,
+    const nn::LossValue own = nn::run_pass(job_.network, job_.model, worker.workspace, job_.loss, pass, batch.x,
                                            batch.target, step.scale, worker.grads.span());
     task.order.pass(task.number, [&] {
       if (task.number == 0) {
@@ -62,6 +69,7 @@ nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step& step) {
       }
       sums.value += own.value;
       sums.correct += own.correct;
+      job_.model.commit(job_.network, pass, worker.workspace, piece.count());
     });
   });
   return sums;

@@ -28,6 +28,7 @@ struct Step {
   Rng key;
   double scale;
   nn::Final* final;
+  nn::BatchSum* batch_sum = nullptr;
 };
 
 /// What an engine works on: a model, its network bound to the samples' shape, and a loss. They outlive the engine.
@@ -45,7 +46,7 @@ class Engine {
   virtual ~Engine() = default;
   /// Whether gradient() announces slices through step.final, one after another while they are hot in cache.
   virtual bool announces() const = 0;
-  /// Stores this rank's gradient in model.grads and returns the sums over its rows.
+  /// Stores this rank's gradient in model.grads, commits the state, and returns the sums over its rows.
   virtual nn::LossValue gradient(const Rows<T>& rows, const Step& step) = 0;
   /// All parameters from all gradients, by all threads.
   virtual void update(optim::Optimizer<T>& optimizer) = 0;
@@ -78,8 +79,8 @@ class TeamEngine : public Engine<T> {
   nn::Workspace<T> workspace_;
 };
 
-/// A fixed number of pieces, whichever worker takes them: their gradients join in the order of the pieces, so neither
-/// the number of workers nor their timing changes a bit.
+/// A fixed number of pieces, whichever worker takes them: their gradients join, and their statistics are committed, in
+/// the order of the pieces, so neither the number of workers nor their timing changes a bit.
 template <class T>
 class PoolEngine : public Engine<T> {
  public:

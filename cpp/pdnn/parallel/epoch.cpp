@@ -49,6 +49,7 @@ EpochSums run_epoch(Strategy<T>& strategy, optim::Optimizer<T>& optimizer, comm:
     polled = now;
     stop = poll(sums);
   }
+  strategy.end_epoch();
   sums.phases = strategy.phases;
   return sums;
 }
@@ -78,7 +79,7 @@ nn::LossValue Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& sourc
   nn::LossValue sums;
   each_chunk(source, rows, [&](const Member& member, const nn::Pass& pass, Range range, const Batch<T>& batch) {
     const Tensor<T> y = workspace_.y(range.size());
-    network_->forward(pass, workspace_.vars(model_.params->span()), batch.x, y);
+    network_->forward(pass, model_.vars(workspace_), batch.x, y);
     const nn::LossValue own = loss(member, y, batch.target, 1, {nullptr, y.batch, y.sample}, workspace_.rows());
     if (!member.first()) return;
     sums.value += own.value;
@@ -92,7 +93,7 @@ void Evaluator<T>::predict(const Source<T>& source, std::span<const Index> rows,
   each_chunk(source, rows, [&](const Member&, const nn::Pass& pass, Range range, const Batch<T>& batch) {
     Tensor<T> y = workspace_.y(range.size());
     y.data = out + range.begin * y.width();
-    network_->forward(pass, workspace_.vars(model_.params->span()), batch.x, y);
+    network_->forward(pass, model_.vars(workspace_), batch.x, y);
   });
 }
 

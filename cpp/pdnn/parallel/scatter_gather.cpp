@@ -19,6 +19,7 @@ ScatterGather<T>::ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimize
       optimizer_(optimizer),
       engine_(std::move(engine)),
       comm_(std::move(comm)),
+      batch_sum_(*comm_),
       target_width_(target_width),
       once_(once),
       whole_(job.network, job.sample, root() ? capacity : 0),
@@ -83,7 +84,8 @@ StepSums ScatterGather<T>::step(const Source<T>& source, std::span<const Index> 
   }
   const Source<T> local(samples, target);
   const std::span<const Index> rows(order_.data(), static_cast<std::size_t>(mine.size()));
-  const nn::LossValue own = engine_->gradient({local, rows, mine.begin}, {key, job_.loss.scale(all), nullptr});
+  const Step how{key, job_.loss.scale(all), nullptr, comm_->size() == 1 ? nullptr : &batch_sum_};
+  const nn::LossValue own = engine_->gradient({local, rows, mine.begin}, how);
   watch.lap(this->phases.gradient);
 
   write_tail(job_.model, {own, stop});

@@ -14,6 +14,7 @@ class ScatterGather : public Strategy<T> {
   ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                 std::shared_ptr<comm::Communicator> comm, Index target_width, Index capacity, bool once);
   StepSums step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) override;
+  void end_epoch() override { average_state(job_.model, *comm_); }
 
  private:
   bool root() const { return comm_->rank() == kRoot; }
@@ -25,6 +26,7 @@ class ScatterGather : public Strategy<T> {
   optim::Optimizer<T>& optimizer_;
   std::unique_ptr<Engine<T>> engine_;
   std::shared_ptr<comm::Communicator> comm_;
+  RankSum batch_sum_;
   Index target_width_;
   bool once_, scattered_ = false;
   nn::Workspace<T> whole_;     // the batch, at the root

@@ -23,6 +23,7 @@ Replicated<T>::Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std
       optimizer_(optimizer),
       engine_(std::move(engine)),
       comm_(std::move(comm)),
+      batch_sum_(*comm_),
       update_(job.model, optimizer) {}
 
 template <class T>
@@ -33,7 +34,8 @@ StepSums Replicated<T>::step(const Source<T>& source, std::span<const Index> bat
   const bool hot = alone && engine_->announces();
   Stopwatch watch;
   optimizer_.begin_step();
-  StepSums sums{engine_->gradient(mine, {key, job_.loss.scale(all.count()), hot ? &update_ : nullptr}), stop};
+  const Step how{key, job_.loss.scale(all.count()), hot ? &update_ : nullptr, alone ? nullptr : &batch_sum_};
+  StepSums sums{engine_->gradient(mine, how), stop};
   watch.lap(this->phases.gradient);
   if (hot) return sums;
   if (!alone) {

@@ -4,6 +4,7 @@
 
 #include "pdnn/comm/communicator.hpp"
 #include "pdnn/parallel/engine.hpp"
+#include "pdnn/parallel/rank_sums.hpp"
 
 namespace pdnn::parallel {
 
@@ -37,6 +38,9 @@ class Strategy {
   virtual ~Strategy() = default;
   /// One update from the rows `batch` of the source. `stop` asks all ranks to end after this step.
   virtual StepSums step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) = 0;
+  /// After the last step of an epoch: all ranks hold the same state again, which each may have learned from its own
+  /// rows.
+  virtual void end_epoch() = 0;
 
   Phases phases;
 };
@@ -50,12 +54,14 @@ class Replicated : public Strategy<T> {
   Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
              std::shared_ptr<comm::Communicator> comm);
   StepSums step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) override;
+  void end_epoch() override { average_state(job_.model, *comm_); }
 
  private:
   Job<T> job_;
   optim::Optimizer<T>& optimizer_;
   std::unique_ptr<Engine<T>> engine_;
   std::shared_ptr<comm::Communicator> comm_;
+  RankSum batch_sum_;
   UpdateWhenFinal<T> update_;
 };
 

@@ -61,6 +61,7 @@ class LayerRun {
         rows_(rows),
         training_(training),
         params(draw(Rng(1), total(layer_->parameters()))),
+        state(draw(Rng(5), total(layer_->state()))),
         x(draw(Rng(2), rows * in.count())),
         y(static_cast<std::size_t>(rows * out_.count())),
         dy(draw(Rng(3), rows * out_.count())),
@@ -69,6 +70,7 @@ class LayerRun {
     const nn::Sizes sizes = layer_->sizes(in);
     saved_ = Buffer<double>(sizes.saved + rows * sizes.saved_row);
     scratch_ = Buffer<double>(sizes.scratch + rows * sizes.scratch_row);
+    for (double& value : state) value = std::abs(value);  // variances
   }
 
   void forward(const Member& member = {}) {
@@ -99,7 +101,10 @@ class LayerRun {
                     relative_difference(analytic_grads, differences(params, weighted_sum)));
   }
 
-  nn::Vars<double> vars() { return {params, saved_.span(), scratch_.span()}; }
+  /// What a training pass leaves for the state, taken into it.
+  void commit() { layer_->commit(pass({}), saved_.span(), rows_, state); }
+
+  nn::Vars<double> vars() { return {params, state, saved_.span(), scratch_.span()}; }
 
  private:
   nn::Pass pass(const Member& member) const { return {.team = &member, .training = training_, .key = Rng(4)}; }
@@ -111,7 +116,7 @@ class LayerRun {
   Buffer<double> saved_, scratch_;
 
  public:
-  Vector params, x, y, dy, dx, grads;
+  Vector params, state, x, y, dy, dx, grads;
 };
 
 }  // namespace pdnn::tests

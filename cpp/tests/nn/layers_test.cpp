@@ -195,8 +195,8 @@ BOOST_AUTO_TEST_CASE(initial_values_depend_on_the_place_of_a_layer_only) {
   const Network<double> small({make(3), make(2)}), large({make(7), make(2)});
   tests::Vector a(static_cast<std::size_t>(total(small.parameters()))),
       b(static_cast<std::size_t>(total(large.parameters())));
-  small.initialize(Rng(5), a);
-  large.initialize(Rng(5), b);
+  small.initialize(Rng(5), a, {});
+  large.initialize(Rng(5), b, {});
   BOOST_TEST(std::vector(a.end() - 10, a.end()) == std::vector(b.end() - 10, b.end()),
              boost::test_tools::per_element());
 }

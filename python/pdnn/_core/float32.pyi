@@ -66,11 +66,18 @@ class Model:
         """
         Name and shape of each parameter, in the order of the flat buffer.
         """
+    def state_arrays(self) -> list[tuple[str, list[int]]]:
+        """
+        Name and shape of each array of the state, in the order of its flat buffer.
+        """
     @property
     def grads(self) -> numpy.typing.NDArray[numpy.float32]:
         ...
     @property
     def params(self) -> numpy.typing.NDArray[numpy.float32]:
+        ...
+    @property
+    def state(self) -> numpy.typing.NDArray[numpy.float32]:
         ...
 class Optimizer:
     def apply(self, params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:

@@ -37,7 +37,7 @@ Sizes Linear<T>::sizes(const Shape&) const {
 }
 
 template <class T>
-void Linear<T>::initialize(Rng rng, std::span<T> params) const {
+void Linear<T>::initialize(Rng rng, std::span<T> params, std::span<T>) const {
   weight_init_.fill(rng.child(0), slice(params, 0, inputs_ * outputs_));
   if (bias_) bias_init_.fill(rng.child(1), slice(params, inputs_ * outputs_, outputs_));
 }
