@@ -10,16 +10,16 @@ namespace pdnn::bindings {
 template <class T>
 void bind_optim(py::module_& m) {
   using Optimizer = optim::Optimizer<T>;
-  using SegmentTuple = std::tuple<Index, double, double, bool>;
+  using SegmentTuple = std::tuple<Index, double, double, bool, std::size_t>;
   py::class_<Optimizer, std::shared_ptr<Optimizer>>(m, "Optimizer")
       .def(
           "set_segments",
           [](Optimizer& optimizer, const std::vector<SegmentTuple>& tuples) {
             std::vector<optim::Segment> segments;
-            for (const auto& [end, lr, l2, frozen] : tuples) segments.push_back({end, lr, l2, frozen});
+            for (const auto& [end, lr, l2, frozen, group] : tuples) segments.push_back({end, lr, l2, frozen, group});
             optimizer.set_segments(std::move(segments));
           },
-          py::arg("segments"), "Parameter groups as (end, lr, l2, frozen), in the order of the flat buffer.")
+          py::arg("segments"), "Parameter groups as (end, lr, l2, frozen, group), in the order of the flat buffer.")
       .def(
           "apply",
           [](Optimizer& optimizer, py::array params, const py::array& grads) {

@@ -104,9 +104,13 @@ class Session {
   }
 
   EpochSums run_epoch(const HeldSource<T>& held, const py::array& order, Index batch_size, std::uint64_t seed,
-                      std::int64_t first_step, const std::vector<double>& lr_factors,
+                      std::int64_t first_step, const py::array& rates,
                       const std::function<bool(const EpochSums&)>& poll) {
-    const parallel::Epoch epoch{read_order(order, held.source.count()), batch_size, seed, first_step, lr_factors};
+    const parallel::Epoch epoch{read_order(order, held.source.count()), batch_size, seed, first_step,
+                                read_matrix<double>("rates", rates)};
+    const Index steps = (static_cast<Index>(epoch.order.size()) + batch_size - 1) / batch_size;
+    require(epoch.rates.rows == 0 || epoch.rates.rows == steps, "rates: got ", epoch.rates.rows, " rows, expected ",
+            steps, ", one a step");
     const auto look = [&](const EpochSums& sums) {
       const py::gil_scoped_acquire acquire;
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -207,7 +211,7 @@ void bind_parallel(py::module_& m) {
            py::arg("target_width"), py::arg("batch_size"), py::arg("engine"), py::arg("threads"), py::arg("pieces"),
            py::arg("scheme"))
       .def("run_epoch", &Session<T>::run_epoch, py::arg("source"), py::arg("order"), py::arg("batch_size"),
-           py::arg("seed"), py::arg("first_step"), py::arg("lr_factors"), py::arg("poll"));
+           py::arg("seed"), py::arg("first_step"), py::arg("rates"), py::arg("poll"));
   py::class_<HeldEvaluator<T>>(m, "Evaluator")
       .def(py::init<std::shared_ptr<nn::Model<T>>, const std::vector<Index>&, int>(), py::arg("model"),
            py::arg("sample"), py::arg("threads"))

@@ -31,6 +31,7 @@ def save(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
         "step": trainer.step,
         "seed": trainer.seed,
         "optimizer": {**trainer.optimizer.config(), "steps": core.steps},
+        "schedule": _schedule(trainer),
         "history": trainer.history.history,
         "phases": trainer.history.phases,
         "layout": layout,
@@ -50,6 +51,7 @@ def load(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
     try:
         state = json.loads(metadata[KEY])
         steps = state["optimizer"].pop("steps")
+        schedule, time = state["schedule"] or (None, 0)
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
         history, phases, written = state["history"], state["phases"], state["layout"]
     except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
@@ -57,6 +59,11 @@ def load(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
     if state["optimizer"] != trainer.optimizer.config():
         raise ValueError(
             f"{path}: was trained with {state['optimizer']}, this trainer has {trainer.optimizer.config()}"
+        )
+    if schedule != (trainer.schedule and trainer.schedule.config()):
+        raise ValueError(
+            f"{path}: was trained with schedule {schedule}, this trainer has "
+            f"{trainer.schedule and trainer.schedule.config()}"
         )
     for name, value in layout.items():
         if written.get(name) != value:
@@ -71,6 +78,8 @@ def load(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
     for name, values in arrays.items():
         own[name][...] = values
     trainer.optimizer.bind(trainer.model).steps = steps
+    if trainer.schedule is not None:
+        trainer.schedule.step_to(time)
     trainer.epoch, trainer.step, trainer.seed = numbers["epoch"], numbers["step"], numbers["seed"]
     trainer.history.history, trainer.history.phases = history, phases
 
@@ -88,6 +97,12 @@ def resume(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int)
     path = Path(directory) / FILE
     if path.exists():
         load(trainer, path, **_layout(trainer, batch_size))
+
+
+def _schedule(trainer: Trainer) -> tuple[dict[str, Any], int] | None:
+    """What a schedule is recognised by, and its time."""
+    schedule = trainer.schedule
+    return None if schedule is None else (schedule.config(), schedule.last_epoch)
 
 
 def _layout(trainer: Trainer, batch_size: int) -> dict[str, Any]:

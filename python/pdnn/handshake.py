@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdnn.optim.optimizer import GROUP_KEYS
+
 if TYPE_CHECKING:
     from pdnn.trainer import Trainer
 
@@ -27,6 +29,8 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
         "dtype": model.dtype,
         "loss": repr(trainer.loss),
         "optimizer": str(trainer.optimizer.config()),
+        "groups": str([{key: group[key] for key in GROUP_KEYS} for group in trainer.optimizer.param_groups]),
+        "schedule": str(trainer.schedule and (trainer.schedule.config(), trainer.schedule_per)),
         "strategy": str(type(trainer.strategy).__name__),
         "seed": trainer.seed,
         "epoch": trainer.epoch,

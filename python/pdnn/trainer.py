@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, prod
@@ -23,7 +23,7 @@ from pdnn.nn.losses import Loss
 from pdnn.nn.module import Array
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.targets import core_for, prepare_targets, target_width
-from pdnn.optim import Optimizer
+from pdnn.optim import LRScheduler, Optimizer
 from pdnn.progress import Progress
 
 Data: TypeAlias = Dataset | Subset | tuple[Array, Array]
@@ -58,6 +58,10 @@ class Trainer:
         Orders of rows and dropout masks are functions of it.
     comm : Communicator, optional
         The ranks that train together; `pdnn.world()` unless given.
+    schedule : LRScheduler, optional
+        Of the optimizer's learning rates; see `pdnn.optim.lr_scheduler`.
+    schedule_per : "epoch" or "step"
+        When the schedule goes on: after every epoch, or after every update.
 
     Attributes
     ----------
@@ -73,7 +77,8 @@ class Trainer:
     TypeError
         If the model is no nn.Sequential, or another argument is of the wrong kind.
     ValueError
-        If the strategy does not fit the number of ranks, or the optimizer's parameters are not the model's.
+        If the strategy does not fit the number of ranks, the optimizer's parameters are not the model's, or
+        the schedule is another optimizer's.
     """
 
     def __init__(
@@ -85,6 +90,8 @@ class Trainer:
         strategy: str | parallel.Strategy = "auto",
         seed: int = 0,
         comm: Communicator | None = None,
+        schedule: LRScheduler | None = None,
+        schedule_per: str = "epoch",
     ) -> None:
         if not isinstance(model, Sequential):
             raise TypeError(f"Trainer: model is a {type(model).__name__}, expected an nn.Sequential")
@@ -94,11 +101,22 @@ class Trainer:
             raise TypeError(
                 f"Trainer: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's"
             )
+        if not (schedule is None or isinstance(schedule, LRScheduler)):
+            raise TypeError(
+                f"Trainer: schedule is a {type(schedule).__name__}, expected one of pdnn.optim.lr_scheduler; "
+                "a function goes into LambdaLR"
+            )
+        if schedule is not None and schedule.optimizer is not optimizer:
+            raise ValueError("Trainer: the schedule is of another optimizer")
+        if schedule_per not in ("epoch", "step"):
+            raise ValueError(f'Trainer: schedule_per "{schedule_per}"; expected "epoch" or "step"')
         self.comm = world() if comm is None else comm
         self.strategy = parallel.choose(strategy, self.comm)
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
+        self.schedule = schedule
+        self.schedule_per = schedule_per
         self.seed = seed
         self.history = History()
         self.epoch = 0
@@ -118,8 +136,6 @@ class Trainer:
         *,
         validation: Data | None = None,
         shuffle: bool = True,
-        schedule: Callable[[int], float] | None = None,
-        schedule_per: str = "epoch",
         callbacks: Iterable[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
         every: int = 1,
@@ -140,9 +156,6 @@ class Trainer:
             Evaluated after each epoch, its rows shared between ranks.
         shuffle : bool
             A new order each epoch, a function of (seed, epoch); otherwise the rows' own order.
-        schedule : function of int, optional
-            Gives the factor of every learning rate from the number of epochs finished, or with
-            ``schedule_per="step"`` of updates made.
         callbacks : iterable of Callback
         checkpoint : path, optional
             Directory of the checkpoint, written every ``every`` epochs and at the end.
@@ -168,8 +181,6 @@ class Trainer:
             raise ValueError(
                 f"fit: epochs={epochs}, batch_size={batch_size}, every={every}; expected ≥ 0, ≥ 1 and ≥ 1"
             )
-        if schedule_per not in ("epoch", "step"):
-            raise ValueError(f'fit: schedule_per "{schedule_per}"; expected "epoch" or "step"')
         if resume and checkpoint is None:
             raise ValueError("fit: resume=True needs checkpoint=, the directory of the checkpoint")
         source = self._source("train", train)
@@ -204,10 +215,7 @@ class Trainer:
             try:
                 while self.epoch < first + epochs and not self.stop_training:
                     progress.start_epoch(self.epoch)
-                    factors = self._factors(schedule, schedule_per, steps)
-                    sums = self._run_epoch(
-                        session, source, batch_size, shuffle, factors, progress, terminated
-                    )
+                    sums = self._run_epoch(session, source, batch_size, shuffle, progress, terminated)
                     if sums.stopped:
                         raise SystemExit(128 + signal.SIGTERM)
                     logs = self._logs(sums, held_out, source)
@@ -253,7 +261,6 @@ class Trainer:
         source: _Source,
         batch_size: int,
         shuffle: bool,
-        factors: list[float],
         progress: Progress,
         terminated: threading.Event,
     ) -> Any:
@@ -266,16 +273,16 @@ class Trainer:
             progress.at_step(sums.steps, sums.loss / sums.rows)
             return terminated.is_set()
 
-        sums = session.run_epoch(source.core, order, batch_size, self.seed % 2**64, self.step, factors, poll)
+        rates = np.zeros((0, len(self.optimizer.param_groups)))  # as the groups say
+        if self.schedule is not None and self.schedule_per == "step":
+            now, steps = self.schedule.last_epoch, ceil(len(source) / batch_size)
+            rates = np.array([self.schedule.rates(now + step) for step in range(steps)])
+        sums = session.run_epoch(source.core, order, batch_size, self.seed % 2**64, self.step, rates, poll)
         self.step += sums.steps
+        if self.schedule is not None:
+            passed = 1 if self.schedule_per == "epoch" else sums.steps
+            self.schedule.step_to(self.schedule.last_epoch + passed)
         return sums
-
-    def _factors(self, schedule: Callable[[int], float] | None, per: str, steps: int) -> list[float]:
-        if schedule is None:
-            return [1.0]
-        if per == "epoch":
-            return [float(schedule(self.epoch))]
-        return [float(schedule(self.step + step)) for step in range(steps)]
 
     def _logs(self, sums: Any, held_out: _Source | None, source: _Source) -> dict[str, float]:
         logs = {"loss": sums.loss / sums.rows}

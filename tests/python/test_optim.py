@@ -12,9 +12,9 @@ X = np.random.default_rng(0).normal(size=(40, 6))
 Y = np.arange(40) % 3
 
 
-def trained(model: nn.Sequential, optimizer: optim.Optimizer, epochs: int = 5, **options: object) -> None:
+def trained(model: nn.Sequential, optimizer: optim.Optimizer, epochs: int = 5) -> None:
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optimizer, strategy="serial")
-    trainer.fit((X, Y), epochs, 8, shuffle=False, verbose=False, **options)  # type: ignore[arg-type]
+    trainer.fit((X, Y), epochs, 8, shuffle=False, verbose=False)
 
 
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
@@ -57,21 +57,28 @@ def test_parameters_in_no_group_stay() -> None:
     np.testing.assert_array_equal(first.data, before)
 
 
-def test_a_schedule_multiplies_the_rate_per_epoch_or_step() -> None:
-    steps: list[int] = []
-    model, twin = models.mlp([6, 5, 3], seed=1), models.mlp([6, 5, 3], seed=1)
-    trained(model, optim.SGD(model.parameters(), lr=0.1), 2, schedule=lambda epoch: [1.0, 0.0][epoch])
-    trained(twin, optim.SGD(twin.parameters(), lr=0.1), 1)
-    np.testing.assert_array_equal(model.flat_parameters, twin.flat_parameters)
+def test_a_step_by_hand_is_the_formula() -> None:
+    model = models.mlp([6, 5, 3], dtype="float64", seed=1)
+    first, *rest = model.parameters()
+    sgd = optim.SGD([{"params": first, "lr": 0.5}, {"params": rest, "weight_decay": 0.25}], lr=0.125)
+    model.flat_gradients[...] = np.arange(model.flat_gradients.size)
+    want = [first.data - 0.5 * first.grad, *(p.data - 0.125 * (p.grad + 0.25 * p.data) for p in rest)]
+    sgd.step()
+    for parameter, values in zip(model.parameters(), want, strict=True):
+        np.testing.assert_allclose(parameter.data, values, rtol=1e-15)
+    sgd.zero_grad()
+    assert not model.flat_gradients.any()
 
-    def per_step(step: int) -> float:
-        steps.append(step)
-        return float(step < 5)
 
-    other = models.mlp([6, 5, 3], seed=1)
-    trained(other, optim.SGD(other.parameters(), lr=0.1), 2, schedule=per_step, schedule_per="step")
-    np.testing.assert_array_equal(other.flat_parameters, twin.flat_parameters)
-    assert steps == list(range(10))
+def test_steps_by_hand_need_one_model() -> None:
+    with pytest.raises(ValueError, match="no model"):
+        optim.SGD([nn.Linear(2, 2).weight], lr=0.1).step()
+    both = [*models.mlp([2, 2]).parameters(), *models.mlp([2, 2]).parameters()]
+    with pytest.raises(ValueError, match="no model"):
+        optim.SGD(both, lr=0.1).step()  # the models are gone
+    one, two = models.mlp([2, 2]), models.mlp([2, 2])
+    with pytest.raises(ValueError, match="several models"):
+        optim.SGD([*one.parameters(), *two.parameters()], lr=0.1).step()
 
 
 def test_changed_groups_count_from_the_next_epoch() -> None:

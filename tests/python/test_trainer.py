@@ -264,7 +264,6 @@ def test_phases_account_for_the_seconds() -> None:
         ({"data": Dataset(X, Y + 1)}, ValueError, "train: label 4 of row .* outside 0 … 3"),
         ({"validation": Dataset(X, Y + 1)}, ValueError, "validation: label 4"),
         ({"resume": True}, ValueError, "needs checkpoint"),
-        ({"schedule": lambda _: 1.0, "schedule_per": "week"}, ValueError, 'schedule_per "week"'),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_lost(

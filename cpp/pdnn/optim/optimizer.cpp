@@ -19,12 +19,22 @@ void Optimizer<T>::set_segments(std::vector<Segment> segments) {
 }
 
 template <class T>
+void Optimizer<T>::set_rates(std::span<const double> rates) {
+  for (Segment& segment : segments_) {
+    if (segment.frozen) continue;
+    require(segment.group < rates.size(), name(), ": got ", rates.size(), " learning rates, group ", segment.group,
+            " has none");
+    segment.lr = rates[segment.group];
+  }
+}
+
+template <class T>
 void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
   Index begin = 0;
   for (const Segment& segment : segments_) {
     const Index end = std::min(segment.end - offset, n);
     if (end <= begin) continue;
-    if (!segment.frozen) rule(segment, segment.lr * lr_factor_, offset + begin, w + begin, g + begin, end - begin);
+    if (!segment.frozen) rule(segment, offset + begin, w + begin, g + begin, end - begin);
     begin = end;
   }
 }

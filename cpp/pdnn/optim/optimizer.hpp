@@ -1,5 +1,6 @@
 #pragma once
 /// Optimizer: params ← f(params, grads), on any slice of the flat buffer, by any thread, each element once a step.
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +14,7 @@ struct Segment {
   Index end;
   double lr, l2;
   bool frozen;
+  std::size_t group = 0;  ///< whose learning rates a schedule changes together
 };
 
 template <class T>
@@ -23,8 +25,8 @@ class Optimizer {
 
   /// Throws ValueError unless the segments cover exactly the parameters, in order.
   void set_segments(std::vector<Segment> segments);
-  /// What a schedule multiplies every learning rate by.
-  void set_lr_factor(double factor) { lr_factor_ = factor; }
+  /// The learning rates of a schedule, one a group, from here on. Throws ValueError if a group has none.
+  void set_rates(std::span<const double> rates);
   /// Once a step, before any apply().
   void begin_step() { ++steps_; }
   /// Updates parameters [offset, offset + n) from their gradients; w and g point at element `offset`.
@@ -38,13 +40,12 @@ class Optimizer {
 
  protected:
   Optimizer(Index count, int arrays);
-  virtual void rule(const Segment& segment, double lr, Index offset, T* w, const T* g, Index n) = 0;
+  virtual void rule(const Segment& segment, Index offset, T* w, const T* g, Index n) = 0;
 
  private:
   Index count_;
   std::vector<Segment> segments_;
   std::vector<Buffer<T>> memory_;
-  double lr_factor_ = 1;
   std::int64_t steps_ = 0;
 };
 

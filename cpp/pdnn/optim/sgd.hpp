@@ -13,7 +13,7 @@ class SGD : public Optimizer<T> {
   std::string_view name() const override { return "SGD"; }
 
  protected:
-  void rule(const Segment& segment, double lr, Index offset, T* w, const T* g, Index n) override;
+  void rule(const Segment& segment, Index offset, T* w, const T* g, Index n) override;
 
  private:
   double momentum_;

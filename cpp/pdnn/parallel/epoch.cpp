@@ -34,8 +34,8 @@ EpochSums run_epoch(Strategy<T>& strategy, optim::Optimizer<T>& optimizer, comm:
     const Index rows = std::min(epoch.batch_size, count - at);
     const std::int64_t number = epoch.first_step + sums.steps;
     comm.at_step(number);
-    const std::size_t factor = epoch.lr_factors.size() == 1 ? 0 : static_cast<std::size_t>(sums.steps);
-    optimizer.set_lr_factor(epoch.lr_factors[factor]);
+    if (epoch.rates.rows > 0)
+      optimizer.set_rates({epoch.rates.row(sums.steps), static_cast<std::size_t>(epoch.rates.cols)});
     const StepSums step =
         strategy.step(source, slice(epoch.order, at, rows), steps.child(static_cast<std::uint64_t>(number)), stop);
     sums.loss += step.loss.value;

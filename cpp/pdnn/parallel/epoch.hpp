@@ -13,8 +13,8 @@ struct Epoch {
   std::span<const Index> order;  ///< rows of the source
   Index batch_size;              ///< rows of one update, over all ranks; the last batch may be smaller
   std::uint64_t seed;
-  std::int64_t first_step;             ///< steps made before this epoch
-  std::span<const double> lr_factors;  ///< one a step, or one for all
+  std::int64_t first_step;     ///< steps made before this epoch
+  Matrix<const double> rates;  ///< learning rates: a row a step, of one a group; no rows: as the optimizer has them
 };
 
 struct EpochSums {

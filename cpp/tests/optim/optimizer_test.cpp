@@ -51,14 +51,16 @@ BOOST_AUTO_TEST_CASE(the_order_of_slices_changes_no_bit) {
              boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(a_schedule_multiplies_every_rate) {
-  SGD<float> sgd(1, 0, false);
-  sgd.set_segments({{1, 0.5, 0, false}});
-  sgd.set_lr_factor(0.5);
-  float w = 1;
-  const float g = 2;
-  sgd.apply(0, &w, &g, 1);
-  BOOST_TEST(w == 0.5F);
+BOOST_AUTO_TEST_CASE(a_schedule_gives_every_group_its_rate) {
+  SGD<float> sgd(4, 0, false);
+  sgd.set_segments({{1, 9, 0, false, 1}, {2, 9, 0, false, 0}, {3, 9, 0, true, 7}, {4, 9, 0, false, 1}});
+  const std::vector<double> rates{0.25, 0.5};
+  sgd.set_rates(rates);
+  std::vector<float> w(4, 1);
+  const std::vector<float> g(4, 2), want{0, 0.5, 1, 0};
+  sgd.apply(0, w.data(), g.data(), 4);
+  BOOST_TEST(w == want, boost::test_tools::per_element());
+  BOOST_CHECK_THROW(sgd.set_rates(std::span(rates).first(1)), ValueError);
 }
 
 BOOST_AUTO_TEST_CASE(segments_must_cover_the_parameters) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from itertools import count
 from math import prod
@@ -31,6 +32,7 @@ class Parameter:
         self.shape = shape
         self._data: Array | None = None
         self._grad: Array | None = None
+        self._owner: weakref.ref[Any] | None = None
 
     @property
     def size(self) -> int:
@@ -68,9 +70,14 @@ class Parameter:
             )
         return self._grad
 
-    def attach(self, name: str, data: Array, grad: Array) -> None:
-        """Makes this a handle on memory of a model."""
-        self.name, self._data, self._grad = name, data, grad
+    def attach(self, name: str, data: Array, grad: Array, owner: Any) -> None:
+        """Makes this a handle on memory of a model, its `owner`."""
+        self.name, self._data, self._grad, self._owner = name, data, grad, weakref.ref(owner)
+
+    @property
+    def owner(self) -> Any:
+        """The model whose flat buffers hold the values; None before it belongs to one."""
+        return self._owner and self._owner()
 
     @property
     def attached(self) -> bool:

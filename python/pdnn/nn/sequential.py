@@ -78,7 +78,7 @@ class Sequential(Module):
         data, grads, end = self._model.params, self._model.grads, 0
         for handle, (name, shape) in zip(handles, self._model.parameters(), strict=True):
             begin, end = end, end + handle.size
-            handle.attach(name, data[begin:end].reshape(shape), grads[begin:end].reshape(shape))
+            handle.attach(name, data[begin:end].reshape(shape), grads[begin:end].reshape(shape), self)
 
     def own_parameters(self) -> Iterator[Parameter]:
         """All layers' parameters in order, without gathering them."""

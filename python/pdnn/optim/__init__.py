@@ -1,0 +1,25 @@
+"""Optimizers and schedules of their learning rates, under torch's names."""
+
+from pdnn.optim.lr_scheduler import (
+    ConstantLR,
+    CosineAnnealingLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    SequentialLR,
+    StepLR,
+)
+from pdnn.optim.optimizer import Optimizer
+from pdnn.optim.rules import SGD
+
+__all__ = [
+    "SGD",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "Optimizer",
+    "SequentialLR",
+    "StepLR",
+]

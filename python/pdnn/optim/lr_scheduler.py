@@ -1,0 +1,271 @@
+"""Schedules of learning rates under torch's names, each a function of the number of steps made so far.
+
+A schedule is made for an optimizer and sets ``lr`` of its groups. A Trainer given ``schedule=`` takes it on
+after every epoch, or with ``schedule_per="step"`` after every update; by hand, call `step` after the optimizer's.
+
+Warm-up is a sequence::
+
+    SequentialLR(opt, [LinearLR(opt, 0.1, total_iters=5), CosineAnnealingLR(opt, 95)], milestones=[5])
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from math import cos, pi
+from typing import Any
+
+from pdnn.optim.optimizer import Optimizer
+
+
+class LRScheduler:
+    """Base of the schedules: the learning rate as a function `rate` of the first one and of time t.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Its groups' ``lr`` at this moment are kept as ``initial_lr``, unless a schedule did so before.
+    last_epoch : int
+        One less than the time to start at.
+
+    Attributes
+    ----------
+    last_epoch : int
+        The time t: how often `step` has been called.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"{type(self).__name__}: got a {type(optimizer).__name__}, expected one of pdnn.optim's"
+            )
+        self.optimizer = optimizer
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])
+        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        self.step_to(last_epoch + 1)
+
+    def rate(self, base: float, t: int) -> float:
+        """The learning rate at time t ≥ 0 of a group that began with `base`."""
+        raise NotImplementedError
+
+    def rates(self, t: int) -> list[float]:
+        """The learning rate of each group at time t."""
+        return [self.rate(base, t) for base in self.base_lrs]
+
+    def step(self) -> None:
+        """Goes on by one step, or epoch: sets the groups' learning rates for the next."""
+        self.step_to(self.last_epoch + 1)
+
+    def step_to(self, t: int) -> None:
+        """Goes to time t."""
+        self.last_epoch = t
+        for group, rate in zip(self.optimizer.param_groups, self.rates(t), strict=True):
+            group["lr"] = rate
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rate of each group now."""
+        return self.rates(self.last_epoch)
+
+    def config(self) -> dict[str, Any]:
+        """The schedule's own settings, by which a checkpoint recognises it."""
+        return {"type": type(self).__name__}
+
+    def _check(self, name: str, value: float, least: float) -> None:
+        if not least <= value < float("inf"):
+            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number from {least}")
+
+
+class LambdaLR(LRScheduler):
+    """The first learning rate times a function of t.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    lr_lambda : function of int, or a list of them
+        Gives the factor; a list has one for each group.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
+        groups = len(optimizer.param_groups)
+        self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
+        if len(self.lr_lambdas) != groups:
+            raise ValueError(f"LambdaLR: got {len(self.lr_lambdas)} functions for {groups} parameter groups")
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, t: int) -> list[float]:
+        """Each group's first learning rate times its function of t."""
+        return [
+            base * float(function(t)) for base, function in zip(self.base_lrs, self.lr_lambdas, strict=True)
+        ]
+
+
+class LinearLR(LRScheduler):
+    """From start_factor times the first learning rate to end_factor times it, in equal steps; then constant.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    start_factor, end_factor : float
+    total_iters : int
+        Steps from the one to the other.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        self._check("start_factor", start_factor, 0)
+        self._check("end_factor", end_factor, 0)
+        self._check("total_iters", total_iters, 1)
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base: float, t: int) -> float:
+        """Between the factors, by how many of total_iters are done."""
+        done = min(t, self.total_iters) / self.total_iters
+        return base * (self.start_factor + (self.end_factor - self.start_factor) * done)
+
+    def config(self) -> dict[str, Any]:
+        """Factors and length."""
+        return super().config() | {
+            "start_factor": self.start_factor,
+            "end_factor": self.end_factor,
+            "total_iters": self.total_iters,
+        }
+
+
+class ConstantLR(LRScheduler):
+    """A factor times the first learning rate for total_iters steps; then the first learning rate itself."""
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
+        self._check("factor", factor, 0)
+        self._check("total_iters", total_iters, 0)
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base: float, t: int) -> float:
+        """Reduced before total_iters."""
+        return base * self.factor if t < self.total_iters else base
+
+    def config(self) -> dict[str, Any]:
+        """Factor and length."""
+        return super().config() | {"factor": self.factor, "total_iters": self.total_iters}
+
+
+class StepLR(LRScheduler):
+    """Multiplied by gamma every step_size steps."""
+
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self._check("step_size", step_size, 1)
+        self._check("gamma", gamma, 0)
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base: float, t: int) -> float:
+        """The first learning rate times gamma to the power of the whole step_sizes in t."""
+        return float(base * self.gamma ** (t // self.step_size))
+
+    def config(self) -> dict[str, Any]:
+        """Step size and gamma."""
+        return super().config() | {"step_size": self.step_size, "gamma": self.gamma}
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a wave of the cosine from the first learning rate down to eta_min, and on along the wave.
+
+    η(t) = η_min + ½ (η₀ - η_min) (1 + cos(π t / T_max)); Loshchilov and Hutter, ICLR 2017, eq. 5.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    T_max : int
+        Steps from the first learning rate to the least.
+    eta_min : float
+        The least learning rate.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_max: int,
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+    ) -> None:
+        self._check("T_max", T_max, 1)
+        self._check("eta_min", eta_min, 0)
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base: float, t: int) -> float:
+        """The cosine's value at t."""
+        return self.eta_min + (base - self.eta_min) * (1 + cos(pi * t / self.T_max)) / 2
+
+    def config(self) -> dict[str, Any]:
+        """Length and least rate."""
+        return super().config() | {"T_max": self.T_max, "eta_min": self.eta_min}
+
+
+class SequentialLR(LRScheduler):
+    """Schedules one after another, each beginning at its time 0.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+    schedulers : sequence of LRScheduler
+        Of the same optimizer.
+    milestones : sequence of int
+        The times at which the second, third, … takes over.
+
+    Raises
+    ------
+    ValueError
+        If the milestones are not one less than the schedules or do not rise, or a schedule is of another
+        optimizer.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        if any(scheduler.optimizer is not optimizer for scheduler in self.schedulers):
+            raise ValueError("SequentialLR: its schedules must be of the same optimizer")
+        if len(self.milestones) != len(self.schedulers) - 1:
+            raise ValueError(
+                f"SequentialLR: {len(self.schedulers)} schedules with {len(self.milestones)} milestones; "
+                "expected one milestone less than schedules"
+            )
+        if sorted({0, *self.milestones}) != [0, *self.milestones]:
+            raise ValueError(
+                f"SequentialLR: milestones {self.milestones}; expected them to rise from above 0"
+            )
+        super().__init__(optimizer, last_epoch)
+
+    def rates(self, t: int) -> list[float]:
+        """Those of the schedule whose turn it is."""
+        turn = bisect_right(self.milestones, t)
+        return self.schedulers[turn].rates(t - [0, *self.milestones][turn])
+
+    def config(self) -> dict[str, Any]:
+        """The schedules and their milestones."""
+        return super().config() | {
+            "schedulers": [scheduler.config() for scheduler in self.schedulers],
+            "milestones": self.milestones,
+        }

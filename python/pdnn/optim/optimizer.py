@@ -1,0 +1,144 @@
+"""Optimizer: parameter groups, the core's object that applies a rule to them, and steps by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from pdnn.nn.module import Array, Parameter
+from pdnn.nn.targets import core_for
+
+Params: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
+
+#: What a group may give beside its parameters; the rule's other numbers are the whole optimizer's.
+GROUP_KEYS = ("lr", "weight_decay")
+
+
+class Optimizer:
+    """Base of the optimizers: parameter groups, each with its learning rate and weight decay.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        ``params``, ``lr``, ``weight_decay``; change the numbers at any time between epochs, or steps by hand.
+    """
+
+    def __init__(self, params: Params, lr: float, weight_decay: float) -> None:
+        self.check_number("lr", lr)
+        self.check_number("weight_decay", weight_decay)
+        groups = list(params)
+        if not groups:
+            raise ValueError(f"{type(self).__name__}: there are no parameters")
+        if isinstance(groups[0], Parameter):
+            groups = [{"params": groups}]
+        self.param_groups: list[dict[str, Any]] = []
+        for group in groups:
+            if not isinstance(group, Mapping):
+                raise TypeError(
+                    f"{type(self).__name__}: got a {type(group).__name__}, expected Parameters or dicts"
+                )
+            own = group["params"]
+            full = {"lr": lr, "weight_decay": weight_decay, **group}
+            full["params"] = [own] if isinstance(own, Parameter) else list(own)
+            if unknown := full.keys() - {"params", *GROUP_KEYS}:
+                raise ValueError(
+                    f"{type(self).__name__}: a parameter group has unknown {sorted(unknown)}; "
+                    f"a group may give {' and '.join(GROUP_KEYS)}, other numbers are the whole optimizer's"
+                )
+            for key in GROUP_KEYS:
+                self.check_number(key, full[key])
+            self.param_groups.append(full)
+        seen = [id(parameter) for parameter in self.parameters()]
+        if len(seen) != len(set(seen)):
+            raise ValueError(f"{type(self).__name__}: a parameter appears twice")
+        self._core: Any = None
+        self._model: Any = None
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Those of all groups."""
+        for group in self.param_groups:
+            yield from group["params"]
+
+    # ---- by hand
+
+    def zero_grad(self) -> None:
+        """Sets the gradient of every parameter to zero."""
+        for parameter in self.parameters():
+            parameter.grad[...] = 0
+
+    def step(self) -> None:
+        """One update of the parameters from their gradients, `Parameter.grad`.
+
+        Raises
+        ------
+        ValueError
+            If the parameters belong to no model, or to several.
+        """
+        models = {id(parameter.owner): parameter.owner for parameter in self.parameters()}
+        model = models.popitem()[1]
+        if models or model is None:
+            raise ValueError(
+                f"{type(self).__name__}: its parameters belong to "
+                f"{'several models; make an optimizer for each' if models else 'no model'}"
+            )
+        self.bind(model).apply(model.flat_parameters, model.flat_gradients)
+
+    # ---- the core's side
+
+    def make(self, core: Any, count: int) -> Any:
+        """This rule as an object of the C++ core, for `count` parameters."""
+        raise NotImplementedError
+
+    def bind(self, model: Any) -> Any:
+        """The core's optimizer for this model, with the groups as they are now.
+
+        Parameters
+        ----------
+        model : nn.Sequential, or another owner of parameters
+            Has ``dtype``, ``parameters()`` and, in their order, ``flat_parameters`` and ``flat_gradients``.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is not the model's, or the optimizer served another model before.
+        """
+        handles = list(model.parameters())
+        if self._core is None:
+            self._core, self._model = self.make(core_for(model.dtype), model.flat_parameters.size), model
+        elif self._model is not model:
+            raise ValueError(f"{type(self).__name__}: it belongs to another model; make one for each")
+        number_of = {
+            id(parameter): number
+            for number, group in enumerate(self.param_groups)
+            for parameter in group["params"]
+        }
+        if stray := number_of.keys() - {id(handle) for handle in handles}:
+            raise ValueError(f"{type(self).__name__}: {len(stray)} of its parameters are not this model's")
+        segments, end = [], 0
+        for handle in handles:
+            end += handle.size
+            number = number_of.get(id(handle))
+            if number is None:
+                segments.append((end, 0.0, 0.0, True, 0))
+            else:
+                group = self.param_groups[number]
+                segments.append((end, float(group["lr"]), float(group["weight_decay"]), False, number))
+        self._core.set_segments(segments)
+        return self._core
+
+    def state_arrays(self, model: Any) -> dict[str, Array]:
+        """What the rule remembers between steps, by name: arrays that share its memory."""
+        return dict(zip(self.memory_names(), self.bind(model).memory, strict=True))
+
+    def memory_names(self) -> list[str]:
+        """Names of `state_arrays`."""
+        return []
+
+    def config(self) -> dict[str, Any]:
+        """The rule's own settings, by which a checkpoint recognises it."""
+        return {"type": type(self).__name__}
+
+    def check_number(self, name: str, value: float) -> None:
+        """Raises ValueError unless the value is finite and at least 0."""
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number from 0")

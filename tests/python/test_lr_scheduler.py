@@ -1,0 +1,153 @@
+"""Schedules of learning rates: torch's values, by hand and in a Trainer, and over a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import models, nn, optim
+
+X = np.random.default_rng(0).normal(size=(40, 6))
+Y = np.arange(40) % 3
+
+# Made by the words of both libraries: `library` is pdnn.optim or torch.optim.lr_scheduler.
+SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
+    "linear": lambda library, sgd: library.LinearLR(sgd),
+    "linear down": lambda library, sgd: library.LinearLR(sgd, 1.0, 0.3, 70),
+    "constant": lambda library, sgd: library.ConstantLR(sgd, 0.25, 30),
+    "step": lambda library, sgd: library.StepLR(sgd, 7, 0.9),
+    "cosine": lambda library, sgd: library.CosineAnnealingLR(sgd, 100),
+    "cosine waves": lambda library, sgd: library.CosineAnnealingLR(sgd, 13, eta_min=0.01),
+    "lambda": lambda library, sgd: library.LambdaLR(sgd, lambda t: 1 / (1 + t)),
+    "lambdas": lambda library, sgd: library.LambdaLR(sgd, [lambda t: 1 / (1 + t), lambda t: 0.9**t]),
+    "warm-up": lambda library, sgd: library.SequentialLR(
+        sgd,
+        [library.LinearLR(sgd, 0.1, total_iters=10), library.CosineAnnealingLR(sgd, 90)],
+        [10],
+    ),
+    "three": lambda library, sgd: library.SequentialLR(
+        sgd,
+        [library.ConstantLR(sgd, 0.1, 99), library.StepLR(sgd, 5), library.LinearLR(sgd, 1.0, 0.5, 20)],
+        [10, 40],
+    ),
+}
+
+
+def network(seed: int = 1) -> nn.Sequential:
+    return models.mlp([6, 5, 3], dtype="float64", seed=seed)
+
+
+def two_rates(model: nn.Sequential) -> optim.SGD:
+    parameters = list(model.parameters())
+    return optim.SGD([{"params": parameters[:2], "lr": 0.2}, {"params": parameters[2:]}], lr=0.05)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_have_torchs_values(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    ours = SCHEDULES[name](optim, two_rates(network()))
+    tensors = [torch.zeros(1, requires_grad=True) for _ in range(2)]
+    peer = torch.optim.SGD([{"params": tensors[:1], "lr": 0.2}, {"params": tensors[1:]}], lr=0.05)
+    theirs = SCHEDULES[name](torch.optim.lr_scheduler, peer)
+    for t in range(101):
+        assert ours.last_epoch == t
+        rates = [group["lr"] for group in ours.optimizer.param_groups]
+        assert rates == pytest.approx([group["lr"] for group in peer.param_groups], rel=1e-12, abs=1e-15)
+        assert ours.get_last_lr() == rates
+        peer.step()
+        ours.step()
+        theirs.step()
+
+
+def test_a_trainer_goes_on_after_every_epoch_or_every_step() -> None:
+    def trained(per: str, factors: list[float], epochs: int) -> nn.Sequential:
+        model = network()
+        sgd = two_rates(model)
+        schedule = optim.LambdaLR(sgd, lambda t: [*factors, 0.0][t])
+        trainer = pdnn.Trainer(
+            model, nn.CrossEntropyLoss(), sgd, strategy="serial", schedule=schedule, schedule_per=per
+        )
+        for _ in range(epochs):
+            trainer.fit((X, Y), 1, 8, shuffle=False, verbose=False)
+        assert schedule.last_epoch == (epochs if per == "epoch" else 5 * epochs)
+        return model
+
+    per_epoch = trained("epoch", [1.0, 0.5, 0.25], 3)
+    per_step = trained("step", 5 * [1.0] + 5 * [0.5] + 5 * [0.25], 3)
+    other = trained("step", 5 * [1.0] + 5 * [0.5] + 4 * [0.25] + [0.2], 3)
+    np.testing.assert_array_equal(per_step.flat_parameters, per_epoch.flat_parameters)
+    assert (other.flat_parameters != per_epoch.flat_parameters).any()
+
+
+def test_by_hand_equals_the_trainer() -> None:
+    by_hand, twin = network(), network()
+    loss = nn.CrossEntropyLoss()
+    descent = two_rates(by_hand)
+    schedule = optim.CosineAnnealingLR(descent, 7)
+    for _ in range(2):
+        for begin in range(0, 40, 8):
+            descent.zero_grad()
+            batch = X[begin : begin + 8], Y[begin : begin + 8]
+            by_hand.flat_gradients[...] += by_hand.gradient(*batch, loss)[1]
+            descent.step()
+            schedule.step()
+    sgd = two_rates(twin)
+    trainer = pdnn.Trainer(
+        twin, loss, sgd, strategy="serial", schedule=optim.CosineAnnealingLR(sgd, 7), schedule_per="step"
+    )
+    trainer.fit((X, Y), 2, 8, shuffle=False, verbose=False)
+    np.testing.assert_allclose(by_hand.flat_parameters, twin.flat_parameters, rtol=1e-13)
+    assert [group["lr"] for group in sgd.param_groups] == schedule.get_last_lr()
+
+
+@pytest.mark.parametrize("per", ["epoch", "step"])
+def test_a_resumed_schedule_goes_on_bit_for_bit(tmp_path: Path, per: str) -> None:
+    def make(total_iters: int = 17) -> pdnn.Trainer:
+        model = network()
+        sgd = two_rates(model)
+        sequence = [optim.LinearLR(sgd, 1.0, 0.3, total_iters), optim.StepLR(sgd, 2)]
+        return pdnn.Trainer(
+            model,
+            nn.CrossEntropyLoss(),
+            sgd,
+            strategy="serial",
+            schedule=optim.SequentialLR(sgd, sequence, [4]),
+            schedule_per=per,
+        )
+
+    whole, first, second = make(), make(), make()
+    whole.fit((X, Y), 6, 8, verbose=False)
+    first.fit((X, Y), 3, 8, verbose=False, checkpoint=tmp_path)
+    second.fit((X, Y), 6, 8, verbose=False, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(second.model.flat_parameters, whole.model.flat_parameters)
+    with pytest.raises(ValueError, match=r"with schedule .*17.*this trainer has .*18"):
+        make(18).fit((X, Y), 6, 8, verbose=False, checkpoint=tmp_path, resume=True)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    model = network()
+    sgd, other = two_rates(model), two_rates(network())
+    linear = optim.LinearLR(sgd)
+    loss = nn.CrossEntropyLoss()
+    for make, words in [
+        (lambda: optim.StepLR(sgd, 0), "step_size = 0"),
+        (lambda: optim.LinearLR(sgd, -1.0), "start_factor = -1"),
+        (lambda: optim.CosineAnnealingLR(sgd, 5, float("nan")), "eta_min = nan"),
+        (lambda: optim.LambdaLR(sgd, [float]), "1 functions for 2 parameter groups"),
+        (lambda: optim.SequentialLR(sgd, [linear], [5]), "one milestone less"),
+        (lambda: optim.SequentialLR(sgd, [linear, linear, linear], [5, 5]), "rise"),
+        (lambda: optim.SequentialLR(other, [linear], []), "same optimizer"),
+        (lambda: pdnn.Trainer(model, loss, sgd, schedule=optim.StepLR(other, 1)), "another optimizer"),
+        (lambda: pdnn.Trainer(model, loss, sgd, schedule=linear, schedule_per="week"), '"week"'),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            make()
+    with pytest.raises(TypeError, match="LambdaLR"):
+        pdnn.Trainer(model, loss, sgd, schedule=lambda t: 1.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Sequential"):
+        optim.StepLR(model, 1)  # type: ignore[arg-type]
