@@ -1,7 +1,8 @@
 """Schedules of learning rates under torch's names, each a function of the number of steps made so far.
 
 A schedule is made for an optimizer and sets ``lr`` of its groups. A Trainer given ``schedule=`` takes it on
-after every epoch, or with ``schedule_per="step"`` after every update; by hand, call `step` after the optimizer's.
+after every epoch, or with ``schedule_per="step"`` after every update. By hand, call `step` after the
+optimizer's.
 
 Warm-up is a sequence::
 
