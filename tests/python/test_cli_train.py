@@ -105,6 +105,7 @@ def test_what_does_not_fit_is_said_in_a_line(
     assert train(blobs, "--epochs", "1", "--quiet", "--save", model) == 0
     for words, said in [
         (["train", "--data", f"npz:{tmp_path / 'none.npz'}"], "none.npz"),
+        (["train", "--data", f"cifar10:{tmp_path / 'none'}"], "none: has none of CIFAR-10's files"),
         (["train", "--data", f"npz:{blobs}", "--model", "mlp:5-3"], "5"),
         (["train", "--strategy", "teem:2"], "teem:2"),
         (["predict", str(blobs), "mnist-mini"], "blobs.npz"),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import cifar_made
 from pdnn import datasets
 from pdnn.datasets import download
 from pdnn.datasets.download import fetch
@@ -171,6 +172,26 @@ def test_pdnn_data_comes_before_root(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(datasets.mnist(tmp_path / "root", train=True, download=False)) == 1
     monkeypatch.setenv("PDNN_DATA", str(tmp_path / "data"))
     assert len(datasets.mnist(tmp_path / "root", train=True, download=False)) == 3
+
+
+def test_cifar10_is_downloaded_by_its_md5_and_read_from_the_archive(
+    mirror: Callable[..., Mirror], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "cifar-10-binary.tar.gz"
+    files, x, _ = cifar_made.six_files(".bin")
+    members = {f"cifar-10-batches-bin/{file}": content for file, content in files.items()}
+    content = cifar_made.archive(members, tmp_path / "made.gz").read_bytes()
+    server = mirror({name: content})
+    module = sys.modules["pdnn.datasets.cifar_files"]
+    monkeypatch.setattr(module, "MIRRORS", (server.url,))
+    with pytest.raises(OSError, match=rf"{name}: could not be downloaded"):
+        datasets.cifar10(tmp_path / "root")
+    monkeypatch.setattr(module, "MD5", hashlib.md5(content).hexdigest())
+    for _ in range(2):
+        train, test = datasets.cifar10(tmp_path / "root")
+        assert (train.x == x[:10]).all() and (test.x == x[10:]).all()
+    assert server.asked == [name] * 2
+    assert sorted(file.name for file in (tmp_path / "root").iterdir()) == [".lock", name]
 
 
 def test_without_pooch_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,29 +12,32 @@ if TYPE_CHECKING:
 
 Parts = tuple["Dataset", "Dataset"]
 
-DATA_HELP = "mnist-mini (comes with pdnn), mnist (downloaded once), idx:FOLDER, npz:FILE; bytes count as 0..1"
+NAMED, READ = ("mnist-mini", "mnist", "cifar10"), ("cifar10", "idx", "npz")  # without a path, and with one
+
+DATA_HELP = (
+    "mnist-mini (comes with pdnn), mnist or cifar10 (downloaded once), cifar10:FOLDER, idx:FOLDER, npz:FILE; "
+    "bytes count as 0..1"
+)
 MODEL_HELP = "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or relu (default)"
 
 
 def data(text: str) -> Callable[[], Parts]:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""
     kind, _, path = text.partition(":")
-    if kind in ("mnist-mini", "mnist") and not path:
-        return lambda: _named(kind)
-    if kind in ("idx", "npz") and path:
-        return lambda: _read(kind, path)
+    if (kind in NAMED and not path) or (kind in READ and path):
+        return lambda: _load(kind, path)
     raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}")
 
 
-def _named(kind: str) -> Parts:
+def _load(kind: str, path: str) -> Parts:
     from pdnn import datasets
 
-    return datasets.mnist_mini() if kind == "mnist-mini" else datasets.mnist()
-
-
-def _read(kind: str, path: str) -> Parts:
-    from pdnn import datasets
-
+    if kind == "mnist-mini":
+        return datasets.mnist_mini()
+    if kind == "mnist":
+        return datasets.mnist()
+    if kind == "cifar10":
+        return datasets.cifar10(path or None, download=not path)
     train, test = datasets.idx(path) if kind == "idx" else datasets.npz(path)
     return bytes_to_unit(train), bytes_to_unit(test)
 

@@ -14,7 +14,7 @@ def user_cache(name: str) -> Path:
     return Path(_pooch().os_cache("pdnn")) / name
 
 
-def fetch(name: str, sha256: str, mirrors: Sequence[str], folder: Path) -> Path:
+def fetch(name: str, checksum: str, mirrors: Sequence[str], folder: Path) -> Path:
     """The file `name` in `folder`, downloaded unless a sound one is there.
 
     Processes that ask at once wait for the first: it holds a lock, writes to a temporary file, checks the
@@ -23,8 +23,8 @@ def fetch(name: str, sha256: str, mirrors: Sequence[str], folder: Path) -> Path:
     Parameters
     ----------
     name : str
-    sha256 : str
-        Of the file, in hexadecimal.
+    checksum : str
+        Of the file, in hexadecimal: its SHA-256, or ``md5:`` and its MD5.
     mirrors : sequence of str
         Addresses to which `name` is appended, tried in turn.
     folder : Path
@@ -38,7 +38,7 @@ def fetch(name: str, sha256: str, mirrors: Sequence[str], folder: Path) -> Path:
         If pooch is not installed.
     """
     target = folder / name
-    if _is_sound(target, sha256):
+    if _is_sound(target, checksum):
         return target
     pooch = _pooch()
     folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def fetch(name: str, sha256: str, mirrors: Sequence[str], folder: Path) -> Path:
     with _locked(folder / ".lock"):
         for mirror in mirrors:
             try:
-                pooch.retrieve(mirror + name, known_hash=f"sha256:{sha256}", fname=name, path=folder)
+                pooch.retrieve(mirror + name, known_hash=checksum, fname=name, path=folder)
                 return target
             except (OSError, ValueError) as error:  # a broken connection; a wrong checksum
                 failures.append(f"{mirror}{name}: {error}")
@@ -56,10 +56,11 @@ def fetch(name: str, sha256: str, mirrors: Sequence[str], folder: Path) -> Path:
     )
 
 
-def _is_sound(path: Path, sha256: str) -> bool:
-    from hashlib import sha256 as digest
+def _is_sound(path: Path, checksum: str) -> bool:
+    import hashlib
 
-    return path.is_file() and digest(path.read_bytes()).hexdigest() == sha256
+    algorithm, _, expected = checksum.rpartition(":")
+    return path.is_file() and hashlib.new(algorithm or "sha256", path.read_bytes()).hexdigest() == expected
 
 
 @contextmanager
