@@ -142,6 +142,32 @@ PDNN_INLINE void store(T* to, Vector<T> x, Index count) {
   if (count > 0) store_few(to, x, count);
 }
 
+// ---- square roots, correctly rounded
+
+#if PDNN_VECTOR_BYTES == 64
+PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm512_sqrt_ps(x); }
+PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm512_sqrt_pd(x); }
+#elif PDNN_VECTOR_BYTES == 32
+PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm256_sqrt_ps(x); }
+PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm256_sqrt_pd(x); }
+#elif defined(__SSE2__)
+PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return __builtin_ia32_sqrtps(x); }
+PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return __builtin_ia32_sqrtpd(x); }
+#else
+PDNN_INLINE Vector<float> sqrt(Vector<float> x) {
+  for (Index lane = 0; lane < kLanes<float>; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
+  return x;
+}
+PDNN_INLINE Vector<double> sqrt(Vector<double> x) {
+  for (Index lane = 0; lane < kLanes<double>; ++lane) x[lane] = __builtin_sqrt(x[lane]);
+  return x;
+}
+#endif
+template <class T>
+PDNN_INLINE Vector<T> sqrt(Vector<T> x) {
+  return sqrt(x);  // of one type, above
+}
+
 // ---- across lanes
 
 template <class T, Integer<T>... lane>
