@@ -55,7 +55,23 @@ void bind_loss(py::module_& m, const char* name) {
 template <class T>
 void bind_layers(py::module_& m) {
   using Init = std::pair<std::string, double>;
-  py::class_<nn::Layer<T>, std::shared_ptr<nn::Layer<T>>>(m, "Layer");
+  py::class_<nn::Layer<T>, std::shared_ptr<nn::Layer<T>>>(m, "Layer")
+      .def(
+          "initialize",
+          [](const nn::Layer<T>& layer, std::uint64_t seed, const std::vector<std::uint64_t>& path, py::array params,
+             py::array state) {
+            Rng rng(seed);
+            for (const std::uint64_t number : path) rng = rng.child(number);
+            const std::span<T> values = write<T>("initialize: params", params);
+            const std::span<T> state_values = write<T>("initialize: state", state);
+            const Index count = nn::total(layer.parameters()), state_count = nn::total(layer.state());
+            require(std::ssize(values) == count && std::ssize(state_values) == state_count,
+                    "initialize: ", layer.name(), " has ", count, " parameters and a state of ", state_count,
+                    ", got room for ", values.size(), " and ", state_values.size());
+            layer.initialize(rng, values, state_values);
+          },
+          py::arg("seed"), py::arg("path"), py::arg("params"), py::arg("state"),
+          "Draws the initial values of the layer at this place: its index in its parent, its parent's, and so on.");
   const auto layer = [&]<class L>(std::type_identity<L>, const char* name) {
     return py::class_<L, nn::Layer<T>, std::shared_ptr<L>>(m, name);
   };
@@ -84,6 +100,9 @@ void bind_layers(py::module_& m) {
 template <class T>
 void bind_nn(py::module_& m) {
   using Model = nn::Model<T>;
+  m.def(
+      "zeros", [](Index count) { return share_buffer(std::make_shared<Buffer<T>>(count), count); }, py::arg("count"),
+      "An array of zeros that starts on a cache line.");
   bind_layers<T>(m);
   py::class_<nn::Loss<T>, std::shared_ptr<nn::Loss<T>>>(m, "Loss")
       .def("classifies", &nn::Loss<T>::classifies, py::arg("target_width"),

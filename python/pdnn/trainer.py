@@ -94,7 +94,10 @@ class Trainer:
         schedule_per: str = "epoch",
     ) -> None:
         if not isinstance(model, Sequential):
-            raise TypeError(f"Trainer: model is a {type(model).__name__}, expected an nn.Sequential")
+            raise TypeError(
+                f"Trainer: model is a {type(model).__name__}, expected an nn.Sequential; "
+                "use that, or write the loop by hand"
+            )
         if not isinstance(loss, Loss):
             raise TypeError(f"Trainer: loss is a {type(loss).__name__}, expected one of pdnn.nn's losses")
         if not isinstance(optimizer, Optimizer):
@@ -122,6 +125,7 @@ class Trainer:
         self.epoch = 0
         self.step = 0
         self.stop_training = False
+        model.core  # noqa: B018  a model without a static form is refused here
         self._core_loss = loss.build(core_for(model.dtype))
         self._evaluators: dict[tuple[int, ...], Any] = {}
         optimizer.bind(model)

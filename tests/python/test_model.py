@@ -162,8 +162,8 @@ def test_layers_are_used_once() -> None:
     with pytest.raises(ValueError, match="same object as layer 0"):
         nn.Sequential(layer, layer)
     nn.Sequential(layer).flat_parameters  # noqa: B018
-    with pytest.raises(ValueError, match="belongs to another model"):
-        nn.Sequential(layer).flat_parameters  # noqa: B018
+    with pytest.raises(ValueError, match="belong to another model"):
+        nn.Sequential(layer).predict(np.ones((1, 2), np.float32))
 
 
 def test_dropout_drops_in_training_mode_only() -> None:

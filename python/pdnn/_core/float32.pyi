@@ -4,9 +4,12 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'BCELoss', 'BCEWithLogitsLoss', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak']
+__all__: list[str] = ['Activation', 'BCELoss', 'BCEWithLogitsLoss', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak', 'zeros']
 class Layer:
-    pass
+    def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+        """
+        Draws the initial values of the layer at this place: its index in its parent, its parent's, and so on.
+        """
 class Linear(Layer):
     def __init__(self, inputs: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, bias: bool, weight_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex], bias_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex]) -> None:
         ...
@@ -126,4 +129,8 @@ def matmul(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarr
 def measure_peak(seconds: typing.SupportsFloat | typing.SupportsIndex = 0.01) -> float:
     """
     Floating-point operations a second of fused multiply-adds on one core, measured.
+    """
+def zeros(count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float32]:
+    """
+    An array of zeros that starts on a cache line.
     """

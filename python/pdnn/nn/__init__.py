@@ -3,7 +3,8 @@
 from pdnn.nn import init
 from pdnn.nn.layers import Dropout, Flatten, Linear, LogSoftmax, ReLU, Sigmoid, Softmax, Tanh
 from pdnn.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, Loss, MSELoss, NLLLoss, SoftmaxLoss
-from pdnn.nn.module import Module, Parameter, manual_seed
+from pdnn.nn.module import Module, ModuleList, manual_seed
+from pdnn.nn.parameter import Parameter
 from pdnn.nn.sequential import Sequential
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Loss",
     "MSELoss",
     "Module",
+    "ModuleList",
     "NLLLoss",
     "Parameter",
     "ReLU",

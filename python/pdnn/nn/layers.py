@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from pdnn.nn.init import Initializer, fan_in_uniform
@@ -51,12 +50,6 @@ class Linear(Module):
         self.bias_init = bias_init or fan_in_uniform()
         self.weight = Parameter("weight", (in_features, out_features))
         self.bias = Parameter("bias", (out_features,)) if bias else None
-
-    def own_parameters(self) -> Iterator[Parameter]:
-        """Weight, then bias."""
-        yield self.weight
-        if self.bias is not None:
-            yield self.bias
 
     def build(self, core: Any) -> Any:
         """The layer of the core."""

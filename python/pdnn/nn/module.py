@@ -1,116 +1,306 @@
-"""Module and Parameter: what layers and models have in common."""
+"""Module: what layers and models have in common, those of the user's own included."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import count
-from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
+from pdnn.files import safetensors
+from pdnn.nn.parameter import Array as Array
+from pdnn.nn.parameter import Parameter as Parameter
+from pdnn.nn.parameter import Store
+from pdnn.nn.targets import core_for
+
+DTYPES = ("float32", "float64")
+
+Self = TypeVar("Self", bound="Module")
 
 
-class Parameter:
-    """A handle on one parameter of a model.
-
-    The values live in the model's flat buffer from the moment that the model gathers its parameters (at the
-    first use of its `parameters()`, an optimizer or a Trainer).
+@dataclass
+class Place:
+    """Where the parameters of a module lie, once they are gathered.
 
     Attributes
     ----------
-    name : str
-        Within the model: ``"0.weight"``.
-    shape : tuple of int
+    store : Store
+        The memory of the outermost module.
+    span : slice or None
+        The module's part of it; None if others' parameters lie between its own.
     """
 
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        self.name = name
-        self.shape = shape
-        self._data: Array | None = None
-        self._grad: Array | None = None
-        self._owner: weakref.ref[Any] | None = None
+    store: Store
+    span: slice | None
+
+
+class Module:
+    """Base of layers and models.
+
+    A model of one's own is a subclass: attributes that are Modules become parts of it, in the order in which
+    they are first assigned, and `forward` computes with them.
+
+    Parameters
+    ----------
+    dtype : "float32" or "float64", optional
+        Of parameters and arithmetic; of the module around it, or float32, unless given. The outermost module
+        decides, and its parts may not disagree.
+    seed : int, optional
+        Initial parameters are a function of (seed, place of the layer, index of the element), the place being
+        its index among its parent's modules, its parent's, and so on. The outermost module's seed counts;
+        unless given, it is the next seed of `pdnn.manual_seed`.
+
+    Raises
+    ------
+    ValueError
+        If the dtype is neither.
+    """
+
+    training: bool = True
+    seed: int | None = None
+    _dtype: str | None = None
+    _place: Place | None = None
+
+    def __init__(self, *, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
+        if dtype is not None:
+            self._dtype = str(np.dtype(dtype))
+            if self._dtype not in DTYPES:
+                raise ValueError(f"{type(self).__name__}: dtype {self._dtype}; expected float32 or float64")
+        self.seed = seed
+
+    # ---- parts
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """(name, module) pairs of the parts, in the order in which they were assigned."""
+        for name, value in vars(self).items():
+            if isinstance(value, Module):
+                yield name, value
+
+    def children(self) -> Iterator[Module]:
+        """The parts, in order."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """(path, module) pairs of this module, ``""``, and all inside it; each once, by its first path."""
+        seen: set[int] = set()
+
+        def walk(path: str, module: Module) -> Iterator[tuple[str, Module]]:
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield path, module
+                for name, child in module.named_children():
+                    yield from walk(f"{path}.{name}" if path else name, child)
+
+        return walk(prefix, self)
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all inside it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._place is not None:
+            for part in (value, vars(self).get(name)):
+                if isinstance(part, Parameter) or (isinstance(part, Module) and any(part.own_parameters())):
+                    raise ValueError(
+                        f"{type(self).__name__}.{name}: the model's parameters are gathered already, at its "
+                        "first call or use of its parameters; assign all parts before"
+                    )
+        super().__setattr__(name, value)
+
+    # ---- modes
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Sets training mode (dropout drops) or evaluation mode, here and inside; returns self."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self: Self) -> Self:
+        """Sets evaluation mode; returns self."""
+        return self.train(False)
+
+    # ---- parameters
+
+    def own_parameters(self) -> Iterator[Parameter]:
+        """The parameters of this module and those inside it, in order, without gathering them."""
+        return iter(self._named().values())
+
+    def _named(self) -> dict[str, Parameter]:
+        """Every parameter once, by its first name, in order."""
+        names: dict[Parameter, str] = {}
+        for path, module in self.named_modules():
+            for name, value in vars(module).items():
+                if isinstance(value, Parameter):
+                    names.setdefault(value, f"{path}.{name}" if path else name)
+        return {name: parameter for parameter, name in names.items()}
+
+    def parameters(self) -> Iterator[Parameter]:
+        """All parameters, in the order of the flat buffer."""
+        self.place()
+        return self.own_parameters()
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """(name, parameter) pairs; names are torch's: ``"0.weight"``, ``"fc1.bias"``."""
+        self.place()
+        return iter(self._named().items())
 
     @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.shape)
+    def dtype(self) -> str:
+        """Of parameters and arithmetic: "float32" or "float64"."""
+        if self._place is not None and not self._place.store.moved:
+            return self._place.store.dtype
+        asked = {module._dtype for module in self.modules() if module._dtype is not None}
+        asked |= {handle.store.dtype for handle in self.own_parameters() if handle.store is not None}
+        if len(asked) > 1:
+            raise ValueError(
+                f"{type(self).__name__}: its parts are float32 and float64; a model has one dtype"
+            )
+        return asked.pop() if asked else "float32"
 
-    @property
-    def data(self) -> Array:
-        """The values: a view of the model's memory, C-ordered. Assigning copies into it.
+    def place(self) -> Place:
+        """Where the parameters lie; gathers them when first asked.
 
         Raises
         ------
         ValueError
-            If the parameter belongs to no model yet, or on assigning an array of another shape.
+            If a part belongs to another model of which this one has not all.
         """
-        if self._data is None:
+        if self._place is None or self._place.store.moved:
+            self._gather()
+        assert self._place is not None
+        return self._place
+
+    def _gather(self) -> None:
+        named = self._named()
+        handles = list(named.values())
+        inside = {id(handle) for handle in handles}
+        stores = {id(handle.store): handle.store for handle in handles if handle.store is not None}
+        store = next(iter(stores.values()), None) if len(stores) == 1 else None
+        if store is None or store.find(handles) is None:
+            for other in stores.values():
+                for handle in other.handles:
+                    if id(handle) not in inside:
+                        raise ValueError(
+                            f"{type(self).__name__}: a part belongs to another model, with {handle.name}, "
+                            "which is not inside this one; build new layers, or take the whole model"
+                        )
+            store = self._allocate(named, self.dtype, next_seed() if self.seed is None else self.seed % 2**64)
+            for other in stores.values():
+                other.moved = True
+        for module in self.modules():
+            if module._place is None or module._place.store is not store:
+                module._settle(Place(store, store.find(list(module.own_parameters()))))
+
+    def _allocate(self, named: dict[str, Parameter], dtype: str, seed: int) -> Store:
+        """New memory with the parameters in it: those they have, else initial ones."""
+        core = core_for(dtype)
+        size = sum(handle.size for handle in named.values())
+        data = core.zeros(size)
+        ends = dict(zip(map(id, named.values()), np.cumsum([h.size for h in named.values()]), strict=True))
+        self._draw(core, seed, [], data, ends)
+        return Store(named, data, core.zeros(size), seed)
+
+    def _draw(self, core: Any, seed: int, path: list[int], data: Array, ends: dict[int, int]) -> None:
+        """Draws the initial parameters of this module; `ends` holds where those still to be drawn end."""
+        handles = list(self.own_parameters())
+        if all(id(handle) in ends for handle in handles) and handles and builds(self):
+            end = ends[id(handles[-1])]
+            size = sum(handle.size for handle in handles)
+            self.build(core).initialize(seed, path, data[end - size : end], core.zeros(0))
+            for handle in handles:
+                del ends[id(handle)]
+            return
+        if not builds(self) and any(isinstance(value, Parameter) for value in vars(self).values()):
+            raise TypeError(f"{type(self).__name__}: has a Parameter of its own; parameters belong to layers")
+        for index, child in enumerate(self.children()):
+            child._draw(core, seed, [*path, index], data, ends)
+
+    def _settle(self, place: Place) -> None:
+        """Takes its place in the memory of a model."""
+        self._place = place
+
+    @property
+    def flat_parameters(self) -> Array:
+        """All parameters as one array, shape (count,): the memory that the core computes with."""
+        return self._flat("flat_parameters")
+
+    @property
+    def flat_gradients(self) -> Array:
+        """The gradients of all parameters as one array, shape (count,)."""
+        return self._flat("flat_gradients")
+
+    def _flat(self, which: str) -> Array:
+        place = self.place()
+        if place.span is None:
             raise ValueError(
-                f"Parameter {self.name}: it belongs to no model yet; put its layer into an nn.Sequential"
+                f"{type(self).__name__}: its parameters do not lie together, another module uses some of them"
             )
-        return self._data
+        flat: Array = getattr(place.store, which)[place.span]
+        return flat
 
-    @data.setter
-    def data(self, values: npt.ArrayLike) -> None:
-        array = np.asarray(values)
-        if array.shape != self.shape:
-            raise ValueError(f"Parameter {self.name}: got shape {array.shape}, expected {self.shape}")
-        self.data[...] = array
+    # ---- files and copies
 
-    @property
-    def grad(self) -> Array:
-        """The gradient that the last training step stored: a view, shaped like `data`."""
-        if self._grad is None:
+    def state_dict(self) -> dict[str, Array]:
+        """Names to arrays that share the model's memory."""
+        return {name: parameter.data for name, parameter in self.named_parameters()}
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Copies the arrays into the parameters of the same names; nothing changes unless all of them fit.
+
+        Raises
+        ------
+        ValueError
+            If a name is missing or unknown, or a shape differs.
+        """
+        own = self.state_dict()
+        missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
+        if missing or unknown:
             raise ValueError(
-                f"Parameter {self.name}: it belongs to no model yet; put its layer into an nn.Sequential"
+                f"load_state_dict: missing {sorted(missing) or 'none'}, unknown {sorted(unknown) or 'none'}"
             )
-        return self._grad
+        for name, values in state.items():
+            if np.shape(values) != own[name].shape:
+                raise ValueError(
+                    f"load_state_dict: {name} has shape {np.shape(values)}, expected {own[name].shape}"
+                )
+        for name, values in state.items():
+            own[name][...] = values
 
-    def attach(self, name: str, data: Array, grad: Array, owner: Any) -> None:
-        """Makes this a handle on memory of a model, its `owner`."""
-        self.name, self._data, self._grad, self._owner = name, data, grad, weakref.ref(owner)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the parameters to one file in the safetensors layout, all or nothing."""
+        safetensors.write(path, self.state_dict(), self._metadata())
 
-    @property
-    def owner(self) -> Any:
-        """The model whose flat buffers hold the values; None before it belongs to one."""
-        return self._owner and self._owner()
+    def _metadata(self) -> dict[str, str]:
+        """What is written beside the parameters."""
+        return {}
 
-    @property
-    def attached(self) -> bool:
-        """Whether it belongs to a model."""
-        return self._data is not None
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads parameters that `save` (or the safetensors package) wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or its names or shapes are not this model's.
+        """
+        self.load_state_dict(safetensors.read(path)[0])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"name": self.name, "shape": self.shape}  # the values travel with the model
+        state = vars(self).copy()  # the parameters carry their values
+        if (place := state.pop("_place", None)) is not None:
+            state.update(_dtype=place.store.dtype, seed=place.store.seed)
+        return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["name"], state["shape"])  # type: ignore[misc]
+    # ---- computing
 
-    def __repr__(self) -> str:
-        return f"Parameter({self.name}, shape={self.shape})"
+    def forward(self, *inputs: Any) -> Any:
+        """Outputs from inputs; a model of one's own defines it."""
+        raise NotImplementedError(f"{type(self).__name__}: define forward(self, x)")
 
-
-class Module:
-    """Base of layers and models."""
-
-    training: bool = True
-
-    def train(self, mode: bool = True) -> Module:
-        """Sets training mode (dropout drops) or evaluation mode; returns self."""
-        self.training = mode
-        return self
-
-    def eval(self) -> Module:
-        """Sets evaluation mode; returns self."""
-        return self.train(False)
-
-    def own_parameters(self) -> Iterator[Parameter]:
-        """The parameters of this module and those inside it, in order, without gathering them."""
-        return iter(())
+    # ---- static form
 
     def build(self, core: Any) -> Any:
         """This module as an object of the C++ core; `core` is its submodule for one width."""
@@ -121,8 +311,69 @@ class Module:
         return {}
 
     def __repr__(self) -> str:
+        parts = list(self.named_children())
+        if parts:
+            lines = "\n".join(f"  ({name}): {part!r}".replace("\n", "\n  ") for name, part in parts)
+            return f"{type(self).__name__}(\n{lines}\n)"
         arguments = ", ".join(f"{key}={value}" for key, value in self.config().items())
         return f"{type(self).__name__}({arguments})"
+
+
+class ModuleList(Module):
+    """Modules in a list, so that their parameters are those of the module that holds it; it has no forward.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+
+    Raises
+    ------
+    TypeError
+        If one is not a Module.
+    """
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__()
+        self._list: list[Module] = []
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> ModuleList:
+        """Adds one at the end; returns self."""
+        if not isinstance(module, Module):
+            raise TypeError(f"ModuleList: got a {type(module).__name__}, expected an nn.Module")
+        if self._place is not None:
+            raise ValueError("ModuleList: the model's parameters are gathered already; append before")
+        self._list.append(module)
+        return self
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Pairs ("0", module), ("1", module), and so on."""
+        return ((str(index), module) for index, module in enumerate(self._list))
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._list)
+
+    def __getitem__(self, index: int) -> Module:
+        return self._list[index]
+
+
+def builds(module: Module) -> bool:
+    """Whether the core can build the module, and all inside it."""
+    return type(module).build is not Module.build and all(map(builds, module.children()))
+
+
+def runs_in_python(module: Module) -> Module | None:
+    """The first module, this one or inside it, whose `forward` is Python's and not the core's."""
+    bases = type(module).__mro__
+    own_forward = next(index for index, base in enumerate(bases) if "forward" in vars(base))
+    own_build = next(index for index, base in enumerate(bases) if "build" in vars(base))
+    if own_forward < own_build or type(module).build is Module.build:
+        return module
+    return next(filter(None, map(runs_in_python, module.children())), None)
 
 
 class _Seeds:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.files import safetensors
 from pdnn.nn.losses import Loss
-from pdnn.nn.module import Array, Module, Parameter, next_seed
+from pdnn.nn.module import Module, Place, builds, runs_in_python
+from pdnn.nn.parameter import Array, Parameter, Store
 from pdnn.nn.targets import core_for, prepare_targets
-
-DTYPES = ("float32", "float64")
 
 
 class Sequential(Module):
@@ -39,7 +36,8 @@ class Sequential(Module):
         If a layer appears twice or belongs to another model, or the dtype is neither.
     """
 
-    def __init__(self, *layers: Module, dtype: npt.DTypeLike = "float32", seed: int | None = None) -> None:
+    def __init__(self, *layers: Module, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
+        super().__init__(dtype=dtype, seed=seed)
         for index, layer in enumerate(layers):
             if not isinstance(layer, Module):
                 raise TypeError(
@@ -50,61 +48,50 @@ class Sequential(Module):
                     f"Sequential: layer {index} is the same object as layer {layers.index(layer)}"
                 )
         self.layers = layers
-        self.dtype = str(np.dtype(dtype))
-        if self.dtype not in DTYPES:
-            raise ValueError(f"Sequential: dtype {self.dtype}; expected float32 or float64")
-        self.seed = seed
         self._model: Any = None
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Pairs ("0", layer), ("1", layer), and so on."""
+        return ((str(index), layer) for index, layer in enumerate(self.layers))
 
     # ---- parameters
 
     @property
     def core(self) -> Any:
-        """The C++ model behind this one, which gathers the parameters when first asked for."""
+        """The C++ model behind this one, which gathers the parameters when first asked for.
+
+        Raises
+        ------
+        TypeError
+            If a layer has its `forward` in Python.
+        ValueError
+            If it is part of a larger model.
+        """
+        if (layer := runs_in_python(self)) is not None:
+            raise TypeError(
+                f"Sequential: {type(layer).__name__} has its forward in Python, so there is no static form; "
+                "write the loop by hand"
+            )
+        self.place()
         if self._model is None:
-            self._gather()
+            raise ValueError(
+                "Sequential: its parameters belong to another model; use that one, or build new layers"
+            )
         return self._model
 
-    def _gather(self) -> None:
-        handles = list(self.own_parameters())
-        for handle in handles:
-            if handle.attached:
-                raise ValueError(
-                    f"Sequential: parameter {handle.name} belongs to another model; build new layers"
-                )
-        core = core_for(self.dtype)
-        seed = next_seed() if self.seed is None else self.seed % 2**64
-        self._model = core.Model(self.build(core), seed)
-        data, grads, end = self._model.params, self._model.grads, 0
-        for handle, (name, shape) in zip(handles, self._model.parameters(), strict=True):
-            begin, end = end, end + handle.size
-            handle.attach(name, data[begin:end].reshape(shape), grads[begin:end].reshape(shape), self)
+    def _allocate(self, named: dict[str, Parameter], dtype: str, seed: int) -> Store:
+        if runs_in_python(self) is not None:
+            return super()._allocate(named, dtype, seed)
+        core = core_for(dtype)
+        model = core.Model(self.build(core), seed)
+        store = Store(named, model.params, model.grads, seed)
+        self._model = model
+        return store
 
-    def own_parameters(self) -> Iterator[Parameter]:
-        """All layers' parameters in order, without gathering them."""
-        for layer in self.layers:
-            yield from layer.own_parameters()
-
-    def parameters(self) -> Iterator[Parameter]:
-        """All parameters, in the order of the flat buffer."""
-        self.core  # noqa: B018  gathers
-        return self.own_parameters()
-
-    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(name, parameter) pairs; names are torch's: ``"0.weight"``."""
-        return ((parameter.name, parameter) for parameter in self.parameters())
-
-    @property
-    def flat_parameters(self) -> Array:
-        """All parameters as one array, shape (count,): the memory that the core computes with."""
-        data: Array = self.core.params
-        return data
-
-    @property
-    def flat_gradients(self) -> Array:
-        """The gradient of the last training step as one array, shape (count,)."""
-        grads: Array = self.core.grads
-        return grads
+    def _settle(self, place: Place) -> None:
+        if self._place is not None:
+            self._model = None  # a larger model takes the parameters
+        super()._settle(place)
 
     # ---- computing
 
@@ -180,61 +167,15 @@ class Sequential(Module):
                 f"or x.astype({self.dtype!r}) * scale"
             )
 
-    # ---- files and copies
+    # ---- as a module
 
-    def state_dict(self) -> dict[str, Array]:
-        """Names to arrays that share the model's memory."""
-        return {name: parameter.data for name, parameter in self.named_parameters()}
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Copies the arrays into the parameters of the same names; nothing changes unless all of them fit.
-
-        Raises
-        ------
-        ValueError
-            If a name is missing or unknown, or a shape differs.
-        """
-        own = self.state_dict()
-        missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
-        if missing or unknown:
-            raise ValueError(
-                f"load_state_dict: missing {sorted(missing) or 'none'}, unknown {sorted(unknown) or 'none'}"
-            )
-        for name, values in state.items():
-            if np.shape(values) != own[name].shape:
-                raise ValueError(
-                    f"load_state_dict: {name} has shape {np.shape(values)}, expected {own[name].shape}"
-                )
-        for name, values in state.items():
-            own[name][...] = values
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes parameters and architecture to one file in the safetensors layout, all or nothing."""
-        architecture = {"dtype": self.dtype, **self.config()}
-        safetensors.write(path, self.state_dict(), {"pdnn.architecture": json.dumps(architecture)})
-
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Reads parameters that `save` (or the safetensors package) wrote.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged, or its names or shapes are not this model's.
-        """
-        self.load_state_dict(safetensors.read(path)[0])
+    def _metadata(self) -> dict[str, str]:
+        if not builds(self):
+            return super()._metadata()
+        return {"pdnn.architecture": json.dumps({"dtype": self.dtype, **self.config()})}
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        state["_model"] = None if self._model is None else self.flat_parameters.copy()
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        flat = state.pop("_model")
-        self.__dict__.update(state, _model=None)
-        if flat is not None:
-            self.flat_parameters[...] = flat
-
-    # ---- as a module
+        return super().__getstate__() | {"_model": None}
 
     def build(self, core: Any) -> Any:
         """The network of the core."""
@@ -244,13 +185,6 @@ class Sequential(Module):
         """The layers' types and arguments."""
         return {"layers": [{"type": type(layer).__name__, **layer.config()} for layer in self.layers]}
 
-    def train(self, mode: bool = True) -> Sequential:
-        """Sets training mode (dropout drops) or evaluation mode, here and inside; returns self."""
-        super().train(mode)
-        for layer in self.layers:
-            layer.train(mode)
-        return self
-
     def __len__(self) -> int:
         return len(self.layers)
 
@@ -259,9 +193,3 @@ class Sequential(Module):
 
     def __getitem__(self, index: int) -> Module:
         return self.layers[index]
-
-    def __repr__(self) -> str:
-        lines = "\n".join(
-            f"  ({index}): {layer!r}".replace("\n", "\n  ") for index, layer in enumerate(self.layers)
-        )
-        return f"Sequential(\n{lines}\n)"

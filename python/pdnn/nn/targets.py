@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pdnn.nn.losses import Loss
-from pdnn.nn.module import Array
+from pdnn.nn.parameter import Array
 
 
 def prepare_targets(where: str, y: Array, loss: Loss, outputs: int, dtype: str) -> Array:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from pdnn.nn.module import Array, Parameter
+from pdnn.nn.parameter import Array, Parameter, Store
+from pdnn.nn.sequential import Sequential
 from pdnn.nn.targets import core_for
 
 Params: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
@@ -52,7 +53,7 @@ class Optimizer:
         if len(seen) != len(set(seen)):
             raise ValueError(f"{type(self).__name__}: a parameter appears twice")
         self._core: Any = None
-        self._model: Any = None
+        self._store: Store | None = None
 
     def parameters(self) -> Iterator[Parameter]:
         """Those of all groups."""
@@ -64,7 +65,8 @@ class Optimizer:
     def zero_grad(self) -> None:
         """Sets the gradient of every parameter to zero."""
         for parameter in self.parameters():
-            parameter.grad[...] = 0
+            if parameter.store is not None:  # one that belongs to no model yet has none
+                parameter.grad[...] = 0
 
     def step(self) -> None:
         """One update of the parameters from their gradients, `Parameter.grad`.
@@ -74,14 +76,14 @@ class Optimizer:
         ValueError
             If the parameters belong to no model, or to several.
         """
-        models = {id(parameter.owner): parameter.owner for parameter in self.parameters()}
-        model = models.popitem()[1]
-        if models or model is None:
+        stores = {id(parameter.store): parameter.store for parameter in self.parameters()}
+        store = stores.popitem()[1]
+        if stores or store is None:
             raise ValueError(
                 f"{type(self).__name__}: its parameters belong to "
-                f"{'several models; make an optimizer for each' if models else 'no model'}"
+                f"{'several models; make an optimizer for each' if stores else 'no model'}"
             )
-        self.bind(model).apply(model.flat_parameters, model.flat_gradients)
+        self.bind(store).apply(store.flat_parameters, store.flat_gradients)
 
     # ---- the core's side
 
@@ -89,13 +91,12 @@ class Optimizer:
         """This rule as an object of the C++ core, for `count` parameters."""
         raise NotImplementedError
 
-    def bind(self, model: Any) -> Any:
+    def bind(self, model: Sequential | Store) -> Any:
         """The core's optimizer for this model, with the groups as they are now.
 
         Parameters
         ----------
-        model : nn.Sequential, or another owner of parameters
-            Has ``dtype``, ``parameters()`` and, in their order, ``flat_parameters`` and ``flat_gradients``.
+        model : nn.Sequential, or the Store of any model's parameters
 
         Raises
         ------
@@ -103,9 +104,10 @@ class Optimizer:
             If a parameter is not the model's, or the optimizer served another model before.
         """
         handles = list(model.parameters())
+        store = handles[0].store if handles else None
         if self._core is None:
-            self._core, self._model = self.make(core_for(model.dtype), model.flat_parameters.size), model
-        elif self._model is not model:
+            self._core, self._store = self.make(core_for(model.dtype), model.flat_parameters.size), store
+        elif self._store is not store:
             raise ValueError(f"{type(self).__name__}: it belongs to another model; make one for each")
         number_of = {
             id(parameter): number
@@ -126,7 +128,7 @@ class Optimizer:
         self._core.set_segments(segments)
         return self._core
 
-    def state_arrays(self, model: Any) -> dict[str, Array]:
+    def state_arrays(self, model: Sequential | Store) -> dict[str, Array]:
         """What the rule remembers between steps, by name: arrays that share its memory."""
         return dict(zip(self.memory_names(), self.bind(model).memory, strict=True))
 

@@ -1,0 +1,201 @@
+"""Modules of the user's own: parts, names, one flat memory, files and copies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim
+
+
+class Net(nn.Module):
+    """Linear, Tanh and another module, defined out of the alphabet's order."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self.zeta, self.act = nn.Linear(4, 3), nn.Tanh()
+        self.body = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2, bias=False))
+
+    def forward(self, x: object) -> object:
+        return self.body(self.act(self.zeta(x)))  # type: ignore[operator]
+
+
+class Wrapper(nn.Module):
+    def __init__(self, module: nn.Module, **options: object) -> None:
+        super().__init__(**options)  # type: ignore[arg-type]
+        self.module = module
+
+
+NAMES = ["zeta.weight", "zeta.bias", "body.0.weight", "body.0.bias", "body.2.weight"]
+
+
+def test_parts_are_named_in_the_order_of_definition() -> None:
+    net = Net()
+    assert [name for name, _ in net.named_parameters()] == NAMES
+    assert list(net.state_dict()) == NAMES
+    paths = ["", "zeta", "act", "body", "body.0", "body.1", "body.2"]
+    assert [path for path, _ in net.named_modules()] == paths
+    assert [type(child).__name__ for child in net.children()] == ["Linear", "Tanh", "Sequential"]
+    assert repr(net).startswith("Net(\n  (zeta): Linear(in_features=4")
+
+
+def test_parameters_lie_in_one_array_and_so_do_those_of_each_part() -> None:
+    net = Net(dtype="float64", seed=3)
+    np.testing.assert_array_equal(
+        net.flat_parameters, np.concatenate([p.data.ravel() for p in net.parameters()])
+    )
+    assert net.flat_parameters.size == net.flat_gradients.size == 12 + 3 + 9 + 3 + 6
+    net.body.flat_parameters[:] = 5
+    assert (net.flat_parameters[15:] == 5).all()
+    net.zeta.weight.grad[...] = 2
+    assert (net.flat_gradients[:12] == 2).all()
+    assert net.body.dtype == net.act.dtype == "float64"
+
+
+def test_initial_values_are_those_of_the_static_form() -> None:
+    net = Net(seed=3)
+    static = nn.Sequential(
+        nn.Linear(4, 3),
+        nn.Tanh(),
+        nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2, bias=False)),
+        seed=3,
+    )
+    np.testing.assert_array_equal(net.flat_parameters, static.flat_parameters)
+    assert (net.flat_parameters != Net(seed=4).flat_parameters).any()
+    pdnn.manual_seed(1)
+    first, second = Net().flat_parameters, Net().flat_parameters
+    pdnn.manual_seed(1)
+    np.testing.assert_array_equal(Net().flat_parameters, first)
+    assert (first != second).any()
+
+
+def test_parts_cannot_be_added_once_parameters_are_gathered() -> None:
+    net = Net()
+    net.flat_parameters  # noqa: B018
+    with pytest.raises(ValueError, match=r"Net\.more: .*gathered already"):
+        net.more = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match=r"Net\.zeta: .*gathered already"):
+        net.zeta = None
+    net.act = nn.ReLU()  # has none
+    parts = nn.ModuleList([nn.Linear(2, 2)])
+    Wrapper(parts).flat_parameters  # noqa: B018
+    with pytest.raises(ValueError, match="gathered already"):
+        parts.append(nn.Linear(2, 2))
+
+
+def test_a_module_used_twice_counts_once() -> None:
+    net = Wrapper(nn.Linear(3, 3))
+    net.again = net.module
+    assert [name for name, _ in net.named_parameters()] == ["module.weight", "module.bias"]
+    assert net.flat_parameters.size == 12
+    assert [path for path, _ in net.named_modules()] == ["", "module"]
+
+
+def test_a_wrapper_shares_the_memory_of_what_it_wraps() -> None:
+    net = nn.Sequential(nn.Linear(4, 3), dtype="float64", seed=1)
+    before = net.flat_parameters
+    wrapped = Wrapper(net)
+    assert np.shares_memory(wrapped.flat_parameters, before)
+    assert wrapped.dtype == "float64"
+    assert [name for name, _ in wrapped.named_parameters()] == ["module.0.weight", "module.0.bias"]
+    assert net.predict(np.ones((1, 4))).shape == (1, 3)
+    part = Wrapper(Net(seed=1))
+    part.flat_parameters  # noqa: B018
+    assert np.shares_memory(Wrapper(part.module.body).flat_parameters, part.flat_parameters)
+
+
+def test_a_larger_model_takes_the_values_along() -> None:
+    body, head = nn.Sequential(nn.Linear(4, 3), seed=1), nn.Linear(3, 2)
+    old = body.flat_parameters
+    values = old.copy()
+    alone = Wrapper(body)
+    assert alone.flat_parameters is not None
+    both = Wrapper(nn.ModuleList([body, head]), seed=1)
+    np.testing.assert_array_equal(both.flat_parameters[:15], values)
+    old[:] = 0  # a view taken before keeps its old memory
+    np.testing.assert_array_equal(body.flat_parameters, values)
+    assert np.shares_memory(alone.flat_parameters, both.flat_parameters)
+    with pytest.raises(ValueError, match="belong to another model"):
+        pdnn.Trainer(body, nn.CrossEntropyLoss(), optim.SGD(body.parameters(), lr=0.1))
+
+
+def test_half_a_model_is_refused() -> None:
+    first, second = nn.Linear(2, 2), nn.Linear(2, 2)
+    nn.Sequential(first, second).flat_parameters  # noqa: B018
+    with pytest.raises(ValueError, match=r"belongs to another model, with 1\.weight"):
+        nn.Sequential(first, nn.Linear(2, 2)).flat_parameters  # noqa: B018
+
+
+def test_a_model_has_one_dtype() -> None:
+    inner = nn.Sequential(nn.Linear(2, 2), dtype="float64")
+    assert Wrapper(inner).dtype == "float64"
+    with pytest.raises(ValueError, match="float32 and float64"):
+        Wrapper(inner, dtype="float32").flat_parameters  # noqa: B018
+    with pytest.raises(ValueError, match="Net: dtype int8; expected float32 or float64"):
+        Net(dtype="int8")
+
+
+def test_modes_reach_all_parts() -> None:
+    net = Net()
+    assert net.eval() is net
+    assert not any(module.training for module in net.modules())
+    net.body.train()
+    assert [module.training for module in net.modules()] == [False, False, False, True, True, True, True]
+
+
+def test_state_goes_to_a_file_and_back(tmp_path: Path) -> None:
+    net, other = Net(seed=1), Net(seed=2)
+    net.save(tmp_path / "net.safetensors")
+    other.load(tmp_path / "net.safetensors")
+    np.testing.assert_array_equal(other.flat_parameters, net.flat_parameters)
+    with pytest.raises(ValueError, match="holds no pdnn architecture"):
+        pdnn.load_model(tmp_path / "net.safetensors")
+    with pytest.raises(ValueError, match=r"missing \['body.0.bias'"):
+        other.load_state_dict({"zeta.weight": np.ones((4, 3))})
+    with pytest.raises(ValueError, match=r"zeta.weight has shape \(3, 4\), expected \(4, 3\)"):
+        other.load_state_dict(net.state_dict() | {"zeta.weight": np.ones((3, 4))})
+    np.testing.assert_array_equal(other.flat_parameters, net.flat_parameters)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_copies_are_equal_and_independent(duplicate: object) -> None:
+    net = Net(dtype="float64")
+    net.flat_parameters[:] = np.arange(33)
+    for twin, want in [(duplicate(net), net), (duplicate(net.body), net.body)]:  # type: ignore[operator]
+        np.testing.assert_array_equal(twin.flat_parameters, want.flat_parameters)
+        twin.flat_parameters[:] = 0
+        assert want.flat_parameters[1:].all()
+    fresh = Net(seed=9)
+    np.testing.assert_array_equal(duplicate(fresh).flat_parameters, fresh.flat_parameters)  # type: ignore[operator]
+
+
+def test_a_trainer_takes_what_has_a_static_form() -> None:
+    class Twice(nn.Linear):
+        def forward(self, x: object) -> object:
+            return x
+
+    optimizer = optim.SGD(nn.Sequential(nn.Linear(2, 2)).parameters(), lr=0.1)
+    with pytest.raises(TypeError, match=r"model is a Net, expected an nn\.Sequential.*by hand"):
+        pdnn.Trainer(Net(), nn.CrossEntropyLoss(), optimizer)  # type: ignore[arg-type]
+    for layer in (Net(), Twice(2, 2)):
+        model = nn.Sequential(layer)
+        assert model.flat_parameters.size
+        with pytest.raises(TypeError, match=r"has its forward in Python.*write the loop by hand"):
+            pdnn.Trainer(model, nn.CrossEntropyLoss(), optimizer)
+
+
+def test_parameters_belong_to_layers() -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = nn.Parameter("factor", (1,))
+
+    with pytest.raises(TypeError, match="Scale: has a Parameter of its own"):
+        Scale().flat_parameters  # noqa: B018
+    with pytest.raises(TypeError, match="ModuleList: got a int"):
+        nn.ModuleList([1])  # type: ignore[list-item]
