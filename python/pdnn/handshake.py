@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
-    """Compares the job over ranks, then gives all of them rank 0's parameters.
+    """Compares the job over ranks, then gives all of them rank 0's parameters and state.
 
     Raises
     ------
@@ -48,3 +48,4 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
                     "every rank must start the same job"
                 )
     comm.broadcast(model.flat_parameters, root=0)
+    comm.broadcast(model.flat_state, root=0)

@@ -13,29 +13,36 @@ import numpy.typing as npt
 
 from pdnn.files import safetensors
 from pdnn.nn.parameter import Array as Array
+from pdnn.nn.parameter import Buffer, Handle, Store, offsets_of
 from pdnn.nn.parameter import Parameter as Parameter
-from pdnn.nn.parameter import Store
 from pdnn.nn.targets import core_for
 
 DTYPES = ("float32", "float64")
 
 Self = TypeVar("Self", bound="Module")
+H = TypeVar("H", bound=Handle)
 
 
 @dataclass
 class Place:
-    """Where the parameters of a module lie, once they are gathered.
+    """Where the parameters and the state of a module lie, once they are gathered.
 
     Attributes
     ----------
     store : Store
         The memory of the outermost module.
-    span : slice or None
-        The module's part of it; None if others' parameters lie between its own.
+    span, state : slice or None
+        The module's part of the parameters and of the state; None if another module's lie between its own.
     """
 
     store: Store
     span: slice | None
+    state: slice | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the module's values lie together."""
+        return self.span is not None and self.state is not None
 
 
 class Module:
@@ -104,7 +111,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if self._place is not None:
             for part in (value, vars(self).get(name)):
-                if isinstance(part, Parameter) or (isinstance(part, Module) and any(part.own_parameters())):
+                if isinstance(part, Handle) or (isinstance(part, Module) and part._named(Handle)):
                     raise ValueError(
                         f"{type(self).__name__}.{name}: the model's parameters are gathered already, at its "
                         "first call or use of its parameters; assign all parts before"
@@ -127,16 +134,16 @@ class Module:
 
     def own_parameters(self) -> Iterator[Parameter]:
         """The parameters of this module and those inside it, in order, without gathering them."""
-        return iter(self._named().values())
+        return iter(self._named(Parameter).values())
 
-    def _named(self) -> dict[str, Parameter]:
-        """Every parameter once, by its first name, in order."""
-        names: dict[Parameter, str] = {}
+    def _named(self, kind: type[H]) -> dict[str, H]:
+        """Every handle of a kind once, by its first name, in order."""
+        names: dict[H, str] = {}
         for path, module in self.named_modules():
             for name, value in vars(module).items():
-                if isinstance(value, Parameter):
+                if isinstance(value, kind):
                     names.setdefault(value, f"{path}.{name}" if path else name)
-        return {name: parameter for parameter, name in names.items()}
+        return {name: handle for handle, name in names.items()}
 
     def parameters(self) -> Iterator[Parameter]:
         """All parameters, in the order of the flat buffer."""
@@ -146,7 +153,12 @@ class Module:
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """(name, parameter) pairs; names are torch's: ``"0.weight"``, ``"fc1.bias"``."""
         self.place()
-        return iter(self._named().items())
+        return iter(self._named(Parameter).items())
+
+    def named_buffers(self) -> Iterator[tuple[str, Buffer]]:
+        """(name, buffer) pairs of what is learnt without gradients: ``"1.running_mean"``."""
+        self.place()
+        return iter(self._named(Buffer).items())
 
     @property
     def dtype(self) -> str:
@@ -154,7 +166,7 @@ class Module:
         if self._place is not None and not self._place.store.moved:
             return self._place.store.dtype
         asked = {module._dtype for module in self.modules() if module._dtype is not None}
-        asked |= {handle.store.dtype for handle in self.own_parameters() if handle.store is not None}
+        asked |= {handle.store.dtype for handle in self._named(Handle).values() if handle.store is not None}
         if len(asked) > 1:
             raise ValueError(
                 f"{type(self).__name__}: its parts are float32 and float64; a model has one dtype"
@@ -175,15 +187,13 @@ class Module:
         return self._place
 
     def _gather(self) -> None:
-        named = self._named()
-        handles = list(named.values())
-        inside = {id(handle) for handle in handles}
-        stores = {id(handle.store): handle.store for handle in handles if handle.store is not None}
+        named = self._named(Handle)
+        stores = {id(handle.store): handle.store for handle in named.values() if handle.store is not None}
         store = next(iter(stores.values()), None) if len(stores) == 1 else None
-        if store is None or store.find(handles) is None:
+        if store is None or not self._place_in(store).whole:
             for other in stores.values():
-                for handle in other.handles:
-                    if id(handle) not in inside:
+                for handle in (*other.handles, *other.buffers):
+                    if handle not in named.values():
                         raise ValueError(
                             f"{type(self).__name__}: a part belongs to another model, with {handle.name}, "
                             "which is not inside this one; build new layers, or take the whole model"
@@ -193,31 +203,42 @@ class Module:
                 other.moved = True
         for module in self.modules():
             if module._place is None or module._place.store is not store:
-                module._settle(Place(store, store.find(list(module.own_parameters()))))
+                module._settle(module._place_in(store))
 
-    def _allocate(self, named: dict[str, Parameter], dtype: str, seed: int) -> Store:
-        """New memory with the parameters in it: those they have, else initial ones."""
+    def _place_in(self, store: Store) -> Place:
+        parameters, buffers = self._named(Parameter).values(), self._named(Buffer).values()
+        return Place(store, store.find(list(parameters)), store.find(list(buffers)))
+
+    def _allocate(self, named: dict[str, Handle], dtype: str, seed: int) -> Store:
+        """New memory with the values in it: those that parts have, else initial ones."""
         core = core_for(dtype)
-        size = sum(handle.size for handle in named.values())
-        data = core.zeros(size)
-        ends = dict(zip(map(id, named.values()), np.cumsum([h.size for h in named.values()]), strict=True))
-        self._draw(core, seed, [], data, ends)
-        return Store(named, data, core.zeros(size), seed)
+        sizes = {
+            kind: sum(handle.size for handle in named.values() if isinstance(handle, kind))
+            for kind in (Parameter, Buffer)
+        }
+        data, state = core.zeros(sizes[Parameter]), core.zeros(sizes[Buffer])
+        self._draw(core, seed, [], offsets_of(named.values()), data, state)
+        return Store(named, data, core.zeros(data.size), state, seed)
 
-    def _draw(self, core: Any, seed: int, path: list[int], data: Array, ends: dict[int, int]) -> None:
-        """Draws the initial parameters of this module; `ends` holds where those still to be drawn end."""
-        handles = list(self.own_parameters())
-        if all(id(handle) in ends for handle in handles) and handles and builds(self):
-            end = ends[id(handles[-1])]
-            size = sum(handle.size for handle in handles)
-            self.build(core).initialize(seed, path, data[end - size : end], core.zeros(0))
-            for handle in handles:
-                del ends[id(handle)]
+    def _draw(
+        self, core: Any, seed: int, path: list[int], offsets: dict[Handle, int], data: Array, state: Array
+    ) -> None:
+        """Draws this module's initial values; `offsets` holds where those still to be drawn begin."""
+        own = self._named(Handle).values()
+        if own and builds(self) and offsets.keys() >= set(own):
+            spans = []
+            for kind, flat in ((Parameter, data), (Buffer, state)):
+                mine = [handle for handle in own if isinstance(handle, kind)]
+                begin = offsets[mine[0]] if mine else 0
+                spans.append(flat[begin : begin + sum(handle.size for handle in mine)])
+            self.build(core).initialize(seed, path, *spans)
+            for handle in own:
+                del offsets[handle]
             return
-        if not builds(self) and any(isinstance(value, Parameter) for value in vars(self).values()):
+        if not builds(self) and any(isinstance(value, Handle) for value in vars(self).values()):
             raise TypeError(f"{type(self).__name__}: has a Parameter of its own; parameters belong to layers")
         for index, child in enumerate(self.children()):
-            child._draw(core, seed, [*path, index], data, ends)
+            child._draw(core, seed, [*path, index], offsets, data, state)
 
     def _settle(self, place: Place) -> None:
         """Takes its place in the memory of a model."""
@@ -233,23 +254,30 @@ class Module:
         """The gradients of all parameters as one array, shape (count,)."""
         return self._flat("flat_gradients")
 
+    @property
+    def flat_state(self) -> Array:
+        """All buffers as one array, shape (their elements,)."""
+        return self._flat("flat_state")
+
     def _flat(self, which: str) -> Array:
         place = self.place()
-        if place.span is None:
+        span = place.state if which == "flat_state" else place.span
+        if span is None:
             raise ValueError(
                 f"{type(self).__name__}: its parameters do not lie together, another module uses some of them"
             )
-        flat: Array = getattr(place.store, which)[place.span]
+        flat: Array = getattr(place.store, which)[span]
         return flat
 
     # ---- files and copies
 
     def state_dict(self) -> dict[str, Array]:
-        """Names to arrays that share the model's memory."""
-        return {name: parameter.data for name, parameter in self.named_parameters()}
+        """Names of parameters and buffers to arrays that share the model's memory."""
+        self.place()
+        return {name: handle.data for name, handle in self._named(Handle).items()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Copies the arrays into the parameters of the same names; nothing changes unless all of them fit.
+        """Copies arrays into the parameters and buffers of these names; nothing changes unless all fit.
 
         Raises
         ------
@@ -271,7 +299,7 @@ class Module:
             own[name][...] = values
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the parameters to one file in the safetensors layout, all or nothing."""
+        """Writes parameters and buffers to one file in the safetensors layout, all or nothing."""
         safetensors.write(path, self.state_dict(), self._metadata())
 
     def _metadata(self) -> dict[str, str]:
@@ -289,7 +317,7 @@ class Module:
         self.load_state_dict(safetensors.read(path)[0])
 
     def __getstate__(self) -> dict[str, Any]:
-        state = vars(self).copy()  # the parameters carry their values
+        state = vars(self).copy()  # the handles carry their values
         if (place := state.pop("_place", None)) is not None:
             state.update(_dtype=place.store.dtype, seed=place.store.seed)
         return state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from math import prod
 from typing import Any, TypeAlias
@@ -14,11 +14,10 @@ Array: TypeAlias = npt.NDArray[Any]
 Hook: TypeAlias = Callable[[Array], Any]
 
 
-class Parameter:
-    """A handle on one parameter of a model.
+class Handle:
+    """A name and a shape for values that live in a model's flat memory once the model has gathered them.
 
-    The values live in the model's flat buffer from the moment that the model gathers its parameters (at the
-    first call, use of its `parameters()`, or Trainer).
+    It does so when it is first called, asked for its `parameters()`, or given to a Trainer.
 
     Attributes
     ----------
@@ -28,7 +27,7 @@ class Parameter:
     store : Store or None
         The memory of the model that it belongs to.
     offset : int
-        Where its elements begin in the flat buffer.
+        Where its elements begin in the flat array.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
@@ -37,8 +36,6 @@ class Parameter:
         self.store: Store | None = None
         self.offset = 0
         self._data: Array | None = None  # before gathering: the values of the model that this is a copy of
-        self._grad: Array | None = None
-        self._hooks: dict[int, Hook] = {}
 
     @property
     def size(self) -> int:
@@ -52,7 +49,7 @@ class Parameter:
         Raises
         ------
         ValueError
-            If the parameter belongs to no model yet, or on assigning an array of another shape.
+            If it belongs to no model yet, or on assigning an array of another shape.
         """
         if self.store is None or self._data is None:
             raise self._homeless()
@@ -62,8 +59,49 @@ class Parameter:
     def data(self, values: npt.ArrayLike) -> None:
         array = np.asarray(values)
         if array.shape != self.shape:
-            raise ValueError(f"Parameter {self.name}: got shape {array.shape}, expected {self.shape}")
+            raise ValueError(
+                f"{type(self).__name__} {self.name}: got shape {array.shape}, expected {self.shape}"
+            )
         self.data[...] = array
+
+    def _homeless(self) -> ValueError:
+        return ValueError(
+            f"{type(self).__name__} {self.name}: it belongs to no model yet; a model gathers its parameters "
+            "when it is first called or asked for its parameters()"
+        )
+
+    def view(self, flat: Array) -> Array:
+        """Its part of a flat array, in its shape."""
+        return flat[self.offset : self.offset + self.size].reshape(self.shape)
+
+    def attach(self, name: str, store: Store, offset: int) -> None:
+        """Makes this a handle on `store`."""
+        self.name, self.store, self.offset = name, store, offset
+
+    def _move(self, flat: Array) -> None:
+        """Has its values in this flat array from now on; values it had are taken along."""
+        before, self._data = self._data, self.view(flat)
+        if before is not None:
+            self._data[...] = before
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"name": self.name, "shape": self.shape, "_data": self._data}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["name"], state["shape"])  # type: ignore[misc]
+        self._data = state["_data"]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}, shape={self.shape})"
+
+
+class Parameter(Handle):
+    """A parameter of a layer: values that are trained, and their gradient."""
+
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
+        super().__init__(name, shape)
+        self._grad: Array | None = None
+        self._hooks: dict[int, Hook] = {}
 
     @property
     def grad(self) -> Array:
@@ -72,11 +110,11 @@ class Parameter:
             raise self._homeless()
         return self._grad
 
-    def _homeless(self) -> ValueError:
-        return ValueError(
-            f"Parameter {self.name}: it belongs to no model yet; a model gathers its parameters when it is "
-            "first called or asked for its parameters()"
-        )
+    def attach(self, name: str, store: Store, offset: int) -> None:
+        """Makes this a handle on `store`; values it had are taken along."""
+        super().attach(name, store, offset)
+        self._move(store.flat_parameters)
+        self._grad = self.view(store.flat_gradients)
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
         """Calls `hook(grad)` in each backward pass, once this parameter's gradient of that pass is final.
@@ -100,29 +138,14 @@ class Parameter:
         """The hooks registered, in their order."""
         return tuple(self._hooks.values())
 
-    @property
-    def values(self) -> Array | None:
-        """The values it has so far, also before it belongs to a model; None: still to be drawn."""
-        return self._data
+
+class Buffer(Handle):
+    """What a layer learns without gradients, like running statistics."""
 
     def attach(self, name: str, store: Store, offset: int) -> None:
         """Makes this a handle on `store`; values it had are taken along."""
-        here = slice(offset, offset + self.size)
-        data = store.flat_parameters[here].reshape(self.shape)
-        if self._data is not None:
-            data[...] = self._data
-        self.name, self.store, self.offset = name, store, offset
-        self._data, self._grad = data, store.flat_gradients[here].reshape(self.shape)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"name": self.name, "shape": self.shape, "_data": self._data}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["name"], state["shape"])  # type: ignore[misc]
-        self._data = state["_data"]
-
-    def __repr__(self) -> str:
-        return f"Parameter({self.name}, shape={self.shape})"
+        super().attach(name, store, offset)
+        self._move(store.flat_state)
 
 
 class RemovableHandle:
@@ -140,32 +163,36 @@ class RemovableHandle:
 
 
 class Store:
-    """The memory of a model: its parameters as one array, their gradients as another.
+    """The memory of a model: its parameters as one array, their gradients as another, its state as a third.
 
     Attributes
     ----------
     handles : list of Parameter
         In the order of the arrays.
+    buffers : list of Buffer
+        In the order of the state.
     flat_parameters, flat_gradients : ndarray, shape (count,)
+    flat_state : ndarray, shape (elements of all buffers,)
     dtype : "float32" or "float64"
     seed : int
         Of initial values, and of the dropout masks of eager calls.
     moved : bool
-        Whether a larger model has taken the parameters into its own memory.
+        Whether a larger model has taken the values into its own memory.
     """
 
-    def __init__(self, named: dict[str, Parameter], data: Array, grads: Array, seed: int) -> None:
-        self.handles = list(named.values())
+    def __init__(self, named: dict[str, Handle], data: Array, grads: Array, state: Array, seed: int) -> None:
+        self.handles = [handle for handle in named.values() if isinstance(handle, Parameter)]
+        self.buffers = [handle for handle in named.values() if isinstance(handle, Buffer)]
         self.flat_parameters = data
         self.flat_gradients = grads
+        self.flat_state = state
         self.dtype = str(data.dtype)
         self.seed = seed
         self.moved = False
         self._calls = count()
-        offset = 0
+        offsets = offsets_of(named.values())
         for name, handle in named.items():
-            handle.attach(name, self, offset)
-            offset += handle.size
+            handle.attach(name, self, offsets[handle])
 
     def parameters(self) -> Iterator[Parameter]:
         """The handles, as a model iterates them."""
@@ -175,15 +202,25 @@ class Store:
         """How many calls came before this one."""
         return next(self._calls)
 
-    def find(self, handles: Sequence[Parameter]) -> slice | None:
-        """Where these parameters lie in the arrays, if they lie together and in this order."""
+    def find(self, handles: Sequence[Handle]) -> slice | None:
+        """Where these, all parameters or all buffers, lie in their array, if together and in this order."""
         if not handles:
             return slice(0, 0)
         first = handles[0]
         if first.store is not self:
             return None
-        at = next(index for index, handle in enumerate(self.handles) if handle is first)
-        here = self.handles[at : at + len(handles)]
-        if len(here) < len(handles) or any(a is not b for a, b in zip(handles, here, strict=True)):
+        own: Sequence[Handle] = self.handles if isinstance(first, Parameter) else self.buffers
+        at = own.index(first)
+        if list(own[at : at + len(handles)]) != list(handles):
             return None
         return slice(first.offset, handles[-1].offset + handles[-1].size)
+
+
+def offsets_of(handles: Iterable[Handle]) -> dict[Handle, int]:
+    """Where each begins, parameters in one flat array and buffers in another."""
+    offsets, ends = {}, {Parameter: 0, Buffer: 0}
+    for handle in handles:
+        kind = Parameter if isinstance(handle, Parameter) else Buffer
+        offsets[handle] = ends[kind]
+        ends[kind] += handle.size
+    return offsets

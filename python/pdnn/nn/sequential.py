@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Module, Place, builds, runs_in_python
-from pdnn.nn.parameter import Array, Parameter, Store
+from pdnn.nn.parameter import Array, Handle, Store
 from pdnn.nn.targets import core_for, prepare_targets
 
 
@@ -79,12 +79,12 @@ class Sequential(Module):
             )
         return self._model
 
-    def _allocate(self, named: dict[str, Parameter], dtype: str, seed: int) -> Store:
+    def _allocate(self, named: dict[str, Handle], dtype: str, seed: int) -> Store:
         if runs_in_python(self) is not None:
             return super()._allocate(named, dtype, seed)
         core = core_for(dtype)
         model = core.Model(self.build(core), seed)
-        store = Store(named, model.params, model.grads, seed)
+        store = Store(named, model.params, model.grads, model.state, seed)
         self._model = model
         return store
 
