@@ -48,6 +48,11 @@ void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matr
 }
 
 template <class T>
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw) {
+  table<T>().product_tn_update(part, x, dy, update, dw);
+}
+
+template <class T>
 void column_sums(Part part, Matrix<const T> x, bool add, T* sums) {
   table<T>().column_sums(part, x, add, sums);
 }
@@ -115,8 +120,8 @@ void add(Part part, Index n, const T* x, T* y) {
 }
 
 template <class T>
-void sgd(Part part, const Sgd& rule, Index n, const T* g, T* velocity, T* w) {
-  table<T>().sgd(part, rule, n, g, velocity, w);
+void update(Part part, const Update<T>& rule, Index n, const T* g) {
+  table<T>().update(part, rule, n, g);
 }
 
 template <class T, class Source>
@@ -154,6 +159,7 @@ double measure_peak(double seconds) {
   template void product_nn<T>(Part, Matrix<const T>, Matrix<const T>, const T*, Activation, Matrix<T>);        \
   template void product_nt<T>(Part, Matrix<const T>, Matrix<const T>, Activation, Matrix<const T>, Matrix<T>); \
   template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Matrix<T>);                        \
+  template void product_tn_update<T>(Part, Matrix<const T>, Matrix<const T>, const Update<T>&, Matrix<T>);     \
   template void column_sums<T>(Part, Matrix<const T>, bool, T*);                                               \
   template void activate<T>(Part, Activation, Index, const T*, T*);                                            \
   template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                         \
@@ -167,7 +173,7 @@ double measure_peak(double seconds) {
   template void cross_entropy<T>(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);      \
   template void cross_entropy<T>(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);          \
   template void add<T>(Part, Index, const T*, T*);                                                             \
-  template void sgd<T>(Part, const Sgd&, Index, const T*, T*, T*);                                             \
+  template void update<T>(Part, const Update<T>&, Index, const T*);                                            \
   PDNN_INSTANTIATE_GATHER(T, std::uint8_t)                                                                     \
   PDNN_INSTANTIATE_GATHER(T, float)                                                                            \
   PDNN_INSTANTIATE_GATHER(T, double)                                                                           \

@@ -10,6 +10,20 @@ namespace pdnn::kernels {
 
 enum class Activation { identity, relu, sigmoid, tanh };
 
+/// One rule of stochastic gradient descent: d = g + l2 w; with a velocity, v = momentum v + d and d = v, or with
+/// nesterov d = d + momentum v; w −= lr d. A null velocity is momentum 0.
+struct Sgd {
+  double lr, momentum, l2;
+  bool nesterov;
+};
+/// A rule, and the parameters and memory that belong to element 0 of a gradient.
+template <class T>
+struct Update {
+  Sgd rule;
+  T* velocity;
+  T* w;
+};
+
 // ---- products: x [batch, inputs], w [inputs, outputs], y [batch, outputs]; any extent may be 0
 
 /// y = f(x w + b). A null bias is none.
@@ -23,6 +37,11 @@ void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, 
 /// dw = xᵀ dy, or dw += xᵀ dy.
 template <class T>
 void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw);
+
+/// The same dw, applied by the rule to the weights while it is in registers or near, and not kept: dw is room that may
+/// be used for sums, its values are lost. Element (i, j) of dw updates parameter i · dw.stride + j.
+template <class T>
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw);
 
 /// sums[j] = Σ_r x[r, j], or sums[j] += it.
 template <class T>
@@ -81,14 +100,9 @@ void cross_entropy(Part part, Matrix<const T> y, Matrix<const T> targets, double
 template <class T>
 void add(Part part, Index n, const T* x, T* y);
 
-/// One rule of stochastic gradient descent: d = g + l2 w; with a velocity, v = momentum v + d and d = v, or with
-/// nesterov d = d + momentum v; w −= lr d. A null velocity is momentum 0.
-struct Sgd {
-  double lr, momentum, l2;
-  bool nesterov;
-};
+/// The rule applied to `n` parameters by their gradients g.
 template <class T>
-void sgd(Part part, const Sgd& rule, Index n, const T* g, T* velocity, T* w);
+void update(Part part, const Update<T>& rule, Index n, const T* g);
 
 /// out[r, :] = scale · x[rows[r], :] + shift for `count` rows of `width` elements; rows of x start `stride` elements
 /// apart.

@@ -12,6 +12,7 @@ struct Table {
   decltype(&kernels::product_nn<T>) product_nn;
   decltype(&kernels::product_nt<T>) product_nt;
   decltype(&kernels::product_tn<T>) product_tn;
+  decltype(&kernels::product_tn_update<T>) product_tn_update;
   decltype(&kernels::column_sums<T>) column_sums;
   decltype(&kernels::activate<T>) activate;
   decltype(&kernels::activate_backward<T>) activate_backward;
@@ -27,7 +28,7 @@ struct Table {
   void (*cross_entropy_of_classes)(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);
   void (*cross_entropy_of_targets)(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);
   decltype(&kernels::add<T>) add;
-  decltype(&kernels::sgd<T>) sgd;
+  decltype(&kernels::update<T>) update;
   decltype(&kernels::gather_rows<T, std::uint8_t>) gather_bytes;
   decltype(&kernels::gather_rows<T, float>) gather_floats;
   decltype(&kernels::gather_rows<T, double>) gather_doubles;

@@ -1,6 +1,7 @@
 #pragma once
 /// Layer: the contract of everything that turns x into y and dy into dx and gradients.
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "pdnn/core/errors.hpp"
 #include "pdnn/core/random.hpp"
 #include "pdnn/core/types.hpp"
+#include "pdnn/kernels/kernels.hpp"
 #include "pdnn/threads/team.hpp"
 
 namespace pdnn::nn {
@@ -61,10 +63,20 @@ struct Pass {
   }
 };
 
+/// For whoever needs updated weights and no gradient: lets a backward pass apply the optimizer's rule where it makes
+/// the gradient of a slice, instead of storing it.
+template <class T>
+struct Updates {
+  virtual ~Updates() = default;
+  /// None: the gradient of this slice must be stored.
+  virtual std::optional<kernels::Update<T>> of(Range slice) const = 0;
+};
+
 template <class T>
 struct Vars {
   std::span<const T> params, state;
   std::span<T> saved, scratch;
+  const Updates<T>* updates = nullptr;
 };
 
 /// Immutable and without hidden state, so one layer serves threads and replicas at once. In forward and backward every
@@ -86,6 +98,8 @@ class Layer {
   virtual std::shared_ptr<const Layer> bind(const Shape& /*in*/) const { return nullptr; }
   /// y is x under another shape: aliased, never computed.
   virtual bool view() const { return false; }
+  /// How many of its first parameters backward updates itself. Their slice is not announced, their gradient is lost.
+  virtual Index updated(const Pass& /*pass*/, const Vars<T>& /*vars*/) const { return 0; }
   virtual void initialize(Rng /*rng*/, std::span<T> /*params*/, std::span<T> /*state*/) const {}
   virtual void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const = 0;
   /// dy is kept; dx is stored (unless nobody wants it) and aliases nothing; grads are stored, or added to if pass.add.

@@ -23,9 +23,10 @@ std::shared_ptr<const Network<T>> Model<T>::bound(const Shape& in) const {
 
 template <class T>
 LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T>& workspace, const Loss<T>& loss,
-                   const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads) {
+                   const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads,
+                   const Updates<T>* updates) {
   const Tensor<T> y = workspace.y(x.batch), dy = workspace.dy(x.batch);
-  const Vars<T> vars = model.vars(workspace);
+  const Vars<T> vars = model.vars(workspace, updates);
   network.forward(pass, vars, x, y);
   const LossValue sums = loss(*pass.team, y, target, scale, dy, workspace.rows());
   network.backward(pass, vars, x, y, dy, {nullptr, x.batch, x.sample}, grads);
@@ -57,8 +58,10 @@ void Model<T>::forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) c
 template class Model<float>;
 template class Model<double>;
 template LossValue run_pass(const Network<float>&, const Model<float>&, Workspace<float>&, const Loss<float>&,
-                            const Pass&, Tensor<const float>, const Target<float>&, double, std::span<float>);
+                            const Pass&, Tensor<const float>, const Target<float>&, double, std::span<float>,
+                            const Updates<float>*);
 template LossValue run_pass(const Network<double>&, const Model<double>&, Workspace<double>&, const Loss<double>&,
-                            const Pass&, Tensor<const double>, const Target<double>&, double, std::span<double>);
+                            const Pass&, Tensor<const double>, const Target<double>&, double, std::span<double>,
+                            const Updates<double>*);
 
 }  // namespace pdnn::nn

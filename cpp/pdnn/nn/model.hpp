@@ -29,7 +29,9 @@ class Model {
   void forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const;
 
   /// What a pass in this workspace reads.
-  Vars<T> vars(Workspace<T>& workspace) const { return workspace.vars(params->span(), state->span()); }
+  Vars<T> vars(Workspace<T>& workspace, const Updates<T>* updates = nullptr) const {
+    return workspace.vars(params->span(), state->span(), updates);
+  }
   /// Takes what a training pass over `rows` rows left in the workspace into the state: once a pass, after it, by one
   /// thread; for the pieces of a batch in their order.
   void commit(const Network<T>& network, const Pass& pass, const Workspace<T>& workspace, Index rows) {
@@ -49,9 +51,11 @@ class Model {
 };
 
 /// One forward pass, loss and backward pass over a batch, by every member of pass.team. Stores (or adds) the gradient
-/// of scale × the sum of the rows' losses; returns the sums over the rows. The model is read only.
+/// of scale × the sum of the rows' losses; returns the sums over the rows. The model is read only. With `updates`,
+/// slices that a layer updates itself have no gradient afterwards.
 template <class T>
 LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T>& workspace, const Loss<T>& loss,
-                   const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads);
+                   const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads,
+                   const Updates<T>* updates = nullptr);
 
 }  // namespace pdnn::nn

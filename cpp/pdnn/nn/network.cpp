@@ -159,7 +159,7 @@ template <class T>
 Vars<T> Network<T>::vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const {
   return {slice(vars.params, node.params, node.param_count), slice(vars.state, node.state, node.state_count),
           slice(vars.saved, place.saved, node.sizes.saved + rows * node.sizes.saved_row),
-          slice(vars.scratch, 0, node.sizes.scratch + rows * node.sizes.scratch_row)};
+          slice(vars.scratch, 0, node.sizes.scratch + rows * node.sizes.scratch_row), vars.updates};
 }
 
 template <class T>
@@ -210,11 +210,13 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
     const T* const out = last ? y.data : vars.saved.data() + here.output;
     T* const din = i == 0 ? dx.data : i == lowest ? nullptr : turns[i % 2];
     const Pass own = pass.child(node.number, node.params);
-    node.layer->backward(own, vars_of(node, here, rows, vars), {in, rows, node.in}, {out, rows, node.out}, dy,
-                         {din, rows, node.in}, slice(grads, node.params, node.param_count));
+    const Vars<T> own_vars = vars_of(node, here, rows, vars);
+    node.layer->backward(own, own_vars, {in, rows, node.in}, {out, rows, node.out}, dy, {din, rows, node.in},
+                         slice(grads, node.params, node.param_count));
     pass.team->barrier();
-    if (pass.final && node.param_count > 0 && !node.composite)
-      (*pass.final)(*pass.team, {own.offset, own.offset + node.param_count});
+    const Index updated = node.layer->updated(own, own_vars);
+    if (pass.final && updated < node.param_count && !node.composite)
+      (*pass.final)(*pass.team, {own.offset + updated, own.offset + node.param_count});
     dy = {din, rows, node.in};
   }
 }

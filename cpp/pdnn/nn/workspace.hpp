@@ -23,8 +23,8 @@ class Workspace {
   Tensor<T> y(Index rows) { return {y_.data(), rows, out_}; }
   Tensor<T> dy(Index rows) { return {dy_.data(), rows, out_}; }
   double* rows() { return rows_.data(); }
-  Vars<T> vars(std::span<const T> params, std::span<const T> state) {
-    return {params, state, saved_.span(), scratch_.span()};
+  Vars<T> vars(std::span<const T> params, std::span<const T> state, const Updates<T>* updates) {
+    return {params, state, saved_.span(), scratch_.span(), updates};
   }
   /// What the last pass has for commit().
   std::span<const T> saved() const { return saved_.span(); }

@@ -29,12 +29,23 @@ void Optimizer<T>::set_rates(std::span<const double> rates) {
 }
 
 template <class T>
+std::optional<kernels::Update<T>> Optimizer<T>::update(Range slice, T* w) {
+  Index begin = 0;
+  for (const Segment& segment : segments_) {
+    if (begin <= slice.begin && slice.end <= segment.end)
+      return segment.frozen ? std::nullopt : std::optional(rule(segment, slice.begin, w));
+    begin = segment.end;
+  }
+  return std::nullopt;
+}
+
+template <class T>
 void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
   Index begin = 0;
   for (const Segment& segment : segments_) {
     const Index end = std::min(segment.end - offset, n);
     if (end <= begin) continue;
-    if (!segment.frozen) rule(segment, offset + begin, w + begin, g + begin, end - begin);
+    if (!segment.frozen) kernels::update<T>(Part{}, rule(segment, offset + begin, w + begin), end - begin, g + begin);
     begin = end;
   }
 }

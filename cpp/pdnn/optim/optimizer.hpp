@@ -1,11 +1,13 @@
 #pragma once
 /// Optimizer: params ← f(params, grads), on any slice of the flat buffer, by any thread, each element once a step.
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "pdnn/core/errors.hpp"
 #include "pdnn/core/memory.hpp"
+#include "pdnn/kernels/kernels.hpp"
 
 namespace pdnn::optim {
 
@@ -29,6 +31,8 @@ class Optimizer {
   void set_rates(std::span<const double> rates);
   /// Once a step, before any apply().
   void begin_step() { ++steps_; }
+  /// The same rule for a slice, as a kernel can apply it (w points at its first element); none if groups differ in it.
+  std::optional<kernels::Update<T>> update(Range slice, T* w);
   /// Updates parameters [offset, offset + n) from their gradients; w and g point at element `offset`.
   void apply(Index offset, T* w, const T* g, Index n);
 
@@ -40,7 +44,8 @@ class Optimizer {
 
  protected:
   Optimizer(Index count, int arrays);
-  virtual void rule(const Segment& segment, Index offset, T* w, const T* g, Index n) = 0;
+  /// For the parameters from `offset` on, the first of which is at w.
+  virtual kernels::Update<T> rule(const Segment& segment, Index offset, T* w) = 0;
 
  private:
   Index count_;

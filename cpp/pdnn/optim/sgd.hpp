@@ -13,7 +13,7 @@ class SGD : public Optimizer<T> {
   std::string_view name() const override { return "SGD"; }
 
  protected:
-  void rule(const Segment& segment, Index offset, T* w, const T* g, Index n) override;
+  kernels::Update<T> rule(const Segment& segment, Index offset, T* w) override;
 
  private:
   double momentum_;

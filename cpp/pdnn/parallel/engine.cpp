@@ -12,7 +12,12 @@ void UpdateWhenFinal<T>::operator()(const Member& member, Range slice) {
 }
 
 template <class T>
-nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step& step) {
+std::optional<kernels::Update<T>> UpdateWhenFinal<T>::of(Range slice) const {
+  return optimizer_.update(slice, model_.params->data() + slice.begin);
+}
+
+template <class T>
+nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
   nn::LossValue sums;
   team_.run([&](const Member& member) {
     const Batch<T> batch = rows.source.gather(member, rows.indices, workspace_);
@@ -22,7 +27,7 @@ nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step& step) {
                         .final = step.final,
                         .batch_sum = step.batch_sum};
     const nn::LossValue own = nn::run_pass(job_.network, job_.model, workspace_, job_.loss, pass, batch.x, batch.target,
-                                           step.scale, job_.model.grads->span());
+                                           step.scale, job_.model.grads->span(), step.updates);
     if (!member.first()) return;
     sums = own;
     job_.model.commit(job_.network, pass, workspace_, rows.count());
@@ -49,7 +54,7 @@ PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index ca
 }
 
 template <class T>
-nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step& step) {
+nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
   const Index count = job_.model.count();
   T* const grads = job_.model.grads->data();
   nn::LossValue sums;

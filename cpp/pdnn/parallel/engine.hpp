@@ -24,11 +24,13 @@ struct Rows {
 
 /// What a gradient depends on beside rows and parameters. `scale` is given by whoever knows the global batch, so the
 /// sums of members, pieces and ranks simply add up and nothing is divided by a number of workers.
+template <class T>
 struct Step {
   Rng key;
   double scale;
-  nn::Final* final;
   nn::BatchSum* batch_sum = nullptr;
+  nn::Final* final = nullptr;
+  const nn::Updates<T>* updates = nullptr;
 };
 
 /// What an engine works on: a model, its network bound to the samples' shape, and a loss. They outlive the engine.
@@ -44,20 +46,22 @@ template <class T>
 class Engine {
  public:
   virtual ~Engine() = default;
-  /// Whether gradient() announces slices through step.final, one after another while they are hot in cache.
+  /// Whether gradient() uses step.final and step.updates: slices become final one after another, hot in cache.
   virtual bool announces() const = 0;
   /// Stores this rank's gradient in model.grads, commits the state, and returns the sums over its rows.
-  virtual nn::LossValue gradient(const Rows<T>& rows, const Step& step) = 0;
+  virtual nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) = 0;
   /// All parameters from all gradients, by all threads.
   virtual void update(optim::Optimizer<T>& optimizer) = 0;
 };
 
-/// The optimizer applied to each slice as it becomes final, while it is hot in cache.
+/// The optimizer applied inside the backward pass: by a layer itself as it makes a gradient, or to a slice as it
+/// becomes final, while it is hot in cache.
 template <class T>
-class UpdateWhenFinal : public nn::Final {
+class UpdateWhenFinal : public nn::Final, public nn::Updates<T> {
  public:
   UpdateWhenFinal(nn::Model<T>& model, optim::Optimizer<T>& optimizer) : model_(model), optimizer_(optimizer) {}
   void operator()(const Member& member, Range slice) override;
+  std::optional<kernels::Update<T>> of(Range slice) const override;
 
  private:
   nn::Model<T>& model_;
@@ -70,7 +74,7 @@ class TeamEngine : public Engine<T> {
   TeamEngine(const Job<T>& job, int threads, Index capacity)
       : job_(job), team_(threads), workspace_(job.network, job.sample, capacity) {}
   bool announces() const override { return true; }
-  nn::LossValue gradient(const Rows<T>& rows, const Step& step) override;
+  nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) override;
   void update(optim::Optimizer<T>& optimizer) override;
 
  private:
@@ -86,7 +90,7 @@ class PoolEngine : public Engine<T> {
  public:
   PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity);
   bool announces() const override { return false; }  // a gradient is final when all pieces are joined
-  nn::LossValue gradient(const Rows<T>& rows, const Step& step) override;
+  nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) override;
   void update(optim::Optimizer<T>& optimizer) override;
 
  private:

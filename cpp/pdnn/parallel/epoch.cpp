@@ -37,7 +37,10 @@ EpochSums run_epoch(Strategy<T>& strategy, optim::Optimizer<T>& optimizer, comm:
     if (epoch.rates.rows > 0)
       optimizer.set_rates({epoch.rates.row(sums.steps), static_cast<std::size_t>(epoch.rates.cols)});
     const StepSums step =
-        strategy.step(source, slice(epoch.order, at, rows), steps.child(static_cast<std::uint64_t>(number)), stop);
+        strategy.step(source, {.batch = slice(epoch.order, at, rows),
+                               .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, count - at - rows)),
+                               .key = steps.child(static_cast<std::uint64_t>(number)),
+                               .stop = stop});
     sums.loss += step.loss.value;
     sums.correct += step.loss.correct;
     sums.rows += rows;

@@ -63,11 +63,11 @@ void ScatterGather<T>::gather_and_add() {
 }
 
 template <class T>
-StepSums ScatterGather<T>::step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) {
-  const Index all = static_cast<Index>(batch.size());
+StepSums ScatterGather<T>::step(const Source<T>& source, const Turn& turn) {
+  const Index all = static_cast<Index>(turn.batch.size());
   const Range mine = share(all, comm_->rank(), comm_->size());
   Stopwatch watch;
-  if (!once_ || !scattered_) scatter(source, batch);
+  if (!once_ || !scattered_) scatter(source, turn.batch);
   scattered_ = true;
   watch.lap(this->phases.scatter);
 
@@ -84,11 +84,11 @@ StepSums ScatterGather<T>::step(const Source<T>& source, std::span<const Index> 
   }
   const Source<T> local(samples, target);
   const std::span<const Index> rows(order_.data(), static_cast<std::size_t>(mine.size()));
-  const Step how{key, job_.loss.scale(all), nullptr, comm_->size() == 1 ? nullptr : &batch_sum_};
+  const Step<T> how{turn.key, job_.loss.scale(all), comm_->size() == 1 ? nullptr : &batch_sum_};
   const nn::LossValue own = engine_->gradient({local, rows, mine.begin}, how);
   watch.lap(this->phases.gradient);
 
-  write_tail(job_.model, {own, stop});
+  write_tail(job_.model, {own, turn.stop});
   gather_and_add();
   watch.lap(this->phases.agreement);
   optimizer_.begin_step();

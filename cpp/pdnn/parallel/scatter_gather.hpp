@@ -13,7 +13,7 @@ class ScatterGather : public Strategy<T> {
   /// `target_width`: values a row, 0 for classes. `capacity`: the largest batch.
   ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                 std::shared_ptr<comm::Communicator> comm, Index target_width, Index capacity, bool once);
-  StepSums step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) override;
+  StepSums step(const Source<T>& source, const Turn& turn) override;
   void end_epoch() override { average_state(job_.model, *comm_); }
 
  private:

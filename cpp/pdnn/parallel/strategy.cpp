@@ -27,15 +27,17 @@ Replicated<T>::Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std
       update_(job.model, optimizer) {}
 
 template <class T>
-StepSums Replicated<T>::step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) {
+StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   const bool alone = comm_->size() == 1;
-  const Rows<T> all{source, batch, 0};
+  const Rows<T> all{source, turn.batch, 0};
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
   const bool hot = alone && engine_->announces();
   Stopwatch watch;
   optimizer_.begin_step();
-  const Step how{key, job_.loss.scale(all.count()), hot ? &update_ : nullptr, alone ? nullptr : &batch_sum_};
-  StepSums sums{engine_->gradient(mine, how), stop};
+  Step<T> own{turn.key, job_.loss.scale(all.count()), alone ? nullptr : &batch_sum_};
+  if (hot) own.final = &update_;
+  if (hot && !turn.last()) own.updates = &update_;
+  StepSums sums{engine_->gradient(mine, own), turn.stop};
   watch.lap(this->phases.gradient);
   if (hot) return sums;
   if (!alone) {

@@ -32,12 +32,22 @@ struct StepSums {
   bool stop = false;
 };
 
+/// One step of an epoch.
+struct Turn {
+  std::span<const Index> batch;  ///< rows of the source behind its update
+  std::span<const Index> next;   ///< rows of the step after it; empty: there is none
+  Rng key;
+  bool stop;  ///< asks all ranks to end after this step
+
+  /// After the last step of an epoch the gradient is there to be looked at.
+  bool last() const { return next.empty() || stop; }
+};
+
 template <class T>
 class Strategy {
  public:
   virtual ~Strategy() = default;
-  /// One update from the rows `batch` of the source. `stop` asks all ranks to end after this step.
-  virtual StepSums step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) = 0;
+  virtual StepSums step(const Source<T>& source, const Turn& turn) = 0;
   /// After the last step of an epoch: all ranks hold the same state again, which each may have learned from its own
   /// rows.
   virtual void end_epoch() = 0;
@@ -47,13 +57,13 @@ class Strategy {
 
 /// Every rank holds the whole network and makes the gradient of its share of the rows; one all-reduce of the flat
 /// gradient (with the step's sums in its tail) adds the shares up, and every rank makes the same update. Alone there is
-/// nothing to agree on, and each slice is updated as soon as it is final.
+/// nothing to agree on, and updates are made inside the backward pass.
 template <class T>
 class Replicated : public Strategy<T> {
  public:
   Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
              std::shared_ptr<comm::Communicator> comm);
-  StepSums step(const Source<T>& source, std::span<const Index> batch, Rng key, bool stop) override;
+  StepSums step(const Source<T>& source, const Turn& turn) override;
   void end_epoch() override { average_state(job_.model, *comm_); }
 
  private:

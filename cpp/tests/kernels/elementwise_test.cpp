@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sgd_follows_its_rule, T, Elements) {
           w,
           [&](const Table<T>& table, Part part, T* data) {
             if (part.first()) velocity = v;
-            table.sgd(part, rule, n, g.data(), rule.momentum > 0 ? velocity.data() : nullptr, data);
+            table.update(part, {rule, rule.momentum > 0 ? velocity.data() : nullptr, data}, n, g.data());
           },
           [&](std::size_t i) { return double{w[i]} - rule.lr * step(i); });
       if (rule.momentum > 0)

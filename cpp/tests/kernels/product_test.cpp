@@ -170,6 +170,37 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(adding_two_half_batches_is_one_sum, T, Elements) {
   });
 }
 
+// The update made inside the product is, bit for bit, the one made after it: for strips that end in the middle of a
+// tile, sums in one piece and in several, and every worker of a team.
+BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, Elements) {
+  const Sgd plain{0.1, 0, 0.01, false}, nesterov{0.1, 0.9, 0.01, true};
+  for (const Sgd& rule : {plain, nesterov}) {
+    for (const Index depth : {0, 7, 128, 129, 300}) {
+      for (const Index cols : {1, 10, 64, 70, 150}) {
+        const Index rows = 61, count = rows * cols;
+        const std::vector<T> x = numbers<T>(depth * rows, 1), dy = numbers<T>(depth * cols, 2);
+        const std::vector<T> w = numbers<T>(count, 3), velocity = numbers<T>(count, 4);
+        for_each_isa<T>([&](const Table<T>& table) {
+          std::vector<T> dw(w.size()), after = w, after_velocity = velocity;
+          T* const remembered = rule.momentum > 0 ? after_velocity.data() : nullptr;
+          table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, false, {dw.data(), rows, cols});
+          table.update({}, {rule, remembered, after.data()}, count, dw.data());
+          for (const int team : {1, 3}) {
+            std::vector<T> inside = w, inside_velocity = velocity, room(w.size(), T(7));
+            const Update<T> update{rule, remembered ? inside_velocity.data() : nullptr, inside.data()};
+            as_team(team, [&](Part part) {
+              table.product_tn_update(part, {x.data(), depth, rows}, {dy.data(), depth, cols}, update,
+                                      {room.data(), rows, cols});
+            });
+            BOOST_TEST(same_bits(after.data(), inside.data(), count));
+            BOOST_TEST(same_bits(after_velocity.data(), inside_velocity.data(), count));
+          }
+        });
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_their_row_and_no_other, T, Elements) {
   const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   std::vector<T> x(8 * 40, T(1)), w(40 * 21, T(0.5)), y(8 * 21);

@@ -1,5 +1,5 @@
 #pragma once
-/// Kernels that treat every element alike: activations and their slopes, exp and log, sums and the SGD rule.
+/// Kernels that treat every element alike: activations and their slopes, exp and log, sums and the optimizers' rules.
 #include "pdnn/kernels/impl/math.hpp"
 #include "pdnn/kernels/kernels.hpp"
 
@@ -100,12 +100,14 @@ void add(Part part, Index n, const T* x, T* y) {
   }
 }
 
+/// The rule applied to parameters [at, at + n) by their gradients g.
 template <class T>
-void sgd(Part part, const Sgd& rule, Index n, const T* g, T* velocity, T* w) {
-  const Range mine = deal_elements<T>(part, n);
+PDNN_INLINE void update_run(const Update<T>& update, Index at, Index n, const T* g) {
+  const Sgd& rule = update.rule;
   const T lr = static_cast<T>(rule.lr), momentum = static_cast<T>(rule.momentum), l2 = static_cast<T>(rule.l2);
-  for (Index i = mine.begin; i < mine.end; i += kLanes<T>) {
-    const Index left = mine.end - i;
+  T *const w = update.w + at, *const velocity = update.velocity ? update.velocity + at : nullptr;
+  for (Index i = 0; i < n; i += kLanes<T>) {
+    const Index left = n - i;
     const Vector<T> old = load(w + i, left);
     Vector<T> d = load(g + i, left) + l2 * old;
     if (velocity) {
@@ -115,6 +117,12 @@ void sgd(Part part, const Sgd& rule, Index n, const T* g, T* velocity, T* w) {
     }
     store(w + i, old - lr * d, left);
   }
+}
+
+template <class T>
+void update(Part part, const Update<T>& rule, Index n, const T* g) {
+  const Range mine = deal_elements<T>(part, n);
+  update_run<T>(rule, mine.begin, mine.end - mine.begin, g + mine.begin);
 }
 
 }  // namespace

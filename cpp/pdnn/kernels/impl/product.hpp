@@ -37,7 +37,8 @@ PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols) 
   return {deal(part, rows), {0, cols}};
 }
 
-/// One product. `start` rows lie start_stride apart, 0 for a bias; null: 0.
+/// One product. `start` rows lie start_stride apart, 0 for a bias; null: 0. With an update, c is
+/// room for sums that go on from piece to piece, and what is in it afterwards is lost.
 template <class T>
 struct Product {
   Index depth;
@@ -50,6 +51,7 @@ struct Product {
   Index start_stride;
   T* c;
   Index c_stride;
+  const Update<T>* update = nullptr;
 };
 
 /// Runs one tile of which only `cols` columns exist, through a whole one beside it.
@@ -69,25 +71,29 @@ void multiply_edge(const Tile<T>& tile, Index rows, Index cols) {
       store(tile.c + r * tile.c_stride + j, load(sums + r * width + j), cols - j);
 }
 
-/// All rows of one strip, in tiles of nearly equal height. finish(row, rows) is called after each tile.
+/// All rows of one strip, in tiles of nearly equal height, into tile.c or, `aside`, into a small buffer used again for
+/// each tile. finish(row, rows, sums, stride) is called after each tile.
 template <class T, int vectors, bool adjacent_rows, class Finish>
-PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, Finish finish) {
+PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside, Finish finish) {
+  constexpr Index width = kTileCols<T, vectors>;
+  alignas(64) T sums[kMostRows<vectors> * width];
+  if (aside) tile.c = sums, tile.c_stride = width;
   const Index tiles = ceil_div(rows, kMostRows<vectors>);
   for (Index t = 0, row = 0; t < tiles; ++t) {
     const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
-    if (cols == kTileCols<T, vectors>)
+    if (cols == width)
       tile_kernel<T, vectors, adjacent_rows>(height)(tile);
     else
       multiply_edge<T, vectors, adjacent_rows>(tile, height, cols);
-    finish(row, height);
+    finish(row, height, tile.c, tile.c_stride);
     row += height;
     tile.a += height * tile.row_step;
     if (tile.start) tile.start += height * tile.start_stride;
-    tile.c += height * tile.c_stride;
+    if (!aside) tile.c += height * tile.c_stride;
   }
 }
 
-/// finish(row, rows, col, cols): called for each piece of c once its sum is complete and still near.
+/// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near.
 template <class T, int vectors, bool adjacent_rows, class Finish>
 void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   constexpr Index width = kTileCols<T, vectors>;
@@ -128,9 +134,17 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             tile.start = p.start ? p.start + first * p.start_stride + j : nullptr;
             tile.start_stride = p.start_stride;
           }
-          multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, [&](Index r, Index n) {
-            if (last) finish(first + r, n, j, cols);
-          });
+          const bool whole = p.update && depth == p.depth;  // c need not hold sums between pieces
+          const bool descend = whole && cols == width && !p.update->velocity;
+          if (descend) {
+            tile.c = p.update->w + first * p.c_stride + j;
+            tile.descend = true;
+            tile.lr = static_cast<T>(p.update->rule.lr), tile.l2 = static_cast<T>(p.update->rule.l2);
+          }
+          multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, whole && !descend,
+                                                    [&](Index r, Index n, T* sums, Index stride) {
+                                                      if (last && !descend) finish(first + r, n, j, cols, sums, stride);
+                                                    });
         }
       }
       k += depth;
@@ -155,29 +169,39 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
 template <class T>
 void product_nn(Part part, Matrix<const T> x, Matrix<const T> w, const T* b, Activation f, Matrix<T> y) {
   const Product<T> p{x.cols, x.data, x.stride, 1, w.data, w.stride, false, b, 0, y.data, y.stride};
-  multiply<T, false>(part, y.rows, y.cols, p, [&](Index row, Index rows, Index col, Index cols) {
+  multiply<T, false>(part, y.rows, y.cols, p, [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
     if (f == Activation::identity) return;
-    for (T* at = y.data + row * y.stride + col; rows > 0; --rows, at += y.stride) activate_run<T>(f, cols, at, at);
+    for (; rows > 0; --rows, sums += stride) activate_run<T>(f, cols, sums, sums);
   });
 }
 
 template <class T>
 void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
   const Product<T> p{dy.cols, dy.data, dy.stride, 1, w.data, w.stride, true, nullptr, 0, dx.data, dx.stride};
-  multiply<T, false>(part, dx.rows, dx.cols, p, [&](Index row, Index rows, Index col, Index cols) {
-    if (f == Activation::identity) return;
-    for (; rows > 0; --rows, ++row) {
-      T* const at = dx.data + row * dx.stride + col;
-      times_slope_run<T>(f, cols, x.data + row * x.stride + col, at, at);
-    }
-  });
+  multiply<T, false>(part, dx.rows, dx.cols, p,
+                     [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
+                       if (f == Activation::identity) return;
+                       for (const T* y = x.data + row * x.stride + col; rows > 0; --rows, y += x.stride, sums += stride)
+                         times_slope_run<T>(f, cols, y, sums, sums);
+                     });
 }
 
 template <class T>
 void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw) {
   const Product<T> p{x.rows,    x.data,  1,        x.stride, dy.data, dy.stride, false, add ? dw.data : nullptr,
                      dw.stride, dw.data, dw.stride};
-  multiply<T, true>(part, dw.rows, dw.cols, p, [](Index, Index, Index, Index) {});
+  multiply<T, true>(part, dw.rows, dw.cols, p, [](Index, Index, Index, Index, T*, Index) {});
+}
+
+template <class T>
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw) {
+  const Product<T> p{x.rows, x.data,  1,         x.stride, dy.data,   dy.stride,
+                     false,  nullptr, dw.stride, dw.data,  dw.stride, &update};
+  multiply<T, true>(part, dw.rows, dw.cols, p,
+                    [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
+                      for (Index at = row * dw.stride + col; rows > 0; --rows, at += dw.stride, sums += stride)
+                        update_run<T>(update, at, cols, sums);
+                    });
 }
 
 }  // namespace

@@ -20,6 +20,8 @@ struct Tile {
   Index start_stride;
   T* c;
   Index c_stride;
+  bool descend = false;  // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
+  T lr = 0, l2 = 0;
 };
 
 /// The widest tile in vectors, and how many rows fill the registers beside a row of b and one broadcast element of a.
@@ -39,6 +41,12 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] =
         start ? load(start + r * tile.start_stride + v * n) : Vector<T>{};
   }
+  if constexpr (adjacent_rows) {
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+      PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine)
+          __builtin_prefetch(tile.c + r * tile.c_stride + v * n);
+    }
+  }
   const Index row_step = adjacent_rows ? 1 : tile.row_step;
   const T *a = tile.a, *b = tile.b;
   const Index ahead = tile.ahead * tile.b_stride;
@@ -54,6 +62,16 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
     }
     a += tile.depth_step;
     b += tile.b_stride;
+  }
+  if (adjacent_rows && tile.descend) {
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) {
+        T* const c = tile.c + r * tile.c_stride + v * n;
+        const Vector<T> old = load(c);
+        store(c, old - tile.lr * (sum[r][v] + tile.l2 * old));
+      }
+    }
+    return;
   }
   PDNN_UNROLL for (int r = 0; r < rows; ++r) {
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) store(tile.c + r * tile.c_stride + v * n, sum[r][v]);

@@ -43,6 +43,17 @@ void Linear<T>::initialize(Rng rng, std::span<T> params, std::span<T>) const {
 }
 
 template <class T>
+std::optional<kernels::Update<T>> Linear<T>::update(const Pass& pass, const Vars<T>& vars) const {
+  if (!vars.updates || pass.add) return std::nullopt;
+  return vars.updates->of({pass.offset, pass.offset + inputs_ * outputs_});
+}
+
+template <class T>
+Index Linear<T>::updated(const Pass& pass, const Vars<T>& vars) const {
+  return update(pass, vars) ? inputs_ * outputs_ : 0;
+}
+
+template <class T>
 void Linear<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   kernels::product_nn<T>(*pass.team, x, weight(vars.params), bias(vars.params), fusion_.own, y);
 }
@@ -56,8 +67,13 @@ void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     dy.data = vars.scratch.data();
   }
   if (dx.wanted()) kernels::product_nt<T>(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
-  kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads));                                   // dw = xᵀ dy
-  if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));                            // db = Σ dy
+  if (const auto rule = update(pass, vars)) {
+    if (dx.wanted()) pass.team->barrier();  // everybody has read w
+    kernels::product_tn_update<T>(*pass.team, x, dy, *rule, weight(grads));
+  } else {
+    kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads));  // dw = xᵀ dy
+  }
+  if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));  // db = Σ dy
 }
 
 template class Linear<float>;

@@ -28,6 +28,7 @@ class Linear : public Layer<T> {
   std::vector<Parameter> parameters() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
+  Index updated(const Pass& pass, const Vars<T>& vars) const override;
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
@@ -42,6 +43,7 @@ class Linear : public Layer<T> {
   U* bias(std::span<U> params) const {
     return bias_ ? params.data() + inputs_ * outputs_ : nullptr;
   }
+  std::optional<kernels::Update<T>> update(const Pass& pass, const Vars<T>& vars) const;
   bool own_slope() const { return fusion_.own != Activation::identity && !fusion_.slope_by_next; }
 
   Index inputs_, outputs_;
