@@ -166,16 +166,25 @@ class HeldEvaluator {
   parallel::Evaluator<T> evaluator_;
 };
 
+py::array_t<Index> to_array(const std::vector<Index>& rows) {
+  return py::array_t<Index>(static_cast<py::ssize_t>(rows.size()), rows.data());
+}
+
 }  // namespace
 
 void bind_epoch(py::module_& m) {
   m.def(
       "epoch_order",
       [](std::uint64_t seed, std::uint64_t epoch, Index count) {
-        const std::vector<Index> order = parallel::epoch_order(seed, epoch, count);
-        return py::array_t<Index>(static_cast<py::ssize_t>(order.size()), order.data());
+        return to_array(parallel::epoch_order(seed, epoch, count));
       },
       py::arg("seed"), py::arg("epoch"), py::arg("count"), "The order in which an epoch takes its rows.");
+  m.def(
+      "draw_rows",
+      [](std::uint64_t seed, std::uint64_t epoch, Index count, Index rows) {
+        return to_array(parallel::draw_rows(seed, epoch, count, rows));
+      },
+      py::arg("seed"), py::arg("epoch"), py::arg("count"), py::arg("rows"), "Rows drawn with replacement.");
   py::class_<EpochSums>(m, "EpochSums")
       .def_readonly("loss", &EpochSums::loss)
       .def_readonly("correct", &EpochSums::correct)

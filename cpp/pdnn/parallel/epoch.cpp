@@ -6,7 +6,7 @@ namespace pdnn::parallel {
 
 namespace {
 
-enum Stream : std::uint64_t { kOrder, kSteps };  // what a seed's children are for
+enum Stream : std::uint64_t { kOrder, kSteps, kDraws };  // what a seed's children are for
 
 constexpr std::chrono::milliseconds kPollEvery{40};
 
@@ -17,6 +17,14 @@ std::vector<Index> epoch_order(std::uint64_t seed, std::uint64_t epoch, Index co
   std::iota(order.begin(), order.end(), Index{0});
   shuffle(Rng(seed).child(kOrder).child(epoch), order);
   return order;
+}
+
+std::vector<Index> draw_rows(std::uint64_t seed, std::uint64_t epoch, Index count, Index rows) {
+  const Rng rng = Rng(seed).child(kDraws).child(epoch);
+  std::vector<Index> drawn(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    drawn[i] = static_cast<Index>(rng.below(static_cast<std::uint64_t>(rows), i));
+  return drawn;
 }
 
 template <class T>

@@ -9,6 +9,9 @@ namespace pdnn::parallel {
 /// The order in which an epoch takes rows 0 … count − 1: a function of (seed, epoch) alone, the same on every rank.
 std::vector<Index> epoch_order(std::uint64_t seed, std::uint64_t epoch, Index count);
 
+/// `count` rows of 0 … rows − 1, each drawn independently of the others: a function of (seed, epoch) alone.
+std::vector<Index> draw_rows(std::uint64_t seed, std::uint64_t epoch, Index count, Index rows);
+
 struct Epoch {
   std::span<const Index> order;  ///< rows of the source
   Index batch_size;              ///< rows of one update, over all ranks; the last batch may be smaller

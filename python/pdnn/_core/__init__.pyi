@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'read_cores', 'supported_isas', 'uniform']
+__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'read_cores', 'supported_isas', 'uniform']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -176,6 +176,10 @@ def available_cores() -> int:
 def build_info() -> dict[str, str]:
     """
     Version, compiler and C++ standard of this build.
+    """
+def draw_rows(seed: typing.SupportsInt | typing.SupportsIndex, epoch: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex, rows: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int64]:
+    """
+    Rows drawn with replacement.
     """
 def epoch_order(seed: typing.SupportsInt | typing.SupportsIndex, epoch: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int64]:
     """

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdnn import _core
 from pdnn.data.checks import Indices
 
 
 def epoch_order(n: int, seed: int, epoch: int) -> Indices:
-    """A shuffle of 0..n-1 that depends on (seed, epoch, n) only."""
-    return np.random.default_rng((seed, epoch)).permutation(n).astype(np.int64)
+    """A shuffle of 0..n-1 that depends on (seed, epoch, n) only: the one that a `Trainer` takes."""
+    order: Indices = _core.epoch_order(seed % 2**64, epoch, n)
+    return order
 
 
 def minibatches(n: int, batch_size: int, *, seed: int = 0, epoch: int = 0) -> list[Indices]:

@@ -70,20 +70,20 @@ def _rows_contiguous(a: Array) -> bool:
     return a.flags.aligned
 
 
-def row_numbers(indices: npt.ArrayLike, size: int) -> Indices:
-    """These indices or this mask as a new int64 array in [0, size)."""
+def row_numbers(where: str, indices: npt.ArrayLike, size: int) -> Indices:
+    """These indices or this mask as a new int64 array in [0, size); errors begin with `where`."""
     given = np.asarray(indices)
     if given.ndim != 1:
-        raise ValueError(f"Subset: the indices have shape {given.shape}, expected one dimension")
+        raise ValueError(f"{where}: the indices have shape {given.shape}, expected one dimension")
     if given.dtype == np.bool_:
         if len(given) != size:
-            raise ValueError(f"Subset: the mask has {len(given)} entries, the data set has {size} rows")
+            raise ValueError(f"{where}: the mask has {len(given)} entries, the data set has {size} rows")
         return np.flatnonzero(given).astype(np.int64)
     if given.size and given.dtype.kind not in "iu":
-        raise TypeError(f"Subset: the indices have dtype {given.dtype}, expected integers or booleans")
+        raise TypeError(f"{where}: the indices have dtype {given.dtype}, expected integers or booleans")
     outside = (given < -size) | (given >= size) if given.size else np.zeros(0, np.bool_)
     if outside.any():
-        raise IndexError(f"Subset: index {given[outside][0]} lies outside a data set of {size} rows")
+        raise IndexError(f"{where}: index {given[outside][0]} lies outside a data set of {size} rows")
     rows = given.astype(np.int64)
     rows[rows < 0] += size
     return rows

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pdnn.data.batches import cut, epoch_order
-from pdnn.data.checks import Array, Indices, check_dtype
+from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset
+from pdnn.data.samplers import BatchSampler, Sampler, check_epoch, check_seed, tell_epoch
+
+
+class Batches(Protocol):
+    """Row numbers of one batch after another; iterating it is one epoch."""
+
+    def __iter__(self) -> Iterator[Sequence[int]]: ...
+    def __len__(self) -> int: ...
 
 
 class DataLoader:
@@ -27,6 +36,10 @@ class DataLoader:
     dtype : float32 or float64
         Of the samples, which are scaled; labels keep their dtype.
     seed : int, not negative
+    sampler : sized iterable of int, optional
+        Gives the rows of an epoch, instead of `shuffle`.
+    batch_sampler : sized iterable of lists of int, optional
+        Gives the rows of each batch, instead of `batch_size`, `shuffle`, `drop_last` and `sampler`.
 
     Attributes
     ----------
@@ -38,7 +51,8 @@ class DataLoader:
     TypeError
         If `dataset` is neither a Dataset nor a Subset.
     ValueError
-        If `batch_size` is below 1, `seed` is negative, or `dtype` is another.
+        If `batch_size` is below 1, `seed` is negative, `dtype` is another, or a sampler is given beside what
+        it replaces.
     """
 
     def __init__(
@@ -49,6 +63,8 @@ class DataLoader:
         drop_last: bool = False,
         dtype: npt.DTypeLike = "float32",
         seed: int = 0,
+        sampler: Sampler | None = None,
+        batch_sampler: Batches | None = None,
     ) -> None:
         if not isinstance(dataset, (Dataset, Subset)):
             raise TypeError(
@@ -57,32 +73,45 @@ class DataLoader:
             )
         if batch_size < 1:
             raise ValueError(f"DataLoader: batch_size is {batch_size}, expected at least 1")
-        if seed < 0:
-            raise ValueError(f"DataLoader: seed is {seed}, expected 0 or more")
+        if sampler is not None and shuffle:
+            raise ValueError("DataLoader: shuffle and sampler both order the rows; pass one of them")
+        if batch_sampler is not None and (batch_size != 1 or shuffle or drop_last or sampler is not None):
+            raise ValueError(
+                "DataLoader: a batch_sampler says all that batch_size, shuffle, drop_last and sampler say; "
+                "pass it alone"
+            )
+        if sampler is not None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.dataset = dataset
         self.batch_size = batch_size
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.dtype = check_dtype("DataLoader", dtype)
-        self.seed = seed
+        self.seed = check_seed("DataLoader", seed)
+        self.batch_sampler = batch_sampler
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next iteration, as when training is resumed."""
-        if epoch < 0:
-            raise ValueError(f"DataLoader.set_epoch: epoch is {epoch}, expected 0 or more")
-        self.epoch = epoch
+        """Choose the order of the next iteration, as when training is resumed; a sampler is told, too."""
+        self.epoch = check_epoch("DataLoader", epoch)
+        if self.batch_sampler is not None:
+            tell_epoch(self.batch_sampler, epoch)
 
     def __len__(self) -> int:
         """Batches of an epoch."""
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)
         whole, rest = divmod(len(self.dataset), self.batch_size)
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[tuple[Array, Array]]:
-        batches = cut(self._order(), self.batch_size)[: len(self)]
+        batches = self._batches()
         self.epoch += 1
         return (self.dataset.gather(rows, self.dtype) for rows in batches)
 
-    def _order(self) -> Indices:
+    def _batches(self) -> Iterable[Indices]:
         n = len(self.dataset)
-        return epoch_order(n, self.seed, self.epoch) if self.shuffle else np.arange(n, dtype=np.int64)
+        if self.batch_sampler is not None:
+            return (row_numbers("DataLoader", rows, n) for rows in self.batch_sampler)
+        order = epoch_order(n, self.seed, self.epoch) if self.shuffle else np.arange(n, dtype=np.int64)
+        return cut(order, self.batch_size)[: len(self)]
