@@ -3,6 +3,8 @@
 
 #include "bindings.hpp"
 #include "numpy.hpp"
+#include "pdnn/optim/adam.hpp"
+#include "pdnn/optim/rmsprop.hpp"
 #include "pdnn/optim/sgd.hpp"
 
 namespace pdnn::bindings {
@@ -16,10 +18,12 @@ void bind_optim(py::module_& m) {
           "set_segments",
           [](Optimizer& optimizer, const std::vector<SegmentTuple>& tuples) {
             std::vector<optim::Segment> segments;
-            for (const auto& [end, lr, l2, frozen, group] : tuples) segments.push_back({end, lr, l2, frozen, group});
+            for (const auto& [end, lr, decay, frozen, group] : tuples)
+              segments.push_back({end, lr, decay, frozen, group});
             optimizer.set_segments(std::move(segments));
           },
-          py::arg("segments"), "Parameter groups as (end, lr, l2, frozen, group), in the order of the flat buffer.")
+          py::arg("segments"),
+          "Parameter groups as (end, lr, weight decay, frozen, group), in the order of the flat buffer.")
       .def(
           "apply",
           [](Optimizer& optimizer, py::array params, const py::array& grads) {
@@ -44,6 +48,16 @@ void bind_optim(py::module_& m) {
           "What the rule remembers, as arrays that share its memory.");
   py::class_<optim::SGD<T>, Optimizer, std::shared_ptr<optim::SGD<T>>>(m, "SGD").def(
       py::init<Index, double, bool>(), py::arg("count"), py::arg("momentum"), py::arg("nesterov"));
+  py::class_<optim::Adam<T>, Optimizer, std::shared_ptr<optim::Adam<T>>>(m, "Adam").def(
+      py::init([](Index count, double beta1, double beta2, double eps, bool decoupled) {
+        return std::make_shared<optim::Adam<T>>(count, optim::AdamNumbers{beta1, beta2, eps, decoupled});
+      }),
+      py::arg("count"), py::arg("beta1"), py::arg("beta2"), py::arg("eps"), py::arg("decoupled"));
+  py::class_<optim::RMSprop<T>, Optimizer, std::shared_ptr<optim::RMSprop<T>>>(m, "RMSprop")
+      .def(py::init([](Index count, double alpha, double eps, double momentum, bool centered) {
+             return std::make_shared<optim::RMSprop<T>>(count, optim::RMSpropNumbers{alpha, eps, momentum, centered});
+           }),
+           py::arg("count"), py::arg("alpha"), py::arg("eps"), py::arg("momentum"), py::arg("centered"));
 }
 
 template void bind_optim<float>(py::module_&);

@@ -124,6 +124,21 @@ void update(Part part, const Update<T>& rule, Index n, const T* g) {
   table<T>().update(part, rule, n, g);
 }
 
+template <class T>
+void square_sums(Part part, Index n, const T* x, double* sums) {
+  table<T>().square_sums(part, n, x, sums);
+}
+
+template <class T>
+void scale(Part part, Index n, T factor, T* x) {
+  table<T>().scale(part, n, factor, x);
+}
+
+template <class T>
+void clamp(Part part, Index n, T bound, T* x) {
+  table<T>().clamp(part, n, bound, x);
+}
+
 template <class T, class Source>
 void gather_rows(Part part, const Source* x, Index stride, const Index* rows, Index count, Index width, double scale,
                  double shift, T* out) {
@@ -174,6 +189,9 @@ double measure_peak(double seconds) {
   template void cross_entropy<T>(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);          \
   template void add<T>(Part, Index, const T*, T*);                                                             \
   template void update<T>(Part, const Update<T>&, Index, const T*);                                            \
+  template void square_sums<T>(Part, Index, const T*, double*);                                                \
+  template void scale<T>(Part, Index, T, T*);                                                                  \
+  template void clamp<T>(Part, Index, T, T*);                                                                  \
   PDNN_INSTANTIATE_GATHER(T, std::uint8_t)                                                                     \
   PDNN_INSTANTIATE_GATHER(T, float)                                                                            \
   PDNN_INSTANTIATE_GATHER(T, double)                                                                           \

@@ -10,18 +10,51 @@ namespace pdnn::kernels {
 
 enum class Activation { identity, relu, sigmoid, tanh };
 
-/// One rule of stochastic gradient descent: d = g + l2 w; with a velocity, v = momentum v + d and d = v, or with
-/// nesterov d = d + momentum v; w −= lr d. A null velocity is momentum 0.
+// ---- rules: what one step makes of parameters w and their gradients g
+
+/// d = g + l2 w; v = momentum v + d; w −= lr (nesterov ? d + momentum v : v). Remembers v, where momentum is not 0.
 struct Sgd {
   double lr, momentum, l2;
   bool nesterov;
 };
-/// A rule, and the parameters and memory that belong to element 0 of a gradient.
+
+/// d = g + l2 w; m += (1 − beta1) (d − m); v = beta2 v + (1 − beta2) d²; w = shrink w − rate m / (√v / root + eps).
+/// Remembers m, v. At step t, rate = lr / (1 − beta1ᵗ) and root = √(1 − beta2ᵗ). Kingma and Ba, ICLR 2015, algorithm 1;
+/// decoupled weight decay λ is shrink = 1 − lr λ: Loshchilov and Hutter, ICLR 2019, algorithm 2.
+struct Adam {
+  double rate, root, beta1, beta2, eps, l2, shrink;
+};
+
+/// d = g + l2 w; v = alpha v + (1 − alpha) d²; u = v, or if centered m += (1 − alpha) (d − m) and u = v − m²;
+/// b = momentum b + d / (√u + eps); w −= lr b. Remembers v, b where momentum is not 0, m where centered. Tieleman and
+/// Hinton, Coursera lecture 6.5 (2012); centered: Graves, arXiv:1308.0850, eq. 38 – 41.
+struct RmsProp {
+  double lr, alpha, eps, momentum, l2;
+  bool centered;
+};
+
+/// One of them.
+struct Rule {
+  enum class Kind { sgd, adam, rmsprop } kind;
+  union {
+    Sgd sgd;
+    Adam adam;
+    RmsProp rmsprop;
+  };
+  Rule(const Sgd& numbers) : kind(Kind::sgd), sgd(numbers) {}
+  Rule(const Adam& numbers) : kind(Kind::adam), adam(numbers) {}
+  Rule(const RmsProp& numbers) : kind(Kind::rmsprop), rmsprop(numbers) {}
+};
+
+inline constexpr int kMostMemory = 3;
+
+/// A rule, the parameters that belong to element 0 of a gradient, and what is remembered of them: in the rule's order,
+/// null where nothing is.
 template <class T>
 struct Update {
-  Sgd rule;
-  T* velocity;
+  Rule rule;
   T* w;
+  T* memory[kMostMemory];
 };
 
 // ---- products: x [batch, inputs], w [inputs, outputs], y [batch, outputs]; any extent may be 0
@@ -100,15 +133,28 @@ void cross_entropy(Part part, Matrix<const T> y, Matrix<const T> targets, double
 template <class T>
 void add(Part part, Index n, const T* x, T* y);
 
-/// The rule applied to `n` parameters by their gradients g.
-template <class T>
-void update(Part part, const Update<T>& rule, Index n, const T* g);
-
 /// out[r, :] = scale · x[rows[r], :] + shift for `count` rows of `width` elements; rows of x start `stride` elements
 /// apart.
 template <class T, class Source>
 void gather_rows(Part part, const Source* x, Index stride, const Index* rows, Index count, Index width, double scale,
                  double shift, T* out);
+
+// ---- optimizers
+
+/// The rule applied to n parameters by their gradients g.
+template <class T>
+void update(Part part, const Update<T>& rule, Index n, const T* g);
+
+inline constexpr Index kSquareSumChunk = 1024;
+/// sums[c] = Σ x² over the c-th kSquareSumChunk elements; the last chunk may be shorter.
+template <class T>
+void square_sums(Part part, Index n, const T* x, double* sums);
+/// x *= factor.
+template <class T>
+void scale(Part part, Index n, T factor, T* x);
+/// x = bound where it is larger, −bound where it is smaller.
+template <class T>
+void clamp(Part part, Index n, T bound, T* x);
 
 // ---- measuring
 

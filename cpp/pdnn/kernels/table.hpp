@@ -29,6 +29,9 @@ struct Table {
   void (*cross_entropy_of_targets)(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);
   decltype(&kernels::add<T>) add;
   decltype(&kernels::update<T>) update;
+  decltype(&kernels::square_sums<T>) square_sums;
+  decltype(&kernels::scale<T>) scale;
+  decltype(&kernels::clamp<T>) clamp;
   decltype(&kernels::gather_rows<T, std::uint8_t>) gather_bytes;
   decltype(&kernels::gather_rows<T, float>) gather_floats;
   decltype(&kernels::gather_rows<T, double>) gather_doubles;

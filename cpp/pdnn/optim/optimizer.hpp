@@ -14,7 +14,7 @@ namespace pdnn::optim {
 /// A parameter group's stretch of the flat buffer, from the end of the one before; it may cut inside a layer.
 struct Segment {
   Index end;
-  double lr, l2;
+  double lr, weight_decay;
   bool frozen;
   std::size_t group = 0;  ///< whose learning rates a schedule changes together
 };
@@ -44,8 +44,10 @@ class Optimizer {
 
  protected:
   Optimizer(Index count, int arrays);
-  /// For the parameters from `offset` on, the first of which is at w.
+  /// The update of the parameters from `offset` on, the first of them at w.
   virtual kernels::Update<T> rule(const Segment& segment, Index offset, T* w) = 0;
+  /// The i-th array of memory from `offset` on.
+  T* memory(std::size_t i, Index offset) { return memory_[i].data() + offset; }
 
  private:
   Index count_;

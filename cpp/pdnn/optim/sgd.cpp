@@ -4,8 +4,8 @@ namespace pdnn::optim {
 
 template <class T>
 kernels::Update<T> SGD<T>::rule(const Segment& segment, Index offset, T* w) {
-  T* const velocity = momentum_ != 0 ? this->memory()[0].data() + offset : nullptr;
-  return {{segment.lr, momentum_, segment.l2, nesterov_}, velocity, w};
+  const kernels::Sgd numbers{segment.lr, momentum_, segment.weight_decay, nesterov_};
+  return {numbers, w, {momentum_ != 0 ? this->memory(0, offset) : nullptr}};
 }
 
 template class SGD<float>;

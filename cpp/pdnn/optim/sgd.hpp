@@ -4,7 +4,6 @@
 
 namespace pdnn::optim {
 
-/// d = g + l2 w;  v = momentum v + d;  w −= lr (nesterov ? d + momentum v : v).
 template <class T>
 class SGD : public Optimizer<T> {
  public:

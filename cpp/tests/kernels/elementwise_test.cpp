@@ -1,4 +1,4 @@
-// Activations and their slopes, additions and the SGD rule against one-line loops, at every remainder of a vector.
+// Activations and their slopes, and additions against one-line loops, at every remainder of a vector.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -89,34 +89,6 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums_at_every_length, T, Elements) {
     check<T>(
         y, [&](const Table<T>& table, Part part, T* data) { table.add(part, n, x.data(), data); },
         [&](std::size_t i) { return double{y[i]} + double{x[i]}; });
-  }
-}
-
-BOOST_AUTO_TEST_CASE_TEMPLATE(sgd_follows_its_rule, T, Elements) {
-  for (const Sgd rule :
-       {Sgd{0.1, 0, 0, false}, Sgd{0.1, 0, 0.01, false}, Sgd{0.1, 0.9, 0.01, false}, Sgd{0.1, 0.9, 0.01, true}}) {
-    for (const Index n : {0, 1, 7, 16, 17, 64, 65, 133}) {
-      const auto w = numbers<T>(n, 10), g = numbers<T>(n, 11), v = numbers<T>(n, 12);
-      const auto new_velocity = [&](std::size_t i) {
-        return rule.momentum * double{v[i]} + double{g[i]} + rule.l2 * double{w[i]};
-      };
-      const auto step = [&](std::size_t i) {
-        const double d = double{g[i]} + rule.l2 * double{w[i]};
-        if (rule.momentum == 0) return d;
-        return rule.nesterov ? d + rule.momentum * new_velocity(i) : new_velocity(i);
-      };
-      std::vector<T> velocity;
-      check<T>(
-          w,
-          [&](const Table<T>& table, Part part, T* data) {
-            if (part.first()) velocity = v;
-            table.update(part, {rule, rule.momentum > 0 ? velocity.data() : nullptr, data}, n, g.data());
-          },
-          [&](std::size_t i) { return double{w[i]} - rule.lr * step(i); });
-      if (rule.momentum > 0)
-        for (std::size_t i = 0; i < velocity.size(); ++i)
-          BOOST_TEST(double{velocity[i]} == new_velocity(i), boost::test_tools::tolerance(1e-5));
-    }
   }
 }
 

@@ -170,30 +170,50 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(adding_two_half_batches_is_one_sum, T, Elements) {
   });
 }
 
+template <class T>
+std::vector<T> positive(std::vector<T> values) {
+  for (T& value : values) value = std::abs(value) + 1;  // a running mean of squares, larger than any squared mean
+  return values;
+}
+
 // The update made inside the product is, bit for bit, the one made after it: for strips that end in the middle of a
 // tile, sums in one piece and in several, and every worker of a team.
 BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, Elements) {
-  const Sgd plain{0.1, 0, 0.01, false}, nesterov{0.1, 0.9, 0.01, true};
-  for (const Sgd& rule : {plain, nesterov}) {
+  const std::pair<Rule, int> rules[] = {{Sgd{0.1, 0, 0.01, false}, 0},
+                                        {Sgd{0.1, 0.9, 0.01, true}, 1},
+                                        {Adam{0.1, 0.5, 0.9, 0.99, 1e-3, 0.01, 0.9}, 2},
+                                        {RmsProp{0.1, 0.9, 1e-3, 0.5, 0.01, true}, 3}};
+  for (const auto& [rule, kept] : rules) {
     for (const Index depth : {0, 7, 128, 129, 300}) {
       for (const Index cols : {1, 10, 64, 70, 150}) {
         const Index rows = 61, count = rows * cols;
         const std::vector<T> x = numbers<T>(depth * rows, 1), dy = numbers<T>(depth * cols, 2);
-        const std::vector<T> w = numbers<T>(count, 3), velocity = numbers<T>(count, 4);
+        struct State {
+          std::vector<T> w, memory[kMostMemory];
+        };
+        const State before{numbers<T>(count, 3),
+                           {positive(numbers<T>(count, 4)), positive(numbers<T>(count, 5)), numbers<T>(count, 6)}};
+        const auto update_of = [&, rule = rule, kept = kept](State& state) {
+          Update<T> update{rule, state.w.data(), {}};
+          for (int k = 0; k < kept; ++k) update.memory[k] = state.memory[k].data();
+          return update;
+        };
         for_each_isa<T>([&](const Table<T>& table) {
-          std::vector<T> dw(w.size()), after = w, after_velocity = velocity;
-          T* const remembered = rule.momentum > 0 ? after_velocity.data() : nullptr;
+          State after = before;
+          std::vector<T> dw(after.w.size());
           table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, false, {dw.data(), rows, cols});
-          table.update({}, {rule, remembered, after.data()}, count, dw.data());
+          table.update({}, update_of(after), count, dw.data());
           for (const int team : {1, 3}) {
-            std::vector<T> inside = w, inside_velocity = velocity, room(w.size(), T(7));
-            const Update<T> update{rule, remembered ? inside_velocity.data() : nullptr, inside.data()};
+            State inside = before;
+            std::vector<T> room(dw.size(), T(7));
+            const Update<T> update = update_of(inside);
             as_team(team, [&](Part part) {
               table.product_tn_update(part, {x.data(), depth, rows}, {dy.data(), depth, cols}, update,
                                       {room.data(), rows, cols});
             });
-            BOOST_TEST(same_bits(after.data(), inside.data(), count));
-            BOOST_TEST(same_bits(after_velocity.data(), inside_velocity.data(), count));
+            BOOST_TEST(same_bits(after.w.data(), inside.w.data(), count));
+            for (int k = 0; k < kMostMemory; ++k)
+              BOOST_TEST(same_bits(after.memory[k].data(), inside.memory[k].data(), count));
           }
         });
       }

@@ -1,7 +1,11 @@
-// Optimizers: the rule from its formula, groups that cut anywhere, and slices in any order.
+// Optimizers: the rules from their formulas, groups that cut anywhere, and slices in any order.
 #include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <memory>
 #include <vector>
 
+#include "pdnn/optim/adam.hpp"
+#include "pdnn/optim/rmsprop.hpp"
 #include "pdnn/optim/sgd.hpp"
 
 using namespace pdnn;
@@ -11,44 +15,103 @@ BOOST_AUTO_TEST_SUITE(optim_optimizer)
 
 namespace {
 
-std::vector<double> trained(bool nesterov, const std::vector<Range>& slices) {
-  SGD<double> sgd(5, 0.9, nesterov);
-  sgd.set_segments({{2, 0.1, 0.5, false}, {3, 0, 0, true}, {5, 0.2, 0, false}});
-  std::vector<double> w{1, 2, 3, 4, 5};
-  const std::vector<double> g{0.5, -1, 2, 0.25, -0.125};
+using Numbers = std::vector<double>;
+const std::vector<Segment> kGroups{{2, 0.1, 0.5, false}, {3, 0, 0, true}, {5, 0.2, 0, false}};
+
+/// Every optimizer, for five parameters.
+std::vector<std::shared_ptr<Optimizer<double>>> optimizers() {
+  return {std::make_shared<SGD<double>>(5, 0, false),
+          std::make_shared<SGD<double>>(5, 0.9, false),
+          std::make_shared<SGD<double>>(5, 0.9, true),
+          std::make_shared<Adam<double>>(5, AdamNumbers{0.9, 0.99, 1e-3, false}),
+          std::make_shared<Adam<double>>(5, AdamNumbers{0.9, 0.99, 1e-3, true}),
+          std::make_shared<RMSprop<double>>(5, RMSpropNumbers{0.9, 1e-3, 0, false}),
+          std::make_shared<RMSprop<double>>(5, RMSpropNumbers{0.9, 1e-3, 0, true}),
+          std::make_shared<RMSprop<double>>(5, RMSpropNumbers{0.9, 1e-3, 0.5, true})};
+}
+
+Numbers trained(Optimizer<double>& optimizer, const std::vector<Range>& slices) {
+  optimizer.set_segments(kGroups);
+  Numbers w{1, 2, 3, 4, 5};
   for (int step = 0; step < 3; ++step) {
-    sgd.begin_step();
+    const Numbers g{0.5, -1, 2, 0.25 * step, -0.125};
+    optimizer.begin_step();
     for (const Range& slice : slices)
-      sgd.apply(slice.begin, w.data() + slice.begin, g.data() + slice.begin, slice.size());
+      optimizer.apply(slice.begin, w.data() + slice.begin, g.data() + slice.begin, slice.size());
   }
   return w;
 }
 
-std::vector<double> expected(bool nesterov) {
-  std::vector<double> w{1, 2, 3, 4, 5}, v(5);
-  const std::vector<double> g{0.5, -1, 2, 0.25, -0.125}, lr{0.1, 0.1, 0, 0.2, 0.2}, l2{0.5, 0.5, 0, 0, 0};
-  for (int step = 0; step < 3; ++step)
-    for (std::size_t i = 0; i < 5; ++i) {
-      const double d = g[i] + l2[i] * w[i];
-      v[i] = 0.9 * v[i] + d;
-      w[i] -= lr[i] * (nesterov ? d + 0.9 * v[i] : v[i]);
-    }
+/// The same from step(i, t, d, lr), the change of parameter i at step t = 1, 2, 3 by its gradient d, which has the
+/// weight decay in it.
+template <class Step>
+Numbers expected(Step step) {
+  Numbers w{1, 2, 3, 4, 5};
+  const Numbers lr{0.1, 0.1, 0, 0.2, 0.2}, decay{0.5, 0.5, 0, 0, 0};
+  for (int t = 1; t <= 3; ++t) {
+    const Numbers g{0.5, -1, 2, 0.25 * (t - 1), -0.125};
+    for (std::size_t i = 0; i < 5; ++i)
+      if (i != 2) w[i] -= step(i, t, g[i] + decay[i] * w[i], lr[i]);
+  }
   return w;
+}
+
+void check_close(const Numbers& got, const Numbers& want) {
+  for (std::size_t i = 0; i < want.size(); ++i) BOOST_TEST(got[i] == want[i], boost::test_tools::tolerance(1e-14));
+  BOOST_TEST(got[2] == 3);  // frozen
 }
 
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(sgd_follows_its_formula_in_every_group) {
   for (const bool nesterov : {false, true}) {
-    const std::vector<double> got = trained(nesterov, {{0, 5}}), want = expected(nesterov);
-    for (std::size_t i = 0; i < 5; ++i) BOOST_TEST(got[i] == want[i], boost::test_tools::tolerance(1e-15));
-    BOOST_TEST(got[2] == 3);  // frozen
+    SGD<double> sgd(5, 0.9, nesterov);
+    Numbers v(5);
+    check_close(trained(sgd, {{0, 5}}), expected([&](std::size_t i, int, double d, double lr) {
+                  v[i] = 0.9 * v[i] + d;
+                  return lr * (nesterov ? d + 0.9 * v[i] : v[i]);
+                }));
   }
 }
 
+BOOST_AUTO_TEST_CASE(adam_follows_its_formula_in_every_group) {
+  Adam<double> adam(5, {0.9, 0.99, 1e-3, false});
+  Numbers m(5), v(5);
+  check_close(trained(adam, {{0, 5}}), expected([&](std::size_t i, int t, double d, double lr) {
+                m[i] = 0.9 * m[i] + 0.1 * d;
+                v[i] = 0.99 * v[i] + 0.01 * d * d;
+                const double mean = m[i] / (1 - std::pow(0.9, t)), square = v[i] / (1 - std::pow(0.99, t));
+                return lr * mean / (std::sqrt(square) + 1e-3);
+              }));
+}
+
+BOOST_AUTO_TEST_CASE(rmsprop_follows_its_formula_in_every_group) {
+  RMSprop<double> rmsprop(5, {0.9, 1e-3, 0.5, true});
+  Numbers v(5), m(5), b(5);
+  check_close(trained(rmsprop, {{0, 5}}), expected([&](std::size_t i, int, double d, double lr) {
+                v[i] = 0.9 * v[i] + 0.1 * d * d;
+                m[i] = 0.9 * m[i] + 0.1 * d;
+                b[i] = 0.5 * b[i] + d / (std::sqrt(v[i] - m[i] * m[i]) + 1e-3);
+                return lr * b[i];
+              }));
+}
+
+BOOST_AUTO_TEST_CASE(decoupled_weight_decay_stays_out_of_the_means) {
+  Adam<double> adam(1, {0.9, 0.99, 1e-3, true});
+  adam.set_segments({{1, 0.1, 0.5, false}});
+  double w = 8;
+  const double g = 0;
+  adam.begin_step();
+  adam.apply(0, &w, &g, 1);
+  BOOST_TEST(w == 8 * (1 - 0.1 * 0.5), boost::test_tools::tolerance(1e-15));
+  BOOST_TEST(adam.memory()[1][0] == 0);
+}
+
 BOOST_AUTO_TEST_CASE(the_order_of_slices_changes_no_bit) {
-  BOOST_TEST(trained(false, {{4, 5}, {1, 4}, {0, 1}, {2, 2}}) == trained(false, {{0, 5}}),
-             boost::test_tools::per_element());
+  const auto whole = optimizers(), sliced = optimizers();
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    BOOST_TEST(trained(*sliced[i], {{4, 5}, {1, 4}, {0, 1}, {2, 2}}) == trained(*whole[i], {{0, 5}}),
+               boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(a_schedule_gives_every_group_its_rate) {

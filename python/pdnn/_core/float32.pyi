@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'BCELoss', 'BCEWithLogitsLoss', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak', 'zeros']
+__all__: list[str] = ['Activation', 'Adam', 'BCELoss', 'BCEWithLogitsLoss', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -89,7 +89,7 @@ class Optimizer:
         """
     def set_segments(self, segments: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, bool, typing.SupportsInt | typing.SupportsIndex]]) -> None:
         """
-        Parameter groups as (end, lr, l2, frozen, group), in the order of the flat buffer.
+        Parameter groups as (end, lr, weight decay, frozen, group), in the order of the flat buffer.
         """
     @property
     def memory(self) -> list[numpy.typing.NDArray[numpy.float32]]:
@@ -104,6 +104,12 @@ class Optimizer:
         ...
 class SGD(Optimizer):
     def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, nesterov: bool) -> None:
+        ...
+class Adam(Optimizer):
+    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, decoupled: bool) -> None:
+        ...
+class RMSprop(Optimizer):
+    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, alpha: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, centered: bool) -> None:
         ...
 class Source:
     def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:

@@ -10,16 +10,19 @@ from pdnn.optim.lr_scheduler import (
     StepLR,
 )
 from pdnn.optim.optimizer import Optimizer
-from pdnn.optim.rules import SGD
+from pdnn.optim.rules import SGD, Adam, AdamW, RMSprop
 
 __all__ = [
     "SGD",
+    "Adam",
+    "AdamW",
     "ConstantLR",
     "CosineAnnealingLR",
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
     "Optimizer",
+    "RMSprop",
     "SequentialLR",
     "StepLR",
 ]

@@ -144,3 +144,8 @@ class Optimizer:
         """Raises ValueError unless the value is finite and at least 0."""
         if not 0 <= value < float("inf"):
             raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number from 0")
+
+    def check_share(self, name: str, value: float) -> None:
+        """Raises ValueError unless the value lies in [0, 1)."""
+        if not 0 <= value < 1:
+            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number in [0, 1)")

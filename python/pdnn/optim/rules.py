@@ -39,8 +39,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        if not 0 <= momentum < 1:
-            raise ValueError(f"SGD: momentum = {momentum}; expected a number in [0, 1)")
+        self.check_share("momentum", momentum)
         if nesterov and momentum == 0:
             raise ValueError("SGD: nesterov needs a momentum above 0")
         self.momentum = momentum
@@ -57,3 +56,143 @@ class SGD(Optimizer):
     def config(self) -> dict[str, Any]:
         """Momentum and Nesterov."""
         return {"type": "SGD", "momentum": self.momentum, "nesterov": self.nesterov}
+
+
+class Adam(Optimizer):
+    """Steps divided by the root of a running mean of squared gradients.
+
+    d = g + λw; m ← β₁m + (1 - β₁) d; v ← β₂v + (1 - β₂) d²; w ← w - η m̂ / (√v̂ + ε), where m̂ = m / (1 - β₁ᵗ)
+    and v̂ = v / (1 - β₂ᵗ) at step t. Kingma and Ba, ICLR 2015, algorithm 1.
+
+    Parameters
+    ----------
+    params : iterable of Parameter, or of dicts
+        All parameters alike, or groups ``{"params": …, "lr": …, "weight_decay": …}``. Parameters in no group
+        stay as they are.
+    lr : float
+        η, of the groups that give none.
+    betas : (float, float)
+        β₁ and β₂, in [0, 1).
+    eps : float
+        ε.
+    weight_decay : float
+        λ, added to the gradient (L2), of the groups that give none.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or a parameter appears twice.
+    """
+
+    decoupled = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr, weight_decay)
+        self.check_number("eps", eps)
+        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
+            self.check_share(name, beta)
+        self.betas = (float(betas[0]), float(betas[1]))
+        self.eps = eps
+
+    def make(self, core: Any, count: int) -> Any:
+        """The core's Adam."""
+        return core.Adam(count, *self.betas, self.eps, self.decoupled)
+
+    def memory_names(self) -> list[str]:
+        """Running means of the gradients and of their squares, under torch's names."""
+        return ["exp_avg", "exp_avg_sq"]
+
+    def config(self) -> dict[str, Any]:
+        """Betas and eps."""
+        return {"type": type(self).__name__, "betas": list(self.betas), "eps": self.eps}
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay: w ← (1 - ηλ) w before the step, and no λ in the gradient.
+
+    Loshchilov and Hutter, ICLR 2019, algorithm 2. Parameters as for `Adam`, but weight_decay is 0.01 unless
+    given.
+    """
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay)
+
+
+class RMSprop(Optimizer):
+    """Gradients divided by the root of a running mean of their squares.
+
+    d = g + λw; v ← αv + (1 - α) d²; b ← μb + d / (√v + ε); w ← w - η b. If centered, √(v - m²) with the
+    running mean m of d in the place of √v. Tieleman and Hinton, Coursera lecture 6.5 (2012); Graves,
+    arXiv:1308.0850, eq. 38 – 41.
+
+    Parameters
+    ----------
+    params : iterable of Parameter, or of dicts
+        All parameters alike, or groups ``{"params": …, "lr": …, "weight_decay": …}``. Parameters in no group
+        stay as they are.
+    lr : float
+        η, of the groups that give none.
+    alpha : float
+        α, in [0, 1).
+    eps : float
+        ε.
+    weight_decay : float
+        λ, added to the gradient (L2), of the groups that give none.
+    momentum : float
+        μ, in [0, 1).
+    centered : bool
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or a parameter appears twice.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ) -> None:
+        super().__init__(params, lr, weight_decay)
+        self.check_share("alpha", alpha)
+        self.check_number("eps", eps)
+        self.check_share("momentum", momentum)
+        self.alpha, self.eps, self.momentum, self.centered = alpha, eps, momentum, centered
+
+    def make(self, core: Any, count: int) -> Any:
+        """The core's RMSprop."""
+        return core.RMSprop(count, self.alpha, self.eps, self.momentum, self.centered)
+
+    def memory_names(self) -> list[str]:
+        """The running mean of squares, and what momentum and centering add, under torch's names."""
+        return [
+            "square_avg",
+            *(["momentum_buffer"] if self.momentum else []),
+            *(["grad_avg"] if self.centered else []),
+        ]
+
+    def config(self) -> dict[str, Any]:
+        """Alpha, eps, momentum and whether it is centered."""
+        numbers = {"alpha": self.alpha, "eps": self.eps, "momentum": self.momentum, "centered": self.centered}
+        return {"type": "RMSprop", **numbers}

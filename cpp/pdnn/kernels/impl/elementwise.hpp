@@ -1,5 +1,5 @@
 #pragma once
-/// Kernels that treat every element alike: activations and their slopes, exp and log, sums and the optimizers' rules.
+/// Kernels that treat every element alike: activations and their slopes, exp and log, and sums.
 #include "pdnn/kernels/impl/math.hpp"
 #include "pdnn/kernels/kernels.hpp"
 
@@ -98,31 +98,6 @@ void add(Part part, Index n, const T* x, T* y) {
     const Index left = mine.end - i;
     store(y + i, load(y + i, left) + load(x + i, left), left);
   }
-}
-
-/// The rule applied to parameters [at, at + n) by their gradients g.
-template <class T>
-PDNN_INLINE void update_run(const Update<T>& update, Index at, Index n, const T* g) {
-  const Sgd& rule = update.rule;
-  const T lr = static_cast<T>(rule.lr), momentum = static_cast<T>(rule.momentum), l2 = static_cast<T>(rule.l2);
-  T *const w = update.w + at, *const velocity = update.velocity ? update.velocity + at : nullptr;
-  for (Index i = 0; i < n; i += kLanes<T>) {
-    const Index left = n - i;
-    const Vector<T> old = load(w + i, left);
-    Vector<T> d = load(g + i, left) + l2 * old;
-    if (velocity) {
-      const Vector<T> v = momentum * load(velocity + i, left) + d;
-      store(velocity + i, v, left);
-      d = rule.nesterov ? d + momentum * v : v;
-    }
-    store(w + i, old - lr * d, left);
-  }
-}
-
-template <class T>
-void update(Part part, const Update<T>& rule, Index n, const T* g) {
-  const Range mine = deal_elements<T>(part, n);
-  update_run<T>(rule, mine.begin, mine.end - mine.begin, g + mine.begin);
 }
 
 }  // namespace

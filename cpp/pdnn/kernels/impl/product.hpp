@@ -6,8 +6,8 @@
 /// waste the caches' sets and a page on every row. For dw, a is xᵀ, read from a copy of a few columns of x for that
 /// reason. The depth is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece,
 /// in ascending order, so neither the cuts nor the number of workers changes a bit.
-#include "pdnn/kernels/impl/elementwise.hpp"
 #include "pdnn/kernels/impl/pack.hpp"
+#include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/tile.hpp"
 
 namespace pdnn::kernels::impl {
@@ -135,11 +135,11 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             tile.start_stride = p.start_stride;
           }
           const bool whole = p.update && depth == p.depth;  // c need not hold sums between pieces
-          const bool descend = whole && cols == width && !p.update->velocity;
+          const bool descend = whole && cols == width && plain_descent(*p.update);
           if (descend) {
             tile.c = p.update->w + first * p.c_stride + j;
             tile.descend = true;
-            tile.lr = static_cast<T>(p.update->rule.lr), tile.l2 = static_cast<T>(p.update->rule.l2);
+            tile.lr = static_cast<T>(p.update->rule.sgd.lr), tile.l2 = static_cast<T>(p.update->rule.sgd.l2);
           }
           multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, whole && !descend,
                                                     [&](Index r, Index n, T* sums, Index stride) {

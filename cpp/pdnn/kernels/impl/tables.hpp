@@ -6,6 +6,7 @@
 #include "pdnn/kernels/impl/peak.hpp"
 #include "pdnn/kernels/impl/product.hpp"
 #include "pdnn/kernels/impl/rows.hpp"
+#include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::kernels::impl {
@@ -31,6 +32,9 @@ inline constexpr Table<T> kTable = {
     .cross_entropy_of_targets = cross_entropy_of_targets<T>,
     .add = add<T>,
     .update = update<T>,
+    .square_sums = square_sums<T>,
+    .scale = scale<T>,
+    .clamp = clamp<T>,
     .gather_bytes = gather_rows<T, std::uint8_t>,
     .gather_floats = gather_rows<T, float>,
     .gather_doubles = gather_rows<T, double>,

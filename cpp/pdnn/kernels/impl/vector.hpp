@@ -145,8 +145,8 @@ PDNN_INLINE void store(T* to, Vector<T> x, Index count) {
 // ---- square roots, correctly rounded
 
 #if PDNN_VECTOR_BYTES == 64
-PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm512_sqrt_ps(x); }
-PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm512_sqrt_pd(x); }
+PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm512_maskz_sqrt_ps(0xffff, x); }
+PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm512_maskz_sqrt_pd(0xff, x); }
 #elif PDNN_VECTOR_BYTES == 32
 PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm256_sqrt_ps(x); }
 PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm256_sqrt_pd(x); }
