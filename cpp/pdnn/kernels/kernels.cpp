@@ -58,6 +58,27 @@ void column_sums(Part part, Matrix<const T> x, bool add, T* sums) {
 }
 
 template <class T>
+void convolution(Part part, const Convolution& shape, Index batch, const T* x, const T* w, const T* b, bool relu,
+                 T* y) {
+  table<T>().convolution(part, shape, batch, x, w, b, relu, y);
+}
+
+template <class T>
+void flip_taps(Part part, const Convolution& shape, const T* w, T* flipped_w) {
+  table<T>().flip_taps(part, shape, w, flipped_w);
+}
+
+template <class T>
+void convolution_dx(Part part, const Convolution& shape, Index batch, const T* dy, const T* flipped_w, T* dx) {
+  table<T>().convolution_dx(part, shape, batch, dy, flipped_w, dx);
+}
+
+template <class T>
+void convolution_dw(Part part, const Convolution& shape, Index batch, const T* x, const T* dy, bool add, T* dw, T* db) {
+  table<T>().convolution_dw(part, shape, batch, x, dy, add, dw, db);
+}
+
+template <class T>
 void activate(Part part, Activation f, Index n, const T* x, T* y) {
   table<T>().activate(part, f, n, x, y);
 }
@@ -176,6 +197,10 @@ double measure_peak(double seconds) {
   template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Matrix<T>);                        \
   template void product_tn_update<T>(Part, Matrix<const T>, Matrix<const T>, const Update<T>&, Matrix<T>);     \
   template void column_sums<T>(Part, Matrix<const T>, bool, T*);                                               \
+  template void convolution<T>(Part, const Convolution&, Index, const T*, const T*, const T*, bool, T*);       \
+  template void flip_taps<T>(Part, const Convolution&, const T*, T*);                                          \
+  template void convolution_dx<T>(Part, const Convolution&, Index, const T*, const T*, T*);                    \
+  template void convolution_dw<T>(Part, const Convolution&, Index, const T*, const T*, bool, T*, T*);          \
   template void activate<T>(Part, Activation, Index, const T*, T*);                                            \
   template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                         \
   template void exp<T>(Part, Index, const T*, T*);                                                             \

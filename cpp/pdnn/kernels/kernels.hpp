@@ -80,6 +80,40 @@ void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const U
 template <class T>
 void column_sums(Part part, Matrix<const T> x, bool add, T* sums);
 
+// ---- images: a sample is (height, width, channels) in memory
+
+/// How a window goes over an image: places of the output, out_height × out_width, see kernel_height × kernel_width
+/// elements of the input each, `stride` apart; the image is surrounded by `padding` zeros.
+struct Windows {
+  Index height, width, kernel_height, kernel_width, stride, padding, out_height, out_width;
+};
+
+/// x [batch, height, width, inputs], w [kernel_height, kernel_width, inputs, outputs],
+/// y [batch, out_height, out_width, outputs]; any batch, and no other extent is 0.
+struct Convolution {
+  Windows windows;
+  Index inputs, outputs;
+};
+
+/// y[n, p, q, :] = b + Σ_ij x[n, p stride + i − padding, q stride + j − padding, :] w[i, j, :, :], or relu of it. A
+/// null bias is none.
+template <class T>
+void convolution(Part part, const Convolution& shape, Index batch, const T* x, const T* w, const T* b, bool relu, T* y);
+
+/// flipped_w: the weights as convolution_dx takes them, as many.
+template <class T>
+void flip_taps(Part part, const Convolution& shape, const T* w, T* flipped_w);
+
+/// dx[n, r, s, :] = Σ dy[n, p, q, :] w[i, j, :, :]ᵀ over all with r = p stride + i − padding, s = q stride + j −
+/// padding.
+template <class T>
+void convolution_dx(Part part, const Convolution& shape, Index batch, const T* dy, const T* flipped_w, T* dx);
+
+/// dw[i, j, :, :] = Σ_npq x[n, p stride + i − padding, q stride + j − padding, :]ᵀ dy[n, p, q, :] and db = Σ_npq dy, or
+/// += them. A null db is not wanted; right behind dw it is cheapest.
+template <class T>
+void convolution_dw(Part part, const Convolution& shape, Index batch, const T* x, const T* dy, bool add, T* dw, T* db);
+
 // ---- activations, element by element; `n` elements
 
 /// y = f(x); y may be x.

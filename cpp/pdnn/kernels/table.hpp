@@ -14,6 +14,10 @@ struct Table {
   decltype(&kernels::product_tn<T>) product_tn;
   decltype(&kernels::product_tn_update<T>) product_tn_update;
   decltype(&kernels::column_sums<T>) column_sums;
+  decltype(&kernels::convolution<T>) convolution;
+  decltype(&kernels::flip_taps<T>) flip_taps;
+  decltype(&kernels::convolution_dx<T>) convolution_dx;
+  decltype(&kernels::convolution_dw<T>) convolution_dw;
   decltype(&kernels::activate<T>) activate;
   decltype(&kernels::activate_backward<T>) activate_backward;
   decltype(&kernels::exp<T>) exp;

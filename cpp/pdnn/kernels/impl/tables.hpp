@@ -1,6 +1,7 @@
 #pragma once
 /// The tables of this build: every kernel for both element types.
 #include "pdnn/kernels/impl/columns.hpp"
+#include "pdnn/kernels/impl/convolution.hpp"
 #include "pdnn/kernels/impl/dropout.hpp"
 #include "pdnn/kernels/impl/elementwise.hpp"
 #include "pdnn/kernels/impl/peak.hpp"
@@ -19,6 +20,10 @@ inline constexpr Table<T> kTable = {
     .product_tn = product_tn<T>,
     .product_tn_update = product_tn_update<T>,
     .column_sums = column_sums<T>,
+    .convolution = convolution<T>,
+    .flip_taps = flip_taps<T>,
+    .convolution_dx = convolution_dx<T>,
+    .convolution_dw = convolution_dw<T>,
     .activate = activate<T>,
     .activate_backward = activate_backward<T>,
     .exp = exp<T>,

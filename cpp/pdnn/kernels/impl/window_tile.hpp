@@ -1,0 +1,140 @@
+#pragma once
+/// The micro-kernel of convolutions: a tile of the output is summed in registers over three nested loops, which are the
+/// taps of a window, or the places of the images of a batch.
+#include "pdnn/kernels/impl/vector.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+/// One of the loops, and how many elements a and b move on with each turn.
+struct Loop {
+  Index count, a_step, b_step;
+};
+
+/// How the rows of a lie: one element apart, row_step elements apart, or at offsets.
+enum class Rows { adjacent, strided, scattered };
+
+/// c[r, j] = f(start[r, j] + Σ a[row r + at] b[at, j]), the sum over the loops, the last of them innermost, in
+/// ascending order. Null start: 0. A start_stride of 0 repeats one row, a bias. f is relu if that is set.
+template <class T>
+struct WindowTile {
+  Loop loops[3];
+  const T* a;
+  Index row_step;
+  const Index* offsets;
+  const T* b;
+  Index cols;   // that exist, where they are fewer than the lanes of one vector
+  Index ahead;  // so many rows of b are fetched before their use, existing or not
+  const T* start;
+  Index start_stride;
+  T* c;
+  Index c_stride;
+  bool relu;
+};
+
+/// How many rows fill the registers beside a row of b and one broadcast element of a; scattered rows need registers for
+/// their places, too.
+template <int vectors, Rows lie>
+inline constexpr int kMostWindowRows = vectors == 4                        ? 6
+                                       : kVectorBytes < 64 && vectors == 2 ? 6
+                                       : lie == Rows::scattered            ? 9
+                                       : kVectorBytes < 64                 ? 12
+                                                                           : 14;
+
+template <class T, int vectors, int rows, Rows lie, bool few>
+__attribute__((noinline)) void sum_windows(const WindowTile<T>& tile) {
+  static_assert(vectors == 1 || !few);
+  constexpr Index n = kLanes<T>;
+  const Index cols = tile.cols;
+  const auto read = [&](const T* from) { return few ? load_few(from, cols) : load(from); };
+  Vector<T> sum[rows][vectors];
+  const T* start = tile.start;
+  PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+    PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] =
+        start ? read(start + r * tile.start_stride + v * n) : Vector<T>{};
+  }
+  const Index row_step = lie == Rows::adjacent ? 1 : tile.row_step;
+  Index offsets[rows];
+  if constexpr (lie == Rows::scattered) {
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) offsets[r] = tile.offsets[r];
+  }
+  const auto [outer, middle, inner] = tile.loops;
+  const Index ahead = tile.ahead * inner.b_step;
+  for (Index o = 0; o < outer.count; ++o) {
+    for (Index m = 0; m < middle.count; ++m) {
+      const T* a = tile.a + o * outer.a_step + m * middle.a_step;
+      const T* b = tile.b + o * outer.b_step + m * middle.b_step;
+      for (Index k = inner.count; k > 0; --k) {
+        Vector<T> row[vectors];
+        PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = read(b + v * n);
+        PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+          const Vector<T> x = broadcast(lie == Rows::scattered ? a[offsets[r]] : a[r * row_step]);
+          PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += x * row[v];
+        }
+        if constexpr (lie != Rows::adjacent) __builtin_prefetch(b + ahead);
+        a += inner.a_step;
+        b += inner.b_step;
+      }
+    }
+  }
+  if (tile.relu) {
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = sum[r][v] < T(0) ? Vector<T>{} : sum[r][v];
+    }
+  }
+  PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+    PDNN_UNROLL for (int v = 0; v < vectors; ++v) {
+      T* const to = tile.c + r * tile.c_stride + v * n;
+      few ? store_few(to, sum[r][v], cols) : store(to, sum[r][v]);
+    }
+  }
+}
+
+template <class T>
+using WindowKernel = void (*)(const WindowTile<T>&);
+
+template <class T, int vectors, Rows lie, bool few, int... rows>
+WindowKernel<T> window_kernel_of(Index height, std::integer_sequence<int, rows...>) {
+  static constexpr WindowKernel<T> kernels[] = {sum_windows<T, vectors, rows + 1, lie, few>...};
+  return kernels[height - 1];
+}
+
+/// The kernel for tiles of `height` rows, at most kMostWindowRows<vectors, lie>.
+template <class T, int vectors, Rows lie, bool few>
+WindowKernel<T> window_kernel(Index height) {
+  return window_kernel_of<T, vectors, lie, few>(height,
+                                                std::make_integer_sequence<int, kMostWindowRows<vectors, lie>>{});
+}
+
+/// Calls action(first, height) for `rows` rows in tiles of nearly equal height.
+template <class Action>
+PDNN_INLINE void for_tiles(Index rows, Index most, Action action) {
+  const Index tiles = ceil_div(rows, most);
+  for (Index t = 0, row = 0; t < tiles; ++t) {
+    const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
+    action(row, height);
+    row += height;
+  }
+}
+
+/// How wide a strip of columns is: whole vectors, or the first few lanes of one.
+template <int vectors_, bool few_>
+struct Strip {
+  static constexpr int vectors = vectors_;
+  static constexpr bool few = few_;
+};
+/// Calls action(strip, col) for the columns, in strips as wide as the registers take.
+template <class T, class Action>
+PDNN_INLINE void for_strips(Index cols, Action action) {
+  constexpr Index n = kLanes<T>;
+  constexpr int widest = kVectorBytes == 64 ? 4 : 2;
+  Index col = 0;
+  for (; col + widest * n <= cols; col += widest * n) action(Strip<widest, false>{}, col);
+  if constexpr (widest > 2)
+    for (; col + 2 * n <= cols; col += 2 * n) action(Strip<2, false>{}, col);
+  for (; col + n <= cols; col += n) action(Strip<1, false>{}, col);
+  if (col < cols) action(Strip<1, true>{}, col);
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl
