@@ -25,6 +25,13 @@ Samples::Format format_of(const py::array& x) {
       message("Source: x is ", std::string(py::str(x.dtype())), ", expected uint8, float32 or float64"));
 }
 
+/// Throws unless every index names a row.
+std::span<const Index> read_order(const py::array& order, Index count) {
+  const std::span<const Index> rows = read<Index>("order", order);
+  for (const Index row : rows) require(row >= 0 && row < count, "order: row ", row, " of ", count);
+  return rows;
+}
+
 /// Arrays kept alive, and the view of them that batches are gathered from.
 template <class T>
 class HeldSource {
@@ -33,6 +40,17 @@ class HeldSource {
       : x_(std::move(x)),
         target_(std::move(target)),
         source(samples(scale, shift), read_target<T>("Source: y", target_, x_.shape(0))) {}
+
+  py::array_t<T> gather(const py::array& rows) const {
+    const std::span<const Index> indices = read_order(rows, source.count());
+    std::vector<Index> extents(x_.shape(), x_.shape() + x_.ndim());
+    extents[0] = static_cast<Index>(indices.size());
+    py::array_t<T> out(extents);
+    T* const data = out.mutable_data();
+    const py::gil_scoped_release release;
+    source.gather_samples(Part{}, indices, data);
+    return out;
+  }
 
  private:
   Samples samples(double scale, double shift) const {
@@ -55,13 +73,6 @@ class HeldSource {
  public:
   parallel::Source<T> source;
 };
-
-/// Throws unless every index names a row.
-std::span<const Index> read_order(const py::array& order, Index count) {
-  const std::span<const Index> rows = read<Index>("order", order);
-  for (const Index row : rows) require(row >= 0 && row < count, "order: row ", row, " of ", count);
-  return rows;
-}
 
 /// How a strategy is put together, as Python spells it.
 struct Plan {
@@ -206,7 +217,15 @@ template <class T>
 void bind_parallel(py::module_& m) {
   py::class_<HeldSource<T>>(m, "Source")
       .def(py::init<py::array, py::array, double, double>(), py::arg("x"), py::arg("target"), py::arg("scale") = 1.0,
-           py::arg("shift") = 0.0);
+           py::arg("shift") = 0.0)
+      .def(
+          "augment",
+          [](HeldSource<T>& held, Index padding, bool flip, std::uint64_t seed, std::uint64_t epoch) {
+            held.source.augment({padding, flip, parallel::augmentation_key(seed, epoch)});
+          },
+          py::arg("padding"), py::arg("flip"), py::arg("seed"), py::arg("epoch"),
+          "From now on images are padded, cut and mirrored as they are gathered.")
+      .def("gather", &HeldSource<T>::gather, py::arg("rows"), "The samples of these rows, as an array.");
   py::class_<Session<T>>(m, "Session")
       .def(py::init([](std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
                        std::shared_ptr<optim::Optimizer<T>> optimizer, std::shared_ptr<comm::Communicator> comm,

@@ -17,7 +17,7 @@ from pdnn import _core, handshake, parallel
 from pdnn import checkpoint as checkpoints
 from pdnn.callbacks import Callback
 from pdnn.comm import Communicator, world
-from pdnn.data import Dataset, Subset
+from pdnn.data import Dataset, PadCropFlip, Subset
 from pdnn.history import History
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Array
@@ -140,6 +140,7 @@ class Trainer:
         *,
         validation: Data | None = None,
         shuffle: bool = True,
+        augment: PadCropFlip | None = None,
         callbacks: Iterable[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
         every: int = 1,
@@ -160,6 +161,8 @@ class Trainer:
             Evaluated after each epoch, its rows shared between ranks.
         shuffle : bool
             A new order each epoch, a function of (seed, epoch); otherwise the rows' own order.
+        augment : PadCropFlip, optional
+            What happens to each training image, a function of (seed, epoch, its number in the data set).
         callbacks : iterable of Callback
         checkpoint : path, optional
             Directory of the checkpoint, written every ``every`` epochs and at the end.
@@ -190,23 +193,28 @@ class Trainer:
         source = self._source("train", train)
         if len(source) == 0:
             raise ValueError("fit: the training data have no rows")
+        if augment is not None:
+            augment.tell(source.core, self.seed, self.epoch)  # refuses samples that are no images
         held_out = None if validation is None else self._source("validation", validation)
         batch_size = min(batch_size, len(source))
-        if (
-            isinstance(self.strategy, parallel.ScatterGather)
-            and self.strategy.once
-            and batch_size < len(source)
-        ):
-            raise ValueError(
-                f'fit: strategy "{self.strategy}" sends the rows once, so a batch must be all of them; '
-                f"pass batch_size={len(source)} or more"
-            )
+        if isinstance(self.strategy, parallel.ScatterGather) and self.strategy.once:
+            if batch_size < len(source):
+                raise ValueError(
+                    f'fit: strategy "{self.strategy}" sends the rows once, so a batch must be all of them; '
+                    f"pass batch_size={len(source)} or more"
+                )
+            if augment is not None:
+                raise ValueError(
+                    f'fit: strategy "{self.strategy}" sends the rows once, so they cannot be augmented anew '
+                    'each epoch; "scatter-gather" can'
+                )
         first = self.epoch
         if resume:
             assert checkpoint is not None
             checkpoints.resume(self, checkpoint, batch_size)
             first = 0
-        handshake.agree(self, {"batch size": batch_size, "training rows": len(source), "epochs": epochs})
+        settings = {"batch size": batch_size, "training rows": len(source), "epochs": epochs}
+        handshake.agree(self, settings | {"augmentation": repr(augment)})
 
         session = self._session(source, batch_size)
         steps = ceil(len(source) / batch_size)
@@ -219,6 +227,8 @@ class Trainer:
             try:
                 while self.epoch < first + epochs and not self.stop_training:
                     progress.start_epoch(self.epoch)
+                    if augment is not None:
+                        augment.tell(source.core, self.seed, self.epoch)
                     sums = self._run_epoch(session, source, batch_size, shuffle, progress, terminated)
                     if sums.stopped:
                         raise SystemExit(128 + signal.SIGTERM)

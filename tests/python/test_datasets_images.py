@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdnn import datasets
-from pdnn.datasets.images import resize
+from pdnn.data import resize
 
 Array = npt.NDArray[Any]
 
@@ -54,6 +54,8 @@ def test_resize_in_blocks_equals_resize_at_once() -> None:
     )
     with pytest.raises(ValueError, match="size is 0, expected at least 1"):
         resize(images, 0)
+    with pytest.raises(ValueError, match=r"images have shape \(2049, 3, 3\).*image=True"):
+        resize(images[:, 0], 4)
 
 
 def test_resized_digits_equal_pytorch() -> None:

@@ -6,7 +6,7 @@ namespace pdnn::parallel {
 
 namespace {
 
-enum Stream : std::uint64_t { kOrder, kSteps, kDraws };  // what a seed's children are for
+enum Stream : std::uint64_t { kOrder, kSteps, kDraws, kAugmentation };  // what a seed's children are for
 
 constexpr std::chrono::milliseconds kPollEvery{40};
 
@@ -26,6 +26,8 @@ std::vector<Index> draw_rows(std::uint64_t seed, std::uint64_t epoch, Index coun
     drawn[i] = static_cast<Index>(rng.below(static_cast<std::uint64_t>(rows), i));
   return drawn;
 }
+
+Rng augmentation_key(std::uint64_t seed, std::uint64_t epoch) { return Rng(seed).child(kAugmentation).child(epoch); }
 
 template <class T>
 EpochSums run_epoch(Strategy<T>& strategy, optim::Optimizer<T>& optimizer, comm::Communicator& comm,

@@ -12,6 +12,9 @@ std::vector<Index> epoch_order(std::uint64_t seed, std::uint64_t epoch, Index co
 /// `count` rows of 0 … rows − 1, each drawn independently of the others: a function of (seed, epoch) alone.
 std::vector<Index> draw_rows(std::uint64_t seed, std::uint64_t epoch, Index count, Index rows);
 
+/// The key of an epoch's augmentation.
+Rng augmentation_key(std::uint64_t seed, std::uint64_t epoch);
+
 struct Epoch {
   std::span<const Index> order;  ///< rows of the source
   Index batch_size;              ///< rows of one update, over all ranks; the last batch may be smaller

@@ -1,13 +1,22 @@
 #include "pdnn/parallel/source.hpp"
 
+#include "pdnn/core/errors.hpp"
 #include "pdnn/kernels/kernels.hpp"
 
 namespace pdnn::parallel {
 
 template <class T>
+void Source<T>::augment(const PadCropFlip& how) {
+  require(samples_.sample.rank() == 3, "augment: samples are ", samples_.sample.text(),
+          ", expected images: (channels, height, width)");
+  require(how.padding >= 0, "augment: padding is ", how.padding, ", expected 0 or more");
+  augmentation_ = how;
+}
+
+template <class T>
 bool Source<T>::in_place(std::span<const Index> rows) const {
   constexpr auto own = sizeof(T) == sizeof(float) ? Samples::Format::float32 : Samples::Format::float64;
-  if (samples_.format != own || samples_.scale != 1 || samples_.shift != 0) return false;
+  if (augmentation_ || samples_.format != own || samples_.scale != 1 || samples_.shift != 0) return false;
   if (samples_.stride != samples_.sample.count()) return false;
   for (std::size_t i = 1; i < rows.size(); ++i)
     if (rows[i] != rows[i - 1] + 1) return false;
@@ -17,6 +26,9 @@ bool Source<T>::in_place(std::span<const Index> rows) const {
 template <class T>
 void Source<T>::gather_samples(Part part, std::span<const Index> rows, T* out) const {
   const auto gather = [&]<class Raw>(const Raw* raw) {
+    if (augmentation_)
+      return gather_augmented(part, *augmentation_, raw, samples_.stride, rows, samples_.sample, samples_.scale,
+                              samples_.shift, out);
     kernels::gather_rows<T, Raw>(part, raw, samples_.stride, rows.data(), static_cast<Index>(rows.size()),
                                  samples_.sample.count(), samples_.scale, samples_.shift, out);
   };

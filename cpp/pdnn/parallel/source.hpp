@@ -1,6 +1,9 @@
 #pragma once
 /// Source: raw samples and targets from which batches are gathered by index, converted on the way.
+#include <optional>
+
 #include "pdnn/nn/model.hpp"
+#include "pdnn/parallel/augmentation.hpp"
 
 namespace pdnn::parallel {
 
@@ -32,16 +35,21 @@ class Source {
   Index count() const { return samples_.count; }
   const Shape& sample() const { return samples_.sample; }
 
+  /// From now on samples, which are images, are changed as they are gathered.
+  void augment(const PadCropFlip& how);
+
   /// The batch of these rows in the workspace's buffers, or in place where the array has it ready. Every member gathers
   /// its part; contains the barrier it needs.
   Batch<T> gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+  /// This part of the samples of these rows. out: [rows, sample]
+  void gather_samples(Part part, std::span<const Index> rows, T* out) const;
 
  private:
   bool in_place(std::span<const Index> rows) const;
-  void gather_samples(Part part, std::span<const Index> rows, T* out) const;
 
   Samples samples_;
   nn::Target<T> target_;
+  std::optional<PadCropFlip> augmentation_;
 };
 
 }  // namespace pdnn::parallel

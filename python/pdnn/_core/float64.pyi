@@ -114,6 +114,14 @@ class RMSprop(Optimizer):
 class Source:
     def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
         ...
+    def augment(self, padding: typing.SupportsInt | typing.SupportsIndex, flip: bool, seed: typing.SupportsInt | typing.SupportsIndex, epoch: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        From now on images are padded, cut and mirrored as they are gathered.
+        """
+    def gather(self, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        The samples of these rows, as an array.
+        """
 class Session:
     def __init__(self, *, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex, engine: str, threads: typing.SupportsInt | typing.SupportsIndex, pieces: typing.SupportsInt | typing.SupportsIndex, scheme: str) -> None:
         ...

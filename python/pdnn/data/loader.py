@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from pdnn import _core
 from pdnn.data.batches import cut, epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset
+from pdnn.data.images import PadCropFlip
 from pdnn.data.samplers import BatchSampler, Sampler, check_epoch, check_seed, tell_epoch
 
 
@@ -41,6 +43,9 @@ class DataLoader:
     batch_sampler : sized iterable of lists of int, optional
         Gives the rows of each batch, instead of `batch_size`, `shuffle`, `drop_last` and `sampler`.
 
+    augment : PadCropFlip, optional
+        What happens to each image, a function of (seed, epoch, its number in the data set).
+
     Attributes
     ----------
     epoch : int
@@ -51,8 +56,8 @@ class DataLoader:
     TypeError
         If `dataset` is neither a Dataset nor a Subset.
     ValueError
-        If `batch_size` is below 1, `seed` is negative, `dtype` is another, or a sampler is given beside what
-        it replaces.
+        If `batch_size` is below 1, `seed` is negative, `dtype` is another, a sampler is given beside what it
+        replaces, or samples to augment are no images.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class DataLoader:
         seed: int = 0,
         sampler: Sampler | None = None,
         batch_sampler: Batches | None = None,
+        augment: PadCropFlip | None = None,
     ) -> None:
         if not isinstance(dataset, (Dataset, Subset)):
             raise TypeError(
@@ -89,7 +95,9 @@ class DataLoader:
         self.dtype = check_dtype("DataLoader", dtype)
         self.seed = check_seed("DataLoader", seed)
         self.batch_sampler = batch_sampler
+        self.augment = augment
         self.epoch = 0
+        self._gatherer()  # refuses samples to augment that are no images
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iteration, as when training is resumed; a sampler is told, too."""
@@ -105,9 +113,25 @@ class DataLoader:
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[tuple[Array, Array]]:
-        batches = self._batches()
+        batches, gather = self._batches(), self._gatherer()
         self.epoch += 1
-        return (self.dataset.gather(rows, self.dtype) for rows in batches)
+        return (gather(rows) for rows in batches)
+
+    def _gatherer(self) -> Callable[[Indices], tuple[Array, Array]]:
+        """What makes arrays of rows in this epoch."""
+        if self.augment is None:
+            return lambda rows: self.dataset.gather(rows, self.dtype)
+        whole = self.dataset.dataset if isinstance(self.dataset, Subset) else self.dataset
+        numbers = self.dataset.indices if isinstance(self.dataset, Subset) else None
+        core = _core.float32 if self.dtype == np.float32 else _core.float64
+        source = core.Source(whole.x, np.zeros(len(whole), np.int32), whole.scale, whole.shift)
+        self.augment.tell(source, self.seed, self.epoch)
+
+        def gather(rows: Indices) -> tuple[Array, Array]:
+            chosen = rows if numbers is None else numbers[rows]
+            return source.gather(chosen), whole.y[chosen].copy()
+
+        return gather
 
     def _batches(self) -> Iterable[Indices]:
         n = len(self.dataset)

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.data import Dataset
-from pdnn.datasets.images import shape_images
 from pdnn.datasets.parts import both, wrap
 from pdnn.datasets.reading import Stream, check_inflation, read_exactly
+from pdnn.datasets.shapes import shape_images
 
 # Third byte of the magic number: type of the elements, big-endian in the file.
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

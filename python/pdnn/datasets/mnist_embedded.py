@@ -9,8 +9,8 @@ import numpy as np
 
 from pdnn.data import Dataset
 from pdnn.datasets.idx_files import read_idx
-from pdnn.datasets.images import shape_images
 from pdnn.datasets.parts import both
+from pdnn.datasets.shapes import shape_images
 
 FOLDER = Path(__file__).parent / "embedded"
 TEST = 3_500

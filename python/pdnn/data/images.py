@@ -1,0 +1,98 @@
+"""Images: resized, and changed a little every epoch so that a network does not learn them by heart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pdnn.data.checks import Array
+
+BLOCK = 1024  # images resized at a time, so that the intermediate arrays stay small
+
+
+@dataclass(frozen=True)
+class PadCropFlip:
+    """Random crops of padded images, half of them mirrored: the usual augmentation of CIFAR-10.
+
+    An image is padded with zeros on all sides, its own size is cut out again at a random place, and the cut
+    is mirrored left to right or not (torchvision's ``RandomCrop(size, padding)`` and
+    ``RandomHorizontalFlip()``). What happens to an image is a function of (seed, epoch, its number in the
+    data set): the same whatever the order, the batches, the threads or the ranks.
+
+    `Trainer.fit` and `DataLoader` take it as ``augment=``; evaluation never changes an image.
+
+    Parameters
+    ----------
+    padding : int
+        Pixels on each side.
+    flip : bool
+
+    Raises
+    ------
+    ValueError
+        If `padding` is negative.
+    """
+
+    padding: int = 4
+    flip: bool = True
+
+    def __post_init__(self) -> None:
+        if self.padding < 0:
+            raise ValueError(f"PadCropFlip: padding is {self.padding}, expected 0 or more")
+
+    def tell(self, source: Any, seed: int, epoch: int) -> None:
+        """Has a source of the core change what it gathers from now on; ValueError if that is no images."""
+        source.augment(self.padding, self.flip, seed % 2**64, epoch)
+
+
+def resize(images: Array, size: int) -> npt.NDArray[np.float32]:
+    """Bilinear interpolation, as PyTorch's ``F.interpolate(mode="bilinear", align_corners=False)``.
+
+    Pixels are squares and samples their centres: output pixel i lies at (i + 1/2) old/new - 1/2 of the
+    input, never before its first or behind its last pixel, and mixes the two nearest ones by distance; rows
+    first, then columns.
+
+    Parameters
+    ----------
+    images : ndarray, shape (n, channels, height, width), uint8, float32 or float64
+    size : int
+        New height and width.
+
+    Returns
+    -------
+    ndarray, shape (n, channels, size, size), float32
+        In the scale of the images: bytes stay between 0 and 255.
+
+    Raises
+    ------
+    ValueError
+        If the images have another number of dimensions or no pixels, or `size` is below 1.
+    """
+    if images.ndim != 4 or 0 in images.shape[2:]:
+        raise ValueError(
+            f"resize: images have shape {images.shape}, expected (n, channels, height, width); "
+            "loaders give it with image=True"
+        )
+    if size < 1:
+        raise ValueError(f"resize: size is {size}, expected at least 1 pixel")
+    top, bottom, down = _neighbours(images.shape[2], size)
+    left, right, across = _neighbours(images.shape[3], size)
+    down = down[:, None]
+    out = np.empty((*images.shape[:2], size, size), np.float32)
+    for begin in range(0, len(images), BLOCK):
+        block = images[begin : begin + BLOCK].astype(np.float32)
+        rows = block[:, :, top] * (1 - down) + block[:, :, bottom] * down
+        out[begin : begin + BLOCK] = rows[..., left] * (1 - across) + rows[..., right] * across
+    return out
+
+
+def _neighbours(
+    old: int, new: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float32]]:
+    """For each of `new` pixels, the two of `old` that it lies between, and its distance from the first."""
+    place = np.clip((np.arange(new) + 0.5) * (old / new) - 0.5, 0, old - 1)
+    first = place.astype(np.intp)
+    return first, np.minimum(first + 1, old - 1), (place - first).astype(np.float32)
