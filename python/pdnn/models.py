@@ -21,6 +21,7 @@ def mlp(
     activation: str = "relu",
     *,
     bias: bool = True,
+    flatten: bool = False,
     dtype: npt.DTypeLike = "float32",
     seed: int | None = None,
 ) -> nn.Sequential:
@@ -32,6 +33,8 @@ def mlp(
         Widths from input to output: ``[784, 256, 10]``.
     activation : "sigmoid", "tanh" or "relu"
     bias : bool
+    flatten : bool
+        Begin with a Flatten, for samples that are images.
     dtype, seed
         As for `nn.Sequential`.
 
@@ -44,7 +47,7 @@ def mlp(
         raise ValueError(f"mlp: sizes {list(sizes)}; expected at least an input and an output width")
     if activation not in ACTIVATIONS:
         raise ValueError(f'mlp: activation "{activation}"; expected one of {", ".join(ACTIVATIONS)}')
-    layers: list[nn.Module] = []
+    layers: list[nn.Module] = [nn.Flatten()] if flatten else []
     for inputs, outputs in pairwise(sizes):
         layers += [nn.Linear(inputs, outputs, bias), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers[:-1], dtype=dtype, seed=seed)

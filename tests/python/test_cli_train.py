@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import cifar_made
 from pdnn import cli
+from pdnn.cli import specs
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +71,33 @@ def test_quiet_training_prints_one_line(blobs: Path, capsys: pytest.CaptureFixtu
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_images_are_read_augmented_and_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files, _, _ = cifar_made.six_files(".bin", n=8)
+    cifar_made.put(files, tmp_path)
+    data, models = f"cifar10:{tmp_path}", [tmp_path / "as_they_are.safetensors", tmp_path / "cut.safetensors"]
+    words = ["train", "--data", data, "--model", "mlp:3072-4-10", "--epochs", "2", "--batch-size", "16"]
+    assert cli.main([*words, "--save", str(models[0])]) == 0
+    assert cli.main([*words, "--save", str(models[1]), "--augment", "4"]) == 0
+    assert models[0].read_bytes() != models[1].read_bytes()
+    capsys.readouterr()
+    assert cli.main(["predict", str(models[1]), data]) == 0
+    assert capsys.readouterr().out.endswith("on 8 samples\n")
+
+
+def test_digits_are_flat_or_images() -> None:
+    flat, images = specs.data("mnist-mini")(), specs.data("mnist-mini:14")()
+    assert [part.sample_shape for part in (*flat, *images)] == [(784,)] * 2 + [(1, 14, 14)] * 2
+    assert abs(flat[1].gather()[0].mean() - images[1].gather()[0].mean()) < 0.01
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--data", "cifar"], "'cifar' names no data"),
         (["--data", "npz:"], "'npz:' names no data"),
+        (["--data", "mnist:0"], "'mnist:0' names no data"),
+        (["--data", "idx:28"], "'idx:28' names no data"),
+        (["--augment", "0"], "'0' is not a whole number of at least 1"),
         (["--model", "mlp:784"], "'mlp:784' names no model"),
         (["--model", "mlp:784-0-10"], "names no model"),
         (["--model", "mlp:784-10:step"], "'step' is not sigmoid, tanh or relu"),
@@ -108,6 +132,7 @@ def test_what_does_not_fit_is_said_in_a_line(
         (["train", "--data", f"cifar10:{tmp_path / 'none'}"], "none: has none of CIFAR-10's files"),
         (["train", "--data", f"npz:{blobs}", "--model", "mlp:5-3"], "5"),
         (["train", "--strategy", "teem:2"], "teem:2"),
+        (["train", "--augment", "4"], "samples are 784, expected images"),
         (["predict", str(blobs), "mnist-mini"], "blobs.npz"),
         (["predict", str(model), str(broken)], "broken.npy"),
         (["predict", str(model), str(text)], "<U1"),

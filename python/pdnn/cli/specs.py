@@ -12,11 +12,9 @@ if TYPE_CHECKING:
 
 Parts = tuple["Dataset", "Dataset"]
 
-NAMED, READ = ("mnist-mini", "mnist", "cifar10"), ("cifar10", "idx", "npz")  # without a path, and with one
-
 DATA_HELP = (
     "mnist-mini (comes with pdnn), mnist or cifar10 (downloaded once), cifar10:FOLDER, idx:FOLDER, npz:FILE; "
-    "bytes count as 0..1"
+    "bytes count as 0..1. Digits are flat; mnist:SIZE, mnist-mini:SIZE, idx:FOLDER:SIZE make images of them"
 )
 MODEL_HELP = "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or relu (default)"
 
@@ -24,21 +22,30 @@ MODEL_HELP = "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or 
 def data(text: str) -> Callable[[], Parts]:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""
     kind, _, path = text.partition(":")
-    if (kind in NAMED and not path) or (kind in READ and path):
-        return lambda: _load(kind, path)
+    size = None
+    if kind in ("mnist-mini", "mnist", "idx"):
+        before, _, last = path.rpartition(":")
+        if last.isdecimal() and int(last) > 0:
+            path, size = before, int(last)
+    if (kind in ("mnist-mini", "mnist", "cifar10") and not path) or (
+        kind in ("cifar10", "idx", "npz") and path
+    ):
+        return lambda: _load(kind, path, size)
     raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}")
 
 
-def _load(kind: str, path: str) -> Parts:
+def _load(kind: str, path: str, size: int | None) -> Parts:
     from pdnn import datasets
 
     if kind == "mnist-mini":
-        return datasets.mnist_mini()
+        return datasets.mnist_mini(image=size is not None, size=size)
     if kind == "mnist":
-        return datasets.mnist()
+        return datasets.mnist(image=size is not None, size=size)
     if kind == "cifar10":
         return datasets.cifar10(path or None, download=not path)
-    train, test = datasets.idx(path) if kind == "idx" else datasets.npz(path)
+    if kind == "idx":
+        return datasets.idx(path, image=size is not None, size=size)
+    train, test = datasets.npz(path)
     return bytes_to_unit(train), bytes_to_unit(test)
 
 
@@ -49,8 +56,8 @@ def bytes_to_unit(dataset: Dataset) -> Dataset:
     return dataset
 
 
-def model(text: str) -> Callable[[int, str], nn.Sequential]:
-    """The model, given a seed and a dtype, that a word such as ``mlp:784-256-10:sigmoid`` names."""
+def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:
+    """What a word such as ``mlp:784-256-10:sigmoid`` names; built of (shape of samples, seed, dtype)."""
     kind, _, rest = text.partition(":")
     widths, _, activation = rest.partition(":")
     sizes = widths.split("-")
@@ -59,10 +66,11 @@ def model(text: str) -> Callable[[int, str], nn.Sequential]:
     if activation not in ("", "sigmoid", "tanh", "relu"):
         raise argparse.ArgumentTypeError(f"{text!r}: {activation!r} is not sigmoid, tanh or relu")
 
-    def build(seed: int, dtype: str) -> nn.Sequential:
+    def build(sample: tuple[int, ...], seed: int, dtype: str) -> nn.Sequential:
         from pdnn import models
 
-        return models.mlp([int(size) for size in sizes], activation or "relu", dtype=dtype, seed=seed)
+        layers = [int(size) for size in sizes]
+        return models.mlp(layers, activation or "relu", flatten=len(sample) > 1, dtype=dtype, seed=seed)
 
     return build
 

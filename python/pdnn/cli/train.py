@@ -3,6 +3,7 @@
   pdnn train                                           # 14,000 digits, 784-256-10
   pdnn train --ranks 2 --epochs 5 --plot history.png --json history.json --save model.safetensors
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
+  pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
   pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
   mpiexec -n 2 pdnn train                              # is --ranks 2
 
@@ -57,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--l2", type=non_negative_float, default=0.0, metavar="A", help="adds A/2 Σw² to the loss"
     )
     how.add_argument(
+        "--augment",
+        type=positive_int,
+        metavar="PIXELS",
+        help="train on images padded by so many pixels, cut to their size at random and mirrored at random",
+    )
+    how.add_argument(
         "--validation",
         type=specs.validation,
         default="test",
@@ -80,6 +87,7 @@ def main(arguments: argparse.Namespace) -> int:
         if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
             arguments.error(f"{path}: there is no such folder")  # said before the training, not after it
     import pdnn
+    from pdnn.data import PadCropFlip
 
     world = pdnn.world()
     if arguments.ranks not in (None, 1, world.size):
@@ -87,13 +95,14 @@ def main(arguments: argparse.Namespace) -> int:
             arguments.error(f"--ranks {arguments.ranks} in a job of {world.size} ranks")
         return _on_ranks(arguments)
     train, test = arguments.data()
-    trainer = _trainer(arguments)
+    trainer = _trainer(arguments, train.sample_shape)
     train, held_out = _parts(arguments.validation, train, test, arguments.seed)
     history = trainer.fit(
         train,
         epochs=arguments.epochs,
         batch_size=arguments.batch_size,
         validation=held_out,
+        augment=None if arguments.augment is None else PadCropFlip(arguments.augment),
         checkpoint=arguments.checkpoint,
         resume=arguments.resume,
         verbose=not arguments.quiet,
@@ -117,10 +126,10 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
     return launch(["-m", "pdnn", *arguments.words, "--ranks", "1"], arguments.ranks, tag=False)
 
 
-def _trainer(arguments: argparse.Namespace) -> pdnn.Trainer:
+def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...]) -> pdnn.Trainer:
     from pdnn import Trainer, nn, optim
 
-    model = arguments.model(arguments.seed, arguments.dtype)
+    model = arguments.model(sample, arguments.seed, arguments.dtype)
     optimizer = optim.SGD(
         model.parameters(), lr=arguments.lr, momentum=arguments.momentum, weight_decay=arguments.l2
     )
