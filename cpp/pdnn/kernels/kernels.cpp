@@ -43,13 +43,14 @@ void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, 
 }
 
 template <class T>
-void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw) {
-  table<T>().product_tn(part, x, dy, add, dw);
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw, const Upcoming* upcoming) {
+  table<T>().product_tn(part, x, dy, add, dw, upcoming);
 }
 
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw) {
-  table<T>().product_tn_update(part, x, dy, update, dw);
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw,
+                       const Upcoming* upcoming) {
+  table<T>().product_tn_update(part, x, dy, update, dw, upcoming);
 }
 
 template <class T>
@@ -175,17 +176,13 @@ void gather_rows(Part part, const Source* x, Index stride, const Index* rows, In
 template <class T>
 double measure_peak(double seconds) {
   using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
-  double best = 0;
   const Clock::time_point start = Clock::now();
+  double operations = 0, passed = 0;
   do {
-    const Clock::time_point round = Clock::now();
-    const double operations = table<T>().work_at_peak(20000);
-    best = std::max(best, operations / since(round));
-  } while (since(start) < seconds);
-  return best;
+    operations += table<T>().work_at_peak(2000);
+    passed = std::chrono::duration<double>(Clock::now() - start).count();
+  } while (passed < seconds);
+  return operations / passed;
 }
 
 #define PDNN_INSTANTIATE_GATHER(T, Source) \
@@ -194,8 +191,9 @@ double measure_peak(double seconds) {
 #define PDNN_INSTANTIATE(T)                                                                                    \
   template void product_nn<T>(Part, Matrix<const T>, Matrix<const T>, const T*, Activation, Matrix<T>);        \
   template void product_nt<T>(Part, Matrix<const T>, Matrix<const T>, Activation, Matrix<const T>, Matrix<T>); \
-  template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Matrix<T>);                        \
-  template void product_tn_update<T>(Part, Matrix<const T>, Matrix<const T>, const Update<T>&, Matrix<T>);     \
+  template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Matrix<T>, const Upcoming*);       \
+  template void product_tn_update<T>(Part, Matrix<const T>, Matrix<const T>, const Update<T>&, Matrix<T>,      \
+                                     const Upcoming*);                                                         \
   template void column_sums<T>(Part, Matrix<const T>, bool, T*);                                               \
   template void convolution<T>(Part, const Convolution&, Index, const T*, const T*, const T*, bool, T*);       \
   template void flip_taps<T>(Part, const Convolution&, const T*, T*);                                          \

@@ -67,14 +67,24 @@ void product_nn(Part part, Matrix<const T> x, Matrix<const T> w, const T* b, Act
 template <class T>
 void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx);
 
-/// dw = xᵀ dy, or dw += xᵀ dy.
+/// Memory that will be read soon: `count` rows of `bytes` bytes, row i at data + rows[i] · stride. A product that is
+/// given it fetches it towards this core while it computes.
+struct Upcoming {
+  const char* data;
+  Index stride;
+  const Index* rows;
+  Index count, bytes;
+};
+
+/// dw = xᵀ dy, or dw += xᵀ dy. A null `upcoming` is none.
 template <class T>
-void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw);
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw, const Upcoming* upcoming);
 
 /// The same dw, applied by the rule to the weights while it is in registers or near, and not kept: dw is room that may
 /// be used for sums, its values are lost. Element (i, j) of dw updates parameter i · dw.stride + j.
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw);
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw,
+                       const Upcoming* upcoming);
 
 /// sums[j] = Σ_r x[r, j], or sums[j] += it.
 template <class T>

@@ -51,7 +51,9 @@ struct Pass {
   Index first_row = 0;  // of x in the global batch: a dropout mask does not depend on who computes a row
   bool add = false;     // gradients: store, or add
   Final* final = nullptr;
-  Index offset = 0;               // where these parameters stand in the flat buffer
+  Index offset = 0;  // where these parameters stand in the flat buffer
+  const kernels::Upcoming* upcoming =
+      nullptr;                    // rows of the next batch, for the first layer to fetch as it ends the pass
   BatchSum* batch_sum = nullptr;  // for member 0 to call; null: x is the whole batch
 
   /// The pass as layer `number` sees it, whose parameters start `at` elements further on.

@@ -21,10 +21,12 @@ nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) 
   nn::LossValue sums;
   team_.run([&](const Member& member) {
     const Batch<T> batch = rows.source.gather(member, rows.indices, workspace_);
+    const kernels::Upcoming upcoming = rows.source.upcoming(member, step.next);
     const nn::Pass pass{.team = &member,
                         .key = step.key,
                         .first_row = rows.first_row,
                         .final = step.final,
+                        .upcoming = &upcoming,
                         .batch_sum = step.batch_sum};
     const nn::LossValue own = nn::run_pass(job_.network, job_.model, workspace_, job_.loss, pass, batch.x, batch.target,
                                            step.scale, job_.model.grads->span(), step.updates);

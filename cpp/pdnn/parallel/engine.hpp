@@ -31,6 +31,7 @@ struct Step {
   nn::BatchSum* batch_sum = nullptr;
   nn::Final* final = nullptr;
   const nn::Updates<T>* updates = nullptr;
+  std::span<const Index> next{};  // rows of the step after this one
 };
 
 /// What an engine works on: a model, its network bound to the samples' shape, and a loss. They outlive the engine.

@@ -67,6 +67,17 @@ Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn
   return {x, target};
 }
 
+template <class T>
+kernels::Upcoming Source<T>::upcoming(Part part, std::span<const Index> rows) const {
+  const Index count = static_cast<Index>(rows.size());
+  const Range mine = in_place(rows) ? Range{0, count} : part.range(count);
+  const Index element = samples_.format == Samples::Format::uint8     ? Index{sizeof(std::uint8_t)}
+                        : samples_.format == Samples::Format::float32 ? Index{sizeof(float)}
+                                                                      : Index{sizeof(double)};
+  return {static_cast<const char*>(samples_.data), samples_.stride * element, rows.data() + mine.begin, mine.size(),
+          samples_.sample.count() * element};
+}
+
 template class Source<float>;
 template class Source<double>;
 

@@ -43,6 +43,8 @@ class Source {
   Batch<T> gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
   /// This part of the samples of these rows. out: [rows, sample]
   void gather_samples(Part part, std::span<const Index> rows, T* out) const;
+  /// What gather() will have this worker read for these rows.
+  kernels::Upcoming upcoming(Part part, std::span<const Index> rows) const;
 
  private:
   bool in_place(std::span<const Index> rows) const;

@@ -31,10 +31,12 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   const bool alone = comm_->size() == 1;
   const Rows<T> all{source, turn.batch, 0};
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
+  const Rows<T> next{source, turn.next, 0};
   const bool hot = alone && engine_->announces();
   Stopwatch watch;
   optimizer_.begin_step();
   Step<T> own{turn.key, job_.loss.scale(all.count()), alone ? nullptr : &batch_sum_};
+  own.next = next.part(share(next.count(), comm_->rank(), comm_->size())).indices;
   if (hot) own.final = &update_;
   if (hot && !turn.last()) own.updates = &update_;
   StepSums sums{engine_->gradient(mine, own), turn.stop};

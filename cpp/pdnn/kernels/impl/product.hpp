@@ -13,12 +13,12 @@
 namespace pdnn::kernels::impl {
 namespace {
 
-template <bool adjacent_rows>
-inline constexpr Index kMostDepth = adjacent_rows ? 128 : 256;  // of one piece, a multiple of any kLanes
-inline constexpr Index kStripBytes = 1024;                      // a row of all strips of dy that are held at once
-inline constexpr Index kColumnBytes = 192;                      // a row of the copied columns of x
-inline constexpr Index kFarBytes = 4096;                        // rows of b so far apart are copied
-inline constexpr Index kAhead = 6;                              // rows of b that are fetched before their use
+inline constexpr Index kMostDepth = 256;        // of one piece, a multiple of any kLanes
+inline constexpr Index kMostCopiedDepth = 128;  // of a piece that is copied anyway: it stays nearest
+inline constexpr Index kStripBytes = 1024;      // a row of all strips of dy that are held at once
+inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
+inline constexpr Index kFarBytes = 4096;        // rows of b so far apart are copied
+inline constexpr Index kAhead = 6;              // rows of b that are fetched before their use
 
 template <class T, int vectors>
 inline constexpr Index kTileCols = vectors * kLanes<T>;
@@ -81,7 +81,7 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
   const Index tiles = ceil_div(rows, kMostRows<vectors>);
   for (Index t = 0, row = 0; t < tiles; ++t) {
     const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
-    if (cols == width)
+    if (cols == width || aside)
       tile_kernel<T, vectors, adjacent_rows>(height)(tile);
     else
       multiply_edge<T, vectors, adjacent_rows>(tile, height, cols);
@@ -93,20 +93,22 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
   }
 }
 
-/// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near.
+/// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near; null
+/// sums have been applied already.
 template <class T, int vectors, bool adjacent_rows, class Finish>
 void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   constexpr Index width = kTileCols<T, vectors>;
   constexpr Index strips = adjacent_rows ? kStripBytes / (width * static_cast<Index>(sizeof(T))) : 1;
   constexpr Index columns = adjacent_rows ? kColumnBytes / static_cast<Index>(sizeof(T)) : 1;
-  constexpr Index most_depth = kMostDepth<adjacent_rows>;
+  constexpr Index most_depth = adjacent_rows ? kMostCopiedDepth : kMostDepth;
   alignas(64) T b_copy[strips * most_depth * width];
   alignas(64) T a_copy[most_depth * columns];
 
   const Index rows = block.rows.end - block.rows.begin;
   if (rows <= 0) return;
   const Index row_block = adjacent_rows ? columns : rows;
-  const Index piece = p.depth > 0 ? ceil_div(p.depth, ceil_div(p.depth, most_depth)) : 0;
+  const Index most = p.b_transposed ? kMostCopiedDepth : most_depth;
+  const Index piece = p.depth > 0 ? ceil_div(p.depth, ceil_div(p.depth, most)) : 0;
   const bool copy_all = adjacent_rows || p.b_transposed || p.b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
   for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
     const Index col_end = min(col + strips * width, block.cols.end);
@@ -143,7 +145,8 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
           }
           multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, whole && !descend,
                                                     [&](Index r, Index n, T* sums, Index stride) {
-                                                      if (last && !descend) finish(first + r, n, j, cols, sums, stride);
+                                                      if (!last) return;
+                                                      finish(first + r, n, j, cols, descend ? nullptr : sums, stride);
                                                     });
         }
       }
@@ -186,21 +189,61 @@ void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, 
                      });
 }
 
+/// Fetches upcoming rows into the second-level cache, a few lines after each of `tiles` tiles.
+class Fetcher {
+ public:
+  PDNN_INLINE Fetcher(const Upcoming* what, Index tiles) {
+    if (!what) return;
+    left_ = *what;
+    lines_ = ceil_div(left_.count * ceil_div(left_.bytes, kLine), tiles > 0 ? tiles : 1);
+  }
+  PDNN_INLINE void after_tile() {
+    for (Index i = 0; i < lines_ && left_.count > 0; ++i) {
+      __builtin_prefetch(left_.data + *left_.rows * left_.stride + at_, 0, 2);
+      at_ += kLine;
+      if (at_ < left_.bytes) continue;
+      at_ = 0, ++left_.rows, --left_.count;
+    }
+  }
+
+ private:
+  static constexpr Index kLine = 64;
+  Upcoming left_{nullptr, 0, nullptr, 0, 0};
+  Index at_ = 0, lines_ = 0;
+};
+/// How many tiles of dw a worker makes, about.
 template <class T>
-void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw) {
-  const Product<T> p{x.rows,    x.data,  1,        x.stride, dy.data, dy.stride, false, add ? dw.data : nullptr,
-                     dw.stride, dw.data, dw.stride};
-  multiply<T, true>(part, dw.rows, dw.cols, p, [](Index, Index, Index, Index, T*, Index) {});
+PDNN_INLINE Index tiles_of(Part part, Matrix<T> dw) {
+  constexpr Index rows = kMostRows<kWidest>, cols = kTileCols<T, kWidest>;
+  return ceil_div(dw.rows, rows) * ceil_div(dw.cols, cols) / part.size;
 }
 
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw) {
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw, const Upcoming* upcoming) {
+  const Product<T> p{x.rows,    x.data,  1,        x.stride, dy.data, dy.stride, false, add ? dw.data : nullptr,
+                     dw.stride, dw.data, dw.stride};
+  Fetcher fetcher(upcoming, tiles_of(part, dw));
+  multiply<T, true>(part, dw.rows, dw.cols, p, [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); });
+}
+
+template <class T>
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw,
+                       const Upcoming* upcoming) {
   const Product<T> p{x.rows, x.data,  1,         x.stride, dy.data,   dy.stride,
                      false,  nullptr, dw.stride, dw.data,  dw.stride, &update};
+  Fetcher fetcher(upcoming, tiles_of(part, dw));
   multiply<T, true>(part, dw.rows, dw.cols, p,
                     [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
-                      for (Index at = row * dw.stride + col; rows > 0; --rows, at += dw.stride, sums += stride)
-                        update_run<T>(update, at, cols, sums);
+                      fetcher.after_tile();
+                      if (!sums) return;
+                      Index at = row * dw.stride + col;
+                      if (cols == dw.stride && cols < stride) {  // rows of w touch each other: one run
+                        for (Index r = 1; r < rows; ++r)
+                          for (Index j = 0; j < stride; j += kLanes<T>)
+                            store(sums + r * cols + j, load(sums + r * stride + j));
+                        return update_run<T>(update, at, rows * cols, sums);
+                      }
+                      for (; rows > 0; --rows, at += dw.stride, sums += stride) update_run<T>(update, at, cols, sums);
                     });
 }
 

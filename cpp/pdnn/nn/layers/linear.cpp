@@ -67,11 +67,12 @@ void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     dy.data = vars.scratch.data();
   }
   if (dx.wanted()) kernels::product_nt<T>(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
+  const kernels::Upcoming* const upcoming = dx.wanted() ? nullptr : pass.upcoming;
   if (const auto rule = update(pass, vars)) {
     if (dx.wanted()) pass.team->barrier();  // everybody has read w
-    kernels::product_tn_update<T>(*pass.team, x, dy, *rule, weight(grads));
+    kernels::product_tn_update<T>(*pass.team, x, dy, *rule, weight(grads), upcoming);
   } else {
-    kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads));  // dw = xᵀ dy
+    kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads), upcoming);  // dw = xᵀ dy
   }
   if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));  // db = Σ dy
 }
