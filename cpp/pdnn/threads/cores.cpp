@@ -7,6 +7,7 @@
 #include <thread>
 
 #ifdef __linux__
+#include <pthread.h>
 #include <sched.h>
 #endif
 
@@ -76,5 +77,34 @@ int available_cores() {
   }();
   return count;
 }
+
+#ifdef __linux__
+
+int current_core() { return sched_getcpu(); }
+
+std::vector<int> allowed_cores() {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &mask)) cores.push_back(core);
+  return cores;
+}
+
+void restrict_to(std::thread& thread, std::span<const int> cores) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int core : cores) CPU_SET(core, &mask);
+  pthread_setaffinity_np(thread.native_handle(), sizeof mask, &mask);
+}
+
+#else
+
+int current_core() { return -1; }
+std::vector<int> allowed_cores() { return {}; }
+void restrict_to(std::thread&, std::span<const int>) {}
+
+#endif
 
 }  // namespace pdnn::threads

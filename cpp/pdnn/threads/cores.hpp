@@ -1,5 +1,8 @@
 #pragma once
-/// How many cores this process may really use: its affinity mask, cut by its cgroup's quota.
+/// Which and how many cores this process may really use: its affinity mask, cut by its cgroup's quota.
+#include <span>
+#include <thread>
+#include <vector>
 
 namespace pdnn::threads {
 
@@ -14,5 +17,12 @@ Cores read_cores();
 
 /// min(affinity, quota), at least 1; read once.
 int available_cores();
+
+/// The core that the calling thread runs on; -1 where the system does not tell.
+int current_core();
+/// The cores of the calling thread's affinity mask; none where the system does not tell.
+std::vector<int> allowed_cores();
+/// Has a thread run on these cores only. A system that refuses is left to place it as it likes.
+void restrict_to(std::thread& thread, std::span<const int> cores);
 
 }  // namespace pdnn::threads

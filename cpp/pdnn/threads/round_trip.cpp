@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "pdnn/core/memory.hpp"
+#include "pdnn/threads/cores.hpp"
 
 namespace pdnn::threads {
 
@@ -24,15 +25,21 @@ double measure_round_trip() {
       ball.store(seen + 1, std::memory_order_release);
     }
   });
+  if (std::vector<int> others = allowed_cores(); others.size() > 1) {
+    std::erase(others, current_core());
+    restrict_to(other, others);
+  }
+  int thrown = -1;
+  const auto throw_ball = [&] {
+    ball.store(thrown += 2, std::memory_order_release);
+    while (ball.load(std::memory_order_acquire) == thrown) {
+    }
+  };
+  throw_ball();  // the other thread runs
   double fastest = std::numeric_limits<double>::infinity();
   for (int run = 0; run < kRuns; ++run) {
     const auto start = Clock::now();
-    for (int trip = 0; trip < kTrips; ++trip) {
-      const int thrown = 2 * (run * kTrips + trip) + 1;
-      ball.store(thrown, std::memory_order_release);
-      while (ball.load(std::memory_order_acquire) == thrown) {
-      }
-    }
+    for (int trip = 0; trip < kTrips; ++trip) throw_ball();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     fastest = std::min(fastest, seconds / kTrips);
     if (seconds > kLongRun) break;

@@ -1,6 +1,7 @@
 #include "pdnn/threads/team.hpp"
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/threads/cores.hpp"
 
 namespace pdnn::threads {
 
@@ -55,7 +56,20 @@ void Team::work(int index) {
   }
 }
 
+void Team::place_workers() {
+  const int core = current_core();
+  if (core == callers_core_) return;
+  callers_core_ = core;
+  std::vector<int> others = allowed_cores();
+  std::erase(others, core);
+  if (threads_.size() > others.size()) return;  // oversubscribed: let the system find places
+  const bool all = threads_.size() == others.size();
+  for (std::size_t i = 0; i < threads_.size(); ++i)
+    restrict_to(threads_[i], all ? std::span(others).subspan(i, 1) : std::span(others));
+}
+
 void Team::run_task() {
+  if (size_ > 1) place_workers();
   busy_.store(static_cast<std::uint32_t>(size_ - 1), std::memory_order_relaxed);
   if (size_ > 1) {
     started_.fetch_add(1, std::memory_order_release);

@@ -22,7 +22,8 @@ struct Member : Part {
 };
 
 /// `size` threads of which the caller of run() is member 0. The others wait between calls: spinning first, asleep in
-/// the end.
+/// the end. They keep off the caller's core, where two spinning threads would wait for each other; a team of all cores
+/// has one for each member. The caller's own affinity is left alone.
 class Team {
  public:
   explicit Team(int size);
@@ -43,6 +44,7 @@ class Team {
 
  private:
   void run_task();
+  void place_workers();
   void work(int index);
   void serve(int index);
 
@@ -52,6 +54,7 @@ class Team {
   std::atomic<std::uint32_t> started_{0};  // tasks handed out so far
   alignas(kCacheLine) std::atomic<std::uint32_t> busy_{0};
   bool stopping_ = false;
+  int callers_core_ = -1;  // when the workers were placed
   void* task_ = nullptr;
   void (*call_)(void*, const Member&) = nullptr;
   std::vector<std::exception_ptr> errors_;

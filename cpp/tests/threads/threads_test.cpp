@@ -90,6 +90,25 @@ BOOST_DATA_TEST_CASE(a_failing_task_ends_the_round_with_its_error, kSizes, worke
   BOOST_TEST(sum == 6);
 }
 
+// The caller may be moved at any time, so one round in which it stayed where it was has to be enough.
+BOOST_AUTO_TEST_CASE(workers_keep_off_the_callers_core,
+                     *boost::unit_test::precondition([](auto) { return allowed_cores().size() > 1; })) {
+  Team team(2);
+  bool apart = false;
+  for (int round = 0; round < 100 && !apart; ++round) {
+    int before = 0, after = 0, worker = 0;
+    team.run([&](const Member& member) {
+      if (member.first()) before = current_core();
+      member.barrier();
+      if (!member.first()) worker = current_core();
+      member.barrier();
+      if (member.first()) after = current_core();
+    });
+    apart = before == after && worker != before;
+  }
+  BOOST_TEST(apart);
+}
+
 BOOST_AUTO_TEST_CASE(cores_are_counted) {
   const Cores cores = read_cores();
   BOOST_TEST(cores.affinity >= 1);
