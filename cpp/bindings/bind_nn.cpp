@@ -4,6 +4,7 @@
 #include "bindings.hpp"
 #include "numpy.hpp"
 #include "pdnn/nn/layers/activation.hpp"
+#include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
 #include "pdnn/nn/layers/linear.hpp"
@@ -37,12 +38,6 @@ kernels::Activation activation_of(const std::string& name) {
   if (name == "sigmoid") return kernels::Activation::sigmoid;
   if (name == "tanh") return kernels::Activation::tanh;
   throw ValueError(message("activation \"", name, "\"; expected \"relu\", \"sigmoid\" or \"tanh\""));
-}
-
-std::vector<std::pair<std::string, std::vector<Index>>> names_and_shapes(const std::vector<nn::Parameter>& arrays) {
-  std::vector<std::pair<std::string, std::vector<Index>>> all;
-  for (const nn::Parameter& array : arrays) all.emplace_back(array.name, array.shape);
-  return all;
 }
 
 template <class T, class L>
@@ -85,6 +80,12 @@ void bind_layers(py::module_& m) {
              return std::make_shared<nn::ActivationLayer<T>>(activation_of(function));
            }),
            py::arg("function"));
+  layer(std::type_identity<nn::BatchNorm<T>>{}, "BatchNorm")
+      .def(py::init([](Index channels, bool images, double eps, double momentum, bool sync) {
+             using Options = typename nn::BatchNorm<T>::Options;
+             return std::make_shared<nn::BatchNorm<T>>(Options{channels, images, eps, momentum, sync});
+           }),
+           py::arg("channels"), py::arg("images"), py::arg("eps"), py::arg("momentum"), py::arg("sync"));
   layer(std::type_identity<nn::Softmax<T>>{}, "Softmax").def(py::init<bool>(), py::arg("log"));
   layer(std::type_identity<nn::Flatten<T>>{}, "Flatten").def(py::init<>());
   layer(std::type_identity<nn::Dropout<T>>{}, "Dropout").def(py::init<double>(), py::arg("p"));
@@ -124,11 +125,13 @@ void bind_nn(py::module_& m) {
       .def_property_readonly("grads", [](const Model& model) { return share_buffer(model.grads, model.count()); })
       .def_property_readonly("state", [](const Model& model) { return share_buffer(model.state, model.state->size()); })
       .def(
-          "parameters", [](const Model& model) { return names_and_shapes(model.parameters()); },
+          "parameters",
+          [](const Model& model) {
+            std::vector<std::pair<std::string, std::vector<Index>>> all;
+            for (const nn::Parameter& parameter : model.parameters()) all.emplace_back(parameter.name, parameter.shape);
+            return all;
+          },
           "Name and shape of each parameter, in the order of the flat buffer.")
-      .def(
-          "state_arrays", [](const Model& model) { return names_and_shapes(model.state_arrays()); },
-          "Name and shape of each array of the state, in the order of its flat buffer.")
       .def(
           "output_shape",
           [](const Model& model, const std::vector<Index>& sample) {

@@ -26,6 +26,7 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
         return
     mine: dict[str, Any] = {
         "model": str([(name, parameter.shape) for name, parameter in model.named_parameters()]),
+        "layers": str(model.config()),
         "dtype": model.dtype,
         "loss": repr(trainer.loss),
         "optimizer": str(trainer.optimizer.config()),

@@ -21,6 +21,12 @@ LAYERS = {
     "relu": lambda: [nn.Linear(INPUTS, 5), nn.ReLU(), nn.Linear(5, OUTPUTS)],
     "flatten": lambda: [nn.Flatten(), nn.Linear(INPUTS, OUTPUTS)],
     "dropout": lambda: [nn.Linear(INPUTS, 8), nn.Dropout(0.3), nn.Linear(8, OUTPUTS)],
+    "batch norm": lambda: [
+        nn.Linear(INPUTS, 5),
+        nn.BatchNorm1d(5, eps=0.5),
+        nn.ReLU(),
+        nn.Linear(5, OUTPUTS),
+    ],
     "inner": lambda: [nn.Sequential(nn.Linear(INPUTS, 5), nn.Tanh()), nn.Linear(5, OUTPUTS)],
 }
 #: Each with the layers that give it the outputs it wants, and whether it takes classes, values, or both.

@@ -137,6 +137,45 @@ void cross_entropy(Part part, Matrix<const T> y, Matrix<const T> targets, double
 }
 
 template <class T>
+void column_moments(Part part, Matrix<const T> x, T* moments) {
+  table<T>().column_moments(part, x, moments);
+}
+
+template <class T>
+void normalize(Part part, Matrix<const T> x, const Normal<T>& normal, bool relu, Matrix<T> y) {
+  table<T>().normalize(part, x, normal, relu, y);
+}
+
+template <class T>
+void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const T* mean, bool relu,
+                    T* sums) {
+  table<T>().normalize_sums(part, x, y, dy, mean, relu, sums);
+}
+
+template <class T>
+void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const Normal<T>& normal,
+                        const T* shift, const T* slope, bool relu, Matrix<T> dx) {
+  table<T>().normalize_backward(part, x, y, dy, normal, shift, slope, relu, dx);
+}
+
+template <class T>
+void layer_norm(Part part, Matrix<const T> x, const T* gamma, const T* beta, double eps, Matrix<T> y, T* moments) {
+  table<T>().layer_norm(part, x, gamma, beta, eps, y, moments);
+}
+
+template <class T>
+void layer_norm_backward(Part part, Matrix<const T> x, Matrix<const T> dy, const T* gamma, const T* moments,
+                         Matrix<T> dx) {
+  table<T>().layer_norm_backward(part, x, dy, gamma, moments, dx);
+}
+
+template <class T>
+void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, bool add, T* dgamma,
+                     T* dbeta) {
+  table<T>().layer_norm_sums(part, x, dy, moments, add, dgamma, dbeta);
+}
+
+template <class T>
 void add(Part part, Index n, const T* x, T* y) {
   table<T>().add(part, n, x, y);
 }
@@ -188,6 +227,16 @@ double measure_peak(double seconds) {
 #define PDNN_INSTANTIATE_GATHER(T, Source) \
   template void gather_rows<T, Source>(Part, const Source*, Index, const Index*, Index, Index, double, double, T*);
 
+#define PDNN_INSTANTIATE_NORMALIZATION(T)                                                                        \
+  template void column_moments<T>(Part, Matrix<const T>, T*);                                                    \
+  template void normalize<T>(Part, Matrix<const T>, const Normal<T>&, bool, Matrix<T>);                          \
+  template void normalize_sums<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<const T>, const T*, bool, T*);  \
+  template void normalize_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<const T>, const Normal<T>&, \
+                                      const T*, const T*, bool, Matrix<T>);                                      \
+  template void layer_norm<T>(Part, Matrix<const T>, const T*, const T*, double, Matrix<T>, T*);                 \
+  template void layer_norm_backward<T>(Part, Matrix<const T>, Matrix<const T>, const T*, const T*, Matrix<T>);   \
+  template void layer_norm_sums<T>(Part, Matrix<const T>, Matrix<const T>, const T*, bool, T*, T*);
+
 #define PDNN_INSTANTIATE(T)                                                                                    \
   template void product_nn<T>(Part, Matrix<const T>, Matrix<const T>, const T*, Activation, Matrix<T>);        \
   template void product_nt<T>(Part, Matrix<const T>, Matrix<const T>, Activation, Matrix<const T>, Matrix<T>); \
@@ -221,6 +270,8 @@ double measure_peak(double seconds) {
   template double measure_peak<T>(double);
 
 PDNN_INSTANTIATE(float)
+PDNN_INSTANTIATE_NORMALIZATION(float)
 PDNN_INSTANTIATE(double)
+PDNN_INSTANTIATE_NORMALIZATION(double)
 
 }  // namespace pdnn::kernels

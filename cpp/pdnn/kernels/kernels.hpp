@@ -171,6 +171,45 @@ void cross_entropy(Part part, Matrix<const T> y, const std::int32_t* classes, do
 template <class T>
 void cross_entropy(Part part, Matrix<const T> y, Matrix<const T> targets, double scale, Matrix<T> dy, double* rows);
 
+// ---- normalisation. Of columns: x is [rows, channels], and sums over rows are left as the sums of kChunks chunks of
+// them,
+// ---- share(rows, chunk, kChunks), for the caller to join in that order.
+
+inline constexpr Index kChunks = 8;
+
+/// What each column is normalised by: mean and variance, and then gamma and beta; [channels] each.
+template <class T>
+struct Normal {
+  const T *mean, *var, *gamma, *beta;
+  double eps;
+};
+
+/// moments: [kChunks, 2, channels]. The mean over the chunk's rows, and Σ (x − that mean)²; 0 and 0 for no rows.
+template <class T>
+void column_moments(Part part, Matrix<const T> x, T* moments);
+/// y = f((x − mean) gamma / √(var + eps) + beta), f being ReLU or the identity.
+template <class T>
+void normalize(Part part, Matrix<const T> x, const Normal<T>& normal, bool relu, Matrix<T> y);
+/// sums: [kChunks, 2, channels]. Σ dz and Σ dz (x − mean) over the chunk's rows, with dz = dy f'(y).
+template <class T>
+void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const T* mean, bool relu,
+                    T* sums);
+/// dx = (dz − shift − (x − mean) slope) gamma / √(var + eps); shift, slope: [channels].
+template <class T>
+void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const Normal<T>& normal,
+                        const T* shift, const T* slope, bool relu, Matrix<T> dx);
+
+/// Of rows: y[r] = (x[r] − mean) / √(var + eps) gamma + beta. moments: [rows, 2], each row's mean and 1 / √(var + eps).
+template <class T>
+void layer_norm(Part part, Matrix<const T> x, const T* gamma, const T* beta, double eps, Matrix<T> y, T* moments);
+/// dx, from those moments.
+template <class T>
+void layer_norm_backward(Part part, Matrix<const T> x, Matrix<const T> dy, const T* gamma, const T* moments,
+                         Matrix<T> dx);
+/// dgamma = Σ_r dy (x − mean) / √(var + eps) and dbeta = Σ_r dy, or += them.
+template <class T>
+void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, bool add, T* dgamma, T* dbeta);
+
 // ---- vectors of n elements
 
 /// y += x.

@@ -31,6 +31,13 @@ struct Table {
   decltype(&kernels::log_softmax_backward<T>) log_softmax_backward;
   void (*cross_entropy_of_classes)(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);
   void (*cross_entropy_of_targets)(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);
+  decltype(&kernels::column_moments<T>) column_moments;
+  decltype(&kernels::normalize<T>) normalize;
+  decltype(&kernels::normalize_sums<T>) normalize_sums;
+  decltype(&kernels::normalize_backward<T>) normalize_backward;
+  decltype(&kernels::layer_norm<T>) layer_norm;
+  decltype(&kernels::layer_norm_backward<T>) layer_norm_backward;
+  decltype(&kernels::layer_norm_sums<T>) layer_norm_sums;
   decltype(&kernels::add<T>) add;
   decltype(&kernels::update<T>) update;
   decltype(&kernels::square_sums<T>) square_sums;

@@ -19,7 +19,6 @@ class Model {
   /// The network bound to a sample shape; the same one for the same shape. Throws ValueError if the shape does not fit.
   std::shared_ptr<const Network<T>> bound(const Shape& in) const;
   std::vector<Parameter> parameters() const { return network_->parameters(); }
-  std::vector<Parameter> state_arrays() const { return network_->state(); }
 
   /// The gradient of the loss of a batch under the loss's reduction, stored in `grads`; the model is read only, so any
   /// number of threads may call at once. Returns the sums over the rows.

@@ -48,6 +48,7 @@ class Network : public Layer<T> {
                                          std::vector<Parameter> (Layer<T>::*arrays)() const);
   void add_node(LayerPtr<T> layer, Index number, const Shape& in);
   void fuse_activations();
+  static bool is_relu(const Node& node);
   void connect();
   Place place(std::size_t node, Index rows) const;
   Vars<T> vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const;

@@ -6,6 +6,7 @@
 
 #include "layer_check.hpp"
 #include "pdnn/nn/layers/activation.hpp"
+#include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
 #include "pdnn/nn/layers/linear.hpp"
@@ -35,6 +36,11 @@ Ptr linear(Index inputs, Index outputs, bool bias = true) {
   return std::make_shared<Linear<double>>(inputs, outputs, bias, Init{}, Init{});
 }
 Ptr activation(Activation function) { return std::make_shared<ActivationLayer<double>>(function); }
+/// With an eps at which the gradient of a batch of two is not almost 0.
+Ptr batch_norm(Index channels, bool images = false, bool sync = false) {
+  const BatchNorm<double>::Options options{.channels = channels, .images = images, .eps = 0.5, .sync = sync};
+  return std::make_shared<BatchNorm<double>>(options);
+}
 Ptr network(std::vector<Ptr> layers) { return std::make_shared<Network<double>>(std::move(layers)); }
 
 std::vector<Case> cases() {
@@ -48,8 +54,15 @@ std::vector<Case> cases() {
       {"LogSoftmax", std::make_shared<Softmax<double>>(true), {10}},
       {"Flatten", std::make_shared<Flatten<double>>(), {2, 3, 4}},
       {"Dropout", std::make_shared<Dropout<double>>(0.4), {17}},
+      {"BatchNorm1d", batch_norm(19), {19}},
+      {"BatchNorm2d", batch_norm(3, true), {3, 4, 5}},
+      {"synchronised BatchNorm1d, alone", batch_norm(5, false, true), {5}},
+      {"fused BatchNorm1d and ReLU", network({batch_norm(7), activation(Activation::relu)}), {7}},
       {"fused Linear and Sigmoid", network({linear(6, 4), activation(Activation::sigmoid)}), {6}},
       {"Linear, Tanh, Linear", network({linear(6, 9), activation(Activation::tanh), linear(9, 3)}), {6}},
+      {"Linear, BatchNorm1d, ReLU, Linear",
+       network({linear(6, 9), batch_norm(9), activation(Activation::relu), linear(9, 3)}),
+       {6}},
       {"images, views, dropout and an inner network",
        network({std::make_shared<Flatten<double>>(), linear(12, 8), activation(Activation::relu),
                 std::make_shared<Dropout<double>>(0.3), network({linear(8, 8), activation(Activation::tanh)}),
@@ -77,6 +90,18 @@ class WrongSigmoid : public ActivationLayer<double> {
   }
 };
 
+class WrongBatchNorm : public BatchNorm<double> {
+ public:
+  WrongBatchNorm() : BatchNorm({.channels = 4, .images = false}) {}
+  void backward(const Pass& pass, Vars<double> vars, Tensor<const double> x, Tensor<const double> y,
+                Tensor<const double> dy, Tensor<double> dx, std::span<double> grads) const override {
+    Pass constant = pass;
+    constant.training = false;  // takes the batch's moments for constants
+    const std::span<const double> moments = vars.saved;
+    BatchNorm::backward(constant, {vars.params, moments.first(8), vars.saved, vars.scratch}, x, y, dy, dx, grads);
+  }
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(backward_matches_finite_differences) {
@@ -92,6 +117,7 @@ BOOST_AUTO_TEST_CASE(backward_matches_finite_differences_when_evaluating) {
 }
 
 BOOST_AUTO_TEST_CASE(the_check_catches_wrong_layers) {
+  BOOST_TEST(LayerRun(std::make_shared<WrongBatchNorm>(), {4}, 3).gradient_error() > 1e-5);
   BOOST_TEST(LayerRun(std::make_shared<WrongLinear>(4, 3, true, Init{}, Init{}), {4}, 3).gradient_error() > 1e-5);
   BOOST_TEST(LayerRun(std::make_shared<WrongSigmoid>(), {4}, 3).gradient_error() > 1e-5);
 }
@@ -101,10 +127,10 @@ BOOST_AUTO_TEST_CASE(gradients_are_added_to_on_request) {
     LayerRun run(test.layer, test.in, 4);
     run.forward();
     run.backward();
-    const tests::Vector once = run.grads;
+    tests::Vector twice = run.grads;
+    for (double& value : twice) value *= 2;
     run.backward({}, true);
-    for (std::size_t i = 0; i < once.size(); ++i)
-      BOOST_TEST(run.grads[i] == once[i] + once[i], boost::test_tools::tolerance(1e-13));
+    BOOST_TEST(tests::relative_difference(run.grads, twice) <= 1e-14);
   }
 }
 
@@ -150,6 +176,20 @@ BOOST_AUTO_TEST_CASE(fusion_changes_no_value_beyond_rounding) {
   BOOST_TEST(tests::relative_difference(fused.dx, plain.dx) <= 1e-14);
 }
 
+BOOST_AUTO_TEST_CASE(a_relu_fused_into_batch_norm_changes_no_bit) {
+  const Ptr norm = batch_norm(7), relu = activation(Activation::relu);
+  LayerRun fused(network({norm, relu}), {7}, 9), plain(network({network({norm}), network({relu})}), {7}, 9);
+  for (LayerRun* run : {&fused, &plain}) {
+    run->forward();
+    run->backward();
+    run->commit();
+  }
+  BOOST_TEST(fused.y == plain.y, boost::test_tools::per_element());
+  BOOST_TEST(fused.dx == plain.dx, boost::test_tools::per_element());
+  BOOST_TEST(fused.grads == plain.grads, boost::test_tools::per_element());
+  BOOST_TEST(fused.state == plain.state, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(each_slice_is_announced_final_once_and_falling) {
   struct Record : Final {
     std::vector<Range> slices;
@@ -180,12 +220,66 @@ BOOST_AUTO_TEST_CASE(dropout_masks_depend_on_the_row_in_the_global_batch_only) {
   BOOST_TEST(std::vector(whole.begin() + 15, whole.end()) == part, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(batch_norm_has_its_moments_and_its_running_statistics_move_towards_them) {
+  const Index rows = 21, channels = 3, pixels = 4;
+  const auto layer = std::make_shared<BatchNorm<double>>(BatchNorm<double>::Options{.channels = 3, .images = true});
+  LayerRun run(layer, {channels, 2, 2}, rows);
+  const tests::Vector before = run.state;
+  run.forward();
+  run.commit();
+  const double count = static_cast<double>(rows * pixels);
+  for (Index c = 0; c < channels; ++c) {
+    double mean = 0, var = 0;
+    const auto x = [&](Index i) { return run.x[static_cast<std::size_t>(i * channels + c)]; };
+    for (Index i = 0; i < rows * pixels; ++i) mean += x(i) / count;
+    for (Index i = 0; i < rows * pixels; ++i) var += (x(i) - mean) * (x(i) - mean) / count;
+    const auto m = static_cast<std::size_t>(c), v = static_cast<std::size_t>(channels + c);
+    const auto near = boost::test_tools::tolerance(1e-13);
+    BOOST_TEST(run.y[m] == (run.x[m] - mean) / std::sqrt(var + 1e-5) * run.params[m] + run.params[v], near);
+    BOOST_TEST(run.state[m] == 0.9 * before[m] + 0.1 * mean, near);
+    BOOST_TEST(run.state[v] == 0.9 * before[v] + 0.1 * var * count / (count - 1), near);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(batch_norm_of_one_value_or_none_has_no_variance_and_leaves_its_state_alone) {
+  for (const Index rows : {0, 1}) {
+    LayerRun run(batch_norm(3), {3}, rows);
+    const tests::Vector before = run.state, beta(run.params.begin() + 3, run.params.end());
+    run.forward();
+    run.backward();
+    run.commit();
+    BOOST_TEST(run.state == before, boost::test_tools::per_element());
+    if (rows == 1) BOOST_TEST(run.y == beta, boost::test_tools::per_element());
+    for (const double slope : run.dx) BOOST_TEST(slope == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_network_commits_each_layers_state_in_its_place) {
+  const Ptr first = batch_norm(6), second = batch_norm(4);
+  LayerRun whole(network({first, linear(6, 4), network({second, activation(Activation::relu)})}), {6}, 5);
+  BOOST_TEST(whole.state.size() == 20);
+  const tests::Vector before = whole.state;
+  whole.forward();
+  whole.commit();
+  LayerRun alone(first, {6}, 5);
+  alone.x = whole.x;
+  alone.state.assign(before.begin(), before.begin() + 12);
+  alone.forward();
+  alone.commit();
+  for (std::size_t i = 0; i < 20; ++i) BOOST_TEST(whole.state[i] != before[i]);
+  BOOST_TEST(std::vector(whole.state.begin(), whole.state.begin() + 12) == alone.state,
+             boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused_with_both_sides) {
   const auto says = [](const char* text) {
     return [text](const ValueError& error) { return std::string(error.what()).find(text) != std::string::npos; };
   };
   BOOST_CHECK_EXCEPTION(linear(4, 2)->output_shape({3}), ValueError, says("input has 3 features, this layer takes 4"));
   BOOST_CHECK_EXCEPTION(linear(4, 2)->output_shape({1, 2, 2}), ValueError, says("nn.Flatten()"));
+  BOOST_CHECK_EXCEPTION(batch_norm(4)->output_shape({3}), ValueError, says("input has 3 features, this layer takes 4"));
+  BOOST_CHECK_EXCEPTION(batch_norm(4)->output_shape({4, 2, 2}), ValueError, says("use BatchNorm2d"));
+  BOOST_CHECK_EXCEPTION(batch_norm(4, true)->output_shape({4}), ValueError, says("use BatchNorm1d"));
   BOOST_CHECK_EXCEPTION(Dropout<double>(1.0), ValueError, says("[0, 1)"));
 }
 

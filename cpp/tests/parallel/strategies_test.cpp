@@ -5,6 +5,7 @@
 
 #include "pdnn/comm/thread_group.hpp"
 #include "pdnn/nn/layers/activation.hpp"
+#include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
@@ -23,6 +24,8 @@ namespace {
 using Vector = std::vector<double>;
 constexpr Index kRows = 23, kInputs = 6, kClasses = 3, kBatch = 7;  // batches of 7, 7, 7 and 2
 
+enum class Norm { none, own_rows, synchronised };
+
 /// How a rank trains.
 struct Plan {
   int threads = 1;
@@ -30,6 +33,7 @@ struct Plan {
   bool scatter = false, once = false;
   bool values = false;  // targets are values, else classes
   Index batch = kBatch;
+  Norm norm = Norm::none;
 };
 
 struct Data {
@@ -48,8 +52,17 @@ struct Data {
   Vector t;
 };
 
-std::shared_ptr<nn::Network<double>> make_network() {
+std::shared_ptr<nn::Network<double>> make_network(Norm norm) {
   const nn::Init init{nn::Init::Kind::uniform, 0.5};
+  if (norm != Norm::none) {
+    const nn::BatchNorm<double>::Options options{
+        .channels = 8, .images = false, .eps = 0.1, .sync = norm == Norm::synchronised};
+    return std::make_shared<nn::Network<double>>(
+        std::vector<nn::LayerPtr<double>>{std::make_shared<nn::Linear<double>>(kInputs, 8, true, init, init),
+                                          std::make_shared<nn::BatchNorm<double>>(options),
+                                          std::make_shared<nn::ActivationLayer<double>>(kernels::Activation::relu),
+                                          std::make_shared<nn::Linear<double>>(8, kClasses, true, init, init)});
+  }
   return std::make_shared<nn::Network<double>>(std::vector<nn::LayerPtr<double>>{
       std::make_shared<nn::Linear<double>>(kInputs, 8, true, init, init),
       std::make_shared<nn::ActivationLayer<double>>(kernels::Activation::sigmoid),
@@ -62,7 +75,7 @@ std::unique_ptr<Engine<double>> make_engine(const Job<double>& job, const Plan& 
 }
 
 struct Outcome {
-  Vector params;
+  Vector params;  // and behind them the state
   double loss, correct;
 };
 
@@ -70,7 +83,7 @@ struct Outcome {
 Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm) {
   const Data data;
   const Source<double> source = data.source(plan.values);
-  nn::Model<double> model(make_network(), 3);
+  nn::Model<double> model(make_network(plan.norm), 3);
   const auto network = model.bound({kInputs});
   const nn::CrossEntropyLoss<double> cross_entropy(nn::Reduction::mean);
   const nn::MSELoss<double> squares(nn::Reduction::mean);
@@ -92,7 +105,9 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
     sums = run_epoch<double>(*strategy, sgd, *comm, source, work, [](const EpochSums&) { return false; });
   }
   if (sums.rows != kRows) throw std::logic_error("an epoch took another number of rows");
-  return {Vector(model.params->data(), model.params->data() + model.count()), sums.loss, sums.correct};
+  Vector params(model.params->data(), model.params->data() + model.count());
+  params.insert(params.end(), model.state->data(), model.state->data() + model.state->size());
+  return {params, sums.loss, sums.correct};
 }
 
 Outcome train_alone(const Plan& plan) { return train(plan, comm::make_self()); }
@@ -166,6 +181,36 @@ BOOST_AUTO_TEST_CASE(rows_scattered_once_serve_every_step) {
 BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits) {
   const std::vector<Outcome> outcomes = train_on_ranks({.threads = 2}, 3);
   for (const Outcome& outcome : outcomes) check_equal(outcome, outcomes[0], 0);
+}
+
+BOOST_AUTO_TEST_CASE(batch_norm_is_the_same_for_any_team_and_any_number_of_a_pools_workers) {
+  const Outcome serial = train_alone({.norm = Norm::own_rows});
+  for (const int threads : {2, 3, 4}) check_equal(train_alone({.threads = threads, .norm = Norm::own_rows}), serial, 0);
+  const Outcome pool = train_alone({.threads = 1, .pieces = 3, .norm = Norm::own_rows});
+  for (const int workers : {2, 5})
+    check_equal(train_alone({.threads = workers, .pieces = 3, .norm = Norm::own_rows}), pool, 0);
+  BOOST_CHECK_THROW(train_alone({.pieces = 3, .norm = Norm::synchronised}), ValueError);
+}
+
+BOOST_AUTO_TEST_CASE(synchronised_batch_norm_over_ranks_equals_serial_also_when_some_have_no_row) {
+  const Outcome serial = train_alone({.norm = Norm::own_rows});
+  for (const int ranks : {1, 2, 3, 4})
+    for (const Plan& plan : {Plan{.norm = Norm::synchronised}, Plan{.threads = 2, .norm = Norm::synchronised},
+                             Plan{.scatter = true, .norm = Norm::synchronised}})
+      for (const Outcome& outcome : train_on_ranks(plan, ranks)) check_equal(outcome, serial, 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(without_synchronising_ranks_train_as_a_pool_of_as_many_pieces_and_agree_on_one_state) {
+  for (const int ranks : {2, 3}) {
+    const Outcome pool = train_alone({.pieces = ranks, .norm = Norm::own_rows});
+    const std::vector<Outcome> outcomes = train_on_ranks({.norm = Norm::own_rows}, ranks);
+    for (const Outcome& outcome : outcomes) {
+      check_equal(outcome, outcomes[0], 0);
+      const Vector params(outcome.params.begin(), outcome.params.end() - 16);
+      check_equal({params, outcome.loss, outcome.correct},
+                  {Vector(pool.params.begin(), pool.params.end() - 16), pool.loss, pool.correct}, 1e-12);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_order_of_an_epoch_is_a_permutation_that_depends_on_seed_and_epoch) {

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'Adam', 'BCELoss', 'BCEWithLogitsLoss', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak', 'zeros']
+__all__: list[str] = ['Activation', 'Adam', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -15,6 +15,9 @@ class Linear(Layer):
         ...
 class Activation(Layer):
     def __init__(self, function: str) -> None:
+        ...
+class BatchNorm(Layer):
+    def __init__(self, channels: typing.SupportsInt | typing.SupportsIndex, images: bool, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, sync: bool) -> None:
         ...
 class Softmax(Layer):
     def __init__(self, log: bool) -> None:
@@ -68,10 +71,6 @@ class Model:
     def parameters(self) -> list[tuple[str, list[int]]]:
         """
         Name and shape of each parameter, in the order of the flat buffer.
-        """
-    def state_arrays(self) -> list[tuple[str, list[int]]]:
-        """
-        Name and shape of each array of the state, in the order of its flat buffer.
         """
     @property
     def grads(self) -> numpy.typing.NDArray[numpy.float64]:

@@ -4,12 +4,15 @@ from pdnn.nn import init
 from pdnn.nn.layers import Dropout, Flatten, Linear, LogSoftmax, ReLU, Sigmoid, Softmax, Tanh
 from pdnn.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, Loss, MSELoss, NLLLoss, SoftmaxLoss
 from pdnn.nn.module import Module, ModuleList, manual_seed
+from pdnn.nn.normalization import BatchNorm1d, BatchNorm2d
 from pdnn.nn.parameter import Buffer, Parameter
 from pdnn.nn.sequential import Sequential
 
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
     "Buffer",
     "CrossEntropyLoss",
     "Dropout",

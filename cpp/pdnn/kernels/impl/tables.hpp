@@ -4,6 +4,7 @@
 #include "pdnn/kernels/impl/convolution.hpp"
 #include "pdnn/kernels/impl/dropout.hpp"
 #include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/impl/normalize.hpp"
 #include "pdnn/kernels/impl/peak.hpp"
 #include "pdnn/kernels/impl/product.hpp"
 #include "pdnn/kernels/impl/rows.hpp"
@@ -35,6 +36,13 @@ inline constexpr Table<T> kTable = {
     .log_softmax_backward = log_softmax_backward<T>,
     .cross_entropy_of_classes = cross_entropy_of_classes<T>,
     .cross_entropy_of_targets = cross_entropy_of_targets<T>,
+    .column_moments = column_moments<T>,
+    .normalize = normalize<T>,
+    .normalize_sums = normalize_sums<T>,
+    .normalize_backward = normalize_backward<T>,
+    .layer_norm = layer_norm<T>,
+    .layer_norm_backward = layer_norm_backward<T>,
+    .layer_norm_sums = layer_norm_sums<T>,
     .add = add<T>,
     .update = update<T>,
     .square_sums = square_sums<T>,

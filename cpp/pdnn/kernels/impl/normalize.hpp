@@ -1,0 +1,249 @@
+#pragma once
+/// Normalisation: of columns over a batch, whose sums are cut into a fixed number of chunks of rows, and of rows.
+#include "pdnn/kernels/impl/rows.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+inline constexpr Index kBlock = 32;  // rows whose sums are taken at once: they stay in the nearest cache
+inline constexpr int kStripe = 4;    // vectors of a stripe of columns, at most
+
+template <int n>
+struct Width {
+  static constexpr int value = n;
+};
+
+/// Calls action(Width<n>, j, left): the stripe has n vectors and begins at column j, from which on there are `left`.
+template <class T, class Action>
+PDNN_INLINE void with_stripe(Index cols, Index stripe, Action action) {
+  const Index j = stripe * kStripe * kLanes<T>, left = cols - j, vectors = ceil_div(left, kLanes<T>);
+  if (vectors >= 4) return action(Width<4>{}, j, left);
+  if (vectors == 3) return action(Width<3>{}, j, left);
+  if (vectors == 2) return action(Width<2>{}, j, left);
+  return action(Width<1>{}, j, left);
+}
+template <class T>
+PDNN_INLINE Index stripes(Index cols) {
+  return ceil_div(cols, kStripe * kLanes<T>);
+}
+
+/// Σ over rows of n vectors, term(row, v); several rows at a time where one has few vectors.
+template <class T, int n, class Term>
+PDNN_INLINE void sum_rows(Index rows, Vector<T> (&sum)[n], Term term) {
+  constexpr int ways = n >= 3 ? 1 : 4 / n;
+  Vector<T> way[ways][n] = {};
+  Index r = 0;
+  for (; r + ways <= rows; r += ways)
+    PDNN_UNROLL for (int w = 0; w < ways; ++w) PDNN_UNROLL for (int v = 0; v < n; ++v) way[w][v] += term(r + w, v);
+  for (; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < n; ++v) way[0][v] += term(r, v);
+  PDNN_UNROLL for (int v = 0; v < n; ++v) {
+    sum[v] = way[0][v];
+    PDNN_UNROLL for (int w = 1; w < ways; ++w) sum[v] += way[w][v];
+  }
+}
+
+/// Calls action(rows of the chunk, chunk, stripe) for each pair that falls to a worker.
+template <class T, class Action>
+PDNN_INLINE void for_chunks(Part part, Index rows, Index cols, Action action) {
+  const Index each = stripes<T>(cols);
+  const Range mine = deal(part, kChunks * each);
+  for (Index tile = mine.begin; tile < mine.end; ++tile) {
+    const Index chunk = tile / each;
+    action(deal({static_cast<int>(chunk), static_cast<int>(kChunks)}, rows), chunk, tile % each);
+  }
+}
+
+template <class T>
+void column_moments(Part part, Matrix<const T> x, T* moments) {
+  for_chunks<T>(part, x.rows, x.cols, [&](Range rows, Index chunk, Index stripe) {
+    with_stripe<T>(x.cols, stripe, [&](auto width, Index j, Index left) {
+      constexpr int n = width.value;
+      Vector<T> mean[n] = {}, squares[n] = {};
+      T seen = 0;
+      for (Index r = rows.begin; r < rows.end; r += kBlock) {
+        const Index count = min(kBlock, rows.end - r);
+        const T* const block = x.data + r * x.stride + j;
+        const auto at = [&](Index row, int v) {
+          return load(block + row * x.stride + v * kLanes<T>, left - v * kLanes<T>);
+        };
+        Vector<T> here[n], about[n];
+        sum_rows<T, n>(count, here, at);
+        PDNN_UNROLL for (int v = 0; v < n; ++v) here[v] *= T(1) / static_cast<T>(count);
+        sum_rows<T, n>(count, about, [&](Index row, int v) {
+          const Vector<T> d = at(row, v) - here[v];
+          return d * d;
+        });
+        // Two sets of rows become one (Chan, Golub, LeVeque 1979).
+        const T all = seen + static_cast<T>(count), weight = static_cast<T>(count) / all;
+        PDNN_UNROLL for (int v = 0; v < n; ++v) {
+          const Vector<T> apart = here[v] - mean[v];
+          mean[v] += apart * weight;
+          squares[v] += about[v] + apart * apart * (seen * weight);
+        }
+        seen = all;
+      }
+      T* const to = moments + 2 * chunk * x.cols + j;
+      PDNN_UNROLL for (int v = 0; v < n; ++v) {
+        store(to + v * kLanes<T>, mean[v], left - v * kLanes<T>);
+        store(to + x.cols + v * kLanes<T>, squares[v], left - v * kLanes<T>);
+      }
+    });
+  });
+}
+
+/// What `normalize` does to the columns of a stripe.
+template <class T, int n>
+struct Columns {
+  PDNN_INLINE Columns(const Normal<T>& normal, Index j, Index left) {
+    PDNN_UNROLL for (int v = 0; v < n; ++v) {
+      const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
+      mean[v] = load(normal.mean + at, rest);
+      scale[v] = load(normal.gamma + at, rest) / sqrt(load(normal.var + at, rest) + static_cast<T>(normal.eps));
+      beta[v] = load(normal.beta + at, rest);
+    }
+  }
+  Vector<T> mean[n], scale[n], beta[n];
+};
+
+template <class T>
+void normalize(Part part, Matrix<const T> x, const Normal<T>& normal, bool relu, Matrix<T> y) {
+  const Range mine = deal(part, x.rows);
+  for (Index stripe = 0; stripe < stripes<T>(x.cols); ++stripe)
+    with_stripe<T>(x.cols, stripe, [&](auto width, Index j, Index left) {
+      constexpr int n = width.value;
+      const Columns<T, n> columns(normal, j, left);
+      for (Index r = mine.begin; r < mine.end; ++r) PDNN_UNROLL for (int v = 0; v < n; ++v) {
+          const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
+          const Vector<T> value =
+              (load(x.data + r * x.stride + at, rest) - columns.mean[v]) * columns.scale[v] + columns.beta[v];
+          store(y.data + r * y.stride + at, relu ? activation<T>(Activation::relu, value) : value, rest);
+        }
+    });
+}
+
+/// A vector of dz = dy f'(y) for f the identity or ReLU, of the columns from j on.
+template <class T>
+PDNN_INLINE Vector<T> slope_at(Matrix<const T> y, Matrix<const T> dy, bool relu, Index r, Index j, Index left) {
+  const Vector<T> dz = load(dy.data + r * dy.stride + j, left);
+  return relu ? times_slope<T>(Activation::relu, dz, load(y.data + r * y.stride + j, left)) : dz;
+}
+
+template <class T>
+void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const T* mean, bool relu,
+                    T* sums) {
+  for_chunks<T>(part, x.rows, x.cols, [&](Range rows, Index chunk, Index stripe) {
+    with_stripe<T>(x.cols, stripe, [&](auto width, Index j, Index left) {
+      constexpr int n = width.value;
+      Vector<T> center[n], total[2 * n] = {};
+      PDNN_UNROLL for (int v = 0; v < n; ++v) center[v] = load(mean + j + v * kLanes<T>, left - v * kLanes<T>);
+      for (Index r = rows.begin; r < rows.end; r += kBlock) {
+        Vector<T> here[2 * n];
+        sum_rows<T, 2 * n>(min(kBlock, rows.end - r), here, [&](Index row, int v) {
+          const int w = v % n;
+          const Index at = j + w * kLanes<T>, rest = left - w * kLanes<T>;
+          const Vector<T> dz = slope_at<T>(y, dy, relu, r + row, at, rest);
+          return v < n ? dz : dz * (load(x.data + (r + row) * x.stride + at, rest) - center[w]);
+        });
+        PDNN_UNROLL for (int v = 0; v < 2 * n; ++v) total[v] += here[v];
+      }
+      T* const to = sums + 2 * chunk * x.cols + j;
+      PDNN_UNROLL for (int v = 0; v < n; ++v) {
+        store(to + v * kLanes<T>, total[v], left - v * kLanes<T>);
+        store(to + x.cols + v * kLanes<T>, total[n + v], left - v * kLanes<T>);
+      }
+    });
+  });
+}
+
+template <class T>
+void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const Normal<T>& normal,
+                        const T* shift, const T* slope, bool relu, Matrix<T> dx) {
+  const Range mine = deal(part, x.rows);
+  for (Index stripe = 0; stripe < stripes<T>(x.cols); ++stripe)
+    with_stripe<T>(x.cols, stripe, [&](auto width, Index j, Index left) {
+      constexpr int n = width.value;
+      const Columns<T, n> columns(normal, j, left);
+      Vector<T> shifts[n], slopes[n];
+      PDNN_UNROLL for (int v = 0; v < n; ++v) {
+        shifts[v] = load(shift + j + v * kLanes<T>, left - v * kLanes<T>);
+        slopes[v] = load(slope + j + v * kLanes<T>, left - v * kLanes<T>);
+      }
+      for (Index r = mine.begin; r < mine.end; ++r) PDNN_UNROLL for (int v = 0; v < n; ++v) {
+          const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
+          const Vector<T> apart = load(x.data + r * x.stride + at, rest) - columns.mean[v];
+          const Vector<T> dz = slope_at<T>(y, dy, relu, r, at, rest);
+          store(dx.data + r * dx.stride + at, ((dz - shifts[v]) - apart * slopes[v]) * columns.scale[v], rest);
+        }
+    });
+}
+
+// ---- rows
+
+/// Σ_j of term(j, left) over a row's vectors, in all lanes.
+template <class T, class Term>
+PDNN_INLINE Vector<T> sum_row(Index cols, Term term) {
+  Vector<T> sum{};
+  for_vectors<T>(cols, [&](Index j, Index left) { sum += term(j, left); });
+  return sum_of_lanes<T>(sum);
+}
+
+template <class T>
+void layer_norm(Part part, Matrix<const T> x, const T* gamma, const T* beta, double eps, Matrix<T> y, T* moments) {
+  const T each = T(1) / static_cast<T>(x.cols);
+  for_rows(part, x.rows, [&](Index r) {
+    const T* const from = x.data + r * x.stride;
+    T* const to = y.data + r * y.stride;
+    const Vector<T> mean = sum_row<T>(x.cols, [&](Index j, Index left) { return load(from + j, left); }) * each;
+    const Vector<T> var = sum_row<T>(x.cols,
+                                     [&](Index j, Index left) {
+                                       const Vector<T> d = padded<T>(load(from + j, left) - mean, left, T(0));
+                                       return d * d;
+                                     }) *
+                          each;
+    const Vector<T> scale = T(1) / sqrt(var + static_cast<T>(eps));
+    for_vectors<T>(x.cols, [&](Index j, Index left) {
+      store(to + j, (load(from + j, left) - mean) * scale * load(gamma + j, left) + load(beta + j, left), left);
+    });
+    moments[2 * r] = mean[0];
+    moments[2 * r + 1] = scale[0];
+  });
+}
+
+template <class T>
+void layer_norm_backward(Part part, Matrix<const T> x, Matrix<const T> dy, const T* gamma, const T* moments,
+                         Matrix<T> dx) {
+  const T each = T(1) / static_cast<T>(x.cols);
+  for_rows(part, x.rows, [&](Index r) {
+    const T *const from = x.data + r * x.stride, *const slope = dy.data + r * dy.stride;
+    T* const to = dx.data + r * dx.stride;
+    const T mean = moments[2 * r], scale = moments[2 * r + 1];
+    const auto normal = [&](Index j, Index left) { return (load(from + j, left) - mean) * scale; };
+    const auto weighted = [&](Index j, Index left) { return load(slope + j, left) * load(gamma + j, left); };
+    const Vector<T> shift = sum_row<T>(x.cols, weighted) * each;
+    const Vector<T> tilt =
+        sum_row<T>(x.cols, [&](Index j, Index left) { return weighted(j, left) * normal(j, left); }) * each;
+    for_vectors<T>(x.cols, [&](Index j, Index left) {
+      store(to + j, (weighted(j, left) - shift - normal(j, left) * tilt) * scale, left);
+    });
+  });
+}
+
+template <class T>
+void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, bool add, T* dgamma,
+                     T* dbeta) {
+  const Range mine = deal_elements<T>(part, x.cols);
+  for (Index j = mine.begin; j < mine.end; j += kLanes<T>) {
+    const Index left = mine.end - j;
+    Vector<T> gamma = add ? load(dgamma + j, left) : Vector<T>{}, beta = add ? load(dbeta + j, left) : Vector<T>{};
+    for (Index r = 0; r < x.rows; ++r) {
+      const Vector<T> slope = load(dy.data + r * dy.stride + j, left);
+      gamma += slope * ((load(x.data + r * x.stride + j, left) - moments[2 * r]) * moments[2 * r + 1]);
+      beta += slope;
+    }
+    store(dgamma + j, gamma, left);
+    store(dbeta + j, beta, left);
+  }
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

@@ -1,0 +1,199 @@
+#include "pdnn/nn/layers/batch_norm.hpp"
+
+#include <cmath>
+
+namespace pdnn::nn {
+
+namespace {
+
+using kernels::kChunks;
+
+/// A batch as a matrix of one column a channel.
+template <class T>
+Matrix<T> by_channel(const Tensor<T>& x, Index channels) {
+  return {x.data, x.count() / channels, channels};
+}
+
+/// The rows of a chunk, as a number to weigh its mean with.
+double rows_of(Index chunk, Index rows) { return static_cast<double>(share(rows, chunk, kChunks).size()); }
+
+}  // namespace
+
+/// The number of values behind them, `sums` and `squares` (backward: Σ dz and Σ dz (x − mean)), one after the other for
+/// those who share the batch to agree on; and what kernels leave or take.
+template <class T>
+struct BatchNorm<T>::Scratch {
+  std::span<double> all, sums, squares;  // all: rows, sums, squares
+  T *chunks, *shift, *slope;             // [kChunks, 2, channels], [channels], [channels]
+};
+
+template <class T>
+BatchNorm<T>::BatchNorm(const Options& options) : options_(options) {
+  require(options.channels >= 1, name(), ": ", options.channels, " features; expected at least 1");
+  require(options.eps > 0, name(), ": eps = ", options.eps, "; expected a number above 0");
+  require(options.momentum >= 0 && options.momentum <= 1, name(), ": momentum = ", options.momentum,
+          "; expected a number in [0, 1]");
+}
+
+template <class T>
+std::shared_ptr<const BatchNorm<T>> BatchNorm<T>::with_relu() const {
+  auto fused = std::make_shared<BatchNorm>(*this);
+  fused->relu_ = true;
+  return fused;
+}
+
+template <class T>
+Shape BatchNorm<T>::output_shape(const Shape& in) const {
+  const int rank = options_.images ? 3 : 1;
+  require(in.rank() == rank, name(), ": input samples are ", in.text(), ", expected ",
+          options_.images ? "(channels, height, width); use BatchNorm1d for features"
+                          : "(features); use BatchNorm2d for images, or put nn.Flatten() before it");
+  require(in[0] == width(), name(), ": input has ", in[0], options_.images ? " channels" : " features",
+          ", this layer takes ", width());
+  return in;
+}
+
+template <class T>
+Sizes BatchNorm<T>::sizes(const Shape&) const {
+  constexpr Index wide = sizeof(double) / sizeof(T);
+  return {.saved = 2 * width() + 1,  // mean, variance, number of values a channel
+          .scratch = wide * (2 * width() + 1) + (2 * kChunks + 2) * width()};
+}
+
+template <class T>
+void BatchNorm<T>::initialize(Rng, std::span<T> params, std::span<T> state) const {
+  std::fill_n(params.data(), width(), T{1});
+  std::fill_n(params.data() + width(), width(), T{0});
+  std::fill_n(state.data(), width(), T{0});
+  std::fill_n(state.data() + width(), width(), T{1});
+}
+
+template <class T>
+typename BatchNorm<T>::Scratch BatchNorm<T>::scratch_of(const Vars<T>& vars) const {
+  const Index c = width();
+  const std::span<double> doubles(reinterpret_cast<double*>(vars.scratch.data()), static_cast<std::size_t>(2 * c + 1));
+  T* const chunks = reinterpret_cast<T*>(doubles.data() + doubles.size());
+  return {doubles, slice(doubles, 1, c),     slice(doubles, c + 1, c),
+          chunks,  chunks + 2 * kChunks * c, chunks + (2 * kChunks + 1) * c};
+}
+
+template <class T>
+kernels::Normal<T> BatchNorm<T>::normal(const Pass& pass, const Vars<T>& vars) const {
+  const T* const moments = pass.training ? vars.saved.data() : vars.state.data();
+  return {moments, moments + width(), vars.params.data(), vars.params.data() + width(), options_.eps};
+}
+
+/// Adds up over all who share the batch, if it is more than x.
+template <class T>
+void BatchNorm<T>::agree(const Pass& pass, std::span<double> sums) const {
+  if (!options_.sync || !pass.batch_sum) return;
+  pass.team->barrier();
+  if (pass.team->first()) pass.batch_sum->sum(sums);
+  pass.team->barrier();
+}
+
+/// Mean and variance of the batch into `saved`. Every member joins the chunks of its channels; a chunk's squares are
+/// taken about its own mean, so n_q (mean_q − mean)² brings them to the mean of all.
+template <class T>
+void BatchNorm<T>::take_moments(const Pass& pass, const Vars<T>& vars, Matrix<const T> x) const {
+  const Scratch scratch = scratch_of(vars);
+  const Index c = width();
+  const Range mine = pass.team->range(c);
+  kernels::column_moments<T>(*pass.team, x, scratch.chunks);
+  pass.team->barrier();
+
+  const auto at = [](Index i) { return static_cast<std::size_t>(i); };
+  for (Index i = mine.begin; i < mine.end; ++i) {
+    double sum = 0;
+    for (Index q = 0; q < kChunks; ++q) sum += rows_of(q, x.rows) * static_cast<double>(scratch.chunks[2 * q * c + i]);
+    scratch.sums[at(i)] = sum;
+  }
+  double rows = static_cast<double>(x.rows);
+  if (options_.sync && pass.batch_sum) {
+    if (pass.team->first()) scratch.all[0] = rows;
+    agree(pass, scratch.all.first(at(c + 1)));
+    rows = scratch.all[0];
+  }
+  for (Index i = mine.begin; i < mine.end; ++i) {
+    const double mean = rows > 0 ? scratch.sums[at(i)] / rows : 0;
+    double squares = 0;
+    for (Index q = 0; q < kChunks; ++q) {
+      const double apart = static_cast<double>(scratch.chunks[2 * q * c + i]) - mean;
+      squares += static_cast<double>(scratch.chunks[(2 * q + 1) * c + i]) + rows_of(q, x.rows) * apart * apart;
+    }
+    scratch.squares[at(i)] = squares;
+    vars.saved[at(i)] = static_cast<T>(mean);
+  }
+  agree(pass, scratch.squares);
+  for (Index i = mine.begin; i < mine.end; ++i)
+    vars.saved[at(c + i)] = static_cast<T>(rows > 0 ? scratch.squares[at(i)] / rows : 0);
+  if (pass.team->first()) vars.saved[at(2 * c)] = static_cast<T>(rows);
+  pass.team->barrier();
+}
+
+template <class T>
+void BatchNorm<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
+  if (pass.training) take_moments(pass, vars, by_channel(x, width()));
+  kernels::normalize<T>(*pass.team, by_channel(x, width()), normal(pass, vars), relu_, by_channel(y, width()));
+}
+
+/// With z = (x − mean) / √(var + eps) and sums over the n values of a channel in the batch:
+///
+///     dgamma = Σ dy z      dbeta = Σ dy      dx = gamma / √(var + eps) · (dy − Σ dy / n − z Σ dy z / n)
+///
+/// In evaluation the moments are constants, and the two sums leave dx. Gradients are this call's own share: whoever
+/// adds up gradients adds these.
+template <class T>
+void BatchNorm<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
+                            Tensor<T> dx, std::span<T> grads) const {
+  const Scratch scratch = scratch_of(vars);
+  const Index c = width();
+  const Range mine = pass.team->range(c);
+  const kernels::Normal<T> by = normal(pass, vars);
+  const Matrix<const T> xs = by_channel(x, c), ys = by_channel(y, c), dys = by_channel(dy, c);
+  kernels::normalize_sums<T>(*pass.team, xs, ys, dys, by.mean, relu_, scratch.chunks);
+  pass.team->barrier();
+
+  const auto at = [](Index i) { return static_cast<std::size_t>(i); };
+  const auto squared_scale = [&](Index i) { return 1 / (static_cast<double>(by.var[i]) + options_.eps); };
+  for (Index i = mine.begin; i < mine.end; ++i) {
+    double sum = 0, tilt = 0;
+    for (Index q = 0; q < kChunks; ++q) {
+      sum += static_cast<double>(scratch.chunks[2 * q * c + i]);
+      tilt += static_cast<double>(scratch.chunks[(2 * q + 1) * c + i]);
+    }
+    scratch.sums[at(i)] = sum;
+    scratch.squares[at(i)] = tilt;
+    const T dgamma = static_cast<T>(tilt * std::sqrt(squared_scale(i))), dbeta = static_cast<T>(sum);
+    grads[at(i)] = pass.add ? grads[at(i)] + dgamma : dgamma;
+    grads[at(c + i)] = pass.add ? grads[at(c + i)] + dbeta : dbeta;
+  }
+  if (!dx.wanted()) return;
+  if (pass.training) agree(pass, scratch.all.last(at(2 * c)));
+  const double rows = pass.training ? static_cast<double>(vars.saved[at(2 * c)]) : 0;
+  for (Index i = mine.begin; i < mine.end; ++i) {
+    scratch.shift[i] = static_cast<T>(rows > 0 ? scratch.sums[at(i)] / rows : 0);
+    scratch.slope[i] = static_cast<T>(rows > 0 ? scratch.squares[at(i)] / rows * squared_scale(i) : 0);
+  }
+  pass.team->barrier();
+  kernels::normalize_backward<T>(*pass.team, xs, ys, dys, by, scratch.shift, scratch.slope, relu_, by_channel(dx, c));
+}
+
+/// The state moves towards the batch's mean and unbiased variance by `momentum`.
+template <class T>
+void BatchNorm<T>::commit(const Pass& pass, std::span<const T> saved, Index, std::span<T> state) const {
+  const Index c = width();
+  const double rows = static_cast<double>(saved[static_cast<std::size_t>(2 * c)]);
+  if (!pass.training || rows < 2) return;
+  const T momentum = static_cast<T>(options_.momentum), unbiased = static_cast<T>(rows / (rows - 1));
+  for (std::size_t i = 0; i < static_cast<std::size_t>(c); ++i) {
+    const std::size_t v = i + static_cast<std::size_t>(c);
+    state[i] += momentum * (saved[i] - state[i]);
+    state[v] += momentum * (saved[v] * unbiased - state[v]);
+  }
+}
+
+template class BatchNorm<float>;
+template class BatchNorm<double>;
+
+}  // namespace pdnn::nn

@@ -1,0 +1,91 @@
+"""Layers that normalise: each channel over the batch, or each sample over its features."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pdnn.nn.module import Module
+from pdnn.nn.parameter import Buffer, Parameter
+
+
+class _BatchNorm(Module):
+    _images: ClassVar[bool]
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, *, sync: bool = False
+    ) -> None:
+        super().__init__()
+        if num_features < 1:
+            raise ValueError(f"{type(self).__name__}: {num_features} features; expected at least 1")
+        if not eps > 0:
+            raise ValueError(f"{type(self).__name__}: eps = {eps}; expected a number above 0")
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"{type(self).__name__}: momentum = {momentum}; expected a number in [0, 1]")
+        self.num_features = num_features
+        self.eps = eps
+        self.momentum = momentum
+        self.sync = sync
+        self.weight = Parameter("weight", (num_features,))
+        self.bias = Parameter("bias", (num_features,))
+        self.running_mean = Buffer("running_mean", (num_features,))
+        self.running_var = Buffer("running_var", (num_features,))
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.BatchNorm(self.num_features, self._images, self.eps, self.momentum, self.sync)
+
+    def config(self) -> dict[str, Any]:
+        """All arguments."""
+        return {
+            "num_features": self.num_features,
+            "eps": self.eps,
+            "momentum": self.momentum,
+            "sync": self.sync,
+        }
+
+
+class BatchNorm1d(_BatchNorm):
+    """y = (x - mean) / √(var + eps) · weight + bias for each feature over the batch.
+
+    In training, mean and variance are the batch's, and running statistics follow them; in evaluation they are
+    the running ones. Ioffe and Szegedy, ICML 2015.
+
+    A batch of one row has no variance: there y = bias, and the running statistics stay (torch refuses it;
+    here the last batch of an epoch, a rank's share or a pool's piece may be that small).
+
+    Parameters
+    ----------
+    num_features : int
+        Width of x, shape (n, num_features).
+    eps : float
+        Added to the variance.
+    momentum : float
+        How far running statistics move towards a batch's, in [0, 1]; the variance towards the unbiased one.
+    sync : bool
+        Under ranks, whether mean and variance are those of the whole batch; otherwise each rank takes those
+        of its own rows, and the running statistics become their mean over the ranks after each epoch. A
+        ``pool`` cannot synchronise; without it, each of its pieces is normalised by itself.
+
+    Attributes
+    ----------
+    weight, bias : Parameter, shape (num_features,)
+        1 and 0 at first.
+    running_mean, running_var : Buffer, shape (num_features,)
+        0 and 1 at first.
+
+    Raises
+    ------
+    ValueError
+        If num_features is below 1, eps not above 0, or momentum outside [0, 1].
+    """
+
+    _images = False
+
+
+class BatchNorm2d(_BatchNorm):
+    """`BatchNorm1d` of images: x has shape (n, num_features, height, width), its channels are normalised.
+
+    Mean and variance go over rows and pixels.
+    """
+
+    _images = True

@@ -1,0 +1,119 @@
+"""Batch normalisation against its equations; its running statistics in training, files and copies."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(2, 3, (61, 10)), RNG.integers(0, 3, 61)
+
+
+def make(**options: Any) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(10, 8), nn.BatchNorm1d(8, **options), nn.ReLU(), nn.Linear(8, 3), dtype="float64", seed=1
+    )
+
+
+def trained(strategy: str = "serial", epochs: int = 2, **options: Any) -> pdnn.Trainer:
+    model = make(**options)
+    sgd = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+    trainer.fit((X, Y), epochs, 16, verbose=False)
+    return trainer
+
+
+def test_running_statistics_are_buffers_under_torchs_names() -> None:
+    model = make()
+    assert [name for name, _ in model.named_buffers()] == ["1.running_mean", "1.running_var"]
+    assert list(model.state_dict()) == [
+        "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "3.weight", "3.bias",
+    ]  # fmt: skip
+    np.testing.assert_array_equal(model.flat_state, [0] * 8 + [1] * 8)
+    np.testing.assert_array_equal(model.state_dict()["1.weight"], np.ones(8))
+
+
+def test_evaluation_uses_the_running_statistics_and_training_moves_them() -> None:
+    trainer = trained()
+    norm, model = trainer.model[1], trainer.model
+    assert isinstance(norm, nn.BatchNorm1d)
+    assert (norm.running_mean.data != 0).all()
+    state = model.state_dict()
+    hidden = X @ state["0.weight"] + state["0.bias"]
+    hidden = (hidden - state["1.running_mean"]) / np.sqrt(state["1.running_var"] + 1e-5)
+    hidden = np.maximum(hidden * state["1.weight"] + state["1.bias"], 0)
+    np.testing.assert_allclose(model.predict(X), hidden @ state["3.weight"] + state["3.bias"], rtol=1e-12)
+    np.testing.assert_allclose(trainer.predict(X), model.predict(X), rtol=1e-12)
+
+
+def test_gradients_leave_the_running_statistics_alone() -> None:
+    model = make()
+    before = model.flat_state.copy()
+    model.gradient(X, Y, nn.CrossEntropyLoss())
+    model.predict(X)
+    np.testing.assert_array_equal(model.flat_state, before)
+
+
+@pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # fewer cores than threads
+@pytest.mark.parametrize("strategy", ["team:2", "team:3"])
+def test_a_team_gives_the_bits_of_one_thread(strategy: str) -> None:
+    one, team = trained().model, trained(strategy).model
+    np.testing.assert_array_equal(team.flat_parameters, one.flat_parameters)
+    np.testing.assert_array_equal(team.flat_state, one.flat_state)
+
+
+def test_a_pool_gives_the_same_bits_for_any_number_of_workers() -> None:
+    one = trained("pool:1/3").model
+    for workers in (2, 5):
+        many = trained(f"pool:{workers}/3").model
+        np.testing.assert_array_equal(many.flat_parameters, one.flat_parameters)
+        np.testing.assert_array_equal(many.flat_state, one.flat_state)
+    assert (one.flat_state != trained().model.flat_state).all()  # pieces are normalised by themselves
+
+
+def test_a_pool_cannot_synchronise() -> None:
+    with pytest.raises(ValueError, match=r"sync=True needs the whole batch.*use a team"):
+        trained("pool:2/3", sync=True)
+    synchronised = trained(sync=True).model  # alone: the batch is whole
+    np.testing.assert_array_equal(synchronised.flat_state, trained().model.flat_state)
+
+
+def test_copies_and_files_hold_the_running_statistics(tmp_path: Path) -> None:
+    model = trained().model
+    model.save(tmp_path / "model")
+    loaded = make()
+    loaded.load(tmp_path / "model")
+    for twin in (
+        copy.deepcopy(model),
+        pickle.loads(pickle.dumps(model)),
+        loaded,
+        pdnn.models.load_model(tmp_path / "model"),
+    ):
+        np.testing.assert_array_equal(twin.flat_state, model.flat_state)
+        np.testing.assert_array_equal(twin.predict(X), model.predict(X))
+
+
+def test_a_resumed_training_has_the_bits_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    whole, first = trained(epochs=4), trained(epochs=2)
+    first.save(tmp_path / "state")
+    second = trained(epochs=0)
+    second.load(tmp_path / "state")
+    second.fit((X, Y), 2, 16, verbose=False)
+    np.testing.assert_array_equal(second.model.flat_parameters, whole.model.flat_parameters)
+    np.testing.assert_array_equal(second.model.flat_state, whole.model.flat_state)
+
+
+def test_arguments_are_checked() -> None:
+    for arguments, words in [((0,), "0 features"), ((3, 0.0), "eps"), ((3, 1e-5, 1.5), "momentum")]:
+        with pytest.raises(ValueError, match=f"BatchNorm2d: .*{words}"):
+            nn.BatchNorm2d(*arguments)
+    with pytest.raises(ValueError, match=r"BatchNorm1d: input samples are 10x2x2.*BatchNorm2d"):
+        nn.Sequential(nn.BatchNorm1d(10)).output_shape((10, 2, 2))
