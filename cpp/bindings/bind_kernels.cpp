@@ -1,4 +1,6 @@
 /// The few kernels that are of use by themselves.
+#include <numeric>
+
 #include "bindings.hpp"
 #include "numpy.hpp"
 #include "pdnn/kernels/kernels.hpp"
@@ -23,6 +25,16 @@ void bind_kernels(py::module_& m) {
         return c;
       },
       py::arg("a"), py::arg("b"), py::arg("threads") = 1, "a @ b for C-ordered matrices.");
+  m.def(
+      "square_sum",
+      [](const py::array& x) {
+        const std::span<const T> values = read<T>("square_sum", x);
+        const Index n = static_cast<Index>(values.size());
+        Buffer<double> sums(kernels::square_chunks(n));
+        kernels::square_sums<T>(Part{}, n, values.data(), sums.data());
+        return std::accumulate(sums.data(), sums.data() + sums.size(), 0.0);
+      },
+      py::arg("x"), "Σ x², in an order that depends on the number of elements only.");
   m.def(
       "measure_peak",
       [](double seconds) {

@@ -25,6 +25,16 @@ void bind_optim(py::module_& m) {
           py::arg("segments"),
           "Parameter groups as (end, lr, weight decay, frozen, group), in the order of the flat buffer.")
       .def(
+          "set_clip",
+          [](Optimizer& optimizer, std::optional<double> norm, std::optional<double> value) {
+            using Clip = optim::Clip<T>;
+            std::unique_ptr<Clip> clip;
+            if (norm) clip = std::make_unique<Clip>(Clip::By::norm, *norm, optimizer.count());
+            if (value) clip = std::make_unique<Clip>(Clip::By::value, *value, optimizer.count());
+            optimizer.set_clip(std::move(clip));
+          },
+          py::arg("norm"), py::arg("value"), "Has gradients clipped before an update; at most one is given.")
+      .def(
           "apply",
           [](Optimizer& optimizer, py::array params, const py::array& grads) {
             const std::span<T> w = write<T>("step: params", params);

@@ -31,6 +31,7 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
         "loss": repr(trainer.loss),
         "optimizer": str(trainer.optimizer.config()),
         "groups": str([{key: group[key] for key in GROUP_KEYS} for group in trainer.optimizer.param_groups]),
+        "clipping": str((trainer.clip_norm, trainer.clip_value)),
         "schedule": str(trainer.schedule and (trainer.schedule.config(), trainer.schedule_per)),
         "strategy": str(type(trainer.strategy).__name__),
         "seed": trainer.seed,

@@ -62,6 +62,9 @@ class Trainer:
         Of the optimizer's learning rates; see `pdnn.optim.lr_scheduler`.
     schedule_per : "epoch" or "step"
         When the schedule goes on: after every epoch, or after every update.
+    clip_norm, clip_value : float, optional
+        At most one: before the update, the gradient of every global batch is shortened to this norm, or its
+        elements are bounded to this size, as `nn.utils.clip_grad_norm_` and `clip_grad_value_` do.
 
     Attributes
     ----------
@@ -92,6 +95,8 @@ class Trainer:
         comm: Communicator | None = None,
         schedule: LRScheduler | None = None,
         schedule_per: str = "epoch",
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
     ) -> None:
         if not isinstance(model, Sequential):
             raise TypeError(
@@ -113,6 +118,8 @@ class Trainer:
             raise ValueError("Trainer: the schedule is of another optimizer")
         if schedule_per not in ("epoch", "step"):
             raise ValueError(f'Trainer: schedule_per "{schedule_per}"; expected "epoch" or "step"')
+        if clip_norm is not None and clip_value is not None:
+            raise ValueError("Trainer: got clip_norm and clip_value; gradients are clipped in one way")
         self.comm = world() if comm is None else comm
         self.strategy = parallel.choose(strategy, self.comm)
         self.model = model
@@ -120,6 +127,8 @@ class Trainer:
         self.optimizer = optimizer
         self.schedule = schedule
         self.schedule_per = schedule_per
+        self.clip_norm = clip_norm
+        self.clip_value = clip_value
         self.seed = seed
         self.history = History()
         self.epoch = 0
@@ -128,7 +137,7 @@ class Trainer:
         model.core  # noqa: B018  a model without a static form is refused here
         self._core_loss = loss.build(core_for(model.dtype))
         self._evaluators: dict[tuple[int, ...], Any] = {}
-        optimizer.bind(model)
+        optimizer.bind(model).set_clip(clip_norm, clip_value)
 
     # ---- training
 

@@ -97,6 +97,56 @@ def test_memory_is_resumed_bit_for_bit(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(second.model.flat_parameters, whole.model.flat_parameters)
 
 
+@pytest.mark.parametrize("clip", [{"clip_norm": 0.05}, {"clip_value": 0.01}, {"clip_norm": 1e3}])
+def test_clipping_equals_torch(clip: dict[str, float]) -> None:
+    torch = pytest.importorskip("torch")
+    model, by_hand = (models.mlp([6, 5, 3], "tanh", dtype="float64", seed=1) for _ in range(2))
+    peer = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).double()
+    with torch.no_grad():
+        for theirs, ours in zip(peer.parameters(), model.parameters(), strict=True):
+            theirs.copy_(torch.from_numpy(ours.data.T.copy()))
+    criterion = nn.CrossEntropyLoss()
+    sgd = optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+    trainer = pdnn.Trainer(model, criterion, sgd, strategy="team:2", **clip)  # type: ignore[arg-type]
+    trainer.fit((X, Y), 4, 8, shuffle=False, verbose=False)
+    descent, hand = (
+        library.SGD(own.parameters(), lr=1.0, momentum=0.9)
+        for library, own in ((torch.optim, peer), (optim, by_hand))
+    )
+    for _ in range(4):
+        for begin in range(0, 40, 8):
+            x, y = X[begin : begin + 8], Y[begin : begin + 8]
+            descent.zero_grad()
+            torch.nn.functional.cross_entropy(peer(torch.from_numpy(x)), torch.from_numpy(y)).backward()
+            by_hand.flat_gradients[...] = by_hand.gradient(x, y, criterion)[1]
+            for name, most in clip.items():
+                norm = getattr(torch.nn.utils, f"clip_grad_{name[5:]}_")(peer.parameters(), most)
+                own_norm = getattr(nn.utils, f"clip_grad_{name[5:]}_")(by_hand.parameters(), most)
+                assert (norm is None and own_norm is None) or own_norm == pytest.approx(norm.item(), 1e-12)
+            descent.step()
+            hand.step()
+    for theirs, *ours in zip(peer.parameters(), model.parameters(), by_hand.parameters(), strict=True):
+        want = theirs.detach().numpy().T
+        for mine in ours:
+            assert np.abs(mine.data - want).max() <= 1e-12 * np.abs(want).max()
+
+
+def test_clipping_is_refused_without_a_bound_or_with_two() -> None:
+    model = models.mlp([2, 2])
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    for options, words in [
+        ({"clip_norm": 1.0, "clip_value": 1.0}, "in one way"),
+        ({"clip_norm": 0.0}, "at most 0"),
+        ({"clip_value": -1.0}, "at most -1"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, **options)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="max_norm = 0"):
+        nn.clip_grad_norm_(model.parameters(), 0)
+    with pytest.raises(ValueError, match="clip_value = nan"):
+        nn.clip_grad_value_(model.parameters(), float("nan"))
+
+
 def test_parameters_in_no_group_stay() -> None:
     model = models.mlp([6, 5, 3], seed=1)
     first, *rest = model.parameters()

@@ -229,6 +229,7 @@ template <class T>
 void update(Part part, const Update<T>& rule, Index n, const T* g);
 
 inline constexpr Index kSquareSumChunk = 1024;
+inline Index square_chunks(Index n) { return (n + kSquareSumChunk - 1) / kSquareSumChunk; }
 /// sums[c] = Σ x² over the c-th kSquareSumChunk elements; the last chunk may be shorter.
 template <class T>
 void square_sums(Part part, Index n, const T* x, double* sums);

@@ -1,5 +1,6 @@
 #pragma once
 /// Optimizer: params ← f(params, grads), on any slice of the flat buffer, by any thread, each element once a step.
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include "pdnn/core/errors.hpp"
 #include "pdnn/core/memory.hpp"
 #include "pdnn/kernels/kernels.hpp"
+#include "pdnn/optim/clip.hpp"
 
 namespace pdnn::optim {
 
@@ -29,6 +31,9 @@ class Optimizer {
   void set_segments(std::vector<Segment> segments);
   /// The learning rates of a schedule, one a group, from here on. Throws ValueError if a group has none.
   void set_rates(std::span<const double> rates);
+  /// Has whole gradients clipped before they are applied; null: has not.
+  void set_clip(std::unique_ptr<Clip<T>> clip) { clip_ = std::move(clip); }
+  Clip<T>* clip() { return clip_.get(); }
   /// Once a step, before any apply().
   void begin_step() { ++steps_; }
   /// The same rule for a slice, as a kernel can apply it (w points at its first element); none if groups differ in it.
@@ -53,6 +58,7 @@ class Optimizer {
   Index count_;
   std::vector<Segment> segments_;
   std::vector<Buffer<T>> memory_;
+  std::unique_ptr<Clip<T>> clip_;
   std::int64_t steps_ = 0;
 };
 

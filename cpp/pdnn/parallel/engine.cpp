@@ -37,10 +37,23 @@ nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) 
   return sums;
 }
 
+namespace {
+
+/// Every member's part of an update from a whole gradient.
+template <class T>
+void update_by(threads::Team& team, nn::Model<T>& model, optim::Optimizer<T>& optimizer) {
+  UpdateWhenFinal<T> update(model, optimizer);
+  team.run([&](const Member& member) {
+    if (optimizer.clip()) (*optimizer.clip())(member, slice(model.grads->span(), 0, model.count()));
+    update(member, {0, model.count()});
+  });
+}
+
+}  // namespace
+
 template <class T>
 void TeamEngine<T>::update(optim::Optimizer<T>& optimizer) {
-  UpdateWhenFinal<T> update(job_.model, optimizer);
-  team_.run([&](const Member& member) { update(member, {0, job_.model.count()}); });
+  update_by(team_, job_.model, optimizer);
 }
 
 template <class T>
@@ -84,10 +97,7 @@ nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) 
 
 template <class T>
 void PoolEngine<T>::update(optim::Optimizer<T>& optimizer) {
-  UpdateWhenFinal<T> update(job_.model, optimizer);
-  pool_.run(pool_.workers(), [&](const threads::Task& task) {
-    update(Member(static_cast<int>(task.number), pool_.workers(), nullptr), {0, job_.model.count()});
-  });
+  update_by(pool_.team(), job_.model, optimizer);
 }
 
 template class UpdateWhenFinal<float>;

@@ -51,7 +51,7 @@ class Engine {
   virtual bool announces() const = 0;
   /// Stores this rank's gradient in model.grads, commits the state, and returns the sums over its rows.
   virtual nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) = 0;
-  /// All parameters from all gradients, by all threads.
+  /// All parameters from the whole gradient, clipped if the optimizer wants it, by all threads.
   virtual void update(optim::Optimizer<T>& optimizer) = 0;
 };
 

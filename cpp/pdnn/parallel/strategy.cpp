@@ -32,7 +32,7 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   const Rows<T> all{source, turn.batch, 0};
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
   const Rows<T> next{source, turn.next, 0};
-  const bool hot = alone && engine_->announces();
+  const bool hot = alone && engine_->announces() && !optimizer_.clip();
   Stopwatch watch;
   optimizer_.begin_step();
   Step<T> own{turn.key, job_.loss.scale(all.count()), alone ? nullptr : &batch_sum_};

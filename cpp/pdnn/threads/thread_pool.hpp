@@ -41,6 +41,8 @@ class ThreadPool {
  public:
   explicit ThreadPool(int workers) : team_(workers), order_(Patience::for_team(workers)) {}
   int workers() const { return team_.size(); }
+  /// The workers, for what they do all at once.
+  Team& team() { return team_; }
 
   /// Calls action(Task) once for each number in 0 … count − 1; the caller works too. Rethrows the first real error.
   template <class Action>

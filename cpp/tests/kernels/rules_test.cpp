@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_squares_of_chunks, T, Elements) {
     const auto values = numbers<T>(n, 3);
     T* const x = memory.at_end(n);
     std::copy(values.begin(), values.end(), x);
-    const auto chunks = static_cast<std::size_t>((n + kSquareSumChunk - 1) / kSquareSumChunk);
+    const auto chunks = static_cast<std::size_t>(square_chunks(n));
     for_each_isa<T>([&](const Table<T>& table) {
       std::vector<double> alone;
       for (const int team : {1, 2, 3}) {

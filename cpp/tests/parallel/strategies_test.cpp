@@ -34,6 +34,7 @@ struct Plan {
   bool values = false;  // targets are values, else classes
   Index batch = kBatch;
   Norm norm = Norm::none;
+  double clip_norm = 0;  // 0: not clipped
 };
 
 struct Data {
@@ -90,6 +91,10 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   const nn::Loss<double>& loss = plan.values ? static_cast<const nn::Loss<double>&>(squares) : cross_entropy;
   optim::SGD<double> sgd(model.count(), 0.9, false);
   sgd.set_segments({{model.count(), 0.1, 1e-3, false}});
+  if (plan.clip_norm > 0) {
+    using Clip = optim::Clip<double>;
+    sgd.set_clip(std::make_unique<Clip>(Clip::By::norm, plan.clip_norm, model.count()));
+  }
   const Job<double> job{model, *network, loss, {kInputs}};
   std::unique_ptr<Strategy<double>> strategy;
   if (plan.scatter) {
@@ -169,6 +174,16 @@ BOOST_AUTO_TEST_CASE(ranks_equal_serial_also_when_some_have_no_row) {
             Plan{.threads = 2, .pieces = 3, .values = values}, Plan{.scatter = true, .values = values}})
         for (const Outcome& outcome : train_on_ranks(plan, ranks)) check_equal(outcome, serial, 1e-13);
   }
+}
+
+BOOST_AUTO_TEST_CASE(clipping_sees_the_whole_gradient_of_the_global_batch) {
+  const Outcome serial = train_alone({.clip_norm = 0.1});
+  BOOST_TEST((serial.params != train_alone({}).params));
+  check_equal(train_alone({.clip_norm = 1e6}), train_alone({}), 0);  // updated at the end, or slice by slice
+  check_equal(train_alone({.threads = 3, .clip_norm = 0.1}), serial, 0);
+  check_equal(train_alone({.threads = 2, .pieces = 3, .clip_norm = 0.1}), serial, 1e-13);
+  for (const Plan& plan : {Plan{.threads = 2, .clip_norm = 0.1}, Plan{.scatter = true, .clip_norm = 0.1}})
+    for (const Outcome& outcome : train_on_ranks(plan, 3)) check_equal(outcome, serial, 1e-13);
 }
 
 BOOST_AUTO_TEST_CASE(rows_scattered_once_serve_every_step) {

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'Adam', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak', 'zeros']
+__all__: list[str] = ['Activation', 'Adam', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'SGD', 'Session', 'Softmax', 'Source', 'matmul', 'measure_peak', 'square_sum', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -86,6 +86,10 @@ class Optimizer:
         """
         One step from gradients made elsewhere.
         """
+    def set_clip(self, norm: typing.SupportsFloat | typing.SupportsIndex | None, value: typing.SupportsFloat | typing.SupportsIndex | None) -> None:
+        """
+        Has gradients clipped before an update; at most one is given.
+        """
     def set_segments(self, segments: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, bool, typing.SupportsInt | typing.SupportsIndex]]) -> None:
         """
         Parameter groups as (end, lr, weight decay, frozen, group), in the order of the flat buffer.
@@ -142,6 +146,10 @@ def matmul(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarr
 def measure_peak(seconds: typing.SupportsFloat | typing.SupportsIndex = 0.01) -> float:
     """
     Floating-point operations a second of fused multiply-adds on one core, measured.
+    """
+def square_sum(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> float:
+    """
+    Σ x², in an order that depends on the number of elements only.
     """
 def zeros(count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float32]:
     """

@@ -1,12 +1,13 @@
 """Layers, losses and initialisers, under torch's names."""
 
-from pdnn.nn import init
+from pdnn.nn import init, utils
 from pdnn.nn.layers import Dropout, Flatten, Linear, LogSoftmax, ReLU, Sigmoid, Softmax, Tanh
 from pdnn.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, Loss, MSELoss, NLLLoss, SoftmaxLoss
 from pdnn.nn.module import Module, ModuleList, manual_seed
 from pdnn.nn.normalization import BatchNorm1d, BatchNorm2d
 from pdnn.nn.parameter import Buffer, Parameter
 from pdnn.nn.sequential import Sequential
+from pdnn.nn.utils import clip_grad_norm_, clip_grad_value_
 
 __all__ = [
     "BCELoss",
@@ -31,6 +32,9 @@ __all__ = [
     "Softmax",
     "SoftmaxLoss",
     "Tanh",
+    "clip_grad_norm_",
+    "clip_grad_value_",
     "init",
     "manual_seed",
+    "utils",
 ]

@@ -1,0 +1,62 @@
+"""Clipping of gradients in loops by hand; a Trainer takes ``clip_norm=`` or ``clip_value=`` instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import sqrt
+
+import numpy as np
+
+from pdnn.nn.module import Parameter
+from pdnn.nn.targets import core_for
+
+
+def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float) -> float:
+    """Shortens the gradient of all these parameters together: g ← g · min(1, max_norm / (‖g‖₂ + 1e-6)).
+
+    Parameters
+    ----------
+    parameters : Parameter or iterable of them
+    max_norm : float
+        Above 0.
+
+    Returns
+    -------
+    float
+        ‖g‖₂ before. Where it is no number, neither are the gradients afterwards.
+
+    Raises
+    ------
+    ValueError
+        If max_norm is not above 0.
+    """
+    _check("clip_grad_norm_: max_norm", max_norm)
+    grads = [parameter.grad for parameter in _list(parameters)]
+    norm = sqrt(sum(core_for(str(grad.dtype)).square_sum(grad) for grad in grads))
+    factor = max_norm / (norm + 1e-6)
+    if not factor >= 1:  # true of NaN
+        for grad in grads:
+            grad *= factor
+    return norm
+
+
+def clip_grad_value_(parameters: Parameter | Iterable[Parameter], clip_value: float) -> None:
+    """Bounds every element of the gradients to [-clip_value, clip_value].
+
+    Raises
+    ------
+    ValueError
+        If clip_value is not above 0.
+    """
+    _check("clip_grad_value_: clip_value", clip_value)
+    for parameter in _list(parameters):
+        np.clip(parameter.grad, -clip_value, clip_value, out=parameter.grad)
+
+
+def _list(parameters: Parameter | Iterable[Parameter]) -> list[Parameter]:
+    return [parameters] if isinstance(parameters, Parameter) else list(parameters)
+
+
+def _check(what: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{what} = {value}; expected a number above 0")
