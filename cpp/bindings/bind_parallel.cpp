@@ -95,7 +95,7 @@ class Session {
         loss_(std::move(loss)),
         optimizer_(std::move(optimizer)),
         comm_(std::move(comm)),
-        network_(model_->bound(to_shape(sample))) {
+        network_(model_->bound(to_shape(sample))->with_panels()) {
     loss_->check(network_->output_shape(to_shape(sample)), plan.target_width);
     const parallel::Job<T> job{*model_, *network_, *loss_, to_shape(sample)};
     const Index capacity = (plan.batch_size + comm_->size() - 1) / comm_->size();
@@ -128,6 +128,7 @@ class Session {
       return poll(sums);
     };
     const py::gil_scoped_release release;
+    const parallel::InPanels<T> panels(*network_, *model_, *optimizer_);
     return parallel::run_epoch<T>(*strategy_, *optimizer_, *comm_, held.source, epoch, look);
   }
 

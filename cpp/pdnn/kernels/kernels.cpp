@@ -1,5 +1,6 @@
 #include "pdnn/kernels/kernels.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -24,6 +25,15 @@ const Tables& tables(Isa isa) {
 
 namespace {
 
+/// Calls move(row-major elements, panel's elements, columns) for each row of each panel.
+template <class T, class Move>
+void for_panel_rows(Index rows, Index cols, T* row_major, T* panels, Move move) {
+  for (Index col = 0; col < cols; col += kPanel<T>) {
+    const Index width = std::min(kPanel<T>, cols - col);
+    for (Index r = 0; r < rows; ++r, panels += width) move(row_major + r * cols + col, panels, width);
+  }
+}
+
 template <class T>
 const Table<T>& table() {
   static const Table<T>& chosen = tables(active_isa()).template of<T>();
@@ -33,22 +43,34 @@ const Table<T>& table() {
 }  // namespace
 
 template <class T>
-void product_nn(Part part, Matrix<const T> x, Matrix<const T> w, const T* b, Activation f, Matrix<T> y) {
+void to_panels(Index rows, Index cols, T* w, T* room) {
+  std::copy_n(w, rows * cols, room);
+  for_panel_rows(rows, cols, room, w, [](const T* from, T* to, Index width) { std::copy_n(from, width, to); });
+}
+
+template <class T>
+void from_panels(Index rows, Index cols, T* w, T* room) {
+  std::copy_n(w, rows * cols, room);
+  for_panel_rows(rows, cols, w, room, [](T* to, const T* from, Index width) { std::copy_n(from, width, to); });
+}
+
+template <class T>
+void product_nn(Part part, Matrix<const T> x, Weights<const T> w, const T* b, Activation f, Matrix<T> y) {
   table<T>().product_nn(part, x, w, b, f, y);
 }
 
 template <class T>
-void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
+void product_nt(Part part, Matrix<const T> dy, Weights<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
   table<T>().product_nt(part, dy, w, f, x, dx);
 }
 
 template <class T>
-void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw, const Upcoming* upcoming) {
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Weights<T> dw, const Upcoming* upcoming) {
   table<T>().product_tn(part, x, dy, add, dw, upcoming);
 }
 
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw,
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Weights<T> dw,
                        const Upcoming* upcoming) {
   table<T>().product_tn_update(part, x, dy, update, dw, upcoming);
 }
@@ -237,36 +259,38 @@ double measure_peak(double seconds) {
   template void layer_norm_backward<T>(Part, Matrix<const T>, Matrix<const T>, const T*, const T*, Matrix<T>);   \
   template void layer_norm_sums<T>(Part, Matrix<const T>, Matrix<const T>, const T*, bool, T*, T*);
 
-#define PDNN_INSTANTIATE(T)                                                                                    \
-  template void product_nn<T>(Part, Matrix<const T>, Matrix<const T>, const T*, Activation, Matrix<T>);        \
-  template void product_nt<T>(Part, Matrix<const T>, Matrix<const T>, Activation, Matrix<const T>, Matrix<T>); \
-  template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Matrix<T>, const Upcoming*);       \
-  template void product_tn_update<T>(Part, Matrix<const T>, Matrix<const T>, const Update<T>&, Matrix<T>,      \
-                                     const Upcoming*);                                                         \
-  template void column_sums<T>(Part, Matrix<const T>, bool, T*);                                               \
-  template void convolution<T>(Part, const Convolution&, Index, const T*, const T*, const T*, bool, T*);       \
-  template void flip_taps<T>(Part, const Convolution&, const T*, T*);                                          \
-  template void convolution_dx<T>(Part, const Convolution&, Index, const T*, const T*, T*);                    \
-  template void convolution_dw<T>(Part, const Convolution&, Index, const T*, const T*, bool, T*, T*);          \
-  template void activate<T>(Part, Activation, Index, const T*, T*);                                            \
-  template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                         \
-  template void exp<T>(Part, Index, const T*, T*);                                                             \
-  template void log<T>(Part, Index, const T*, T*);                                                             \
-  template void dropout<T>(Part, Rng, Index, double, Matrix<const T>, Matrix<T>);                              \
-  template void softmax<T>(Part, Matrix<const T>, Matrix<T>);                                                  \
-  template void softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                        \
-  template void log_softmax<T>(Part, Matrix<const T>, Matrix<T>);                                              \
-  template void log_softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                    \
-  template void cross_entropy<T>(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);      \
-  template void cross_entropy<T>(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);          \
-  template void add<T>(Part, Index, const T*, T*);                                                             \
-  template void update<T>(Part, const Update<T>&, Index, const T*);                                            \
-  template void square_sums<T>(Part, Index, const T*, double*);                                                \
-  template void scale<T>(Part, Index, T, T*);                                                                  \
-  template void clamp<T>(Part, Index, T, T*);                                                                  \
-  PDNN_INSTANTIATE_GATHER(T, std::uint8_t)                                                                     \
-  PDNN_INSTANTIATE_GATHER(T, float)                                                                            \
-  PDNN_INSTANTIATE_GATHER(T, double)                                                                           \
+#define PDNN_INSTANTIATE(T)                                                                                     \
+  template void to_panels<T>(Index, Index, T*, T*);                                                             \
+  template void from_panels<T>(Index, Index, T*, T*);                                                           \
+  template void product_nn<T>(Part, Matrix<const T>, Weights<const T>, const T*, Activation, Matrix<T>);        \
+  template void product_nt<T>(Part, Matrix<const T>, Weights<const T>, Activation, Matrix<const T>, Matrix<T>); \
+  template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Weights<T>, const Upcoming*);       \
+  template void product_tn_update<T>(Part, Matrix<const T>, Matrix<const T>, const Update<T>&, Weights<T>,      \
+                                     const Upcoming*);                                                          \
+  template void column_sums<T>(Part, Matrix<const T>, bool, T*);                                                \
+  template void convolution<T>(Part, const Convolution&, Index, const T*, const T*, const T*, bool, T*);        \
+  template void flip_taps<T>(Part, const Convolution&, const T*, T*);                                           \
+  template void convolution_dx<T>(Part, const Convolution&, Index, const T*, const T*, T*);                     \
+  template void convolution_dw<T>(Part, const Convolution&, Index, const T*, const T*, bool, T*, T*);           \
+  template void activate<T>(Part, Activation, Index, const T*, T*);                                             \
+  template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                          \
+  template void exp<T>(Part, Index, const T*, T*);                                                              \
+  template void log<T>(Part, Index, const T*, T*);                                                              \
+  template void dropout<T>(Part, Rng, Index, double, Matrix<const T>, Matrix<T>);                               \
+  template void softmax<T>(Part, Matrix<const T>, Matrix<T>);                                                   \
+  template void softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                         \
+  template void log_softmax<T>(Part, Matrix<const T>, Matrix<T>);                                               \
+  template void log_softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                     \
+  template void cross_entropy<T>(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);       \
+  template void cross_entropy<T>(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);           \
+  template void add<T>(Part, Index, const T*, T*);                                                              \
+  template void update<T>(Part, const Update<T>&, Index, const T*);                                             \
+  template void square_sums<T>(Part, Index, const T*, double*);                                                 \
+  template void scale<T>(Part, Index, T, T*);                                                                   \
+  template void clamp<T>(Part, Index, T, T*);                                                                   \
+  PDNN_INSTANTIATE_GATHER(T, std::uint8_t)                                                                      \
+  PDNN_INSTANTIATE_GATHER(T, float)                                                                             \
+  PDNN_INSTANTIATE_GATHER(T, double)                                                                            \
   template double measure_peak<T>(double);
 
 PDNN_INSTANTIATE(float)

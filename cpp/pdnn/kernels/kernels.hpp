@@ -57,15 +57,41 @@ struct Update {
   T* memory[kMostMemory];
 };
 
+/// A weight or its gradient: row-major, or cut into panels of `panel` columns (the last may be narrower) that lie one
+/// after another, each row-major. Members of a team who own panels own whole pages of memory; of a row-major matrix the
+/// prefetchers of a core would fetch, and so take away, what its neighbours are writing.
+template <class T>
+struct Weights {
+  T* data;
+  Index rows, cols, stride, panel;
+
+  Weights(const Matrix<T>& m) : data(m.data), rows(m.rows), cols(m.cols), stride(m.stride), panel(m.cols) {}  // NOLINT
+  Weights(const Matrix<std::remove_const_t<T>>& m)  // NOLINT: a view of a view
+    requires(std::is_const_v<T>)
+      : Weights(Matrix<T>(m)) {}
+  Weights(T* values, Index row_count, Index col_count) : Weights(Matrix<T>(values, row_count, col_count)) {}
+  Weights(T* values, Index row_count, Index col_count, Index columns_of_a_panel)
+      : data(values), rows(row_count), cols(col_count), stride(col_count), panel(columns_of_a_panel) {}
+};
+/// The columns of a panel.
+template <class T>
+inline constexpr Index kPanel = 256 / Index{sizeof(T)};
+
+/// Row-major weights w [rows, cols] put in panels, or back; `room` holds as many elements.
+template <class T>
+void to_panels(Index rows, Index cols, T* w, T* room);
+template <class T>
+void from_panels(Index rows, Index cols, T* w, T* room);
+
 // ---- products: x [batch, inputs], w [inputs, outputs], y [batch, outputs]; any extent may be 0
 
 /// y = f(x w + b). A null bias is none.
 template <class T>
-void product_nn(Part part, Matrix<const T> x, Matrix<const T> w, const T* b, Activation f, Matrix<T> y);
+void product_nn(Part part, Matrix<const T> x, Weights<const T> w, const T* b, Activation f, Matrix<T> y);
 
 /// dx = (dy wᵀ) ∘ f'(x), where x is the output of the activation f before this layer; identity: x is not read.
 template <class T>
-void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx);
+void product_nt(Part part, Matrix<const T> dy, Weights<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx);
 
 /// Memory that will be read soon: `count` rows of `bytes` bytes, row i at data + rows[i] · stride. A product that is
 /// given it fetches it towards this core while it computes.
@@ -78,12 +104,12 @@ struct Upcoming {
 
 /// dw = xᵀ dy, or dw += xᵀ dy. A null `upcoming` is none.
 template <class T>
-void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw, const Upcoming* upcoming);
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Weights<T> dw, const Upcoming* upcoming);
 
 /// The same dw, applied by the rule to the weights while it is in registers or near, and not kept: dw is room that may
-/// be used for sums, its values are lost. Element (i, j) of dw updates parameter i · dw.stride + j.
+/// be used for sums, its values are lost. The element of dw at dw.data + i updates parameter i.
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw,
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Weights<T> dw,
                        const Upcoming* upcoming);
 
 /// sums[j] = Σ_r x[r, j], or sums[j] += it.

@@ -65,6 +65,39 @@ std::shared_ptr<const Network<T>> Network<T>::bound(const Shape& in) const {
 }
 
 template <class T>
+std::shared_ptr<const Linear<T>> Network<T>::wide_linear(const Node& node) {
+  auto linear = std::dynamic_pointer_cast<const Linear<T>>(node.layer);
+  return linear && linear->outputs() > kernels::kPanel<T> ? linear : nullptr;
+}
+
+template <class T>
+std::shared_ptr<const Network<T>> Network<T>::with_panels() const {
+  auto network = std::make_shared<Network>(*this);
+  for (Node& node : network->nodes_) {
+    const auto linear = wide_linear(node);
+    if (!linear) continue;
+    auto fusion = linear->fusion();
+    fusion.panels = true;
+    node.layer = linear->with(fusion);
+  }
+  return network;
+}
+
+template <class T>
+void Network<T>::to_panels(std::span<T> params, std::span<T> room) const {
+  for (const Node& node : nodes_)
+    if (const auto linear = wide_linear(node))
+      kernels::to_panels(linear->inputs(), linear->outputs(), params.data() + node.params, room.data());
+}
+
+template <class T>
+void Network<T>::from_panels(std::span<T> params, std::span<T> room) const {
+  for (const Node& node : nodes_)
+    if (const auto linear = wide_linear(node))
+      kernels::from_panels(linear->inputs(), linear->outputs(), params.data() + node.params, room.data());
+}
+
+template <class T>
 void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
   Node node;
   node.number = number;

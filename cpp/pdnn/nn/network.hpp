@@ -8,6 +8,9 @@
 namespace pdnn::nn {
 
 template <class T>
+class Linear;
+
+template <class T>
 class Network : public Layer<T> {
  public:
   explicit Network(std::vector<LayerPtr<T>> layers) : layers_(std::move(layers)) {}
@@ -21,6 +24,12 @@ class Network : public Layer<T> {
   Sizes sizes(const Shape& in) const override;
   LayerPtr<T> bind(const Shape& in) const override { return bound(in); }
   std::shared_ptr<const Network> bound(const Shape& in) const;
+  /// A bound network, over parameters whose larger weights lie in panels (kernels::Weights). The same bits, and members
+  /// of a team keep out of each other's pages.
+  std::shared_ptr<const Network> with_panels() const;
+  /// Puts a buffer of parameters, gradients or the like into that order, or back; `room` is as long.
+  void to_panels(std::span<T> params, std::span<T> room) const;
+  void from_panels(std::span<T> params, std::span<T> room) const;
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
@@ -49,6 +58,8 @@ class Network : public Layer<T> {
   void add_node(LayerPtr<T> layer, Index number, const Shape& in);
   void fuse_activations();
   static bool is_relu(const Node& node);
+  /// A bound node's Linear, if its weight is wider than a panel.
+  static std::shared_ptr<const Linear<T>> wide_linear(const Node& node);
   void connect();
   Place place(std::size_t node, Index rows) const;
   Vars<T> vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const;

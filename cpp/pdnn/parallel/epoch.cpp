@@ -30,6 +30,21 @@ std::vector<Index> draw_rows(std::uint64_t seed, std::uint64_t epoch, Index coun
 Rng augmentation_key(std::uint64_t seed, std::uint64_t epoch) { return Rng(seed).child(kAugmentation).child(epoch); }
 
 template <class T>
+InPanels<T>::InPanels(const nn::Network<T>& network, nn::Model<T>& model, optim::Optimizer<T>& optimizer)
+    : network_(network), model_(model), optimizer_(optimizer), room_(model.count()) {
+  network_.to_panels(model_.params->span(), room_.span());
+  network_.to_panels(model_.grads->span(), room_.span());
+  for (Buffer<T>& memory : optimizer_.memory()) network_.to_panels(memory.span(), room_.span());
+}
+
+template <class T>
+InPanels<T>::~InPanels() {
+  network_.from_panels(model_.params->span(), room_.span());
+  network_.from_panels(model_.grads->span(), room_.span());
+  for (Buffer<T>& memory : optimizer_.memory()) network_.from_panels(memory.span(), room_.span());
+}
+
+template <class T>
 EpochSums run_epoch(Strategy<T>& strategy, optim::Optimizer<T>& optimizer, comm::Communicator& comm,
                     const Source<T>& source, const Epoch& epoch, const Poll& poll) {
   using Clock = std::chrono::steady_clock;
@@ -114,6 +129,8 @@ template EpochSums run_epoch(Strategy<float>&, optim::Optimizer<float>&, comm::C
                              const Epoch&, const Poll&);
 template EpochSums run_epoch(Strategy<double>&, optim::Optimizer<double>&, comm::Communicator&, const Source<double>&,
                              const Epoch&, const Poll&);
+template class InPanels<float>;
+template class InPanels<double>;
 template class Evaluator<float>;
 template class Evaluator<double>;
 

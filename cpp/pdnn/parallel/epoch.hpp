@@ -35,6 +35,23 @@ struct EpochSums {
 /// ends the epoch between two steps.
 using Poll = std::function<bool(const EpochSums&)>;
 
+/// While it lives, a model's parameters and gradients and an optimizer's memory lie in panels, for a network that has
+/// them so: training in them costs two passes over the parameters, and nobody else need know of them.
+template <class T>
+class InPanels {
+ public:
+  InPanels(const nn::Network<T>& network, nn::Model<T>& model, optim::Optimizer<T>& optimizer);
+  ~InPanels();
+  InPanels(const InPanels&) = delete;
+  InPanels& operator=(const InPanels&) = delete;
+
+ private:
+  const nn::Network<T>& network_;
+  nn::Model<T>& model_;
+  optim::Optimizer<T>& optimizer_;
+  Buffer<T> room_;
+};
+
 /// Whole steps until the order is used up or a rank stops.
 template <class T>
 EpochSums run_epoch(Strategy<T>& strategy, optim::Optimizer<T>& optimizer, comm::Communicator& comm,

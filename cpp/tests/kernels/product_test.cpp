@@ -223,6 +223,51 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
   }
 }
 
+// A weight in panels gives the bits of the same weight in rows, to every product and every worker.
+BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
+  constexpr Index batch = 23, inputs = 37, panel = kPanel<T>;
+  for (const Index outputs : {panel + 1, 2 * panel, 5 * panel + 13}) {
+    const Index count = inputs * outputs;
+    const std::vector<T> x = numbers<T>(batch * inputs, 1), dy = numbers<T>(batch * outputs, 2);
+    const std::vector<T> b = numbers<T>(outputs, 3), w = numbers<T>(count, 4);
+    std::vector<T> room(w.size()), panels = w;
+    to_panels(inputs, outputs, panels.data(), room.data());
+    BOOST_TEST(!same_bits(panels.data(), w.data(), count));
+    const auto in_rows = [&](std::vector<T> values) {
+      from_panels(inputs, outputs, values.data(), room.data());
+      return values;
+    };
+    BOOST_TEST(same_bits(in_rows(panels).data(), w.data(), count));
+    const Matrix<const T> in(x.data(), batch, inputs), slope(dy.data(), batch, outputs);
+    struct Results {
+      std::vector<T> y, dx, dw, updated;
+    };
+    const auto run = [&](const Table<T>& table, int team, const std::vector<T>& weight, Index width) {
+      Results r{std::vector<T>(batch * outputs), std::vector<T>(batch * inputs), weight, weight};
+      std::vector<T> sums(weight.size());
+      Update<T> rule{Sgd{0.1, 0, 0.01, false}, r.updated.data(), {}};
+      const Weights<const T> view(weight.data(), inputs, outputs, width);
+      as_team(team, [&](Part part) {
+        table.product_nn(part, in, view, b.data(), Activation::tanh, {r.y.data(), batch, outputs});
+        table.product_nt(part, slope, view, Activation::identity, in, {r.dx.data(), batch, inputs});
+        table.product_tn(part, in, slope, true, {r.dw.data(), inputs, outputs, width}, nullptr);
+        table.product_tn_update(part, in, slope, rule, {sums.data(), inputs, outputs, width}, nullptr);
+      });
+      return r;
+    };
+    for_each_isa<T>([&](const Table<T>& table) {
+      const Results rows = run(table, 1, w, outputs);
+      for (const int team : {1, 2, 3}) {
+        const Results cut = run(table, team, panels, panel);
+        BOOST_TEST(same_bits(rows.y.data(), cut.y.data(), batch * outputs));
+        BOOST_TEST(same_bits(rows.dx.data(), cut.dx.data(), batch * inputs));
+        BOOST_TEST(same_bits(rows.dw.data(), in_rows(cut.dw).data(), count));
+        BOOST_TEST(same_bits(rows.updated.data(), in_rows(cut.updated).data(), count));
+      }
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_their_row_and_no_other, T, Elements) {
   const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   std::vector<T> x(8 * 40, T(1)), w(40 * 21, T(0.5)), y(8 * 21);

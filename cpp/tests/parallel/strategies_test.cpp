@@ -35,6 +35,8 @@ struct Plan {
   Index batch = kBatch;
   Norm norm = Norm::none;
   double clip_norm = 0;  // 0: not clipped
+  Index hidden = 8;
+  bool panels = false;
 };
 
 struct Data {
@@ -53,7 +55,7 @@ struct Data {
   Vector t;
 };
 
-std::shared_ptr<nn::Network<double>> make_network(Norm norm) {
+std::shared_ptr<nn::Network<double>> make_network(Norm norm, Index hidden) {
   const nn::Init init{nn::Init::Kind::uniform, 0.5};
   if (norm != Norm::none) {
     const nn::BatchNorm<double>::Options options{
@@ -64,10 +66,11 @@ std::shared_ptr<nn::Network<double>> make_network(Norm norm) {
                                           std::make_shared<nn::ActivationLayer<double>>(kernels::Activation::relu),
                                           std::make_shared<nn::Linear<double>>(8, kClasses, true, init, init)});
   }
-  return std::make_shared<nn::Network<double>>(std::vector<nn::LayerPtr<double>>{
-      std::make_shared<nn::Linear<double>>(kInputs, 8, true, init, init),
-      std::make_shared<nn::ActivationLayer<double>>(kernels::Activation::sigmoid),
-      std::make_shared<nn::Dropout<double>>(0.2), std::make_shared<nn::Linear<double>>(8, kClasses, true, init, init)});
+  return std::make_shared<nn::Network<double>>(
+      std::vector<nn::LayerPtr<double>>{std::make_shared<nn::Linear<double>>(kInputs, hidden, true, init, init),
+                                        std::make_shared<nn::ActivationLayer<double>>(kernels::Activation::sigmoid),
+                                        std::make_shared<nn::Dropout<double>>(0.2),
+                                        std::make_shared<nn::Linear<double>>(hidden, kClasses, true, init, init)});
 }
 
 std::unique_ptr<Engine<double>> make_engine(const Job<double>& job, const Plan& plan, Index capacity) {
@@ -84,8 +87,8 @@ struct Outcome {
 Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm) {
   const Data data;
   const Source<double> source = data.source(plan.values);
-  nn::Model<double> model(make_network(plan.norm), 3);
-  const auto network = model.bound({kInputs});
+  nn::Model<double> model(make_network(plan.norm, plan.hidden), 3);
+  const auto bound = model.bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
   const nn::CrossEntropyLoss<double> cross_entropy(nn::Reduction::mean);
   const nn::MSELoss<double> squares(nn::Reduction::mean);
   const nn::Loss<double>& loss = plan.values ? static_cast<const nn::Loss<double>&>(squares) : cross_entropy;
@@ -104,12 +107,15 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
     strategy = std::make_unique<Replicated<double>>(job, sgd, make_engine(job, plan, plan.batch), comm);
   }
   EpochSums sums;
+  std::optional<InPanels<double>> panels;
+  if (plan.panels) panels.emplace(*network, model, sgd);
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
     const std::vector<Index> order = epoch_order(4, plan.once ? 0 : epoch, kRows);
     const Epoch work{order, plan.batch, 4, static_cast<std::int64_t>(epoch) * 4, {}};
     sums = run_epoch<double>(*strategy, sgd, *comm, source, work, [](const EpochSums&) { return false; });
   }
   if (sums.rows != kRows) throw std::logic_error("an epoch took another number of rows");
+  panels.reset();
   Vector params(model.params->data(), model.params->data() + model.count());
   params.insert(params.end(), model.state->data(), model.state->data() + model.state->size());
   return {params, sums.loss, sums.correct};
@@ -191,6 +197,16 @@ BOOST_AUTO_TEST_CASE(rows_scattered_once_serve_every_step) {
   for (const int ranks : {1, 2, 3})
     for (const Outcome& outcome : train_on_ranks({.scatter = true, .once = true, .batch = kRows}, ranks))
       check_equal(outcome, serial, 1e-13);
+}
+
+BOOST_AUTO_TEST_CASE(training_in_panels_is_training_in_rows) {
+  const Outcome serial = train_alone({.hidden = 70});
+  for (const int threads : {1, 2, 3})
+    check_equal(train_alone({.threads = threads, .hidden = 70, .panels = true}), serial, 0);
+  check_equal(train_alone({.pieces = 1, .hidden = 70, .panels = true}), serial, 0);
+  for (const Plan& plan :
+       {Plan{.threads = 2, .hidden = 70, .panels = true}, Plan{.scatter = true, .hidden = 70, .panels = true}})
+    for (const Outcome& outcome : train_on_ranks(plan, 2)) check_equal(outcome, serial, 1e-13);
 }
 
 BOOST_AUTO_TEST_CASE(all_ranks_hold_the_same_bits) {

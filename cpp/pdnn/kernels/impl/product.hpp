@@ -37,20 +37,31 @@ PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols) 
   return {deal(part, rows), {0, cols}};
 }
 
-/// One product. `start` rows lie start_stride apart, 0 for a bias; null: 0. With an update, c is
-/// room for sums that go on from piece to piece, and what is in it afterwards is lost.
+/// Where element (r, j) lies, and how far from it the one in the next row.
+template <class T>
+struct Spot {
+  T* data;
+  Index stride;
+};
+template <class T>
+PDNN_INLINE Spot<T> spot(const Weights<T>& w, Index r, Index j) {
+  if (w.panel >= w.cols) return {w.data + r * w.stride + j, w.stride};
+  const Index first = j / w.panel * w.panel, width = min(w.panel, w.cols - first);
+  return {w.data + first * w.rows + r * width + (j - first), width};
+}
+
+/// One product; its sums start from 0, from a bias, or from c. With an update, c is room for sums that go on from piece
+/// to piece, and what is in it afterwards is lost.
 template <class T>
 struct Product {
   Index depth;
   const T* a;
   Index row_step, depth_step;
-  const T* b;
-  Index b_stride;
-  bool b_transposed;  // b[k, j] lies at b[j · b_stride + k]
-  const T* start;
-  Index start_stride;
-  T* c;
-  Index c_stride;
+  Weights<const T> b;
+  bool b_transposed;  // b is [cols, depth]
+  const T* bias;
+  bool add;
+  Weights<T> c;
   const Update<T>* update = nullptr;
 };
 
@@ -93,6 +104,17 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
   }
 }
 
+/// to[k, j] = b[col + j, depth.begin + k] for j < cols, 0 behind them.
+template <Index width, class T>
+PDNN_INLINE void transpose_strip(const Weights<const T>& b, Index col, Range depth, Index cols, T* to) {
+  for (Index k = depth.begin; k < depth.end;) {
+    const Index end = min((k / b.panel + 1) * b.panel, depth.end);
+    const Spot<const T> from = spot(b, col, k);
+    transpose_block<width>(from.data, from.stride, end - k, cols, to + (k - depth.begin) * width);
+    k = end;
+  }
+}
+
 /// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near; null
 /// sums have been applied already.
 template <class T, int vectors, bool adjacent_rows, class Finish>
@@ -109,7 +131,8 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   const Index row_block = adjacent_rows ? columns : rows;
   const Index most = p.b_transposed ? kMostCopiedDepth : most_depth;
   const Index piece = p.depth > 0 ? ceil_div(p.depth, ceil_div(p.depth, most)) : 0;
-  const bool copy_all = adjacent_rows || p.b_transposed || p.b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
+  const Index b_stride = spot(p.b, 0, 0).stride;
+  const bool copy_all = adjacent_rows || p.b_transposed || b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
   for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
     const Index col_end = min(col + strips * width, block.cols.end);
     Index k = 0;
@@ -122,24 +145,25 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
         if constexpr (adjacent_rows) copy_block<columns>(a, p.depth_step, depth, height, a_copy);
         for (Index j = col; j < col_end; j += width) {
           const Index cols = min(width, col_end - j);
-          T* const c = p.c + first * p.c_stride + j;
-          const T* const b = p.b_transposed ? p.b + j * p.b_stride + k : p.b + k * p.b_stride + j;
-          Tile<T> tile{depth, a, p.row_step, p.depth_step, b, p.b_stride, kAhead, c, p.c_stride, c, p.c_stride};
+          const Spot<T> c = spot(p.c, first, j);
+          const Spot<const T> b = p.b_transposed ? Spot<const T>{} : spot(p.b, k, j);
+          Tile<T> tile{depth,  a,      p.row_step, p.depth_step, b.data,  b.stride,
+                       kAhead, c.data, c.stride,   c.data,       c.stride};
           if (adjacent_rows) tile.a = a_copy, tile.depth_step = columns;
           if (copy_all || cols < width) {
             T* const strip = b_copy + (j - col) * most_depth;
-            if (row == 0 && p.b_transposed) transpose_block<width>(b, p.b_stride, depth, cols, strip);
-            if (row == 0 && !p.b_transposed) copy_block<width>(b, p.b_stride, depth, cols, strip);
+            if (row == 0 && p.b_transposed) transpose_strip<width>(p.b, j, {k, k + depth}, cols, strip);
+            if (row == 0 && !p.b_transposed) copy_block<width>(b.data, b.stride, depth, cols, strip);
             tile.b = strip, tile.b_stride = width, tile.ahead = 0;
           }
-          if (k == 0) {
-            tile.start = p.start ? p.start + first * p.start_stride + j : nullptr;
-            tile.start_stride = p.start_stride;
+          if (k == 0 && !p.add) {
+            tile.start = p.bias ? p.bias + j : nullptr;
+            tile.start_stride = 0;
           }
           const bool whole = p.update && depth == p.depth;  // c need not hold sums between pieces
           const bool descend = whole && cols == width && plain_descent(*p.update);
           if (descend) {
-            tile.c = p.update->w + first * p.c_stride + j;
+            tile.c = p.update->w + (c.data - p.c.data);
             tile.descend = true;
             tile.lr = static_cast<T>(p.update->rule.sgd.lr), tile.l2 = static_cast<T>(p.update->rule.sgd.l2);
           }
@@ -157,9 +181,12 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
 
 template <class T, bool adjacent_rows, class Finish>
 void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
-  if (p.depth == 0) p.a = p.b = p.c;  // they may be null, where arithmetic is undefined; nothing is read
+  if (p.depth == 0) p.a = p.b.data = p.c.data;  // they may be null, where arithmetic is undefined; nothing is read
   auto run = [&]<int vectors>(std::integral_constant<int, vectors>) {
-    multiply_block<T, vectors, adjacent_rows>(p, own_block(part, rows, cols, kTileCols<T, vectors>), finish);
+    Index unit = kTileCols<T, vectors>;
+    if (p.c.panel < cols) unit = p.c.panel;
+    if (!p.b_transposed && p.b.panel < cols) unit = p.b.panel;
+    multiply_block<T, vectors, adjacent_rows>(p, own_block(part, rows, cols, unit), finish);
   };
   if (cols <= kLanes<T>)
     run(std::integral_constant<int, 1>{});
@@ -170,8 +197,8 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
 }
 
 template <class T>
-void product_nn(Part part, Matrix<const T> x, Matrix<const T> w, const T* b, Activation f, Matrix<T> y) {
-  const Product<T> p{x.cols, x.data, x.stride, 1, w.data, w.stride, false, b, 0, y.data, y.stride};
+void product_nn(Part part, Matrix<const T> x, Weights<const T> w, const T* b, Activation f, Matrix<T> y) {
+  const Product<T> p{x.cols, x.data, x.stride, 1, w, false, b, false, y};
   multiply<T, false>(part, y.rows, y.cols, p, [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
     if (f == Activation::identity) return;
     for (; rows > 0; --rows, sums += stride) activate_run<T>(f, cols, sums, sums);
@@ -179,8 +206,8 @@ void product_nn(Part part, Matrix<const T> x, Matrix<const T> w, const T* b, Act
 }
 
 template <class T>
-void product_nt(Part part, Matrix<const T> dy, Matrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
-  const Product<T> p{dy.cols, dy.data, dy.stride, 1, w.data, w.stride, true, nullptr, 0, dx.data, dx.stride};
+void product_nt(Part part, Matrix<const T> dy, Weights<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
+  const Product<T> p{dy.cols, dy.data, dy.stride, 1, w, true, nullptr, false, dx};
   multiply<T, false>(part, dx.rows, dx.cols, p,
                      [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
                        if (f == Activation::identity) return;
@@ -213,37 +240,37 @@ class Fetcher {
 };
 /// How many tiles of dw a worker makes, about.
 template <class T>
-PDNN_INLINE Index tiles_of(Part part, Matrix<T> dw) {
+PDNN_INLINE Index tiles_of(Part part, const Weights<T>& dw) {
   constexpr Index rows = kMostRows<kWidest>, cols = kTileCols<T, kWidest>;
   return ceil_div(dw.rows, rows) * ceil_div(dw.cols, cols) / part.size;
 }
 
 template <class T>
-void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Matrix<T> dw, const Upcoming* upcoming) {
-  const Product<T> p{x.rows,    x.data,  1,        x.stride, dy.data, dy.stride, false, add ? dw.data : nullptr,
-                     dw.stride, dw.data, dw.stride};
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Weights<T> dw, const Upcoming* upcoming) {
+  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, add, dw};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
   multiply<T, true>(part, dw.rows, dw.cols, p, [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); });
 }
 
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Matrix<T> dw,
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Weights<T> dw,
                        const Upcoming* upcoming) {
-  const Product<T> p{x.rows, x.data,  1,         x.stride, dy.data,   dy.stride,
-                     false,  nullptr, dw.stride, dw.data,  dw.stride, &update};
+  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &update};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
   multiply<T, true>(part, dw.rows, dw.cols, p,
                     [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
                       fetcher.after_tile();
                       if (!sums) return;
-                      Index at = row * dw.stride + col;
-                      if (cols == dw.stride && cols < stride) {  // rows of w touch each other: one run
+                      const Spot<T> first = spot(dw, row, col);
+                      Index at = first.data - dw.data;
+                      if (cols == first.stride && cols < stride) {  // rows of w touch each other: one run
                         for (Index r = 1; r < rows; ++r)
                           for (Index j = 0; j < stride; j += kLanes<T>)
                             store(sums + r * cols + j, load(sums + r * stride + j));
                         return update_run<T>(update, at, rows * cols, sums);
                       }
-                      for (; rows > 0; --rows, at += dw.stride, sums += stride) update_run<T>(update, at, cols, sums);
+                      for (; rows > 0; --rows, at += first.stride, sums += stride)
+                        update_run<T>(update, at, cols, sums);
                     });
 }
 

@@ -50,7 +50,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
   const Index row_step = adjacent_rows ? 1 : tile.row_step;
   const T *a = tile.a, *b = tile.b;
   const Index ahead = tile.ahead * tile.b_stride;
-  for (Index k = tile.depth; k > 0; --k) {
+  _Pragma("GCC unroll 2") for (Index k = tile.depth; k > 0; --k) {
     Vector<T> row[vectors];
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
     PDNN_UNROLL for (int r = 0; r < rows; ++r) {

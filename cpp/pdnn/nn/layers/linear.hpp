@@ -20,9 +20,14 @@ class Linear : public Layer<T> {
     Activation own = Activation::identity;
     bool slope_by_next = false;
     Activation before = Activation::identity;
+    bool panels = false;  // the weight and its gradient lie in panels
   };
   std::shared_ptr<const Linear> with(Fusion fusion) const;
   const Fusion& fusion() const { return fusion_; }
+
+  /// Of the weight, the first of the parameters.
+  Index inputs() const { return inputs_; }
+  Index outputs() const { return outputs_; }
 
   std::string_view name() const override { return "Linear"; }
   std::vector<Parameter> parameters() const override;
@@ -36,8 +41,8 @@ class Linear : public Layer<T> {
 
  private:
   template <class U>
-  Matrix<U> weight(std::span<U> params) const {
-    return {params.data(), inputs_, outputs_};
+  kernels::Weights<U> weight(std::span<U> params) const {
+    return {params.data(), inputs_, outputs_, fusion_.panels ? kernels::kPanel<T> : outputs_};
   }
   template <class U>
   U* bias(std::span<U> params) const {
