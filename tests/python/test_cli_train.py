@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import cifar_made
-from pdnn import cli
+import pdnn
+from pdnn import cli, models, nn, optim
 from pdnn.cli import specs
 
 
@@ -66,6 +68,46 @@ def test_resumed_training_equals_uninterrupted_training(blobs: Path, tmp_path: P
     assert whole.read_bytes() == parts.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("words", "optimizer"),
+    [
+        (["--optimizer", "adam", "--lr", "0.01"], lambda own: optim.Adam(own, lr=0.01)),
+        (["--optimizer", "adamw", "--lr", "0.01"], lambda own: optim.AdamW(own, lr=0.01)),
+        (
+            ["--optimizer", "rmsprop", "--momentum", "0.5", "--l2", "0.1"],
+            lambda own: optim.RMSprop(own, momentum=0.5, weight_decay=0.1),
+        ),
+        (["--lr", "0.05"], lambda own: optim.SGD(own, lr=0.05, momentum=0.9)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("word", "schedule"),
+    [
+        ("linear:0.5", lambda own: optim.LinearLR(own, 1.0, 0.5, 21)),
+        ("cosine:0.1", lambda own: optim.CosineAnnealingLR(own, 21, 0.1 * own.param_groups[0]["lr"])),
+        ("step:2:0.5", lambda own: optim.StepLR(own, 14, 0.5)),
+    ],
+)
+def test_words_name_optimizers_and_schedules(
+    blobs: Path, tmp_path: Path, words: list[str], optimizer: Any, word: str, schedule: Any
+) -> None:
+    saved = tmp_path / "model.safetensors"
+    three_epochs = ["--epochs", "3", "--quiet", "--validation", "none"]
+    assert train(blobs, *three_epochs, *words, "--schedule", word, "--save", saved) == 0
+    model = models.mlp([4, 8, 3], "tanh", seed=0)
+    own = optimizer(model.parameters())
+    trainer = pdnn.Trainer(
+        model,
+        nn.CrossEntropyLoss(),
+        own,
+        strategy="serial",
+        schedule=schedule(own),
+        schedule_per="step",
+    )
+    trainer.fit(pdnn.datasets.npz(blobs)[0], 3, 32, verbose=False)  # 7 updates an epoch
+    np.testing.assert_array_equal(models.load_model(saved).flat_parameters, model.flat_parameters)
+
+
 def test_quiet_training_prints_one_line(blobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(blobs, "--epochs", "2", "--quiet", "--validation", "none", "--l2", "0.01") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
@@ -105,6 +147,13 @@ def test_digits_are_flat_or_images() -> None:
         (["--lr", "0"], "'0' is not a number above 0"),
         (["--l2", "-1"], "'-1' is not a number of at least 0"),
         (["--epochs", "few"], "'few' is not a whole number"),
+        (["--optimizer", "adagrad"], "invalid choice: 'adagrad'"),
+        (["--optimizer", "adam", "--momentum", "0.5"], "--momentum is for sgd and rmsprop; adam has none"),
+        (["--momentum", "1"], "--momentum 1 is not below 1"),
+        (["--schedule", "square"], "'square' names no schedule; expected of the learning rate"),
+        (["--schedule", "cosine:0.1:2"], "'cosine:0.1:2' names no schedule"),
+        (["--schedule", "step:0"], "'0' is not a whole number of at least 1"),
+        (["--schedule", "linear:-1"], "'-1' is not a number of at least 0"),
         (["--resume"], "--resume needs --checkpoint"),
         (["--save", "/nowhere/model.safetensors"], "there is no such folder"),
     ],

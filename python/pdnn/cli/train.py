@@ -3,6 +3,7 @@
   pdnn train                                           # 14,000 digits, 784-256-10
   pdnn train --ranks 2 --epochs 5 --plot history.png --json history.json --save model.safetensors
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
+  pdnn train --optimizer adam --schedule cosine
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
   pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
   mpiexec -n 2 pdnn train                              # is --ranks 2
@@ -14,10 +15,11 @@ from __future__ import annotations
 
 import argparse
 import os
+from math import ceil
 from typing import TYPE_CHECKING
 
-from pdnn.cli import specs
-from pdnn.cli.values import non_negative_float, positive_float, positive_int
+from pdnn.cli import optimizing, specs
+from pdnn.cli.values import positive_int
 
 if TYPE_CHECKING:
     import pdnn
@@ -48,15 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rows of one update, over all ranks and threads; default: %(default)s",
     )
-    how.add_argument(
-        "--lr", type=positive_float, default=0.1, metavar="RATE", help="learning rate; default: %(default)s"
-    )
-    how.add_argument(
-        "--momentum", type=non_negative_float, default=0.9, metavar="M", help="default: %(default)s"
-    )
-    how.add_argument(
-        "--l2", type=non_negative_float, default=0.0, metavar="A", help="adds A/2 Σw² to the loss"
-    )
+    optimizing.add_arguments(how)
     how.add_argument(
         "--augment",
         type=positive_int,
@@ -83,6 +77,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Trains; 0 if all went well."""
     if arguments.resume and arguments.checkpoint is None:
         arguments.error("--resume needs --checkpoint FOLDER")
+    optimizing.check(arguments)
     for path in (arguments.json, arguments.plot, arguments.save):
         if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
             arguments.error(f"{path}: there is no such folder")  # said before the training, not after it
@@ -95,8 +90,8 @@ def main(arguments: argparse.Namespace) -> int:
             arguments.error(f"--ranks {arguments.ranks} in a job of {world.size} ranks")
         return _on_ranks(arguments)
     train, test = arguments.data()
-    trainer = _trainer(arguments, train.sample_shape)
     train, held_out = _parts(arguments.validation, train, test, arguments.seed)
+    trainer = _trainer(arguments, train.sample_shape, len(train))
     history = trainer.fit(
         train,
         epochs=arguments.epochs,
@@ -126,14 +121,22 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
     return launch(["-m", "pdnn", *arguments.words, "--ranks", "1"], arguments.ranks, tag=False)
 
 
-def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...]) -> pdnn.Trainer:
-    from pdnn import Trainer, nn, optim
+def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) -> pdnn.Trainer:
+    from pdnn import Trainer, nn
 
     model = arguments.model(sample, arguments.seed, arguments.dtype)
-    optimizer = optim.SGD(
-        model.parameters(), lr=arguments.lr, momentum=arguments.momentum, weight_decay=arguments.l2
+    optimizer = optimizing.optimizer(arguments, model.parameters())
+    an_epoch = ceil(rows / min(arguments.batch_size, max(rows, 1)))
+    plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
+    return Trainer(
+        model,
+        nn.CrossEntropyLoss(),
+        optimizer,
+        strategy=arguments.strategy,
+        seed=arguments.seed,
+        schedule=None if arguments.schedule is None else arguments.schedule(optimizer, plan),
+        schedule_per="step",
     )
-    return Trainer(model, nn.CrossEntropyLoss(), optimizer, strategy=arguments.strategy, seed=arguments.seed)
 
 
 def _parts(
