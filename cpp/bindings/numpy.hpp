@@ -62,13 +62,19 @@ Tensor<const T> read_batch(const char* where, const py::array& array) {
 
 inline Shape to_shape(const std::vector<Index>& extents) { return Shape(std::span<const Index>(extents)); }
 
-/// The first `count` elements of a buffer as an array that shares its memory and keeps it alive.
+/// A buffer's elements as an array of this shape that shares its memory and keeps it alive.
 template <class T>
-py::array_t<T> share_buffer(std::shared_ptr<Buffer<T>> buffer, Index count) {
+py::array_t<T> share_buffer(std::shared_ptr<Buffer<T>> buffer, const std::vector<Index>& extents) {
   T* const data = buffer->data();
   auto* const owner = new std::shared_ptr<Buffer<T>>(std::move(buffer));
   const py::capsule keep(owner, [](void* kept) { delete static_cast<std::shared_ptr<Buffer<T>>*>(kept); });
-  return py::array_t<T>(count, data, keep);
+  return py::array_t<T>(extents, data, keep);
+}
+
+/// The first `count` elements of a buffer, likewise.
+template <class T>
+py::array_t<T> share_buffer(std::shared_ptr<Buffer<T>> buffer, Index count) {
+  return share_buffer(std::move(buffer), std::vector<Index>{count});
 }
 
 }  // namespace pdnn::bindings

@@ -10,6 +10,7 @@ from pdnn._core import CommunicationError
 from pdnn.comm import world
 from pdnn.models import load_model
 from pdnn.nn import manual_seed
+from pdnn.tensor import Tensor, cat, no_grad
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ __version__: str = _core.build_info()["version"]
 
 __all__ = [
     "CommunicationError",
+    "Tensor",
     "Trainer",
+    "cat",
     "comm",
     "data",
     "datasets",
@@ -28,6 +31,7 @@ __all__ = [
     "manual_seed",
     "models",
     "nn",
+    "no_grad",
     "optim",
     "parallel",
     "run",

@@ -199,6 +199,11 @@ class Trainer:
             )
         if resume and checkpoint is None:
             raise ValueError("fit: resume=True needs checkpoint=, the directory of the checkpoint")
+        if any(parameter.hooks or parameter.post_hooks for parameter in self.model.parameters()):
+            raise ValueError(
+                "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
+                "loop by hand"
+            )
         source = self._source("train", train)
         if len(source) == 0:
             raise ValueError("fit: the training data have no rows")

@@ -162,8 +162,10 @@ def test_layers_are_used_once() -> None:
     with pytest.raises(ValueError, match="same object as layer 0"):
         nn.Sequential(layer, layer)
     nn.Sequential(layer).flat_parameters  # noqa: B018
+    x = np.ones((1, 2), np.float32)
     with pytest.raises(ValueError, match="belong to another model"):
-        nn.Sequential(layer).predict(np.ones((1, 2), np.float32))
+        nn.Sequential(layer).gradient(x, np.zeros(1, np.int64), nn.CrossEntropyLoss())
+    np.testing.assert_array_equal(nn.Sequential(layer).predict(x), nn.Sequential(layer)(x).data)
 
 
 def test_dropout_drops_in_training_mode_only() -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from pdnn.nn.eager import call_loss
+from pdnn.nn.parameter import Array
+from pdnn.tensor import Tensor
+
 REDUCTIONS = ("mean", "sum", "batchmean")
 
 
@@ -31,6 +35,22 @@ class Loss:
                 f'{type(self).__name__}: reduction "{reduction}"; expected one of {", ".join(REDUCTIONS)}'
             )
         self.reduction = reduction
+
+    def __call__(self, outputs: Tensor | Array, targets: Array) -> Tensor:
+        """The loss of a batch, under the reduction: a Tensor of one number, to call `backward` on.
+
+        Parameters
+        ----------
+        outputs : Tensor, shape (n, k)
+        targets : ndarray
+            As each loss says.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If targets do not fit the outputs.
+        """
+        return call_loss(self, outputs, targets)
 
     def build(self, core: Any) -> Any:
         """This loss as an object of the C++ core; `core` is its submodule for one width."""

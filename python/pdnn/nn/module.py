@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
 
@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.files import safetensors
+from pdnn.nn.eager import Runner
 from pdnn.nn.parameter import Array as Array
 from pdnn.nn.parameter import Buffer, Handle, Store, offsets_of
 from pdnn.nn.parameter import Parameter as Parameter
 from pdnn.nn.targets import core_for
+from pdnn.tensor import Tensor
 
 DTYPES = ("float32", "float64")
 
@@ -33,11 +35,17 @@ class Place:
         The memory of the outermost module.
     span, state : slice or None
         The module's part of the parameters and of the state; None if another module's lie between its own.
+    fused : bool
+        Whether the core can run the module, with all inside it, as one layer.
+    runners : dict
+        The module as eager calls run it, for each width met.
     """
 
     store: Store
     span: slice | None
     state: slice | None
+    fused: bool
+    runners: dict[str, Runner] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -207,7 +215,9 @@ class Module:
 
     def _place_in(self, store: Store) -> Place:
         parameters, buffers = self._named(Parameter).values(), self._named(Buffer).values()
-        return Place(store, store.find(list(parameters)), store.find(list(buffers)))
+        span, state = store.find(list(parameters)), store.find(list(buffers))
+        whole = span is not None and state is not None
+        return Place(store, span, state, fused=whole and runs_in_python(self) is None)
 
     def _allocate(self, named: dict[str, Handle], dtype: str, seed: int) -> Store:
         """New memory with the values in it: those that parts have, else initial ones."""
@@ -324,9 +334,65 @@ class Module:
 
     # ---- computing
 
-    def forward(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """The outputs for a batch, as a Tensor that remembers how it was made.
+
+        Parameters
+        ----------
+        *inputs : ndarray or Tensor, shape (n, ...), of the model's dtype
+            What `forward` takes.
+
+        Raises
+        ------
+        TypeError
+            If the first is an array of integers (their scale is the Dataset's to know), or one is of the
+            other width.
+        ValueError
+            If shapes do not fit.
+        """
+        place = self.place()
+        tensors = [self._tensor(index, x) for index, x in enumerate(inputs)]
+        if place.fused and all(module.training == self.training for module in self.modules()):
+            return Module.forward(self, *tensors, **options)
+        return self.forward(*tensors, **options)
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
         """Outputs from inputs; a model of one's own defines it."""
-        raise NotImplementedError(f"{type(self).__name__}: define forward(self, x)")
+        place, name = self.place(), type(self).__name__
+        if not builds(self):
+            raise NotImplementedError(f"{name}: define forward(self, x)")
+        if len(inputs) != 1 or options or not isinstance(inputs[0], Tensor):
+            raise TypeError(f"{name}: takes one batch, a NumPy array or a Tensor")
+        x = inputs[0]
+        dtype = str(x.dtype) if not place.store.flat_parameters.size else place.store.dtype
+        if x.dtype != dtype:
+            raise TypeError(f"{name}: x is {x.dtype}, this model is {dtype}")
+        if dtype not in place.runners:
+            assert place.span is not None
+            assert place.state is not None
+            core = core_for(dtype)
+            place.runners[dtype] = Runner(self.build(core), core, place.store, place.span, place.state)
+        return place.runners[dtype](x, self.training)
+
+    def _tensor(self, index: int, x: Any) -> Any:
+        """An array given to the module, checked, as a Tensor; other things as they are."""
+        if not isinstance(x, np.ndarray):
+            if index == 0 and not isinstance(x, Tensor):
+                raise TypeError(f"{type(self).__name__}: got a {type(x).__name__}, expected a NumPy array")
+            return x
+        if x.dtype.kind != "f":
+            if index > 0:
+                return x
+            raise TypeError(
+                f"{type(self).__name__}: x is {x.dtype}; raw integers need their scale: take batches from a "
+                f"DataLoader of the Dataset, or pass x.astype({self.dtype!r}) * scale"
+            )
+        if x.dtype != self.dtype and self.place().store.flat_parameters.size:
+            raise TypeError(
+                f"{type(self).__name__}: x is {x.dtype}, this model is {self.dtype}; pass "
+                f"x.astype({self.dtype!r}), or take batches from a DataLoader(dtype={self.dtype!r})"
+            )
+        return Tensor(x)
 
     # ---- static form
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 Hook: TypeAlias = Callable[[Array], Any]
+PostHook: TypeAlias = Callable[["Parameter"], Any]
 
 
 class Handle:
@@ -102,6 +103,7 @@ class Parameter(Handle):
         super().__init__(name, shape)
         self._grad: Array | None = None
         self._hooks: dict[int, Hook] = {}
+        self._post_hooks: dict[int, PostHook] = {}
 
     @property
     def grad(self) -> Array:
@@ -133,10 +135,57 @@ class Parameter(Handle):
         """
         return RemovableHandle(self._hooks, hook)
 
+    def register_post_accumulate_grad_hook(self, hook: PostHook) -> RemovableHandle:
+        """Calls `hook(parameter)` in each backward pass, once `grad` holds all that this pass adds to it.
+
+        Such a hook may start something that goes on with `grad` while the pass goes on: nothing else touches
+        it before the next pass.
+
+        Returns
+        -------
+        RemovableHandle
+            Its `remove()` takes the hook back.
+        """
+        return RemovableHandle(self._post_hooks, hook)
+
     @property
     def hooks(self) -> Sequence[Hook]:
-        """The hooks registered, in their order."""
+        """Those that `register_hook` took, in their order."""
         return tuple(self._hooks.values())
+
+    @property
+    def post_hooks(self) -> Sequence[PostHook]:
+        """Those that `register_post_accumulate_grad_hook` took, in their order."""
+        return tuple(self._post_hooks.values())
+
+    def finish(self, pending: bool) -> None:
+        """Runs the hooks, now that the gradient of a backward pass is final.
+
+        Parameters
+        ----------
+        pending : bool
+            Whether it lies in `Store.pending`, and not in `grad` already.
+
+        Raises
+        ------
+        ValueError
+            If a hook returns an array of another shape.
+        """
+        if pending:
+            assert self.store is not None
+            own = grad = self.view(self.store.pending())
+            for hook in self.hooks:
+                if (other := hook(grad)) is not None:
+                    if np.shape(other) != self.shape:
+                        raise ValueError(
+                            f"Parameter {self.name}: a hook returned shape {np.shape(other)}, "
+                            f"expected {self.shape}"
+                        )
+                    grad = np.asarray(other)
+            self.grad[...] += grad
+            own[...] = 0
+        for post_hook in self.post_hooks:
+            post_hook(self)
 
 
 class Buffer(Handle):
@@ -153,7 +202,7 @@ class RemovableHandle:
 
     _numbers = count()
 
-    def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any]) -> None:
         self._hooks, self._number = hooks, next(self._numbers)
         hooks[self._number] = hook
 
@@ -189,6 +238,7 @@ class Store:
         self.dtype = str(data.dtype)
         self.seed = seed
         self.moved = False
+        self._pending: Array | None = None
         self._calls = count()
         offsets = offsets_of(named.values())
         for name, handle in named.items():
@@ -197,6 +247,16 @@ class Store:
     def parameters(self) -> Iterator[Parameter]:
         """The handles, as a model iterates them."""
         return iter(self.handles)
+
+    def pending(self) -> Array:
+        """Gradients of a backward pass under way that hooks are still to see, in order; zero in between."""
+        if self._pending is None:
+            self._pending = np.zeros_like(self.flat_gradients)
+        return self._pending
+
+    def drop_pending(self) -> None:
+        """Forgets them."""
+        self._pending = None
 
     def next_call(self) -> int:
         """How many calls came before this one."""

@@ -13,6 +13,7 @@ from pdnn.nn.losses import Loss
 from pdnn.nn.module import Module, Place, builds, runs_in_python
 from pdnn.nn.parameter import Array, Handle, Store
 from pdnn.nn.targets import core_for, prepare_targets
+from pdnn.tensor import no_grad
 
 
 class Sequential(Module):
@@ -95,6 +96,12 @@ class Sequential(Module):
 
     # ---- computing
 
+    def forward(self, x: Any) -> Any:
+        """One layer after another."""
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
     def output_shape(self, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one output for samples of this shape.
 
@@ -117,7 +124,18 @@ class Sequential(Module):
         ndarray, shape (n, outputs), of the model's dtype
         """
         self._check_batch("predict", x)
-        outputs: Array = self.core.forward(x, False, 0)
+        self.place()
+        if self._model is not None:
+            outputs: Array = self._model.forward(x, False, 0)
+            return outputs
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        try:
+            with no_grad():
+                outputs = self(x).numpy()
+        finally:
+            for module, mode in modes:
+                module.training = mode
         return outputs
 
     def gradient(self, x: Array, y: Array, criterion: Loss, *, seed: int = 0) -> tuple[float, Array]:

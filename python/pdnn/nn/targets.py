@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdnn.nn.losses import Loss
 from pdnn.nn.parameter import Array
+
+if TYPE_CHECKING:
+    from pdnn.nn.losses import Loss
 
 
 def prepare_targets(where: str, y: Array, loss: Loss, outputs: int, dtype: str) -> Array:

@@ -1,0 +1,40 @@
+#pragma once
+/// LayerCall: one layer bound to a sample shape and run by one thread, outside of any network: what eager mode records.
+#include "pdnn/core/memory.hpp"
+#include "pdnn/nn/layer.hpp"
+
+namespace pdnn::nn {
+
+template <class T>
+class LayerCall {
+ public:
+  /// Throws ValueError if the samples do not fit.
+  LayerCall(LayerPtr<T> layer, const Shape& in);
+
+  const Shape& in() const { return in_; }
+  const Shape& out() const { return out_; }
+  Index params() const { return params_; }
+  Index state() const { return state_; }
+  /// Elements that live from forward to backward.
+  Index saved(Index rows) const { return sizes_.saved + rows * sizes_.saved_row; }
+
+  /// y from x. A training pass also takes its statistics into the state, at once.
+  void forward(bool training, Rng key, std::span<const T> params, std::span<T> state, std::span<T> saved,
+               Tensor<const T> x, Tensor<T> y) const;
+  /// dx from dy, unless nobody wants it; the gradients are added to `grads`. Each slice of them is announced once,
+  /// falling.
+  void backward(bool training, Rng key, std::span<const T> params, std::span<const T> state, std::span<T> saved,
+                Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx, std::span<T> grads,
+                Final* final) const;
+
+ private:
+  Buffer<T> scratch(Index rows) const { return Buffer<T>(sizes_.scratch + rows * sizes_.scratch_row); }
+
+  LayerPtr<T> layer_;
+  bool composite_ = false;  // announces its own final slices
+  Shape in_, out_;
+  Sizes sizes_;
+  Index params_, state_;
+};
+
+}  // namespace pdnn::nn

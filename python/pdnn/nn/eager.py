@@ -1,0 +1,158 @@
+"""Layers and losses called one by one: each call is a node of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdnn.nn.parameter import Array, Store
+from pdnn.nn.targets import core_for, prepare_targets
+from pdnn.tensor import Final, Node, Tensor, recording
+
+if TYPE_CHECKING:
+    from pdnn.nn.losses import Loss
+
+
+class Runner:
+    """A module as the core runs it: with its part of a model's memory, bound to each sample shape it meets.
+
+    Parameters
+    ----------
+    layer : object of the core
+    core : the core's submodule
+    store : Store
+    span, state : slice
+        The module's part of the store.
+    """
+
+    def __init__(self, layer: Any, core: Any, store: Store, span: slice, state: slice) -> None:
+        self.layer, self.core, self.store, self.span = layer, core, store, span
+        flats = store.flat_parameters[span], store.flat_gradients[span], store.flat_state[state]
+        if not (flats[0].size or flats[2].size):  # no values, so no width of its own
+            flats = (core.zeros(0),) * 3
+        self.params, self.grads, self.state = flats
+        self.parameters = [
+            handle for handle in store.handles if span.start <= handle.offset < span.stop and handle.size
+        ]
+        self._bound: dict[tuple[int, ...], Any] = {}
+
+    def bound(self, sample: tuple[int, ...]) -> Any:
+        """The layer bound to samples of this shape.
+
+        Raises
+        ------
+        ValueError
+            If they do not fit.
+        """
+        if sample not in self._bound:
+            self._bound[sample] = self.core.LayerCall(self.layer, sample)
+        return self._bound[sample]
+
+    def __call__(self, x: Tensor, training: bool) -> Tensor:
+        """The outputs for a batch; dropout's masks are functions of (seed, how many calls came before)."""
+        memory = np.ascontiguousarray(x.data)
+        bound = self.bound(memory.shape[1:])
+        key = (self.store.seed, self.store.next_call()) if training else (0, 0)
+        y, saved = bound.forward(memory, self.params, self.state, training, *key)
+        if not recording() or not (x.requires_grad or self.parameters):
+            return Tensor(y)
+        return Tensor(y, _LayerNode(self, bound, x, (memory, y, saved), training, key))
+
+
+class _LayerNode(Node):
+    __slots__ = ("_arrays", "_bound", "_key", "_runner", "_training")
+
+    def __init__(
+        self,
+        runner: Runner,
+        bound: Any,
+        x: Tensor,
+        arrays: tuple[Array, Array, Array],
+        training: bool,
+        key: tuple[int, int],
+    ) -> None:
+        super().__init__([x], runner.parameters)
+        self._runner, self._bound, self._training, self._key = runner, bound, training, key
+        self._arrays: tuple[Array, Array, Array] | None = arrays
+
+    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
+        assert self._arrays is not None
+        (x, y, saved), runner = self._arrays, self._runner
+        grads = runner.store.pending()[runner.span] if pending else runner.grads
+        rest = list(self.parameters)
+
+        def announce(begin: int, end: int) -> None:
+            assert final is not None
+            while rest and rest[-1].offset >= runner.span.start + begin:
+                final(rest.pop())
+
+        dx: Array | None = self._bound.backward(
+            x,
+            y,
+            np.ascontiguousarray(dy),
+            runner.params,
+            runner.state,
+            saved,
+            grads,
+            self.inputs[0] is not None,
+            self._training,
+            *self._key,
+            announce if final else None,
+        )
+        assert not (final and rest), "every slice is announced"
+        return [dx]
+
+    def free(self) -> None:
+        self._arrays = None
+
+    @property
+    def freed(self) -> bool:
+        return self._arrays is None
+
+
+class _LossNode(Node):
+    __slots__ = ("_dy",)
+
+    def __init__(self, outputs: Tensor, dy: Array) -> None:
+        super().__init__([outputs])
+        self._dy: Array | None = dy
+
+    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
+        assert self._dy is not None
+        factor = float(dy)
+        return [self._dy if factor == 1 else self._dy * factor]
+
+    def free(self) -> None:
+        self._dy = None
+
+    @property
+    def freed(self) -> bool:
+        return self._dy is None
+
+
+def call_loss(loss: Loss, outputs: Tensor | Array, targets: Array) -> Tensor:
+    """The loss of a batch, in double precision, shape ().
+
+    Raises
+    ------
+    TypeError
+        If outputs are neither a Tensor nor floats, or targets no numbers.
+    ValueError
+        If targets do not fit the outputs.
+    """
+    where = type(loss).__name__
+    if not isinstance(outputs, Tensor):
+        if not isinstance(outputs, np.ndarray):
+            raise TypeError(f"{where}: outputs are a {type(outputs).__name__}, expected a Tensor")
+        outputs = Tensor(outputs)
+    if outputs.ndim < 2:
+        raise ValueError(f"{where}: outputs have shape {outputs.shape}, expected one row a sample, (n, k)")
+    dtype = str(outputs.dtype)
+    core = core_for(dtype)
+    rows = prepare_targets(where, targets, loss, prod(outputs.shape[1:]), dtype)
+    wanted = recording() and outputs.requires_grad
+    value, dy = core.evaluate_loss(loss.build(core), np.ascontiguousarray(outputs.data), rows, wanted)
+    return Tensor(np.float64(value), _LossNode(outputs, dy) if wanted else None)

@@ -1,0 +1,329 @@
+"""Tensor: an array that remembers how it was made, so that gradients find their way back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
+from contextvars import ContextVar, Token
+from itertools import count
+from math import prod
+from numbers import Real
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from pdnn.nn.parameter import Array, Parameter
+
+Final: TypeAlias = Callable[[Parameter], None]
+
+_recording: ContextVar[bool] = ContextVar("pdnn_recording", default=True)
+_numbers = count()
+
+
+class no_grad(ContextDecorator):
+    """Within it, or in a function decorated with it, no graph is recorded: for evaluation.
+
+    Examples
+    --------
+    >>> with pdnn.no_grad():
+    ...     outputs = net(x)
+    """
+
+    def __init__(self) -> None:
+        self._before: list[Token[bool]] = []
+
+    def __enter__(self) -> no_grad:
+        self._before.append(_recording.set(False))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _recording.reset(self._before.pop())
+
+    def _recreate_cm(self) -> no_grad:
+        return no_grad()  # a decorated function may be called by several threads
+
+
+def recording() -> bool:
+    """Whether operations are recorded, which `no_grad` turns off."""
+    return _recording.get()
+
+
+class Node:
+    """One operation in a graph: what it was made from, and its derivative.
+
+    Attributes
+    ----------
+    inputs : tuple
+        The nodes that made its inputs; None for one that no gradient is wanted of.
+    parameters : sequence of Parameter
+        Those whose gradients `backward` adds to, in the order of their memory.
+    """
+
+    __slots__ = ("__weakref__", "inputs", "number", "parameters")
+
+    def __init__(self, inputs: Sequence[Tensor], parameters: Sequence[Parameter] = ()) -> None:
+        self.inputs = tuple(tensor.node for tensor in inputs)
+        self.parameters = parameters
+        self.number = next(_numbers)  # an input's is smaller: falling numbers are an order to go back in
+
+    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
+        """The gradient for each input, from the output's.
+
+        Parameters
+        ----------
+        dy : ndarray
+            Is kept as it is.
+        pending : bool
+            Whether the parameters' gradients go to `Store.pending` instead of their own place.
+        final : function of Parameter, optional
+            To be called when this node adds nothing more to a parameter's gradient.
+        """
+        raise NotImplementedError
+
+    def free(self) -> None:
+        """Lets go of what `backward` needs."""
+        raise NotImplementedError
+
+    @property
+    def freed(self) -> bool:
+        """Whether a backward pass has been here."""
+        raise NotImplementedError
+
+
+class _Operation(Node):
+    """A node without parameters: a function of dy."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, inputs: Sequence[Tensor], function: Callable[[Array], Sequence[Array]]) -> None:
+        super().__init__(inputs)
+        self._function: Callable[[Array], Sequence[Array]] | None = function
+
+    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
+        assert self._function is not None
+        return self._function(dy)
+
+    def free(self) -> None:
+        self._function = None
+
+    @property
+    def freed(self) -> bool:
+        return self._function is None
+
+
+class Tensor:
+    """A batch between layers, or a loss: a NumPy array with the operation that made it.
+
+    Layers, losses and the operations here give Tensors; `backward` on a loss adds the gradients of all
+    parameters behind it to their `grad`. The arrays in a graph must stay as they are until then.
+
+    Parameters
+    ----------
+    data : ndarray
+        Floats, shape (n, ...), or () for a loss.
+
+    Attributes
+    ----------
+    data : ndarray
+        The values; images are views of channels-last memory.
+    """
+
+    __slots__ = ("__weakref__", "data", "node")
+    __array_ufunc__ = None  # array + tensor is the tensor's business
+
+    def __init__(self, data: Array, node: Node | None = None) -> None:
+        self.data = np.asarray(data)
+        if self.data.dtype.kind != "f":
+            raise TypeError(f"Tensor: got an array of {self.data.dtype}, expected float32 or float64")
+        self.node = node
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As of the array."""
+        return self.data.shape
+
+    @property
+    def ndim(self) -> int:
+        """As of the array."""
+        return self.data.ndim
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """As of the array."""
+        return self.data.dtype
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether parameters lie behind it, so that `backward` has a way to go."""
+        return self.node is not None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.data!r})"
+
+    def numpy(self) -> Array:
+        """The values, as an array that shares this memory."""
+        return self.data
+
+    def item(self) -> float:
+        """The single value as a number."""
+        return float(self.data.item())
+
+    def detach(self) -> Tensor:
+        """The same values with nothing behind them."""
+        return Tensor(self.data)
+
+    # ---- operations
+
+    def __add__(self, other: Tensor | Array | float) -> Tensor:
+        if isinstance(other, Real):
+            return _result(self.data + float(other), [self], lambda dy: [dy])
+        other = self._like(other, "+")
+        return _result(self.data + other.data, [self, other], lambda dy: [dy, dy])
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Tensor:
+        return _result(-self.data, [self], lambda dy: [-dy])
+
+    def __sub__(self, other: Tensor | Array | float) -> Tensor:
+        return self + -other
+
+    def __rsub__(self, other: Tensor | Array | float) -> Tensor:
+        return -self + other
+
+    def __mul__(self, other: Tensor | Array | float) -> Tensor:
+        if isinstance(other, Real):
+            factor = float(other)
+            return _result(self.data * factor, [self], lambda dy: [dy * factor])
+        other = self._like(other, "*")
+        a, b = self.data, other.data
+        return _result(a * b, [self, other], lambda dy: [dy * b, dy * a])
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: float) -> Tensor:
+        if not isinstance(other, Real):
+            raise TypeError(f"Tensor: / with a {type(other).__name__}; it takes a number")
+        divisor = float(other)
+        return _result(self.data / divisor, [self], lambda dy: [dy / divisor])
+
+    def sum(self) -> Tensor:
+        """The sum of all elements, shape ()."""
+        shape = self.shape
+        return _result(self.data.sum(), [self], lambda dy: [np.broadcast_to(dy, shape)])
+
+    def mean(self) -> Tensor:
+        """The mean of all elements, shape ()."""
+        return self.sum() / max(self.data.size, 1)
+
+    def reshape(self, *shape: int) -> Tensor:
+        """The same elements in C order under another shape; -1 stands for what remains."""
+        before = self.shape
+        return _result(self.data.reshape(shape), [self], lambda dy: [dy.reshape(before)])
+
+    def flatten(self, start_dim: int = 0) -> Tensor:
+        """Axes from `start_dim` on as one: ``flatten(1)`` makes features of images, (n, c h w)."""
+        if not 0 <= start_dim < self.ndim:
+            raise ValueError(f"flatten: start_dim {start_dim} of a Tensor with {self.ndim} axes")
+        return self.reshape(*self.shape[:start_dim], prod(self.shape[start_dim:]))
+
+    def _like(self, other: object, operation: str) -> Tensor:
+        """The other operand, of the same shape and dtype: nothing is broadcast."""
+        if not isinstance(other, (Tensor, np.ndarray)):
+            raise TypeError(f"Tensor: {operation} with a {type(other).__name__}")
+        if other.shape != self.shape or other.dtype != self.dtype:
+            raise ValueError(
+                f"Tensor: {operation} of {self.dtype} {self.shape} and {other.dtype} {other.shape}; "
+                "both must be alike"
+            )
+        return other if isinstance(other, Tensor) else Tensor(other)
+
+    # ---- gradients
+
+    def backward(self) -> None:
+        """Adds the gradient of this loss to the `grad` of every parameter behind it.
+
+        Hooks run as soon as the gradient they are registered for is final. The graph is let go on the way.
+
+        Raises
+        ------
+        ValueError
+            If this is no single number, nothing was recorded, or a backward pass went through the graph
+            before.
+        """
+        if self.data.size != 1:
+            raise ValueError(f"backward: shape {self.shape}; only a loss, one number, has a gradient here")
+        if self.node is None:
+            raise ValueError(
+                "backward: nothing is behind this Tensor; it was made under no_grad(), or without parameters"
+            )
+        _go_back(self.node, np.ones(self.shape, self.dtype))
+
+
+def cat(tensors: Sequence[Tensor | Array], dim: int = 0) -> Tensor:
+    """Tensors joined along an axis (torch.cat): 0 joins batches, 1 features or channels.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or their dtypes or other axes differ.
+    """
+    parts = [part if isinstance(part, Tensor) else Tensor(part) for part in tensors]
+    kinds = {part.dtype for part in parts}
+    shapes = {part.shape[:dim] + part.shape[dim + 1 :] for part in parts if 0 <= dim < part.ndim}
+    if len(kinds) != 1 or len(shapes) != 1 or len({part.ndim for part in parts}) != 1:
+        raise ValueError(
+            f"cat: got {[f'{part.dtype} {part.shape}' for part in parts]} along axis {dim}; "
+            "the other axes and the dtypes must be alike"
+        )
+    ends = np.cumsum([part.shape[dim] for part in parts])[:-1]
+    joined = np.concatenate([part.data for part in parts], axis=dim)
+    return _result(joined, parts, lambda dy: np.split(dy, ends, axis=dim))
+
+
+def _result(data: Any, inputs: Sequence[Tensor], function: Callable[[Array], Sequence[Array]]) -> Tensor:
+    """The outcome of an operation, recorded if anybody can want its gradient."""
+    wanted = recording() and any(tensor.requires_grad for tensor in inputs)
+    return Tensor(data, _Operation(inputs, function) if wanted else None)
+
+
+def _go_back(root: Node, dy: Array) -> None:
+    """Walks the graph behind `root`, each node after all that used its output."""
+    nodes, found = [root], {root}
+    for node in nodes:
+        for source in node.inputs:
+            if source is not None and source not in found:
+                found.add(source)
+                nodes.append(source)
+    if any(node.freed for node in nodes):
+        raise ValueError(
+            "backward: a backward pass went through this graph before and let it go; compute the loss again"
+        )
+    nodes.sort(key=lambda node: -node.number)
+
+    uses = Counter(parameter for node in nodes for parameter in node.parameters)
+    pending = any(parameter.hooks for parameter in uses)
+    watched = pending or any(parameter.post_hooks for parameter in uses)
+
+    def final(parameter: Parameter) -> None:
+        uses[parameter] -= 1
+        if uses[parameter] == 0:
+            parameter.finish(pending)
+
+    gradients = {root: dy}
+    try:
+        for node in nodes:
+            slopes = node.backward(gradients.pop(node), pending, final if watched else None)
+            for source, dx in zip(node.inputs, slopes, strict=True):
+                if source is not None and dx is not None:
+                    gradients[source] = gradients[source] + dx if source in gradients else dx
+            node.free()
+    except BaseException:
+        for parameter in uses:  # what a failed pass leaves half done belongs to nobody
+            if parameter.store is not None:
+                parameter.store.drop_pending()
+        raise

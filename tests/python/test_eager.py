@@ -1,0 +1,480 @@
+"""Eager mode: graphs recorded call by call, their gradients, hooks, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import models, nn, optim
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(12, 6))
+Y = RNG.integers(0, 3, 12)
+
+
+class Branches(nn.Module):
+    """Two branches, one of them used twice, a skip connection, and every operation of Tensors."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"dtype": "float64", "seed": 1, **options})
+        self.stem = nn.Linear(6, 4)
+        self.left = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())
+        self.right, self.act = nn.Linear(4, 4), nn.Tanh()
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: pdnn.Tensor) -> pdnn.Tensor:
+        h = self.act(self.stem(x))
+        left = self.left(self.left(h)) - 0.5 * h
+        right = (h + self.act(self.right(h)) * h / 2 + 1) - x.reshape(-1, 6).data[:, :4]
+        return self.head(pdnn.cat([left, -right], dim=1))  # type: ignore[no-any-return]
+
+
+def loss_of(net: nn.Module, x: Any = X, y: Any = Y) -> pdnn.Tensor:
+    return nn.CrossEntropyLoss()(net(x), y)
+
+
+def differences(net: nn.Module, loss: Any) -> np.ndarray:
+    """The gradient by central differences."""
+    flat, h = net.flat_parameters, 1e-6
+    slopes = np.empty_like(flat)
+    for i, value in enumerate(flat.copy()):
+        flat[i] = value + h
+        above = loss(net).item()
+        flat[i] = value - h
+        slopes[i] = (above - loss(net).item()) / (2 * h)
+        flat[i] = value
+    return slopes
+
+
+def relative(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.linalg.norm(a - b) / (np.linalg.norm(a) + np.linalg.norm(b)))
+
+
+# ---- gradients
+
+
+def test_gradients_match_finite_differences() -> None:
+    net = Branches()
+    loss_of(net).backward()
+    want = differences(net, loss_of)
+    assert relative(net.flat_gradients, want) <= 1e-7
+    wrong = net.flat_gradients.copy()
+    wrong[30] *= 1.001
+    assert relative(wrong, want) > 1e-7  # the check can fail
+
+
+def test_losses_of_ones_own_have_gradients() -> None:
+    def loss(net: nn.Module) -> pdnn.Tensor:
+        y = net(X)
+        distance = y - np.ones((12, 3))
+        return (distance * distance).mean() + 0.1 * y.sum() + 2 * nn.CrossEntropyLoss("sum")(y, Y)
+
+    net = Branches()
+    loss(net).backward()
+    assert relative(net.flat_gradients, differences(net, loss)) <= 1e-7
+
+
+def test_eager_and_static_training_agree() -> None:
+    def build() -> nn.Sequential:
+        layers = nn.Linear(6, 7), nn.Sigmoid(), nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 3)
+        return nn.Sequential(*layers, seed=4, dtype="float64")
+
+    class ByHand(nn.Module):
+        def __init__(self) -> None:
+            super().__init__(dtype="float64", seed=4)
+            self.fc1, self.act1 = nn.Linear(6, 7), nn.Sigmoid()
+            self.fc2, self.act2, self.fc3 = nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.fc3(self.act2(self.fc2(self.act1(self.fc1(x)))))
+
+    static, whole, by_hand = build(), build(), ByHand()
+    optimizer = optim.SGD(static.parameters(), lr=0.3, momentum=0.9)
+    trainer = pdnn.Trainer(static, nn.CrossEntropyLoss(), optimizer, strategy="serial")
+    trainer.fit((X, Y), epochs=5, batch_size=12, shuffle=False, verbose=False)
+    for net in (whole, by_hand):
+        np.testing.assert_array_equal(net.flat_parameters, build().flat_parameters)
+        optimizer = optim.SGD(net.parameters(), lr=0.3, momentum=0.9)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss_of(net).backward()
+            optimizer.step()
+    np.testing.assert_array_equal(whole.flat_parameters, static.flat_parameters)  # one node: bit for bit
+    np.testing.assert_allclose(by_hand.flat_parameters, static.flat_parameters, rtol=0, atol=1e-15)
+
+
+def test_five_steps_equal_torch() -> None:
+    torch = pytest.importorskip("torch", reason="the same net in PyTorch is the oracle")
+    net = Branches()
+    parameters = {name: torch.tensor(p.data.copy(), requires_grad=True) for name, p in net.named_parameters()}
+
+    def linear(name: str, x: Any) -> Any:
+        return x @ parameters[f"{name}.weight"] + parameters[f"{name}.bias"]
+
+    def forward(x: Any) -> Any:
+        h = torch.tanh(linear("stem", x))
+        left = torch.sigmoid(linear("left.0", torch.sigmoid(linear("left.0", h)))) - 0.5 * h
+        right = (h + torch.tanh(linear("right", h)) * h / 2 + 1) - x[:, :4]
+        return linear("head", torch.cat([left, -right], dim=1))
+
+    ours = optim.SGD(net.parameters(), lr=0.5, momentum=0.9, weight_decay=0.01)
+    theirs = torch.optim.SGD(parameters.values(), lr=0.5, momentum=0.9, weight_decay=0.01)
+    for _ in range(5):
+        ours.zero_grad()
+        loss = loss_of(net)
+        loss.backward()
+        ours.step()
+        theirs.zero_grad()
+        want = torch.nn.functional.cross_entropy(forward(torch.tensor(X)), torch.tensor(Y))
+        want.backward()
+        theirs.step()
+        assert loss.item() == pytest.approx(want.item(), rel=1e-12)
+    for name, parameter in net.named_parameters():
+        np.testing.assert_allclose(parameter.data, parameters[name].detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_add_up_until_they_are_zeroed() -> None:
+    net = Branches()
+    loss_of(net).backward()
+    once = net.flat_gradients.copy()
+    loss_of(net).backward()
+    np.testing.assert_allclose(net.flat_gradients, 2 * once, rtol=1e-14)
+    optim.SGD(net.parameters(), lr=0.1).zero_grad()
+    assert not net.flat_gradients.any()
+
+
+def test_a_batch_without_rows_goes_through() -> None:
+    net = Branches()
+    loss = loss_of(net, X[:0], Y[:0])
+    loss.backward()
+    assert loss.item() == 0
+    assert not net.flat_gradients.any()
+
+
+def test_the_program_of_the_documentation_runs() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc1, self.act, self.fc2 = nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)
+
+        def forward(self, x: Any) -> Any:
+            return self.fc2(self.act(self.fc1(x)))
+
+    train, _ = pdnn.datasets.mnist_mini()
+    pdnn.manual_seed(0)
+    net, criterion = Net(), nn.CrossEntropyLoss()
+    groups = [
+        {"params": [net.fc1.weight], "weight_decay": 1e-2},
+        {"params": [net.fc1.bias, net.fc2.weight, net.fc2.bias]},
+    ]
+    opt = optim.SGD(groups, lr=0.1)
+    losses = []
+    for x, y in pdnn.data.DataLoader(train, batch_size=64, shuffle=True):
+        opt.zero_grad()
+        loss = criterion(net(x), y)
+        loss.backward()
+        opt.step()
+        losses.append(loss.item())
+    assert np.mean(losses[-5:]) < 0.8 * losses[0]
+    assert net.fc1.weight.grad.shape == (784, 256)
+
+
+# ---- modes and randomness
+
+
+def test_nothing_is_recorded_under_no_grad() -> None:
+    net = Branches()
+    with pdnn.no_grad():
+        with pdnn.no_grad():
+            assert not net(X).requires_grad
+        loss = loss_of(net)
+        assert not loss.requires_grad
+    with pytest.raises(ValueError, match="nothing is behind this Tensor"):
+        loss.backward()
+    assert loss_of(net).requires_grad
+    assert not net(X).detach().requires_grad
+
+    @pdnn.no_grad()
+    def evaluate() -> float:
+        assert not net(X).requires_grad
+        return loss_of(net).item()
+
+    assert evaluate() == evaluate() == loss.item()
+    elsewhere: list[bool] = []
+    with pdnn.no_grad():
+        thread = threading.Thread(target=lambda: elsewhere.append(net(X).requires_grad))
+        thread.start()
+        thread.join()
+    assert elsewhere == [True]  # each thread has a switch of its own
+
+
+def test_dropout_masks_follow_the_seed_and_the_calls() -> None:
+    def masks(seed: int) -> list[np.ndarray]:
+        net = nn.Sequential(nn.Dropout(0.5), seed=seed, dtype="float64")
+        return [net(np.ones((4, 8))).data for _ in range(3)]
+
+    first, again, other = masks(1), masks(1), masks(2)
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert (first[0] != first[1]).any()
+    assert (first[0] != other[0]).any()
+    assert set(np.unique(first[0])) == {0.0, 2.0}
+    net = nn.Sequential(nn.Linear(8, 3), nn.Dropout(0.5), seed=1, dtype="float64")
+    net(np.ones((4, 8))).sum().backward()  # backward draws the same mask
+    columns = net[0].bias.grad  # type: ignore[attr-defined]
+    net[0].weight.data[...] = 0  # type: ignore[attr-defined]
+    net[0].bias.data[...] = 1  # type: ignore[attr-defined]
+    twin = copy.deepcopy(net)
+    np.testing.assert_array_equal(twin(np.ones((4, 8))).data.sum(axis=0), columns)
+
+
+def test_a_part_can_be_in_another_mode() -> None:
+    net = nn.Sequential(nn.Dropout(0.5), nn.Linear(8, 3), seed=1, dtype="float64")
+    x = np.ones((4, 8))
+    net[0].eval()
+    np.testing.assert_array_equal(net(x).data, net.predict(x))
+    net.train()
+    assert (net(x).data != net.predict(x)).any()
+    assert net.training and net[0].training  # predict left them as they were
+
+
+def test_predict_takes_layers_with_their_forward_in_python() -> None:
+    net = nn.Sequential(Branches(), nn.Dropout(0.9), dtype="float64")
+    np.testing.assert_array_equal(net.predict(X), net[0](X).data)
+    assert net.training and net[1].training
+
+
+def test_a_layer_may_be_changed_in_python() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return 2 * super().forward(x)
+
+    plain = nn.Sequential(nn.Linear(6, 3), seed=1, dtype="float64")
+    net = nn.Sequential(Doubled(6, 3), seed=1, dtype="float64")
+    np.testing.assert_array_equal(net(X).data, 2 * plain(X).data)
+
+
+# ---- hooks
+
+
+def test_hooks_run_once_a_pass_when_the_gradient_is_final() -> None:
+    net = Branches()
+    loss_of(net).backward()
+    want = {name: p.grad.copy() for name, p in net.named_parameters()}
+    net.flat_gradients[:] = 0
+    seen: list[str] = []
+    for name, parameter in net.named_parameters():
+
+        def hook(grad: np.ndarray, name: str = name) -> None:
+            seen.append(name)
+            np.testing.assert_allclose(grad, want[name], rtol=1e-12, atol=1e-15)
+
+        parameter.register_hook(hook)
+    loss_of(net).backward()
+    assert sorted(seen) == sorted(want)  # left.0 was used twice, and is announced once
+    assert seen[:2] == ["head.bias", "head.weight"]
+    assert seen[-2:] == ["stem.bias", "stem.weight"]
+    for name, parameter in net.named_parameters():
+        np.testing.assert_allclose(parameter.grad, want[name], rtol=1e-12, atol=1e-15)
+    loss_of(net).backward()  # hooks see the gradient of their own pass, not the sum
+    assert len(seen) == 2 * len(want)
+
+
+def test_hooks_within_a_fused_network_run_while_it_goes_back() -> None:
+    net = models.mlp([6, 5, 4, 3], "sigmoid", dtype="float64", seed=1)
+    seen: list[str] = []
+    below = next(net.parameters())
+
+    def hook(name: str, finished: bool) -> None:
+        seen.append(name)
+        assert below.grad.any() == finished
+
+    for name, parameter in net.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda p, name=name: hook(name, name.startswith("0")))
+    loss_of(net).backward()
+    assert seen == ["4.bias", "4.weight", "2.bias", "2.weight", "0.bias", "0.weight"]
+
+
+def test_hooks_change_gradients() -> None:
+    net = Branches()
+    loss_of(net).backward()
+    want = net.flat_gradients.copy()
+    net.flat_gradients[:] = 0
+    weight, bias = net.head.weight, net.head.bias
+    handles = [
+        weight.register_hook(lambda grad: grad.__imul__(2)),
+        weight.register_hook(lambda grad: grad + 1),
+        bias.register_hook(lambda grad: grad.fill(7)),
+    ]
+    counted: list[str] = []
+    weight.register_post_accumulate_grad_hook(lambda p: counted.append(p.name))
+    before = weight.grad.copy()
+    loss_of(net).backward()
+    np.testing.assert_allclose(weight.grad.ravel(), before.ravel() + 2 * want[-27:-3] + 1, rtol=1e-12)
+    assert (bias.grad == 7).all()
+    np.testing.assert_allclose(net.flat_gradients[:-27], want[:-27], rtol=1e-12, atol=1e-15)
+    for handle in handles:
+        handle.remove()
+        handle.remove()
+    net.flat_gradients[:] = 0
+    loss_of(net).backward()
+    np.testing.assert_array_equal(net.flat_gradients, want)
+    assert counted == ["head.weight"] * 2
+
+
+def test_a_failing_hook_leaves_nothing_behind() -> None:
+    net = Branches()
+    loss_of(net).backward()
+    want = net.flat_gradients.copy()
+    net.flat_gradients[:] = 0
+    handle = net.stem.weight.register_hook(lambda grad: grad[:1])
+    with pytest.raises(ValueError, match=r"stem\.weight: a hook returned shape \(1, 4\), expected \(6, 4\)"):
+        loss_of(net).backward()
+    handle.remove()
+
+    def fail(grad: np.ndarray) -> None:
+        raise KeyError("mine")
+
+    handle = net.left[0].weight.register_hook(fail)
+    with pytest.raises(KeyError, match="mine"):
+        loss_of(net).backward()
+    handle.remove()
+    net.flat_gradients[:] = 0
+    net.stem.bias.register_hook(lambda grad: None)
+    loss_of(net).backward()
+    np.testing.assert_allclose(net.flat_gradients, want, rtol=1e-12, atol=1e-15)
+
+
+def test_a_trainer_refuses_hooks() -> None:
+    net = models.mlp([6, 3], dtype="float64")
+    trainer = pdnn.Trainer(net, nn.CrossEntropyLoss(), optim.SGD(net.parameters(), lr=0.1))
+    handle = net[0].bias.register_hook(print)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="hooks, which only backward passes by hand run"):
+        trainer.fit((X, Y), verbose=False)
+    handle.remove()
+    trainer.fit((X, Y), verbose=False)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_data_parallel_by_hand_equals_one_process(ranks: int) -> None:
+    class MyDP(nn.Module):
+        def __init__(self, module: nn.Module, average: bool = True) -> None:
+            super().__init__()
+            comm = pdnn.world()
+            self.module = module
+            for p in module.parameters():
+                comm.broadcast(p.data, root=0)
+                p.register_hook(lambda grad: comm.all_reduce(grad, op="mean" if average else "sum"))
+
+        def forward(self, x: Any) -> Any:
+            return self.module(x)
+
+    def train(net: nn.Module, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        optimizer = optim.SGD(net.parameters(), lr=0.3, momentum=0.9)
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss_of(net, x, y).backward()
+            optimizer.step()
+        return net.flat_parameters.copy()
+
+    def rank() -> np.ndarray:
+        comm = pdnn.world()
+        share = slice(12 // ranks * comm.rank, 12 // ranks * (comm.rank + 1))
+        return train(MyDP(Branches(seed=comm.rank)), X[share], Y[share])
+
+    serial = train(Branches(seed=0), X, Y)
+    for result in pdnn.run(rank, ranks=ranks, backend="threads"):
+        np.testing.assert_allclose(result, serial, rtol=0, atol=1e-13 * np.abs(serial).max())
+
+
+# ---- memory
+
+
+def test_graphs_are_let_go() -> None:
+    net = Branches()
+    gc.disable()
+    try:
+        loss = loss_of(net)
+        middle = weakref.ref(net(X))
+        assert middle() is None  # a graph that nobody holds goes at once
+        hidden = net.stem(X)
+        kept = weakref.ref(hidden.node)
+        loss = nn.MSELoss()(hidden, np.zeros((12, 4)))
+        del hidden
+        assert kept() is not None  # the loss needs it
+        loss.backward()
+        assert kept() is not None and kept().freed  # its arrays are gone
+        del loss
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
+def test_a_second_backward_pass_is_refused() -> None:
+    net = Branches()
+    y = net(X)
+    loss, other = nn.CrossEntropyLoss()(y, Y), nn.CrossEntropyLoss()(y, Y)
+    loss.backward()
+    want = net.flat_gradients.copy()
+    for again in (loss, other):
+        with pytest.raises(ValueError, match="went through this graph before"):
+            again.backward()
+    np.testing.assert_array_equal(net.flat_gradients, want)
+
+
+def test_long_graphs_neither_recurse_nor_stay() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), dtype="float64", seed=0)
+    y = net(np.ones((1, 2)))
+    for _ in range(5000):
+        y = y + 0.0
+    y.sum().backward()
+    assert net[0].bias.grad.tolist() == [1, 1]  # type: ignore[attr-defined]
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda net: net(X.astype(np.uint8)), TypeError, "uint8; raw integers need their scale.*DataLoader"),
+        (lambda net: net(X.astype(np.float32)), TypeError, r"float32, this model is float64.*astype"),
+        (lambda net: net.stem(X.astype(np.float32)), TypeError, "float32, this model is float64"),
+        (lambda net: net(X.tolist()), TypeError, "got a list, expected a NumPy array"),
+        (lambda net: net(X[:, :5].copy()), ValueError, "input has 5 features, this layer takes 6"),
+        (lambda net: net.stem(X, X), TypeError, "takes one batch"),
+        (lambda net: net(X).backward(), ValueError, r"shape \(12, 3\); only a loss"),
+        (lambda net: net(X) + np.ones((12, 2)), ValueError, r"\(12, 3\).*\(12, 2\)"),
+        (lambda net: net(X) + np.ones((12, 3), np.float32), ValueError, "float32"),
+        (lambda net: net(X) + "a", TypeError, r"\+ with a str"),
+        (lambda net: net(X) / net(X), TypeError, "takes a number"),
+        (lambda net: pdnn.cat([net(X), net.stem(X)]), ValueError, "along axis 0"),
+        (lambda net: pdnn.cat([]), ValueError, "along axis 0"),
+        (lambda net: net(X).flatten(2), ValueError, "start_dim 2"),
+        (lambda net: pdnn.Tensor(np.zeros(3, int)), TypeError, "int64"),
+        (lambda net: nn.Module()(X), NotImplementedError, r"define forward\(self, x\)"),
+        (lambda net: loss_of(net, y=Y + 1), ValueError, "label 3 of row"),
+        (lambda net: loss_of(net, y=Y[:5]), ValueError, r"\(5,\) for 12 samples"),
+        (lambda net: nn.MSELoss()([1.0], Y), TypeError, "outputs are a list"),
+        (lambda net: nn.MSELoss()(np.ones(3), Y), ValueError, r"outputs have shape \(3,\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(call: Any, kind: type[Exception], words: str) -> None:
+    net = Branches()
+    net(X)
+    with pytest.raises(kind, match=words):
+        call(net)
+
+
+def test_layers_without_parameters_take_either_width() -> None:
+    for dtype in (np.float32, np.float64):
+        y = nn.ReLU()(np.array([[-1, 2]], dtype))
+        assert y.dtype == dtype
+        assert y.data.tolist() == [[0, 2]]
+        assert not y.requires_grad
