@@ -15,7 +15,7 @@ namespace {
 
 inline constexpr Index kMostDepth = 256;        // of one piece, a multiple of any kLanes
 inline constexpr Index kMostCopiedDepth = 128;  // of a piece that is copied anyway: it stays nearest
-inline constexpr Index kStripBytes = 1024;      // a row of all strips of dy that are held at once
+inline constexpr Index kStripBytes = 2048;      // a row of all strips of dy that are held at once
 inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
 inline constexpr Index kFarBytes = 4096;        // rows of b so far apart are copied
 inline constexpr Index kAhead = 6;              // rows of b that are fetched before their use
@@ -97,6 +97,7 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
     else
       multiply_edge<T, vectors, adjacent_rows>(tile, height, cols);
     finish(row, height, tile.c, tile.c_stride);
+    tile.far += tile.depth * tile.far_step;
     row += height;
     tile.a += height * tile.row_step;
     if (tile.start) tile.start += height * tile.start_stride;
@@ -155,6 +156,10 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             if (row == 0 && p.b_transposed) transpose_strip<width>(p.b, j, {k, k + depth}, cols, strip);
             if (row == 0 && !p.b_transposed) copy_block<width>(b.data, b.stride, depth, cols, strip);
             tile.b = strip, tile.b_stride = width, tile.ahead = 0;
+          }
+          if (!adjacent_rows && b.stride == width) {  // what follows this piece in memory is the next one
+            tile.far = depth * width * static_cast<Index>(sizeof(T));
+            tile.far_step = ceil_div(width * static_cast<Index>(sizeof(T)), ceil_div(height, kMostRows<vectors>));
           }
           if (k == 0 && !p.add) {
             tile.start = p.bias ? p.bias + j : nullptr;

@@ -20,6 +20,8 @@ struct Tile {
   Index start_stride;
   T* c;
   Index c_stride;
+  Index far = 0,
+        far_step = 0;    // bytes behind b that are fetched into the second-level cache, and a row's share of them
   bool descend = false;  // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
   T lr = 0, l2 = 0;
 };
@@ -50,6 +52,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
   const Index row_step = adjacent_rows ? 1 : tile.row_step;
   const T *a = tile.a, *b = tile.b;
   const Index ahead = tile.ahead * tile.b_stride;
+  const char* far = reinterpret_cast<const char*>(tile.b) + tile.far;
   _Pragma("GCC unroll 2") for (Index k = tile.depth; k > 0; --k) {
     Vector<T> row[vectors];
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
@@ -59,6 +62,8 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
     }
     if constexpr (!adjacent_rows) {
       PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine) __builtin_prefetch(b + ahead + v * n);
+      __builtin_prefetch(far, 0, 2);
+      far += tile.far_step;
     }
     a += tile.depth_step;
     b += tile.b_stride;
