@@ -1,15 +1,100 @@
 /// The few kernels that are of use by themselves.
+#include <pybind11/stl.h>
+
 #include <numeric>
 
 #include "bindings.hpp"
 #include "numpy.hpp"
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/nn/layers/windows.hpp"
 #include "pdnn/threads/team.hpp"
 
 namespace pdnn::bindings {
 
+namespace {
+
+/// A convolution of arrays: x (n, height, width, inputs) and w (kernel, kernel, inputs, outputs).
+template <class T>
+struct Arrays {
+  const T *x, *w;
+  kernels::Convolution shape;
+  Index batch;
+
+  Arrays(const char* where, const py::array& x_array, const py::array& w_array, Index stride, Index padding)
+      : x(read<T>(where, x_array).data()), w(read<T>(where, w_array).data()) {
+    require(x_array.ndim() == 4 && w_array.ndim() == 4 && x_array.shape(3) == w_array.shape(2) &&
+                w_array.shape(0) == w_array.shape(1) && w_array.size() > 0,
+            where, ": x is ", shape_text(x_array), " and w is ", shape_text(w_array),
+            "; expected (n, height, width, inputs) and (kernel, kernel, inputs, outputs)");
+    batch = x_array.shape(0);
+    nn::check_windows(where, w_array.shape(0), stride, padding);
+    const Shape image{x_array.shape(3), x_array.shape(1), x_array.shape(2)};
+    shape = {nn::windows_on(where, image, w_array.shape(0), stride, padding), w_array.shape(2), w_array.shape(3)};
+  }
+  std::vector<Index> out() const { return {batch, shape.windows.out_height, shape.windows.out_width, shape.outputs}; }
+};
+
+template <class T>
+void bind_convolutions(py::module_& m) {
+  m.def(
+      "conv2d",
+      [](const py::array& x, const py::array& w, const std::optional<py::array>& b, Index stride, Index padding,
+         int threads) {
+        const Arrays<T> arrays("conv2d", x, w, stride, padding);
+        const T* const bias = b ? read<T>("conv2d: b", *b).data() : nullptr;
+        require(!b || b->size() == arrays.shape.outputs, "conv2d: b has ", b ? b->size() : 0, " elements for ",
+                arrays.shape.outputs, " output channels");
+        py::array_t<T> y(arrays.out());
+        T* const out = y.mutable_data();
+        const py::gil_scoped_release release;
+        threads::Team(threads).run([&](const threads::Member& member) {
+          kernels::convolution<T>(member, arrays.shape, arrays.batch, arrays.x, arrays.w, bias, false, out);
+        });
+        return y;
+      },
+      py::arg("x"), py::arg("w"), py::arg("b") = py::none(), py::kw_only(), py::arg("stride") = 1,
+      py::arg("padding") = 0, py::arg("threads") = 1,
+      "The convolution of images (n, height, width, inputs) with w (kernel, kernel, inputs, outputs).");
+  m.def(
+      "conv2d_backward",
+      [](const py::array& x, const py::array& w, const py::array& dy, Index stride, Index padding, bool dx_wanted,
+         bool dw_wanted, int threads) {
+        const Arrays<T> arrays("conv2d_backward", x, w, stride, padding);
+        const T* const slope = read<T>("conv2d_backward: dy", dy).data();
+        const std::vector<Index> out = arrays.out();
+        require(std::vector<Index>(dy.shape(), dy.shape() + dy.ndim()) == out, "conv2d_backward: dy is ",
+                shape_text(dy), ", which is not the shape of y");
+        const auto like = [](const py::array& a, bool wanted) {
+          return wanted ? py::array_t<T>(std::vector<Index>(a.shape(), a.shape() + a.ndim())) : py::array_t<T>(0);
+        };
+        py::array_t<T> dx = like(x, dx_wanted), dw = like(w, dw_wanted), db(dw_wanted ? arrays.shape.outputs : 0);
+        Buffer<T> flipped(dx_wanted ? w.size() : 0);
+        T *const dx_to = dx.mutable_data(), *const dw_to = dw.mutable_data(), *const db_to = db.mutable_data();
+        {
+          const py::gil_scoped_release release;
+          threads::Team(threads).run([&](const threads::Member& member) {
+            if (dw_wanted)
+              kernels::convolution_dw<T>(member, arrays.shape, arrays.batch, arrays.x, slope, false, dw_to, db_to);
+            if (!dx_wanted) return;
+            kernels::flip_taps<T>(member, arrays.shape, arrays.w, flipped.data());
+            member.barrier();
+            kernels::convolution_dx<T>(member, arrays.shape, arrays.batch, slope, flipped.data(), dx_to);
+          });
+        }
+        const auto given = [](const py::array& a, bool wanted) -> py::object {
+          return wanted ? py::object(a) : py::none();
+        };
+        return py::make_tuple(given(dx, dx_wanted), given(dw, dw_wanted), given(db, dw_wanted));
+      },
+      py::arg("x"), py::arg("w"), py::arg("dy"), py::kw_only(), py::arg("stride") = 1, py::arg("padding") = 0,
+      py::arg("dx") = true, py::arg("dw") = true, py::arg("threads") = 1,
+      "(dx, dw, db) of conv2d from its slope dy, shaped like y; None for what is not wanted.");
+}
+
+}  // namespace
+
 template <class T>
 void bind_kernels(py::module_& m) {
+  bind_convolutions<T>(m);
   m.def(
       "matmul",
       [](const py::array& a, const py::array& b, int threads) {

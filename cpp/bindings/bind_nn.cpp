@@ -5,9 +5,11 @@
 #include "numpy.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
+#include "pdnn/nn/layers/conv2d.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
 #include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/layers/pool2d.hpp"
 #include "pdnn/nn/layers/softmax.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
@@ -75,6 +77,19 @@ void bind_layers(py::module_& m) {
              return std::make_shared<nn::Linear<T>>(inputs, outputs, bias, init_of(weight_init), init_of(bias_init));
            }),
            py::arg("inputs"), py::arg("outputs"), py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"));
+  layer(std::type_identity<nn::Conv2d<T>>{}, "Conv2d")
+      .def(py::init([](Index inputs, Index outputs, Index kernel, Index stride, Index padding, bool bias,
+                       const Init& weight_init, const Init& bias_init) {
+             return std::make_shared<nn::Conv2d<T>>(inputs, outputs, kernel, stride, padding, bias,
+                                                    init_of(weight_init), init_of(bias_init));
+           }),
+           py::arg("inputs"), py::arg("outputs"), py::arg("kernel"), py::arg("stride"), py::arg("padding"),
+           py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"));
+  layer(std::type_identity<nn::MaxPool2d<T>>{}, "MaxPool2d")
+      .def(py::init<Index, Index>(), py::arg("kernel"), py::arg("stride"));
+  layer(std::type_identity<nn::AvgPool2d<T>>{}, "AvgPool2d")
+      .def(py::init<Index, Index>(), py::arg("kernel"), py::arg("stride"));
+  layer(std::type_identity<nn::GlobalAvgPool2d<T>>{}, "GlobalAvgPool2d").def(py::init<>());
   layer(std::type_identity<nn::ActivationLayer<T>>{}, "Activation")
       .def(py::init([](const std::string& function) {
              return std::make_shared<nn::ActivationLayer<T>>(activation_of(function));

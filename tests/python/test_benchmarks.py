@@ -57,3 +57,20 @@ def test_a_step_is_measured_beside_numpy(
         times = {row["side"]: row["microseconds"] for row in result["sides"]}
         assert 0 < times["floor: products at FMA peak"] < times["pdnn"]
     assert picture.stat().st_size > 1000
+
+
+def test_convolutions_count_the_taps_that_meet_an_image(benchmark: Callable[[str], ModuleType]) -> None:
+    shapes = benchmark("convolutions").CONVOLUTIONS
+    assert shapes[0].flop == 2 * 256 * 28 * 28 * 25 * 16
+    assert shapes[-1].flop == 2 * 128 * 128 * 128  # a 3x3 window on one pixel: one tap
+
+
+def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
+    script, report, picture = root / "benchmarks" / "kernels.py", tmp_path / "k.json", tmp_path / "k.png"
+    words = ["--quick", "--blocks", "1", "--peers", "none", "--json", report, "--plot", picture]
+    printed = run_python([script, *words], timeout=100).stdout
+    results = json.loads(report.read_text())["results"]
+    assert [result["kernel"].rpartition(" ")[2] for result in results] == ["forward", "dw", "dx"] * 2
+    assert all(result["kernel"] in printed for result in results)
+    assert all(result["sides"][0]["peak"] > 0 for result in results)
+    assert picture.stat().st_size > 1000

@@ -20,6 +20,13 @@ LAYERS = {
     "tanh": lambda: [nn.Linear(INPUTS, 5), nn.Tanh(), nn.Linear(5, OUTPUTS)],
     "relu": lambda: [nn.Linear(INPUTS, 5), nn.ReLU(), nn.Linear(5, OUTPUTS)],
     "flatten": lambda: [nn.Flatten(), nn.Linear(INPUTS, OUTPUTS)],
+    "convolution": lambda: [
+        nn.Conv2d(2, 3, 2, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(6, OUTPUTS),
+    ],
     "dropout": lambda: [nn.Linear(INPUTS, 8), nn.Dropout(0.3), nn.Linear(8, OUTPUTS)],
     "batch norm": lambda: [
         nn.Linear(INPUTS, 5),
@@ -56,7 +63,7 @@ def error(model: nn.Sequential, x: np.ndarray, y: np.ndarray, loss: nn.Loss, gra
 
 def batch(layers: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
-    shape = (ROWS, 2, 3) if layers == "flatten" else (ROWS, INPUTS)
+    shape = {"flatten": (ROWS, 2, 3), "convolution": (ROWS, 2, 3, 1)}.get(layers, (ROWS, INPUTS))
     y = rng.integers(0, OUTPUTS, ROWS) if kind == "classes" else rng.dirichlet(np.ones(OUTPUTS), ROWS)
     return rng.normal(size=shape), y
 

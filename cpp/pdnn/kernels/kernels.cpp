@@ -102,6 +102,32 @@ void convolution_dw(Part part, const Convolution& shape, Index batch, const T* x
 }
 
 template <class T>
+void max_pool(Part part, const Windows& windows, Index channels, Index batch, const T* x, T* y, std::uint8_t* winners) {
+  table<T>().max_pool(part, windows, channels, batch, x, y, winners);
+}
+
+template <class T>
+void max_pool_backward(Part part, const Windows& windows, Index channels, Index batch, const std::uint8_t* winners,
+                       const T* dy, T* dx) {
+  table<T>().max_pool_backward(part, windows, channels, batch, winners, dy, dx);
+}
+
+template <class T>
+void mean_pool(Part part, const Windows& windows, Index channels, Index batch, const T* x, T* y) {
+  table<T>().mean_pool(part, windows, channels, batch, x, y);
+}
+
+template <class T>
+void mean_pool_backward(Part part, const Windows& windows, Index channels, Index batch, const T* dy, T* dx) {
+  table<T>().mean_pool_backward(part, windows, channels, batch, dy, dx);
+}
+
+template <class T>
+void transpose_samples(Part part, Index batch, Index rows, Index cols, const T* x, T* y) {
+  table<T>().transpose_samples(part, batch, rows, cols, x, y);
+}
+
+template <class T>
 void activate(Part part, Activation f, Index n, const T* x, T* y) {
   table<T>().activate(part, f, n, x, y);
 }
@@ -272,6 +298,11 @@ double measure_peak(double seconds) {
   template void flip_taps<T>(Part, const Convolution&, const T*, T*);                                           \
   template void convolution_dx<T>(Part, const Convolution&, Index, const T*, const T*, T*);                     \
   template void convolution_dw<T>(Part, const Convolution&, Index, const T*, const T*, bool, T*, T*);           \
+  template void max_pool<T>(Part, const Windows&, Index, Index, const T*, T*, std::uint8_t*);                   \
+  template void max_pool_backward<T>(Part, const Windows&, Index, Index, const std::uint8_t*, const T*, T*);    \
+  template void mean_pool<T>(Part, const Windows&, Index, Index, const T*, T*);                                 \
+  template void mean_pool_backward<T>(Part, const Windows&, Index, Index, const T*, T*);                        \
+  template void transpose_samples<T>(Part, Index, Index, Index, const T*, T*);                                  \
   template void activate<T>(Part, Activation, Index, const T*, T*);                                             \
   template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                          \
   template void exp<T>(Part, Index, const T*, T*);                                                              \

@@ -150,6 +150,25 @@ void convolution_dx(Part part, const Convolution& shape, Index batch, const T* d
 template <class T>
 void convolution_dw(Part part, const Convolution& shape, Index batch, const T* x, const T* dy, bool add, T* dw, T* db);
 
+/// y[n, p, q, :] = the largest x in the window at place (p, q), channel by channel; windows have no padding and at most
+/// 256 taps. winners: the number of the first tap that had it (of the last NaN), one a y.
+template <class T>
+void max_pool(Part part, const Windows& windows, Index channels, Index batch, const T* x, T* y, std::uint8_t* winners);
+/// dx = Σ dy over the windows that an element has won.
+template <class T>
+void max_pool_backward(Part part, const Windows& windows, Index channels, Index batch, const std::uint8_t* winners,
+                       const T* dy, T* dx);
+
+/// y[n, p, q, :] = the mean of x over the window at place (p, q); windows have no padding.
+template <class T>
+void mean_pool(Part part, const Windows& windows, Index channels, Index batch, const T* x, T* y);
+template <class T>
+void mean_pool_backward(Part part, const Windows& windows, Index channels, Index batch, const T* dy, T* dx);
+
+/// y[n, j, i] = x[n, i, j] for matrices of rows x cols: turns (channels, height · width) into channels last, and back.
+template <class T>
+void transpose_samples(Part part, Index batch, Index rows, Index cols, const T* x, T* y);
+
 // ---- activations, element by element; `n` elements
 
 /// y = f(x); y may be x.

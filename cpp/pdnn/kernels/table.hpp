@@ -18,6 +18,11 @@ struct Table {
   decltype(&kernels::flip_taps<T>) flip_taps;
   decltype(&kernels::convolution_dx<T>) convolution_dx;
   decltype(&kernels::convolution_dw<T>) convolution_dw;
+  decltype(&kernels::max_pool<T>) max_pool;
+  decltype(&kernels::max_pool_backward<T>) max_pool_backward;
+  decltype(&kernels::mean_pool<T>) mean_pool;
+  decltype(&kernels::mean_pool_backward<T>) mean_pool_backward;
+  decltype(&kernels::transpose_samples<T>) transpose_samples;
   decltype(&kernels::activate<T>) activate;
   decltype(&kernels::activate_backward<T>) activate_backward;
   decltype(&kernels::exp<T>) exp;

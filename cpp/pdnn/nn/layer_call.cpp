@@ -1,6 +1,21 @@
 #include "pdnn/nn/layer_call.hpp"
 
+#include "pdnn/nn/network.hpp"
+
 namespace pdnn::nn {
+
+namespace {
+
+/// The layer as it runs by itself, with images as users have them: channels first on both sides. Null: ready as it is.
+template <class T>
+LayerPtr<T> bound_alone(const LayerPtr<T>& layer, const Shape& in) {
+  if (const auto network = std::dynamic_pointer_cast<const Network<T>>(layer)) return network->bound(in);
+  if (layer->view()) return nullptr;
+  const bool turned = ChannelOrder<T>::matters(in) || ChannelOrder<T>::matters(layer->output_shape(in));
+  return turned ? Network<T>({layer}).bound(in) : layer->bind(in);
+}
+
+}  // namespace
 
 template <class T>
 LayerCall<T>::LayerCall(LayerPtr<T> layer, const Shape& in)
@@ -9,7 +24,7 @@ LayerCall<T>::LayerCall(LayerPtr<T> layer, const Shape& in)
       out_(layer_->output_shape(in)),
       params_(total(layer_->parameters())),
       state_(total(layer_->state())) {
-  if (LayerPtr<T> bound = layer_->bind(in)) {
+  if (LayerPtr<T> bound = bound_alone(layer_, in)) {
     layer_ = std::move(bound);
     composite_ = true;
   }

@@ -1,5 +1,6 @@
 #pragma once
 /// LayerCall: one layer bound to a sample shape and run by one thread, outside of any network: what eager mode records.
+/// Images have their channels first on both sides.
 #include "pdnn/core/memory.hpp"
 #include "pdnn/nn/layer.hpp"
 

@@ -3,6 +3,7 @@
 #include "pdnn/core/memory.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
+#include "pdnn/nn/layers/conv2d.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 
 namespace pdnn::nn {
@@ -51,17 +52,48 @@ Shape Network<T>::output_shape(const Shape& in) const {
   return shape;
 }
 
+/// Images lie with channels last between layers. A network that begins with a view, like Flatten, takes them as they
+/// come.
 template <class T>
 std::shared_ptr<const Network<T>> Network<T>::bound(const Shape& in) const {
   auto network = std::make_shared<Network>(layers_);
+  const bool channels_last = layers_.empty() || !layers_.front()->view();
+  if (channels_last) network->turn_channels(ChannelOrder<T>::To::last, in);
+  const Shape out = network->add_layers(in, channels_last);
+  network->turn_channels(ChannelOrder<T>::To::first, out);
+  network->finish();
+  return network;
+}
+
+template <class T>
+LayerPtr<T> Network<T>::bind(const Shape& in) const {
+  auto network = std::make_shared<Network>(layers_);
+  network->add_layers(in, true);
+  network->finish();
+  return network;
+}
+
+template <class T>
+Shape Network<T>::add_layers(const Shape& in, bool channels_last) {
   Shape shape = in;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    network->add_node(layers_[i], static_cast<Index>(i), shape);
-    shape = network->nodes_.back().out;
+    if (layers_[i]->view() && channels_last) turn_channels(ChannelOrder<T>::To::first, shape);
+    add_node(layers_[i], static_cast<Index>(i), shape);
+    shape = nodes_.back().out;
   }
-  network->fuse_activations();
-  network->connect();
-  return network;
+  return shape;
+}
+
+template <class T>
+void Network<T>::turn_channels(typename ChannelOrder<T>::To to, const Shape& sample) {
+  if (ChannelOrder<T>::matters(sample))
+    add_node(std::make_shared<ChannelOrder<T>>(to), static_cast<Index>(layers_.size()), sample);
+}
+
+template <class T>
+void Network<T>::finish() {
+  fuse_activations();
+  connect();
 }
 
 template <class T>
@@ -119,7 +151,7 @@ void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
 }
 
 /// Linear + activation become one node, and the slope of that activation moves into the dx of a Linear right after it:
-/// fewer barriers, half the saved memory, the same bits. BatchNorm + ReLU become one, too.
+/// fewer barriers, half the saved memory, the same bits. BatchNorm + ReLU and Conv2d + ReLU become one, too.
 template <class T>
 void Network<T>::fuse_activations() {
   using Fusion = typename Linear<T>::Fusion;
@@ -128,11 +160,14 @@ void Network<T>::fuse_activations() {
     const auto linear = std::dynamic_pointer_cast<const Linear<T>>(nodes_[i].layer);
     if (!linear) {
       fused.push_back(nodes_[i]);
+      if (i + 1 == nodes_.size() || !is_relu(nodes_[i + 1])) continue;
       const auto norm = std::dynamic_pointer_cast<const BatchNorm<T>>(nodes_[i].layer);
-      if (norm && i + 1 < nodes_.size() && is_relu(nodes_[i + 1])) {
-        fused.back().layer = norm->with_relu();
-        ++i;
-      }
+      const auto convolution = std::dynamic_pointer_cast<const Conv2d<T>>(nodes_[i].layer);
+      if (!norm && !convolution) continue;
+      Node& node = fused.back();
+      node.layer = norm ? LayerPtr<T>(norm->with_relu()) : convolution->with_relu();
+      node.sizes = node.layer->sizes(node.in);
+      ++i;
       continue;
     }
     Fusion fusion;
@@ -239,7 +274,7 @@ template <class T>
 void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                           Tensor<T> dx, std::span<T> grads) const {
   const Index rows = x.batch, turn = align<T>(rows * widest_);
-  T* const turns[2] = {vars.scratch.data(), vars.scratch.data() + turn};  // dy and dx lie in one and the other
+  T *next = vars.scratch.data(), *previous = next + turn;  // dx goes to one, dy came from the other
   vars.scratch = vars.scratch.subspan(static_cast<std::size_t>(2 * turn));
 
   const std::size_t lowest = dx.wanted() ? 0 : first_trained_;  // below it nobody wants anything
@@ -253,7 +288,7 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
     const Place here = place(i, rows);
     const T* const in = node.source ? vars.saved.data() + place(*node.source, rows).output : x.data;
     const T* const out = last ? y.data : vars.saved.data() + here.output;
-    T* const din = i == 0 ? dx.data : i == lowest ? nullptr : turns[i % 2];
+    T* const din = i == 0 ? dx.data : i == lowest ? nullptr : next;
     const Pass own = pass.child(node.number, node.params);
     const Vars<T> own_vars = vars_of(node, here, rows, vars);
     node.layer->backward(own, own_vars, {in, rows, node.in}, {out, rows, node.out}, dy, {din, rows, node.in},
@@ -263,6 +298,7 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
     if (pass.final && updated < node.param_count && !node.composite)
       (*pass.final)(*pass.team, {own.offset + updated, own.offset + node.param_count});
     dy = {din, rows, node.in};
+    std::swap(next, previous);
   }
 }
 

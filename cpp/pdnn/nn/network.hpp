@@ -1,9 +1,9 @@
 #pragma once
-/// Network: layers in order, itself a layer. A new one is a description; bind() gives the one that runs, with every
+/// Network: layers in order, itself a layer. A new one is a description; bound() gives the one that runs, with every
 /// shape and offset known, checked and fused.
 #include <optional>
 
-#include "pdnn/nn/layer.hpp"
+#include "pdnn/nn/layers/channel_order.hpp"
 
 namespace pdnn::nn {
 
@@ -22,7 +22,9 @@ class Network : public Layer<T> {
   bool synchronised() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
-  LayerPtr<T> bind(const Shape& in) const override { return bound(in); }
+  /// As a part of another network: images have their channels last on both sides.
+  LayerPtr<T> bind(const Shape& in) const override;
+  /// As a whole: images have their channels first on both sides, as users have them.
   std::shared_ptr<const Network> bound(const Shape& in) const;
   /// A bound network, over parameters whose larger weights lie in panels (kernels::Weights). The same bits, and members
   /// of a team keep out of each other's pages.
@@ -55,7 +57,10 @@ class Network : public Layer<T> {
 
   static std::vector<Parameter> numbered(const std::vector<LayerPtr<T>>& layers,
                                          std::vector<Parameter> (Layer<T>::*arrays)() const);
+  Shape add_layers(const Shape& in, bool channels_last);
+  void turn_channels(typename ChannelOrder<T>::To to, const Shape& sample);
   void add_node(LayerPtr<T> layer, Index number, const Shape& in);
+  void finish();
   void fuse_activations();
   static bool is_relu(const Node& node);
   /// A bound node's Linear, if its weight is wider than a panel.

@@ -7,9 +7,12 @@
 #include "layer_check.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
+#include "pdnn/nn/layers/channel_order.hpp"
+#include "pdnn/nn/layers/conv2d.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
 #include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/layers/pool2d.hpp"
 #include "pdnn/nn/layers/softmax.hpp"
 #include "pdnn/nn/network.hpp"
 
@@ -35,6 +38,12 @@ struct Case {
 Ptr linear(Index inputs, Index outputs, bool bias = true) {
   return std::make_shared<Linear<double>>(inputs, outputs, bias, Init{}, Init{});
 }
+Ptr conv(Index inputs, Index outputs, Index kernel, Index stride = 1, Index padding = 0, bool bias = true) {
+  return std::make_shared<Conv2d<double>>(inputs, outputs, kernel, stride, padding, bias, Init{}, Init{});
+}
+Ptr max_pool(Index kernel, Index stride) { return std::make_shared<MaxPool2d<double>>(kernel, stride); }
+Ptr mean_pool(Index kernel, Index stride) { return std::make_shared<AvgPool2d<double>>(kernel, stride); }
+Ptr flatten() { return std::make_shared<Flatten<double>>(); }
 Ptr activation(Activation function) { return std::make_shared<ActivationLayer<double>>(function); }
 /// With an eps at which the gradient of a batch of two is not almost 0.
 Ptr batch_norm(Index channels, bool images = false, bool sync = false) {
@@ -52,7 +61,26 @@ std::vector<Case> cases() {
       {"Tanh", activation(Activation::tanh), {13}},
       {"Softmax", std::make_shared<Softmax<double>>(false), {10}},
       {"LogSoftmax", std::make_shared<Softmax<double>>(true), {10}},
-      {"Flatten", std::make_shared<Flatten<double>>(), {2, 3, 4}},
+      {"Flatten", flatten(), {2, 3, 4}},
+      {"Conv2d", conv(2, 3, 3), {2, 5, 4}},
+      {"Conv2d with stride and padding", conv(9, 5, 3, 2, 1, false), {9, 4, 3}},
+      {"Conv2d of one pixel", conv(3, 17, 3, 1, 1), {3, 1, 1}},
+      {"MaxPool2d", max_pool(2, 2), {3, 5, 4}},
+      {"MaxPool2d, overlapping", max_pool(3, 2), {2, 7, 5}},
+      {"AvgPool2d", mean_pool(2, 2), {3, 4, 4}},
+      {"AvgPool2d, overlapping", mean_pool(3, 2), {2, 6, 7}},
+      {"AdaptiveAvgPool2d", std::make_shared<GlobalAvgPool2d<double>>(), {5, 3, 4}},
+      {"channels last", std::make_shared<ChannelOrder<double>>(ChannelOrder<double>::To::last), {3, 2, 4}},
+      {"channels first", std::make_shared<ChannelOrder<double>>(ChannelOrder<double>::To::first), {3, 2, 4}},
+      {"fused Conv2d and ReLU", network({conv(2, 3, 3), activation(Activation::relu)}), {2, 4, 4}},
+      {"a view between layers",
+       network({max_pool(1, 1), flatten(), activation(Activation::tanh), flatten(), linear(6, 2)}),
+       {1, 2, 3}},
+      {"convolutional network",
+       network({conv(3, 4, 3, 1, 1), max_pool(2, 2), activation(Activation::relu), conv(4, 5, 2),
+                activation(Activation::relu), network({conv(5, 5, 3, 1, 1), activation(Activation::tanh)}), flatten(),
+                linear(20, 4)}),
+       {3, 6, 6}},
       {"Dropout", std::make_shared<Dropout<double>>(0.4), {17}},
       {"BatchNorm1d", batch_norm(19), {19}},
       {"BatchNorm2d", batch_norm(3, true), {3, 4, 5}},
@@ -64,9 +92,9 @@ std::vector<Case> cases() {
        network({linear(6, 9), batch_norm(9), activation(Activation::relu), linear(9, 3)}),
        {6}},
       {"images, views, dropout and an inner network",
-       network({std::make_shared<Flatten<double>>(), linear(12, 8), activation(Activation::relu),
-                std::make_shared<Dropout<double>>(0.3), network({linear(8, 8), activation(Activation::tanh)}),
-                activation(Activation::sigmoid), linear(8, 4, false), std::make_shared<Softmax<double>>(true)}),
+       network({flatten(), linear(12, 8), activation(Activation::relu), std::make_shared<Dropout<double>>(0.3),
+                network({linear(8, 8), activation(Activation::tanh)}), activation(Activation::sigmoid),
+                linear(8, 4, false), std::make_shared<Softmax<double>>(true)}),
        {1, 3, 4}},
   };
 }
@@ -271,6 +299,30 @@ BOOST_AUTO_TEST_CASE(a_network_commits_each_layers_state_in_its_place) {
              boost::test_tools::per_element());
 }
 
+// Outside, images have their channels first: whole networks turn them at both ends, and only where that changes memory.
+BOOST_AUTO_TEST_CASE(a_whole_network_takes_and_gives_channels_first) {
+  const auto forward = [](const Layer<double>& layer, const Shape& in, const tests::Vector& x) {
+    const Shape out = layer.output_shape(in);
+    const Index rows = static_cast<Index>(x.size()) / in.count();
+    tests::Vector y(static_cast<std::size_t>(rows * out.count()));
+    const Sizes sizes = layer.sizes(in);
+    Buffer<double> saved(sizes.saved + rows * sizes.saved_row), scratch(sizes.scratch + rows * sizes.scratch_row);
+    const Member alone;
+    layer.forward({.team = &alone}, {{}, {}, saved.span(), scratch.span()}, {x.data(), rows, in},
+                  {y.data(), rows, out});
+    return y;
+  };
+  const Network<double> pool({max_pool(1, 1), max_pool(1, 1)}), flat({max_pool(1, 1), flatten()}), view({flatten()}),
+      inner({network({flatten()})});
+  const tests::Vector x = tests::draw(Rng(3), 2 * 24);
+  for (const Shape& in : {Shape{2, 3, 4}, Shape{1, 6, 4}, Shape{24, 1, 1}})
+    for (const Network<double>* whole : {&pool, &flat, &view, &inner})
+      BOOST_TEST(forward(*whole->bound(in), in, x) == x, boost::test_tools::per_element());
+  const tests::Vector last = forward(*view.bind({2, 3, 4}), {2, 3, 4}, x);  // a part takes channels last
+  BOOST_TEST(last[1] == x[2]);
+  BOOST_TEST(last[12] == x[1]);
+}
+
 BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused_with_both_sides) {
   const auto says = [](const char* text) {
     return [text](const ValueError& error) { return std::string(error.what()).find(text) != std::string::npos; };
@@ -280,6 +332,13 @@ BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused_with_both_sides) {
   BOOST_CHECK_EXCEPTION(batch_norm(4)->output_shape({3}), ValueError, says("input has 3 features, this layer takes 4"));
   BOOST_CHECK_EXCEPTION(batch_norm(4)->output_shape({4, 2, 2}), ValueError, says("use BatchNorm2d"));
   BOOST_CHECK_EXCEPTION(batch_norm(4, true)->output_shape({4}), ValueError, says("use BatchNorm1d"));
+  BOOST_CHECK_EXCEPTION(conv(2, 4, 3)->output_shape({3, 8, 8}), ValueError,
+                        says("input 3x8x8 has 3 channels, this layer takes 2"));
+  BOOST_CHECK_EXCEPTION(conv(1, 4, 5)->output_shape({1, 3, 3}), ValueError,
+                        says("kernel 5 does not fit input 1x3x3 with padding 0"));
+  BOOST_CHECK_EXCEPTION(conv(1, 4, 5)->output_shape({9}), ValueError, says("(channels, height, width)"));
+  BOOST_CHECK_EXCEPTION(max_pool(17, 1), ValueError, says("at most 16"));
+  BOOST_CHECK_EXCEPTION(max_pool(2, 0), ValueError, says("stride 0"));
   BOOST_CHECK_EXCEPTION(Dropout<double>(1.0), ValueError, says("[0, 1)"));
 }
 

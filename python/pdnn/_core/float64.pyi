@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'Adam', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'Layer', 'LayerCall', 'Linear', 'Loss', 'MSELoss', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'SGD', 'Session', 'Softmax', 'Source', 'evaluate_loss', 'matmul', 'measure_peak', 'square_sum', 'zeros']
+__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'matmul', 'measure_peak', 'square_sum', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -12,6 +12,18 @@ class Layer:
         """
 class Linear(Layer):
     def __init__(self, inputs: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, bias: bool, weight_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex], bias_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex]) -> None:
+        ...
+class Conv2d(Layer):
+    def __init__(self, inputs: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, kernel: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex, padding: typing.SupportsInt | typing.SupportsIndex, bias: bool, weight_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex], bias_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex]) -> None:
+        ...
+class MaxPool2d(Layer):
+    def __init__(self, kernel: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class AvgPool2d(Layer):
+    def __init__(self, kernel: typing.SupportsInt | typing.SupportsIndex, stride: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class GlobalAvgPool2d(Layer):
+    def __init__(self) -> None:
         ...
 class Activation(Layer):
     def __init__(self, function: str) -> None:
@@ -155,6 +167,14 @@ class Evaluator:
         """
     def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[numpy.float64]:
         ...
+def conv2d(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None, *, stride: typing.SupportsInt | typing.SupportsIndex = 1, padding: typing.SupportsInt | typing.SupportsIndex = 0, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> numpy.typing.NDArray[numpy.float64]:
+    """
+    The convolution of images (n, height, width, inputs) with w (kernel, kernel, inputs, outputs).
+    """
+def conv2d_backward(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], *, stride: typing.SupportsInt | typing.SupportsIndex = 1, padding: typing.SupportsInt | typing.SupportsIndex = 0, dx: bool = True, dw: bool = True, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> tuple[typing.Any, typing.Any, typing.Any]:
+    """
+    (dx, dw, db) of conv2d from its slope dy, shaped like y; None for what is not wanted.
+    """
 def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dy: bool) -> tuple[float, numpy.typing.NDArray[numpy.float64] | None]:
     """
     (loss of the batch, gradient for the outputs or None).

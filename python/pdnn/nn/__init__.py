@@ -1,6 +1,7 @@
 """Layers, losses and initialisers, under torch's names."""
 
 from pdnn.nn import init, utils
+from pdnn.nn.convolution import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
 from pdnn.nn.layers import Dropout, Flatten, Linear, LogSoftmax, ReLU, Sigmoid, Softmax, Tanh
 from pdnn.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, Loss, MSELoss, NLLLoss, SoftmaxLoss
 from pdnn.nn.module import Module, ModuleList, manual_seed
@@ -10,11 +11,14 @@ from pdnn.nn.sequential import Sequential
 from pdnn.nn.utils import clip_grad_norm_, clip_grad_value_
 
 __all__ = [
+    "AdaptiveAvgPool2d",
+    "AvgPool2d",
     "BCELoss",
     "BCEWithLogitsLoss",
     "BatchNorm1d",
     "BatchNorm2d",
     "Buffer",
+    "Conv2d",
     "CrossEntropyLoss",
     "Dropout",
     "Flatten",
@@ -22,6 +26,7 @@ __all__ = [
     "LogSoftmax",
     "Loss",
     "MSELoss",
+    "MaxPool2d",
     "Module",
     "ModuleList",
     "NLLLoss",

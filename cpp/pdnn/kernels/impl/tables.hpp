@@ -6,6 +6,7 @@
 #include "pdnn/kernels/impl/elementwise.hpp"
 #include "pdnn/kernels/impl/normalize.hpp"
 #include "pdnn/kernels/impl/peak.hpp"
+#include "pdnn/kernels/impl/pooling.hpp"
 #include "pdnn/kernels/impl/product.hpp"
 #include "pdnn/kernels/impl/rows.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
@@ -25,6 +26,11 @@ inline constexpr Table<T> kTable = {
     .flip_taps = flip_taps<T>,
     .convolution_dx = convolution_dx<T>,
     .convolution_dw = convolution_dw<T>,
+    .max_pool = max_pool<T>,
+    .max_pool_backward = max_pool_backward<T>,
+    .mean_pool = mean_pool<T>,
+    .mean_pool_backward = mean_pool_backward<T>,
+    .transpose_samples = transpose_samples<T>,
     .activate = activate<T>,
     .activate_backward = activate_backward<T>,
     .exp = exp<T>,

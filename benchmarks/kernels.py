@@ -1,0 +1,179 @@
+"""Kernels alone, on one core: how near each comes to the peak of fused multiply-adds, and peers beside it.
+
+    python benchmarks/kernels.py --json kernels.json --plot kernels.png
+    python benchmarks/kernels.py --quick
+
+Prints microseconds a call, the share of the peak, and each peer's time as a multiple. How it is measured:
+measure.py; what each side runs: convolutions.py. PyTorch is left out where it is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import convolutions
+import measure
+from measure import Runner, Side
+
+PDNN, FLOOR = "pdnn", "floor"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel at one shape.
+
+    Parameters
+    ----------
+    title : str
+    flop : int
+        Operations of a call.
+    sides : list of Side
+        pdnn first.
+    """
+
+    title: str
+    flop: int
+    sides: list[Side]
+
+
+def peak(flop: int, dtype: str) -> Runner:
+    """What so many operations take at the peak, measured each time."""
+    from pdnn.nn.targets import core_for
+
+    core = core_for(dtype)
+    return lambda: (flop / core.measure_peak(0.01), math.nan)
+
+
+def convolution_cases(dtype: str, quick: bool, with_torch: bool) -> list[Case]:
+    """Every pass of every convolution of the two networks; quick: of two of them."""
+    shapes = convolutions.CONVOLUTIONS
+    cases = []
+    for shape in (shapes[1], shapes[4]) if quick else shapes:
+        for which in convolutions.PASSES:
+            if shape.first and which == "dx":
+                continue
+            sides = [Side(PDNN, convolutions.pdnn_convolution, (shape, which, dtype))]
+            if with_torch:
+                for name, last in (("PyTorch channels_last", True), ("PyTorch", False)):
+                    sides.append(Side(name, convolutions.torch_convolution, (shape, which, dtype, last)))
+            cases.append(Case(f"{shape.name}, {which}", shape.flop, sides))
+    return cases
+
+
+WHAT: dict[str, Callable[[str, bool, bool], list[Case]]] = {"convolutions": convolution_cases}
+
+
+def check_results(checks: Sequence[tuple[str, float]]) -> None:
+    """Raises RuntimeError unless all sides found the same number (to 0.1 %)."""
+    first, expected = checks[0]
+    for name, value in checks:
+        if not math.isclose(value, expected, rel_tol=1e-3):
+            raise RuntimeError(
+                f"{name} has a mean square of {value}, {first} of {expected}: not the same work"
+            )
+
+
+def compare(case: Case, dtype: str, blocks: int) -> dict[str, Any]:
+    """Measures one case.
+
+    Returns
+    -------
+    dict
+        As the JSON file holds it: microseconds of a call, of each side, and pdnn's share of the peak.
+
+    Raises
+    ------
+    RuntimeError
+        If a side fails, or its result is not what the others have.
+    """
+    sides = [*case.sides, Side(FLOOR, peak, (case.flop, dtype))]
+    results, _ = measure.alternate(sides, blocks, lambda: 0.0)
+    names = [side.name for side in case.sides]
+    check_results([(name, result.check) for name, result in zip(names, results, strict=False)])
+    times = [1e6 * measure.fastest_quarter(result.seconds) for result in results]
+    return {
+        "kernel": case.title,
+        "dtype": dtype,
+        "megaflop": case.flop / 1e6,
+        "gigaflops_peak": case.flop / times[-1] / 1e3,
+        "sides": [
+            {"side": name, "microseconds": time, "ratio": time / times[0], "peak": times[-1] / time}
+            for name, time in zip(names, times, strict=False)
+        ],
+    }
+
+
+def line(result: dict[str, Any]) -> str:
+    """One case as text."""
+    own, *peers = result["sides"]
+    others = "".join(f"   {peer['side']} {peer['ratio']:.2f}" for peer in peers)
+    return f"{result['kernel']:44} {own['microseconds']:9.1f} µs {own['peak']:5.0%}{others}"
+
+
+def plot(report: dict[str, Any], path: str) -> None:
+    """Shares of the peak as bars, a row for each kernel."""
+    from matplotlib.figure import Figure
+
+    results = report["results"]
+    figure = Figure(figsize=(8, 0.9 + 0.42 * len(results)), layout="constrained")
+    axes = figure.add_subplot()
+    names = sorted({row["side"] for result in results for row in result["sides"]}, key=(lambda n: n != PDNN))
+    height = 0.8 / len(names)
+    for index, name in enumerate(names):
+        shares = [
+            next((100 * row["peak"] for row in result["sides"] if row["side"] == name), math.nan)
+            for result in results
+        ]
+        places = [place + index * height for place in range(len(results))]
+        axes.barh(places, shares, height, label=name, color="tab:orange" if name == PDNN else None)
+    axes.set_yticks([place + 0.4 - height / 2 for place in range(len(results))])
+    axes.set_yticklabels([result["kernel"] for result in results], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("% of the peak of fused multiply-adds")
+    axes.legend(fontsize=8)
+    figure.suptitle(report["machine"]["processor"], fontsize=9)
+    figure.savefig(path, dpi=130)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--what", default=",".join(WHAT), help="which kernels (default %(default)s)")
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
+    parser.add_argument("--quick", action="store_true", help="few shapes and blocks: rough figures")
+    parser.add_argument("--peers", default="torch", help="torch or none (default %(default)s)")
+    parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 5)")
+    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--plot", metavar="FILE", help="write a picture")
+    options = parser.parse_args(arguments)
+
+    what = options.what.split(",")
+    if unknown := set(what) - WHAT.keys():
+        parser.error(f"--what: {', '.join(sorted(unknown))}; expected some of {', '.join(WHAT)}")
+    with_torch = options.peers == "torch" and measure.installed_version("torch") is not None
+    blocks = options.blocks or (5 if options.quick else 20)
+    report: dict[str, Any] = {"machine": measure.machine(), "results": []}
+    about = report["machine"]
+    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
+    print("a call, its share of the peak, and peers as multiples of its time; one core, " + options.dtype)
+    for name in what:
+        for case in WHAT[name](options.dtype, options.quick, with_torch):
+            report["results"].append(compare(case, options.dtype, blocks))
+            print(line(report["results"][-1]), flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if options.plot:
+        plot(report, options.plot)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,142 @@
+#pragma once
+/// Pooling: the largest or the mean of each window, channel by channel; and images turned between channels first and
+/// last.
+#include "pdnn/kernels/impl/elementwise.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+template <class T>
+struct BytesOf {
+  typedef std::uint8_t Type __attribute__((vector_size(kVectorBytes / sizeof(T))));
+  typedef std::uint8_t Unaligned __attribute__((vector_size(kVectorBytes / sizeof(T)), aligned(1), may_alias));
+};
+
+template <class T>
+PDNN_INLINE void store_bytes(std::uint8_t* to, Integers<T> x, Index count) {
+  const auto bytes = __builtin_convertvector(x, typename BytesOf<T>::Type);
+  if (count >= kLanes<T>)
+    *reinterpret_cast<typename BytesOf<T>::Unaligned*>(to) = bytes;
+  else
+    for (Index lane = 0; lane < count; ++lane) to[lane] = bytes[lane];
+}
+template <class T>
+PDNN_INLINE Integers<T> load_bytes(const std::uint8_t* from, Index count) {
+  typename BytesOf<T>::Type bytes{};
+  if (count >= kLanes<T>)
+    bytes = *reinterpret_cast<const typename BytesOf<T>::Unaligned*>(from);
+  else
+    for (Index lane = 0; lane < count; ++lane) bytes[lane] = from[lane];
+  return __builtin_convertvector(bytes, Integers<T>);
+}
+
+/// Calls action(offset of the window in a sample of x, offset of the place in one of y) for rows of places.
+template <class Action>
+PDNN_INLINE void for_places(const Windows& v, Index channels, Range rows, Action action) {
+  for (Index p = rows.begin; p < rows.end; ++p)
+    for (Index q = 0; q < v.out_width; ++q)
+      action((p * v.stride * v.width + q * v.stride) * channels, (p * v.out_width + q) * channels);
+}
+
+/// Calls action(tap, offset from the window's first element) for each tap.
+template <class Action>
+PDNN_INLINE void for_taps(const Windows& v, Index channels, Action action) {
+  for (Index i = 0, tap = 0; i < v.kernel_height; ++i)
+    for (Index j = 0; j < v.kernel_width; ++j, ++tap) action(tap, (i * v.width + j) * channels);
+}
+
+template <class T, class Pool>
+PDNN_INLINE void pool_forward(Part part, const Windows& v, Index channels, Index batch, Pool pool) {
+  const Range mine = deal(part, batch * v.out_height);
+  for (Index row = mine.begin; row < mine.end; ++row) {
+    const Index n = row / v.out_height, p = row % v.out_height;
+    const Index x = n * v.height * v.width * channels, y = n * v.out_height * v.out_width * channels;
+    for_places(v, channels, {p, p + 1}, [&](Index from, Index to) {
+      for (Index j = 0; j < channels; j += kLanes<T>) pool(x + from + j, y + to + j, channels - j);
+    });
+  }
+}
+
+template <class T>
+void max_pool(Part part, const Windows& v, Index channels, Index batch, const T* x, T* y, std::uint8_t* winners) {
+  pool_forward<T>(part, v, channels, batch, [&](Index from, Index to, Index left) {
+    Vector<T> best = load(x + from, left);
+    Integers<T> winner{};
+    for_taps(v, channels, [&](Index tap, Index offset) {
+      const Vector<T> other = load(x + from + offset, left);
+      const Integers<T> better = (other > best) | (other != other);  // a NaN wins
+      best = better ? other : best;
+      winner = better ? Integers<T>{} + static_cast<Integer<T>>(tap) : winner;
+    });
+    store(y + to, best, left);
+    store_bytes<T>(winners + to, winner, left);
+  });
+}
+
+template <class T>
+void mean_pool(Part part, const Windows& v, Index channels, Index batch, const T* x, T* y) {
+  const T scale = T(1) / static_cast<T>(v.kernel_height * v.kernel_width);
+  pool_forward<T>(part, v, channels, batch, [&](Index from, Index to, Index left) {
+    Vector<T> sum{};
+    for_taps(v, channels, [&](Index, Index offset) { sum += load(x + from + offset, left); });
+    store(y + to, sum * scale, left);
+  });
+}
+
+/// dx from slope(place in y, left), which gives the function of a tap that is that tap's share of dy. Windows that
+/// cover an image without overlapping store, others add to zeros.
+template <class T, class Slope>
+PDNN_INLINE void pool_backward(Part part, const Windows& v, Index channels, Index batch, T* dx, Slope slope) {
+  const Range mine = deal(part, batch);
+  const Index sample = v.height * v.width * channels;
+  const bool cover = v.stride == v.kernel_height && v.stride == v.kernel_width && v.out_height * v.stride == v.height &&
+                     v.out_width * v.stride == v.width;
+  for (Index n = mine.begin; n < mine.end; ++n) {
+    T* const out = dx + n * sample;
+    const Index y = n * v.out_height * v.out_width * channels;
+    for (Index i = 0; !cover && i < sample; i += kLanes<T>) store(out + i, Vector<T>{}, sample - i);
+    for_places(v, channels, {0, v.out_height}, [&](Index to, Index from) {
+      for (Index j = 0; j < channels; j += kLanes<T>) {
+        const Index left = channels - j;
+        const auto share = slope(y + from + j, left);
+        for_taps(v, channels, [&](Index tap, Index offset) {
+          T* const at = out + to + offset + j;
+          store(at, cover ? share(tap) : load(at, left) + share(tap), left);
+        });
+      }
+    });
+  }
+}
+
+template <class T>
+void max_pool_backward(Part part, const Windows& v, Index channels, Index batch, const std::uint8_t* winners,
+                       const T* dy, T* dx) {
+  pool_backward(part, v, channels, batch, dx, [&](Index place, Index left) {
+    const Vector<T> slope = load(dy + place, left);
+    const Integers<T> winner = load_bytes<T>(winners + place, left);
+    return [=](Index tap) { return winner == static_cast<Integer<T>>(tap) ? slope : Vector<T>{}; };
+  });
+}
+
+template <class T>
+void mean_pool_backward(Part part, const Windows& v, Index channels, Index batch, const T* dy, T* dx) {
+  const T scale = T(1) / static_cast<T>(v.kernel_height * v.kernel_width);
+  pool_backward(part, v, channels, batch, dx, [&](Index place, Index left) {
+    const Vector<T> slope = load(dy + place, left) * scale;
+    return [=](Index) { return slope; };
+  });
+}
+
+template <class T>
+void transpose_samples(Part part, Index batch, Index rows, Index cols, const T* x, T* y) {
+  const Range mine = deal(part, batch);
+  for (Index n = mine.begin; n < mine.end; ++n) {
+    const T* const from = x + n * rows * cols;
+    T* const to = y + n * rows * cols;
+    for (Index j = 0; j < cols; ++j)
+      for (Index i = 0; i < rows; ++i) to[j * rows + i] = from[i * cols + j];
+  }
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl

@@ -1,0 +1,31 @@
+#include "pdnn/nn/layers/channel_order.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::nn {
+
+namespace {
+
+template <class T>
+void turn(Part part, const Shape& image, bool to_last, Index batch, const T* x, T* y) {
+  const Index channels = image[0], places = image[1] * image[2];
+  kernels::transpose_samples(part, batch, to_last ? channels : places, to_last ? places : channels, x, y);
+}
+
+}  // namespace
+
+template <class T>
+void ChannelOrder<T>::forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const {
+  turn(*pass.team, x.sample, to_ == To::last, x.batch, x.data, y.data);
+}
+
+template <class T>
+void ChannelOrder<T>::backward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<const T>, Tensor<const T> dy,
+                               Tensor<T> dx, std::span<T>) const {
+  if (dx.wanted()) turn(*pass.team, x.sample, to_ == To::first, x.batch, dy.data, dx.data);
+}
+
+template class ChannelOrder<float>;
+template class ChannelOrder<double>;
+
+}  // namespace pdnn::nn

@@ -1,0 +1,86 @@
+#include "pdnn/nn/layers/conv2d.hpp"
+
+namespace pdnn::nn {
+
+template <class T>
+Conv2d<T>::Conv2d(Index inputs, Index outputs, Index kernel, Index stride, Index padding, bool bias, Init weight_init,
+                  Init bias_init)
+    : inputs_(inputs),
+      outputs_(outputs),
+      kernel_(kernel),
+      stride_(stride),
+      padding_(padding),
+      bias_(bias),
+      weight_init_(weight_init),
+      bias_init_(bias_init) {
+  require(inputs >= 1 && outputs >= 1, "Conv2d: ", inputs, " input and ", outputs,
+          " output channels; both must be at least 1");
+  check_windows(name(), kernel, stride, padding);
+}
+
+template <class T>
+std::shared_ptr<const Conv2d<T>> Conv2d<T>::with_relu() const {
+  auto fused = std::make_shared<Conv2d>(*this);
+  fused->relu_ = true;
+  return fused;
+}
+
+template <class T>
+std::vector<Parameter> Conv2d<T>::parameters() const {
+  std::vector<Parameter> parameters{{"weight", {kernel_, kernel_, inputs_, outputs_}}};
+  if (bias_) parameters.push_back({"bias", {outputs_}});
+  return parameters;
+}
+
+template <class T>
+kernels::Convolution Conv2d<T>::shape_on(const Shape& in) const {
+  return {windows_on(name(), in, kernel_, stride_, padding_), inputs_, outputs_};
+}
+
+template <class T>
+Shape Conv2d<T>::output_shape(const Shape& in) const {
+  const kernels::Windows windows = shape_on(in).windows;
+  require(in[0] == inputs_, "Conv2d: input ", in.text(), " has ", in[0], " channels, this layer takes ", inputs_);
+  return {outputs_, windows.out_height, windows.out_width};
+}
+
+template <class T>
+Sizes Conv2d<T>::sizes(const Shape& in) const {
+  return {.scratch = weights(), .scratch_row = relu_ ? output_shape(in).count() : 0};
+}
+
+template <class T>
+void Conv2d<T>::initialize(Rng rng, std::span<T> params, std::span<T>) const {
+  weight_init_.fill(rng.child(0), slice(params, 0, weights()));
+  if (bias_) bias_init_.fill(rng.child(1), slice(params, weights(), outputs_));
+}
+
+template <class T>
+void Conv2d<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
+  const T* const w = vars.params.data();
+  kernels::convolution<T>(*pass.team, shape_on(x.sample), x.batch, x.data, w, bias_ ? w + weights() : nullptr, relu_,
+                          y.data);
+}
+
+template <class T>
+void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
+                         Tensor<T> dx, std::span<T> grads) const {
+  const kernels::Convolution shape = shape_on(x.sample);
+  T* const flipped = vars.scratch.data();
+  if (relu_) {
+    T* const slope = flipped + weights();
+    kernels::activate_backward(*pass.team, kernels::Activation::relu, y.count(), y.data, dy.data, slope);
+    dy.data = slope;
+  }
+  if (dx.wanted()) kernels::flip_taps<T>(*pass.team, shape, vars.params.data(), flipped);
+  if (relu_ || dx.wanted()) pass.team->barrier();
+  if (dx.wanted()) kernels::convolution_dx<T>(*pass.team, shape, x.batch, dy.data, flipped, dx.data);
+  T* const dw = grads.data();
+  kernels::convolution_dw<T>(*pass.team, shape, x.batch, x.data, dy.data, pass.add, dw,
+                             bias_ ? dw + weights() : nullptr);
+}
+
+template class Conv2d<float>;
+template class Conv2d<double>;
+
+}  // namespace pdnn::nn

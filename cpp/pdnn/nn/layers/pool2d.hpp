@@ -1,0 +1,56 @@
+#pragma once
+/// Pooling: the largest or the mean of each window of an image, channel by channel.
+#include "pdnn/nn/layers/windows.hpp"
+
+namespace pdnn::nn {
+
+/// Windows without padding; where they do not reach the right or lower edge, what is left over is ignored.
+template <class T>
+class Pool2d : public Layer<T> {
+ public:
+  Pool2d(std::string_view name, Index kernel, Index stride);
+
+  Shape output_shape(const Shape& in) const override;
+
+ protected:
+  virtual kernels::Windows windows(const Shape& in) const { return windows_on(this->name(), in, kernel_, stride_, 0); }
+  Index kernel_, stride_;
+};
+
+/// y = the largest x of a window. Who won is kept in a byte, so that backward need not look at x.
+template <class T>
+class MaxPool2d : public Pool2d<T> {
+ public:
+  MaxPool2d(Index kernel, Index stride);
+
+  std::string_view name() const override { return "MaxPool2d"; }
+  Sizes sizes(const Shape& in) const override;
+  void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
+  void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
+                std::span<T> grads) const override;
+};
+
+/// y = the mean of a window.
+template <class T>
+class AvgPool2d : public Pool2d<T> {
+ public:
+  AvgPool2d(Index kernel, Index stride) : Pool2d<T>("AvgPool2d", kernel, stride) {}
+
+  std::string_view name() const override { return "AvgPool2d"; }
+  void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
+  void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
+                std::span<T> grads) const override;
+};
+
+/// y = the mean of a whole image: its window is as large.
+template <class T>
+class GlobalAvgPool2d : public AvgPool2d<T> {
+ public:
+  GlobalAvgPool2d() : AvgPool2d<T>(1, 1) {}
+  std::string_view name() const override { return "AdaptiveAvgPool2d"; }
+
+ protected:
+  kernels::Windows windows(const Shape& in) const override;
+};
+
+}  // namespace pdnn::nn

@@ -1,0 +1,151 @@
+// Pooling against its definition, for every channel count and window, between forbidden pages, for every build.
+#include <boost/mpl/list.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "pdnn/core/errors.hpp"
+#include "support.hpp"
+
+namespace pdnn::kernels::testing {
+namespace {
+
+using Elements = boost::mpl::list<float, double>;
+
+Windows windows_of(Index height, Index width, Index kernel_height, Index kernel_width, Index stride) {
+  return {height,
+          width,
+          kernel_height,
+          kernel_width,
+          stride,
+          0,
+          (height - kernel_height) / stride + 1,
+          (width - kernel_width) / stride + 1};
+}
+
+/// Both kinds of pooling and their backward passes, by a team; every array ends at a forbidden page.
+template <class T>
+struct Pooled {
+  std::vector<T> largest, mean, largest_dx, mean_dx;
+  std::vector<std::uint8_t> winners;
+  bool operator==(const Pooled&) const = default;
+};
+
+template <class T>
+Pooled<T> pool(const Table<T>& table, int team, const Windows& v, Index channels, Index batch, const std::vector<T>& x,
+               const std::vector<T>& dy) {
+  static Guarded<T> memory[4] = {Guarded<T>(1 << 14), Guarded<T>(1 << 14), Guarded<T>(1 << 14), Guarded<T>(1 << 14)};
+  static Guarded<std::uint8_t> bytes(1 << 14);
+  const Index x_count = static_cast<Index>(x.size()), y_count = static_cast<Index>(dy.size());
+  T *const in = memory[0].at_end(x_count), *const slope = memory[1].at_end(y_count);
+  T *const y = memory[2].at_end(y_count), *const dx = memory[3].at_end(x_count);
+  std::uint8_t* const winners = bytes.at_end(y_count);
+  std::copy(x.begin(), x.end(), in);
+  std::copy(dy.begin(), dy.end(), slope);
+  const auto untouched = [&] { std::fill_n(dx, x_count, T(12345)), std::fill_n(y, y_count, T(12345)); };
+  Pooled<T> result;
+  untouched();
+  as_team(team, [&](Part part) { table.max_pool(part, v, channels, batch, in, y, winners); });
+  as_team(team, [&](Part part) { table.max_pool_backward(part, v, channels, batch, winners, slope, dx); });
+  result.largest.assign(y, y + y_count), result.largest_dx.assign(dx, dx + x_count);
+  result.winners.assign(winners, winners + y_count);
+  untouched();
+  as_team(team, [&](Part part) { table.mean_pool(part, v, channels, batch, in, y); });
+  as_team(team, [&](Part part) { table.mean_pool_backward(part, v, channels, batch, slope, dx); });
+  result.mean.assign(y, y + y_count), result.mean_dx.assign(dx, dx + x_count);
+  return result;
+}
+
+template <class T>
+void check(const Windows& v, Index channels, Index batch) {
+  std::vector<T> x = numbers<T>(batch * v.height * v.width * channels, 1);
+  for (std::size_t i = 0; i < x.size(); i += 3) x[i] = T(0.5);  // equal ones: the first wins
+  const std::vector<T> dy = numbers<T>(batch * v.out_height * v.out_width * channels, 2);
+  std::vector<T> largest(dy.size());
+  std::vector<double> mean(dy.size()), largest_dx(x.size()), mean_dx(x.size());
+  for (std::size_t to = 0; to < dy.size(); ++to) {
+    const Index at = static_cast<Index>(to), q = at / channels % v.out_width,
+                p = at / channels / v.out_width % v.out_height, n = at / channels / v.out_width / v.out_height;
+    const auto element = [&](Index i, Index j) {
+      return static_cast<std::size_t>(((n * v.height + p * v.stride + i) * v.width + q * v.stride + j) * channels +
+                                      at % channels);
+    };
+    std::size_t winner = element(0, 0);
+    const double taps = static_cast<double>(v.kernel_height * v.kernel_width);
+    for (Index i = 0; i < v.kernel_height; ++i)
+      for (Index j = 0; j < v.kernel_width; ++j) {
+        if (x[element(i, j)] > x[winner]) winner = element(i, j);
+        mean[to] += double{x[element(i, j)]} / taps;
+        mean_dx[element(i, j)] += double{dy[to]} / taps;
+      }
+    largest[to] = x[winner];
+    largest_dx[winner] += double{dy[to]};
+  }
+  const double unit = 30 * double{std::numeric_limits<T>::epsilon()};
+  const auto close = [&](const std::vector<T>& got, const std::vector<double>& want) {
+    for (std::size_t i = 0; i < want.size(); ++i)
+      if (!(std::abs(double{got[i]} - want[i]) <= unit)) return false;
+    return true;
+  };
+  for_each_isa<T>([&](const Table<T>& table) {
+    const Pooled<T> got = pool(table, 1, v, channels, batch, x, dy);
+    const std::string where = message(batch, " x ", v.height, "x", v.width, "x", channels, ", window ", v.kernel_height,
+                                      "x", v.kernel_width, ", stride ", v.stride);
+    if (got.largest != largest) BOOST_ERROR("the largest, " << where);
+    if (!close(got.mean, mean)) BOOST_ERROR("the mean, " << where);
+    if (!close(got.largest_dx, largest_dx)) BOOST_ERROR("the slope of the largest, " << where);
+    if (!close(got.mean_dx, mean_dx)) BOOST_ERROR("the slope of the mean, " << where);
+    for (const int team : {2, 3, 4})
+      if (got != pool(table, team, v, channels, batch, x, dy)) BOOST_ERROR("a team of " << team << ", " << where);
+  });
+}
+
+BOOST_AUTO_TEST_SUITE(pooling)
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_for_any_channels, T, Elements) {
+  for (const Index channels : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 67})
+    check<T>(windows_of(4, 6, 2, 2, 2), channels, 2);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_for_any_window, T, Elements) {
+  for (const Index height : {3, 5, 8})
+    for (const Index width : {3, 7})
+      for (const Index kernel : {1, 2, 3})
+        for (const Index stride : {1, 2, 3, 4}) check<T>(windows_of(height, width, kernel, kernel, stride), 5, 3);
+  check<T>(windows_of(5, 7, 5, 7, 1), 18, 3);
+  check<T>(windows_of(16, 16, 16, 16, 1), 3, 2);  // as many taps as a byte counts
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_for_any_batch, T, Elements) {
+  for (const Index batch : {0, 1, 2, 3, 7}) check<T>(windows_of(5, 5, 2, 2, 2), 3, batch);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_nan_wins_and_gets_the_slope, T, Elements) {
+  const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
+  const std::vector<T> x = {1, nan, infinity, 2, 3, infinity, 4, 5};  // two windows of 2 x 2, side by side
+  for_each_isa<T>([&](const Table<T>& table) {
+    const Pooled<T> got = pool<T>(table, 1, windows_of(2, 4, 2, 2, 2), 1, 1, x, {7, 8});
+    BOOST_TEST(std::isnan(got.largest[0]));
+    BOOST_TEST(got.largest[1] == infinity);
+    BOOST_TEST(got.largest_dx == (std::vector<T>{0, 7, 8, 0, 0, 0, 0, 0}), boost::test_tools::per_element());
+  });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(samples_are_transposed, T, Elements) {
+  for (const Index rows : {1, 3, 17})
+    for (const Index cols : {1, 5, 16}) {
+      const std::vector<T> x = numbers<T>(3 * rows * cols, 1);
+      for_each_isa<T>([&](const Table<T>& table) {
+        std::vector<T> y(x.size()), back(x.size());
+        as_team(2, [&](Part part) { table.transpose_samples(part, 3, rows, cols, x.data(), y.data()); });
+        as_team(4, [&](Part part) { table.transpose_samples(part, 3, cols, rows, y.data(), back.data()); });
+        BOOST_TEST(back == x);
+        const Index i = rows - 1, j = cols / 2;
+        BOOST_TEST(y[static_cast<std::size_t>(rows * cols + j * rows + i)] ==
+                   x[static_cast<std::size_t>(rows * cols + i * cols + j)]);
+      });
+    }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace pdnn::kernels::testing
