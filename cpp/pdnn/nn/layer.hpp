@@ -47,19 +47,23 @@ struct BatchSum {
 struct Pass {
   const Member* team;
   bool training = true;
-  Rng key{};            // of (seed, step), then of the layer's path
+  Rng key{};            // of (seed, step), then of the path to the network around this layer
   Index first_row = 0;  // of x in the global batch: a dropout mask does not depend on who computes a row
   bool add = false;     // gradients: store, or add
   Final* final = nullptr;
-  Index offset = 0;  // where these parameters stand in the flat buffer
+  Index offset = 0;   // where these parameters stand in the flat buffer
+  Index number = -1;  // of this layer in that network; none: the key is its own
   const kernels::Upcoming* upcoming =
       nullptr;                    // rows of the next batch, for the first layer to fetch as it ends the pass
   BatchSum* batch_sum = nullptr;  // for member 0 to call; null: x is the whole batch
 
-  /// The pass as layer `number` sees it, whose parameters start `at` elements further on.
-  Pass child(Index number, Index at) const {
+  /// This layer's random numbers: drawing a key takes longer than a small layer's work, and few layers need one.
+  Rng rng() const { return number < 0 ? key : key.child(static_cast<std::uint64_t>(number)); }
+  /// The pass as layer `index` sees it, whose parameters start `at` elements further on.
+  Pass child(Index index, Index at) const {
     Pass pass = *this;
-    pass.key = key.child(static_cast<std::uint64_t>(number));
+    pass.key = rng();
+    pass.number = index;
     pass.offset = offset + at;
     return pass;
   }

@@ -12,7 +12,7 @@ Dropout<T>::Dropout(double p) : p_(p) {
 template <class T>
 void Dropout<T>::apply(const Pass& pass, Tensor<const T> from, Tensor<T> to) const {
   const double p = pass.training ? p_ : 0;  // p = 0 copies
-  kernels::dropout<T>(*pass.team, pass.key, pass.first_row, p, from, to);
+  kernels::dropout<T>(*pass.team, pass.rng(), pass.first_row, p, from, to);
 }
 
 template class Dropout<float>;
