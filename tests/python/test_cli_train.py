@@ -126,6 +126,27 @@ def test_images_are_read_augmented_and_predicted(tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().out.endswith("on 8 samples\n")
 
 
+def test_the_convolutional_network_trains_on_digits_as_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    for part, n in (("train", 12), ("t10k", 4)):
+        header = np.array([0x803, n, 28, 28], ">u4").tobytes()
+        images = rng.integers(0, 256, n * 784, np.uint8).tobytes()
+        (tmp_path / f"{part}-images-idx3-ubyte").write_bytes(header + images)
+        labels = np.array([0x801, n], ">u4").tobytes() + bytes(i % 10 for i in range(n))
+        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(labels)
+    data, model = f"idx:{tmp_path}:32", tmp_path / "lenet.safetensors"
+    words = ["train", "--model", "lenet", "--epochs", "1", "--strategy", "serial", "--save", str(model)]
+    assert cli.main([*words, "--data", data]) == 0
+    loss = float(capsys.readouterr().out.splitlines()[-1].split()[2].rstrip(","))
+    assert abs(loss - np.log(10)) < 0.3  # of logarithms of probabilities, hardly trained
+    assert cli.main(["predict", str(model), data]) == 0
+    assert capsys.readouterr().out.endswith("on 4 samples\n")
+    assert cli.main([*words, "--data", data[: -len(":32")]]) == 1
+    assert "784" in capsys.readouterr().err
+
+
 def test_digits_are_flat_or_images() -> None:
     flat, images = specs.data("mnist-mini")(), specs.data("mnist-mini:14")()
     assert [part.sample_shape for part in (*flat, *images)] == [(784,)] * 2 + [(1, 14, 14)] * 2

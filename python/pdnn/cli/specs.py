@@ -16,7 +16,10 @@ DATA_HELP = (
     "mnist-mini (comes with pdnn), mnist or cifar10 (downloaded once), cifar10:FOLDER, idx:FOLDER, npz:FILE; "
     "bytes count as 0..1. Digits are flat; mnist:SIZE, mnist-mini:SIZE, idx:FOLDER:SIZE make images of them"
 )
-MODEL_HELP = "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or relu (default)"
+MODEL_HELP = (
+    "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or relu (default); "
+    "lenet, for digits as images (mnist:32)"
+)
 
 
 def data(text: str) -> Callable[[], Parts]:
@@ -58,6 +61,8 @@ def bytes_to_unit(dataset: Dataset) -> Dataset:
 
 def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:
     """What a word such as ``mlp:784-256-10:sigmoid`` names; built of (shape of samples, seed, dtype)."""
+    if text == "lenet":
+        return _lenet
     kind, _, rest = text.partition(":")
     widths, _, activation = rest.partition(":")
     sizes = widths.split("-")
@@ -73,6 +78,12 @@ def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:
         return models.mlp(layers, activation or "relu", flatten=len(sample) > 1, dtype=dtype, seed=seed)
 
     return build
+
+
+def _lenet(sample: tuple[int, ...], seed: int, dtype: str) -> nn.Sequential:
+    from pdnn import models
+
+    return models.lenet_psgd(dtype=dtype, seed=seed)
 
 
 def validation(text: str) -> float | str:

@@ -130,7 +130,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
     return Trainer(
         model,
-        nn.CrossEntropyLoss(),
+        nn.NLLLoss() if isinstance(model[-1], nn.LogSoftmax) else nn.CrossEntropyLoss(),
         optimizer,
         strategy=arguments.strategy,
         seed=arguments.seed,
