@@ -95,8 +95,11 @@ def floor(network: Network, cores: int) -> Runner:
     return lambda: (network.flop / (cores * core.measure_peak(0.01)), np.nan)
 
 
-def pdnn_trainer(network: Network, strategy: str, shuffled: bool) -> Runner:
-    """`Trainer.fit` on arrays in memory; its own seconds of the epoch, divided by the steps."""
+def pdnn_trainer(network: Network, strategy: str, shuffled: bool, evaluated: bool = False) -> Runner:
+    """`Trainer.fit` on arrays in memory; its own seconds of the epoch, divided by the steps.
+
+    `evaluated`: and the loss of all rows after the epoch, timed from outside.
+    """
     import pdnn
 
     model = pdnn.models.mlp(network.sizes, network.activation, bias=network.bias, dtype=network.dtype, seed=0)
@@ -111,11 +114,18 @@ def pdnn_trainer(network: Network, strategy: str, shuffled: bool) -> Runner:
         fitted = trainer.fit(data, batch_size=network.batch, shuffle=shuffled, verbose=False).history
         return fitted["seconds"][-1] / network.steps, fitted["loss"][-1]
 
-    return run
+    def run_and_evaluate() -> float:
+        run()
+        return trainer.evaluate(data)["loss"]
+
+    return timed(network, run_and_evaluate) if evaluated else run
 
 
-def numpy_step(network: Network) -> Runner:
-    """Products by BLAS, everything else in place: no step allocates an array as large as a layer."""
+def numpy_step(network: Network, evaluated: bool = False) -> Runner:
+    """Products by BLAS, everything else in place: no step allocates an array as large as a layer.
+
+    `evaluated`: and the loss of all rows after the pass.
+    """
     layers, batches = network.parameters(), network.batches()
     rows = np.arange(network.batch)
     outputs = [np.empty((network.batch, width), network.dtype) for width in network.sizes[1:]]
@@ -174,6 +184,12 @@ def numpy_step(network: Network) -> Runner:
             forward(x)
             loss += cross_entropy(classes)
             backward(x)
+        if not evaluated:
+            return loss / network.steps
+        loss = 0.0
+        for x, classes in batches:
+            forward(x)
+            loss += cross_entropy(classes)
         return loss / network.steps
 
     return timed(network, block)

@@ -39,6 +39,12 @@ PACKAGES = {"numpy": "numpy", "jax": "jax", "torch": "torch", "sklearn": "scikit
 """Peers by the name that `--peers` takes, and the package of each."""
 
 
+def forced_cores() -> list[str]:
+    """Those of `FORCED` that this processor can run."""
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    return [core for core, flag in FORCED.items() if flag in flags]
+
+
 def sides(network: Network, cores: int, wanted: Collection[str]) -> list[Side]:
     """pdnn, and every wanted peer that can run this network."""
     strategy = "serial" if cores == 1 else f"team:{cores}"
@@ -49,11 +55,9 @@ def sides(network: Network, cores: int, wanted: Collection[str]) -> list[Side]:
     ]
     if "numpy" in wanted:
         found.append(Side("NumPy as installed", peers.numpy_step, (network,), cores))
-        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
-        for core, flag in FORCED.items():
-            if flag in flags:
-                environment = {"OPENBLAS_CORETYPE": core}
-                found.append(Side(f"NumPy, {core}", peers.numpy_step, (network,), cores, environment))
+        for core in forced_cores():
+            environment = {"OPENBLAS_CORETYPE": core}
+            found.append(Side(f"NumPy, {core}", peers.numpy_step, (network,), cores, environment))
     if "jax" in wanted:
         found.append(Side("JAX, jit and scan", peers.jax_scan, (network,), cores))
     if "torch" in wanted:

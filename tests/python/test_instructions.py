@@ -12,8 +12,8 @@ import pytest
 import pdnn
 
 STEPS = 4
-# Instructions of a step, float32, on one core, with the AVX2 kernels. Another compiler makes another program: measure
-# with `python -m pytest tests/python/test_instructions.py -s` and add a line.
+# Instructions of a step, float32, on one core, with the AVX2 kernels. Another compiler makes another program:
+# measure with `python -m pytest tests/python/test_instructions.py -s` and add a line.
 EXPECTED = {
     "g++ 12.2.0": {"784-256-10": 13_061_676, "8-8-8": 7_462},
 }

@@ -1,0 +1,136 @@
+"""Whole jobs through the public interface, beside what their steps alone would take, and beside peers.
+
+python benchmarks/jobs.py [--blocks 10] [--peers numpy,jax,torch] [--json FILE]
+
+* An epoch of MNIST (60,000 images, bytes as they are in the files, shuffled, batch 105, float32) against 572
+  times the bare step, and the most memory that it takes. Needs the data set: PDNN_DATA names its folder's
+  parent.
+* A network of 8-8-8 at batch 1: what a step costs beside its arithmetic.
+* The thread-pool exercise's own epoch: float64, 100 batches of 105 rows, then the loss of all 10,500.
+
+One core; the method is measure.py's, the peers are peers.py's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import measure
+import peers
+from measure import Runner, Side
+from step import PACKAGES, W0, W0_DOUBLE, forced_cores
+
+MNIST_ROWS = 60_000
+TINY = peers.Network("8-8-8", (8, 8, 8), "sigmoid", True, 1, steps=5000)
+JOB = replace(W0_DOUBLE, name="784-256-10, 100 × 105 rows and the loss of all", steps=100)
+EPOCH = "an epoch of MNIST"
+
+
+def mnist_folder() -> Path | None:
+    """The folder of MNIST's four files, if they are there."""
+    folder = Path(os.environ.get("PDNN_DATA", "../shared/data")) / "mnist"
+    return folder.resolve() if folder.is_dir() else None
+
+
+def mnist_epoch(folder: Path) -> Runner:
+    """Seconds of one shuffled epoch of `Trainer.fit`, divided by its steps."""
+    import pdnn
+
+    train = pdnn.datasets.mnist(folder, train=True)
+    model = pdnn.models.mlp(W0.sizes, W0.activation, seed=0)
+    optimizer = pdnn.optim.SGD(model.parameters(), lr=peers.LEARNING_RATE)
+    trainer = pdnn.Trainer(model, pdnn.nn.CrossEntropyLoss(), optimizer, strategy="serial")
+    steps = -(-len(train) // W0.batch)
+
+    def run() -> tuple[float, float]:
+        seconds = trainer.fit(train, batch_size=W0.batch, verbose=False).history["seconds"][-1]
+        return seconds / steps, np.nan
+
+    return run
+
+
+def peak_memory() -> float:
+    """Megabytes that a process takes at most which loads MNIST and trains for an epoch."""
+    program = [sys.executable, __file__, "--memory"]
+    return float(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
+
+
+def comparisons(wanted: Sequence[str]) -> list[tuple[str, list[Side]]]:
+    """What is compared, pdnn's own side first."""
+    bare = Side("the bare step", peers.pdnn_trainer, (W0, "serial", False))
+    tiny = [Side("pdnn", peers.pdnn_trainer, (TINY, "serial", False))]
+    job = [Side("pdnn", peers.pdnn_trainer, (JOB, "serial", False, True))]
+    if "jax" in wanted:
+        tiny.append(Side("JAX, jit and scan", peers.jax_scan, (TINY,)))
+    if "numpy" in wanted:
+        tiny.append(Side("NumPy as installed", peers.numpy_step, (TINY,)))
+        job.append(Side("NumPy as installed", peers.numpy_step, (JOB, True)))
+        for core in forced_cores():
+            environment = {"OPENBLAS_CORETYPE": core}
+            job.append(Side(f"NumPy, {core}", peers.numpy_step, (JOB, True), 1, environment))
+    if "torch" in wanted:
+        tiny.append(Side("PyTorch eager", peers.torch_eager, (TINY, 1, False)))
+    found = [(TINY.name + ", batch 1", tiny), (JOB.name, job)]
+    if folder := mnist_folder():
+        found.insert(0, (EPOCH, [Side("pdnn, shuffled bytes", mnist_epoch, (folder,)), bare]))
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--blocks", type=int, default=10, help="blocks a side (default %(default)s)")
+    parser.add_argument(
+        "--peers", default="numpy,jax,torch", help="which ones, of those installed (default %(default)s)"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--memory", action="store_true", help="the megabytes of MNIST's epoch, nothing else")
+    options = parser.parse_args(arguments)
+    folder = mnist_folder()
+    if options.memory:
+        if folder is None:
+            parser.error("--memory: MNIST is not here; PDNN_DATA names the folder that has it in mnist/")
+        mnist_epoch(folder)()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        return
+    wanted = [peer for peer in options.peers.split(",") if measure.installed_version(PACKAGES[peer])]
+    report: dict[str, Any] = {"machine": measure.machine(), "results": []}
+    print(f"{report['machine']['processor']}, load {report['machine']['load']:.1f} at the start")
+    if folder is None:
+        print("MNIST is not here (PDNN_DATA names the folder that has it in mnist/): its epoch is left out")
+    for what, sides in comparisons(wanted):
+        results, _ = measure.alternate(sides, options.blocks, lambda: 0.0)
+        times = [1e6 * measure.fastest_quarter(result.seconds) for result in results]
+        rows = [
+            {"side": side.name, "microseconds": time, "ratio": time / times[0], "blas": result.blas}
+            for side, time, result in zip(sides, times, results, strict=True)
+        ]
+        report["results"].append({"what": what, "sides": rows})
+        print(f"\n{what}\n{'':28} {'µs a step':>10} {'× pdnn':>7}")
+        for row in rows:
+            print(f"{row['side']:28} {row['microseconds']:10.2f} {row['ratio']:7.2f}", flush=True)
+        if what == EPOCH:
+            steps, memory = -(-MNIST_ROWS // W0.batch), peak_memory()
+            report["results"][-1]["megabytes"] = memory
+            print(
+                f"{steps} steps: {times[0] * steps / 1e6:.3f} s an epoch; {memory:.0f} MB of memory at most"
+            )
+    if options.json:
+        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
