@@ -17,17 +17,17 @@ class Initializer:
         Uniform in [-a, a), normal with standard deviation a, or the constant a.
     value : float
         a, or what is divided by the square root of the fan to give a.
-    fan : "none", "in" or "sum"
-        What the width depends on: nothing, the number of inputs of a unit, or that of inputs and outputs.
+    fan : "none", "in", "out" or "sum"
+        What the width depends on: nothing, the number of inputs of a unit, that of outputs, or both.
     """
 
     distribution: Literal["uniform", "normal", "constant"]
     value: float
-    fan: Literal["none", "in", "sum"] = "none"
+    fan: Literal["none", "in", "out", "sum"] = "none"
 
     def resolve(self, fan_in: int, fan_out: int) -> tuple[str, float]:
         """The distribution and its width a for a layer of these fans."""
-        divisor = {"none": 1, "in": fan_in, "sum": fan_in + fan_out}[self.fan]
+        divisor = {"none": 1, "in": fan_in, "out": fan_out, "sum": fan_in + fan_out}[self.fan]
         return self.distribution, self.value / sqrt(divisor)
 
 
@@ -39,6 +39,11 @@ def constant(value: float) -> Initializer:
 def zeros() -> Initializer:
     """Every element 0."""
     return constant(0.0)
+
+
+def ones() -> Initializer:
+    """Every element 1."""
+    return constant(1.0)
 
 
 def normal(std: float = 1.0) -> Initializer:
@@ -56,21 +61,35 @@ def fan_in_uniform() -> Initializer:
     return Initializer("uniform", 1.0, "in")
 
 
-def kaiming_uniform() -> Initializer:
-    """Uniform in ±√(6/fan_in), for ReLU networks (He et al., ICCV 2015, eq. 10)."""
-    return Initializer("uniform", sqrt(6.0), "in")
+def kaiming_uniform(a: float = 0.0, mode: Literal["fan_in", "fan_out"] = "fan_in") -> Initializer:
+    """Uniform in ±√(6/((1 + a²) fan)), for ReLU networks (He et al., ICCV 2015, eq. 10).
+
+    Parameters
+    ----------
+    a : float
+        Slope of a leaky ReLU below 0.
+    mode : "fan_in" or "fan_out"
+        Keeps the size of outputs or that of gradients.
+    """
+    return Initializer("uniform", sqrt(6.0 / (1 + a * a)), _fan(mode))
 
 
-def kaiming_normal() -> Initializer:
-    """Normal with standard deviation √(2/fan_in) (He et al., ICCV 2015, eq. 10)."""
-    return Initializer("normal", sqrt(2.0), "in")
+def kaiming_normal(a: float = 0.0, mode: Literal["fan_in", "fan_out"] = "fan_in") -> Initializer:
+    """Normal with standard deviation √(2/((1 + a²) fan)); parameters as for `kaiming_uniform`."""
+    return Initializer("normal", sqrt(2.0 / (1 + a * a)), _fan(mode))
 
 
-def xavier_uniform() -> Initializer:
-    """Uniform in ±√(6/(fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, eq. 16)."""
-    return Initializer("uniform", sqrt(6.0), "sum")
+def xavier_uniform(gain: float = 1.0) -> Initializer:
+    """Uniform in ±gain √(6/(fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, eq. 16)."""
+    return Initializer("uniform", gain * sqrt(6.0), "sum")
 
 
-def xavier_normal() -> Initializer:
-    """Normal with standard deviation √(2/(fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, eq. 12)."""
-    return Initializer("normal", sqrt(2.0), "sum")
+def xavier_normal(gain: float = 1.0) -> Initializer:
+    """Normal with standard deviation gain √(2/(fan_in + fan_out)) (the same, eq. 12)."""
+    return Initializer("normal", gain * sqrt(2.0), "sum")
+
+
+def _fan(mode: str) -> Literal["in", "out"]:
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f'init: mode "{mode}"; expected "fan_in" or "fan_out"')
+    return "in" if mode == "fan_in" else "out"
