@@ -6,10 +6,13 @@
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/conv2d.hpp"
+#include "pdnn/nn/layers/curves.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
+#include "pdnn/nn/layers/layer_norm.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/layers/pool2d.hpp"
+#include "pdnn/nn/layers/residual.hpp"
 #include "pdnn/nn/layers/softmax.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
@@ -53,6 +56,12 @@ template <class T>
 void bind_layers(py::module_& m) {
   using Init = std::pair<std::string, double>;
   py::class_<nn::Layer<T>, std::shared_ptr<nn::Layer<T>>>(m, "Layer")
+      .def(
+          "output_shape",
+          [](const nn::Layer<T>& layer, const std::vector<Index>& sample) {
+            return to_extents(layer.output_shape(to_shape(sample)));
+          },
+          py::arg("sample"))
       .def(
           "initialize",
           [](const nn::Layer<T>& layer, std::uint64_t seed, const std::vector<std::uint64_t>& path, py::array params,
@@ -101,6 +110,13 @@ void bind_layers(py::module_& m) {
              return std::make_shared<nn::BatchNorm<T>>(Options{channels, images, eps, momentum, sync});
            }),
            py::arg("channels"), py::arg("images"), py::arg("eps"), py::arg("momentum"), py::arg("sync"));
+  layer(std::type_identity<nn::LayerNorm<T>>{}, "LayerNorm")
+      .def(py::init<Index, double>(), py::arg("features"), py::arg("eps"));
+  layer(std::type_identity<nn::LeakyReLU<T>>{}, "LeakyReLU").def(py::init<double>(), py::arg("slope"));
+  layer(std::type_identity<nn::GELU<T>>{}, "GELU").def(py::init<>());
+  layer(std::type_identity<nn::Residual<T>>{}, "Residual")
+      .def(py::init([](const std::shared_ptr<nn::Layer<T>>& f) { return std::make_shared<nn::Residual<T>>(f); }),
+           py::arg("f"));
   layer(std::type_identity<nn::Softmax<T>>{}, "Softmax").def(py::init<bool>(), py::arg("log"));
   layer(std::type_identity<nn::Flatten<T>>{}, "Flatten").def(py::init<>());
   layer(std::type_identity<nn::Dropout<T>>{}, "Dropout").def(py::init<double>(), py::arg("p"));
@@ -150,12 +166,15 @@ void bind_nn(py::module_& m) {
       .def(
           "output_shape",
           [](const Model& model, const std::vector<Index>& sample) {
-            const Shape out = model.bound(to_shape(sample))->output_shape(to_shape(sample));
-            std::vector<Index> extents;
-            for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
-            return extents;
+            return to_extents(model.bound(to_shape(sample))->output_shape(to_shape(sample)));
           },
           py::arg("sample"))
+      .def(
+          "batch_bytes",
+          [](const Model& model, const std::vector<Index>& sample, Index rows) {
+            return nn::Workspace<T>::bytes(*model.bound(to_shape(sample)), to_shape(sample), rows);
+          },
+          py::arg("sample"), py::arg("rows"), "The memory of one pass over a batch.")
       .def(
           "gradient",
           [](const Model& model, const py::array& x, const py::array& target, const nn::Loss<T>& loss, bool training,

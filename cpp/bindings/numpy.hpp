@@ -62,6 +62,12 @@ Tensor<const T> read_batch(const char* where, const py::array& array) {
 
 inline Shape to_shape(const std::vector<Index>& extents) { return Shape(std::span<const Index>(extents)); }
 
+inline std::vector<Index> to_extents(const Shape& shape) {
+  std::vector<Index> extents;
+  for (int axis = 0; axis < shape.rank(); ++axis) extents.push_back(shape[axis]);
+  return extents;
+}
+
 /// A buffer's elements as an array of this shape that shares its memory and keeps it alive.
 template <class T>
 py::array_t<T> share_buffer(std::shared_ptr<Buffer<T>> buffer, const std::vector<Index>& extents) {

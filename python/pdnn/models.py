@@ -120,5 +120,7 @@ def _layer(type: str, **arguments: Any) -> nn.Module:
     kind = getattr(nn, type)
     if not issubclass(kind, nn.Module):
         raise TypeError(f"{type} is no layer")
+    if "fn" in arguments:
+        arguments["fn"] = _layer(**arguments["fn"])
     layer: nn.Module = kind(**arguments)
     return layer

@@ -34,6 +34,13 @@ LAYERS = {
         nn.ReLU(),
         nn.Linear(5, OUTPUTS),
     ],
+    "leaky relu": lambda: [nn.Linear(INPUTS, 5), nn.LeakyReLU(0.2), nn.Linear(5, OUTPUTS)],
+    "gelu": lambda: [nn.Linear(INPUTS, 5), nn.GELU(), nn.Linear(5, OUTPUTS)],
+    "layer norm": lambda: [nn.Linear(INPUTS, 5), nn.LayerNorm(5, eps=0.1), nn.Linear(5, OUTPUTS)],
+    "residual": lambda: [
+        nn.Residual(nn.Sequential(nn.Linear(INPUTS, INPUTS), nn.ReLU())),
+        nn.Linear(INPUTS, OUTPUTS),
+    ],
     "inner": lambda: [nn.Sequential(nn.Linear(INPUTS, 5), nn.Tanh()), nn.Linear(5, OUTPUTS)],
 }
 #: Each with the layers that give it the outputs it wants, and whether it takes classes, values, or both.

@@ -185,6 +185,21 @@ void cross_entropy(Part part, Matrix<const T> y, Matrix<const T> targets, double
 }
 
 template <class T>
+void leaky_relu(Part part, T slope, Index n, const T* x, const T* from, T* to) {
+  table<T>().leaky_relu(part, slope, n, x, from, to);
+}
+
+template <class T>
+void gelu(Part part, Index n, const T* x, T* y) {
+  table<T>().gelu(part, n, x, y);
+}
+
+template <class T>
+void gelu_backward(Part part, Index n, const T* x, const T* dy, T* dx) {
+  table<T>().gelu_backward(part, n, x, dy, dx);
+}
+
+template <class T>
 void column_moments(Part part, Matrix<const T> x, T* moments) {
   table<T>().column_moments(part, x, moments);
 }
@@ -224,8 +239,8 @@ void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* 
 }
 
 template <class T>
-void add(Part part, Index n, const T* x, T* y) {
-  table<T>().add(part, n, x, y);
+void add(Part part, Index n, const T* a, const T* b, T* y) {
+  table<T>().add(part, n, a, b, y);
 }
 
 template <class T>
@@ -275,6 +290,11 @@ double measure_peak(double seconds) {
 #define PDNN_INSTANTIATE_GATHER(T, Source) \
   template void gather_rows<T, Source>(Part, const Source*, Index, const Index*, Index, Index, double, double, T*);
 
+#define PDNN_INSTANTIATE_CURVES(T)                                     \
+  template void leaky_relu<T>(Part, T, Index, const T*, const T*, T*); \
+  template void gelu<T>(Part, Index, const T*, T*);                    \
+  template void gelu_backward<T>(Part, Index, const T*, const T*, T*);
+
 #define PDNN_INSTANTIATE_NORMALIZATION(T)                                                                        \
   template void column_moments<T>(Part, Matrix<const T>, T*);                                                    \
   template void normalize<T>(Part, Matrix<const T>, const Normal<T>&, bool, Matrix<T>);                          \
@@ -314,7 +334,7 @@ double measure_peak(double seconds) {
   template void log_softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                     \
   template void cross_entropy<T>(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);       \
   template void cross_entropy<T>(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);           \
-  template void add<T>(Part, Index, const T*, T*);                                                              \
+  template void add<T>(Part, Index, const T*, const T*, T*);                                                    \
   template void update<T>(Part, const Update<T>&, Index, const T*);                                             \
   template void square_sums<T>(Part, Index, const T*, double*);                                                 \
   template void scale<T>(Part, Index, T, T*);                                                                   \
@@ -325,8 +345,10 @@ double measure_peak(double seconds) {
   template double measure_peak<T>(double);
 
 PDNN_INSTANTIATE(float)
+PDNN_INSTANTIATE_CURVES(float)
 PDNN_INSTANTIATE_NORMALIZATION(float)
 PDNN_INSTANTIATE(double)
+PDNN_INSTANTIATE_CURVES(double)
 PDNN_INSTANTIATE_NORMALIZATION(double)
 
 }  // namespace pdnn::kernels

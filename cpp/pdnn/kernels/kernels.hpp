@@ -179,6 +179,17 @@ void activate(Part part, Activation f, Index n, const T* x, T* y);
 template <class T>
 void activate_backward(Part part, Activation f, Index n, const T* y, const T* dy, T* dx);
 
+/// to = from where x > 0, else slope · from: LeakyReLU forward (from = x) and backward (from = dy).
+template <class T>
+void leaky_relu(Part part, T slope, Index n, const T* x, const T* from, T* to);
+/// y = x Φ(x), Φ the normal distribution function: to 3 units in the last place from x = −0.6 up, to 5 in the lower
+/// tail; floats to 1.
+template <class T>
+void gelu(Part part, Index n, const T* x, T* y);
+/// dx = dy (Φ(x) + x Φ'(x)).
+template <class T>
+void gelu_backward(Part part, Index n, const T* x, const T* dy, T* dx);
+
 /// y = exp x, to 3 units in the last place, and y = log x; y may be x.
 template <class T>
 void exp(Part part, Index n, const T* x, T* y);
@@ -257,9 +268,9 @@ void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* 
 
 // ---- vectors of n elements
 
-/// y += x.
+/// y = a + b; y may be either.
 template <class T>
-void add(Part part, Index n, const T* x, T* y);
+void add(Part part, Index n, const T* a, const T* b, T* y);
 
 /// out[r, :] = scale · x[rows[r], :] + shift for `count` rows of `width` elements; rows of x start `stride` elements
 /// apart.

@@ -36,6 +36,9 @@ struct Table {
   decltype(&kernels::log_softmax_backward<T>) log_softmax_backward;
   void (*cross_entropy_of_classes)(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);
   void (*cross_entropy_of_targets)(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);
+  decltype(&kernels::leaky_relu<T>) leaky_relu;
+  decltype(&kernels::gelu<T>) gelu;
+  decltype(&kernels::gelu_backward<T>) gelu_backward;
   decltype(&kernels::column_moments<T>) column_moments;
   decltype(&kernels::normalize<T>) normalize;
   decltype(&kernels::normalize_sums<T>) normalize_sums;

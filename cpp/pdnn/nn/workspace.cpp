@@ -19,6 +19,14 @@ Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capaci
 }
 
 template <class T>
+Index Workspace<T>::bytes(const Network<T>& network, const Shape& in, Index capacity) {
+  const Sizes sizes = network.sizes(in);
+  const Index row = in.count() + 3 * network.output_shape(in).count() + sizes.saved_row + sizes.scratch_row;
+  return (sizes.saved + sizes.scratch + capacity * row) * Index{sizeof(T)} +
+         capacity * Index{sizeof(std::int32_t) + 2 * sizeof(double)};
+}
+
+template <class T>
 std::unique_ptr<Workspace<T>> WorkspaceStore<T>::take(const Network<T>& network, const Shape& in, Index rows) {
   {
     const std::lock_guard lock(mutex_);

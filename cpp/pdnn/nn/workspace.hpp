@@ -13,6 +13,9 @@ class Workspace {
   /// For batches of up to `capacity` rows of `in`, through a network bound to that shape.
   Workspace(const Network<T>& network, const Shape& in, Index capacity);
 
+  /// The memory that such a workspace takes.
+  static Index bytes(const Network<T>& network, const Shape& in, Index capacity);
+
   Index capacity() const { return capacity_; }
   const Shape& in() const { return in_; }
   /// Where a batch may be gathered to.

@@ -85,7 +85,7 @@ nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) 
       if (task.number == 0) {
         std::copy_n(worker.grads.data(), count, grads);
       } else {
-        kernels::add<T>(alone, count, worker.grads.data(), grads);
+        kernels::add<T>(alone, count, grads, worker.grads.data(), grads);
       }
       sums.value += own.value;
       sums.correct += own.correct;

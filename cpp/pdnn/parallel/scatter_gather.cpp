@@ -59,7 +59,8 @@ void ScatterGather<T>::gather_and_add() {
   if (!root()) return;
   const Index count = job_.model.grads->size();
   std::copy_n(gathered_.data(), count, own.data());
-  for (int r = 1; r < comm_->size(); ++r) kernels::add<T>(Part{}, count, gathered_.data() + r * count, own.data());
+  for (int r = 1; r < comm_->size(); ++r)
+    kernels::add<T>(Part{}, count, own.data(), gathered_.data() + r * count, own.data());
 }
 
 template <class T>

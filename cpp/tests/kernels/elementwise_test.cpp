@@ -83,11 +83,31 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(slopes_in_place_at_every_length, T, Elements) {
   }
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(curves_at_every_length, T, Elements) {
+  for (Index n = 0; n <= 70; ++n) {
+    const std::vector<T> x = numbers<T>(n, 5), dy = numbers<T>(n, 7);
+    const auto below = [&](std::size_t i) { return std::erfc(-double{x[i]} * std::sqrt(0.5)) / 2; };
+    check<T>(
+        dy,
+        [&](const Table<T>& table, Part part, T* data) { table.leaky_relu(part, T(0.25), n, x.data(), data, data); },
+        [&](std::size_t i) { return double{dy[i]} * (x[i] > 0 ? 1 : 0.25); });
+    check<T>(
+        x, [&](const Table<T>& table, Part part, T* data) { table.gelu(part, n, data, data); },
+        [&](std::size_t i) { return double{x[i]} * below(i); });
+    check<T>(
+        dy, [&](const Table<T>& table, Part part, T* data) { table.gelu_backward(part, n, x.data(), data, data); },
+        [&](std::size_t i) {
+          const double at = double{x[i]};
+          return double{dy[i]} * (below(i) + at * std::exp(-at * at / 2) * 0.3989422804014327);
+        });
+  }
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(sums_at_every_length, T, Elements) {
   for (Index n = 0; n <= 140; ++n) {
     const std::vector<T> x = numbers<T>(n, 8), y = numbers<T>(n, 9);
     check<T>(
-        y, [&](const Table<T>& table, Part part, T* data) { table.add(part, n, x.data(), data); },
+        y, [&](const Table<T>& table, Part part, T* data) { table.add(part, n, data, x.data(), data); },
         [&](std::size_t i) { return double{y[i]} + double{x[i]}; });
   }
 }

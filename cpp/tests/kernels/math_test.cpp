@@ -1,4 +1,4 @@
-// exp, log, sigmoid and tanh of every build against long double: at most 3 units in the last place.
+// exp, log, sigmoid, tanh and gelu of every build against long double: at most 3 units in the last place.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -23,6 +23,10 @@ template <class T>
 constexpr Function<T> kTanh =
     [](const Table<T>& table, Index n, const T* x, T* y) { table.activate({}, Activation::tanh, n, x, y); };
 
+template <class T>
+constexpr Function<T> kGelu = [](const Table<T>& table, Index n, const T* x, T* y) { table.gelu({}, n, x, y); };
+
+long double exact_gelu(long double x) { return x * std::erfc(-x * std::sqrt(0.5L)) / 2; }
 long double exact_sigmoid(long double x) { return 1 / (1 + std::exp(-x)); }
 
 /// Evenly spaced over [low, high].
@@ -45,7 +49,7 @@ std::vector<T> magnitudes() {
 }
 
 template <class T>
-void check(Function<T> function, long double (*exact)(long double), const std::vector<T>& x) {
+void check(Function<T> function, long double (*exact)(long double), const std::vector<T>& x, double most = kMostUlps) {
   for_each_isa<T>([&](const Table<T>& table) {
     std::vector<T> y(x.size());
     function(table, static_cast<Index>(x.size()), x.data(), y.data());
@@ -55,7 +59,7 @@ void check(Function<T> function, long double (*exact)(long double), const std::v
       const double error = ulps(y[i], exact(static_cast<long double>(x[i])));
       if (!(error <= worst)) worst = error, at = i;
     }
-    if (!(worst <= kMostUlps)) BOOST_ERROR(worst << " ulp at " << x[at] << ": " << y[at]);
+    if (!(worst <= most)) BOOST_ERROR(worst << " ulp at " << x[at] << ": " << y[at]);
   });
 }
 
@@ -89,6 +93,33 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(tanh_is_exact_to_3_ulp, T, Elements) {
   check<T>(kTanh<T>, [](long double x) { return std::tanh(x); }, magnitudes<T>());
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(gelu_is_exact_to_3_ulp_and_in_its_lower_tail_to_6, T, Elements) {
+  constexpr bool single = sizeof(T) == 4;  // computed in double
+  const double most = single ? 1 : kMostUlps, most_below = single ? 1 : 6;
+  check<T>(kGelu<T>, exact_gelu, sample<T>(-0.6, 3), most);
+  check<T>(kGelu<T>, exact_gelu, sample<T>(3, 50), most);
+  check<T>(kGelu<T>, exact_gelu, sample<T>(-3, -0.6), most_below);
+  check<T>(kGelu<T>, exact_gelu, sample<T>(-40, -3), most_below);
+  check<T>(kGelu<T>, exact_gelu, magnitudes<T>(), most_below);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_gelu_is_exact_but_for_its_zero, T, Elements) {
+  const std::vector<T> x = sample<T>(-15, 15), ones(x.size(), T(1));
+  for_each_isa<T>([&](const Table<T>& table) {
+    std::vector<T> slope(x.size());
+    table.gelu_backward({}, static_cast<Index>(x.size()), x.data(), ones.data(), slope.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto at = static_cast<long double>(x[i]);
+      const long double below = std::erfc(-at * std::sqrt(0.5L)) / 2;
+      const long double density = std::exp(-at * at / 2) * 0.398942280401432677939946L;
+      const long double error = std::abs(static_cast<long double>(slope[i]) - (below + at * density));
+      const auto eps = static_cast<long double>(std::numeric_limits<T>::epsilon());
+      const long double least = std::numeric_limits<T>::min();
+      if (!(error <= 4 * eps * (below + std::abs(at) * density) + least)) BOOST_ERROR(x[i] << ": " << slope[i]);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(special_values_come_out_as_in_the_standard_library, T, Elements) {
   const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   const std::vector<T> x = {nan, infinity, -infinity, T(0), T(-0.0), T(1), T(-1)};
@@ -106,6 +137,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(special_values_come_out_as_in_the_standard_library
     check_all(kLog<T>, {nan, infinity, nan, -infinity, -infinity, T(0), nan});
     check_all(kSigmoid<T>, {nan, T(1), T(0), T(0.5), T(0.5)});
     check_all(kTanh<T>, {nan, T(1), T(-1), T(0), T(-0.0)});
+    check_all(kGelu<T>, {nan, infinity, T(-0.0), T(0), T(-0.0)});
   });
 }
 

@@ -4,12 +4,14 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'matmul', 'measure_peak', 'square_sum', 'zeros']
+__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'GELU', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'Residual', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'matmul', 'measure_peak', 'square_sum', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
         Draws the initial values of the layer at this place: its index in its parent, its parent's, and so on.
         """
+    def output_shape(self, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> list[int]:
+        ...
 class Linear(Layer):
     def __init__(self, inputs: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, bias: bool, weight_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex], bias_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex]) -> None:
         ...
@@ -30,6 +32,18 @@ class Activation(Layer):
         ...
 class BatchNorm(Layer):
     def __init__(self, channels: typing.SupportsInt | typing.SupportsIndex, images: bool, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, sync: bool) -> None:
+        ...
+class LayerNorm(Layer):
+    def __init__(self, features: typing.SupportsInt | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+class LeakyReLU(Layer):
+    def __init__(self, slope: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+class GELU(Layer):
+    def __init__(self) -> None:
+        ...
+class Residual(Layer):
+    def __init__(self, f: Layer) -> None:
         ...
 class Softmax(Layer):
     def __init__(self, log: bool) -> None:
@@ -70,6 +84,10 @@ class BCEWithLogitsLoss(Loss):
 class Model:
     def __init__(self, network: Network, seed: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
+    def batch_bytes(self, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], rows: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        The memory of one pass over a batch.
+        """
     def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float32]:
         """
         The network's outputs for a batch.

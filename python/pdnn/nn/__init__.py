@@ -2,15 +2,28 @@
 
 from pdnn.nn import init, utils
 from pdnn.nn.convolution import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
-from pdnn.nn.layers import Dropout, Flatten, Linear, LogSoftmax, ReLU, Sigmoid, Softmax, Tanh
+from pdnn.nn.layers import (
+    GELU,
+    Dropout,
+    Flatten,
+    LeakyReLU,
+    Linear,
+    LogSoftmax,
+    ReLU,
+    Sigmoid,
+    Softmax,
+    Tanh,
+)
 from pdnn.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, Loss, MSELoss, NLLLoss, SoftmaxLoss
 from pdnn.nn.module import Module, ModuleList, manual_seed
-from pdnn.nn.normalization import BatchNorm1d, BatchNorm2d
+from pdnn.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm
 from pdnn.nn.parameter import Buffer, Parameter
+from pdnn.nn.residual import Residual
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.utils import clip_grad_norm_, clip_grad_value_
 
 __all__ = [
+    "GELU",
     "AdaptiveAvgPool2d",
     "AvgPool2d",
     "BCELoss",
@@ -22,6 +35,8 @@ __all__ = [
     "CrossEntropyLoss",
     "Dropout",
     "Flatten",
+    "LayerNorm",
+    "LeakyReLU",
     "Linear",
     "LogSoftmax",
     "Loss",
@@ -32,6 +47,7 @@ __all__ = [
     "NLLLoss",
     "Parameter",
     "ReLU",
+    "Residual",
     "Sequential",
     "Sigmoid",
     "Softmax",

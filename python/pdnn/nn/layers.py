@@ -91,6 +91,30 @@ class ReLU(Module):
         return core.Activation("relu")
 
 
+class LeakyReLU(Module):
+    """y = x where x > 0, else negative_slope · x, element by element."""
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.LeakyReLU(self.negative_slope)
+
+    def config(self) -> dict[str, Any]:
+        """The slope."""
+        return {"negative_slope": self.negative_slope}
+
+
+class GELU(Module):
+    """y = x Φ(x), element by element, with the normal distribution Φ (arXiv 1606.08415, the exact form)."""
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.GELU()
+
+
 class Softmax(Module):
     """y_j = exp(x_j) / Σ_k exp(x_k) over the features of a sample.
 

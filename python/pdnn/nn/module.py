@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.files import safetensors
+from pdnn.nn import torch_format
 from pdnn.nn.eager import Runner
 from pdnn.nn.parameter import Array as Array
 from pdnn.nn.parameter import Buffer, Handle, Store, offsets_of
@@ -281,20 +282,47 @@ class Module:
 
     # ---- files and copies
 
-    def state_dict(self) -> dict[str, Array]:
-        """Names of parameters and buffers to arrays that share the model's memory."""
-        self.place()
-        return {name: handle.data for name, handle in self._named(Handle).items()}
+    def state_dict(self, *, format: str = "pdnn") -> dict[str, Array]:
+        """Names of parameters and buffers to arrays.
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Copies arrays into the parameters and buffers of these names; nothing changes unless all fit.
+        Parameters
+        ----------
+        format : "pdnn" or "torch"
+            Arrays that share the model's memory, or copies in PyTorch's shapes: weights of Linear as
+            (out, in), of Conv2d as (out, in, height, width). The names are PyTorch's either way.
 
         Raises
         ------
         ValueError
-            If a name is missing or unknown, or a shape differs.
+            If the format is neither.
+        """
+        self.place()
+        arrays = {name: handle.data for name, handle in self._named(Handle).items()}
+        if _is_torch("state_dict", format):
+            return {name: torch_format.to_torch(array) for name, array in arrays.items()}
+        return arrays
+
+    def load_state_dict(self, state: Mapping[str, Array], *, format: str = "pdnn") -> None:
+        """Copies arrays into the parameters and buffers of these names; nothing changes unless all fit.
+
+        Parameters
+        ----------
+        state : mapping of str to array
+        format : "pdnn" or "torch"
+            The shapes of the arrays, see `state_dict`. PyTorch's ``num_batches_tracked`` is passed over.
+
+        Raises
+        ------
+        ValueError
+            If a name is missing or unknown, a shape differs, or the format is neither.
         """
         own = self.state_dict()
+        if _is_torch("load_state_dict", format):
+            state = {
+                name: torch_format.from_torch(array)
+                for name, array in state.items()
+                if name.rpartition(".")[2] != torch_format.COUNTER
+            }
         missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
         if missing or unknown:
             raise ValueError(
@@ -453,6 +481,12 @@ class ModuleList(Module):
 
     def __getitem__(self, index: int) -> Module:
         return self._list[index]
+
+
+def _is_torch(where: str, format: str) -> bool:
+    if format not in ("pdnn", "torch"):
+        raise ValueError(f'{where}: format "{format}"; expected "pdnn" or "torch"')
+    return format == "torch"
 
 
 def builds(module: Module) -> bool:

@@ -89,3 +89,48 @@ class BatchNorm2d(_BatchNorm):
     """
 
     _images = True
+
+
+class LayerNorm(Module):
+    """y = (x - mean) / √(var + eps) · weight + bias over the features of each sample (arXiv 1607.06450).
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of one int
+        Width of x, shape (n, features).
+    eps : float
+        Added to the variance.
+
+    Attributes
+    ----------
+    weight, bias : Parameter, shape (features,)
+        1 and 0 at first.
+
+    Raises
+    ------
+    ValueError
+        If there is more than one axis, its width is below 1, or eps is not above 0.
+    """
+
+    def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5) -> None:
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        if len(shape) != 1 or shape[0] < 1:
+            raise ValueError(
+                f"LayerNorm: normalized_shape {shape}; expected the features of a sample, one number from 1; "
+                "put nn.Flatten() before it to normalise over more axes"
+            )
+        if not eps > 0:
+            raise ValueError(f"LayerNorm: eps = {eps}; expected a number above 0")
+        self.normalized_shape = shape
+        self.eps = eps
+        self.weight = Parameter("weight", shape)
+        self.bias = Parameter("bias", shape)
+
+    def build(self, core: Any) -> Any:
+        """The layer of the core."""
+        return core.LayerNorm(self.normalized_shape[0], self.eps)
+
+    def config(self) -> dict[str, Any]:
+        """Width and eps."""
+        return {"normalized_shape": self.normalized_shape[0], "eps": self.eps}

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Module, Place, builds, runs_in_python
 from pdnn.nn.parameter import Array, Handle, Store
+from pdnn.nn.summary import Summary, summarise
 from pdnn.nn.targets import core_for, prepare_targets
 from pdnn.tensor import no_grad
 
@@ -101,6 +102,28 @@ class Sequential(Module):
         for layer in self.layers:
             x = layer(x)
         return x
+
+    def summary(self, input_shape: tuple[int, ...], batch_size: int = 1) -> Summary:
+        """The layers with output shapes, parameters and FLOPs, and the memory of a training step.
+
+        Parameters
+        ----------
+        input_shape : tuple of int
+            Of one sample: ``(784,)`` or ``(3, 32, 32)``.
+        batch_size : int
+            Samples of the step whose memory is told.
+
+        Returns
+        -------
+        Summary
+            Printed, a table.
+
+        Raises
+        ------
+        ValueError
+            If samples of this shape do not fit, or batch_size is below 1.
+        """
+        return summarise(self, input_shape, batch_size)
 
     def output_shape(self, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one output for samples of this shape.

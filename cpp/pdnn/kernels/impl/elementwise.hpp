@@ -92,11 +92,11 @@ void log(Part part, Index n, const T* x, T* y) {
 }
 
 template <class T>
-void add(Part part, Index n, const T* x, T* y) {
+void add(Part part, Index n, const T* a, const T* b, T* y) {
   const Range mine = deal_elements<T>(part, n);
   for (Index i = mine.begin; i < mine.end; i += kLanes<T>) {
     const Index left = mine.end - i;
-    store(y + i, load(y + i, left) + load(x + i, left), left);
+    store(y + i, load(a + i, left) + load(b + i, left), left);
   }
 }
 

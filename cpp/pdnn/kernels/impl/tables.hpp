@@ -2,6 +2,7 @@
 /// The tables of this build: every kernel for both element types.
 #include "pdnn/kernels/impl/columns.hpp"
 #include "pdnn/kernels/impl/convolution.hpp"
+#include "pdnn/kernels/impl/curves.hpp"
 #include "pdnn/kernels/impl/dropout.hpp"
 #include "pdnn/kernels/impl/elementwise.hpp"
 #include "pdnn/kernels/impl/normalize.hpp"
@@ -42,6 +43,9 @@ inline constexpr Table<T> kTable = {
     .log_softmax_backward = log_softmax_backward<T>,
     .cross_entropy_of_classes = cross_entropy_of_classes<T>,
     .cross_entropy_of_targets = cross_entropy_of_targets<T>,
+    .leaky_relu = leaky_relu<T>,
+    .gelu = gelu<T>,
+    .gelu_backward = gelu_backward<T>,
     .column_moments = column_moments<T>,
     .normalize = normalize<T>,
     .normalize_sums = normalize_sums<T>,

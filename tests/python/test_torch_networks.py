@@ -1,0 +1,109 @@
+"""With PyTorch's initial arrays and batches, in float64: the same networks step by step, and their files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim
+
+torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
+
+STEPS, ROWS, INPUTS, CLASSES = 20, 16, 6, 3
+RNG = np.random.default_rng(1)
+X, Y = RNG.normal(1, 2, (STEPS * ROWS, INPUTS)), RNG.integers(0, CLASSES, STEPS * ROWS)
+
+#: Each built from pdnn.nn or torch.nn, whose names are the same.
+NETWORKS: dict[str, Any] = {
+    "batch norm": lambda m: [
+        m.Linear(INPUTS, 9), m.BatchNorm1d(9), m.ReLU(),
+        m.Linear(9, 7), m.BatchNorm1d(7, eps=1e-3, momentum=0.3), m.Tanh(), m.Linear(7, CLASSES),
+    ],
+    "layer norm": lambda m: [m.LayerNorm(INPUTS), m.Linear(INPUTS, 9), m.LayerNorm(9), m.Linear(9, CLASSES)],
+    "gelu": lambda m: [m.Linear(INPUTS, 9), m.GELU(), m.Linear(9, CLASSES)],
+    "leaky relu": lambda m: [
+        m.Linear(INPUTS, 9), m.LeakyReLU(), m.Linear(9, 9), m.LeakyReLU(0.3), m.Linear(9, CLASSES),
+    ],
+    "residuals": lambda m: [
+        m.Linear(INPUTS, 8),
+        residual(m, m.Linear(8, 8), m.BatchNorm1d(8), m.ReLU(), residual(m, m.GELU(), m.Linear(8, 8))),
+        m.Linear(8, CLASSES),
+    ],
+}  # fmt: skip
+
+
+class TorchResidual(torch.nn.Module):  # type: ignore[misc,name-defined]
+    def __init__(self, fn: Any) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, x: Any) -> Any:
+        return x + self.fn(x)
+
+
+def residual(m: Any, *layers: Any) -> Any:
+    return nn.Residual(nn.Sequential(*layers)) if m is nn else TorchResidual(torch.nn.Sequential(*layers))
+
+
+def peer_of(model: nn.Sequential, layers: list[Any]) -> Any:
+    """The same network in torch, with the same values."""
+    peer = torch.nn.Sequential(*layers).double()
+    arrays = {name: torch.from_numpy(array) for name, array in model.state_dict(format="torch").items()}
+    peer.load_state_dict(arrays)  # strict
+    return peer
+
+
+def distance(model: nn.Sequential, peer: Any) -> float:
+    """The largest difference of any parameter or running statistic, relative to its array's largest."""
+    theirs = {name: tensor.numpy() for name, tensor in peer.state_dict().items()}
+    return max(
+        float(np.abs(theirs[name] - array).max() / max(np.abs(array).max(), 1e-3))
+        for name, array in model.state_dict(format="torch").items()
+    )
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_twenty_steps_equal_torch(name: str) -> None:
+    model = nn.Sequential(*NETWORKS[name](nn), dtype="float64", seed=3)
+    peer = peer_of(model, NETWORKS[name](torch.nn))
+    assert distance(model, peer) == 0
+    sgd = optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial")
+    trainer.fit((X, Y), 1, ROWS, shuffle=False, verbose=False)
+    theirs = torch.optim.SGD(peer.parameters(), lr=0.05, momentum=0.9)
+    for step in range(STEPS):
+        rows = slice(step * ROWS, (step + 1) * ROWS)
+        theirs.zero_grad()
+        loss = torch.nn.functional.cross_entropy(peer(torch.from_numpy(X[rows])), torch.from_numpy(Y[rows]))
+        loss.backward()
+        theirs.step()
+    assert distance(model, peer) <= 1e-11
+    peer.eval()
+    with torch.no_grad():
+        outputs = peer(torch.from_numpy(X)).numpy()
+    np.testing.assert_allclose(model.predict(X), outputs, rtol=1e-10, atol=1e-11)
+
+
+def test_values_of_torch_come_back_and_what_does_not_fit_is_refused() -> None:
+    model = nn.Sequential(*NETWORKS["residuals"](nn), dtype="float64", seed=3)
+    peer = torch.nn.Sequential(*NETWORKS["residuals"](torch.nn)).double()
+    state = {name: tensor.numpy() for name, tensor in peer.state_dict().items()}
+    assert "1.fn.1.num_batches_tracked" in state
+    assert {name for name in state if not name.endswith("tracked")} == set(model.state_dict())
+    model.load_state_dict(state, format="torch")
+    assert distance(model, peer) == 0
+    peer.eval()
+    np.testing.assert_allclose(model.predict(X), peer(torch.from_numpy(X)).detach().numpy(), rtol=1e-12)
+    before = model.flat_parameters.copy()
+    with pytest.raises(ValueError, match=r"unknown \['1.fn.1.num_batches_tracked'\]"):
+        model.load_state_dict(state)
+    with pytest.raises(ValueError, match=r"0\.weight has shape \(8, 6\), expected \(6, 8\)"):
+        model.load_state_dict({n: a for n, a in state.items() if not n.endswith("tracked")})
+    with pytest.raises(ValueError, match=r"missing \['0.bias'\]"):
+        model.load_state_dict({n: a for n, a in state.items() if n != "0.bias"}, format="torch")
+    with pytest.raises(ValueError, match='format "keras"; expected "pdnn" or "torch"'):
+        model.state_dict(format="keras")
+    np.testing.assert_array_equal(model.flat_parameters, before)
