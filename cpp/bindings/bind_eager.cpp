@@ -6,6 +6,7 @@
 #include "numpy.hpp"
 #include "pdnn/nn/layer_call.hpp"
 #include "pdnn/nn/loss.hpp"
+#include "pdnn/parallel/rank_sums.hpp"
 #include "target.hpp"
 
 namespace pdnn::bindings {
@@ -40,6 +41,22 @@ class CallPython : public nn::Final {
   const Announce& announce_;
 };
 
+/// What a call of one thread depends on beside arrays; random numbers are those of (seed, number).
+struct Settings {
+  Settings(bool training, std::uint64_t seed, std::uint64_t number, comm::Communicator* ranks) {
+    pass.team = &alone;
+    pass.training = training;
+    pass.key = Rng(seed).child(number);
+    if (ranks) pass.batch_sum = &sums.emplace(*ranks);
+  }
+  Settings(const Settings&) = delete;
+  Settings& operator=(const Settings&) = delete;
+
+  nn::Member alone;
+  std::optional<parallel::RankSum> sums;
+  nn::Pass pass{};
+};
+
 template <class T>
 void check_counts(const nn::LayerCall<T>& call, std::size_t params, std::size_t state) {
   require(static_cast<Index>(params) == call.params() && static_cast<Index>(state) == call.state(), "layer: got ",
@@ -49,7 +66,7 @@ void check_counts(const nn::LayerCall<T>& call, std::size_t params, std::size_t 
 template <class T>
 std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, const py::array& x,
                                                   const py::array& params, py::array state, bool training,
-                                                  std::uint64_t seed, std::uint64_t number) {
+                                                  std::uint64_t seed, std::uint64_t number, comm::Communicator* ranks) {
   const Tensor<const T> batch = read_batch<T>("x", x);
   require(batch.sample == call.in(), "x: samples are ", batch.sample.text(), ", expected ", call.in().text());
   const std::span<const T> w = read<T>("params", params);
@@ -59,9 +76,10 @@ std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, 
   py::array_t<T> saved = make_array<T>({call.saved(batch.batch)});
   const Tensor<T> rows{y.mutable_data(), batch.batch, call.out()};
   const std::span<T> kept = write<T>("saved", saved);
+  const Settings settings(training, seed, number, ranks);
   {
     const py::gil_scoped_release release;
-    call.forward(training, Rng(seed).child(number), w, s, kept, batch, rows);
+    call.forward(settings.pass, w, s, kept, batch, rows);
   }
   return {y, saved};
 }
@@ -70,7 +88,8 @@ template <class T>
 std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::array& x, const py::array& y,
                                        const py::array& dy, const py::array& params, const py::array& state,
                                        py::array saved, py::array grads, bool want_dx, bool training,
-                                       std::uint64_t seed, std::uint64_t number, const std::optional<Announce>& final) {
+                                       std::uint64_t seed, std::uint64_t number, comm::Communicator* ranks,
+                                       const std::optional<Announce>& final) {
   const Tensor<const T> batch = read_batch<T>("x", x), out = read_batch<T>("y", y), dout = read_batch<T>("dy", dy);
   require(batch.sample == call.in() && out.sample == call.out() && dout.sample == call.out() &&
               out.batch == batch.batch && dout.batch == batch.batch,
@@ -87,12 +106,12 @@ std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::a
     dx = make_array<T>(extents_of(batch.batch, batch.sample));
     din.data = dx->mutable_data();
   }
+  Settings settings(training, seed, number, ranks);
   std::optional<CallPython> announce;
-  if (final) announce.emplace(*final);
+  if (final) settings.pass.final = &announce.emplace(*final);
   {
     const py::gil_scoped_release release;
-    call.backward(training, Rng(seed).child(number), w, s, kept, batch, out, dout, din, g,
-                  announce ? &*announce : nullptr);
+    call.backward(settings.pass, w, s, kept, batch, out, dout, din, g);
   }
   return dx;
 }
@@ -134,11 +153,15 @@ void bind_eager(py::module_& m) {
                                std::vector<Index> extents = extents_of(0, call.out());
                                return std::vector<Index>(extents.begin() + 1, extents.end());
                              })
+      .def_property_readonly("channels_first", &Call::channels_first,
+                             "Whether images come with their channels first; else last.")
+      .def_property_readonly("synchronised", &Call::synchronised, "Whether ranks that share a batch add up their sums.")
       .def("forward", &forward<T>, py::arg("x"), py::arg("params"), py::arg("state"), py::arg("training"),
-           py::arg("seed"), py::arg("number"), "(y, what backward needs); random numbers are those of (seed, number).")
+           py::arg("seed"), py::arg("number"), py::arg("ranks").none(true),
+           "(y, what backward needs); random numbers are those of (seed, number).")
       .def("backward", &backward<T>, py::arg("x"), py::arg("y"), py::arg("dy"), py::arg("params"), py::arg("state"),
            py::arg("saved"), py::arg("grads"), py::arg("want_dx"), py::arg("training"), py::arg("seed"),
-           py::arg("number"), py::arg("final"),
+           py::arg("number"), py::arg("ranks").none(true), py::arg("final"),
            "dx, or None; adds to grads and calls final(begin, end) for each slice of them that is final.");
   m.def("evaluate_loss", &evaluate<T>, py::arg("loss"), py::arg("outputs"), py::arg("targets"), py::arg("want_dy"),
         "(loss of the batch, gradient for the outputs or None).");

@@ -186,6 +186,120 @@ def test_the_program_of_the_documentation_runs() -> None:
     assert net.fc1.weight.grad.shape == (784, 256)
 
 
+# ---- images, running statistics
+
+
+IMAGES = RNG.normal(size=(12, 2, 6, 6))
+
+
+def image_layers(sync: bool = False) -> list[nn.Module]:
+    return [
+        nn.Conv2d(2, 3, 3, padding=1, bias=False),
+        nn.BatchNorm2d(3, sync=sync),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(3, 4, 2),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4, 3),
+    ]
+
+
+class OneByOne(nn.Module):
+    """Layers called one after another, each a node of its own."""
+
+    def __init__(self, layers: list[nn.Module], **options: Any) -> None:
+        super().__init__(dtype="float64", **options)
+        self.layers = nn.ModuleList(layers)
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def train_by_hand(net: nn.Module, x: np.ndarray, y: np.ndarray, steps: int = 5) -> nn.Module:
+    optimizer = optim.SGD(net.parameters(), lr=0.3, momentum=0.9)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_of(net, x, y).backward()
+        optimizer.step()
+    return net
+
+
+def test_eager_and_static_training_agree_on_images() -> None:
+    def build() -> nn.Sequential:
+        return nn.Sequential(*image_layers(), seed=4, dtype="float64")
+
+    static, one_by_one = build(), OneByOne(image_layers())
+    trainer = pdnn.Trainer(
+        static, nn.CrossEntropyLoss(), optim.SGD(static.parameters(), lr=0.3, momentum=0.9), strategy="serial"
+    )
+    initial = static.flat_parameters.copy()
+    trainer.fit((IMAGES, Y), epochs=5, batch_size=12, shuffle=False, verbose=False)
+    whole = train_by_hand(build(), IMAGES, Y)
+    np.testing.assert_array_equal(whole.flat_parameters, static.flat_parameters)
+    np.testing.assert_array_equal(whole.flat_state, static.flat_state)
+    one_by_one.flat_parameters[:] = initial
+    train_by_hand(one_by_one, IMAGES, Y)
+    np.testing.assert_allclose(one_by_one.flat_parameters, static.flat_parameters, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(one_by_one.flat_state, static.flat_state, rtol=0, atol=1e-13)
+    for net in (static, whole, one_by_one):
+        net.eval()
+    np.testing.assert_array_equal(whole(IMAGES).data, static.predict(IMAGES))
+    np.testing.assert_allclose(one_by_one(IMAGES).data, static.predict(IMAGES), rtol=0, atol=1e-12)
+    before = one_by_one.flat_state.copy()
+    one_by_one(IMAGES)
+    np.testing.assert_array_equal(one_by_one.flat_state, before)  # evaluation learns nothing
+
+
+def test_images_keep_their_public_shape_and_order() -> None:
+    class Skip(nn.Module):
+        def __init__(self) -> None:
+            super().__init__(dtype="float64", seed=2)
+            self.one, self.two = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 1, 3, padding=1)
+            self.act, self.flat, self.head = nn.Sigmoid(), nn.Flatten(), nn.Linear(5 * 36, 3)
+
+        def forward(self, x: Any) -> Any:
+            y = x + self.act(self.one(x)) * self.one(x)
+            return self.head(self.flat(pdnn.cat([x, y, self.two(y)], dim=1)))
+
+    net = Skip()
+    one = net.one(IMAGES) if net.flat_parameters.size else None
+    assert one is not None and one.shape == (12, 2, 6, 6)
+    weight, bias = net.one.weight.data, net.one.bias.data  # type: ignore[union-attr]
+    padded = np.pad(IMAGES, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    want = np.einsum("nchwij,ijco->nohw", windows, weight) + bias[:, np.newaxis, np.newaxis]
+    np.testing.assert_allclose(one.data, want, rtol=1e-12, atol=1e-13)
+    np.testing.assert_array_equal(net.flat(one).data, one.flatten(1).data)
+    np.testing.assert_array_equal(one.flatten(1).data, one.data.reshape(12, 72))
+
+    def loss(net: nn.Module) -> pdnn.Tensor:
+        return loss_of(net, IMAGES)
+
+    loss(net).backward()
+    assert relative(net.flat_gradients, differences(net, loss)) <= 1e-7
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_synchronised_statistics_are_those_of_the_whole_batch(ranks: int) -> None:
+    def rank() -> tuple[np.ndarray, np.ndarray]:
+        comm = pdnn.world()
+        net = nn.Sequential(*image_layers(sync=True), seed=4, dtype="float64")
+        for p in net.parameters():
+            p.register_hook(lambda grad: comm.all_reduce(grad, op="mean"))
+        share = slice(12 // ranks * comm.rank, 12 // ranks * (comm.rank + 1))
+        train_by_hand(net, IMAGES[share], Y[share])
+        return net.flat_parameters.copy(), net.flat_state.copy()
+
+    alone = nn.Sequential(*image_layers(), seed=4, dtype="float64")
+    train_by_hand(alone, IMAGES, Y)
+    for parameters, state in pdnn.run(rank, ranks=ranks, backend="threads"):
+        np.testing.assert_allclose(parameters, alone.flat_parameters, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(state, alone.flat_state, rtol=0, atol=1e-12)
+
+
 # ---- modes and randomness
 
 

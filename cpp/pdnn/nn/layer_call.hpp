@@ -1,6 +1,6 @@
 #pragma once
 /// LayerCall: one layer bound to a sample shape and run by one thread, outside of any network: what eager mode records.
-/// Images have their channels first on both sides.
+/// Images have their channels last on both sides, as between the layers of a network.
 #include "pdnn/core/memory.hpp"
 #include "pdnn/nn/layer.hpp"
 
@@ -19,14 +19,18 @@ class LayerCall {
   /// Elements that live from forward to backward.
   Index saved(Index rows) const { return sizes_.saved + rows * sizes_.saved_row; }
 
+  /// The exception: views, like Flatten, take images with their channels first.
+  bool channels_first() const { return layer_->view(); }
+  /// Whether it takes sums over the whole batch through Pass::batch_sum.
+  bool synchronised() const { return layer_->synchronised(); }
+
   /// y from x. A training pass also takes its statistics into the state, at once.
-  void forward(bool training, Rng key, std::span<const T> params, std::span<T> state, std::span<T> saved,
-               Tensor<const T> x, Tensor<T> y) const;
+  void forward(const Pass& pass, std::span<const T> params, std::span<T> state, std::span<T> saved, Tensor<const T> x,
+               Tensor<T> y) const;
   /// dx from dy, unless nobody wants it; the gradients are added to `grads`. Each slice of them is announced once,
   /// falling.
-  void backward(bool training, Rng key, std::span<const T> params, std::span<const T> state, std::span<T> saved,
-                Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx, std::span<T> grads,
-                Final* final) const;
+  void backward(Pass pass, std::span<const T> params, std::span<const T> state, std::span<T> saved, Tensor<const T> x,
+                Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx, std::span<T> grads) const;
 
  private:
   Buffer<T> scratch(Index rows) const { return Buffer<T>(sizes_.scratch + rows * sizes_.scratch_row); }

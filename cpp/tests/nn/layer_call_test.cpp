@@ -41,13 +41,15 @@ struct Run {
         saved(call.saved(kRows)) {}
 
   void forward(Rng key) {
-    call.forward(true, key, params, {}, saved.span(), {x.data(), kRows, call.in()}, {y.data(), kRows, call.out()});
+    call.forward({.team = &alone, .key = key}, params, {}, saved.span(), {x.data(), kRows, call.in()},
+                 {y.data(), kRows, call.out()});
   }
   void backward(Rng key, std::span<double> grads, Final* final = nullptr) {
-    call.backward(true, key, params, {}, saved.span(), {x.data(), kRows, call.in()}, {y.data(), kRows, call.out()},
-                  {dy.data(), kRows, call.out()}, {dx.data(), kRows, call.in()}, grads, final);
+    call.backward({.team = &alone, .key = key, .final = final}, params, {}, saved.span(), {x.data(), kRows, call.in()},
+                  {y.data(), kRows, call.out()}, {dy.data(), kRows, call.out()}, {dx.data(), kRows, call.in()}, grads);
   }
 
+  Member alone;
   LayerCall<double> call;
   Vector params, x, dy, y, dx;
   Buffer<double> saved;

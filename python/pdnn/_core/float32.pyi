@@ -116,17 +116,27 @@ class LayerCall:
         """
         A layer bound to samples of this shape.
         """
-    def backward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], y: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], saved: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dx: bool, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, final: collections.abc.Callable[[int, int], None] | None) -> numpy.typing.NDArray[numpy.float32] | None:
+    def backward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], y: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], saved: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dx: bool, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator, final: collections.abc.Callable[[int, int], None] | None) -> numpy.typing.NDArray[numpy.float32] | None:
         """
         dx, or None; adds to grads and calls final(begin, end) for each slice of them that is final.
         """
-    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]:
+    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]:
         """
         (y, what backward needs); random numbers are those of (seed, number).
         """
     @property
+    def channels_first(self) -> bool:
+        """
+        Whether images come with their channels first; else last.
+        """
+    @property
     def output_shape(self) -> list[int]:
         ...
+    @property
+    def synchronised(self) -> bool:
+        """
+        Whether ranks that share a batch add up their sums.
+        """
 class Optimizer:
     def apply(self, params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """

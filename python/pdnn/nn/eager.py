@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdnn.comm import world
 from pdnn.nn.parameter import Array, Store
 from pdnn.nn.targets import core_for, prepare_targets
 from pdnn.tensor import Final, Node, Tensor, recording
@@ -53,17 +54,35 @@ class Runner:
 
     def __call__(self, x: Tensor, training: bool) -> Tensor:
         """The outputs for a batch; dropout's masks are functions of (seed, how many calls came before)."""
-        memory = np.ascontiguousarray(x.data)
-        bound = self.bound(memory.shape[1:])
+        bound = self.bound(x.shape[1:])
+        memory = to_memory(x.data, bound)
         key = (self.store.seed, self.store.next_call()) if training else (0, 0)
-        y, saved = bound.forward(memory, self.params, self.state, training, *key)
-        if not recording() or not (x.requires_grad or self.parameters):
-            return Tensor(y)
-        return Tensor(y, _LayerNode(self, bound, x, (memory, y, saved), training, key))
+        ranks = world().core if training and bound.synchronised else None
+        y, saved = bound.forward(memory, self.params, self.state, training, *key, ranks)
+        if recording() and (x.requires_grad or self.parameters):
+            node = _LayerNode(self, bound, x, (memory, y, saved), (training, *key, ranks))
+            return Tensor(from_memory(y, bound), node)
+        return Tensor(from_memory(y, bound))
+
+
+def to_memory(images: Array, bound: Any) -> Array:
+    """A batch as a layer takes it: C-ordered, images with their channels last, under the public shape."""
+    if images.ndim != 4 or bound.channels_first:
+        return np.ascontiguousarray(images)
+    return np.ascontiguousarray(images.transpose(0, 2, 3, 1)).reshape(images.shape)
+
+
+def from_memory(memory: Array, bound: Any) -> Array:
+    """A layer's array as users see it: images as a view in the public order."""
+    if memory.ndim != 4 or bound.channels_first:
+        return memory
+    n, channels, height, width = memory.shape
+    images: Array = memory.reshape(n, height, width, channels).transpose(0, 3, 1, 2)
+    return images
 
 
 class _LayerNode(Node):
-    __slots__ = ("_arrays", "_bound", "_key", "_runner", "_training")
+    __slots__ = ("_arrays", "_bound", "_runner", "_settings")
 
     def __init__(
         self,
@@ -71,11 +90,10 @@ class _LayerNode(Node):
         bound: Any,
         x: Tensor,
         arrays: tuple[Array, Array, Array],
-        training: bool,
-        key: tuple[int, int],
+        settings: tuple[bool, int, int, Any],
     ) -> None:
         super().__init__([x], runner.parameters)
-        self._runner, self._bound, self._training, self._key = runner, bound, training, key
+        self._runner, self._bound, self._settings = runner, bound, settings
         self._arrays: tuple[Array, Array, Array] | None = arrays
 
     def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
@@ -89,21 +107,20 @@ class _LayerNode(Node):
             while rest and rest[-1].offset >= runner.span.start + begin:
                 final(rest.pop())
 
-        dx: Array | None = self._bound.backward(
+        dx = self._bound.backward(
             x,
             y,
-            np.ascontiguousarray(dy),
+            to_memory(dy, self._bound),
             runner.params,
             runner.state,
             saved,
             grads,
             self.inputs[0] is not None,
-            self._training,
-            *self._key,
+            *self._settings,
             announce if final else None,
         )
         assert not (final and rest), "every slice is announced"
-        return [dx]
+        return [None if dx is None else from_memory(dx, self._bound)]
 
     def free(self) -> None:
         self._arrays = None
