@@ -4,7 +4,8 @@
     python benchmarks/kernels.py --quick
 
 Prints microseconds a call, the share of the peak, and each peer's time as a multiple. How it is measured:
-measure.py; what each side runs: convolutions.py. PyTorch is left out where it is not installed.
+measure.py; what each side runs: products.py and convolutions.py. PyTorch is left out where it is not
+installed. `--map` draws how near the products of layers of all widths come to the peak.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 import convolutions
 import measure
+import products
 from measure import Runner, Side
 
 PDNN, FLOOR = "pdnn", "floor"
@@ -67,7 +69,25 @@ def convolution_cases(dtype: str, quick: bool, with_torch: bool) -> list[Case]:
     return cases
 
 
-WHAT: dict[str, Callable[[str, bool, bool], list[Case]]] = {"convolutions": convolution_cases}
+def product_cases(dtype: str, quick: bool, with_torch: bool) -> list[Case]:
+    """Every product of the layers of two networks, beside NumPy's; quick: of two layers."""
+    cases = []
+    for layer in (products.LAYERS[0], products.LAYERS[3]) if quick else products.LAYERS:
+        for which in products.PASSES:
+            if layer.first and which == "dx":
+                continue
+            sides = [
+                Side(PDNN, products.pdnn_product, (layer, which, dtype)),
+                Side("NumPy", products.numpy_product, (layer, which, dtype)),
+            ]
+            cases.append(Case(f"{layer.name}, {which}", layer.flop, sides))
+    return cases
+
+
+WHAT: dict[str, Callable[[str, bool, bool], list[Case]]] = {
+    "products": product_cases,
+    "convolutions": convolution_cases,
+}
 
 
 def check_results(checks: Sequence[tuple[str, float]]) -> None:
@@ -154,6 +174,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 5)")
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
+    parser.add_argument("--map", metavar="FILE", help="measure and draw the heat map of products, batch 105")
     options = parser.parse_args(arguments)
 
     what = options.what.split(",")
@@ -169,6 +190,10 @@ def main(arguments: Sequence[str]) -> None:
         for case in WHAT[name](options.dtype, options.quick, with_torch):
             report["results"].append(compare(case, options.dtype, blocks))
             print(line(report["results"][-1]), flush=True)
+    if options.map:
+        report["map"] = {"widths": products.WIDTHS, "shares": products.heat_map(options.dtype, 105)}
+        title = f"share of the FMA peak, batch 105, {options.dtype}; {about['processor']}"
+        products.plot_heat_map(report["map"]["shares"], title, options.map)
     if options.json:
         Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if options.plot:

@@ -97,19 +97,30 @@ void bind_kernels(py::module_& m) {
   bind_convolutions<T>(m);
   m.def(
       "matmul",
-      [](const py::array& a, const py::array& b, int threads) {
+      [](const py::array& a, const py::array& b, int threads, const std::string& transposed) {
+        require(transposed == "" || transposed == "a" || transposed == "b", "matmul: transposed is \"", transposed,
+                "\"; expected \"a\", \"b\" or nothing");
         const Matrix<const T> x = read_matrix<T>("matmul: a", a), w = read_matrix<T>("matmul: b", b);
-        require(x.cols == w.rows, "matmul: a is ", shape_text(a), " and b is ", shape_text(b),
+        const bool tn = transposed == "a", nt = transposed == "b";
+        require((tn ? x.rows : x.cols) == (nt ? w.cols : w.rows), "matmul: a is ", shape_text(a), " and b is ",
+                shape_text(b), transposed == "" ? "" : ", transposed " + transposed,
                 "; a needs as many columns as b has rows");
-        py::array_t<T> c({x.rows, w.cols});
-        const Matrix<T> y{c.mutable_data(), x.rows, w.cols};
+        py::array_t<T> c({tn ? x.cols : x.rows, nt ? w.rows : w.cols});
+        const Matrix<T> y{c.mutable_data(), c.shape(0), c.shape(1)};
         const py::gil_scoped_release release;
         threads::Team(threads).run([&](const threads::Member& member) {
-          kernels::product_nn<T>(member, x, w, nullptr, kernels::Activation::identity, y);
+          using enum kernels::Activation;
+          if (tn)
+            kernels::product_tn<T>(member, x, w, false, y, nullptr);
+          else if (nt)
+            kernels::product_nt<T>(member, x, w, identity, {}, y);
+          else
+            kernels::product_nn<T>(member, x, w, nullptr, identity, y);
         });
         return c;
       },
-      py::arg("a"), py::arg("b"), py::arg("threads") = 1, "a @ b for C-ordered matrices.");
+      py::arg("a"), py::arg("b"), py::arg("threads") = 1, py::arg("transposed") = "",
+      "a @ b for C-ordered matrices; transposed: \"a\" for a.T @ b, \"b\" for a @ b.T.");
   m.def(
       "square_sum",
       [](const py::array& x) {

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdnn import parallel
+from pdnn.nn.targets import core_for
 from pdnn.parallel import DataParallel, Pool, ScatterGather, Serial, Team
 
 
@@ -107,6 +108,10 @@ def test_matmul_is_the_product() -> None:
         a, b = rng.normal(size=(m, k)), rng.normal(size=(k, n))
         np.testing.assert_allclose(parallel.matmul(a, b), a @ b, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(parallel.matmul(a, b, threads=3), parallel.matmul(a, b))
+        core = core_for("float64")
+        for transposed, left, right in (("a", a.T.copy(), b), ("b", a, b.T.copy())):
+            product = core.matmul(left, right, transposed=transposed)
+            np.testing.assert_allclose(product, a @ b, rtol=1e-12, atol=1e-12)
     with pytest.raises(ValueError, match="as many columns"):
         parallel.matmul(np.zeros((2, 3)), np.zeros((2, 3)))
     with pytest.raises(TypeError, match="float32 and float64"):

@@ -207,9 +207,9 @@ def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typ
     """
     (loss of the batch, gradient for the outputs or None).
     """
-def matmul(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], threads: typing.SupportsInt | typing.SupportsIndex = 1) -> numpy.typing.NDArray[numpy.float32]:
+def matmul(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], threads: typing.SupportsInt | typing.SupportsIndex = 1, transposed: str = '') -> numpy.typing.NDArray[numpy.float32]:
     """
-    a @ b for C-ordered matrices.
+    a @ b for C-ordered matrices; transposed: "a" for a.T @ b, "b" for a @ b.T.
     """
 def measure_peak(seconds: typing.SupportsFloat | typing.SupportsIndex = 0.01) -> float:
     """
