@@ -94,7 +94,7 @@ PDNN_INLINE Range inside(const Axis& x) {
 /// All places in [rows.begin, rows.end) of the given samples, one strip of columns.
 template <class T, bool backward, class S>
 void correlate_strip(const Correlation<T>& p, S, Index col, Range samples, Range rows) {
-  constexpr Index most = kMostWindowRows<S::vectors, Rows::strided>;
+  constexpr Index most = kMostWindowRows<S::vectors, Rows::strided, S::few>;
   const Index a_row = p.x.extent * p.channels, a_sample = p.y.extent * a_row;
   const Index c_row = p.x.places * p.cols, c_sample = p.y.places * c_row;
   const Index b_row = p.x.kernel * p.channels * p.cols;
@@ -234,7 +234,7 @@ void sum_rows(WindowTile<T> tile, S, Index rows, bool from_zero, Index cols, Ind
   tile.cols = cols - col;
   tile.start_stride = tile.c_stride = cols;
   tile.relu = false;
-  for_tiles(rows, kMostWindowRows<S::vectors, lie>, [&](Index row, Index height) {
+  for_tiles(rows, kMostWindowRows<S::vectors, lie, S::few>, [&](Index row, Index height) {
     if constexpr (lie == Rows::scattered)
       tile.offsets = offsets + row;
     else

@@ -64,7 +64,7 @@ void max_pool(Part part, const Windows& v, Index channels, Index batch, const T*
     Integers<T> winner{};
     for_taps(v, channels, [&](Index tap, Index offset) {
       const Vector<T> other = load(x + from + offset, left);
-      const Integers<T> better = (other > best) | (other != other);  // a NaN wins
+      const Integers<T> better = (other > best) | (other != other);  // NOLINT(misc-redundant-expression): a NaN wins
       best = better ? other : best;
       winner = better ? Integers<T>{} + static_cast<Integer<T>>(tap) : winner;
     });

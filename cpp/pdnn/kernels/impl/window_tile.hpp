@@ -11,7 +11,8 @@ struct Loop {
   Index count, a_step, b_step;
 };
 
-/// How the rows of a lie: one element apart, row_step elements apart, or at offsets.
+/// How the rows of a lie: one element apart, row_step elements apart (and then the innermost loop goes over adjacent
+/// elements), or at offsets.
 enum class Rows { adjacent, strided, scattered };
 
 /// c[r, j] = f(start[r, j] + Σ a[row r + at] b[at, j]), the sum over the loops, the last of them innermost, in
@@ -33,9 +34,9 @@ struct WindowTile {
 };
 
 /// How many rows fill the registers beside a row of b and one broadcast element of a; scattered rows need registers for
-/// their places, too.
-template <int vectors, Rows lie>
-inline constexpr int kMostWindowRows = vectors == 4                        ? 6
+/// their places, too. A few columns are not worth the code of many heights.
+template <int vectors, Rows lie, bool few>
+inline constexpr int kMostWindowRows = vectors == 4 || few                 ? 6
                                        : kVectorBytes < 64 && vectors == 2 ? 6
                                        : lie == Rows::scattered            ? 9
                                        : kVectorBytes < 64                 ? 12
@@ -53,7 +54,8 @@ __attribute__((noinline)) void sum_windows(const WindowTile<T>& tile) {
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] =
         start ? read(start + r * tile.start_stride + v * n) : Vector<T>{};
   }
-  const Index row_step = lie == Rows::adjacent ? 1 : tile.row_step;
+  const Index row_step = lie == Rows::strided ? tile.row_step : 0;
+  constexpr int kBases = (rows + 2) / 3;
   Index offsets[rows];
   if constexpr (lie == Rows::scattered) {
     PDNN_UNROLL for (int r = 0; r < rows; ++r) offsets[r] = tile.offsets[r];
@@ -64,15 +66,26 @@ __attribute__((noinline)) void sum_windows(const WindowTile<T>& tile) {
     for (Index m = 0; m < middle.count; ++m) {
       const T* a = tile.a + o * outer.a_step + m * middle.a_step;
       const T* b = tile.b + o * outer.b_step + m * middle.b_step;
+      const T* bases[kBases];  // of every third row: the others are one and two steps behind, as addresses can say
+      PDNN_UNROLL for (int i = 0; i < kBases; ++i) bases[i] = a + 3 * i * row_step;
       for (Index k = inner.count; k > 0; --k) {
         Vector<T> row[vectors];
         PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = read(b + v * n);
         PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-          const Vector<T> x = broadcast(lie == Rows::scattered ? a[offsets[r]] : a[r * row_step]);
+          const Vector<T> x = broadcast(lie == Rows::scattered  ? a[offsets[r]]
+                                        : lie == Rows::adjacent ? a[r]
+                                                                : bases[r / 3][r % 3 * row_step]);
           PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += x * row[v];
         }
         if constexpr (lie != Rows::adjacent) __builtin_prefetch(b + ahead);
-        a += inner.a_step;
+        if constexpr (lie == Rows::strided) {
+          PDNN_UNROLL for (int i = 0; i < kBases; ++i) {
+            ++bases[i];
+            asm("" : "+r"(bases[i]));  // or the compiler keeps an address of each row, more than it has registers for
+          }
+        } else {
+          a += inner.a_step;
+        }
         b += inner.b_step;
       }
     }
@@ -99,11 +112,11 @@ WindowKernel<T> window_kernel_of(Index height, std::integer_sequence<int, rows..
   return kernels[height - 1];
 }
 
-/// The kernel for tiles of `height` rows, at most kMostWindowRows<vectors, lie>.
+/// The kernel for tiles of `height` rows, at most kMostWindowRows<vectors, lie, few>.
 template <class T, int vectors, Rows lie, bool few>
 WindowKernel<T> window_kernel(Index height) {
   return window_kernel_of<T, vectors, lie, few>(height,
-                                                std::make_integer_sequence<int, kMostWindowRows<vectors, lie>>{});
+                                                std::make_integer_sequence<int, kMostWindowRows<vectors, lie, few>>{});
 }
 
 /// Calls action(first, height) for `rows` rows in tiles of nearly equal height.

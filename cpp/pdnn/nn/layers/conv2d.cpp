@@ -15,7 +15,7 @@ Conv2d<T>::Conv2d(Index inputs, Index outputs, Index kernel, Index stride, Index
       bias_init_(bias_init) {
   require(inputs >= 1 && outputs >= 1, "Conv2d: ", inputs, " input and ", outputs,
           " output channels; both must be at least 1");
-  check_windows(name(), kernel, stride, padding);
+  check_windows("Conv2d", kernel, stride, padding);
 }
 
 template <class T>
