@@ -10,6 +10,7 @@ import pytest
 
 import pdnn
 from pdnn import models, nn, optim, parallel
+from pdnn.comm import run_threads
 
 X = np.random.default_rng(0).normal(size=(40, 6))
 Y = np.arange(40) % 3
@@ -218,3 +219,40 @@ def test_parameters_that_do_not_fit_are_refused() -> None:
     sgd = optim.SGD(parameters, lr=0.1)
     with pytest.raises(ValueError, match="not this model's"):
         pdnn.Trainer(models.mlp([2, 2]), nn.CrossEntropyLoss(), sgd)
+
+
+def on_ranks(change: dict[str, Any]) -> Any:
+    """Parameters after some epochs of a rank; rank 1 differs from the others by `change`."""
+    numbers = {"lr": 0.01, "start": 0.5, "clip_norm": 0.5, **(change if pdnn.world().rank == 1 else {})}
+    model = models.mlp([6, 5, 3], dtype="float64", seed=1)
+    adam = optim.AdamW(model.parameters(), lr=numbers["lr"])
+    trainer = pdnn.Trainer(
+        model,
+        nn.CrossEntropyLoss(),
+        adam,
+        strategy="auto" if pdnn.world().size == 1 else "ddp",
+        schedule=optim.LinearLR(adam, numbers["start"], total_iters=7),
+        schedule_per="step",
+        clip_norm=numbers["clip_norm"],
+    )
+    trainer.fit((X, Y), 3, 9, verbose=False)
+    return model.flat_parameters.copy()
+
+
+def test_ranks_equal_one_process() -> None:
+    alone = on_ranks({})
+    for parameters in run_threads(lambda: on_ranks({}), 3):
+        assert np.abs(parameters - alone).max() <= 1e-12 * np.abs(alone).max()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"lr": 0.02}, "rank 1 has groups"),
+        ({"start": 0.25}, r"rank 1 has (groups|schedule)"),
+        ({"clip_norm": None}, "rank 1 has clipping"),
+    ],
+)
+def test_ranks_that_update_otherwise_are_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        run_threads(lambda: on_ranks(change), 2)
