@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from pdnn import nn
 from pdnn.files import safetensors
+from pdnn.nn.init import kaiming_uniform
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
 
@@ -86,6 +87,41 @@ def lenet_psgd(
         dtype=dtype,
         seed=seed,
     )
+
+
+def ResNet9(*, dtype: npt.DTypeLike = "float32", seed: int | None = None) -> nn.Sequential:
+    """The residual network of the Horovod-style exercise: images (n, 3, 32, 32) to logits (n, 10).
+
+    Eight convolutions, each with batch normalisation and ReLU, and two linear layers, 431,946 parameters. The
+    ReLU comes before a residual's addition, and none after it. Weights are uniform in ±√(6/fan_in), biases
+    in ±1/√fan_in.
+
+    Parameters
+    ----------
+    dtype, seed
+        As for `nn.Sequential`.
+    """
+    return nn.Sequential(
+        *_conv_bn(3, 16, 7, 4),
+        *_conv_bn(16, 32, 3, 2),
+        nn.Residual(nn.Sequential(*_conv_bn(32, 32, 3, 1), *_conv_bn(32, 32, 3, 1))),
+        *_conv_bn(32, 64, 3, 2),
+        *_conv_bn(64, 128, 3, 2),
+        nn.Residual(nn.Sequential(*_conv_bn(128, 128, 3, 1), *_conv_bn(128, 128, 3, 1))),
+        nn.Flatten(),
+        nn.Linear(128, 128, weight_init=kaiming_uniform()),
+        nn.ReLU(),
+        nn.Linear(128, 10, weight_init=kaiming_uniform()),
+        dtype=dtype,
+        seed=seed,
+    )
+
+
+def _conv_bn(inputs: int, outputs: int, kernel: int, stride: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(
+        inputs, outputs, kernel, stride, padding=(kernel - 1) // 2, weight_init=kaiming_uniform()
+    )
+    return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
 
 
 def load_model(path: str | os.PathLike[str]) -> nn.Sequential:

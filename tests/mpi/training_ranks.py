@@ -26,6 +26,16 @@ def train(strategy: str, comm: pdnn.comm.Communicator, seed: int = 2, **options:
     return trainer
 
 
+def normalised(strategy: str, comm: pdnn.comm.Communicator, sync: bool, seed: int = 2) -> pdnn.Trainer:
+    layers = nn.Linear(12, 9), nn.BatchNorm1d(9, sync=sync), nn.Sigmoid(), nn.Linear(9, 4)
+    model = nn.Sequential(*layers, dtype="float64", seed=seed)
+    sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, comm=comm)
+    model.flat_state[:] += seed  # taken from rank 0, as the parameters are
+    trainer.fit(DATA, epochs=2, batch_size=17, validation=DATA, verbose=False)
+    return trainer
+
+
 def equal(got: pdnn.Trainer, want: pdnn.Trainer) -> None:
     np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=0, atol=1e-13)
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
@@ -38,6 +48,15 @@ def main(folder: Path) -> None:
         # A rank that starts from other values must get rank 0's; the last batch has two rows.
         equal(train(strategy, comm, seed=2 if comm.rank == 0 else 100 + comm.rank), serial)
     equal(train("scatter-gather:once", comm, batch_size=100), train("serial", pdnn.comm.SELF, batch_size=100))
+
+    want = normalised("serial", pdnn.comm.SELF, False)
+    for strategy in ("ddp", "ddp+team:2", "scatter-gather"):
+        got = normalised(strategy, comm, True, seed=2 if comm.rank == 0 else 100 + comm.rank)
+        equal(got, want)
+        np.testing.assert_allclose(got.model.flat_state, want.model.flat_state, rtol=1e-11)
+    states = comm.all_gather(normalised("ddp", comm, False).model.flat_state)
+    for state in states:
+        np.testing.assert_array_equal(state, states[0])
 
     trainer = train("ddp", comm)
     assert trainer.evaluate(DATA, comm=comm) == trainer.evaluate(DATA) or np.isclose(

@@ -153,6 +153,10 @@ def test_digits_are_flat_or_images() -> None:
     assert abs(flat[1].gather()[0].mean() - images[1].gather()[0].mean()) < 0.01
 
 
+def test_resnet9_is_a_model_for_colour_images() -> None:
+    assert specs.model("resnet9")((3, 32, 32), 0, "float32").output_shape((3, 32, 32)) == (10,)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -117,3 +117,39 @@ def test_arguments_are_checked() -> None:
             nn.BatchNorm2d(*arguments)
     with pytest.raises(ValueError, match=r"BatchNorm1d: input samples are 10x2x2.*BatchNorm2d"):
         nn.Sequential(nn.BatchNorm1d(10)).output_shape((10, 2, 2))
+
+
+@pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # fewer cores than threads
+def test_resnet9_has_the_same_bits_for_any_team() -> None:
+    rng = np.random.default_rng(2)
+    data = rng.normal(size=(40, 3, 32, 32)), rng.integers(0, 10, 40)
+
+    def run(strategy: str) -> nn.Sequential:
+        model = pdnn.models.ResNet9(dtype="float64", seed=1)
+        adam = optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-3)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, strategy=strategy)
+        trainer.fit(data, 1, 16, verbose=False)
+        return model
+
+    one = run("serial")
+    for strategy in ("team:2", "team:3"):
+        team = run(strategy)
+        np.testing.assert_array_equal(team.flat_parameters, one.flat_parameters)
+        np.testing.assert_array_equal(team.flat_state, one.flat_state)
+
+
+def test_a_residual_around_a_module_of_ones_own_is_added_in_python() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.linear(self.linear(x))
+
+    model = nn.Residual(Twice())
+    x = np.ones((2, 3), np.float32)
+    weight, bias = (parameter.data for parameter in model.parameters())
+    np.testing.assert_allclose(model(x).data, x + (x @ weight + bias) @ weight + bias, rtol=1e-5)
+    with pytest.raises(TypeError, match="fn is a int"):
+        nn.Residual(3)  # type: ignore[arg-type]

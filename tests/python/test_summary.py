@@ -42,6 +42,13 @@ def test_layers_inside_layers_have_lines_of_their_own() -> None:
 
 def test_workload_networks_have_the_published_sizes() -> None:
     assert models.mlp([1024, 256, 256, 256, 32], "tanh", bias=False).summary((1024,)).parameters == 401_408
+    assert models.lenet_psgd().summary((1, 32, 32)).parameters == 213_194
+    summary = models.ResNet9(seed=0).summary((3, 32, 32), batch_size=128)
+    assert summary.parameters == 431_946
+    assert "431,946" in str(summary)
+    first, block = summary.rows[0], next(row for row in summary.rows if row.layer == "Residual")
+    assert (first.output, first.flops) == ((16, 8, 8), 2 * 7 * 7 * 3 * 16 * 8 * 8)
+    assert (block.output, block.flops) == ((32, 4, 4), 2 * 2 * 3 * 3 * 32 * 32 * 4 * 4)
 
 
 def test_what_does_not_fit_is_refused() -> None:

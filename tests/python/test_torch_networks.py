@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn, optim
+from pdnn import models, nn, optim
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
 
@@ -107,3 +107,35 @@ def test_values_of_torch_come_back_and_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match='format "keras"; expected "pdnn" or "torch"'):
         model.state_dict(format="keras")
     np.testing.assert_array_equal(model.flat_parameters, before)
+
+
+def conv_bn(inputs: int, outputs: int, kernel: int, stride: int) -> list[Any]:
+    convolution = torch.nn.Conv2d(inputs, outputs, kernel, stride, padding=(kernel - 1) // 2)
+    return [convolution, torch.nn.BatchNorm2d(outputs), torch.nn.ReLU()]
+
+
+def torch_resnet9() -> list[Any]:
+    return [
+        *conv_bn(3, 16, 7, 4), *conv_bn(16, 32, 3, 2),
+        residual(torch.nn, *conv_bn(32, 32, 3, 1), *conv_bn(32, 32, 3, 1)),
+        *conv_bn(32, 64, 3, 2), *conv_bn(64, 128, 3, 2),
+        residual(torch.nn, *conv_bn(128, 128, 3, 1), *conv_bn(128, 128, 3, 1)),
+        torch.nn.Flatten(), torch.nn.Linear(128, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10),
+    ]  # fmt: skip
+
+
+def test_resnet9_with_adam_equals_torch_after_twenty_steps() -> None:
+    images, labels = RNG.normal(size=(STEPS * ROWS, 3, 32, 32)), RNG.integers(0, 10, STEPS * ROWS)
+    model = models.ResNet9(dtype="float64", seed=3)
+    peer = peer_of(model, torch_resnet9())
+    adam = optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-3)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, strategy="serial")
+    trainer.fit((images, labels), 1, ROWS, shuffle=False, verbose=False)
+    theirs = torch.optim.Adam(peer.parameters(), lr=1e-3, weight_decay=1e-3)
+    for step in range(STEPS):
+        rows = slice(step * ROWS, (step + 1) * ROWS)
+        theirs.zero_grad()
+        outputs = peer(torch.from_numpy(images[rows]))
+        torch.nn.functional.cross_entropy(outputs, torch.from_numpy(labels[rows])).backward()
+        theirs.step()
+    assert distance(model, peer) <= 1e-9

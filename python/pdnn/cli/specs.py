@@ -18,7 +18,7 @@ DATA_HELP = (
 )
 MODEL_HELP = (
     "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or relu (default); "
-    "lenet, for digits as images (mnist:32)"
+    "lenet, for digits as images (mnist:32); resnet9, for cifar10"
 )
 
 
@@ -63,6 +63,8 @@ def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:
     """What a word such as ``mlp:784-256-10:sigmoid`` names; built of (shape of samples, seed, dtype)."""
     if text == "lenet":
         return _lenet
+    if text == "resnet9":
+        return _resnet9
     kind, _, rest = text.partition(":")
     widths, _, activation = rest.partition(":")
     sizes = widths.split("-")
@@ -84,6 +86,12 @@ def _lenet(sample: tuple[int, ...], seed: int, dtype: str) -> nn.Sequential:
     from pdnn import models
 
     return models.lenet_psgd(dtype=dtype, seed=seed)
+
+
+def _resnet9(sample: tuple[int, ...], seed: int, dtype: str) -> nn.Sequential:
+    from pdnn import models
+
+    return models.ResNet9(dtype=dtype, seed=seed)
 
 
 def validation(text: str) -> float | str:

@@ -27,6 +27,10 @@ class Residual(Module):
             raise TypeError(f"Residual: fn is a {type(fn).__name__}, expected an nn.Module")
         self.fn = fn
 
+    def forward(self, x: Any) -> Any:
+        """The sum, where fn has its forward in Python."""
+        return x + self.fn(x)
+
     def build(self, core: Any) -> Any:
         """The layer of the core."""
         return core.Residual(self.fn.build(core))
