@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +76,14 @@ class Network:
         return list(zip(np.split(x, cuts), np.split(y, cuts), strict=True))
 
 
-def timed(network: Network, block: Callable[[], float]) -> Runner:
+class Stepped(Protocol):
+    """What has so many steps to a block."""
+
+    @property
+    def steps(self) -> int: ...
+
+
+def timed(network: Stepped, block: Callable[[], float]) -> Runner:
     """A runner that takes the time of a block from outside."""
 
     def run() -> tuple[float, float]:
@@ -87,7 +94,7 @@ def timed(network: Network, block: Callable[[], float]) -> Runner:
     return run
 
 
-def floor(network: Network, cores: int) -> Runner:
+def floor(network: Any, cores: int) -> Runner:
     """What the step's products would take at the peak of fused multiply-adds that pdnn measures on a core."""
     from pdnn import _core
 

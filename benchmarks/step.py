@@ -1,4 +1,4 @@
-"""One training step of two published networks, by pdnn and by its peers, side by side in one run.
+"""One training step of published networks, by pdnn and by its peers, side by side in one run.
 
 python benchmarks/step.py [--quick] [--peers numpy,torch] [--json FILE] [--plot FILE]
 
@@ -20,8 +20,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import images
 import measure
 import peers
+from images import Images
 from measure import Side
 from peers import Network
 
@@ -32,7 +34,14 @@ FORCED = {"Haswell": "avx2", "SkylakeX": "avx512f", "Cooperlake": "avx512_bf16"}
 W0 = Network("784-256-10 sigmoid, batch 105", (784, 256, 10), "sigmoid", True, 105)
 W3 = Network("1024-256-256-256-32 tanh, batch 64", (1024, 256, 256, 256, 32), "tanh", False, 64)
 W0_DOUBLE = Network(W0.name, W0.sizes, W0.activation, W0.bias, W0.batch, "float64")
-COMPARISONS = [(W0, 1), (W0, 2), (W0_DOUBLE, 1), (W0_DOUBLE, 2), (W3, 1), (W3, 2)]
+NETWORKS: dict[str, Network | Images] = {
+    "w0": W0,
+    "w0-float64": W0_DOUBLE,
+    "w3": W3,
+    "lenet": images.LENET,
+    "resnet9": images.RESNET9,
+}
+"""By the name that `--networks` takes."""
 
 
 PACKAGES = {"numpy": "numpy", "jax": "jax", "torch": "torch", "sklearn": "scikit-learn"}
@@ -45,9 +54,18 @@ def forced_cores() -> list[str]:
     return [core for core, flag in FORCED.items() if flag in flags]
 
 
-def sides(network: Network, cores: int, wanted: Collection[str]) -> list[Side]:
+def sides(network: Network | Images, cores: int, wanted: Collection[str]) -> list[Side]:
     """pdnn, and every wanted peer that can run this network."""
     strategy = "serial" if cores == 1 else f"team:{cores}"
+    if isinstance(network, Images):
+        found = [
+            Side(FLOOR, peers.floor, (network, cores)),
+            Side(PDNN, images.pdnn_images, (network, strategy), cores),
+        ]
+        if "torch" in wanted:
+            for name, last in (("PyTorch channels_last", True), ("PyTorch", False)):
+                found.append(Side(name, images.torch_images, (network, cores, last), cores))
+        return found
     found = [
         Side(FLOOR, peers.floor, (network, cores)),
         Side(PDNN, peers.pdnn_trainer, (network, strategy, False), cores),
@@ -68,14 +86,16 @@ def sides(network: Network, cores: int, wanted: Collection[str]) -> list[Side]:
     return found
 
 
-def compare(entries: Sequence[Side], network: Network, blocks: int, slowest_trip: float) -> dict[str, Any]:
+def compare(
+    entries: Sequence[Side], network: Network | Images, blocks: int, slowest_trip: float
+) -> dict[str, Any]:
     """Runs one comparison.
 
     Parameters
     ----------
     entries : sequence of Side
         What `sides` gave for the network.
-    network : Network
+    network : Network or Images
     blocks : int
         Of each side.
     slowest_trip : float
@@ -200,10 +220,11 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="1 core, float32 and few blocks: seconds, rough figures"
-    )
+    parser.add_argument("--quick", action="store_true", help="1 core and few blocks: rough figures")
     parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    parser.add_argument(
+        "--networks", default=",".join(NETWORKS), help="which ones (default %(default)s)", metavar="NAMES"
+    )
     parser.add_argument(
         "--steps",
         type=int,
@@ -229,16 +250,18 @@ def main(arguments: Sequence[str]) -> None:
         parser.error(f"--peers: {', '.join(sorted(unknown))}; expected some of {', '.join(PACKAGES)}")
     wanted = [peer for peer in wanted if measure.installed_version(PACKAGES[peer])]
     cores = len(os.sched_getaffinity(0))
-    comparisons = [(network, count) for network, count in COMPARISONS if count <= cores]
-    if options.quick:
-        comparisons = [(W0, 1), (W3, 1)]
+    names = options.networks.split(",")
+    if strange := set(names) - NETWORKS.keys():
+        parser.error(f"--networks: {', '.join(sorted(strange))}; expected some of {', '.join(NETWORKS)}")
+    counts = [1] if options.quick or cores == 1 else [1, 2]
+    comparisons = [(NETWORKS[name], count) for name in names for count in counts]
     blocks = options.blocks or (8 if options.quick else 40)
     report: dict[str, Any] = {"machine": measure.machine(), "steps": options.steps, "results": []}
     about = report["machine"]
     print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
     print(", ".join(f"{name} {version}" for name, version in about["versions"].items()))
     for described, count in comparisons:
-        network = replace(described, steps=options.steps)
+        network = described if isinstance(described, Images) else replace(described, steps=options.steps)
         entries = sides(network, count, wanted)
         report["results"].append(compare(entries, network, blocks, 1e-9 * options.round_trip))
         print("\n" + table(report["results"][-1]), flush=True)

@@ -48,7 +48,19 @@ def test_a_step_is_measured_beside_numpy(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
     script, report, picture = root / "benchmarks" / "step.py", tmp_path / "step.json", tmp_path / "step.png"
-    words = ["--quick", "--blocks", "2", "--peers", "numpy", "--json", report, "--plot", picture]
+    words = [
+        "--quick",
+        "--networks",
+        "w0,w3",
+        "--blocks",
+        "2",
+        "--peers",
+        "numpy",
+        "--json",
+        report,
+        "--plot",
+        picture,
+    ]
     printed = run_python([script, *words], timeout=100).stdout
     assert "NumPy as installed" in printed
     results = json.loads(report.read_text())["results"]
