@@ -137,7 +137,7 @@ class Trainer:
         model.core  # noqa: B018  a model without a static form is refused here
         self._core_loss = loss.build(core_for(model.dtype))
         self._evaluators: dict[tuple[int, ...], Any] = {}
-        optimizer.bind(model).set_clip(clip_norm, clip_value)
+        self._core_optimizer()  # says what does not fit
 
     # ---- training
 
@@ -264,6 +264,11 @@ class Trainer:
             watcher.on_train_end(self)
         return self.history
 
+    def _core_optimizer(self) -> Any:
+        optimizer = self.optimizer.bind(self.model)
+        optimizer.set_clip(self.clip_norm, self.clip_value)
+        return optimizer
+
     def _session(self, source: _Source, batch_size: int) -> Any:
         engine = parallel.engine_of(self.strategy)
         scheme = "replicated"
@@ -272,7 +277,7 @@ class Trainer:
         return core_for(self.model.dtype).Session(
             model=self.model.core,
             loss=self._core_loss,
-            optimizer=self.optimizer.bind(self.model),
+            optimizer=self._core_optimizer(),
             comm=self.comm.core,
             sample=list(source.sample),
             target_width=source.width,

@@ -132,6 +132,18 @@ def test_clipping_equals_torch(clip: dict[str, float]) -> None:
             assert np.abs(mine.data - want).max() <= 1e-12 * np.abs(want).max()
 
 
+def test_two_trainers_of_one_optimizer_clip_each_in_its_way() -> None:
+    def trained_by(clips: list[float | None]) -> np.ndarray:
+        model = models.mlp([6, 5, 3], seed=1)
+        sgd, loss = optim.SGD(model.parameters(), lr=0.1), nn.CrossEntropyLoss()
+        trainers = [pdnn.Trainer(model, loss, sgd, strategy="serial", clip_norm=clip) for clip in clips]
+        trainers[0].fit((X, Y), 1, 8, verbose=False)
+        return model.flat_parameters.copy()
+
+    np.testing.assert_array_equal(trained_by([0.05, None]), trained_by([0.05]))
+    assert (trained_by([0.05]) != trained_by([None])).any()
+
+
 def test_clipping_is_refused_without_a_bound_or_with_two() -> None:
     model = models.mlp([2, 2])
     sgd = optim.SGD(model.parameters(), lr=0.1)
