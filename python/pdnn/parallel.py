@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from pdnn import _core
+from pdnn.closeness import Closeness as Closeness
+from pdnn.closeness import check_parameter_closeness as check_parameter_closeness
 from pdnn.nn.targets import core_for
 
 if TYPE_CHECKING:

@@ -282,6 +282,33 @@ def test_images_keep_their_public_shape_and_order() -> None:
     assert relative(net.flat_gradients, differences(net, loss)) <= 1e-7
 
 
+def test_residuals_take_modules_in_python_and_parts_in_other_modes() -> None:
+    class Block(nn.Module):
+        def __init__(self, *layers: nn.Module) -> None:
+            super().__init__()
+            self.body = nn.Sequential(*layers)
+
+        def forward(self, x: Any) -> Any:
+            return self.body(x)
+
+    def layers() -> list[nn.Module]:
+        return [nn.Conv2d(2, 2, 3, padding=1), nn.BatchNorm2d(2), nn.ReLU()]
+
+    end = [nn.Flatten(), nn.Linear(72, 3)]
+    mixed = nn.Sequential(nn.Residual(Block(*layers())), *end, seed=1, dtype="float64")
+    whole = nn.Sequential(
+        nn.Residual(nn.Sequential(*layers())), nn.Flatten(), nn.Linear(72, 3), seed=1, dtype="float64"
+    )
+    mixed.flat_parameters[:] = whole.flat_parameters
+    for net in (mixed, whole):
+        loss_of(net, IMAGES).backward()
+    np.testing.assert_allclose(mixed.flat_gradients, whole.flat_gradients, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(mixed.flat_state, whole.flat_state)
+    whole[0].fn[1].eval()  # type: ignore[attr-defined]
+    assert whole(IMAGES).shape == (12, 3)
+    np.testing.assert_array_equal(mixed.flat_state, whole.flat_state)
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_synchronised_statistics_are_those_of_the_whole_batch(ranks: int) -> None:
     def rank() -> tuple[np.ndarray, np.ndarray]:
@@ -505,6 +532,42 @@ def test_data_parallel_by_hand_equals_one_process(ranks: int) -> None:
     serial = train(Branches(seed=0), X, Y)
     for result in pdnn.run(rank, ranks=ranks, backend="threads"):
         np.testing.assert_allclose(result, serial, rtol=0, atol=1e-13 * np.abs(serial).max())
+
+
+@pytest.mark.parametrize("changed", [None, "head.bias", "left.0.weight"])
+def test_closeness_is_judged_the_same_on_every_rank(changed: str | None) -> None:
+    def rank() -> tuple[bool, str | None, int, float, str]:
+        comm = pdnn.world()
+        net = Branches(dtype="float32")
+        for name, parameter in net.named_parameters():
+            if name == changed and comm.rank == 2:
+                parameter.data[-1] += 0.5
+        net.flat_parameters[:] *= 1 + 1e-7 * comm.rank  # what rounding does is close enough
+        close = pdnn.parallel.check_parameter_closeness(net)
+        return bool(close), close.name, close.rank, close.difference, str(close)
+
+    results = pdnn.run(rank, ranks=3, backend="threads")
+    assert all(result == results[0] for result in results)
+    close, name, number, difference, text = results[0]
+    assert close == (changed is None)
+    if changed is not None:
+        assert (name, number) == (changed, 2)
+        assert difference == pytest.approx(0.5, rel=1e-5)
+        assert f"{changed} of rank 2 differs from rank 0's by 0.5" in text
+
+
+def test_closeness_needs_numbers_and_the_same_model() -> None:
+    def rank(nan: bool) -> bool:
+        comm = pdnn.world()
+        net = Branches() if nan else models.mlp([2, 2 + comm.rank])
+        if comm.rank == 1:
+            net.flat_parameters[0] = np.nan
+        return bool(pdnn.parallel.check_parameter_closeness(net, comm))
+
+    assert pdnn.run(rank, True, ranks=2, backend="threads") == [False, False]
+    with pytest.raises(ValueError, match="broadcast"):
+        pdnn.run(rank, False, ranks=2, backend="threads")
+    assert pdnn.parallel.check_parameter_closeness(Branches())
 
 
 # ---- memory
