@@ -102,8 +102,9 @@ void convolution_dw(Part part, const Convolution& shape, Index batch, const T* x
 }
 
 template <class T>
-void max_pool(Part part, const Windows& windows, Index channels, Index batch, const T* x, T* y, std::uint8_t* winners) {
-  table<T>().max_pool(part, windows, channels, batch, x, y, winners);
+void max_pool(Part part, const Windows& windows, Index channels, Index batch, bool relu, const T* x, T* y,
+              std::uint8_t* winners) {
+  table<T>().max_pool(part, windows, channels, batch, relu, x, y, winners);
 }
 
 template <class T>
@@ -318,7 +319,7 @@ double measure_peak(double seconds) {
   template void flip_taps<T>(Part, const Convolution&, const T*, T*);                                           \
   template void convolution_dx<T>(Part, const Convolution&, Index, const T*, const T*, T*);                     \
   template void convolution_dw<T>(Part, const Convolution&, Index, const T*, const T*, bool, T*, T*);           \
-  template void max_pool<T>(Part, const Windows&, Index, Index, const T*, T*, std::uint8_t*);                   \
+  template void max_pool<T>(Part, const Windows&, Index, Index, bool, const T*, T*, std::uint8_t*);             \
   template void max_pool_backward<T>(Part, const Windows&, Index, Index, const std::uint8_t*, const T*, T*);    \
   template void mean_pool<T>(Part, const Windows&, Index, Index, const T*, T*);                                 \
   template void mean_pool_backward<T>(Part, const Windows&, Index, Index, const T*, T*);                        \

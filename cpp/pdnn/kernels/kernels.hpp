@@ -150,10 +150,12 @@ void convolution_dx(Part part, const Convolution& shape, Index batch, const T* d
 template <class T>
 void convolution_dw(Part part, const Convolution& shape, Index batch, const T* x, const T* dy, bool add, T* dw, T* db);
 
-/// y[n, p, q, :] = the largest x in the window at place (p, q), channel by channel; windows have no padding and at most
-/// 256 taps. winners: the number of the first tap that had it (of the last NaN), one a y.
+/// y[n, p, q, :] = the largest x in the window at place (p, q), channel by channel, or relu of it; windows have no
+/// padding and at most 256 taps (255 with relu). winners, one a y: the number of the first tap that had it (of the last
+/// NaN), or 255 if relu made it 0.
 template <class T>
-void max_pool(Part part, const Windows& windows, Index channels, Index batch, const T* x, T* y, std::uint8_t* winners);
+void max_pool(Part part, const Windows& windows, Index channels, Index batch, bool relu, const T* x, T* y,
+              std::uint8_t* winners);
 /// dx = Σ dy over the windows that an element has won.
 template <class T>
 void max_pool_backward(Part part, const Windows& windows, Index channels, Index batch, const std::uint8_t* winners,

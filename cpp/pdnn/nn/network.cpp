@@ -5,10 +5,20 @@
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/conv2d.hpp"
 #include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/layers/pool2d.hpp"
 
 namespace pdnn::nn {
 
 namespace {
+
+/// A layer and a ReLU after it in one, where there is such a thing.
+template <class T>
+LayerPtr<T> with_relu(const LayerPtr<T>& layer) {
+  if (const auto norm = std::dynamic_pointer_cast<const BatchNorm<T>>(layer)) return norm->with_relu();
+  if (const auto convolution = std::dynamic_pointer_cast<const Conv2d<T>>(layer)) return convolution->with_relu();
+  if (const auto pool = std::dynamic_pointer_cast<const MaxPool2d<T>>(layer)) return pool->with_relu();
+  return nullptr;
+}
 
 template <class T>
 constexpr Index kLine = Index{kCacheLine / sizeof(T)};
@@ -151,7 +161,7 @@ void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
 }
 
 /// Linear + activation become one node, and the slope of that activation moves into the dx of a Linear right after it:
-/// fewer barriers, half the saved memory, the same bits. BatchNorm + ReLU and Conv2d + ReLU become one, too.
+/// fewer barriers, half the saved memory, the same bits. A ReLU joins a BatchNorm, Conv2d or MaxPool2d, too.
 template <class T>
 void Network<T>::fuse_activations() {
   using Fusion = typename Linear<T>::Fusion;
@@ -161,13 +171,11 @@ void Network<T>::fuse_activations() {
     if (!linear) {
       fused.push_back(nodes_[i]);
       if (i + 1 == nodes_.size() || !is_relu(nodes_[i + 1])) continue;
-      const auto norm = std::dynamic_pointer_cast<const BatchNorm<T>>(nodes_[i].layer);
-      const auto convolution = std::dynamic_pointer_cast<const Conv2d<T>>(nodes_[i].layer);
-      if (!norm && !convolution) continue;
-      Node& node = fused.back();
-      node.layer = norm ? LayerPtr<T>(norm->with_relu()) : convolution->with_relu();
-      node.sizes = node.layer->sizes(node.in);
-      ++i;
+      if (LayerPtr<T> both = with_relu(nodes_[i].layer)) {
+        fused.back().layer = std::move(both);
+        fused.back().sizes = fused.back().layer->sizes(nodes_[i].in);
+        ++i;
+      }
       continue;
     }
     Fusion fusion;

@@ -31,7 +31,7 @@ struct Pooled {
 
 template <class T>
 Pooled<T> pool(const Table<T>& table, int team, const Windows& v, Index channels, Index batch, const std::vector<T>& x,
-               const std::vector<T>& dy) {
+               const std::vector<T>& dy, bool relu = false) {
   static Guarded<T> memory[4] = {Guarded<T>(1 << 14), Guarded<T>(1 << 14), Guarded<T>(1 << 14), Guarded<T>(1 << 14)};
   static Guarded<std::uint8_t> bytes(1 << 14);
   const Index x_count = static_cast<Index>(x.size()), y_count = static_cast<Index>(dy.size());
@@ -43,7 +43,7 @@ Pooled<T> pool(const Table<T>& table, int team, const Windows& v, Index channels
   const auto untouched = [&] { std::fill_n(dx, x_count, T(12345)), std::fill_n(y, y_count, T(12345)); };
   Pooled<T> result;
   untouched();
-  as_team(team, [&](Part part) { table.max_pool(part, v, channels, batch, in, y, winners); });
+  as_team(team, [&](Part part) { table.max_pool(part, v, channels, batch, relu, in, y, winners); });
   as_team(team, [&](Part part) { table.max_pool_backward(part, v, channels, batch, winners, slope, dx); });
   result.largest.assign(y, y + y_count), result.largest_dx.assign(dx, dx + x_count);
   result.winners.assign(winners, winners + y_count);
@@ -126,6 +126,18 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(a_nan_wins_and_gets_the_slope, T, Elements) {
     BOOST_TEST(std::isnan(got.largest[0]));
     BOOST_TEST(got.largest[1] == infinity);
     BOOST_TEST(got.largest_dx == (std::vector<T>{0, 7, 8, 0, 0, 0, 0, 0}), boost::test_tools::per_element());
+  });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(relu_cuts_what_is_not_positive_and_its_slope, T, Elements) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  const std::vector<T> x = {-1, 2, 0, -4, nan, -3};  // three windows of 1 x 2
+  for_each_isa<T>([&](const Table<T>& table) {
+    const Pooled<T> got = pool<T>(table, 1, {1, 6, 1, 2, 2, 0, 1, 3}, 1, 1, x, {7, 8, 9}, true);
+    BOOST_TEST(got.largest[0] == 2);
+    BOOST_TEST(got.largest[1] == 0);
+    BOOST_TEST(std::isnan(got.largest[2]));
+    BOOST_TEST(got.largest_dx == (std::vector<T>{0, 7, 0, 0, 9, 0}), boost::test_tools::per_element());
   });
 }
 

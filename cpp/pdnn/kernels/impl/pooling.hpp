@@ -58,7 +58,8 @@ PDNN_INLINE void pool_forward(Part part, const Windows& v, Index channels, Index
 }
 
 template <class T>
-void max_pool(Part part, const Windows& v, Index channels, Index batch, const T* x, T* y, std::uint8_t* winners) {
+void max_pool(Part part, const Windows& v, Index channels, Index batch, bool relu, const T* x, T* y,
+              std::uint8_t* winners) {
   pool_forward<T>(part, v, channels, batch, [&](Index from, Index to, Index left) {
     Vector<T> best = load(x + from, left);
     Integers<T> winner{};
@@ -68,6 +69,11 @@ void max_pool(Part part, const Windows& v, Index channels, Index batch, const T*
       best = better ? other : best;
       winner = better ? Integers<T>{} + static_cast<Integer<T>>(tap) : winner;
     });
+    if (relu) {
+      const Integers<T> cut = best <= T(0);
+      best = cut ? Vector<T>{} : best;
+      winner = cut ? Integers<T>{} + 255 : winner;
+    }
     store(y + to, best, left);
     store_bytes<T>(winners + to, winner, left);
   });

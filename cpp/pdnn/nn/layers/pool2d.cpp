@@ -19,6 +19,14 @@ MaxPool2d<T>::MaxPool2d(Index kernel, Index stride) : Pool2d<T>("MaxPool2d", ker
 }
 
 template <class T>
+std::shared_ptr<const MaxPool2d<T>> MaxPool2d<T>::with_relu() const {
+  if (this->kernel_ > 15) return nullptr;  // 255 is no tap then
+  auto fused = std::make_shared<MaxPool2d>(*this);
+  fused->relu_ = true;
+  return fused;
+}
+
+template <class T>
 Sizes MaxPool2d<T>::sizes(const Shape& in) const {
   constexpr Index bytes = sizeof(T);
   return {.saved_row = (this->output_shape(in).count() + bytes - 1) / bytes};
@@ -27,7 +35,7 @@ Sizes MaxPool2d<T>::sizes(const Shape& in) const {
 template <class T>
 void MaxPool2d<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   auto* const winners = reinterpret_cast<std::uint8_t*>(vars.saved.data());
-  kernels::max_pool<T>(*pass.team, this->windows(x.sample), x.sample[0], x.batch, x.data, y.data, winners);
+  kernels::max_pool<T>(*pass.team, this->windows(x.sample), x.sample[0], x.batch, relu_, x.data, y.data, winners);
 }
 
 template <class T>
