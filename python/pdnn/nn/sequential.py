@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,11 @@ import numpy.typing as npt
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Module, Place, builds, runs_in_python
 from pdnn.nn.parameter import Array, Handle, Store
-from pdnn.nn.summary import Summary, summarise
 from pdnn.nn.targets import core_for, prepare_targets
 from pdnn.tensor import no_grad
+
+if TYPE_CHECKING:
+    from pdnn.nn.summary import Summary
 
 
 class Sequential(Module):
@@ -123,6 +125,8 @@ class Sequential(Module):
         ValueError
             If samples of this shape do not fit, or batch_size is below 1.
         """
+        from pdnn.nn.summary import summarise  # few programs ask
+
         return summarise(self, input_shape, batch_size)
 
     def output_shape(self, sample_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -29,9 +29,9 @@ struct BatchNorm<T>::Scratch {
 
 template <class T>
 BatchNorm<T>::BatchNorm(const Options& options) : options_(options) {
-  require(options.channels >= 1, name(), ": ", options.channels, " features; expected at least 1");
-  require(options.eps > 0, name(), ": eps = ", options.eps, "; expected a number above 0");
-  require(options.momentum >= 0 && options.momentum <= 1, name(), ": momentum = ", options.momentum,
+  require(options.channels >= 1, "BatchNorm: ", options.channels, " features; expected at least 1");
+  require(options.eps > 0, "BatchNorm: eps = ", options.eps, "; expected a number above 0");
+  require(options.momentum >= 0 && options.momentum <= 1, "BatchNorm: momentum = ", options.momentum,
           "; expected a number in [0, 1]");
 }
 
@@ -55,9 +55,9 @@ Shape BatchNorm<T>::output_shape(const Shape& in) const {
 
 template <class T>
 Sizes BatchNorm<T>::sizes(const Shape&) const {
-  constexpr Index wide = sizeof(double) / sizeof(T);
+  const Index doubles = (2 * width() + 1) * Index{sizeof(double)};
   return {.saved = 2 * width() + 1,  // mean, variance, number of values a channel
-          .scratch = wide * (2 * width() + 1) + (2 * kChunks + 2) * width()};
+          .scratch = doubles / Index{sizeof(T)} + (2 * kChunks + 2) * width()};
 }
 
 template <class T>
