@@ -57,6 +57,7 @@ def main(folder: Path) -> None:
     states = comm.all_gather(normalised("ddp", comm, False).model.flat_state)
     for state in states:
         np.testing.assert_array_equal(state, states[0])
+    assert (np.abs(states[0] - want.model.flat_state).max() > 1e-6) == (comm.size > 1)
 
     trainer = train("ddp", comm)
     assert trainer.evaluate(DATA, comm=comm) == trainer.evaluate(DATA) or np.isclose(
@@ -73,6 +74,8 @@ def main(folder: Path) -> None:
         ]:
             with pytest.raises(ValueError, match=f"rank 1 has {words}"):
                 train("ddp", comm, **mine)
+        with pytest.raises(ValueError, match=r"rank 1 has layers .*True.*, rank 0 has .*False"):
+            normalised("ddp", comm, comm.rank == 1)
         with pytest.raises(ValueError, match=r"ddp\+team:2"):
             train("team:2", comm)
     print(f"rank {comm.rank} of {comm.size}: all equal", flush=True)
