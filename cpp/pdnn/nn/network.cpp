@@ -3,6 +3,7 @@
 #include "pdnn/core/memory.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
+#include "pdnn/nn/layers/blockwise.hpp"
 #include "pdnn/nn/layers/conv2d.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/layers/pool2d.hpp"
@@ -103,6 +104,7 @@ void Network<T>::turn_channels(typename ChannelOrder<T>::To to, const Shape& sam
 template <class T>
 void Network<T>::finish() {
   fuse_activations();
+  fuse_pooling();
   connect();
 }
 
@@ -158,6 +160,21 @@ void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
     node.state = nodes_.back().state + nodes_.back().state_count;
   }
   nodes_.push_back(std::move(node));
+}
+
+/// Conv2d + MaxPool2d become one node that works on a few samples at a time.
+template <class T>
+void Network<T>::fuse_pooling() {
+  for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
+    Node &node = nodes_[i], &after = nodes_[i + 1];
+    const auto convolution = std::dynamic_pointer_cast<const Conv2d<T>>(node.layer);
+    if (!convolution || convolution->has_relu() || !std::dynamic_pointer_cast<const MaxPool2d<T>>(after.layer))
+      continue;
+    node.layer = std::make_shared<Blockwise<T>>(node.layer, after.layer, node.in);
+    node.out = after.out;
+    node.sizes = node.layer->sizes(node.in);
+    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
 }
 
 /// Linear + activation become one node, and the slope of that activation moves into the dx of a Linear right after it:

@@ -62,6 +62,7 @@ class Network : public Layer<T> {
   void add_node(LayerPtr<T> layer, Index number, const Shape& in);
   void finish();
   void fuse_activations();
+  void fuse_pooling();
   static bool is_relu(const Node& node);
   /// A bound node's Linear, if its weight is wider than a panel.
   static std::shared_ptr<const Linear<T>> wide_linear(const Node& node);

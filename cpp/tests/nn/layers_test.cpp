@@ -80,6 +80,10 @@ std::vector<Case> cases() {
       {"MaxPool2d as large as its winners' bytes, and ReLU",
        network({max_pool(16, 1), activation(Activation::relu)}),
        {1, 16, 16}},
+      {"fused Conv2d, MaxPool2d and ReLU",
+       network({conv(2, 3, 3), max_pool(2, 2), activation(Activation::relu)}),
+       {2, 6, 5}},
+      {"fused Conv2d and MaxPool2d", network({conv(2, 3, 3, 1, 1, false), max_pool(2, 1), flatten()}), {2, 4, 4}},
       {"fused Conv2d and ReLU", network({conv(2, 3, 3), activation(Activation::relu)}), {2, 4, 4}},
       {"a view between layers",
        network({max_pool(1, 1), flatten(), activation(Activation::tanh), flatten(), linear(6, 2)}),
@@ -249,6 +253,32 @@ BOOST_DATA_TEST_CASE(the_size_of_a_team_changes_no_bit, bdata::make({2, 3, 4}), 
       BOOST_TEST(shared.dx == alone.dx, boost::test_tools::per_element());
       BOOST_TEST(shared.grads == alone.grads, boost::test_tools::per_element());
     }
+}
+
+// More samples than blocks, fewer, and none.
+BOOST_AUTO_TEST_CASE(a_convolution_and_its_pooling_in_blocks_are_the_layers_one_by_one) {
+  const Ptr convolution = conv(2, 5, 3, 1, 1), pooling = max_pool(2, 2), relu = activation(Activation::relu);
+  for (const Index rows : {0, 3, 16, 37}) {
+    LayerRun blocks(network({convolution, pooling, relu}), {2, 6, 6}, rows);
+    LayerRun plain(network({network({convolution}), network({pooling}), network({relu})}), {2, 6, 6}, rows);
+    for (LayerRun* run : {&blocks, &plain}) {
+      run->forward();
+      run->backward();
+    }
+    BOOST_TEST(tests::relative_difference(blocks.y, plain.y) <= 1e-14);
+    BOOST_TEST(tests::relative_difference(blocks.dx, plain.dx) <= 1e-14);
+    BOOST_TEST(tests::relative_difference(blocks.grads, plain.grads) <= 1e-14);
+    for (const int size : {2, 3, 20}) {
+      LayerRun shared(network({convolution, pooling, relu}), {2, 6, 6}, rows);
+      threads::Team(size).run([&](const Member& member) {
+        shared.forward(member);
+        shared.backward(member);
+      });
+      BOOST_TEST(shared.y == blocks.y);
+      BOOST_TEST(shared.dx == blocks.dx);
+      BOOST_TEST(shared.grads == blocks.grads);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(fusion_changes_no_value_beyond_rounding) {

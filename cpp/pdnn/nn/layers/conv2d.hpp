@@ -14,6 +14,7 @@ class Conv2d : public Layer<T> {
 
   /// This layer and a ReLU after it in one.
   std::shared_ptr<const Conv2d> with_relu() const;
+  bool has_relu() const { return relu_; }
 
   std::string_view name() const override { return "Conv2d"; }
   std::vector<Parameter> parameters() const override;
