@@ -96,7 +96,9 @@ def test_values_of_torch_come_back_and_what_does_not_fit_is_refused() -> None:
     model.load_state_dict(state, format="torch")
     assert distance(model, peer) == 0
     peer.eval()
-    np.testing.assert_allclose(model.predict(X), peer(torch.from_numpy(X)).detach().numpy(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        model.predict(X), peer(torch.from_numpy(X)).detach().numpy(), rtol=1e-12, atol=1e-14
+    )
     before = model.flat_parameters.copy()
     with pytest.raises(ValueError, match=r"unknown \['1.fn.1.num_batches_tracked'\]"):
         model.load_state_dict(state)
