@@ -1,23 +1,8 @@
 // The calls of a training step use the memory that their first round left behind.
 #include <boost/test/unit_test.hpp>
-#include <cstdlib>
-#include <new>
 
+#include "allocations.hpp"
 #include "pdnn/comm/thread_group.hpp"
-
-namespace {
-
-thread_local long allocations = 0;
-
-}  // namespace
-
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 BOOST_AUTO_TEST_SUITE(comm_allocation)
 
@@ -37,9 +22,9 @@ BOOST_AUTO_TEST_CASE(repeated_calls_do_not_allocate) {
       comm.barrier();
     };
     for (int warm_up = 0; warm_up < 20; ++warm_up) round();
-    const long before = allocations;
+    const long before = pdnn::tests::own_allocations();
     for (int repeat = 0; repeat < kRounds; ++repeat) round();
-    counts[comm.rank()] = allocations - before;
+    counts[comm.rank()] = pdnn::tests::own_allocations() - before;
   });
   // A rank that runs ahead further than ever before may open one place more.
   BOOST_TEST(counts[0] < kRounds / 10);
