@@ -22,11 +22,15 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from statistics import median
-from time import process_time
+from time import process_time, sleep
 from typing import Any
 
 Runner = Callable[[], tuple[float, float]]
 """Runs one block; returns seconds a step, and a number that all sides must agree on."""
+
+
+SETTLE = 0.05
+"""Seconds between two blocks."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +97,9 @@ def alternate(
 ) -> tuple[list[Blocks], list[float]]:
     """Runs `blocks` blocks of every side in turns, after one block each that is not counted.
 
+    Between two blocks it waits for what the last side may have left running: the threads of a BLAS library
+    spin on for some 30 ms.
+
     Parameters
     ----------
     sides : sequence of Side
@@ -118,9 +125,11 @@ def alternate(
         values = [between()]
         for _ in range(blocks):
             for worker, result in zip(workers, results, strict=True):
+                sleep(SETTLE)
                 seconds, _, processor = worker.run()
                 result.seconds.append(seconds)
                 result.processor.append(processor)
+            sleep(SETTLE)
             values.append(between())
     finally:
         for worker in workers:

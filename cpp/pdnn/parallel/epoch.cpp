@@ -33,7 +33,6 @@ template <class T>
 InPanels<T>::InPanels(const nn::Network<T>& network, nn::Model<T>& model, optim::Optimizer<T>& optimizer)
     : network_(network), model_(model), optimizer_(optimizer), room_(model.count()) {
   network_.to_panels(model_.params->span(), room_.span());
-  network_.to_panels(model_.grads->span(), room_.span());
   for (Buffer<T>& memory : optimizer_.memory()) network_.to_panels(memory.span(), room_.span());
 }
 

@@ -36,7 +36,7 @@ struct EpochSums {
 using Poll = std::function<bool(const EpochSums&)>;
 
 /// While it lives, a model's parameters and gradients and an optimizer's memory lie in panels, for a network that has
-/// them so: training in them costs two passes over the parameters, and nobody else need know of them.
+/// them so, and nobody else need know of it. The gradients from before are lost.
 template <class T>
 class InPanels {
  public:

@@ -11,8 +11,8 @@ namespace pdnn::threads {
 /// How long a wait burns its core before it gives it away. A meeting of spinning threads costs 0.2 µs, waking a sleeper
 /// 50 µs.
 struct Patience {
-  int spins = 2000;  ///< looks with a pause between them, some tens of microseconds
-  int yields = 100;  ///< then looks with a yield between them; then the thread sleeps
+  int spins = 2000;   ///< looks with a pause between them, some tens of microseconds
+  int yields = 5000;  ///< then looks with a yield between them; then the thread sleeps
 
   /// Spins if every one of `threads` can have a core of its own, otherwise yields at once.
   static Patience for_team(int threads);

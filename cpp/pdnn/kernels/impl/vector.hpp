@@ -12,6 +12,8 @@
 
 #if PDNN_VECTOR_BYTES > 16
 #include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 #define PDNN_INLINE __attribute__((always_inline)) inline
@@ -151,8 +153,8 @@ PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm512_maskz_sqrt_pd(
 PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm256_sqrt_ps(x); }
 PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm256_sqrt_pd(x); }
 #elif defined(__SSE2__)
-PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return __builtin_ia32_sqrtps(x); }
-PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return __builtin_ia32_sqrtpd(x); }
+PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm_sqrt_ps(x); }
+PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm_sqrt_pd(x); }
 #else
 PDNN_INLINE Vector<float> sqrt(Vector<float> x) {
   for (Index lane = 0; lane < kLanes<float>; ++lane) x[lane] = __builtin_sqrtf(x[lane]);
