@@ -1,3 +1,4 @@
+// operator new and the memory of Buffers, counted.
 #include "allocations.hpp"
 
 #include <atomic>
