@@ -62,7 +62,7 @@ def test_layers_equal_torch(name: str) -> None:
         np.testing.assert_allclose(images.predict(x.numpy()), other(torch)(x).numpy(), rtol=0, atol=1e-14)
 
 
-def test_the_parallel_sgd_network_equals_torch_over_five_steps() -> None:
+def test_the_parallel_sgd_network_equals_torch_over_twenty_steps() -> None:
     torch = pytest.importorskip("torch", reason="compares with PyTorch")
     torch.manual_seed(2)
     t = torch.nn
@@ -75,7 +75,7 @@ def test_the_parallel_sgd_network_equals_torch_over_five_steps() -> None:
     load_from_torch(model, other)
     optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
     rng = np.random.default_rng(0)
-    for _ in range(5):
+    for _ in range(20):
         x, y = rng.random((16, 1, 32, 32)), rng.integers(0, 10, 16)
         loss, gradient = model.gradient(x, y, nn.NLLLoss())
         model.flat_parameters[...] -= 0.1 * gradient
@@ -96,6 +96,26 @@ def test_the_parallel_sgd_network_is_the_exercise_s() -> None:
     bound = 1 / np.sqrt(25 * 16)
     for values in (weight, bias):
         assert 0.8 * bound < np.abs(values).max() <= bound
+
+
+@pytest.mark.filterwarnings("ignore:.*threads share")
+def test_the_parallel_sgd_network_has_the_same_bits_for_any_team() -> None:
+    rng = np.random.default_rng(3)
+    data = pdnn.data.Dataset(
+        rng.integers(0, 256, (37, 1, 32, 32), np.uint8), rng.integers(0, 10, 37), 1 / 255
+    )
+
+    def trained(strategy: str) -> np.ndarray:
+        network = models.lenet_psgd(seed=5)
+        optimizer = pdnn.optim.SGD(network.parameters(), lr=0.1)
+        pdnn.Trainer(network, nn.NLLLoss(), optimizer, strategy=strategy, seed=6).fit(
+            data, epochs=2, batch_size=18, verbose=False
+        )
+        return network.flat_parameters
+
+    serial = trained("serial")
+    for strategy in ("team:1", "team:2", "team:3"):
+        np.testing.assert_array_equal(trained(strategy), serial)
 
 
 def color_network(seed: int = 3) -> nn.Sequential:
