@@ -98,12 +98,12 @@ void bind_kernels(py::module_& m) {
   m.def(
       "matmul",
       [](const py::array& a, const py::array& b, int threads, const std::string& transposed) {
-        require(transposed == "" || transposed == "a" || transposed == "b", "matmul: transposed is \"", transposed,
+        require(transposed.empty() || transposed == "a" || transposed == "b", "matmul: transposed is \"", transposed,
                 "\"; expected \"a\", \"b\" or nothing");
         const Matrix<const T> x = read_matrix<T>("matmul: a", a), w = read_matrix<T>("matmul: b", b);
         const bool tn = transposed == "a", nt = transposed == "b";
         require((tn ? x.rows : x.cols) == (nt ? w.cols : w.rows), "matmul: a is ", shape_text(a), " and b is ",
-                shape_text(b), transposed == "" ? "" : ", transposed " + transposed,
+                shape_text(b), transposed.empty() ? "" : ", transposed " + transposed,
                 "; a needs as many columns as b has rows");
         py::array_t<T> c({tn ? x.cols : x.rows, nt ? w.rows : w.cols});
         const Matrix<T> y{c.mutable_data(), c.shape(0), c.shape(1)};
