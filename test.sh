@@ -35,7 +35,7 @@ part() {
 install() {
   python -m pip install --quiet 'pip>=23.1' &&
     python -m pip install --quiet -r requirements/build.txt 'cmeel-boost>=1.83' &&
-    (install_pdnn --no-build-isolation -Cbuild-dir="$tree" -Ccmake.define.PDNN_TESTS=ON \
+    (install_pdnn --no-build-isolation -Cbuild-dir="$tree" -Cinstall.strip=false -Ccmake.define.PDNN_TESTS=ON \
       -Ccmake.define.PDNN_WERROR=ON ".[test,sklearn${checks:+,dev}]")
 }
 
