@@ -270,10 +270,6 @@ class Trainer:
         return optimizer
 
     def _session(self, source: _Source, batch_size: int) -> Any:
-        engine = parallel.engine_of(self.strategy)
-        scheme = "replicated"
-        if isinstance(self.strategy, parallel.ScatterGather):
-            scheme = "scatter-once" if self.strategy.once else "scatter"
         return core_for(self.model.dtype).Session(
             model=self.model.core,
             loss=self._core_loss,
@@ -282,10 +278,7 @@ class Trainer:
             sample=list(source.sample),
             target_width=source.width,
             batch_size=batch_size,
-            engine="pool" if isinstance(engine, parallel.Pool) else "team",
-            threads=parallel.threads_of(engine),
-            pieces=engine.parallel_batches if isinstance(engine, parallel.Pool) else 1,
-            scheme=scheme,
+            **parallel.session_options(self.strategy),
         )
 
     def _run_epoch(

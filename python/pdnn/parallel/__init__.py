@@ -1,0 +1,38 @@
+"""How a training step is made parallel: strategies, their spelling, and tools to write one by hand."""
+
+from pdnn.parallel.closeness import Closeness, check_parameter_closeness
+from pdnn.parallel.cores import cores_of_rank
+from pdnn.parallel.products import matmul
+from pdnn.parallel.specs import SPECS, choose, parse
+from pdnn.parallel.strategies import (
+    DataParallel,
+    Engine,
+    Pool,
+    ScatterGather,
+    Serial,
+    Strategy,
+    Team,
+    engine_of,
+    session_options,
+    threads_of,
+)
+
+__all__ = [
+    "SPECS",
+    "Closeness",
+    "DataParallel",
+    "Engine",
+    "Pool",
+    "ScatterGather",
+    "Serial",
+    "Strategy",
+    "Team",
+    "check_parameter_closeness",
+    "choose",
+    "cores_of_rank",
+    "engine_of",
+    "matmul",
+    "parse",
+    "session_options",
+    "threads_of",
+]
