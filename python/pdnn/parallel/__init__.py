@@ -2,7 +2,7 @@
 
 from pdnn.parallel.closeness import Closeness, check_parameter_closeness
 from pdnn.parallel.cores import cores_of_rank
-from pdnn.parallel.products import matmul
+from pdnn.parallel.products import matmul, matmul_by_reduction, matmul_by_rows
 from pdnn.parallel.specs import SPECS, choose, parse
 from pdnn.parallel.strategies import (
     DataParallel,
@@ -32,6 +32,8 @@ __all__ = [
     "cores_of_rank",
     "engine_of",
     "matmul",
+    "matmul_by_reduction",
+    "matmul_by_rows",
     "parse",
     "session_options",
     "threads_of",
