@@ -129,7 +129,7 @@ class Session {
     };
     const py::gil_scoped_release release;
     const parallel::InPanels<T> panels(*network_, *model_, *optimizer_);
-    return parallel::run_epoch<T>(*strategy_, *optimizer_, *comm_, held.source, epoch, look);
+    return strategy_->run_epoch(held.source, epoch, look);
   }
 
  private:

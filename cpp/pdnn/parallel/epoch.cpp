@@ -8,8 +8,6 @@ namespace {
 
 enum Stream : std::uint64_t { kOrder, kSteps, kDraws, kAugmentation };  // what a seed's children are for
 
-constexpr std::chrono::milliseconds kPollEvery{40};
-
 }  // namespace
 
 std::vector<Index> epoch_order(std::uint64_t seed, std::uint64_t epoch, Index count) {
@@ -27,6 +25,10 @@ std::vector<Index> draw_rows(std::uint64_t seed, std::uint64_t epoch, Index coun
   return drawn;
 }
 
+Rng step_key(std::uint64_t seed, std::int64_t step) {
+  return Rng(seed).child(kSteps).child(static_cast<std::uint64_t>(step));
+}
+
 Rng augmentation_key(std::uint64_t seed, std::uint64_t epoch) { return Rng(seed).child(kAugmentation).child(epoch); }
 
 template <class T>
@@ -41,44 +43,6 @@ InPanels<T>::~InPanels() {
   network_.from_panels(model_.params->span(), room_.span());
   network_.from_panels(model_.grads->span(), room_.span());
   for (Buffer<T>& memory : optimizer_.memory()) network_.from_panels(memory.span(), room_.span());
-}
-
-template <class T>
-EpochSums run_epoch(Strategy<T>& strategy, optim::Optimizer<T>& optimizer, comm::Communicator& comm,
-                    const Source<T>& source, const Epoch& epoch, const Poll& poll) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  auto polled = start;
-  const Rng steps = Rng(epoch.seed).child(kSteps);
-  const Index count = static_cast<Index>(epoch.order.size());
-  EpochSums sums;
-  strategy.phases = {};
-  bool stop = false;
-  for (Index at = 0; at < count && !sums.stopped; at += epoch.batch_size) {
-    const Index rows = std::min(epoch.batch_size, count - at);
-    const std::int64_t number = epoch.first_step + sums.steps;
-    comm.at_step(number);
-    if (epoch.rates.rows > 0)
-      optimizer.set_rates({epoch.rates.row(sums.steps), static_cast<std::size_t>(epoch.rates.cols)});
-    const StepSums step =
-        strategy.step(source, {.batch = slice(epoch.order, at, rows),
-                               .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, count - at - rows)),
-                               .key = steps.child(static_cast<std::uint64_t>(number)),
-                               .stop = stop});
-    sums.loss += step.loss.value;
-    sums.correct += step.loss.correct;
-    sums.rows += rows;
-    ++sums.steps;
-    sums.stopped = step.stop;
-    const auto now = Clock::now();
-    sums.seconds = std::chrono::duration<double>(now - start).count();
-    if (now - polled < kPollEvery) continue;
-    polled = now;
-    stop = poll(sums);
-  }
-  strategy.end_epoch();
-  sums.phases = strategy.phases;
-  return sums;
 }
 
 template <class T>
@@ -124,10 +88,6 @@ void Evaluator<T>::predict(const Source<T>& source, std::span<const Index> rows,
   });
 }
 
-template EpochSums run_epoch(Strategy<float>&, optim::Optimizer<float>&, comm::Communicator&, const Source<float>&,
-                             const Epoch&, const Poll&);
-template EpochSums run_epoch(Strategy<double>&, optim::Optimizer<double>&, comm::Communicator&, const Source<double>&,
-                             const Epoch&, const Poll&);
 template class InPanels<float>;
 template class InPanels<double>;
 template class Evaluator<float>;

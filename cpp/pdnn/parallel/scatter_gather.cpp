@@ -15,10 +15,9 @@ Index largest_share(Index rows, int ranks) { return (rows + ranks - 1) / ranks; 
 template <class T>
 ScatterGather<T>::ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                                 std::shared_ptr<comm::Communicator> comm, Index target_width, Index capacity, bool once)
-    : job_(job),
-      optimizer_(optimizer),
+    : Stepwise<T>(optimizer, std::move(comm)),
+      job_(job),
       engine_(std::move(engine)),
-      comm_(std::move(comm)),
       batch_sum_(*comm_),
       target_width_(target_width),
       once_(once),
@@ -89,7 +88,7 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Turn& turn) {
   const nn::LossValue own = engine_->gradient({local, rows, mine.begin}, how);
   watch.lap(this->phases.gradient);
 
-  write_tail(job_.model, {own, turn.stop});
+  write_tail(job_.model, {own, all, turn.stop});
   gather_and_add();
   watch.lap(this->phases.agreement);
   optimizer_.begin_step();
@@ -98,7 +97,7 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Turn& turn) {
   comm_->broadcast(comm::View(job_.model.params->span()), kRoot);
   comm_->broadcast(comm::View(slice(job_.model.grads->span(), job_.model.count(), nn::Model<T>::kTail)), kRoot);
   watch.lap(this->phases.broadcast);
-  return read_tail(job_.model);
+  return read_tail(job_.model, all);
 }
 
 template class ScatterGather<float>;

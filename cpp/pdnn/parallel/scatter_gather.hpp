@@ -8,24 +8,26 @@ namespace pdnn::parallel {
 /// gradients, adds them in the order of ranks, updates, and broadcasts the parameters. With `once` the rows travel in
 /// the first step only, for when every step takes the same batch. Only the root reads the source.
 template <class T>
-class ScatterGather : public Strategy<T> {
+class ScatterGather : public Stepwise<T> {
  public:
   /// `target_width`: values a row, 0 for classes. `capacity`: the largest batch.
   ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                 std::shared_ptr<comm::Communicator> comm, Index target_width, Index capacity, bool once);
   StepSums step(const Source<T>& source, const Turn& turn) override;
-  void end_epoch() override { average_state(job_.model, *comm_); }
+
+ protected:
+  void end_epoch(EpochSums&) override { average_state(job_.model, *comm_); }
 
  private:
+  using Stepwise<T>::optimizer_, Stepwise<T>::comm_;
+
   bool root() const { return comm_->rank() == kRoot; }
   void scatter(const Source<T>& source, std::span<const Index> batch);
   void gather_and_add();
 
   static constexpr int kRoot = 0;
   Job<T> job_;
-  optim::Optimizer<T>& optimizer_;
   std::unique_ptr<Engine<T>> engine_;
-  std::shared_ptr<comm::Communicator> comm_;
   RankSum batch_sum_;
   Index target_width_;
   bool once_, scattered_ = false;

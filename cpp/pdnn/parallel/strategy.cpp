@@ -2,6 +2,52 @@
 
 namespace pdnn::parallel {
 
+namespace {
+
+constexpr std::chrono::milliseconds kPollEvery{40};
+
+}  // namespace
+
+template <class T>
+EpochSums Stepwise<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  auto polled = start;
+  const Index count = static_cast<Index>(epoch.order.size());
+  EpochSums sums;
+  phases = {};
+  bool stop = false;
+  for (Index at = 0; at < count && !sums.stopped; at += epoch.batch_size) {
+    const Index rows = std::min(epoch.batch_size, count - at);
+    const std::int64_t number = epoch.first_step + sums.steps;
+    comm_->at_step(number);
+    if (epoch.rates.rows > 0)
+      optimizer_.set_rates({epoch.rates.row(sums.steps), static_cast<std::size_t>(epoch.rates.cols)});
+    const StepSums own =
+        step(source, {.batch = slice(epoch.order, at, rows),
+                      .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, count - at - rows)),
+                      .key = step_key(epoch.seed, number),
+                      .stop = stop,
+                      .number = number});
+    sums.loss += own.loss.value;
+    sums.correct += own.loss.correct;
+    sums.rows += own.rows;
+    if (own.rows > 0) ++sums.updates;
+    ++sums.steps;
+    sums.stopped = own.stop;
+    const auto now = Clock::now();
+    if (now - polled < kPollEvery) continue;
+    polled = now;
+    sums.seconds = seconds();
+    stop = poll(sums);
+  }
+  end_epoch(sums);
+  sums.seconds = seconds();
+  sums.phases = phases;
+  return sums;
+}
+
 template <class T>
 void write_tail(nn::Model<T>& model, const StepSums& sums) {
   T* const tail = model.grads->data() + model.count();
@@ -11,25 +57,24 @@ void write_tail(nn::Model<T>& model, const StepSums& sums) {
 }
 
 template <class T>
-StepSums read_tail(nn::Model<T>& model) {
+StepSums read_tail(nn::Model<T>& model, Index rows) {
   const T* const tail = model.grads->data() + model.count();
-  return {{tail[0], tail[1]}, tail[2] > 0};
+  return {{tail[0], tail[1]}, rows, tail[2] > 0};
 }
 
 template <class T>
 Replicated<T>::Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                           std::shared_ptr<comm::Communicator> comm)
-    : job_(job),
-      optimizer_(optimizer),
+    : Stepwise<T>(optimizer, std::move(comm)),
+      job_(job),
       engine_(std::move(engine)),
-      comm_(std::move(comm)),
       batch_sum_(*comm_),
       update_(job.model, optimizer) {}
 
 template <class T>
 StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   const bool alone = comm_->size() == 1;
-  const Rows<T> all{source, turn.batch, 0};
+  const Rows<T> all{source, turn.batch, turn.first_row};
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
   const Rows<T> next{source, turn.next, 0};
   const bool hot = alone && engine_->announces() && !optimizer_.clip();
@@ -39,13 +84,13 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   own.next = next.part(share(next.count(), comm_->rank(), comm_->size())).indices;
   if (hot) own.final = &update_;
   if (hot && !turn.last()) own.updates = &update_;
-  StepSums sums{engine_->gradient(mine, own), turn.stop};
+  StepSums sums{engine_->gradient(mine, own), all.count(), turn.stop};
   watch.lap(this->phases.gradient);
   if (hot) return sums;
   if (!alone) {
     write_tail(job_.model, sums);
     comm_->all_reduce(comm::View(job_.model.grads->span()));
-    sums = read_tail(job_.model);
+    sums = read_tail(job_.model, all.count());
     watch.lap(this->phases.agreement);
   }
   engine_->update(optimizer_);
@@ -53,11 +98,13 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   return sums;
 }
 
+template class Stepwise<float>;
+template class Stepwise<double>;
 template class Replicated<float>;
 template class Replicated<double>;
 template void write_tail(nn::Model<float>&, const StepSums&);
 template void write_tail(nn::Model<double>&, const StepSums&);
-template StepSums read_tail(nn::Model<float>&);
-template StepSums read_tail(nn::Model<double>&);
+template StepSums read_tail(nn::Model<float>&, Index);
+template StepSums read_tail(nn::Model<double>&, Index);
 
 }  // namespace pdnn::parallel

@@ -1,6 +1,7 @@
 #pragma once
-/// Strategy: one training step over a global batch, of which this rank does its part.
+/// Strategy: how the ranks of a job train on the rows of an epoch, of which each does its part.
 #include <chrono>
+#include <functional>
 
 #include "pdnn/comm/communicator.hpp"
 #include "pdnn/parallel/engine.hpp"
@@ -26,59 +27,105 @@ class Stopwatch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-/// The same on every rank: sums over the global batch, and whether a rank asked to stop.
-struct StepSums {
-  nn::LossValue loss;
-  bool stop = false;
+struct Epoch {
+  std::span<const Index> order;  ///< rows of the source
+  Index batch_size;              ///< rows of one step, over all ranks; the last batch may be smaller
+  std::uint64_t seed;
+  std::int64_t first_step;     ///< steps made before this epoch
+  Matrix<const double> rates;  ///< learning rates: a row a step, of one a group; no rows: as the optimizer has them
 };
 
-/// One step of an epoch.
-struct Turn {
-  std::span<const Index> batch;  ///< rows of the source behind its update
-  std::span<const Index> next;   ///< rows of the step after it; empty: there is none
-  Rng key;
-  bool stop;  ///< asks all ranks to end after this step
-
-  /// After the last step of an epoch the gradient is there to be looked at.
-  bool last() const { return next.empty() || stop; }
+struct EpochSums {
+  double loss = 0, correct = 0;  ///< over these rows
+  Index rows = 0, steps = 0;
+  Index updates = 0;  ///< of the parameters, by all ranks; more than steps where ranks update models of their own
+  double seconds = 0;
+  Phases phases{};
+  bool stopped = false;
 };
+
+/// Called between steps, every few dozen milliseconds, with this rank's sums so far; true asks all ranks to stop. What
+/// it throws ends the epoch between two steps.
+using Poll = std::function<bool(const EpochSums&)>;
+
+/// The key of a step's random numbers.
+Rng step_key(std::uint64_t seed, std::int64_t step);
 
 template <class T>
 class Strategy {
  public:
   virtual ~Strategy() = default;
+  /// Trains until the order is used up or a rank stops. Every rank calls it with the same epoch, and returns the same
+  /// sums.
+  virtual EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) = 0;
+};
+
+/// Sums over the rows that a step counts, and whether all ranks end after it.
+struct StepSums {
+  nn::LossValue loss;
+  Index rows = 0;
+  bool stop = false;
+};
+
+/// One step of an epoch.
+struct Turn {
+  std::span<const Index> batch;  ///< rows of the source behind it, over all ranks
+  std::span<const Index> next;   ///< rows of the step after it; empty: there is none
+  Rng key;
+  bool stop;                ///< asks all ranks to end after this step
+  std::int64_t number = 0;  ///< steps made before
+  Index first_row = 0;      ///< of the batch, among the rows that share the key
+
+  /// After the last step of an epoch the gradient is there to be looked at.
+  bool last() const { return next.empty() || stop; }
+};
+
+/// A strategy whose ranks go step by step, all at once.
+template <class T>
+class Stepwise : public Strategy<T> {
+ public:
+  EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   virtual StepSums step(const Source<T>& source, const Turn& turn) = 0;
-  /// After the last step of an epoch: all ranks hold the same state again, which each may have learned from its own
-  /// rows.
-  virtual void end_epoch() = 0;
 
   Phases phases;
+
+ protected:
+  Stepwise(optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm)
+      : optimizer_(optimizer), comm_(std::move(comm)) {}
+  /// After the last step of an epoch: makes the sums, and the state that each rank may have learned from its own rows,
+  /// the same on all ranks.
+  virtual void end_epoch(EpochSums& sums) = 0;
+
+  optim::Optimizer<T>& optimizer_;
+  std::shared_ptr<comm::Communicator> comm_;
 };
 
 /// Every rank holds the whole network and makes the gradient of its share of the rows; one all-reduce of the flat
 /// gradient (with the step's sums in its tail) adds the shares up, and every rank makes the same update. Alone there is
 /// nothing to agree on, and updates are made inside the backward pass.
 template <class T>
-class Replicated : public Strategy<T> {
+class Replicated : public Stepwise<T> {
  public:
   Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
              std::shared_ptr<comm::Communicator> comm);
   StepSums step(const Source<T>& source, const Turn& turn) override;
-  void end_epoch() override { average_state(job_.model, *comm_); }
+
+ protected:
+  void end_epoch(EpochSums&) override { average_state(job_.model, *comm_); }
 
  private:
+  using Stepwise<T>::optimizer_, Stepwise<T>::comm_;
+
   Job<T> job_;
-  optim::Optimizer<T>& optimizer_;
   std::unique_ptr<Engine<T>> engine_;
-  std::shared_ptr<comm::Communicator> comm_;
   RankSum batch_sum_;
   UpdateWhenFinal<T> update_;
 };
 
-/// Writes a step's sums behind the gradients, and reads them back after an agreement.
+/// Writes a step's sums behind the gradients, and reads them back after an agreement, over all the batch's rows.
 template <class T>
 void write_tail(nn::Model<T>& model, const StepSums& sums);
 template <class T>
-StepSums read_tail(nn::Model<T>& model);
+StepSums read_tail(nn::Model<T>& model, Index rows);
 
 }  // namespace pdnn::parallel

@@ -112,7 +112,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
     const std::vector<Index> order = epoch_order(4, plan.once ? 0 : epoch, kRows);
     const Epoch work{order, plan.batch, 4, static_cast<std::int64_t>(epoch) * 4, {}};
-    sums = run_epoch<double>(*strategy, sgd, *comm, source, work, [](const EpochSums&) { return false; });
+    sums = strategy->run_epoch(source, work, [](const EpochSums&) { return false; });
   }
   if (sums.rows != kRows) throw std::logic_error("an epoch took another number of rows");
   panels.reset();
