@@ -189,6 +189,25 @@ def check_split(comm: Communicator) -> None:
     assert "split: color -1 is negative" in refused(ValueError, lambda: comm.split(-1))
 
 
+def check_shared_memory(comm: Communicator) -> None:
+    for shape in ((), 3, (comm.size, 1000), (0, 2)):
+        memory = comm.share(shape, "float64")
+        assert memory is not None
+        assert memory.shape == (shape if isinstance(shape, tuple) else (shape,))
+        assert not memory.any()
+    memory = comm.share((comm.size, 1000), np.int32)
+    assert memory is not None
+    memory[comm.rank] = comm.rank + 1
+    comm.barrier()
+    np.testing.assert_array_equal(memory, np.repeat(np.arange(comm.size) + 1, 1000).reshape(comm.size, 1000))
+    assert (comm.machine().rank, comm.machine().size) == (comm.rank, comm.size)
+    refused(TypeError, lambda: comm.share(3, "float16"))
+    if comm.size > 1:
+        text = refused(ValueError, lambda: comm.share(3 + comm.rank))
+        assert "share((4,) float32)" in text
+        assert "share((3,) float32)" in text
+
+
 def check_mistakes_are_named_on_every_rank(comm: Communicator) -> None:
     last = comm.rank == comm.size - 1
     fine = np.zeros((3, 2), np.float32)
@@ -268,6 +287,7 @@ ALL = [
     check_unchecked_calls,
     check_requests_in_any_order,
     check_split,
+    check_shared_memory,
     check_mistakes_are_named_on_every_rank,
     check_wrong_arguments,
 ]

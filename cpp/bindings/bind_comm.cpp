@@ -5,6 +5,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/signals.hpp"
+#include "pdnn/comm/shared_memory.hpp"
 #include "pdnn/comm/thread_group.hpp"
 #include "pdnn/comm/waiting.hpp"
 #include "pdnn/core/errors.hpp"
@@ -134,6 +135,11 @@ HeldRequest start_barrier(const py::object& self) {
   return {self, py::make_tuple(), [](Communicator& comm) { return comm.start_barrier(); }};
 }
 
+std::optional<std::shared_ptr<comm::SharedMemory>> share(Communicator& comm, Index bytes) {
+  if (auto memory = comm::share(comm, bytes)) return memory;
+  return std::nullopt;
+}
+
 void bind_errors(py::module_& m) {
   auto failed = py::register_exception<CommunicationError>(m, "CommunicationError", PyExc_RuntimeError);
   failed.attr("__doc__") = "The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.";
@@ -155,6 +161,11 @@ void bind_comm(py::module_& m) {
       .def("test", &HeldRequest::test, "Whether the call is done.")
       .def("wait", &HeldRequest::wait, py::arg("call") = py::none(),
            "Returns when the call is done; a message about a wait that lasts too long speaks of `call`.");
+  py::class_<comm::SharedMemory, std::shared_ptr<comm::SharedMemory>>(m, "SharedMemory", py::buffer_protocol(),
+                                                                      "Bytes that several ranks see.")
+      .def_buffer([](comm::SharedMemory& memory) {
+        return py::buffer_info(reinterpret_cast<std::uint8_t*>(memory.data()), memory.bytes());
+      });
   py::class_<Communicator, std::shared_ptr<Communicator>>(m, "Communicator", "One rank's end of a group.")
       .def_property_readonly("rank", &Communicator::rank, "This rank's number, from 0.")
       .def_property_readonly("size", &Communicator::size, "How many ranks there are.")
@@ -172,7 +183,11 @@ void bind_comm(py::module_& m) {
            py::arg("op"))
       .def("start_send", start_send, py::arg("data"), py::arg("dest"), py::arg("tag"))
       .def("start_recv", start_recv, py::arg("data"), py::arg("source"), py::arg("tag"))
-      .def("start_barrier", start_barrier);
+      .def("start_barrier", start_barrier)
+      .def("share", share, py::arg("bytes"), py::call_guard<py::gil_scoped_release>(),
+           "Collective: memory that all ranks see; None, on all of them, if one of them cannot.")
+      .def("ranks_of_machine", comm::ranks_of_machine, py::call_guard<py::gil_scoped_release>(),
+           "Collective: the group of the ranks of this one's machine.");
   py::class_<comm::ThreadGroup>(m, "ThreadGroup", "Ranks that are threads of this process.")
       .def(py::init<int>(), py::arg("size"))
       .def("communicator", &comm::ThreadGroup::communicator, py::arg("rank"),

@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'read_cores', 'supported_isas', 'uniform']
+__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'read_cores', 'supported_isas', 'uniform']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -82,6 +82,10 @@ class Request:
         """
         Returns when the call is done; a message about a wait that lasts too long speaks of `call`.
         """
+class SharedMemory:
+    """
+    Bytes that several ranks see.
+    """
 class Communicator:
     """
     One rank's end of a group.
@@ -89,6 +93,14 @@ class Communicator:
     def at_step(self, step: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         Tells which training step this rank is at.
+        """
+    def ranks_of_machine(self) -> Communicator:
+        """
+        Collective: the group of the ranks of this one's machine.
+        """
+    def share(self, bytes: typing.SupportsInt | typing.SupportsIndex) -> SharedMemory | None:
+        """
+        Collective: memory that all ranks see; None, on all of them, if one of them cannot.
         """
     def split(self, color: typing.SupportsInt | typing.SupportsIndex, key: typing.SupportsInt | typing.SupportsIndex) -> Communicator:
         """

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from pdnn import _core
 from pdnn.comm import calls, messages
 from pdnn.comm.calls import Call, Op
-from pdnn.comm.header import HEADER_BYTES, Array, Header, compare, decode, encode
+from pdnn.comm.header import DTYPES, HEADER_BYTES, Array, Header, compare, decode, encode
 from pdnn.comm.request import Check, Request
 from pdnn.comm.scatter import Parts, scatter, scatter_evenly
 
@@ -164,6 +166,39 @@ class Communicator:
         """The group of the ranks that pass the same `color` (0 or more), ordered by key; collective."""
         self._agree(Header("split"))
         return Communicator(self.core.split(color, key))
+
+    def share(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Array | None:
+        """Memory that all ranks see at once, as an array of zeros; collective.
+
+        Nothing orders what ranks read and write there, but their calls: after a `barrier` a rank sees what
+        the others wrote before it.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+            The same on every rank.
+        dtype : dtype
+            One of those that arrays may have.
+
+        Returns
+        -------
+        array or None
+            None, on every rank, if they are not all on one machine.
+        """
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        header = Header("share", np.dtype(dtype).name, extents)
+        if header.dtype not in DTYPES:
+            header = header._replace(
+                problem=f"dtype {header.dtype[:40]}", advice=f"pass one of {', '.join(DTYPES)}", mistype=True
+            )
+        self._agree(header)
+        memory = self.core.share(prod(header.shape) * np.dtype(dtype).itemsize)
+        return None if memory is None else np.asarray(memory).view(dtype).reshape(extents)
+
+    def machine(self) -> Communicator:
+        """The group of the ranks on this one's machine; collective."""
+        self._agree(Header("machine"))
+        return Communicator(self.core.ranks_of_machine())
 
     def send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> None:
         """Sends `a` to a rank, which may be this one; under MPI it may wait until the other receives.
