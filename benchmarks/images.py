@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from measure import Runner
-from peers import timed
+from peers import TorchJob, fitted, torch_steps
 
 Array = npt.NDArray[Any]
 
@@ -65,7 +65,7 @@ LENET = Images("parallel-SGD CNN, batch 256", "lenet", 1, 256, 2_593_000_000)
 RESNET9 = Images("ResNet9, batch 128", "resnet9", 3, 128, 714_000_000)
 
 
-def pdnn_images(images: Images, strategy: str) -> Runner:
+def pdnn_images(images: Images, strategy: str, comm: Any = None) -> Runner:
     """`Trainer.fit`; its own seconds of the epoch, divided by the steps."""
     import pdnn
     from pdnn import nn, optim
@@ -77,22 +77,16 @@ def pdnn_images(images: Images, strategy: str) -> Runner:
     else:
         loss = nn.CrossEntropyLoss()
         optimizer = optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-3)
-    trainer = pdnn.Trainer(model, loss, optimizer, strategy=strategy)
+    trainer = pdnn.Trainer(model, loss, optimizer, strategy=strategy, comm=comm)
     data = pdnn.data.Dataset(*images.data())
 
-    def run() -> tuple[float, float]:
-        fitted = trainer.fit(data, batch_size=images.batch, shuffle=False, verbose=False).history
-        return fitted["seconds"][-1] / images.steps, fitted["loss"][-1]
-
-    return run
+    return fitted(trainer, data, images.batch)
 
 
-def torch_images(images: Images, threads: int, channels_last: bool) -> Runner:
-    """PyTorch in eager mode, with its fused optimizer, images in one of its two memory formats."""
+def torch_network(images: Images, channels_last: bool) -> TorchJob:
+    """A convolutional network and PyTorch's fused optimizer, images in one of its two memory formats."""
     import torch
 
-    torch.set_num_threads(threads)
-    torch.set_num_interop_threads(1)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     model = _lenet(torch.nn) if images.model == "lenet" else _resnet9(torch.nn)
     model = model.to(getattr(torch, images.dtype))
@@ -112,18 +106,12 @@ def torch_images(images: Images, threads: int, channels_last: bool) -> Runner:
         (part.contiguous(memory_format=layout), labels)
         for part, labels in zip(x.split(images.batch), y.split(images.batch), strict=True)
     ]
+    return TorchJob(model, criterion, optimizer, batches)
 
-    def block() -> float:
-        losses = []
-        for inputs, labels in batches:
-            optimizer.zero_grad()
-            loss = criterion(model(inputs), labels)
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return float(torch.stack(losses).mean())
 
-    return timed(images, block)
+def torch_images(images: Images, threads: int, channels_last: bool) -> Runner:
+    """PyTorch in eager mode."""
+    return torch_steps(images, lambda: torch_network(images, channels_last), threads)
 
 
 def _lenet(nn: Any) -> Any:

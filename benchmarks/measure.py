@@ -8,6 +8,9 @@ Sides are pinned alike: each process has `cores` cores in its affinity mask and 
 before it starts and, where threadpoolctl is installed, once more by that. A side with several cores hands
 data from core to core, and on shared machines that has slow spells of seconds: the round trip is measured
 between blocks, and blocks beside a slow one are left out.
+
+A side of several ranks is as many processes, each with its share of the cores; `pdnn.run` starts them under
+mpiexec, also those that do not use MPI. Whoever's turn it is not sleeps: each process waits for its word.
 """
 
 from __future__ import annotations
@@ -16,17 +19,25 @@ import math
 import multiprocessing
 import os
 import platform
+import socket
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
+from pathlib import Path
 from statistics import median
 from time import process_time, sleep
-from typing import Any
+from typing import Any, Protocol
 
-Runner = Callable[[], tuple[float, float]]
-"""Runs one block; returns seconds a step, and a number that all sides must agree on."""
+Runner = Callable[[], tuple[float, float] | tuple[float, float, Mapping[str, float]]]
+"""Runs one block; returns seconds a step, a number that all sides must agree on, and perhaps the seconds of
+what a step consists of."""
+
+Turn = tuple[float, float, float, Mapping[str, float]]
+"""What comes of a block: seconds a step, the number, seconds of processor time, seconds of parts."""
 
 
 SETTLE = 0.05
@@ -43,9 +54,11 @@ class Side:
     make : function
         Builds the runner, in the side's own process; importable, called with `arguments`.
     cores : int
-        In its affinity mask, and threads it may use.
+        In its affinity mask, and threads it may use; over all its ranks.
     environment : mapping
         Variables set before its process starts.
+    ranks : int
+        Processes that run it together; in each, `pdnn.world()` is all of them.
     """
 
     name: str
@@ -53,6 +66,7 @@ class Side:
     arguments: tuple[Any, ...] = ()
     cores: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
+    ranks: int = 1
 
 
 @dataclass
@@ -66,6 +80,8 @@ class Blocks:
     processor : list of float
         Seconds of processor time that each block took, over all threads: a clock that stands still while
         other programs have the core.
+    parts : list of dict of str to float
+        Seconds of what a step consists of, in each block, where the side tells; rank 0's.
     check : float
         The runner's number after the first block.
     blas : str
@@ -76,6 +92,7 @@ class Blocks:
     processor: list[float]
     check: float
     blas: str
+    parts: list[Mapping[str, float]] = field(default_factory=list)
 
 
 def fastest_quarter(seconds: Sequence[float]) -> float:
@@ -119,16 +136,18 @@ def alternate(
     RuntimeError
         If a side fails; with its message.
     """
-    workers = [_Worker(side) for side in sides]
+    workers: list[_Worker] = []
     try:
+        workers.extend(_Process(side) if side.ranks == 1 else _Ranks(side) for side in sides)
         results = [Blocks([], [], worker.run()[1], worker.blas) for worker in workers]
         values = [between()]
         for _ in range(blocks):
             for worker, result in zip(workers, results, strict=True):
                 sleep(SETTLE)
-                seconds, _, processor = worker.run()
+                seconds, _, processor, parts = worker.run()
                 result.seconds.append(seconds)
                 result.processor.append(processor)
+                result.parts.append(parts)
             sleep(SETTLE)
             values.append(between())
     finally:
@@ -137,8 +156,17 @@ def alternate(
     return results, values
 
 
-class _Worker:
-    """A side in its own process, which waits for the word between blocks."""
+class _Worker(Protocol):
+    """A side that waits for the word between blocks."""
+
+    blas: str
+
+    def run(self) -> Turn: ...
+    def stop(self) -> None: ...
+
+
+class _Process:
+    """A side in one process, a fresh interpreter."""
 
     def __init__(self, side: Side) -> None:
         context = multiprocessing.get_context("spawn")  # a fresh interpreter: nothing imported, no threads
@@ -148,12 +176,12 @@ class _Worker:
         with _pinned(side):
             self._process.start()
         theirs.close()
-        self.blas: str = self._receive()
+        self.blas: str = _receive(self._connection, side)
 
-    def run(self) -> tuple[float, float, float]:
+    def run(self) -> Turn:
         self._connection.send(True)
-        result: tuple[float, float, float] = self._receive()
-        return result
+        turn: Turn = _receive(self._connection, self._side)
+        return turn
 
     def stop(self) -> None:
         self._connection.close()
@@ -161,21 +189,71 @@ class _Worker:
         if self._process.is_alive():
             self._process.kill()
 
-    def _receive(self) -> Any:
-        try:
-            answer = self._connection.recv()
-        except EOFError:
-            raise RuntimeError(f"{self._side.name}: its process died") from None
-        if isinstance(answer, Exception):
-            raise RuntimeError(f"{self._side.name}: {type(answer).__name__}: {answer}") from answer
-        return answer
+
+class _Ranks:
+    """A side in several processes: a step takes as long as its slowest rank."""
+
+    def __init__(self, side: Side) -> None:
+        import pdnn
+
+        self._side = side
+        self._connections: list[Connection] = []
+        self._thread = ThreadPoolExecutor(1)
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server, _pinned(side):
+            address = str(Path(folder, "socket"))
+            server.bind(address)
+            server.listen(side.ranks)
+            server.settimeout(0.1)
+            cores = sorted(os.sched_getaffinity(0))
+            self._job = self._thread.submit(pdnn.run, _serve_rank, address, side, cores, ranks=side.ranks)
+            while len(self._connections) < side.ranks:
+                try:
+                    accepted, _ = server.accept()
+                except TimeoutError:
+                    if self._job.done():
+                        self._job.result()
+                        raise RuntimeError(f"{side.name}: its ranks ended") from None
+                else:
+                    accepted.setblocking(True)
+                    self._connections.append(Connection(accepted.detach()))
+        self.blas: str = self._receive()[0]
+
+    def run(self) -> Turn:
+        for connection in self._connections:
+            connection.send(True)
+        turns: list[Turn] = self._receive()
+        seconds, checks, processor, parts = zip(*turns, strict=True)
+        return max(seconds), checks[0], sum(processor), next(filter(None, parts), {})
+
+    def stop(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._job.exception(30)  # whatever it was, a block has reported it
+        self._thread.shutdown()
+
+    def _receive(self) -> list[Any]:
+        return [_receive(connection, self._side) for connection in self._connections]
+
+
+def _receive(connection: Connection, side: Side) -> Any:
+    try:
+        answer = connection.recv()
+    except (EOFError, ConnectionError):
+        raise RuntimeError(f"{side.name}: its process died") from None
+    if isinstance(answer, Exception):
+        raise RuntimeError(f"{side.name}: {type(answer).__name__}: {answer}") from answer
+    return answer
 
 
 @contextmanager
 def _pinned(side: Side) -> Iterator[None]:
-    """What a process started in here inherits: the last cores of this process's mask, and as many threads."""
+    """What a process started in here inherits: the last cores of this process's mask, and as many threads.
+
+    Ranks share both evenly.
+    """
     threads = {
-        name: str(side.cores) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        name: str(side.cores // side.ranks)
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     }
     mask, variables = os.sched_getaffinity(0), dict(os.environ)
     if side.cores > len(mask):
@@ -190,18 +268,31 @@ def _pinned(side: Side) -> Iterator[None]:
         os.environ.update(variables)
 
 
-def _serve(connection: Connection, side: Side) -> None:
+def _serve(connection: Connection, side: Side) -> Exception | None:
     try:
         runner = side.make(*side.arguments)
-        connection.send(_limit_blas(side.cores))
+        connection.send(_limit_blas(side.cores // side.ranks))
         while connection.recv():
             began = process_time()
-            seconds, check = runner()
-            connection.send((seconds, check, process_time() - began))
+            seconds, check, *parts = runner()
+            connection.send((seconds, check, process_time() - began, parts[0] if parts else {}))
     except EOFError:
         pass
     except Exception as error:
         connection.send(error)
+        return error
+    return None
+
+
+def _serve_rank(address: str, side: Side, cores: Sequence[int]) -> None:
+    import pdnn
+
+    rank = pdnn.world().rank  # its own cores also where ranks take themselves to be on several machines
+    os.sched_setaffinity(0, [core for index, core in enumerate(cores) if index % side.ranks == rank])
+    with socket.socket(socket.AF_UNIX) as own:
+        own.connect(address)
+        if error := _serve(Connection(own.detach()), side):
+            raise error  # the other ranks may wait for this one
 
 
 def _limit_blas(threads: int) -> str:

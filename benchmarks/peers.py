@@ -102,7 +102,9 @@ def floor(network: Any, cores: int) -> Runner:
     return lambda: (network.flop / (cores * core.measure_peak(0.01)), np.nan)
 
 
-def pdnn_trainer(network: Network, strategy: str, shuffled: bool, evaluated: bool = False) -> Runner:
+def pdnn_trainer(
+    network: Network, strategy: str, shuffled: bool, evaluated: bool = False, comm: Any = None
+) -> Runner:
     """`Trainer.fit` on arrays in memory; its own seconds of the epoch, divided by the steps.
 
     `evaluated`: and the loss of all rows after the epoch, timed from outside.
@@ -114,18 +116,28 @@ def pdnn_trainer(network: Network, strategy: str, shuffled: bool, evaluated: boo
     for parameter, value in zip(model.parameters(), values, strict=True):
         parameter.data = value
     optimizer = pdnn.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    trainer = pdnn.Trainer(model, pdnn.nn.CrossEntropyLoss(), optimizer, strategy=strategy)
+    trainer = pdnn.Trainer(model, pdnn.nn.CrossEntropyLoss(), optimizer, strategy=strategy, comm=comm)
     data = pdnn.data.Dataset(*network.data())
 
-    def run() -> tuple[float, float]:
-        fitted = trainer.fit(data, batch_size=network.batch, shuffle=shuffled, verbose=False).history
-        return fitted["seconds"][-1] / network.steps, fitted["loss"][-1]
+    run = fitted(trainer, data, network.batch, shuffled)
 
     def run_and_evaluate() -> float:
         run()
         return trainer.evaluate(data)["loss"]
 
     return timed(network, run_and_evaluate) if evaluated else run
+
+
+def fitted(trainer: Any, data: Any, batch: int, shuffled: bool = False) -> Runner:
+    """An epoch of `Trainer.fit`: its own seconds and those of its phases, divided by the steps."""
+    steps = -(-len(data) // batch)
+
+    def run() -> tuple[float, float, dict[str, float]]:
+        history = trainer.fit(data, batch_size=batch, shuffle=shuffled, verbose=False)
+        phases = {name: seconds / steps for name, seconds in history.phases[-1].items()}
+        return history.history["seconds"][-1] / steps, history.history["loss"][-1], phases
+
+    return run
 
 
 def numpy_step(network: Network, evaluated: bool = False) -> Runner:
@@ -202,12 +214,20 @@ def numpy_step(network: Network, evaluated: bool = False) -> Runner:
     return timed(network, block)
 
 
-def torch_eager(network: Network, threads: int, fused: bool) -> Runner:
-    """PyTorch as its tutorials write it; `fused`: its fused form of SGD."""
+@dataclass(frozen=True)
+class TorchJob:
+    """What PyTorch trains: a module, a loss, an optimizer over the module's parameters, and batches."""
+
+    model: Any
+    criterion: Any
+    optimizer: Any
+    batches: list[tuple[Any, Any]]
+
+
+def torch_mlp(network: Network, fused: bool) -> TorchJob:
+    """A multilayer perceptron and SGD; `fused`: PyTorch's fused form of it."""
     import torch
 
-    torch.set_num_threads(threads)
-    torch.set_num_interop_threads(1)
     modules: list[torch.nn.Module] = []
     for w, b in network.parameters():
         inputs, outputs = w.shape
@@ -218,21 +238,38 @@ def torch_eager(network: Network, threads: int, fused: bool) -> Runner:
                 linear.bias.copy_(torch.from_numpy(b))
         modules += [linear, torch.nn.Tanh() if network.activation == "tanh" else torch.nn.Sigmoid()]
     model = torch.nn.Sequential(*modules[:-1])
-    criterion = torch.nn.CrossEntropyLoss()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, fused=fused or None)
     batches = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in network.batches()]
+    return TorchJob(model, torch.nn.CrossEntropyLoss(), optimizer, batches)
 
-    def block() -> float:
-        losses = []
-        for x, y in batches:
-            optimizer.zero_grad()
-            loss = criterion(model(x), y)
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return float(torch.stack(losses).mean())
 
-    return timed(network, block)
+def torch_pass(job: TorchJob) -> Any:
+    """A step for each batch, as PyTorch's tutorials write it; returns the batches' losses, a tensor."""
+    import torch
+
+    losses = []
+    for x, y in job.batches:
+        job.optimizer.zero_grad()
+        loss = job.criterion(job.model(x), y)
+        loss.backward()
+        job.optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def torch_steps(network: Stepped, make: Callable[[], TorchJob], threads: int) -> Runner:
+    """Passes by one process with so many threads."""
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.set_num_interop_threads(1)
+    job = make()
+    return timed(network, lambda: float(torch_pass(job).mean()))
+
+
+def torch_eager(network: Network, threads: int, fused: bool) -> Runner:
+    """PyTorch in eager mode."""
+    return torch_steps(network, lambda: torch_mlp(network, fused), threads)
 
 
 def sklearn_mlp(network: Network) -> Runner:

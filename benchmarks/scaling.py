@@ -1,0 +1,292 @@
+"""Two ranks and one, the global batch fixed: what data parallel gains on one machine, or over a slow link.
+
+python benchmarks/scaling.py [--networks w0,w3,lenet,resnet9] [--ranks 2] [--quick]
+                             [--link MEGABITS] [--json FILE] [--plot FILE]
+
+For each network: a step of pdnn on one core, under "ddp" on ranks of one core each, and as a team of threads
+of one process; and the limit: ranks that do a step of their rows each and never say a word. Beside them
+PyTorch on one core, and its DistributedDataParallel over gloo. A speedup is against the same library on one
+core. How it is measured: measure.py; what each side runs: peers.py and
+images.py. Below the table stands where the ranks' step goes, as `History.phases` tells.
+
+With `--link` the ranks are on two machines joined by a link of so many megabits a second: slow_link.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import images
+import measure
+import peers
+import slow_link
+from images import Images
+from measure import Blocks, Runner, Side
+from peers import Network, TorchJob
+from step import NETWORKS, check_losses
+
+DEFAULT = "w0,w3,lenet,resnet9"
+ONE, RANKS, TEAM, APART = "pdnn, one core", "pdnn ddp", "pdnn team", "pdnn, ranks apart"
+TORCH_ONE, TORCH_RANKS = "PyTorch, one core", "PyTorch DDP"
+
+
+def pdnn_side(network: Network | Images, strategy: str, comm: Any = None) -> Runner:
+    """`Trainer.fit` of whichever kind of network, rows in order."""
+    if isinstance(network, Images):
+        return images.pdnn_images(network, strategy, comm)
+    return peers.pdnn_trainer(network, strategy, False, comm=comm)
+
+
+def pdnn_apart(network: Network | Images, ranks: int) -> Runner:
+    """Every rank trains by itself, on batches of as many rows as it has of each batch under "ddp"."""
+    import pdnn
+
+    own = replace(network, batch=network.batch // ranks)
+    return pdnn_side(own, "serial", pdnn.comm.SELF)
+
+
+def torch_job(network: Network | Images) -> TorchJob:
+    """Whichever kind of network; with the fused optimizers."""
+    if isinstance(network, Images):
+        return images.torch_network(network, True)
+    return peers.torch_mlp(network, True)
+
+
+def torch_one(network: Network | Images) -> Runner:
+    """PyTorch, one process of one thread."""
+    return peers.torch_steps(network, lambda: torch_job(network), 1)
+
+
+def torch_ranks(network: Network | Images, meeting_point: str) -> Runner:
+    """DistributedDataParallel over gloo, each rank with its rows of every batch.
+
+    Parameters
+    ----------
+    meeting_point : str
+        A file that does not exist yet, through which the ranks find each other.
+    """
+    import torch
+
+    import pdnn
+
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    comm = pdnn.world()
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{meeting_point}", rank=comm.rank, world_size=comm.size
+    )
+    job = torch_job(network)
+    first, last = (network.batch * i // comm.size for i in (comm.rank, comm.rank + 1))
+    own = [(x[first:last], y[first:last]) for x, y in job.batches]
+    model = torch.nn.parallel.DistributedDataParallel(job.model)
+    job = replace(job, model=model, batches=own)
+
+    def run() -> tuple[float, float]:
+        comm.barrier(check=False)
+        start = perf_counter()
+        losses = peers.torch_pass(job)
+        seconds = (perf_counter() - start) / network.steps
+        total = comm.all_reduce(np.array([float(losses.sum()) * (last - first)]))
+        return seconds, total[0] / (network.batch * network.steps)
+
+    return run
+
+
+def sides(network: Network | Images, ranks: int, with_torch: bool, link: bool, folder: str) -> list[Side]:
+    """All sides of a comparison."""
+    found = [
+        Side(ONE, pdnn_side, (network, "serial")),
+        Side(RANKS, pdnn_side, (network, "ddp"), ranks, ranks=ranks),
+    ]
+    if not link:
+        found.append(Side(TEAM, pdnn_side, (network, f"team:{ranks}"), ranks))
+        found.append(Side(APART, pdnn_apart, (network, ranks), ranks, ranks=ranks))
+    if with_torch:
+        meeting_point = str(Path(folder, f"meeting-of-{network.name.split()[0]}"))
+        found.append(Side(TORCH_ONE, torch_one, (network,)))
+        found.append(Side(TORCH_RANKS, torch_ranks, (network, meeting_point), ranks, ranks=ranks))
+    return found
+
+
+def parts_of(result: Blocks, kept: Sequence[int]) -> Mapping[str, float]:
+    """Microseconds of each part of a step: medians over the fastest quarter of the blocks that are kept."""
+    fastest = sorted(kept, key=lambda block: result.seconds[block])[: -(-len(kept) // 4)]
+    names = result.parts[0].keys()
+    return {name: 1e6 * median(result.parts[block][name] for block in fastest) for name in names}
+
+
+def compare(
+    entries: Sequence[Side], network: Network | Images, blocks: int, slowest_trip: float
+) -> dict[str, Any]:
+    """Runs one comparison.
+
+    Parameters
+    ----------
+    entries : sequence of Side
+        What `sides` gave for the network.
+    network : Network or Images
+    blocks : int
+        Of each side.
+    slowest_trip : float
+        Seconds; blocks beside a slower round trip between two cores are left out.
+
+    Returns
+    -------
+    dict
+        As the JSON file holds it; times in microseconds.
+
+    Raises
+    ------
+    RuntimeError
+        If a side fails, or its loss is not what the others have.
+    """
+    from pdnn import _core
+
+    results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
+    by_name = {side.name: result for side, result in zip(entries, results, strict=True)}
+    # Batch normalisation of ranks sees their own rows only, in both libraries.
+    for group in ({ONE, TEAM, TORCH_ONE}, {RANKS, TORCH_RANKS}):
+        check_losses([(name, result.check) for name, result in by_name.items() if name in group])
+    kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]
+    report: dict[str, Any] = {
+        "network": network.name,
+        "dtype": network.dtype,
+        "ranks": max(side.ranks for side in entries),
+        "round_trip_nanoseconds": 1e9 * median(trips),
+        "blocks": blocks,
+        "kept": len(kept),
+        "sides": [],
+    }
+    if not kept:
+        return report
+    times = {
+        name: 1e6 * measure.fastest_quarter([result.seconds[i] for i in kept])
+        for name, result in by_name.items()
+    }
+    for name, time in times.items():
+        alone = times[TORCH_ONE if name.startswith("PyTorch") else ONE]
+        report["sides"].append(
+            {
+                "side": name,
+                "microseconds": time,
+                "ratio": time / times[ONE],
+                "speedup": alone / time,
+                "parts": parts_of(by_name[name], kept),
+            }
+        )
+    return report
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """One comparison as text."""
+    lines = [f"{result['network']}, {result['dtype']}, {result['ranks']} ranks of one core"]
+    trip = f"{result['round_trip_nanoseconds']:.0f} ns"
+    lines.append(f"core-to-core round trip {trip}; {result['kept']} of {result['blocks']} blocks kept")
+    if not result["sides"]:
+        return "\n".join([*lines, "no figures: the cores are not free, or far apart (see --round-trip)"])
+    lines.append(f"{'':20} {'µs a step':>10} {'× pdnn':>7} {'speedup':>8}")
+    lines += [
+        f"{row['side']:20} {row['microseconds']:10.0f} {row['ratio']:7.2f} {row['speedup']:8.2f}"
+        for row in result["sides"]
+    ]
+    ranks = next(row for row in result["sides"] if row["side"] == RANKS)
+    spent = [f"{name} {value:.0f}" for name, value in ranks["parts"].items() if value]
+    lines.append(f"µs of {RANKS}: {', '.join(spent)}")
+    return "\n".join(lines)
+
+
+def plot(report: Mapping[str, Any], path: str) -> None:
+    """A group of bars for each network: speedups over one core."""
+    from matplotlib.figure import Figure
+
+    results = [result for result in report["results"] if result["sides"]]
+    figure = Figure(figsize=(2 + 2 * len(results), 3.5), layout="constrained")
+    axes = figure.add_subplot()
+    shown = [RANKS, TEAM, TORCH_RANKS]
+    for index, name in enumerate(shown):
+        places, heights = [], []
+        for place, result in enumerate(results):
+            for row in result["sides"]:
+                if row["side"] == name:
+                    places.append(place + 0.27 * (index - 1))
+                    heights.append(row["speedup"])
+        axes.bar_label(axes.bar(places, heights, 0.25, label=name), fmt="%.2f", fontsize=7)
+    axes.axhline(1, color="gray", linewidth=0.8)
+    axes.set_xticks(range(len(results)), [result["network"].split(",")[0] for result in results], fontsize=8)
+    axes.set_ylabel("speedup over one core", fontsize=8)
+    axes.legend(fontsize=8)
+    link = f", link of {report['megabits']:g} Mbit/s" if report["megabits"] else ""
+    axes.set_title(report["machine"]["processor"] + link, fontsize=9)
+    figure.savefig(path, dpi=130)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--networks", default=DEFAULT, help="which ones (default %(default)s)", metavar="NAMES"
+    )
+    parser.add_argument("--ranks", type=int, default=2, help="of one core each (default %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="few blocks: rough figures")
+    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
+    parser.add_argument(
+        "--link", type=float, metavar="MEGABITS", help="put the ranks on two machines, with such a link"
+    )
+    parser.add_argument(
+        "--round-trip",
+        type=float,
+        default=1000,
+        metavar="NS",
+        help="blocks beside a slower one between two cores are left out (default %(default)s ns)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    parser.add_argument("--plot", metavar="FILE", help="write a picture")
+    options = parser.parse_args(arguments)
+    names = options.networks.split(",")
+    if strange := set(names) - NETWORKS.keys():
+        parser.error(f"--networks: {', '.join(sorted(strange))}; expected some of {', '.join(NETWORKS)}")
+    cores = len(os.sched_getaffinity(0))
+    if not 2 <= options.ranks <= cores:
+        parser.error(f"--ranks {options.ranks}; expected 2 or more, and a core for each of them, of {cores}")
+    if options.link and slow_link.MARK not in os.environ:
+        if reason := slow_link.refusal():
+            parser.error(f"--link: not possible here: {reason}")
+        own = slow_link.command([sys.executable, __file__, *arguments], options.link)
+        os.execv(own[0], own)
+
+    with_torch = not options.no_torch and measure.installed_version("torch") is not None
+    blocks = options.blocks or (8 if options.quick else 40)
+    report: dict[str, Any] = {"machine": measure.machine(), "megabits": options.link, "results": []}
+    about = report["machine"]
+    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
+    print(", ".join(f"{name} {version}" for name, version in about["versions"].items()))
+    if options.link:
+        print(f"ranks on two machines, {options.link:g} Mbit/s each way")
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            entries = sides(NETWORKS[name], options.ranks, with_torch, bool(options.link), folder)
+            report["results"].append(compare(entries, NETWORKS[name], blocks, 1e-9 * options.round_trip))
+        print("\n" + table(report["results"][-1]), flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if options.plot:
+        plot(report, options.plot)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,75 @@
+"""Benchmarks that start ranks: they measure them, and the slow link is as slow as it says."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from processes import Completed
+
+pytestmark = pytest.mark.mpi
+pytest.importorskip("mpi4py")
+pytest.importorskip("cloudpickle")
+
+
+@pytest.fixture
+def slow_link(root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(root / "benchmarks")
+    module = importlib.import_module("slow_link")
+    if reason := module.refusal():
+        pytest.skip(f"no slow link here: {reason}")
+    return module
+
+
+SENDS = """
+import socket, time
+import numpy as np
+import pdnn
+comm, data = pdnn.world(), np.zeros(500_000, np.uint8)
+print(socket.gethostname(), "is rank", comm.rank, "of", comm.size)
+for _ in range(2):
+    began = time.perf_counter()
+    comm.send(data, 1) if comm.rank == 0 else comm.recv(0)
+    comm.barrier()
+print(f"4 megabits took {time.perf_counter() - began:.3f} s")
+"""
+
+
+def test_ranks_on_two_machines_get_no_more_than_the_link_has(
+    slow_link: ModuleType, run_python: Callable[..., Completed]
+) -> None:
+    job = slow_link.command(["python", "-m", "pdnn", "launch", "-n", "2", "-c", SENDS], 40)
+    said = run_python(job[1:], timeout=60).stdout
+    assert "[0] node0 is rank 0 of 2" in said
+    assert "[1] node1 is rank 1 of 2" in said
+    for seconds in re.findall(r"took (\S+) s", said):
+        assert 0.08 < float(seconds) < 1  # .1 s at 40 Mbit/s, of which a burst of 40 kB passes at once
+
+
+def test_a_program_over_the_link_ends_with_its_own_code(
+    slow_link: ModuleType, run_python: Callable[..., Completed]
+) -> None:
+    failing = slow_link.command(["sh", "-c", "exit 5"])
+    assert run_python(failing[1:], check=False).returncode == 5
+
+
+def test_two_ranks_are_measured_beside_one(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    script, report, picture = root / "benchmarks" / "scaling.py", tmp_path / "s.json", tmp_path / "s.png"
+    words = ["--networks", "w0,resnet9", "--blocks", "1", "--no-torch", "--round-trip", "1e9"]
+    printed = run_python([script, *words, "--json", report, "--plot", picture], timeout=100).stdout
+    assert "µs of pdnn ddp: " in printed
+    for result in json.loads(report.read_text())["results"]:
+        times = {row["side"]: row["microseconds"] for row in result["sides"]}
+        assert times.keys() == {"pdnn, one core", "pdnn ddp", "pdnn team", "pdnn, ranks apart"}
+        assert min(times.values()) > 0
+        parts = next(row["parts"] for row in result["sides"] if row["side"] == "pdnn ddp")
+        assert 0 < parts["gradient"] < times["pdnn ddp"]
+    assert picture.stat().st_size > 1000
