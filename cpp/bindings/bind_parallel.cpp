@@ -6,6 +6,7 @@
 
 #include "bindings.hpp"
 #include "numpy.hpp"
+#include "pdnn/parallel/averaging.hpp"
 #include "pdnn/parallel/epoch.hpp"
 #include "pdnn/parallel/scatter_gather.hpp"
 #include "target.hpp"
@@ -79,7 +80,8 @@ struct Plan {
   std::string engine;  // "team" or "pool"
   int threads;
   Index pieces;        // of a pool
-  std::string scheme;  // "replicated", "scatter" or "scatter-once"
+  std::string scheme;  // "replicated", "scatter", "scatter-once", "average" or "average-by-master"
+  Index every;         // steps from one average to the next
   Index batch_size;    // the largest, over all ranks
   Index target_width;  // 0: classes
 };
@@ -107,6 +109,11 @@ class Session {
     }
     if (plan.scheme == "replicated") {
       strategy_ = std::make_unique<parallel::Replicated<T>>(job, *optimizer_, std::move(engine), comm_);
+    } else if (plan.scheme == "average" || plan.scheme == "average-by-master") {
+      using By = typename parallel::Averaging<T>::By;
+      strategy_ =
+          std::make_unique<parallel::Averaging<T>>(job, *optimizer_, std::move(engine), comm_, plan.every,
+                                                   plan.scheme == "average" ? By::all_reduce : By::master);
     } else {
       strategy_ =
           std::make_unique<parallel::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, plan.target_width,
@@ -131,6 +138,8 @@ class Session {
     const parallel::InPanels<T> panels(*network_, *model_, *optimizer_);
     return strategy_->run_epoch(held.source, epoch, look);
   }
+
+  parallel::Strategy<T>& strategy() { return *strategy_; }
 
  private:
   std::shared_ptr<nn::Model<T>> model_;
@@ -202,6 +211,7 @@ void bind_epoch(py::module_& m) {
       .def_readonly("correct", &EpochSums::correct)
       .def_readonly("rows", &EpochSums::rows)
       .def_readonly("steps", &EpochSums::steps)
+      .def_readonly("updates", &EpochSums::updates)
       .def_readonly("seconds", &EpochSums::seconds)
       .def_readonly("stopped", &EpochSums::stopped)
       .def_property_readonly("phases", [](const EpochSums& sums) {
@@ -216,6 +226,7 @@ void bind_epoch(py::module_& m) {
 
 template <class T>
 void bind_parallel(py::module_& m) {
+  constexpr auto release = py::call_guard<py::gil_scoped_release>();
   py::class_<HeldSource<T>>(m, "Source")
       .def(py::init<py::array, py::array, double, double>(), py::arg("x"), py::arg("target"), py::arg("scale") = 1.0,
            py::arg("shift") = 0.0)
@@ -231,16 +242,33 @@ void bind_parallel(py::module_& m) {
       .def(py::init([](std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
                        std::shared_ptr<optim::Optimizer<T>> optimizer, std::shared_ptr<comm::Communicator> comm,
                        const std::vector<Index>& sample, Index target_width, Index batch_size,
-                       const std::string& engine, int threads, Index pieces, const std::string& scheme) {
+                       const std::string& engine, int threads, Index pieces, const std::string& scheme, Index every) {
              return std::make_unique<Session<T>>(std::move(model), std::move(loss), std::move(optimizer),
                                                  std::move(comm), sample,
-                                                 Plan{engine, threads, pieces, scheme, batch_size, target_width});
+                                                 Plan{engine, threads, pieces, scheme, every, batch_size, target_width});
            }),
            py::kw_only(), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"), py::arg("sample"),
            py::arg("target_width"), py::arg("batch_size"), py::arg("engine"), py::arg("threads"), py::arg("pieces"),
-           py::arg("scheme"))
+           py::arg("scheme"), py::arg("every"))
       .def("run_epoch", &Session<T>::run_epoch, py::arg("source"), py::arg("order"), py::arg("batch_size"),
-           py::arg("seed"), py::arg("first_step"), py::arg("rates"), py::arg("poll"));
+           py::arg("seed"), py::arg("first_step"), py::arg("rates"), py::arg("poll"))
+      .def(
+          "enter_evaluation", [](Session<T>& session) { session.strategy().enter_evaluation(); }, release,
+          "Until leave_evaluation() the model is what all ranks would agree on now.")
+      .def("leave_evaluation", [](Session<T>& session) { session.strategy().leave_evaluation(); })
+      .def(
+          "finish", [](Session<T>& session) { session.strategy().finish(); }, release,
+          "After the last epoch: all ranks hold the same model.")
+      .def_property(
+          "rows_apart",
+          [](Session<T>& session) {
+            const parallel::RowsApart rows = session.strategy().rows_apart();
+            return std::pair(rows.own, rows.all);
+          },
+          [](Session<T>& session, const std::pair<Index, Index>& rows) {
+            session.strategy().set_rows_apart({rows.first, rows.second});
+          },
+          "Rows trained on since all ranks last held the same model: by this rank, and by all together.");
   py::class_<HeldEvaluator<T>>(m, "Evaluator")
       .def(py::init<std::shared_ptr<nn::Model<T>>, const std::vector<Index>&, int>(), py::arg("model"),
            py::arg("sample"), py::arg("threads"))

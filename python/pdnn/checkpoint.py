@@ -7,7 +7,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pdnn.files import safetensors
+from pdnn.history import History
+from pdnn.parallel import Average
 
 if TYPE_CHECKING:
     from pdnn.nn.module import Array
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
 
 FILE = "checkpoint.safetensors"
 KEY = "pdnn.checkpoint"
+RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"
 
 
 def _arrays(trainer: Trainer) -> dict[str, Array]:
@@ -23,8 +28,16 @@ def _arrays(trainer: Trainer) -> dict[str, Array]:
     return model | {f"optimizer.{name}": values for name, values in memory.items()}
 
 
-def save(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
-    """Writes a trainer's state; `layout` is kept beside it and compared on resuming."""
+def _own(trainer: Trainer, counts: Array) -> dict[str, Array]:
+    """What is a rank's own where each trains a model of its own."""
+    model, memory = trainer.model, trainer.optimizer.state_arrays(trainer.model)
+    return {"parameters": model.flat_parameters, "state": model.flat_state, **memory, "counts": counts}
+
+
+def save(
+    trainer: Trainer, path: str | os.PathLike[str], of_ranks: dict[str, Array] | None = None, **layout: Any
+) -> None:
+    """Writes a trainer's state; what is each rank's own and `layout` are kept beside it for resuming."""
     core = trainer.optimizer.bind(trainer.model)
     state = {
         "epoch": trainer.epoch,
@@ -32,15 +45,18 @@ def save(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
         "seed": trainer.seed,
         "optimizer": {**trainer.optimizer.config(), "steps": core.steps},
         "schedule": _schedule(trainer),
-        "history": trainer.history.history,
-        "phases": trainer.history.phases,
+        "history": trainer.history.to_dict(),
         "layout": layout,
     }
-    safetensors.write(path, _arrays(trainer), {KEY: json.dumps(state)})
+    safetensors.write(path, _arrays(trainer) | (of_ranks or {}), {KEY: json.dumps(state)})
 
 
-def load(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
+def load(
+    trainer: Trainer, path: str | os.PathLike[str], rank: dict[str, Array] | None = None, **layout: Any
+) -> None:
     """Reads what `save` wrote; changes nothing unless all of it fits.
+
+    `rank` names arrays of this rank's own, read after those of all ranks; others' are left alone.
 
     Raises
     ------
@@ -53,8 +69,8 @@ def load(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
         steps = state["optimizer"].pop("steps")
         schedule, time = state["schedule"] or (None, 0)
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
-        history, phases, written = state["history"], state["phases"], state["layout"]
-    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        history, written = History.from_dict(state["history"]), state["layout"]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
     if state["optimizer"] != trainer.optimizer.config():
         raise ValueError(
@@ -68,35 +84,70 @@ def load(trainer: Trainer, path: str | os.PathLike[str], **layout: Any) -> None:
     for name, value in layout.items():
         if written.get(name) != value:
             raise ValueError(f"{path}: was written with {name} {written.get(name)}, this run has {value}")
-    own = _arrays(trainer)
+    own = _arrays(trainer) | (rank or {})
+    arrays = {name: values for name, values in arrays.items() if name in own or not name.startswith(RANK)}
     shapes = {name: values.shape for name, values in arrays.items()}
     if shapes != {name: values.shape for name, values in own.items()}:
         raise ValueError(f"{path}: holds {shapes}, this model needs { {n: v.shape for n, v in own.items()} }")
     for name, values in arrays.items():
         if values.dtype != own[name].dtype:
             raise ValueError(f"{path}: {name} is {values.dtype}, this model is {own[name].dtype}")
-    for name, values in arrays.items():
-        own[name][...] = values
+    for name, mine in own.items():
+        mine[...] = arrays[name]
     trainer.optimizer.bind(trainer.model).steps = steps
     if trainer.schedule is not None:
         trainer.schedule.step_to(time)
     trainer.epoch, trainer.step, trainer.seed = numbers["epoch"], numbers["step"], numbers["seed"]
-    trainer.history.history, trainer.history.phases = history, phases
+    trainer.history.history, trainer.history.phases = history.history, history.phases
+    trainer.history.updates = history.updates
 
 
-def write(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int) -> None:
-    """Writes the checkpoint of a directory, by rank 0; it returns on every rank when the file is there."""
-    if trainer.comm.rank == 0:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-        save(trainer, Path(directory) / FILE, **_layout(trainer, batch_size))
-    trainer.comm.barrier()
+def write(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int, session: Any) -> None:
+    """Writes the checkpoint of a directory, by rank 0; it returns on every rank when the file is there.
+
+    Where ranks train models of their own, it holds all of those, and as the model what they would agree on.
+    """
+    comm = trainer.comm
+    of_ranks: dict[str, Array] = {}
+    if _apart(trainer):
+        counts = np.array([*session.rows_apart, trainer.optimizer.bind(trainer.model).steps])
+        for name, mine in _own(trainer, counts).items():
+            parts = comm.gather(mine, root=0) or []
+            of_ranks.update({f"{RANK}{rank}.{name}": part for rank, part in enumerate(parts)})
+    session.enter_evaluation()
+    try:
+        if comm.rank == 0:
+            Path(directory).mkdir(parents=True, exist_ok=True)
+            save(trainer, Path(directory) / FILE, of_ranks, **_layout(trainer, batch_size))
+    finally:
+        session.leave_evaluation()
+    comm.barrier()
 
 
-def resume(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int) -> None:
-    """Reads the checkpoint of a directory on every rank, if there is one."""
+def resume(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int) -> tuple[int, int] | None:
+    """Reads the checkpoint of a directory on every rank, if there is one.
+
+    Returns
+    -------
+    (int, int) or None
+        The `rows_apart` of the session that goes on; None if there is no checkpoint.
+    """
     path = Path(directory) / FILE
-    if path.exists():
-        load(trainer, path, **_layout(trainer, batch_size))
+    if not path.exists():
+        return None
+    counts = np.zeros(3, np.int64)
+    mine = {}
+    if _apart(trainer):
+        mine = {f"{RANK}{trainer.comm.rank}.{k}": v for k, v in _own(trainer, counts).items()}
+    load(trainer, path, mine, **_layout(trainer, batch_size))
+    if mine:
+        trainer.optimizer.bind(trainer.model).steps = int(counts[2])
+    return int(counts[0]), int(counts[1])
+
+
+def _apart(trainer: Trainer) -> bool:
+    """Whether the ranks train models of their own."""
+    return trainer.comm.size > 1 and isinstance(trainer.strategy, Average)
 
 
 def _schedule(trainer: Trainer) -> tuple[dict[str, Any], int] | None:

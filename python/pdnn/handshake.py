@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdnn import parallel
 from pdnn.optim.optimizer import GROUP_KEYS
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
-    """Compares the job over ranks, then gives all of them rank 0's parameters and state.
+    """Compares the job over ranks.
 
     Raises
     ------
@@ -33,7 +34,7 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
         "groups": str([{key: group[key] for key in GROUP_KEYS} for group in trainer.optimizer.param_groups]),
         "clipping": str((trainer.clip_norm, trainer.clip_value)),
         "schedule": str(trainer.schedule and (trainer.schedule.config(), trainer.schedule_per)),
-        "strategy": str(type(trainer.strategy).__name__),
+        "strategy": parallel.common_part(trainer.strategy),
         "seed": trainer.seed,
         "epoch": trainer.epoch,
         **settings,
@@ -49,5 +50,10 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
                     f"fit: rank {rank} has {name} {value}, rank 0 has {first[name]}; "
                     "every rank must start the same job"
                 )
-    comm.broadcast(model.flat_parameters, root=0)
-    comm.broadcast(model.flat_state, root=0)
+
+
+def share_model(trainer: Trainer) -> None:
+    """Gives all ranks rank 0's parameters and state."""
+    if trainer.comm.size > 1:
+        trainer.comm.broadcast(trainer.model.flat_parameters, root=0)
+        trainer.comm.broadcast(trainer.model.flat_state, root=0)

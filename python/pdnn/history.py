@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pdnn.files.atomic import replacing
 
@@ -23,29 +23,54 @@ class History:
     phases : list of dict of str to float
         Seconds of an epoch's steps on this rank: gradient, agreement, update, scatter, broadcast. A serial
         step or a team, alone, updates each layer as its gradient becomes final, within "gradient".
+    updates : list of dict of str to float
+        An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``.
     """
 
     def __init__(self) -> None:
         self.history: dict[str, list[float]] = {}
         self.phases: list[dict[str, float]] = []
+        self.updates: list[dict[str, float]] = []
 
     @property
     def epochs(self) -> int:
         """How many epochs it holds."""
         return len(self.history.get("loss", []))
 
-    def add(self, values: dict[str, float], phases: dict[str, float]) -> None:
+    def add(
+        self, values: dict[str, float], phases: dict[str, float], updates: dict[str, float] | None = None
+    ) -> None:
         """Appends an epoch."""
         for name, value in values.items():
             self.history.setdefault(name, []).append(value)
         self.phases.append(phases)
+        self.updates.append(updates or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        return {"history": self.history, "phases": self.phases, "updates": self.updates}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> History:
+        """What `to_dict` gave.
+
+        Raises
+        ------
+        AttributeError, KeyError, TypeError or ValueError
+            If it is something else.
+        """
+        history = cls()
+        history.history = {
+            str(name): [float(v) for v in values] for name, values in content["history"].items()
+        }
+        history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
+        history.updates = [{str(k): float(v) for k, v in epoch.items()} for epoch in content["updates"]]
+        return history
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it as JSON, all or nothing."""
         with replacing(path) as file:
-            file.write(
-                json.dumps({"history": self.history, "phases": self.phases}, indent=1).encode() + b"\n"
-            )
+            file.write(json.dumps(self.to_dict(), indent=1).encode() + b"\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> History:
@@ -58,15 +83,9 @@ class History:
         """
         try:
             with open(path, encoding="utf-8") as file:
-                content = json.load(file)
-            history = cls()
-            history.history = {
-                str(name): [float(v) for v in values] for name, values in content["history"].items()
-            }
-            history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
+                return cls.from_dict(json.load(file))
         except (AttributeError, KeyError, TypeError, UnicodeDecodeError, ValueError) as error:
             raise ValueError(f"{path}: holds no training history") from error
-        return history
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """Loss, and accuracy if there is one, against epochs.

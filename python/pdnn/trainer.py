@@ -71,7 +71,7 @@ class Trainer:
     history : History
         Of all fits.
     epoch, step : int
-        Epochs finished and updates made so far.
+        Epochs finished and steps made so far.
     stop_training : bool
         A callback sets it to end training after the epoch.
 
@@ -165,7 +165,8 @@ class Trainer:
         epochs : int
             Epochs to train; with ``resume=True`` the epochs to have trained in all.
         batch_size : int
-            Rows behind one update, over all threads and ranks. The last batch of an epoch may be smaller.
+            Rows behind one update, over all threads and ranks; under "average" and "hogwild" an update is one
+            worker's. The last batch of an epoch may be smaller.
         validation : Dataset, Subset or (x, y), optional
             Evaluated after each epoch, its rows shared between ranks.
         shuffle : bool
@@ -223,15 +224,21 @@ class Trainer:
                     'each epoch; "scatter-gather" can'
                 )
         first = self.epoch
+        rows_apart = None
         if resume:
             assert checkpoint is not None
-            checkpoints.resume(self, checkpoint, batch_size)
+            rows_apart = checkpoints.resume(self, checkpoint, batch_size)
             first = 0
         settings = {"batch size": batch_size, "training rows": len(source), "epochs": epochs}
         handshake.agree(self, settings | {"augmentation": repr(augment)})
+        if rows_apart is None and getattr(self.strategy, "same_init", True):
+            handshake.share_model(self)
 
-        session = self._session(source, batch_size)
-        steps = ceil(len(source) / batch_size)
+        step_rows = min(parallel.rows_of_step(self.strategy, batch_size, self.comm.size), len(source))
+        session = self._session(source, step_rows)
+        if rows_apart is not None:
+            session.rows_apart = rows_apart
+        steps = ceil(len(source) / step_rows)
         progress = Progress(verbose and self.comm.rank == 0, first, epochs, steps)
         watchers = list(callbacks)
         self.stop_training = False
@@ -243,21 +250,23 @@ class Trainer:
                     progress.start_epoch(self.epoch)
                     if augment is not None:
                         augment.tell(source.core, self.seed, self.epoch)
-                    sums = self._run_epoch(session, source, batch_size, shuffle, progress, terminated)
+                    sums = self._run_epoch(session, source, step_rows, shuffle, progress, terminated)
                     if sums.stopped:
                         raise SystemExit(128 + signal.SIGTERM)
-                    logs = self._logs(sums, held_out, source)
-                    self.epoch += 1
-                    self.history.add(logs, sums.phases)
-                    progress.end_epoch(self.epoch - 1, logs)
-                    for watcher in watchers:
-                        watcher.on_epoch_end(self, self.epoch - 1, logs)
+                    with _common_model(session):
+                        logs = self._logs(sums, held_out, source)
+                        self.epoch += 1
+                        self.history.add(logs, sums.phases, _updates(sums))
+                        progress.end_epoch(self.epoch - 1, logs)
+                        for watcher in watchers:
+                            watcher.on_epoch_end(self, self.epoch - 1, logs)
                     ending = self._agree_to_stop(terminated.is_set())
                     last = self.epoch == first + epochs or self.stop_training or ending
                     if checkpoint is not None and (last or self.epoch % every == 0):
-                        checkpoints.write(self, checkpoint, batch_size)
+                        checkpoints.write(self, checkpoint, batch_size, session)
                     if ending:
                         raise SystemExit(128 + signal.SIGTERM)
+                session.finish()
             finally:
                 progress.close()
         for watcher in watchers:
@@ -269,7 +278,7 @@ class Trainer:
         optimizer.set_clip(self.clip_norm, self.clip_value)
         return optimizer
 
-    def _session(self, source: _Source, batch_size: int) -> Any:
+    def _session(self, source: _Source, step_rows: int) -> Any:
         return core_for(self.model.dtype).Session(
             model=self.model.core,
             loss=self._core_loss,
@@ -277,7 +286,7 @@ class Trainer:
             comm=self.comm.core,
             sample=list(source.sample),
             target_width=source.width,
-            batch_size=batch_size,
+            batch_size=step_rows,
             **parallel.session_options(self.strategy),
         )
 
@@ -285,7 +294,7 @@ class Trainer:
         self,
         session: Any,
         source: _Source,
-        batch_size: int,
+        step_rows: int,
         shuffle: bool,
         progress: Progress,
         terminated: threading.Event,
@@ -296,14 +305,14 @@ class Trainer:
         self.optimizer.bind(self.model)  # the groups' numbers may have changed
 
         def poll(sums: Any) -> bool:
-            progress.at_step(sums.steps, sums.loss / sums.rows)
+            progress.at_step(sums.steps, sums.loss / max(sums.rows, 1))
             return terminated.is_set()
 
         rates = np.zeros((0, len(self.optimizer.param_groups)))  # as the groups say
         if self.schedule is not None and self.schedule_per == "step":
-            now, steps = self.schedule.last_epoch, ceil(len(source) / batch_size)
+            now, steps = self.schedule.last_epoch, ceil(len(source) / step_rows)
             rates = np.array([self.schedule.rates(now + step) for step in range(steps)])
-        sums = session.run_epoch(source.core, order, batch_size, self.seed % 2**64, self.step, rates, poll)
+        sums = session.run_epoch(source.core, order, step_rows, self.seed % 2**64, self.step, rates, poll)
         self.step += sums.steps
         if self.schedule is not None:
             passed = 1 if self.schedule_per == "epoch" else sums.steps
@@ -439,6 +448,21 @@ def _arrays(data: Dataset | Subset) -> tuple[Array, Array, float, float]:
     whole = data.dataset if isinstance(data, Subset) else data
     rows = data.indices if isinstance(data, Subset) else np.arange(len(whole))
     return whole.x, rows, whole.scale, whole.shift
+
+
+def _updates(sums: Any) -> dict[str, float]:
+    """What `History.updates` keeps of an epoch."""
+    return {"count": sums.updates, "per_second": sums.updates / sums.seconds if sums.seconds > 0 else 0.0}
+
+
+@contextmanager
+def _common_model(session: Any) -> Iterator[None]:
+    """Meanwhile the model is what all ranks would agree on, where each trains a model of its own."""
+    session.enter_evaluation()
+    try:
+        yield
+    finally:
+        session.leave_evaluation()
 
 
 @contextmanager

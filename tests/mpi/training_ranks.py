@@ -36,6 +36,28 @@ def normalised(strategy: str, comm: pdnn.comm.Communicator, sync: bool, seed: in
     return trainer
 
 
+def averaged(strategy: str, momentum: float = 0.9, **options: object) -> pdnn.Trainer:
+    model = models.mlp([12, 9, 4], "sigmoid", dtype="float64", seed=2 + comm.rank)
+    sgd = optim.SGD(model.parameters(), lr=0.3, momentum=momentum)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+    settings = {"epochs": 2, "batch_size": 5, "validation": DATA, "verbose": False} | options
+    trainer.fit(DATA, **settings)  # type: ignore[arg-type]
+    return trainer
+
+
+def check_averaging(folder: Path) -> None:
+    """The same model on all ranks; whoever adds; data parallel if after every step; resumed as if never stopped."""
+    want = averaged("average:3")
+    equal(averaged("average:3:master+team:2"), want)
+    for model in comm.all_gather(want.model.flat_parameters):
+        np.testing.assert_allclose(model, want.model.flat_parameters, rtol=0, atol=1e-15)
+    equal(averaged("average:1", 0.0), averaged("ddp", 0.0, batch_size=5 * comm.size))
+    averaged("average:3", checkpoint=folder, epochs=1)
+    equal(averaged("average:3", checkpoint=folder, resume=True), want)
+    apart = averaged("average:end:own-init").model.flat_parameters
+    assert (np.abs(apart - averaged("average:end").model.flat_parameters).max() > 0.01) == (comm.size > 1)
+
+
 def equal(got: pdnn.Trainer, want: pdnn.Trainer) -> None:
     np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=0, atol=1e-13)
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
@@ -66,6 +88,8 @@ def main(folder: Path) -> None:
 
     train("ddp", comm, checkpoint=folder, epochs=1)
     equal(train("ddp", comm, checkpoint=folder, resume=True), serial)
+
+    check_averaging(folder / "averaging")
 
     if comm.size > 1:
         for mine, words in [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pdnn import parallel
 from pdnn.nn.targets import core_for
-from pdnn.parallel import DataParallel, Pool, ScatterGather, Serial, Team
+from pdnn.parallel import Average, DataParallel, Pool, ScatterGather, Serial, Team
 
 
 class World:
@@ -30,6 +30,10 @@ def test_specs_spell_strategies_and_back() -> None:
         "ddp": DataParallel(),
         "ddp+team:2": DataParallel(Team(2)),
         "ddp+pool:2/4": DataParallel(Pool(2, 4)),
+        "average:end": Average(),
+        "average:8": Average(8),
+        "average:8:master+team:2": Average(8, by="master", engine=Team(2)),
+        "average:end:own-init": Average(same_init=False),
         "scatter-gather": ScatterGather(),
         "scatter-gather:once": ScatterGather(once=True),
     }
@@ -38,7 +42,7 @@ def test_specs_spell_strategies_and_back() -> None:
         assert parallel.parse(str(strategy)) == strategy
 
 
-@given(st.text("ademprlstog:/+-0123456789 ", max_size=14))
+@given(st.text("ademprlstogvwinh:/+-0123456789 ", max_size=14))
 def test_a_string_is_refused_or_comes_back(text: str) -> None:
     strategy = None
     with contextlib.suppress(ValueError):
@@ -48,14 +52,14 @@ def test_a_string_is_refused_or_comes_back(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "teams", "team", "team:x", "ddp+ddp", "ddp+scatter-gather", "pool:2/", "auto"]
+    "spec", ["", "teams", "team", "team:x", "ddp+ddp", "ddp+scatter-gather", "pool:2/", "auto", "average", "average:8+ddp"]
 )
 def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
     with pytest.raises(ValueError, match=r'expected one of .*"ddp\+team:2"'):
         parallel.parse(spec)
 
 
-@pytest.mark.parametrize("spec", ["team:0", "pool:0", "pool:2/0"])
+@pytest.mark.parametrize("spec", ["team:0", "pool:0", "pool:2/0", "average:0"])
 def test_nobody_works_without_workers(spec: str) -> None:
     with pytest.raises(ValueError, match="expected at least 1"):
         parallel.parse(spec)

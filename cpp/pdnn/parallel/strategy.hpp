@@ -51,6 +51,11 @@ using Poll = std::function<bool(const EpochSums&)>;
 /// The key of a step's random numbers.
 Rng step_key(std::uint64_t seed, std::int64_t step);
 
+/// Rows trained on since all ranks last held the same model: by this rank, and by all together.
+struct RowsApart {
+  Index own = 0, all = 0;
+};
+
 template <class T>
 class Strategy {
  public:
@@ -58,6 +63,15 @@ class Strategy {
   /// Trains until the order is used up or a rank stops. Every rank calls it with the same epoch, and returns the same
   /// sums.
   virtual EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) = 0;
+  /// Between these two the model is what all ranks would agree on now, for evaluation; then it is the rank's own again.
+  virtual void enter_evaluation() {}
+  virtual void leave_evaluation() {}
+  /// After the last epoch: all ranks hold the same model.
+  virtual void finish() {}
+
+  /// What a checkpoint must keep beside a rank's model and optimizer.
+  virtual RowsApart rows_apart() const { return {}; }
+  virtual void set_rows_apart(const RowsApart& /*rows*/) {}
 };
 
 /// Sums over the rows that a step counts, and whether all ranks end after it.

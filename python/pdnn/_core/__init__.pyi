@@ -177,6 +177,9 @@ class EpochSums:
     @property
     def stopped(self) -> bool:
         ...
+    @property
+    def updates(self) -> int:
+        ...
 def active_isa() -> str:
     """
     The instruction set that the kernels run on: v2, v3 or v4. PDNN_ISA forces one.

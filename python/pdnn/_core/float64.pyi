@@ -182,9 +182,27 @@ class Source:
         The samples of these rows, as an array.
         """
 class Session:
-    def __init__(self, *, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex, engine: str, threads: typing.SupportsInt | typing.SupportsIndex, pieces: typing.SupportsInt | typing.SupportsIndex, scheme: str) -> None:
+    def __init__(self, *, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex, engine: str, threads: typing.SupportsInt | typing.SupportsIndex, pieces: typing.SupportsInt | typing.SupportsIndex, scheme: str, every: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def enter_evaluation(self) -> None:
+        """
+        Until leave_evaluation() the model is what all ranks would agree on now.
+        """
+    def finish(self) -> None:
+        """
+        After the last epoch: all ranks hold the same model.
+        """
+    def leave_evaluation(self) -> None:
         ...
     def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
+        ...
+    @property
+    def rows_apart(self) -> tuple[int, int]:
+        """
+        Rows trained on since all ranks last held the same model: by this rank, and by all together.
+        """
+    @rows_apart.setter
+    def rows_apart(self, arg1: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]) -> None:
         ...
 class Evaluator:
     def __init__(self, model: Model, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], threads: typing.SupportsInt | typing.SupportsIndex) -> None:

@@ -63,7 +63,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a training is, in updates."""
+    """How long a training is, in steps."""
 
     steps: int
     steps_an_epoch: int

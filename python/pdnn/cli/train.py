@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, help="of parameters and of the order of rows; default: %(default)s"
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--strategy", default="auto", help="auto, serial, team:N, pool:N, ddp, ddp+team:N, ...")
+    how.add_argument(
+        "--strategy",
+        default="auto",
+        help="auto, serial, team:N, pool:N, ddp, ddp+team:N, average:end, average:K, ...",
+    )
     how.add_argument("--ranks", type=positive_int, metavar="N", help="start N MPI ranks of this command")
     how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")
     how.add_argument(
@@ -48,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=positive_int,
         default=128,
         metavar="N",
-        help="rows of one update, over all ranks and threads; default: %(default)s",
+        help="rows of one update, over all ranks and threads (average: of one rank); default: %(default)s",
     )
     optimizing.add_arguments(how)
     how.add_argument(
@@ -122,17 +126,21 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
 
 
 def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) -> pdnn.Trainer:
-    from pdnn import Trainer, nn
+    import pdnn
+    from pdnn import Trainer, nn, parallel
 
     model = arguments.model(sample, arguments.seed, arguments.dtype)
     optimizer = optimizing.optimizer(arguments, model.parameters())
-    an_epoch = ceil(rows / min(arguments.batch_size, max(rows, 1)))
+    world = pdnn.world()
+    strategy = parallel.choose(arguments.strategy, world)
+    a_step = parallel.rows_of_step(strategy, arguments.batch_size, world.size)
+    an_epoch = ceil(rows / min(a_step, max(rows, 1)))
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
     return Trainer(
         model,
         nn.NLLLoss() if isinstance(model[-1], nn.LogSoftmax) else nn.CrossEntropyLoss(),
         optimizer,
-        strategy=arguments.strategy,
+        strategy=strategy,
         seed=arguments.seed,
         schedule=None if arguments.schedule is None else arguments.schedule(optimizer, plan),
         schedule_per="step",

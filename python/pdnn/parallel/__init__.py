@@ -5,6 +5,7 @@ from pdnn.parallel.cores import cores_of_rank
 from pdnn.parallel.products import matmul, matmul_by_reduction, matmul_by_rows
 from pdnn.parallel.specs import SPECS, choose, parse
 from pdnn.parallel.strategies import (
+    Average,
     DataParallel,
     Engine,
     Pool,
@@ -12,13 +13,16 @@ from pdnn.parallel.strategies import (
     Serial,
     Strategy,
     Team,
+    common_part,
     engine_of,
+    rows_of_step,
     session_options,
     threads_of,
 )
 
 __all__ = [
     "SPECS",
+    "Average",
     "Closeness",
     "DataParallel",
     "Engine",
@@ -29,12 +33,14 @@ __all__ = [
     "Team",
     "check_parameter_closeness",
     "choose",
+    "common_part",
     "cores_of_rank",
     "engine_of",
     "matmul",
     "matmul_by_reduction",
     "matmul_by_rows",
     "parse",
+    "rows_of_step",
     "session_options",
     "threads_of",
 ]

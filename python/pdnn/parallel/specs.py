@@ -6,12 +6,24 @@ import re
 from typing import TYPE_CHECKING
 
 from pdnn.parallel.cores import cores_of_rank, warn_if_crowded
-from pdnn.parallel.strategies import DataParallel, Engine, Pool, ScatterGather, Serial, Strategy, Team
+from pdnn.parallel.strategies import (
+    Average,
+    DataParallel,
+    Engine,
+    Pool,
+    ScatterGather,
+    Serial,
+    Strategy,
+    Team,
+)
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
 
-SPECS = '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "scatter-gather"'
+SPECS = (
+    '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", '
+    '"average:end", "average:8", "average:8+team:2", "scatter-gather"'
+)
 
 
 def parse(spec: str) -> Strategy:
@@ -27,12 +39,18 @@ def parse(spec: str) -> Strategy:
         return Serial()
     if words in ("scatter-gather", "scatter-gather:once"):
         return ScatterGather(once=words.endswith(":once"))
-    if words == "ddp":
-        return DataParallel()
-    if words.startswith("ddp+"):
-        inner = parse(words[4:])
-        if isinstance(inner, (Serial, Team, Pool)):
-            return DataParallel(inner)
+    across, plus, inner = words.partition("+")
+    engine = parse(inner) if plus else Serial()
+    if isinstance(engine, (Serial, Team, Pool)):
+        if across == "ddp":
+            return DataParallel(engine)
+        if match := re.fullmatch(r"average:(end|\d+)(:master)?(:own-init)?", across):
+            return Average(
+                every=None if match[1] == "end" else int(match[1]),
+                by="master" if match[2] else "all_reduce",
+                same_init=not match[3],
+                engine=engine,
+            )
     if match := re.fullmatch(r"team:(\d+)", words):
         return Team(int(match[1]))
     if match := re.fullmatch(r"pool:(\d+)(?:/(\d+))?", words):
@@ -55,7 +73,7 @@ def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
         engine: Engine = Team(threads) if threads > 1 else Serial()
         return DataParallel(engine) if comm.size > 1 else engine
     chosen = parse(strategy) if isinstance(strategy, str) else strategy
-    if not isinstance(chosen, (Serial, Team, Pool, DataParallel, ScatterGather)):
+    if not isinstance(chosen, (Serial, Team, Pool, DataParallel, ScatterGather, Average)):
         raise TypeError(
             f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.parallel's"
         )

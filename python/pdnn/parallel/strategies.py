@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 
@@ -91,12 +91,55 @@ class ScatterGather:
         return "scatter-gather:once" if self.once else "scatter-gather"
 
 
-Strategy: TypeAlias = Serial | Team | Pool | DataParallel | ScatterGather
+@dataclass(frozen=True)
+class Average:
+    """Every rank trains a model of its own; now and then all models become their average.
+
+    An update is one rank's, from `batch_size` rows: a step deals ranks × `batch_size` rows of the epoch, in
+    shares that differ by at most one; a rank may get none of the last ones and then makes no update. The
+    average weighs parameters and state (running statistics) by the rows that each rank has trained on since
+    the last one. The optimizer's memory (momentum) is never averaged: it stays each rank's own.
+
+    `fit` ends with an average, so every rank then holds the same model. Validation and callbacks in between
+    see the average of the models so far, which the ranks do not take over.
+
+    Parameters
+    ----------
+    every : int, optional
+        Steps from one average to the next, counted over all of training. None: one average, when `fit` ends.
+    by : "all_reduce" or "master"
+        Who adds up: all ranks at once, or rank 0, to which they send their models and which sends the sum
+        back. The models are equal to rounding, between threads bit for bit.
+    same_init : bool
+        Whether `fit` begins with rank 0's parameters on all ranks. An average of networks that started apart
+        means little: False is there to show it, with models of other seeds.
+    engine : Serial, Team or Pool
+        How a rank makes its gradient.
+    """
+
+    every: int | None = None
+    by: str = "all_reduce"
+    same_init: bool = True
+    engine: Engine = field(default_factory=Serial)
+
+    def __post_init__(self) -> None:
+        if self.every is not None:
+            _check_positive("Average: every", self.every)
+        if self.by not in ("all_reduce", "master"):
+            raise ValueError(f'Average: by "{self.by}"; expected "all_reduce" or "master"')
+
+    def __str__(self) -> str:
+        words = f"average:{'end' if self.every is None else self.every}"
+        words += ":master" * (self.by == "master") + ":own-init" * (not self.same_init)
+        return words if isinstance(self.engine, Serial) else f"{words}+{self.engine}"
+
+
+Strategy: TypeAlias = Serial | Team | Pool | DataParallel | ScatterGather | Average
 
 
 def engine_of(strategy: Strategy) -> Engine:
     """How one rank makes its gradient."""
-    if isinstance(strategy, DataParallel):
+    if isinstance(strategy, (DataParallel, Average)):
         return strategy.engine
     return Serial() if isinstance(strategy, ScatterGather) else strategy
 
@@ -108,14 +151,29 @@ def threads_of(engine: Engine) -> int:
     return engine.workers if isinstance(engine, Pool) else 1
 
 
+def rows_of_step(strategy: Strategy, batch_size: int, ranks: int) -> int:
+    """Rows that one step takes from the epoch, over all ranks, for `batch_size` rows behind an update."""
+    return batch_size * ranks if isinstance(strategy, Average) else batch_size
+
+
+def common_part(strategy: Strategy) -> str:
+    """What all ranks must have alike: the strategy without its engine, which may follow a rank's cores."""
+    if isinstance(strategy, (DataParallel, Average)):
+        return str(replace(strategy, engine=Serial()))
+    return str(strategy)
+
+
 def session_options(strategy: Strategy) -> dict[str, Any]:
     """What the core's Session must know of a strategy, by the names of its arguments."""
     engine = engine_of(strategy)
     scheme = "replicated"
     if isinstance(strategy, ScatterGather):
         scheme = "scatter-once" if strategy.once else "scatter"
+    if isinstance(strategy, Average):
+        scheme = "average-by-master" if strategy.by == "master" else "average"
     return {
         "scheme": scheme,
+        "every": (isinstance(strategy, Average) and strategy.every) or 0,
         "engine": "pool" if isinstance(engine, Pool) else "team",
         "threads": threads_of(engine),
         "pieces": engine.parallel_batches if isinstance(engine, Pool) else 1,

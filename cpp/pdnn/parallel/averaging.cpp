@@ -1,0 +1,128 @@
+#include "pdnn/parallel/averaging.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::parallel {
+
+template <class T>
+Averaging<T>::Averaging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
+                        std::shared_ptr<comm::Communicator> comm, Index every, By by)
+    : Stepwise<T>(optimizer, std::move(comm)),
+      model_(job.model),
+      own_(job, optimizer, std::move(engine), comm::make_self()),
+      every_(every),
+      by_(by),
+      common_(comm_->size() > 1 ? model_.count() + model_.state->size() + 1 : 0),
+      received_(by == By::master && comm_->rank() == kMaster ? common_.size() : 0) {
+  require(comm_->size() == 1 || !job.network.synchronised(),
+          "Average: a layer with sync=True sums over the ranks in every step, but these train apart; ",
+          "use data parallel, or sync=False");
+}
+
+template <class T>
+StepSums Averaging<T>::step(const Source<T>& source, const Turn& turn) {
+  const auto part = [&](std::span<const Index> rows) {
+    const Range mine = share(static_cast<Index>(rows.size()), comm_->rank(), comm_->size());
+    return slice(rows, mine.begin, mine.size());
+  };
+  Turn own = turn;
+  own.batch = part(turn.batch);
+  own.next = part(turn.next);
+  own.first_row = own.batch.data() - turn.batch.data();
+  StepSums sums;
+  if (!own.batch.empty()) {  // a rank without rows makes no update
+    own_.phases = {};
+    sums = own_.step(source, own);
+    this->phases.gradient += own_.phases.gradient;
+    this->phases.update += own_.phases.update;
+  }
+  apart_.own += sums.rows;
+  apart_.all += static_cast<Index>(turn.batch.size());
+  Stopwatch watch;
+  const bool due = every_ > 0 && (turn.number + 1) % every_ == 0;
+  sums.stop = comm_->size() == 1 ? turn.stop : due && average(turn.stop);
+  watch.lap(this->phases.agreement);
+  return sums;
+}
+
+/// The average of all ranks' models in common_; returns whether a rank wants to stop.
+template <class T>
+bool Averaging<T>::make_common(bool stop) {
+  const Index count = model_.count(), whole = common_.size();
+  const double weight = static_cast<double>(apart_.own) / static_cast<double>(apart_.all);
+  std::copy_n(model_.params->data(), count, common_.data());
+  std::copy_n(model_.state->data(), model_.state->size(), common_.data() + count);
+  kernels::scale<T>(Part{}, whole - 1, static_cast<T>(weight), common_.data());
+  common_[whole - 1] = stop ? T{1} : T{0};
+  if (by_ == By::master) {
+    add_by_master();
+  } else {
+    comm_->all_reduce(comm::View(common_.span()));
+  }
+  return common_[whole - 1] > 0;
+}
+
+template <class T>
+void Averaging<T>::add_by_master() {
+  if (comm_->rank() != kMaster) {
+    comm_->send(comm::ConstView(common_.span()), kMaster);
+    comm_->recv(comm::View(common_.span()), kMaster);
+    return;
+  }
+  for (int rank = 1; rank < comm_->size(); ++rank) {
+    comm_->recv(comm::View(received_.span()), rank);
+    kernels::add<T>(Part{}, common_.size(), common_.data(), received_.data(), common_.data());
+  }
+  for (int rank = 1; rank < comm_->size(); ++rank) comm_->send(comm::ConstView(common_.span()), rank);
+}
+
+template <class T>
+void Averaging<T>::swap_with_common() {
+  const auto params = slice(common_.span(), 0, model_.count());
+  const auto state = slice(common_.span(), model_.count(), model_.state->size());
+  std::swap_ranges(params.begin(), params.end(), model_.params->data());
+  std::swap_ranges(state.begin(), state.end(), model_.state->data());
+}
+
+template <class T>
+bool Averaging<T>::average(bool stop) {
+  const bool wanted = make_common(stop);
+  swap_with_common();
+  apart_ = {};
+  return wanted;
+}
+
+template <class T>
+void Averaging<T>::enter_evaluation() {
+  if (agreed()) return;
+  make_common(false);
+  swap_with_common();
+  evaluating_ = true;
+}
+
+template <class T>
+void Averaging<T>::leave_evaluation() {
+  if (evaluating_) swap_with_common();
+  evaluating_ = false;
+}
+
+template <class T>
+void Averaging<T>::finish() {
+  if (!agreed()) average(false);
+}
+
+template <class T>
+void Averaging<T>::end_epoch(EpochSums& sums) {
+  std::array<double, 4> all{sums.loss, sums.correct, static_cast<double>(sums.rows),
+                            static_cast<double>(sums.updates)};
+  comm_->all_reduce(comm::View(std::span(all)));
+  sums.loss = all[0];
+  sums.correct = all[1];
+  sums.rows = static_cast<Index>(all[2]);
+  sums.updates = static_cast<Index>(all[3]);
+}
+
+template class Averaging<float>;
+template class Averaging<double>;
+
+}  // namespace pdnn::parallel

@@ -1,0 +1,192 @@
+"""Averaging of models that ranks train apart, through the Trainer, with ranks as threads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim, parallel
+from pdnn.checkpoint import FILE
+from pdnn.data import Dataset
+from pdnn.parallel import Average, Pool, Team
+
+RNG = np.random.default_rng(0)
+DATA = Dataset(RNG.integers(0, 256, (53, 12), dtype=np.uint8), RNG.integers(0, 4, 53), scale=1 / 255)
+
+
+class Look(pdnn.callbacks.Callback):
+    """Keeps what callbacks see."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        self.seen.append(trainer.model.flat_parameters.copy())
+
+
+def make(strategy: parallel.Strategy | str, momentum: float = 0.9, seed: int = 2) -> pdnn.Trainer:
+    layers = nn.Linear(12, 9), nn.BatchNorm1d(9), nn.Dropout(0.2), nn.Sigmoid(), nn.Linear(9, 4)
+    model = nn.Sequential(*layers, dtype="float64", seed=seed)
+    sgd = optim.SGD(model.parameters(), lr=0.3, momentum=momentum)
+    return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+
+
+def train(strategy: parallel.Strategy | str, epochs: int = 2, batch_size: int = 6, **options: Any) -> Any:
+    """What one rank has afterwards."""
+    own = {name: options.pop(name) for name in ("momentum", "seed") if name in options}
+    if "seeds" in options:
+        own["seed"] = options.pop("seeds")[pdnn.world().rank]
+    trainer, look = make(strategy, **own), Look()
+    trainer.fit(DATA, epochs, batch_size, validation=DATA, verbose=False, callbacks=[look], **options)
+    model = np.concatenate([trainer.model.flat_parameters, trainer.model.flat_state])
+    return model, trainer.history, look.seen, trainer.evaluate(DATA)
+
+
+def on_ranks(ranks: int, *arguments: Any, **options: Any) -> list[Any]:
+    return pdnn.run(train, *arguments, ranks=ranks, backend="threads", **options)
+
+
+def test_all_ranks_end_with_the_same_model_whoever_adds() -> None:
+    for ranks in (2, 3):
+        for every in (None, 1, 4):
+            want = on_ranks(ranks, Average(every))
+            for model, *_ in want + on_ranks(ranks, Average(every, by="master")):
+                np.testing.assert_array_equal(model, want[0][0])
+
+
+def test_validation_and_callbacks_see_the_average_and_ranks_go_on_apart() -> None:
+    ranks = on_ranks(2, "average:end")
+    for model, history, seen, result in ranks:
+        assert history.history["val_loss"] == ranks[0][1].history["val_loss"]
+        np.testing.assert_array_equal(seen[0], ranks[0][2][0])
+        np.testing.assert_array_equal(seen[1], model[: len(seen[1])])  # the last epoch's is what fit leaves
+        assert history.history["val_loss"][-1] == pytest.approx(result["loss"], rel=1e-12)
+    for want, got in zip(on_ranks(2, "average:end", epochs=1), ranks, strict=True):
+        np.testing.assert_array_equal(got[2][0], want[2][0])
+    adopting = on_ranks(2, "average:5")  # five steps an epoch
+    np.testing.assert_array_equal(adopting[0][2][0], ranks[0][2][0])
+    assert np.abs(adopting[0][0] - ranks[0][0]).max() > 1e-6
+
+
+def test_every_step_with_plain_sgd_is_data_parallel() -> None:
+    def plain(strategy: str, batch_size: int) -> Any:
+        model = pdnn.models.mlp([12, 9, 4], "sigmoid", dtype="float64", seed=2)
+        sgd = optim.SGD(model.parameters(), lr=0.3, weight_decay=1e-3)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+        return trainer.fit(DATA, 2, batch_size, verbose=False).history["loss"], model.flat_parameters
+
+    for ranks in (2, 3, 4):  # 53 rows: the last step deals uneven shares
+        (ddp, want), *_ = pdnn.run(plain, "ddp", 6 * ranks, ranks=ranks, backend="threads")
+        for loss, got in pdnn.run(plain, "average:1", 6, ranks=ranks, backend="threads"):
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-14)
+            np.testing.assert_allclose(loss, ddp, rtol=1e-12)
+
+
+def test_ranks_that_start_apart_average_to_another_model() -> None:
+    same = on_ranks(2, "average:end", seeds=(2, 3))
+    np.testing.assert_array_equal(same[0][0], on_ranks(2, "average:end", seeds=(2, 2))[0][0])
+    apart = on_ranks(2, "average:end:own-init", seeds=(2, 3))
+    np.testing.assert_array_equal(apart[0][0], apart[1][0])
+    assert np.abs(apart[0][0] - same[0][0]).max() > 0.1
+    alike = on_ranks(2, Average(same_init=False), seeds=(2, 2))
+    np.testing.assert_array_equal(alike[0][0], same[0][0])
+
+
+def test_updates_are_each_ranks_and_rows_are_dealt_once() -> None:
+    one = make("serial").fit(DATA, 1, 6, verbose=False)
+    assert one.updates[0]["count"] == 9
+    for ranks, updates in ((2, 10), (3, 9), (4, 12)):  # of 53: 6 · 2, 5; 6 · 3, 17; 6 · 4, 24, 5
+        for _, history, *_ in on_ranks(ranks, "average:end", epochs=1):
+            assert history.updates[0]["count"] == updates
+            assert history.updates[0]["per_second"] > 0
+
+
+@pytest.mark.parametrize("spec", ["average:end", "average:3", "average:3:master", "average:end:own-init"])
+def test_resumed_equals_uninterrupted_bit_for_bit(spec: str, tmp_path: Path) -> None:
+    own = {"seeds": (2, 3, 4)} if "own-init" in spec else {}
+    whole = on_ranks(3, spec, epochs=5, **own)
+    for epochs in (1, 3, 5, 5):  # 3 steps an epoch; the last fit finds all epochs done
+        parts = on_ranks(3, spec, epochs=epochs, checkpoint=tmp_path, resume=True, **own)
+    for (want, history, *_), (got, resumed, *_) in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert resumed.history["loss"] == history.history["loss"]
+        assert resumed.history["val_loss"] == history.history["val_loss"]
+    with pytest.raises(ValueError, match=r"written with strategy average:.*, this run has average:7"):
+        on_ranks(3, "average:7", epochs=6, checkpoint=tmp_path, resume=True)
+
+
+def test_a_checkpoint_holds_the_average_for_whoever_loads_it_alone(tmp_path: Path) -> None:
+    whole = on_ranks(2, "average:end", checkpoint=tmp_path)
+    trainer = make("serial")
+    trainer.load(tmp_path / FILE)
+    np.testing.assert_array_equal(trainer.model.flat_parameters, whole[0][2][-1])
+    assert trainer.history.updates[0].keys() == {"count", "per_second"}
+
+
+def test_a_damaged_part_of_one_rank_is_refused(tmp_path: Path) -> None:
+    on_ranks(2, "average:end", checkpoint=tmp_path)
+    arrays, metadata = pdnn.files.safetensors.read(tmp_path / FILE)
+    assert {"rank.0.parameters", "rank.1.velocity", "rank.1.counts"} <= arrays.keys()
+    arrays["rank.1.parameters"] = arrays["rank.1.parameters"][1:]
+    pdnn.files.safetensors.write(tmp_path / FILE, arrays, metadata)
+    with pytest.raises(ValueError, match="this model needs"):
+        on_ranks(2, "average:end", epochs=3, checkpoint=tmp_path, resume=True)
+
+
+def test_a_second_fit_goes_on_from_the_average() -> None:
+    def twice() -> Any:
+        trainer = make("average:4")
+        for _ in range(2):
+            trainer.fit(DATA, 1, 6, verbose=False)
+        return trainer.model.flat_parameters, trainer.step, trainer.epoch
+
+    ranks = pdnn.run(twice, ranks=2, backend="threads")
+    np.testing.assert_array_equal(ranks[0][0], ranks[1][0])
+    assert ranks[0][1:] == (10, 2)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="every = 0; expected at least 1"):
+        Average(0)
+    with pytest.raises(ValueError, match='by "vote"; expected "all_reduce" or "master"'):
+        Average(by="vote")
+
+    def different() -> None:
+        train(Average(every=2 + pdnn.world().rank))
+
+    with pytest.raises(ValueError, match="rank 1 has strategy average:3, rank 0 has average:2"):
+        pdnn.run(different, ranks=2, backend="threads")
+
+    def synchronised() -> None:
+        model = nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4, sync=True), seed=0)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="average:2").fit(DATA, 1)
+
+    with pytest.raises(ValueError, match=r"sync=True sums over the ranks.*; use data parallel"):
+        pdnn.run(synchronised, ranks=2, backend="threads")
+
+
+def test_ranks_may_have_different_engines() -> None:
+    def train_with_own_cores() -> Any:
+        return train(Average(3, engine=Team(2) if pdnn.world().rank else Pool(1, 1)), epochs=1)
+
+    for model, *_ in pdnn.run(train_with_own_cores, ranks=2, backend="threads"):
+        np.testing.assert_array_equal(model, on_ranks(2, "average:3", epochs=1)[0][0])
+
+
+def test_the_command_line_counts_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", x_train=DATA.x, y_train=DATA.y, x_test=DATA.x, y_test=DATA.y)
+    words = ["--model", "mlp:12-9-4", "--strategy", "average:4", "--schedule", "cosine", "--quiet"]
+    from pdnn.cli import main
+
+    assert main(["train", "--data", "npz:data.npz", *words, "--json", "history.json"]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert json.loads(Path("history.json").read_text())["updates"][0]["count"] == 1
