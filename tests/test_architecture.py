@@ -25,7 +25,8 @@ MAY_LOOK_AT = {
     "nn": ["core", "kernels", "threads"],
     "optim": ["core", "kernels", "threads"],
     "comm": ["core", "threads"],
-    "parallel": ["core", "kernels", "threads", "nn", "optim", "comm"],
+    "codec": ["core", "kernels"],
+    "parallel": ["core", "kernels", "threads", "nn", "optim", "comm", "codec"],
 }
 
 

@@ -34,12 +34,6 @@ void for_panel_rows(Index rows, Index cols, T* row_major, T* panels, Move move) 
   }
 }
 
-template <class T>
-const Table<T>& table() {
-  static const Table<T>& chosen = tables(active_isa()).template of<T>();
-  return chosen;
-}
-
 }  // namespace
 
 template <class T>

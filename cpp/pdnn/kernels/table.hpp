@@ -1,6 +1,7 @@
 #pragma once
 /// The border between the public kernels and their builds for one instruction set each: tables of function pointers,
 /// with plain views and numbers as arguments.
+#include "pdnn/kernels/coding.hpp"
 #include "pdnn/kernels/isa.hpp"
 #include "pdnn/kernels/kernels.hpp"
 
@@ -54,6 +55,16 @@ struct Table {
   decltype(&kernels::gather_rows<T, std::uint8_t>) gather_bytes;
   decltype(&kernels::gather_rows<T, float>) gather_floats;
   decltype(&kernels::gather_rows<T, double>) gather_doubles;
+  decltype(&kernels::encode_half<T>) encode_half;
+  decltype(&kernels::decode_half<T>) decode_half;
+  decltype(&kernels::encode_int8<T>) encode_int8;
+  decltype(&kernels::decode_int8<T>) decode_int8;
+  decltype(&kernels::encode_signs<T>) encode_signs;
+  decltype(&kernels::decode_signs<T>) decode_signs;
+  decltype(&kernels::count_magnitudes<T>) count_magnitudes;
+  decltype(&kernels::pick_largest<T>) pick_largest;
+  decltype(&kernels::add_and_square<T>) add_and_square;
+  decltype(&kernels::keep_finite<T>) keep_finite;
   /// Multiplies and adds in registers for `rounds` rounds; returns how many floating-point operations that was.
   double (*work_at_peak)(Index rounds);
 };
@@ -73,6 +84,12 @@ struct Tables {
 
 /// A supported instruction set's.
 const Tables& tables(Isa isa);
+/// The active one's.
+template <class T>
+const Table<T>& table() {
+  static const Table<T>& chosen = tables(active_isa()).template of<T>();
+  return chosen;
+}
 
 // One build's tables: its only symbol.
 const Tables* tables_v2();

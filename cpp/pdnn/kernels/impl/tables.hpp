@@ -1,5 +1,6 @@
 #pragma once
 /// The tables of this build: every kernel for both element types.
+#include "pdnn/kernels/impl/coding.hpp"
 #include "pdnn/kernels/impl/columns.hpp"
 #include "pdnn/kernels/impl/convolution.hpp"
 #include "pdnn/kernels/impl/curves.hpp"
@@ -61,6 +62,16 @@ inline constexpr Table<T> kTable = {
     .gather_bytes = gather_rows<T, std::uint8_t>,
     .gather_floats = gather_rows<T, float>,
     .gather_doubles = gather_rows<T, double>,
+    .encode_half = encode_half<T>,
+    .decode_half = decode_half<T>,
+    .encode_int8 = encode_int8<T>,
+    .decode_int8 = decode_int8<T>,
+    .encode_signs = encode_signs<T>,
+    .decode_signs = decode_signs<T>,
+    .count_magnitudes = count_magnitudes<T>,
+    .pick_largest = pick_largest<T>,
+    .add_and_square = add_and_square<T>,
+    .keep_finite = keep_finite<T>,
     .work_at_peak = work_at_peak<T>,
 };
 

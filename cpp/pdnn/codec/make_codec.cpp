@@ -1,0 +1,63 @@
+#include "pdnn/codec/make_codec.hpp"
+
+#include <charconv>
+
+#include "pdnn/codec/half.hpp"
+#include "pdnn/codec/int8.hpp"
+#include "pdnn/codec/one_bit.hpp"
+#include "pdnn/codec/top_k.hpp"
+#include "pdnn/core/errors.hpp"
+
+namespace pdnn::codec {
+
+namespace {
+
+/// "topk:0.01" as its name and its number; the number may be missing.
+struct Words {
+  std::string name;
+  bool numbered;
+  std::string number;
+
+  explicit Words(const std::string& spec)
+      : name(spec.substr(0, spec.find(':'))),
+        numbered(name.size() < spec.size()),
+        number(numbered ? spec.substr(name.size() + 1) : "") {}
+
+  /// The number, if there is one and nothing behind it; otherwise false.
+  template <class Number>
+  bool read(Number& to) const {
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), to);
+    return numbered && error == std::errc() && end == number.data() + number.size();
+  }
+};
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, std::vector<MatrixAt> matrices) {
+  using Half = kernels::Half;
+  const Words words(spec);
+  Index block = 0;
+  int rank = 0;
+  double fraction = 0;
+  if (spec == "fp16") return std::make_unique<HalfPrecision<T>>(Half::float16);
+  if (spec == "bf16") return std::make_unique<HalfPrecision<T>>(Half::bfloat16);
+  if (spec == "int8") return std::make_unique<Int8<T>>();
+  if (spec == "1bit") return std::make_unique<OneBit<T>>();
+  if (words.name == "int8" && words.read(block)) return std::make_unique<Int8<T>>(block);
+  if (words.name == "1bit" && words.read(block)) return std::make_unique<OneBit<T>>(block);
+  if (words.name == "topk" && words.read(fraction)) return std::make_unique<TopK<T>>(fraction);
+  if (words.name == "powersgd" && words.read(rank))
+    return std::make_unique<PowerSgd<T>>(rank, count, std::move(matrices));
+  throw ValueError(message("codec \"", spec, "\"; expected one of ", kSpecs));
+}
+
+bool wants_feedback(const std::string& spec) {
+  const std::string name = Words(spec).name;
+  return name == "1bit" || name == "topk" || name == "powersgd";
+}
+
+template std::unique_ptr<Codec<float>> make_codec(const std::string&, Index, std::vector<MatrixAt>);
+template std::unique_ptr<Codec<double>> make_codec(const std::string&, Index, std::vector<MatrixAt>);
+
+}  // namespace pdnn::codec

@@ -1,0 +1,20 @@
+#pragma once
+/// Codecs from the strings that spell them.
+#include <memory>
+
+#include "pdnn/codec/power_sgd.hpp"
+
+namespace pdnn::codec {
+
+inline constexpr const char* kSpecs =
+    R"("fp16", "bf16", "int8", "int8:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2")";
+
+/// The codec for `count` values at a time, of which `matrices` (for "powersgd") may be treated as such. ValueError if
+/// the string spells none.
+template <class T>
+std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, std::vector<MatrixAt> matrices = {});
+
+/// Whether its errors grow with the number of steps unless they are fed back: "1bit", "topk:…", "powersgd:…".
+bool wants_feedback(const std::string& spec);
+
+}  // namespace pdnn::codec
