@@ -263,11 +263,8 @@ def main(arguments: Sequence[str]) -> None:
     cores = len(os.sched_getaffinity(0))
     if not 2 <= options.ranks <= cores:
         parser.error(f"--ranks {options.ranks}; expected 2 or more, and a core for each of them, of {cores}")
-    if options.link and slow_link.MARK not in os.environ:
-        if reason := slow_link.refusal():
-            parser.error(f"--link: not possible here: {reason}")
-        own = slow_link.command([sys.executable, __file__, *arguments], options.link)
-        os.execv(own[0], own)
+    if options.link:
+        slow_link.enter(options.link, [__file__, *arguments], parser)
 
     with_torch = not options.no_torch and measure.installed_version("torch") is not None
     blocks = options.blocks or (8 if options.quick else 40)

@@ -32,12 +32,22 @@ INTERFACE = "wire"
 MARK = "PDNN_SLOW_LINK"
 """Set to the megabits where a program runs over such a link."""
 SKIPPED = 77
-BURST = 32 * 1024  # bytes that may pass at once; a packet of a virtual interface has up to 64 KiB
+BURST = 16 * 1024  # bytes that may pass at once
 
 
 def command(program: Sequence[str], megabits: float = MEGABITS) -> list[str]:
     """The words that run a program on the first of two machines joined by a slow link."""
     return [sys.executable, str(Path(__file__).resolve()), "--megabits", f"{megabits:g}", "--", *program]
+
+
+def enter(megabits: float, program: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Becomes this Python program over a slow link, unless it is; the parser ends where there can be none."""
+    if MARK in os.environ:
+        return
+    if reason := refusal():
+        parser.error(f"--link: not possible here: {reason}")
+    words = command([sys.executable, *program], megabits)
+    os.execv(words[0], words)
 
 
 def refusal() -> str | None:
@@ -58,8 +68,7 @@ def _unshared() -> list[str]:
 
 
 def _limit(megabits: float) -> str:
-    burst = max(BURST, int(megabits * 1e6 / 8 * 0.002))  # what passes in two ticks of a slow kernel clock
-    return f"tc qdisc add dev {INTERFACE} root tbf rate {megabits:g}mbit burst {burst} latency 200ms"
+    return f"tc qdisc add dev {INTERFACE} root tbf rate {megabits:g}mbit burst {BURST} latency 200ms"
 
 
 def run(program: Sequence[str], megabits: float) -> int:

@@ -63,7 +63,7 @@ def test_two_ranks_are_measured_beside_one(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
     script, report, picture = root / "benchmarks" / "scaling.py", tmp_path / "s.json", tmp_path / "s.png"
-    words = ["--networks", "w0,resnet9", "--blocks", "1", "--no-torch", "--round-trip", "1e9"]
+    words = ["--networks", "w0", "--blocks", "1", "--no-torch", "--round-trip", "1e9"]
     printed = run_python([script, *words, "--json", report, "--plot", picture], timeout=100).stdout
     assert "µs of pdnn ddp: " in printed
     for result in json.loads(report.read_text())["results"]:
@@ -72,4 +72,18 @@ def test_two_ranks_are_measured_beside_one(
         assert min(times.values()) > 0
         parts = next(row["parts"] for row in result["sides"] if row["side"] == "pdnn ddp")
         assert 0 < parts["gradient"] < times["pdnn ddp"]
+    assert picture.stat().st_size > 1000
+
+
+def test_all_reduces_are_measured_by_size(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    script, report, picture = root / "benchmarks" / "collectives.py", tmp_path / "c.json", tmp_path / "c.png"
+    run_python([script, "--quick", "--json", report, "--plot", picture], timeout=100)
+    results = json.loads(report.read_text())["results"]
+    assert [result["bytes"] for result in results] == [4**power for power in range(1, 11)]
+    names = {"pdnn, core", "pdnn", "pdnn, checked", "MPI_Allreduce", "MPI_Iallreduce", "limit"}
+    for result in results:
+        assert result["seconds"].keys() == names
+        assert min(result["seconds"].values()) > 0
     assert picture.stat().st_size > 1000
