@@ -1,0 +1,235 @@
+"""Ways in which ranks train replicas of one network, and networks to train: each must equal one process.
+
+As a script it is what MPI ranks run: ``replicas.py NARROW FULL``, the names of cases, all ways for each.
+
+Every case is five steps in float64, the last of fewer rows. The narrow networks' batches have 7 rows and the
+last one 2, so that ranks 2 and 3 have none. What may differ is the order in which gradients are added, so
+tensors are compared by max |a - b| / max |b|, within what five steps make of such a difference.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import pdnn
+from pdnn import models, nn, optim
+
+Array = npt.NDArray[Any]
+Tensors = dict[str, Array]
+
+STEPS, CLASSES = 5, 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, how it is trained, and how far rounding may take it.
+
+    Parameters
+    ----------
+    build : function
+        Makes the model; called with the probability of its Dropout, if it has any.
+    loss : Loss
+    optimizer : function
+        Makes the optimizer of the parameters that it is given.
+    sample : tuple of int
+    tolerance : float
+    batch, last : int
+        Rows of a batch, and of the last one.
+    """
+
+    build: Callable[[float], nn.Sequential]
+    loss: nn.Loss
+    optimizer: Callable[[Any], optim.Optimizer]
+    sample: tuple[int, ...]
+    tolerance: float
+    batch: int = 7
+    last: int = 2
+
+    def data(self) -> tuple[Array, Array]:
+        """Samples and classes of all five batches."""
+        rng = np.random.default_rng(1)
+        rows = (STEPS - 1) * self.batch + self.last
+        return rng.standard_normal((rows, *self.sample)), rng.integers(0, CLASSES, rows)
+
+
+def _sgd(lr: float) -> Callable[[Any], optim.Optimizer]:
+    return lambda parameters: optim.SGD(parameters, lr=lr, momentum=0.9)
+
+
+def _adam(parameters: Any) -> optim.Optimizer:
+    return optim.Adam(parameters, lr=1e-3, weight_decay=1e-3)
+
+
+def _narrow_cnn(dropout: float) -> nn.Sequential:
+    layers: list[nn.Module] = [nn.Conv2d(1, 3, 5), nn.MaxPool2d(2), nn.ReLU()]
+    layers += [nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.ReLU(), nn.Dropout(dropout), nn.MaxPool2d(2)]
+    layers += [nn.Flatten(), nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 6), nn.Linear(6, CLASSES)]
+    return nn.Sequential(*layers, nn.LogSoftmax(), dtype="float64", seed=4)
+
+
+def _conv_bn(inputs: int, outputs: int, kernel: int, stride: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding=(kernel - 1) // 2)
+    return [convolution, nn.BatchNorm2d(outputs, sync=True), nn.ReLU()]
+
+
+def _narrow_resnet(_: float) -> nn.Sequential:
+    return nn.Sequential(
+        *_conv_bn(3, 3, 5, 2),
+        nn.Residual(nn.Sequential(*_conv_bn(3, 3, 3, 1), *_conv_bn(3, 3, 3, 1))),
+        *_conv_bn(3, 4, 3, 2),
+        nn.Residual(nn.Sequential(*_conv_bn(4, 4, 3, 1), *_conv_bn(4, 4, 3, 1))),
+        nn.Flatten(),
+        nn.Linear(16, 6),
+        nn.ReLU(),
+        nn.Linear(6, CLASSES),
+        dtype="float64",
+        seed=4,
+    )
+
+
+def _resnet9(_: float) -> nn.Sequential:
+    model = models.ResNet9(dtype="float64", seed=4)
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.sync = True
+    return model
+
+
+def _mlp(*sizes: int, activation: str, bias: bool) -> Callable[[float], nn.Sequential]:
+    return lambda _: models.mlp(sizes, activation, bias=bias, dtype="float64", seed=4)
+
+
+NARROW = {
+    "mlp": Case(
+        _mlp(20, 9, CLASSES, activation="sigmoid", bias=True), nn.CrossEntropyLoss(), _sgd(0.1), (20,), 1e-12
+    ),
+    "tanh": Case(
+        _mlp(16, 8, 8, 8, CLASSES, activation="tanh", bias=False),
+        nn.CrossEntropyLoss(),
+        _sgd(0.1),
+        (16,),
+        1e-10,
+    ),
+    "cnn": Case(_narrow_cnn, nn.NLLLoss(), _sgd(0.1), (1, 16, 16), 1e-12),
+    "resnet": Case(_narrow_resnet, nn.CrossEntropyLoss(), _adam, (3, 8, 8), 1e-9),
+}
+FULL = {
+    "mlp": Case(
+        _mlp(784, 256, 10, activation="sigmoid", bias=True),
+        nn.CrossEntropyLoss(),
+        _sgd(0.01),
+        (784,),
+        1e-12,
+        105,
+        52,
+    ),
+    "tanh": Case(
+        _mlp(1024, 256, 256, 256, 32, activation="tanh", bias=False),
+        nn.CrossEntropyLoss(),
+        _sgd(0.1),
+        (1024,),
+        1e-10,
+        64,
+        31,
+    ),
+    "cnn": Case(
+        lambda dropout: models.lenet_psgd(dropout=dropout, dtype="float64", seed=4),
+        nn.NLLLoss(),
+        _sgd(0.1),
+        (1, 32, 32),
+        1e-12,
+        25,
+        12,
+    ),
+    "resnet": Case(_resnet9, nn.CrossEntropyLoss(), _adam, (3, 32, 32), 1e-9, 25, 12),
+}
+
+
+def trained(case: Case, strategy: Any, comm: pdnn.comm.Communicator, dropout: float = 0) -> Tensors:
+    """By a Trainer; a rank other than 0 starts from other values, which it must not keep."""
+    model = case.build(dropout)
+    model.flat_parameters[:] += comm.rank
+    trainer = pdnn.Trainer(model, case.loss, case.optimizer(model.parameters()), strategy=strategy, comm=comm)
+    trainer.fit(case.data(), batch_size=case.batch, shuffle=False, verbose=False)
+    return tensors(model)
+
+
+def _strategy(spec: Any) -> Callable[[Case, pdnn.comm.Communicator], Tensors]:
+    return lambda case, comm: trained(case, spec, comm)
+
+
+def by_hand(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
+    """By a loop whose hooks add up the gradients: every rank has its rows of each batch."""
+    model = case.build(0)
+    for parameter in model.parameters():
+        comm.broadcast(parameter.data, root=0)
+        parameter.register_hook(lambda gradient: comm.all_reduce(gradient))
+    optimizer = case.optimizer(model.parameters())
+    criterion = type(case.loss)(reduction="sum")
+    x, y = case.data()
+    for start in range(0, len(x), case.batch):
+        batch = range(start, min(start + case.batch, len(x)))
+        own = np.array_split(np.array(batch), comm.size)[comm.rank]
+        optimizer.zero_grad()
+        loss = criterion(model(x[own]), y[own]) / len(batch)
+        loss.backward()
+        optimizer.step()
+    return tensors(model)
+
+
+WAYS: dict[str, Callable[[Case, pdnn.comm.Communicator], Tensors]] = {
+    **{spec: _strategy(spec) for spec in ("ddp", "ddp+team:2", "ddp+pool:2")},
+    "hooks": by_hand,
+}
+"""How ranks may train a case together, by name."""
+
+
+def fits(way: str, model: str) -> bool:
+    """Whether a way can train a model: the pieces of a pool cannot synchronise anything."""
+    return not ("pool" in way and model == "resnet")
+
+
+def tensors(model: nn.Module) -> Tensors:
+    """Copies of the parameters and of what layers have learned beside."""
+    return {name: np.array(value) for name, value in model.state_dict().items()}
+
+
+def check_equal(got: Mapping[str, Array], want: Mapping[str, Array], tolerance: float) -> None:
+    """Raises AssertionError where a tensor is further off than the tolerance; names it."""
+    assert got.keys() == want.keys()
+    for name, values in want.items():
+        difference, largest = np.abs(got[name] - values).max(), np.abs(values).max()
+        assert difference <= tolerance * largest, f"{name}: off by {difference / largest:.1e}"
+
+
+def check(model: str, case: Case, comm: pdnn.comm.Communicator) -> None:
+    """Trains one case in all ways, and in one process."""
+    want = trained(case, "serial", pdnn.comm.SELF)
+    for way, train in WAYS.items():
+        if fits(way, model):
+            try:
+                check_equal(train(case, comm), want, case.tolerance)
+            except Exception as error:
+                raise AssertionError(f"{way}, {model}, rank {comm.rank} of {comm.size}: {error}") from error
+
+
+def main(narrow: str, full: str) -> None:
+    """The ranks' program; the arguments are names with commas between them."""
+    warnings.filterwarnings("ignore", "strategy", UserWarning)  # more threads than cores
+    comm = pdnn.world()
+    for model in filter(None, narrow.split(",")):
+        check(model, NARROW[model], comm)
+    for model in filter(None, full.split(",")):
+        check(model, FULL[model], comm)
+    print(f"rank {comm.rank} of {comm.size}: all equal", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
