@@ -1,0 +1,60 @@
+"""The parallel-SGD exercise's scripts: their lines, file and pictures; what first weights do to averages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from data_root import real_data
+from processes import Completed
+
+pytestmark = pytest.mark.mpi
+
+Run = Callable[..., Completed]
+
+SMALL = ["--embedded", "--epochs", "1"]
+
+
+def file_of(out: Path) -> list[tuple[int, float, float]]:
+    """The lines P,time,accuracy."""
+    lines = (out / "TimeForTraining.txt").read_text().splitlines()
+    found = [re.fullmatch(r"(\d+),(\d+\.\d\d),(0\.\d{4})", line) for line in lines]
+    return [(int(line[1]), float(line[2]), float(line[3])) for line in found if line]
+
+
+def test_averaging_writes_its_lines_and_the_file(mpiexec: Run, root: Path, tmp_path: Path) -> None:
+    script = root / "examples" / "parameter_averaging.py"
+    words = [script, *SMALL, "--out", tmp_path]
+    output = mpiexec(2, words).stdout
+    assert re.search(
+        r"^Epoch \[1/1\], Train Loss: \d\.\d{4}, Train Accuracy: 0\.\d{4}$", output, re.MULTILINE
+    )
+    assert "2 rank(s), average:end, 256 rows" in output
+    assert "average:20:master" in mpiexec(2, [*words, "--by", "master", "--every", "20"]).stdout
+    (one, _, by_all), (two, _, by_master) = file_of(tmp_path)
+    assert (one, two) == (2, 2)
+    assert by_all == pytest.approx(by_master, abs=2e-3)  # 21 steps: an average before the last changes little
+
+
+def test_a_sweep_starts_its_ranks_and_draws(run_python: Run, root: Path, tmp_path: Path) -> None:
+    script = root / "examples" / "parameter_averaging.py"
+    output = run_python([script, *SMALL, "--sweep", "1", "3", "--out", tmp_path]).stdout
+    assert [ranks for ranks, *_ in file_of(tmp_path)] == [1, 3]
+    assert "1 rank(s)" in output and "3 rank(s)" in output
+    for name in ("speedup.png", "accuracy.png"):
+        assert (tmp_path / name).stat().st_size > 5000
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_averaging_needs_the_same_first_weights(mpiexec: Run, root: Path, tmp_path: Path) -> None:
+    """MNIST, two epochs, two ranks; PyTorch gives .927 from the same weights, .667 from different ones."""
+    script, data = root / "examples" / "parameter_averaging.py", real_data("mnist")
+    words = [script, "--data", data, "--epochs", "2", "--out", tmp_path]
+    for more in ([], ["--different-inits"]):
+        mpiexec(2, [*words, *more], timeout=250)
+    (_, _, same), (_, _, different) = file_of(tmp_path)
+    assert same >= 0.90 and different < same - 0.1
