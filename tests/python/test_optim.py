@@ -257,6 +257,28 @@ def test_ranks_equal_one_process() -> None:
         assert np.abs(parameters - alone).max() <= 1e-12 * np.abs(alone).max()
 
 
+def test_state_goes_from_one_optimizer_to_another() -> None:
+    def stepped(steps: int, lr: float) -> tuple[nn.Module, optim.Optimizer]:
+        model = models.mlp([6, 4], dtype="float64", seed=1)
+        adam = optim.Adam(model.parameters(), lr=lr)
+        for _ in range(steps):
+            model.flat_gradients[:] = np.arange(28) - 7.5
+            adam.step()
+        return model, adam
+
+    (first, one), (second, other) = stepped(3, 0.1), stepped(1, 0.5)
+    other.load_state_dict(one.state_dict())
+    second.load_state_dict(first.state_dict())
+    for model, adam in ((first, one), (second, other)):
+        model.flat_gradients[:] = 1
+        adam.step()
+    np.testing.assert_array_equal(first.flat_parameters, second.flat_parameters)
+    assert other.state_dict()["steps"] == 4
+    sgd = optim.SGD(first.parameters(), lr=0.1, momentum=0.9)
+    with pytest.raises(ValueError, match=r"SGD.load_state_dict: got .*exp_avg.*expected .*velocity"):
+        sgd.load_state_dict(one.state_dict())
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

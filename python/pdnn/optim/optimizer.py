@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from pdnn.nn.parameter import Array, Parameter, Store
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.targets import core_for
@@ -76,6 +78,17 @@ class Optimizer:
         ValueError
             If the parameters belong to no model, or to several.
         """
+        store = self.store()
+        self.bind(store).apply(store.flat_parameters, store.flat_gradients)
+
+    def store(self) -> Store:
+        """The memory of the model whose parameters these are.
+
+        Raises
+        ------
+        ValueError
+            If the parameters belong to no model, or to several.
+        """
         stores = {id(parameter.store): parameter.store for parameter in self.parameters()}
         store = stores.popitem()[1]
         if stores or store is None:
@@ -83,7 +96,48 @@ class Optimizer:
                 f"{type(self).__name__}: its parameters belong to "
                 f"{'several models; make an optimizer for each' if stores else 'no model'}"
             )
-        self.bind(store).apply(store.flat_parameters, store.flat_gradients)
+        return store
+
+    # ---- what it knows, to be kept or sent
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that goes on from step to step, as copies.
+
+        Returns
+        -------
+        dict
+            ``"steps"``, the number of steps made; ``"param_groups"``, the groups' numbers; ``"state"``, names
+            to flat arrays in the order of the model's parameters: what the rule remembers.
+        """
+        store = self.store()
+        return {
+            "steps": self.bind(store).steps,
+            "param_groups": [_numbers(group) for group in self.param_groups],
+            "state": {name: values.copy() for name, values in self.state_arrays(store).items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `state_dict` gave; nothing changes unless all of it fits.
+
+        Raises
+        ------
+        ValueError
+            If it is another rule's, or of a model of another size.
+        """
+        store, groups = self.store(), state["param_groups"]
+        own = self.state_arrays(store)
+        expected = {name: values.shape for name, values in own.items()}
+        given = {name: np.shape(values) for name, values in state["state"].items()}
+        if given != expected or len(groups) != len(self.param_groups):
+            raise ValueError(
+                f"{type(self).__name__}.load_state_dict: got {given} and {len(groups)} parameter groups, "
+                f"expected {expected} and {len(self.param_groups)}"
+            )
+        for group, numbers in zip(self.param_groups, groups, strict=True):
+            group.update(numbers)
+        for name, values in own.items():
+            values[...] = state["state"][name]
+        self.bind(store).steps = state["steps"]
 
     # ---- the core's side
 
@@ -149,3 +203,8 @@ class Optimizer:
         """Raises ValueError unless the value lies in [0, 1)."""
         if not 0 <= value < 1:
             raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number in [0, 1)")
+
+
+def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A parameter group without its parameters."""
+    return {key: value for key, value in group.items() if key != "params"}
