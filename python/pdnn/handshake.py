@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from pdnn import parallel
 from pdnn.optim.optimizer import GROUP_KEYS
 
 if TYPE_CHECKING:
+    from pdnn.comm import Communicator
     from pdnn.trainer import Trainer
 
 
@@ -39,17 +41,7 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
         "epoch": trainer.epoch,
         **settings,
     }
-    sent = np.frombuffer(json.dumps(mine).encode(), np.uint8)
-    for rank, received in enumerate(comm.all_gather(sent)):
-        theirs = json.loads(received.tobytes())
-        if rank == 0:
-            first = theirs
-        for name, value in theirs.items():
-            if value != first[name]:
-                raise ValueError(
-                    f"fit: rank {rank} has {name} {value}, rank 0 has {first[name]}; "
-                    "every rank must start the same job"
-                )
+    compare(comm, "fit", mine, "every rank must start the same job")
 
 
 def share_model(trainer: Trainer) -> None:
@@ -57,3 +49,31 @@ def share_model(trainer: Trainer) -> None:
     if trainer.comm.size > 1:
         trainer.comm.broadcast(trainer.model.flat_parameters, root=0)
         trainer.comm.broadcast(trainer.model.flat_state, root=0)
+
+
+def compare(comm: Communicator, where: str, mine: Mapping[str, Any], advice: str) -> None:
+    """Compares what ranks came with, by name; collective.
+
+    Parameters
+    ----------
+    comm : Communicator
+    where : str
+        The function that was called.
+    mine : mapping of str to what JSON can hold
+        The same names mean the same things on all ranks.
+    advice : str
+        What to do about a difference.
+
+    Raises
+    ------
+    ValueError
+        On every rank, if one differs: names the first rank that does, what differs, and both values.
+    """
+    sent = np.frombuffer(json.dumps(mine).encode(), np.uint8)
+    everyones = [json.loads(received.tobytes()) for received in comm.all_gather(sent)]
+    first = everyones[0]
+    for rank, theirs in enumerate(everyones):
+        for name in first | theirs:
+            value, expected = theirs.get(name), first.get(name)
+            if value != expected:
+                raise ValueError(f"{where}: rank {rank} has {name} {value}, rank 0 has {expected}; {advice}")

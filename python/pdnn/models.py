@@ -89,7 +89,9 @@ def lenet_psgd(
     )
 
 
-def ResNet9(*, dtype: npt.DTypeLike = "float32", seed: int | None = None) -> nn.Sequential:
+def ResNet9(
+    *, device: str = "cpu", sync: bool = True, dtype: npt.DTypeLike = "float32", seed: int | None = None
+) -> nn.Sequential:
     """The residual network of the Horovod-style exercise: images (n, 3, 32, 32) to logits (n, 10).
 
     Eight convolutions, each with batch normalisation and ReLU, and two linear layers, 431,946 parameters. The
@@ -98,16 +100,27 @@ def ResNet9(*, dtype: npt.DTypeLike = "float32", seed: int | None = None) -> nn.
 
     Parameters
     ----------
+    device : "cpu"
+        There is no other.
+    sync : bool
+        Whether batches are normalised as a whole where ranks share them, see `nn.BatchNorm2d`. A ``pool``
+        needs ``sync=False``.
     dtype, seed
         As for `nn.Sequential`.
+
+    Raises
+    ------
+    ValueError
+        If the device is another.
     """
+    check_device("ResNet9", device)
     return nn.Sequential(
-        *_conv_bn(3, 16, 7, 4),
-        *_conv_bn(16, 32, 3, 2),
-        nn.Residual(nn.Sequential(*_conv_bn(32, 32, 3, 1), *_conv_bn(32, 32, 3, 1))),
-        *_conv_bn(32, 64, 3, 2),
-        *_conv_bn(64, 128, 3, 2),
-        nn.Residual(nn.Sequential(*_conv_bn(128, 128, 3, 1), *_conv_bn(128, 128, 3, 1))),
+        *_conv_bn(3, 16, 7, 4, sync),
+        *_conv_bn(16, 32, 3, 2, sync),
+        nn.Residual(nn.Sequential(*_conv_bn(32, 32, 3, 1, sync), *_conv_bn(32, 32, 3, 1, sync))),
+        *_conv_bn(32, 64, 3, 2, sync),
+        *_conv_bn(64, 128, 3, 2, sync),
+        nn.Residual(nn.Sequential(*_conv_bn(128, 128, 3, 1, sync), *_conv_bn(128, 128, 3, 1, sync))),
         nn.Flatten(),
         nn.Linear(128, 128, weight_init=kaiming_uniform()),
         nn.ReLU(),
@@ -117,11 +130,17 @@ def ResNet9(*, dtype: npt.DTypeLike = "float32", seed: int | None = None) -> nn.
     )
 
 
-def _conv_bn(inputs: int, outputs: int, kernel: int, stride: int) -> list[nn.Module]:
+def check_device(where: str, device: str) -> None:
+    """Raises ValueError unless the device is "cpu"."""
+    if device != "cpu":
+        raise ValueError(f'{where}: device is {device!r}; pdnn computes on "cpu" only')
+
+
+def _conv_bn(inputs: int, outputs: int, kernel: int, stride: int, sync: bool) -> list[nn.Module]:
     convolution = nn.Conv2d(
         inputs, outputs, kernel, stride, padding=(kernel - 1) // 2, weight_init=kaiming_uniform()
     )
-    return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
+    return [convolution, nn.BatchNorm2d(outputs, sync=sync), nn.ReLU()]
 
 
 def load_model(path: str | os.PathLike[str]) -> nn.Sequential:

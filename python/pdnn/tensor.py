@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from itertools import count
@@ -58,9 +58,16 @@ class Node:
         The nodes that made its inputs; None for one that no gradient is wanted of.
     parameters : sequence of Parameter
         Those whose gradients `backward` adds to, in the order of their memory.
+    rows : int or None
+        Of the batch, where the operation knows what a row is: layers and losses do.
+    synchronised : bool
+        Whether it adds up sums over ranks. Then its `without_rows()` takes part in them for a rank that makes
+        no such call, and returns a function that does so for its backward pass.
     """
 
     __slots__ = ("__weakref__", "inputs", "number", "parameters")
+    rows: int | None = None
+    synchronised: bool = False
 
     def __init__(self, inputs: Sequence[Tensor], parameters: Sequence[Parameter] = ()) -> None:
         self.inputs = tuple(tensor.node for tensor in inputs)
@@ -261,7 +268,7 @@ class Tensor:
             raise ValueError(
                 "backward: nothing is behind this Tensor; it was made under no_grad(), or without parameters"
             )
-        _go_back(self.node, np.ones(self.shape, self.dtype))
+        _go_back(self.node, self.data)
 
 
 def cat(tensors: Sequence[Tensor | Array], dim: int = 0) -> Tensor:
@@ -291,7 +298,19 @@ def _result(data: Any, inputs: Sequence[Tensor], function: Callable[[Array], Seq
     return Tensor(data, _Operation(inputs, function) if wanted else None)
 
 
-def _go_back(root: Node, dy: Array) -> None:
+def _weight(nodes: Sequence[Node], parameters: Iterable[Parameter]) -> float:
+    """By what all gradients of a pass are multiplied: what `Store.register_pass_hook` was given says."""
+    stores = {id(parameter.store): parameter.store for parameter in parameters if parameter.store is not None}
+    weights = [store.begin_pass(nodes) for store in stores.values()]
+    if len(set(weights)) > 1:
+        raise ValueError(
+            "backward: the pass goes through two models, and the DistributedOptimizer of one weighs its "
+            "gradients by rows; give the other one such an optimizer too, or call it under no_grad()"
+        )
+    return weights[0] if weights else 1.0
+
+
+def _go_back(root: Node, value: Array) -> None:
     """Walks the graph behind `root`, each node after all that used its output."""
     nodes, found = [root], {root}
     for node in nodes:
@@ -314,7 +333,7 @@ def _go_back(root: Node, dy: Array) -> None:
         if uses[parameter] == 0:
             parameter.finish(pending)
 
-    gradients = {root: dy}
+    gradients = {root: np.full_like(value, _weight(nodes, uses))}
     try:
         for node in nodes:
             slopes = node.backward(gradients.pop(node), pending, final if watched else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,7 @@ def from_memory(memory: Array, bound: Any) -> Array:
 
 
 class _LayerNode(Node):
-    __slots__ = ("_arrays", "_bound", "_runner", "_settings")
+    __slots__ = ("_arrays", "_bound", "_runner", "_sample", "_settings", "rows", "synchronised")
 
     def __init__(
         self,
@@ -93,6 +93,8 @@ class _LayerNode(Node):
         settings: tuple[bool, int, int, Any],
     ) -> None:
         super().__init__([x], runner.parameters)
+        self.rows, self._sample = len(x), x.shape[1:]
+        self.synchronised = settings[-1] is not None
         self._runner, self._bound, self._settings = runner, bound, settings
         self._arrays: tuple[Array, Array, Array] | None = arrays
 
@@ -122,6 +124,21 @@ class _LayerNode(Node):
         assert not (final and rest), "every slice is announced"
         return [None if dx is None else from_memory(dx, self._bound)]
 
+    def without_rows(self) -> Callable[[], object]:
+        """Makes the same call for a rank that has no rows: its part in the sums over ranks.
+
+        Returns
+        -------
+        callable
+            Its backward pass.
+        """
+        source = Node([]) if self.inputs[0] is not None else None  # sums are taken for dx, where it is wanted
+        batch = self._runner.core.zeros(0).reshape(0, *self._sample)
+        outputs = self._runner(Tensor(batch, source), training=True)
+        node = outputs.node
+        assert node is not None
+        return lambda: node.backward(outputs.data, pending=False, final=None)
+
     def free(self) -> None:
         self._arrays = None
 
@@ -131,11 +148,12 @@ class _LayerNode(Node):
 
 
 class _LossNode(Node):
-    __slots__ = ("_dy",)
+    __slots__ = ("_dy", "rows")
 
     def __init__(self, outputs: Tensor, dy: Array) -> None:
         super().__init__([outputs])
         self._dy: Array | None = dy
+        self.rows = len(dy)
 
     def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
         assert self._dy is not None

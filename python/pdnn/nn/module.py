@@ -208,6 +208,7 @@ class Module:
                             "which is not inside this one; build new layers, or take the whole model"
                         )
             store = self._allocate(named, self.dtype, next_seed() if self.seed is None else self.seed % 2**64)
+            store.synchronised = any(getattr(module, "sync", False) for module in self.modules())
             for other in stores.values():
                 other.moved = True
         for module in self.modules():

@@ -13,6 +13,7 @@ import numpy.typing as npt
 Array: TypeAlias = npt.NDArray[Any]
 Hook: TypeAlias = Callable[[Array], Any]
 PostHook: TypeAlias = Callable[["Parameter"], Any]
+PassHook: TypeAlias = Callable[[Sequence[Any]], float]
 
 
 class Handle:
@@ -227,6 +228,8 @@ class Store:
         Of initial values, and of the dropout masks of eager calls.
     moved : bool
         Whether a larger model has taken the values into its own memory.
+    synchronised : bool
+        Whether a layer of the model takes sums over all ranks (``sync=True``).
     """
 
     def __init__(self, named: dict[str, Handle], data: Array, grads: Array, state: Array, seed: int) -> None:
@@ -238,6 +241,8 @@ class Store:
         self.dtype = str(data.dtype)
         self.seed = seed
         self.moved = False
+        self.synchronised = False
+        self._pass_hooks: dict[int, PassHook] = {}
         self._pending: Array | None = None
         self._calls = count()
         offsets = offsets_of(named.values())
@@ -247,6 +252,36 @@ class Store:
     def parameters(self) -> Iterator[Parameter]:
         """The handles, as a model iterates them."""
         return iter(self.handles)
+
+    def register_pass_hook(self, hook: PassHook) -> RemovableHandle:
+        """Calls ``hook(nodes)`` when a backward pass that reaches this model begins.
+
+        Parameters
+        ----------
+        hook : function of the graph's nodes, in the order in which the pass goes through them
+            Returns the weight of the pass: the number by which all its gradients are multiplied.
+
+        Returns
+        -------
+        RemovableHandle
+            Its `remove()` takes the hook back.
+        """
+        return RemovableHandle(self._pass_hooks, hook)
+
+    def begin_pass(self, nodes: Sequence[Any]) -> float:
+        """The weight of a backward pass through these nodes, 1 unless a hook has another.
+
+        Raises
+        ------
+        ValueError
+            If two hooks disagree.
+        """
+        weights = {hook(nodes) for hook in tuple(self._pass_hooks.values())} or {1.0}
+        if len(weights) > 1:
+            raise ValueError(
+                "backward: two optimizers of one model weigh this pass differently; give both the same op"
+            )
+        return weights.pop()
 
     def pending(self) -> Array:
         """Gradients of a backward pass under way that hooks are still to see, in order; zero in between."""
