@@ -14,7 +14,7 @@ from pdnn.tensor import Tensor, cat, no_grad
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:
-    from pdnn import datasets
+    from pdnn import datasets, ddp
     from pdnn.launch import run
 
 __version__: str = _core.build_info()["version"]
@@ -27,6 +27,7 @@ __all__ = [
     "comm",
     "data",
     "datasets",
+    "ddp",
     "load_model",
     "manual_seed",
     "models",
@@ -40,8 +41,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name == "datasets":
-        return import_module("pdnn.datasets")
+    if name in ("datasets", "ddp"):
+        return import_module(f"pdnn.{name}")
     if name == "run":
         return import_module("pdnn.launch").run
     raise AttributeError(f"module 'pdnn' has no attribute {name!r}")

@@ -52,7 +52,19 @@ def test_a_string_is_refused_or_comes_back(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["", "teams", "team", "team:x", "ddp+ddp", "ddp+scatter-gather", "pool:2/", "auto", "average", "average:8+ddp"]
+    "spec",
+    [
+        "",
+        "teams",
+        "team",
+        "team:x",
+        "ddp+ddp",
+        "ddp+scatter-gather",
+        "pool:2/",
+        "auto",
+        "average",
+        "average:8+ddp",
+    ],
 )
 def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
     with pytest.raises(ValueError, match=r'expected one of .*"ddp\+team:2"'):

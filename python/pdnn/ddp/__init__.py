@@ -1,0 +1,41 @@
+"""Training loops over ranks in the style of Horovod: six lines make a loop by hand data parallel.
+
+``init`` and the numbers of ranks; ``partition_dataset``; ``broadcast_parameters`` and
+``broadcast_optimizer_state``; ``DistributedOptimizer`` and ``join``; ``allreduce``, ``allgather`` and
+``broadcast`` for numbers of one's own. Names and the order of arguments are Horovod's.
+"""
+
+from pdnn.ddp.collectives import (
+    Average,
+    Max,
+    Min,
+    Sum,
+    allgather,
+    allreduce,
+    broadcast,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
+from pdnn.ddp.optimizer import DistributedOptimizer, join
+from pdnn.ddp.partition import partition_dataset
+from pdnn.ddp.ranks import init, local_rank, local_size, rank, size
+
+__all__ = [
+    "Average",
+    "DistributedOptimizer",
+    "Max",
+    "Min",
+    "Sum",
+    "allgather",
+    "allreduce",
+    "broadcast",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "init",
+    "join",
+    "local_rank",
+    "local_size",
+    "partition_dataset",
+    "rank",
+    "size",
+]

@@ -1,0 +1,151 @@
+"""Collectives under Horovod's names: on numbers of one's own, and on the state of models and optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from pdnn.comm import world
+from pdnn.handshake import compare
+from pdnn.nn.module import Module
+from pdnn.nn.parameter import Array
+from pdnn.optim import Optimizer
+from pdnn.tensor import Tensor
+
+Op: TypeAlias = Literal["mean", "sum", "min", "max"]
+
+Average: Literal["mean"] = "mean"
+Sum: Literal["sum"] = "sum"
+Min: Literal["min"] = "min"
+Max: Literal["max"] = "max"
+
+
+def allreduce(tensor: Tensor | Array | float, name: str | None = None, *, op: Op = Average) -> Any:
+    """The mean of all ranks' values, or their sum, minimum or maximum, on every rank.
+
+    A mean over ranks is the mean over rows only where all ranks have the same number of rows: for a metric,
+    take the sum of its sums and the sum of its counts.
+
+    Parameters
+    ----------
+    tensor : ndarray, Tensor or number
+        Of the same shape and type on every rank; stays as it is.
+    name : str, optional
+        Horovod matches calls by it; here the same calls in the same order do.
+    op : Average, Sum, Min or Max
+
+    Returns
+    -------
+    ndarray of that shape, or a number where one was given
+
+    Raises
+    ------
+    ValueError, TypeError
+        On every rank, if the ranks' arguments do not fit together, or integers are to be averaged.
+    """
+    values = np.array(_array(tensor), order="C")
+    world().all_reduce(values, op)
+    return values if isinstance(tensor, (np.ndarray, Tensor)) else values.item()
+
+
+def allgather(tensor: Tensor | Array, name: str | None = None) -> Array:
+    """All ranks' arrays joined along the first axis, rank 0's first, on every rank.
+
+    Parameters
+    ----------
+    tensor : ndarray or Tensor, shape (n, ...)
+        The number of rows n may differ between ranks.
+    name : str, optional
+        As for `allreduce`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it has no rows to join, or the other axes or the types differ.
+    """
+    values = np.array(_array(tensor), order="C", ndmin=1)
+    return np.concatenate(world().all_gather(values))
+
+
+def broadcast(tensor: Tensor | Array | float, root_rank: int, name: str | None = None) -> Any:
+    """What one rank has, on every rank.
+
+    Parameters
+    ----------
+    tensor : ndarray, Tensor or number
+        Of the same shape and type on every rank; stays as it is.
+    root_rank : int
+    name : str, optional
+        As for `allreduce`.
+
+    Returns
+    -------
+    ndarray of that shape, or a number where one was given
+    """
+    values = np.array(_array(tensor), order="C")
+    world().broadcast(values, root_rank)
+    return values if isinstance(tensor, (np.ndarray, Tensor)) else values.item()
+
+
+def broadcast_parameters(params: Module | Mapping[str, Array], root_rank: int = 0) -> None:
+    """Gives every rank the parameters of one, and the state (BatchNorm's running statistics).
+
+    Parameters
+    ----------
+    params : Module, or what its `state_dict()` gave
+    root_rank : int
+
+    Raises
+    ------
+    ValueError
+        On every rank, if names, shapes or types differ: names the rank, the array, and both sides.
+    """
+    arrays = params.state_dict() if isinstance(params, Module) else params
+    comm = world()
+    described = {name: f"{values.shape} {values.dtype}" for name, values in arrays.items()}
+    compare(comm, "broadcast_parameters", described, "every rank must build the same model")
+    for values in arrays.values():
+        comm.broadcast(values, root_rank)
+
+
+def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int = 0) -> None:
+    """Gives every rank one rank's optimizer state: steps, the groups' numbers, and what the rule remembers.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Before or after it is wrapped in a `DistributedOptimizer`.
+    root_rank : int
+
+    Raises
+    ------
+    ValueError
+        On every rank, if they have different rules, groups or models.
+    """
+    comm, state = world(), optimizer.state_dict()
+    numbers = {
+        f"{key} of group {index}": value
+        for index, group in enumerate(state["param_groups"])
+        for key, value in group.items()
+    }
+    described = {
+        "optimizer": str(optimizer.config()),
+        "numbers": str(sorted(numbers)),
+        **{name: f"{values.shape} {values.dtype}" for name, values in state["state"].items()},
+    }
+    compare(comm, "broadcast_optimizer_state", described, "every rank must make the same optimizer")
+    sent = np.array([state["steps"], *(numbers[name] for name in sorted(numbers))], np.float64)
+    steps, *values = comm.broadcast(sent, root_rank).tolist()
+    received = dict(zip(sorted(numbers), values, strict=True))
+    for index, group in enumerate(state["param_groups"]):
+        for key in group:
+            group[key] = received[f"{key} of group {index}"]
+    for memory in state["state"].values():
+        comm.broadcast(memory, root_rank)
+    optimizer.load_state_dict({**state, "steps": int(steps)})
+
+
+def _array(tensor: Tensor | Array | float) -> Array:
+    return tensor.data if isinstance(tensor, Tensor) else np.asarray(tensor)

@@ -1,0 +1,297 @@
+"""DistributedOptimizer: an optimizer whose gradients all ranks agree on, and `join` for uneven inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pdnn.comm import world
+from pdnn.ddp.buckets import Reducer, cut
+from pdnn.ddp.collectives import Average, Sum
+from pdnn.handshake import compare
+from pdnn.nn.parameter import Parameter, Store
+from pdnn.nn.sequential import Sequential
+from pdnn.optim import Optimizer
+
+BUCKET_BYTES = 512 * 1024
+
+
+class DistributedOptimizer(Optimizer):
+    """An optimizer that steps with the gradient of all ranks' batches as if they were one.
+
+    Rank k's loss l_k is a mean over m_k rows. With n = Σ m_k rows on all ranks, the mean loss over all of
+    them has the gradient ∂L/∂w = Σ_k (m_k / n) ∂l_k/∂w, and that is what ``op=Average`` steps with, whatever
+    the m_k: a plain mean of the ranks' gradients would give rows on a rank with few of them more weight than
+    others. ``op=Sum`` is another optimizer: its gradient is Σ_k ∂l_k/∂w, p times as long on p ranks with
+    equal batches; it is right for losses that are themselves sums over rows.
+
+    The weights enter where a backward pass begins, so that layers which take sums over all ranks
+    (``nn.BatchNorm2d(…, sync=True)``) go back with the right ones, too. Until `synchronize`, `Parameter.grad`
+    therefore holds m_k ∂l_k/∂w. Gradients travel in buckets, each as soon as it is final, while the pass goes
+    on below; `step` waits for them. A parameter that a rank's loss does not reach counts as zero there.
+
+    Everything else is the inner optimizer's: schedules take this one in its place.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Of one model. Only its own parameters are agreed on.
+    named_parameters : iterable of (str, Parameter), optional
+        As Horovod's programs pass it. Parameters know their names, so it is only checked to name them all.
+    op : Average or Sum
+    backward_passes_per_step : int
+        Passes whose gradients add up before the ranks exchange them: with Average, the gradient is that of
+        the mean over the rows of all of them. (Horovod adds up the means instead.)
+    bucket_bytes : int
+        Bytes of gradients that travel together: at most so many, or one parameter's.
+
+    Raises
+    ------
+    TypeError
+        If `optimizer` is no Optimizer, or distributed already.
+    ValueError
+        If an argument is out of range, or the parameters belong to no model or to several; on every rank, if
+        ranks differ in parameters, dtype, rule or arguments, naming the first that does and both sides.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        named_parameters: Iterable[tuple[str, Parameter]] | None = None,
+        *,
+        op: str = Average,
+        backward_passes_per_step: int = 1,
+        bucket_bytes: int = BUCKET_BYTES,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer) or isinstance(optimizer, DistributedOptimizer):
+            raise TypeError(
+                f"DistributedOptimizer: got a {type(optimizer).__name__}, expected one of pdnn.optim's"
+            )
+        if op not in (Average, Sum):
+            raise ValueError(f"DistributedOptimizer: op is {op!r}, expected ddp.Average or ddp.Sum")
+        if backward_passes_per_step < 1 or bucket_bytes < 1:
+            raise ValueError(
+                f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step} and "
+                f"bucket_bytes {bucket_bytes}, expected at least 1"
+            )
+        for parameter in optimizer.parameters():
+            if any(isinstance(getattr(hook, "__self__", None), type(self)) for hook in parameter.post_hooks):
+                raise ValueError(
+                    f"DistributedOptimizer: {parameter.name} has one already; call its remove() before"
+                )
+        self.optimizer = optimizer
+        self.param_groups = optimizer.param_groups
+        self.op, self.backward_passes_per_step = op, backward_passes_per_step
+        self._memory = optimizer.store()
+        if named_parameters is not None:
+            unnamed = set(self.parameters()) - {parameter for _, parameter in named_parameters}
+            if unnamed:
+                raise ValueError(
+                    f"DistributedOptimizer: named_parameters lacks {sorted(each.name for each in unnamed)}; "
+                    "pass all of model.named_parameters()"
+                )
+        comm = world()
+        own = {
+            "dtype": self._memory.dtype,
+            **{f"parameter {each.name}": str(each.shape) for each in self.parameters()},
+            "optimizer": str(optimizer.config()),
+            "op": op,
+            "backward_passes_per_step": backward_passes_per_step,
+            "bucket_bytes": bucket_bytes,
+        }
+        compare(
+            comm, "DistributedOptimizer", own, "every rank must make the same optimizer of the same model"
+        )
+        self._reducer = Reducer(cut(self.parameters(), self._memory, bucket_bytes), comm)
+        self._passes = self._rows = 0  # since the ranks last agreed
+        self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with
+        self._zeroed = False  # whether nothing is left of the step before
+        self._synchronised: list[
+            Any
+        ] = []  # of the last pass: nodes that add up over ranks, as it went through
+        self._hooks = [self._memory.register_pass_hook(self._begin)]
+        self._hooks += [each.register_post_accumulate_grad_hook(self._final) for each in self.parameters()]
+
+    # ---- while a backward pass runs
+
+    def _begin(self, nodes: Sequence[Any]) -> float:
+        """A pass begins: by what its gradients are multiplied."""
+        if self._passes == self.backward_passes_per_step:
+            raise ValueError(
+                f"backward: {self._passes + 1} passes before step(); DistributedOptimizer was made with "
+                f"backward_passes_per_step={self.backward_passes_per_step}"
+            )
+        if not self._zeroed and any(bucket.gradients.any() for bucket in self._reducer.buckets):
+            raise ValueError("backward: gradients from before are still there; call opt.zero_grad() first")
+        self._zeroed = True
+        rows = next((node.rows for node in nodes if node.rows is not None), 0)
+        self._synchronised = [node for node in nodes if node.synchronised]
+        self._agreed = False
+        self._passes += 1
+        self._rows += rows
+        if self._passes == self.backward_passes_per_step:
+            self._reducer.start(self._rows, takes_part=True)
+        return float(rows) if self.op == Average else 1.0
+
+    def _final(self, parameter: Parameter) -> None:
+        if parameter.store is not self._memory:
+            raise ValueError(
+                f"backward: {parameter.name} was taken into a larger model; make the DistributedOptimizer of "
+                "that model's parameters"
+            )
+        if self._reducer.started:
+            self._reducer.final(parameter)
+
+    # ---- by hand
+
+    def zero_grad(self) -> None:
+        """Sets the gradient of every parameter to zero; what is under way between the ranks ends first."""
+        if self._reducer.started:
+            self._reducer.finish()
+        self._passes = self._rows = 0
+        self._agreed, self._zeroed = False, True
+        self.optimizer.zero_grad()
+
+    def reset_grad(self) -> None:
+        """`zero_grad` under the name that the exercise uses."""
+        self.zero_grad()
+
+    def synchronize(self) -> None:
+        """Waits until the gradients are all ranks': then they may be clipped, or looked at, before `step`.
+
+        On every rank, or on none. A rank without a backward pass since the last step counts with no rows.
+        """
+        if not self._agreed:
+            self._agree()
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """A context for `step` after `synchronize`, as in Horovod's programs; here `step` knows by itself.
+
+        Raises
+        ------
+        ValueError
+            If `synchronize` was not called.
+        """
+        if not self._agreed:
+            raise ValueError(
+                "skip_synchronize: the gradients are this rank's own; call opt.synchronize() before"
+            )
+        yield
+
+    def step(self) -> None:
+        """One update, the same on all ranks; waits for the gradients unless `synchronize` did.
+
+        Raises
+        ------
+        CommunicationError
+            If another rank failed, or did not come to this step in time.
+        """
+        self.synchronize()
+        self._update()
+
+    def _update(self) -> None:
+        self._agreed = self._zeroed = False
+        self.optimizer.step()
+
+    def _agree(self) -> int:
+        """The gradients become those of all ranks' rows; returns how many ranks had a backward pass."""
+        if self._passes == 0:
+            self.optimizer.zero_grad()  # an old gradient must not count again
+        if not self._reducer.started:
+            self._reducer.start(self._rows, takes_part=self._passes > 0)
+        rows, ranks = self._reducer.finish()
+        if self.op == Average and rows > 0:
+            for bucket in self._reducer.buckets:
+                bucket.gradients /= rows
+        self._passes = self._rows = 0
+        self._agreed = True
+        return ranks
+
+    def remove(self) -> None:
+        """Takes the hooks back: from here on the model's gradients are this rank's own again."""
+        for hook in self._hooks:
+            hook.remove()
+
+    # ---- ranks that have no batches left
+
+    def step_without_batch(self) -> bool:
+        """Takes part in a step of the other ranks with no rows, or those of passes that did not make a step.
+
+        Returns
+        -------
+        bool
+            False if no rank had a batch; then nothing was updated. `join` calls it until then.
+
+        Raises
+        ------
+        ValueError
+            If layers add up over ranks, and this rank never had a batch to know them from.
+        """
+        if not self._agreed:
+            self._pass_without_rows(self.backward_passes_per_step - self._passes)
+            if self._agree() == 0:
+                self._agreed = False
+                return False
+        self._update()
+        return True
+
+    def _pass_without_rows(self, times: int) -> None:
+        """The sums over ranks of so many passes, for the layers that the last pass went through."""
+        if times and self._memory.synchronised and not self._synchronised:
+            raise ValueError(
+                "join: layers with sync=True add up over all ranks, and this rank had no batch to know them "
+                "from; give each rank at least one, which may have 0 rows"
+            )
+        for _ in range(times):
+            forward = sorted(self._synchronised, key=lambda node: node.number)
+            backward = [node.without_rows() for node in forward]
+            for go_back in reversed(backward):
+                go_back()
+
+    # ---- the inner optimizer's
+
+    def make(self, core: Any, count: int) -> Any:
+        """As the inner optimizer's."""
+        return self.optimizer.make(core, count)
+
+    def bind(self, model: Sequential | Store) -> Any:
+        """As the inner optimizer's."""
+        return self.optimizer.bind(model)
+
+    def memory_names(self) -> list[str]:
+        """As the inner optimizer's."""
+        return self.optimizer.memory_names()
+
+    def config(self) -> dict[str, Any]:
+        """As the inner optimizer's."""
+        return self.optimizer.config()
+
+
+@contextmanager
+def join(optimizer: DistributedOptimizer) -> Iterator[None]:
+    """Lets ranks have different numbers of batches: ``with ddp.join(opt):`` around the loop, on every rank.
+
+    A rank that leaves the block goes on taking part in the others' steps, with gradients of zero and no rows,
+    until all have left it. So every update is that of the rows there were, all ranks end with the same
+    parameters, and layers with ``sync=True`` stay together. Inside the block, ranks do nothing else together.
+    Passes left over before a step (``backward_passes_per_step``) count in the next step of any rank, or in a
+    last one.
+
+    Parameters
+    ----------
+    optimizer : DistributedOptimizer
+
+    Raises
+    ------
+    TypeError
+        If it is no DistributedOptimizer.
+    ValueError
+        If layers add up over ranks, and this rank never had a batch.
+    """
+    if not isinstance(optimizer, DistributedOptimizer):
+        raise TypeError(f"join: got a {type(optimizer).__name__}, expected a DistributedOptimizer")
+    yield
+    while optimizer.step_without_batch():
+        pass

@@ -1,0 +1,385 @@
+"""What pdnn.ddp promises on any number of ranks; run as a script, on all ranks of MPI."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import pdnn
+from comm_checks import refused
+from pdnn import ddp, nn, optim
+from pdnn.comm import Communicator
+from pdnn.data import DataLoader, Dataset
+
+Array = NDArray[Any]
+Build = Callable[[int], nn.Module]
+
+RNG = np.random.default_rng(5)
+IMAGES, LABELS = RNG.normal(size=(41, 3, 8, 8)), RNG.integers(0, 4, 41)
+ROWS = IMAGES.reshape(41, -1)[:, :12].copy()
+
+
+# ---- narrow versions of the exercises' networks
+
+
+def sigmoids(seed: int) -> nn.Module:
+    return pdnn.models.mlp([12, 9, 4], "sigmoid", dtype="float64", seed=seed)
+
+
+def tangents(seed: int) -> nn.Module:
+    layers = [nn.Linear(a, b, bias=False) for a, b in itertools.pairwise([12, 8, 8, 8, 4])]
+    parts = [part for layer in layers for part in (layer, nn.Tanh())]
+    return nn.Sequential(*parts[:-1], dtype="float64", seed=seed)
+
+
+def convolutions(seed: int) -> nn.Module:
+    first = nn.Conv2d(3, 4, 3), nn.MaxPool2d(2), nn.ReLU()
+    return nn.Sequential(*first, nn.Flatten(), nn.Linear(36, 4), nn.LogSoftmax(), dtype="float64", seed=seed)
+
+
+def conv_bn(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1)
+    return [convolution, nn.BatchNorm2d(outputs, sync=True), nn.ReLU()]
+
+
+def residual(seed: int) -> nn.Module:
+    block = nn.Residual(nn.Sequential(*conv_bn(5, 5, 1), *conv_bn(5, 5, 1)))
+    layers = [*conv_bn(3, 4, 2), *conv_bn(4, 5, 2), block, nn.Flatten(), nn.Linear(20, 4)]
+    return nn.Sequential(*layers, dtype="float64", seed=seed)
+
+
+class ByHand(nn.Module):
+    """Layers called one by one, with a synchronised BatchNorm below others."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(dtype="float64", seed=seed)
+        self.below, self.normal = nn.Linear(12, 6), nn.BatchNorm1d(6, sync=True)
+        self.act, self.above = nn.Tanh(), nn.Linear(6, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.above(self.act(self.normal(self.below(x))))
+
+
+def sgd(model: nn.Module) -> optim.Optimizer:
+    return optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+
+
+def adam(model: nn.Module) -> optim.Optimizer:
+    return optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-3)
+
+
+#: Network, samples, loss, rule, and how far float64's rounding takes five steps.
+NETWORKS: dict[str, tuple[Build, Array, nn.losses.Loss, Callable[[nn.Module], optim.Optimizer], float]] = {
+    "sigmoids": (sigmoids, ROWS, nn.CrossEntropyLoss(), sgd, 1e-12),
+    "tangents": (tangents, ROWS, nn.CrossEntropyLoss(), sgd, 1e-10),
+    "convolutions": (convolutions, IMAGES, nn.NLLLoss(), sgd, 1e-12),
+    "residual": (residual, IMAGES, nn.SoftmaxLoss(), adam, 1e-9),
+    "by hand": (ByHand, ROWS, nn.CrossEntropyLoss(), adam, 1e-9),
+}
+
+
+# ---- one process, and what is compared
+
+
+def trained_alone(
+    build: Build,
+    x: Array,
+    loss: nn.losses.Loss,
+    rule: Callable[[nn.Module], optim.Optimizer],
+    batches: Iterable[Any],
+    steps: int = 5,
+) -> nn.Module:
+    model = build(7)
+    for module in model.modules():
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            module.sync = False  # each rank does all rows
+    descent = rule(model)
+    for rows in itertools.islice(itertools.cycle(batches), steps):
+        descent.zero_grad()
+        loss(model(x[rows]), LABELS[rows]).backward()
+        descent.step()
+    return model
+
+
+def close(model: nn.Module, wanted: nn.Module, tolerance: float) -> None:
+    for (name, got), want in zip(model.state_dict().items(), wanted.state_dict().values(), strict=True):
+        apart = np.abs(got - want).max()
+        assert apart <= tolerance * max(np.abs(want).max(), 1e-3), (name, apart)
+
+
+def started(build: Build, comm: Communicator) -> nn.Module:
+    """A model that begins as rank 0's."""
+    model = build(7 + comm.rank)
+    ddp.broadcast_parameters(model)
+    return model
+
+
+# ---- training
+
+
+def check_ranks_equal_one_process(comm: Communicator) -> None:
+    """Batches of 13 of 41 rows: the shares differ, and two of the last batch's ranks have no row of 2."""
+    batches = [slice(begin, begin + 13) for begin in (0, 13, 26)] + [slice(39, 41)]
+    for build, x, loss, rule, tolerance in NETWORKS.values():
+        wanted = trained_alone(build, x, loss, rule, batches)
+        for bucket_bytes in (1, 600, 2**30):  # each parameter by itself, several together, all together
+            model = started(build, comm)
+            opt = ddp.DistributedOptimizer(rule(model), bucket_bytes=bucket_bytes)
+            for rows in itertools.islice(itertools.cycle(batches), 5):
+                opt.reset_grad()
+                loss(model(x[rows][comm.rank :: comm.size]), LABELS[rows][comm.rank :: comm.size]).backward()
+                opt.step()
+            close(model, wanted, tolerance)
+
+
+def check_sum_is_the_gradient_of_summed_losses(comm: Communicator) -> None:
+    loss, model = nn.CrossEntropyLoss("sum"), started(sigmoids, comm)
+    opt = ddp.DistributedOptimizer(optim.SGD(model.parameters(), lr=0.01), op=ddp.Sum)
+    for rows in (slice(0, 13), slice(13, 20)):
+        opt.zero_grad()
+        loss(model(ROWS[rows][comm.rank :: comm.size]), LABELS[rows][comm.rank :: comm.size]).backward()
+        opt.step()
+    rule = lambda net: optim.SGD(net.parameters(), lr=0.01)  # noqa: E731
+    batches = slice(0, 13), slice(13, 20)
+    close(model, trained_alone(sigmoids, ROWS, loss, rule, batches, 2), 1e-12)
+
+
+def check_passes_add_up_to_one_batch(comm: Communicator) -> None:
+    loss, model = nn.CrossEntropyLoss(), started(sigmoids, comm)
+    opt = ddp.DistributedOptimizer(
+        sgd(model), model.named_parameters(), backward_passes_per_step=2, bucket_bytes=1
+    )
+    for begin in (0, 20):
+        opt.zero_grad()
+        for rows in (slice(begin, begin + 12), slice(begin + 12, begin + 17)):
+            loss(model(ROWS[rows][comm.rank :: comm.size]), LABELS[rows][comm.rank :: comm.size]).backward()
+        said = refused(ValueError, loss(model(ROWS[:1]), LABELS[:1]).backward)
+        assert "3 passes before step()" in said
+        opt.step()
+    batches = slice(0, 17), slice(20, 37)
+    close(model, trained_alone(sigmoids, ROWS, nn.CrossEntropyLoss(), sgd, batches, 2), 1e-12)
+
+
+class Branches(nn.Module):
+    def __init__(self, seed: int) -> None:
+        super().__init__(dtype="float64", seed=seed)
+        self.below, self.left, self.right = nn.Linear(12, 5), nn.Linear(5, 4), nn.Linear(5, 4)
+
+    def forward(self, x: Any, both: bool = True) -> Any:
+        y = self.below(x)
+        return self.left(y) + self.right(y) if both else self.left(y)
+
+
+def check_a_parameter_without_gradient_counts_as_zero(comm: Communicator) -> None:
+    """Only rank 0 goes through both branches, in every other step none does."""
+    loss, model = nn.CrossEntropyLoss(), started(Branches, comm)
+    opt = ddp.DistributedOptimizer(sgd(model), bucket_bytes=1)
+    alone = Branches(7)
+    descent = sgd(alone)
+    shares = [slice(4 * rank, 4 * rank + 3 + rank) for rank in range(comm.size)]
+    count = sum(3 + rank for rank in range(comm.size))
+    for step in range(5):
+        opt.zero_grad()
+        mine = shares[comm.rank]
+        loss(model(ROWS[mine], both=comm.rank == 0 and step % 2 == 0), LABELS[mine]).backward()
+        opt.step()
+        descent.zero_grad()
+        for rank, rows in enumerate(shares):
+            outputs = alone(ROWS[rows], both=rank == 0 and step % 2 == 0)
+            (loss(outputs, LABELS[rows]) * ((3 + rank) / count)).backward()
+        descent.step()
+    close(model, alone, 1e-12)
+
+
+def check_ranks_run_out_of_batches(comm: Communicator) -> None:
+    """Rank r has 4 - r batches: step s is made of the rows of those ranks that still have one."""
+    batches = [
+        [slice(5 * step + rank, 5 * step + 2 * rank + 2) for step in range(4 - rank)] for rank in range(4)
+    ]
+    for build, x in ((residual, IMAGES), (ByHand, ROWS), (sigmoids, ROWS)):
+        model = started(build, comm)
+        opt = ddp.DistributedOptimizer(sgd(model))
+        with ddp.join(opt):
+            for rows in batches[comm.rank]:
+                opt.zero_grad()
+                nn.CrossEntropyLoss()(model(x[rows]), LABELS[rows]).backward()
+                opt.step()
+        joint = [
+            np.concatenate(
+                [np.arange(41)[batches[rank][step]] for rank in range(comm.size) if step < 4 - rank]
+            )
+            for step in range(4)
+        ]
+        close(model, trained_alone(build, x, nn.CrossEntropyLoss(), sgd, joint, 4), 1e-10)
+
+
+def check_passes_left_over_are_not_lost(comm: Communicator) -> None:
+    """Rank 0 has three passes, others one: the second update is rank 0's third pass alone."""
+    loss, model = nn.CrossEntropyLoss(), started(sigmoids, comm)
+    opt = ddp.DistributedOptimizer(sgd(model), backward_passes_per_step=2)
+    begins = (0, 5, 10) if comm.rank == 0 else (15 + 5 * comm.rank,)
+    with ddp.join(opt):
+        for number, begin in enumerate(begins):
+            if number == 2:
+                opt.zero_grad()
+            loss(model(ROWS[begin : begin + 5]), LABELS[begin : begin + 5]).backward()
+            if number == 1:
+                opt.step()
+    first = np.r_[0:10, 20 : 15 + 5 * comm.size]
+    close(model, trained_alone(sigmoids, ROWS, loss, sgd, [first, slice(10, 15)], 2), 1e-12)
+
+
+def check_clipping_and_schedules(comm: Communicator) -> None:
+    models = [started(sigmoids, comm), sigmoids(7)]
+    loss, inner = nn.CrossEntropyLoss(), [sgd(model) for model in models]
+    opts = [ddp.DistributedOptimizer(inner[0]), inner[1]]
+    schedules = [optim.LinearLR(opt, 1.0, 0.2, total_iters=3) for opt in opts]
+    shares = [slice(comm.rank, 13, comm.size), slice(0, 13)]
+    for _ in range(3):
+        for model, opt, schedule, rows in zip(models, opts, schedules, shares, strict=True):
+            opt.zero_grad()
+            loss(model(ROWS[rows]), LABELS[rows]).backward()
+            if isinstance(opt, ddp.DistributedOptimizer):
+                opt.synchronize()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            if isinstance(opt, ddp.DistributedOptimizer):
+                with opt.skip_synchronize():
+                    opt.step()
+            else:
+                opt.step()
+            schedule.step()
+    close(models[0], models[1], 1e-12)
+    assert inner[0].param_groups[0]["lr"] == opts[0].param_groups[0]["lr"] == inner[1].param_groups[0]["lr"]
+    state, wanted = opts[0].state_dict(), inner[1].state_dict()
+    assert state["steps"] == wanted["steps"] == 3
+    np.testing.assert_allclose(
+        state["state"]["velocity"], wanted["state"]["velocity"], rtol=1e-10, atol=1e-14
+    )
+
+
+def check_gradients_travel_while_the_pass_goes_on(comm: Communicator) -> None:
+    model = started(sigmoids, comm)
+    opt = ddp.DistributedOptimizer(sgd(model), bucket_bytes=1)
+    started_buckets: dict[str, int] = {}
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(
+            lambda each: started_buckets.update({each.name: opt._reducer._next})
+        )
+    nn.CrossEntropyLoss()(model(ROWS[:6]), LABELS[:6]).backward()
+    assert started_buckets == {"2.bias": 1, "2.weight": 2, "0.bias": 3, "0.weight": 4}
+    opt.zero_grad()  # what is under way ends first
+    assert not model.flat_gradients.any()
+
+
+# ---- data, collectives, state
+
+
+def check_partition(comm: Communicator) -> None:
+    data = Dataset(np.arange(41 * 2, dtype=np.uint8).reshape(41, 2), np.arange(41), scale=0.5)
+    part, bsz = ddp.partition_dataset(data, 13, device="cpu", dtype="float64", verbose=False)
+    assert isinstance(part, DataLoader)
+    assert bsz == len(range(comm.rank, 13, comm.size))
+    orders = []
+    for epoch in (None, None, 1):
+        if epoch is not None:
+            part.set_epoch(epoch)
+        got = list(part)
+        assert len(got) == len(part) == 4
+        everyones = [ddp.allgather(y) for _, y in got]
+        assert [len(rows) for rows in everyones] == [13, 13, 13, 2]
+        assert sorted(np.concatenate(everyones).tolist()) == list(range(41))
+        for x, y in got:
+            assert x.dtype == np.float64
+            np.testing.assert_array_equal(x, data.x[y] * 0.5)
+            sizes = ddp.allgather(np.array([len(y)]))
+            assert sizes.max() - sizes.min() <= 1
+        whole = ddp.allgather(np.array([sum(len(y) for _, y in got)]))
+        assert whole.max() - whole.min() <= 1
+        assert whole.sum() == 41
+        orders.append([sorted(rows.tolist()) for rows in everyones])
+    assert orders[0] == orders[1] != orders[2]
+    one = [sorted(rows) for rows in ddp.partition.SharedBatches(data, 13, 0, 1, 1234)]
+    assert orders[0] == one, "the batches of one process"
+    assert "device is 'gpu'" in refused(ValueError, lambda: ddp.partition_dataset(data, 13, "gpu"))
+    assert "batch_size is 0" in refused(ValueError, lambda: ddp.partition_dataset(data, 0))
+
+
+def check_collectives(comm: Communicator) -> None:
+    p, mine = comm.size, np.arange(3.0) + comm.rank
+    np.testing.assert_allclose(ddp.allreduce(mine), np.arange(3) + (p - 1) / 2)
+    np.testing.assert_array_equal(ddp.allreduce(mine, op=ddp.Sum), p * np.arange(3) + p * (p - 1) / 2)
+    np.testing.assert_array_equal(ddp.allreduce(mine[::-1], "name", op=ddp.Max), np.arange(3)[::-1] + p - 1)
+    assert (mine == np.arange(3) + comm.rank).all()
+    assert ddp.allreduce(comm.rank, op=ddp.Sum) == p * (p - 1) // 2
+    assert ddp.allreduce(pdnn.Tensor(np.float64(comm.rank)), op=ddp.Min) == 0
+    assert "mean" in refused(TypeError, lambda: ddp.allreduce(np.arange(3)))
+    rows = ddp.allgather(np.full((comm.rank, 2), comm.rank))
+    np.testing.assert_array_equal(rows, np.repeat(np.arange(p), np.arange(p))[:, None].repeat(2, axis=1))
+    assert ddp.broadcast(comm.rank + 5, root_rank=p - 1) == p + 4
+    np.testing.assert_array_equal(ddp.broadcast(mine, 0), np.arange(3))
+    assert (ddp.rank(), ddp.size()) == (comm.rank, p)
+
+
+def check_state_is_broadcast(comm: Communicator) -> None:
+    root = comm.size - 1
+    model = residual(comm.rank)
+    model.flat_state[:] += comm.rank
+    descent = adam(model)
+    for _ in range(1 + comm.rank):
+        model.flat_gradients[:] = 1 + comm.rank
+        descent.step()
+    descent.param_groups[0]["lr"] = 0.5 + comm.rank
+    ddp.broadcast_parameters(model, root_rank=root)
+    ddp.broadcast_optimizer_state(ddp.DistributedOptimizer(descent), root_rank=root)
+    for array in (model.flat_parameters, model.flat_state, *descent.state_dict()["state"].values()):
+        for other in comm.all_gather(array):
+            np.testing.assert_array_equal(other, array)
+    assert descent.state_dict()["steps"] == comm.size
+    assert descent.param_groups[0]["lr"] == 0.5 + root
+    assert model.flat_state.max() >= 1 + root
+    ddp.broadcast_parameters(model.state_dict())  # as Horovod's programs say it
+
+
+def check_differences_are_refused(comm: Communicator) -> None:
+    if comm.size == 1:
+        return
+    odd = comm.rank == comm.size - 1
+    words = f"rank {comm.size - 1} has "
+
+    def sizes(last: int, dtype: str = "float64") -> nn.Module:
+        return pdnn.models.mlp([12, 9, last], dtype=dtype, seed=0)
+
+    wider = sizes(5 if odd else 4)
+    said = refused(ValueError, lambda: ddp.broadcast_parameters(wider))
+    assert words + "2.weight (9, 5) float64, rank 0 has (9, 4) float64" in said
+    said = refused(ValueError, lambda: ddp.DistributedOptimizer(sgd(wider)))
+    assert words + "parameter 2.weight (9, 5), rank 0 has (9, 4)" in said
+    other = sizes(4, "float32" if odd else "float64")
+    said = refused(ValueError, lambda: ddp.DistributedOptimizer(sgd(other)))
+    assert words + "dtype float32, rank 0 has float64" in said
+    for options, what in (
+        ({"bucket_bytes": 100 + odd}, "bucket_bytes 101, rank 0 has 100"),
+        ({"op": ddp.Sum if odd else ddp.Average}, "op sum, rank 0 has mean"),
+        ({"backward_passes_per_step": 1 + odd}, "backward_passes_per_step 2, rank 0 has 1"),
+    ):
+        same = sizes(4)
+        said = refused(ValueError, lambda o=options, m=same: ddp.DistributedOptimizer(sgd(m), **o))  # type: ignore[misc]
+        assert words + what in said, said
+    same = sizes(4)
+    rule = adam(same) if odd else sgd(same)
+    assert "optimizer {'type': 'Adam'" in refused(ValueError, lambda: ddp.DistributedOptimizer(rule))
+    assert "optimizer {'type': 'Adam'" in refused(ValueError, lambda: ddp.broadcast_optimizer_state(rule))
+
+
+ALL = [check for name, check in sorted(globals().items()) if name.startswith("check_")]
+
+
+if __name__ == "__main__":
+    rank, _ = ddp.init()
+    for check in ALL:
+        check(pdnn.world())
+    print(f"rank {rank} of {ddp.size()} is content", flush=True)

@@ -1,0 +1,94 @@
+"""pdnn.ddp under mpiexec: the checks of ddp_checks.py, and the program of the Horovod-style exercise."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data_root import real_data
+from processes import Completed
+
+pytestmark = pytest.mark.mpi
+Mpiexec = Callable[..., Completed]
+
+PROGRAM = """
+import sys
+import pdnn
+from pdnn import nn, optim
+from pdnn import ddp
+rank, device = ddp.init()
+dataset = pdnn.datasets.cifar10(sys.argv[1], train=True, download=False)
+train_set, bsz = ddp.partition_dataset(dataset, 128, device=device, dtype="float32")
+model = pdnn.models.ResNet9(device=device, dtype="float32")
+ddp.broadcast_parameters(model)
+opt = ddp.DistributedOptimizer(optim.Adam(model.parameters(), lr=0.001, weight_decay=0.001))
+loss_fn = nn.SoftmaxLoss()
+model.train()
+for x, y in train_set:
+    opt.reset_grad()
+    out = model(x)
+    loss = loss_fn(out, y)
+    loss.backward()
+    opt.step()
+model.eval()
+with pdnn.no_grad():
+    x, y = dataset.gather(range(1000), "float32")
+    print(f"rank {rank}: {bsz} of 128, loss {loss_fn(model(x), y).item():.5f}")
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_every_check_holds(mpiexec: Mpiexec, root: Path, ranks: int) -> None:
+    output = mpiexec(ranks, [root / "tests" / "ddp_checks.py"], timeout=110).stdout
+    assert output.count("is content") == ranks
+
+
+def test_the_exercise_gives_the_same_on_one_two_and_three_ranks(mpiexec: Mpiexec, tmp_path: Path) -> None:
+    """An epoch over 4,000 images; float32's rounding is what the losses differ by."""
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    losses = []
+    for ranks in (1, 2, 3):
+        output = mpiexec(ranks, [script, real_data("cifar10")], timeout=100).stdout
+        assert "original dataset length: 4000" in output
+        assert f"partitioned dataset length: {-(-4000 // ranks)}" in output
+        told = re.findall(r"rank (\d): (\d+) of 128, loss (\S+)", output)
+        assert sorted(int(rank) for rank, _, _ in told) == list(range(ranks))
+        assert sum(int(bsz) for _, bsz, _ in told) == 128
+        assert len({loss for _, _, loss in told}) == 1, "all ranks hold the same model"
+        losses.append(float(told[0][2]))
+    assert losses[0] < 2.1, "it has learned"
+    np.testing.assert_allclose(losses, losses[0], rtol=0.02)
+
+
+FAILING = """
+import numpy as np
+import pdnn
+from pdnn import ddp, nn, optim
+rank, _ = ddp.init()
+model = pdnn.models.mlp([50, 40, 5], seed=0)
+opt = ddp.DistributedOptimizer(optim.SGD(model.parameters(), lr=0.1), bucket_bytes=1)
+def fail(parameter):
+    if rank == 1 and step == 3:
+        raise ArithmeticError("in the middle of a step")
+list(model.parameters())[1].register_post_accumulate_grad_hook(fail)
+for step in range(100):
+    opt.zero_grad()
+    nn.CrossEntropyLoss()(model(np.ones((8, 50), np.float32)), np.arange(8) % 5).backward()
+    opt.step()
+"""
+
+
+def test_a_rank_that_raises_in_a_step_ends_the_job(mpiexec: Mpiexec, tmp_path: Path) -> None:
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    began = time.perf_counter()
+    done = mpiexec(2, [script], check=False)
+    assert done.returncode != 0
+    assert "ArithmeticError: in the middle of a step" in done.stdout
+    assert time.perf_counter() - began < 15, "start-up included, on a busy machine"

@@ -1,0 +1,174 @@
+"""pdnn.ddp with ranks that are threads; over MPI: tests/mpi/test_ddp.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import ddp_checks
+import pdnn
+from ddp_checks import LABELS, ROWS, ByHand, sgd, sigmoids
+from pdnn import ddp, nn, optim
+from pdnn.comm import Communicator
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("check", ddp_checks.ALL, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_on_threads(check: Callable[[Communicator], None], ranks: int) -> None:
+    pdnn.run(lambda: check(pdnn.world()), ranks=ranks, backend="threads")
+
+
+def test_the_full_resnet9_equals_one_process() -> None:
+    """Five steps of Adam on batches that do not divide, the statistics synchronised by default."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(60, 3, 32, 32)), rng.integers(0, 10, 60)
+
+    def rank() -> dict[str, np.ndarray]:
+        number, device = ddp.init()
+        data = pdnn.data.Dataset(x, y)
+        train_set, _ = ddp.partition_dataset(data, 13, device=device, dtype="float64", verbose=False)
+        model = pdnn.models.ResNet9(device=device, dtype="float64", seed=number)
+        ddp.broadcast_parameters(model)
+        opt = ddp.DistributedOptimizer(optim.Adam(model.parameters(), lr=0.001, weight_decay=0.001))
+        model.train()
+        for samples, classes in train_set:
+            opt.reset_grad()
+            nn.SoftmaxLoss()(model(samples), classes).backward()
+            opt.step()
+        return {name: values.copy() for name, values in model.state_dict().items()}
+
+    (alone,) = pdnn.run(rank, ranks=1, backend="threads")
+    for ranks in (2, 3):
+        for state in pdnn.run(rank, ranks=ranks, backend="threads"):
+            for name, values in state.items():
+                assert np.abs(values - alone[name]).max() <= 1e-9 * np.abs(alone[name]).max(), name
+
+
+def test_the_plain_mean_of_uneven_ranks_is_another_gradient() -> None:
+    """What the weights are there for: three rows on one rank, one on the other."""
+
+    def gradients() -> tuple[np.ndarray, np.ndarray]:
+        comm, model = pdnn.world(), sigmoids(7)
+        rows = slice(0, 3) if comm.rank == 0 else slice(3, 4)
+        opt = ddp.DistributedOptimizer(sgd(model))
+        nn.CrossEntropyLoss()(model(ROWS[rows]), LABELS[rows]).backward()
+        opt.synchronize()
+        right = model.flat_gradients.copy()
+        plain = sigmoids(7)
+        nn.CrossEntropyLoss()(plain(ROWS[rows]), LABELS[rows]).backward()
+        return right, comm.all_reduce(plain.flat_gradients.copy(), op="mean")
+
+    alone = sigmoids(7)
+    nn.CrossEntropyLoss()(alone(ROWS[:4]), LABELS[:4]).backward()
+    right, mean = pdnn.run(gradients, ranks=2, backend="threads")[0]
+    np.testing.assert_allclose(right, alone.flat_gradients, rtol=1e-12, atol=1e-15)
+    assert np.abs(mean - alone.flat_gradients).max() > 0.01
+
+
+def test_a_rank_that_raises_in_a_step_releases_the_others() -> None:
+    def fail() -> None:
+        comm, model = pdnn.world(), sigmoids(7)
+        opt = ddp.DistributedOptimizer(sgd(model), bucket_bytes=1)
+
+        def hook(parameter: nn.Parameter) -> None:
+            if comm.rank == 1:
+                raise KeyError(parameter.name)
+
+        list(model.parameters())[1].register_post_accumulate_grad_hook(hook)
+        nn.CrossEntropyLoss()(model(ROWS[:4]), LABELS[:4]).backward()
+        opt.step()
+
+    with pytest.raises(KeyError, match=r"0\.bias"):
+        pdnn.run(fail, ranks=3, backend="threads")
+
+
+def test_a_rank_that_never_had_a_batch_is_told_what_join_needs() -> None:
+    def rank() -> None:
+        model = ByHand(7)
+        opt = ddp.DistributedOptimizer(sgd(model))
+        with ddp.join(opt):
+            if ddp.rank() == 0:
+                nn.CrossEntropyLoss()(model(ROWS[:4]), LABELS[:4]).backward()
+                opt.step()
+
+    with pytest.raises(ValueError, match=r"sync=True add up over all ranks.*give each rank at least one"):
+        pdnn.run(rank, ranks=2, backend="threads")
+
+
+def test_mistakes_are_refused() -> None:
+    model = sigmoids(7)
+    with pytest.raises(TypeError, match="got a Sequential"):
+        ddp.DistributedOptimizer(model)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="op is 'max'"):
+        ddp.DistributedOptimizer(sgd(model), op="max")
+    with pytest.raises(ValueError, match="bucket_bytes 0"):
+        ddp.DistributedOptimizer(sgd(model), bucket_bytes=0)
+    with pytest.raises(ValueError, match=r"lacks \['2.bias', '2.weight'\]"):
+        ddp.DistributedOptimizer(sgd(model), list(model.named_parameters())[:2])
+    opt = ddp.DistributedOptimizer(sgd(model))
+    with pytest.raises(TypeError, match="got a DistributedOptimizer"):
+        ddp.DistributedOptimizer(opt)
+    with pytest.raises(ValueError, match=r"0\.weight has one already"):
+        ddp.DistributedOptimizer(sgd(model))
+    with pytest.raises(TypeError, match="got a SGD, expected a DistributedOptimizer"), ddp.join(sgd(model)):  # type: ignore[arg-type]
+        pass
+    with pytest.raises(ValueError, match=r"call opt\.synchronize"), opt.skip_synchronize():
+        pass
+    loss = nn.CrossEntropyLoss()
+    loss(model(ROWS[:4]), LABELS[:4]).backward()
+    opt.step()
+    with pytest.raises(ValueError, match="gradients from before are still there"):
+        loss(model(ROWS[:4]), LABELS[:4]).backward()
+    opt.remove()
+    model.flat_gradients[:] = 0
+    loss(model(ROWS[:4]), LABELS[:4]).backward()
+    own = model.flat_gradients.copy()
+    alone = sigmoids(7)
+    alone.load_state_dict(model.state_dict())
+    loss(alone(ROWS[:4]), LABELS[:4]).backward()
+    np.testing.assert_array_equal(own, alone.flat_gradients)
+    with pytest.raises(ValueError, match="ResNet9: device is 'cuda'"):
+        pdnn.models.ResNet9(device="cuda")
+
+
+def test_two_models_in_one_pass_need_one_weight() -> None:
+    first, second = sigmoids(7), pdnn.models.mlp([4, 4], dtype="float64", seed=8)
+    opt = ddp.DistributedOptimizer(sgd(first))
+    with pytest.raises(ValueError, match="goes through two models"):
+        nn.CrossEntropyLoss()(second(first(ROWS[:4])), LABELS[:4]).backward()
+    opt.zero_grad()
+    other = ddp.DistributedOptimizer(sgd(second))
+    nn.CrossEntropyLoss()(second(first(ROWS[:4])), LABELS[:4]).backward()
+    opt.synchronize()
+    other.synchronize()
+    plain = sigmoids(7), pdnn.models.mlp([4, 4], dtype="float64", seed=8)
+    nn.CrossEntropyLoss()(plain[1](plain[0](ROWS[:4])), LABELS[:4]).backward()
+    for got, want in zip((first, second), plain, strict=True):
+        np.testing.assert_array_equal(got.flat_gradients, want.flat_gradients)
+
+
+def test_a_model_taken_into_a_larger_one_is_noticed() -> None:
+    inner = sigmoids(7)
+    ddp.DistributedOptimizer(sgd(inner))
+    outer = nn.Sequential(inner, nn.Linear(4, 4), dtype="float64")
+    with pytest.raises(ValueError, match="was taken into a larger model"):
+        nn.CrossEntropyLoss()(outer(ROWS[:4]), LABELS[:4]).backward()
+
+
+def test_init_tells_who_shares_a_machine() -> None:
+    def rank() -> tuple[int, str, int, int]:
+        with pytest.raises(ValueError, match=r"call ddp.init\(\) first"):
+            ddp.local_rank()
+        return *ddp.init(), ddp.local_rank(), ddp.local_size()
+
+    assert pdnn.run(rank, ranks=3, backend="threads") == [(n, "cpu", n, 3) for n in range(3)]
+
+
+def test_partitioning_is_told_on_rank_0_unless_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    data = pdnn.data.Dataset(ROWS, LABELS)
+    pdnn.run(lambda: ddp.partition_dataset(data, 13), ranks=2, backend="threads")
+    assert capsys.readouterr().out == "original dataset length: 41\npartitioned dataset length: 21\n"
+    pdnn.run(lambda: ddp.partition_dataset(data, 13, verbose=True), ranks=2, backend="threads")
+    assert "partitioned dataset length: 20\n" in capsys.readouterr().out
