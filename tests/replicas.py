@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -201,12 +202,25 @@ def tensors(model: nn.Module) -> Tensors:
     return {name: np.array(value) for name, value in model.state_dict().items()}
 
 
-def check_equal(got: Mapping[str, Array], want: Mapping[str, Array], tolerance: float) -> None:
-    """Raises AssertionError where a tensor is further off than the tolerance; names it."""
+def check_equal(got: Mapping[str, Array], want: Mapping[str, Array], case: Case) -> None:
+    """Raises AssertionError where a tensor is further off than the case's tolerance; names it."""
     assert got.keys() == want.keys()
+    drifting = _biases_before_normalisation(case.build(0))
     for name, values in want.items():
         difference, largest = np.abs(got[name] - values).max(), np.abs(values).max()
+        tolerance = case.tolerance * (1000 if name in drifting else 1)
         assert difference <= tolerance * largest, f"{name}: off by {difference / largest:.1e}"
+
+
+def _biases_before_normalisation(model: nn.Sequential) -> set[str]:
+    """Biases that a BatchNorm takes away again: Adam makes steps of a gradient that is rounding alone."""
+    modules = list(model.modules())
+    normalised = [
+        module.bias
+        for module, following in pairwise(modules)
+        if isinstance(module, nn.Conv2d) and isinstance(following, nn.BatchNorm2d)
+    ]
+    return {name for name, own in model.named_parameters() if any(own is bias for bias in normalised)}
 
 
 def check(model: str, case: Case, comm: pdnn.comm.Communicator) -> None:
@@ -215,7 +229,7 @@ def check(model: str, case: Case, comm: pdnn.comm.Communicator) -> None:
     for way, train in WAYS.items():
         if fits(way, model):
             try:
-                check_equal(train(case, comm), want, case.tolerance)
+                check_equal(train(case, comm), want, case)
             except Exception as error:
                 raise AssertionError(f"{way}, {model}, rank {comm.rank} of {comm.size}: {error}") from error
 

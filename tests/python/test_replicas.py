@@ -20,7 +20,7 @@ def test_replicas_equal_one_process(way: str, model: str, ranks: int) -> None:
     want = replicas.trained(case, "serial", pdnn.comm.SELF)
     of_ranks = pdnn.run(lambda: replicas.WAYS[way](case, pdnn.world()), ranks=ranks, backend="threads")
     for got in of_ranks:
-        replicas.check_equal(got, want, case.tolerance)
+        replicas.check_equal(got, want, case)
 
 
 @pytest.mark.parametrize("spec", ["ddp", "ddp+team:2", "ddp+pool:2"])
@@ -29,11 +29,11 @@ def test_masks_of_dropout_are_those_of_one_process(spec: str) -> None:
     want = replicas.trained(case, "serial", pdnn.comm.SELF, dropout=0.4)
     without = replicas.trained(case, "serial", pdnn.comm.SELF)
     with pytest.raises(AssertionError, match="off by"):
-        replicas.check_equal(without, want, case.tolerance)
+        replicas.check_equal(without, want, case)
     for got in pdnn.run(
         lambda: replicas.trained(case, spec, pdnn.world(), dropout=0.4), ranks=3, backend="threads"
     ):
-        replicas.check_equal(got, want, case.tolerance)
+        replicas.check_equal(got, want, case)
 
 
 def test_the_comparison_sees_a_mean_of_means() -> None:
@@ -57,4 +57,4 @@ def test_the_comparison_sees_a_mean_of_means() -> None:
 
     got = pdnn.run(mean_of_means, ranks=2, backend="threads")[0]
     with pytest.raises(AssertionError, match="off by"):
-        replicas.check_equal(got, want, 1e-6)
+        replicas.check_equal(got, want, case)
