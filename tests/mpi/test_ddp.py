@@ -66,6 +66,25 @@ def test_the_exercise_gives_the_same_on_one_two_and_three_ranks(mpiexec: Mpiexec
     np.testing.assert_allclose(losses, losses[0], rtol=0.02)
 
 
+def test_the_script_prints_the_exercises_lines(mpiexec: Mpiexec, root: Path) -> None:
+    """In float64 the first losses are the same to the last digit printed, on two ranks and on one."""
+    script = root / "examples" / "resnet9_cifar10.py"
+    options = ["--data", real_data("cifar10"), "--epochs", "1", "--dtype", "float64", "--every", "2"]
+    told = []
+    for ranks in (1, 2):
+        lines = mpiexec(ranks, [script, *options], timeout=100).stdout.splitlines()
+        assert lines[:3] == [
+            "original dataset length: 4000",
+            f"partitioned dataset length: {4000 // ranks}",
+            "epoch: 1/1",
+        ]
+        told.append([line for line in lines if re.fullmatch(r"acc: 0\.\d{4}; avg_loss: \d\.\d{4}", line)])
+        assert len(told[-1]) == 16
+        assert re.fullmatch(r"Training Time: \d+\.\d\d", lines[-2])
+        assert re.fullmatch(r"test accuracy: 0\.\d{4}", lines[-1])
+    assert told[0][:4] == told[1][:4]
+
+
 FAILING = """
 import numpy as np
 import pdnn
