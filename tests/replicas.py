@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pdnn
-from pdnn import models, nn, optim
+from pdnn import ddp, models, nn, optim
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
@@ -95,14 +96,6 @@ def _narrow_resnet(_: float) -> nn.Sequential:
     )
 
 
-def _resnet9(_: float) -> nn.Sequential:
-    model = models.ResNet9(dtype="float64", seed=4)
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            module.sync = True
-    return model
-
-
 def _mlp(*sizes: int, activation: str, bias: bool) -> Callable[[float], nn.Sequential]:
     return lambda _: models.mlp(sizes, activation, bias=bias, dtype="float64", seed=4)
 
@@ -149,7 +142,15 @@ FULL = {
         25,
         12,
     ),
-    "resnet": Case(_resnet9, nn.CrossEntropyLoss(), _adam, (3, 32, 32), 1e-9, 25, 12),
+    "resnet": Case(
+        lambda _: models.ResNet9(dtype="float64", seed=4),
+        nn.CrossEntropyLoss(),
+        _adam,
+        (3, 32, 32),
+        1e-9,
+        25,
+        12,
+    ),
 }
 
 
@@ -174,20 +175,47 @@ def by_hand(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
         parameter.register_hook(lambda gradient: comm.all_reduce(gradient))
     optimizer = case.optimizer(model.parameters())
     criterion = type(case.loss)(reduction="sum")
-    x, y = case.data()
-    for start in range(0, len(x), case.batch):
-        batch = range(start, min(start + case.batch, len(x)))
-        own = np.array_split(np.array(batch), comm.size)[comm.rank]
+    for batch, x, y in _own_rows(case, comm):
         optimizer.zero_grad()
-        loss = criterion(model(x[own]), y[own]) / len(batch)
-        loss.backward()
+        (criterion(model(x), y) / batch).backward()
         optimizer.step()
     return tensors(model)
 
 
+def horovod_style(case: Case, comm: pdnn.comm.Communicator, buckets: int | None) -> Tensors:
+    """By a loop with a `ddp.DistributedOptimizer`; about so many buckets, None: one for each parameter."""
+    model = case.build(0)
+    ddp.broadcast_parameters(model)
+    optimizer = ddp.DistributedOptimizer(
+        case.optimizer(model.parameters()), bucket_bytes=_bucket_bytes(model, buckets)
+    )
+    for _, x, y in _own_rows(case, comm):
+        optimizer.zero_grad()
+        case.loss(model(x), y).backward()
+        optimizer.step()
+    return tensors(model)
+
+
+def _own_rows(case: Case, comm: pdnn.comm.Communicator) -> Iterator[tuple[int, Array, Array]]:
+    """The rows of every batch on all ranks, and this rank's of them."""
+    x, y = case.data()
+    for start in range(0, len(x), case.batch):
+        batch = np.arange(start, min(start + case.batch, len(x)))
+        own = np.array_split(batch, comm.size)[comm.rank]
+        yield len(batch), x[own], y[own]
+
+
+def _bucket_bytes(model: nn.Module, buckets: int | None) -> int:
+    """The size of a bucket that cuts a model in about so many."""
+    whole = sum(parameter.data.nbytes for parameter in model.parameters())
+    return 1 if buckets is None else -(-whole // buckets)
+
+
+BUCKETS = {"a bucket for each parameter": None, "seven buckets": 7, "one bucket": 1}
 WAYS: dict[str, Callable[[Case, pdnn.comm.Communicator], Tensors]] = {
     **{spec: _strategy(spec) for spec in ("ddp", "ddp+team:2", "ddp+pool:2")},
     "hooks": by_hand,
+    **{f"pdnn.ddp, {name}": partial(horovod_style, buckets=number) for name, number in BUCKETS.items()},
 }
 """How ranks may train a case together, by name."""
 
