@@ -52,25 +52,28 @@ class Images:
         x = rng.standard_normal((rows, self.channels, 32, 32), dtype=np.float32).astype(self.dtype)
         return x, rng.integers(0, 10, rows)
 
-    def build(self) -> Any:
-        """The network by pdnn; without dropout, whose draws differ between libraries."""
+    def build(self, sync: bool = False) -> Any:
+        """The network by pdnn; without dropout, whose draws differ between libraries.
+
+        `sync`: ranks normalise over the whole batch, as PyTorch's do not on CPUs.
+        """
         import pdnn
 
         if self.model == "lenet":
             return pdnn.models.lenet_psgd(dropout=0, dtype=self.dtype, seed=0)
-        return pdnn.models.ResNet9(dtype=self.dtype, seed=0)
+        return pdnn.models.ResNet9(sync=sync, dtype=self.dtype, seed=0)
 
 
 LENET = Images("parallel-SGD CNN, batch 256", "lenet", 1, 256, 2_593_000_000)
 RESNET9 = Images("ResNet9, batch 128", "resnet9", 3, 128, 714_000_000)
 
 
-def pdnn_images(images: Images, strategy: str, comm: Any = None) -> Runner:
+def pdnn_images(images: Images, strategy: str, comm: Any = None, sync: bool = False) -> Runner:
     """`Trainer.fit`; its own seconds of the epoch, divided by the steps."""
     import pdnn
     from pdnn import nn, optim
 
-    model = images.build()
+    model = images.build(sync)
     if images.model == "lenet":
         loss: Any = nn.NLLLoss()
         optimizer: Any = optim.SGD(model.parameters(), lr=0.01)

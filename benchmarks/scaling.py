@@ -38,14 +38,15 @@ from peers import Network, TorchJob
 from step import NETWORKS, check_losses
 
 DEFAULT = "w0,w3,lenet,resnet9"
-ONE, RANKS, TEAM, APART = "pdnn, one core", "pdnn ddp", "pdnn team", "pdnn, ranks apart"
+ONE, RANKS, SYNC, TEAM = "pdnn, one core", "pdnn ddp", "pdnn ddp, synchronised", "pdnn team"
+APART = "pdnn, ranks apart"
 TORCH_ONE, TORCH_RANKS = "PyTorch, one core", "PyTorch DDP"
 
 
-def pdnn_side(network: Network | Images, strategy: str, comm: Any = None) -> Runner:
+def pdnn_side(network: Network | Images, strategy: str, comm: Any = None, sync: bool = False) -> Runner:
     """`Trainer.fit` of whichever kind of network, rows in order."""
     if isinstance(network, Images):
-        return images.pdnn_images(network, strategy, comm)
+        return images.pdnn_images(network, strategy, comm, sync)
     return peers.pdnn_trainer(network, strategy, False, comm=comm)
 
 
@@ -110,6 +111,8 @@ def sides(network: Network | Images, ranks: int, with_torch: bool, link: bool, f
         Side(ONE, pdnn_side, (network, "serial")),
         Side(RANKS, pdnn_side, (network, "ddp"), ranks, ranks=ranks),
     ]
+    if network is images.RESNET9:
+        found.append(Side(SYNC, pdnn_side, (network, "ddp", None, True), ranks, ranks=ranks))
     if not link:
         found.append(Side(TEAM, pdnn_side, (network, f"team:{ranks}"), ranks))
         found.append(Side(APART, pdnn_apart, (network, ranks), ranks, ranks=ranks))
@@ -156,8 +159,8 @@ def compare(
 
     results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
     by_name = {side.name: result for side, result in zip(entries, results, strict=True)}
-    # Batch normalisation of ranks sees their own rows only, in both libraries.
-    for group in ({ONE, TEAM, TORCH_ONE}, {RANKS, TORCH_RANKS}):
+    # Unless it is synchronised, batch normalisation on a rank sees its own rows only, in both libraries.
+    for group in ({ONE, SYNC, TEAM, TORCH_ONE}, {RANKS, TORCH_RANKS}):
         check_losses([(name, result.check) for name, result in by_name.items() if name in group])
     kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]
     report: dict[str, Any] = {
@@ -196,9 +199,9 @@ def table(result: Mapping[str, Any]) -> str:
     lines.append(f"core-to-core round trip {trip}; {result['kept']} of {result['blocks']} blocks kept")
     if not result["sides"]:
         return "\n".join([*lines, "no figures: the cores are not free, or far apart (see --round-trip)"])
-    lines.append(f"{'':20} {'µs a step':>10} {'× pdnn':>7} {'speedup':>8}")
+    lines.append(f"{'':22} {'µs a step':>10} {'× pdnn':>7} {'speedup':>8}")
     lines += [
-        f"{row['side']:20} {row['microseconds']:10.0f} {row['ratio']:7.2f} {row['speedup']:8.2f}"
+        f"{row['side']:22} {row['microseconds']:10.0f} {row['ratio']:7.2f} {row['speedup']:8.2f}"
         for row in result["sides"]
     ]
     ranks = next(row for row in result["sides"] if row["side"] == RANKS)
