@@ -4,10 +4,10 @@ python benchmarks/collectives.py [--ranks 2] [--quick] [--link MEGABITS] [--json
 
 Ranks of one core each call one after the other in the same processes, in turns, on the same float32 array:
 the core's call, which is what a training step makes; that of `comm.all_reduce`, without and with the
-comparison of arguments; and MPI's two through mpi4py. A time is a call's, of the slowest rank; the median of
-the fastest quarter of the blocks. The limit: each of p ranks must take in 2 (p - 1) / p times the array, and
-copies that much of what another rank has just written into shared memory, all of them at once; over a slow
-link (slow_link.py), what the link lets through.
+comparison of arguments; MPI's two through mpi4py; and one by hand for arrays that lie in `comm.share`. A time
+is a call's, of the slowest rank; the median of the fastest quarter of the blocks. The limit: each of p ranks
+must take in 2 (p - 1) / p times the array, and copies that much of what another rank has just written into
+shared memory, all of them at once; over a slow link (slow_link.py), what the link lets through.
 """
 
 from __future__ import annotations
@@ -33,8 +33,31 @@ BLOCK = 0.005
 COPIED = 5e9
 """Bytes a second, about, that a rank copies."""
 CORE, PDNN, CHECKED = "pdnn, core", "pdnn", "pdnn, checked"
-BLOCKING, STARTED = "MPI_Allreduce", "MPI_Iallreduce"
+BLOCKING, STARTED, SHARED = "MPI_Allreduce", "MPI_Iallreduce", "comm.share"
 LIMIT = "limit"
+
+
+def shared_all_reduce(comm: Any, size: int) -> tuple[Any, Callable[[Any], None]] | None:
+    """This rank's array in shared memory, and what sums it: each rank adds up a share, all copy the shares.
+
+    None if ranks share no memory.
+    """
+    shared = comm.share((comm.size + 1, size // 4))
+    if shared is None:
+        return None
+    own, total = shared[comm.rank], shared[-1]
+    cuts = [size // 4 * rank // comm.size for rank in range(comm.size + 1)]
+    share = slice(cuts[comm.rank], cuts[comm.rank + 1])
+
+    def call(array: Any) -> None:
+        comm.core.start_barrier().wait()
+        np.add(shared[0, share], shared[1, share], out=total[share])
+        for rank in range(2, comm.size):
+            total[share] += shared[rank, share]
+        comm.core.start_barrier().wait()
+        array[:] = total
+
+    return own, call
 
 
 def all_reduces(comm: Any) -> dict[str, Callable[[Any], Any]]:
@@ -63,8 +86,9 @@ def on_a_rank(sizes: Sequence[int], blocks: int) -> list[dict[str, list[float]]]
     for size in sizes:
         array = np.zeros(size // 4, np.float32)
         runs = {name: _repeated(comm, call, array) for name, call in sides.items()}
-        if copying := _copies(comm, size):
-            runs[LIMIT] = copying
+        if (shared := shared_all_reduce(comm, size)) and (copying := _copies(comm, size)):
+            own, call = shared
+            runs |= {SHARED: _repeated(comm, call, own), LIMIT: copying}
         times: dict[str, list[float]] = {name: [] for name in runs}
         for _ in range(blocks):
             for name, run in runs.items():

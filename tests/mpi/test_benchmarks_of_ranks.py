@@ -82,7 +82,7 @@ def test_all_reduces_are_measured_by_size(
     run_python([script, "--quick", "--json", report, "--plot", picture], timeout=100)
     results = json.loads(report.read_text())["results"]
     assert [result["bytes"] for result in results] == [4**power for power in range(1, 11)]
-    names = {"pdnn, core", "pdnn", "pdnn, checked", "MPI_Allreduce", "MPI_Iallreduce", "limit"}
+    names = {"pdnn, core", "pdnn", "pdnn, checked", "MPI_Allreduce", "MPI_Iallreduce", "comm.share", "limit"}
     for result in results:
         assert result["seconds"].keys() == names
         assert min(result["seconds"].values()) > 0
