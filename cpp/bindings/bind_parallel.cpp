@@ -80,11 +80,18 @@ struct Plan {
   std::string engine;  // "team" or "pool"
   int threads;
   Index pieces;        // of a pool
-  std::string scheme;  // "replicated", "scatter", "scatter-once", "average" or "average-by-master"
+  std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average" or "average-by-master"
   Index every;         // steps from one average to the next
   Index batch_size;    // the largest, over all ranks
   Index target_width;  // 0: classes
+  parallel::AgreementOptions agreement{};
 };
+
+parallel::AgreementOptions agreement_options(std::optional<bool> shared_memory, Index bucket_bytes) {
+  using Memory = parallel::AgreementOptions::Memory;
+  if (!shared_memory) return {Memory::measured, bucket_bytes};
+  return {*shared_memory ? Memory::shared : Memory::messages, bucket_bytes};
+}
 
 /// A strategy and everything that it works on.
 template <class T>
@@ -107,13 +114,15 @@ class Session {
     } else {
       engine = std::make_unique<parallel::TeamEngine<T>>(job, plan.threads, capacity);
     }
-    if (plan.scheme == "replicated") {
-      strategy_ = std::make_unique<parallel::Replicated<T>>(job, *optimizer_, std::move(engine), comm_);
+    if (plan.scheme.starts_with("replicated")) {
+      using Sum = typename parallel::Replicated<T>::Sum;
+      strategy_ =
+          std::make_unique<parallel::Replicated<T>>(job, *optimizer_, std::move(engine), comm_, plan.agreement,
+                                                    plan.scheme == "replicated-sum" ? Sum::of_means : Sum::of_rows);
     } else if (plan.scheme == "average" || plan.scheme == "average-by-master") {
       using By = typename parallel::Averaging<T>::By;
-      strategy_ =
-          std::make_unique<parallel::Averaging<T>>(job, *optimizer_, std::move(engine), comm_, plan.every,
-                                                   plan.scheme == "average" ? By::all_reduce : By::master);
+      strategy_ = std::make_unique<parallel::Averaging<T>>(job, *optimizer_, std::move(engine), comm_, plan.every,
+                                                           plan.scheme == "average" ? By::all_reduce : By::master);
     } else {
       strategy_ =
           std::make_unique<parallel::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, plan.target_width,
@@ -216,11 +225,9 @@ void bind_epoch(py::module_& m) {
       .def_readonly("stopped", &EpochSums::stopped)
       .def_property_readonly("phases", [](const EpochSums& sums) {
         const parallel::Phases& phases = sums.phases;
-        return std::map<std::string, double>{{"broadcast", phases.broadcast},
-                                             {"scatter", phases.scatter},
-                                             {"gradient", phases.gradient},
-                                             {"agreement", phases.agreement},
-                                             {"update", phases.update}};
+        return std::map<std::string, double>{{"broadcast", phases.broadcast}, {"scatter", phases.scatter},
+                                             {"gradient", phases.gradient},   {"agreement", phases.agreement},
+                                             {"hidden", phases.hidden},       {"update", phases.update}};
       });
 }
 
@@ -242,14 +249,17 @@ void bind_parallel(py::module_& m) {
       .def(py::init([](std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
                        std::shared_ptr<optim::Optimizer<T>> optimizer, std::shared_ptr<comm::Communicator> comm,
                        const std::vector<Index>& sample, Index target_width, Index batch_size,
-                       const std::string& engine, int threads, Index pieces, const std::string& scheme, Index every) {
+                       const std::string& engine, int threads, Index pieces, const std::string& scheme, Index every,
+                       Index bucket_bytes, std::optional<bool> shared_memory) {
+             const py::gil_scoped_release no_gil;  // ranks meet in it
              return std::make_unique<Session<T>>(std::move(model), std::move(loss), std::move(optimizer),
                                                  std::move(comm), sample,
-                                                 Plan{engine, threads, pieces, scheme, every, batch_size, target_width});
+                                                 Plan{engine, threads, pieces, scheme, every, batch_size, target_width,
+                                                      agreement_options(shared_memory, bucket_bytes)});
            }),
            py::kw_only(), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"), py::arg("sample"),
            py::arg("target_width"), py::arg("batch_size"), py::arg("engine"), py::arg("threads"), py::arg("pieces"),
-           py::arg("scheme"), py::arg("every"))
+           py::arg("scheme"), py::arg("every"), py::arg("bucket_bytes"), py::arg("shared_memory"))
       .def("run_epoch", &Session<T>::run_epoch, py::arg("source"), py::arg("order"), py::arg("batch_size"),
            py::arg("seed"), py::arg("first_step"), py::arg("rates"), py::arg("poll"))
       .def(

@@ -129,6 +129,17 @@ class Communicator {
   void at_step(std::int64_t step) { step_ = step; }
   std::int64_t step() const { return step_; }
 
+  // For waits outside of calls, in memory that ranks share:
+
+  /// Throws Aborted if another rank is known to have failed.
+  virtual void check_others() const {}
+  /// Seconds after which a wait has lasted too long.
+  double timeout() const { return timeout_; }
+  /// A wait lasted too long: ends the job, or releases the other ranks and throws CommunicationError.
+  [[noreturn]] virtual void give_up(const std::string& message) = 0;
+  /// "all_reduce: no answer from ranks 1, 3 for 60 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
+  std::string time_out_message(const char* call, const std::string& silent) const;
+
  protected:
   Communicator(int rank, int size);
 
@@ -138,10 +149,8 @@ class Communicator {
   virtual bool test(int ticket) = 0;
   /// Nobody will ask for this ticket again.
   virtual void abandon(int ticket) = 0;
-  /// A wait for this ticket lasted too long: ends the job, or throws.
+  /// A wait for this ticket lasted too long: gives up.
   [[noreturn]] virtual void time_out(int ticket, const char* call) = 0;
-  /// "all_reduce: no answer from ranks 1, 3 for 60 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
-  std::string time_out_message(const char* call, const std::string& silent) const;
 
  private:
   friend class Request;

@@ -75,6 +75,7 @@ class MpiCommunicator final : public Communicator {
 
   std::shared_ptr<Communicator> split(int color, int key) override;
   std::shared_ptr<Communicator> duplicate();
+  [[noreturn]] void give_up(const std::string& message) override;
 
  private:
   Request start(const Call& call) override;
@@ -191,9 +192,12 @@ void MpiCommunicator::abandon(int ticket) {
 void MpiCommunicator::time_out(int ticket, const char* call_name) {
   const Call& call = slots_[ticket].call;
   const bool one = call.kind == Kind::send || call.kind == Kind::recv;
-  const std::string text =
-      time_out_message(call_name ? call_name : name(call.kind), one ? message("rank ", call.peer) : "some other rank");
-  std::fprintf(stderr, "pdnn: %s\n", text.c_str());
+  give_up(
+      time_out_message(call_name ? call_name : name(call.kind), one ? message("rank ", call.peer) : "some other rank"));
+}
+
+void MpiCommunicator::give_up(const std::string& message) {
+  std::fprintf(stderr, "pdnn: %s\n", message.c_str());
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::_Exit(1);

@@ -82,6 +82,13 @@ class ThreadCommunicator final : public Communicator {
       : Communicator(rank, group->size), group_(std::move(group)) {}
 
   std::shared_ptr<Communicator> split(int color, int key) override;
+  void check_others() const override {
+    if (group_->aborted->load(std::memory_order_acquire)) throw Aborted("communicator: another rank failed");
+  }
+  [[noreturn]] void give_up(const std::string& message) override {
+    group_->aborted->store(true, std::memory_order_release);
+    throw CommunicationError(message);
+  }
 
  private:
   struct Slot {
@@ -97,9 +104,6 @@ class ThreadCommunicator final : public Communicator {
   bool test(int ticket) override;
   void abandon(int ticket) override;
   [[noreturn]] void time_out(int ticket, const char* call) override;
-  void check() const {
-    if (group_->aborted->load(std::memory_order_acquire)) throw Aborted("communicator: another rank failed");
-  }
 
   std::shared_ptr<ThreadGroup::State> group_;
   Slots<Slot> slots_;
@@ -108,7 +112,7 @@ class ThreadCommunicator final : public Communicator {
 };
 
 Request ThreadCommunicator::start(const Call& call) {
-  check();
+  check_others();
   if (call.kind == Kind::send) {
     group_->mailbox.put({rank(), call.peer, call.tag, sent_[{call.peer, call.tag}]++}, call.in);
     return {};
@@ -135,7 +139,7 @@ bool ThreadCommunicator::test(int ticket) {
   try {
     if (slot.meeting) {
       if (!slot.meeting->complete()) {
-        check();
+        check_others();
         return false;
       }
       slot.meeting->deliver(rank(), slot.call);
@@ -143,7 +147,7 @@ bool ThreadCommunicator::test(int ticket) {
       const Index count = group_->mailbox.count();
       const bool news = count != std::exchange(slot.looked, count);
       if (!news || !group_->mailbox.take(slot.address, slot.call.out)) {
-        check();
+        check_others();
         return false;
       }
     }
@@ -163,8 +167,7 @@ void ThreadCommunicator::abandon(int ticket) {
 void ThreadCommunicator::time_out(int ticket, const char* call) {
   const Slot& slot = slots_[ticket];
   const std::string silent = slot.meeting ? slot.meeting->missing() : message("rank ", slot.address.from);
-  group_->aborted->store(true, std::memory_order_release);
-  throw CommunicationError(time_out_message(call ? call : name(slot.call.kind), silent));
+  give_up(time_out_message(call ? call : name(slot.call.kind), silent));
 }
 
 std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {

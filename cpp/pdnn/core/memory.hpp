@@ -11,7 +11,7 @@ namespace pdnn {
 
 inline constexpr std::size_t kCacheLine = 64;
 
-/// `size` elements, zero at first, starting on a cache line.
+/// `size` elements, zero at first, starting on a cache line; or a part of someone else's memory, which it keeps alive.
 template <class T>
 class Buffer {
  public:
@@ -20,10 +20,13 @@ class Buffer {
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
     const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
     if (lines == 0) return;
-    data_.reset(static_cast<T*>(std::aligned_alloc(kCacheLine, lines)));
+    data_.reset(static_cast<T*>(std::aligned_alloc(kCacheLine, lines)), std::free);
     if (!data_) throw std::bad_alloc();
     std::fill_n(data_.get(), size, T{});
   }
+  Buffer(std::shared_ptr<void> owner, T* data, Index size) : data_(std::move(owner), data), size_(size) {}
+  Buffer(Buffer&&) = default;
+  Buffer& operator=(Buffer&&) = default;
 
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
@@ -34,10 +37,7 @@ class Buffer {
   const T& operator[](Index index) const { return data_.get()[index]; }
 
  private:
-  struct Free {
-    void operator()(T* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<T, Free> data_;
+  std::shared_ptr<T> data_;
   Index size_ = 0;
 };
 

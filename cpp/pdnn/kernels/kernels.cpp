@@ -64,9 +64,9 @@ void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Weig
 }
 
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Weights<T> dw,
-                       const Upcoming* upcoming) {
-  table<T>().product_tn_update(part, x, dy, update, dw, upcoming);
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, const T* from,
+                       Weights<T> dw, const Upcoming* upcoming) {
+  table<T>().product_tn_update(part, x, dy, update, from, dw, upcoming);
 }
 
 template <class T>
@@ -300,43 +300,43 @@ double measure_peak(double seconds) {
   template void layer_norm_backward<T>(Part, Matrix<const T>, Matrix<const T>, const T*, const T*, Matrix<T>);   \
   template void layer_norm_sums<T>(Part, Matrix<const T>, Matrix<const T>, const T*, bool, T*, T*);
 
-#define PDNN_INSTANTIATE(T)                                                                                     \
-  template void to_panels<T>(Index, Index, T*, T*);                                                             \
-  template void from_panels<T>(Index, Index, T*, T*);                                                           \
-  template void product_nn<T>(Part, Matrix<const T>, Weights<const T>, const T*, Activation, Matrix<T>);        \
-  template void product_nt<T>(Part, Matrix<const T>, Weights<const T>, Activation, Matrix<const T>, Matrix<T>); \
-  template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Weights<T>, const Upcoming*);       \
-  template void product_tn_update<T>(Part, Matrix<const T>, Matrix<const T>, const Update<T>&, Weights<T>,      \
-                                     const Upcoming*);                                                          \
-  template void column_sums<T>(Part, Matrix<const T>, bool, T*);                                                \
-  template void convolution<T>(Part, const Convolution&, Index, const T*, const T*, const T*, bool, T*);        \
-  template void flip_taps<T>(Part, const Convolution&, const T*, T*);                                           \
-  template void convolution_dx<T>(Part, const Convolution&, Index, const T*, const T*, T*);                     \
-  template void convolution_dw<T>(Part, const Convolution&, Index, const T*, const T*, bool, T*, T*);           \
-  template void max_pool<T>(Part, const Windows&, Index, Index, bool, const T*, T*, std::uint8_t*);             \
-  template void max_pool_backward<T>(Part, const Windows&, Index, Index, const std::uint8_t*, const T*, T*);    \
-  template void mean_pool<T>(Part, const Windows&, Index, Index, const T*, T*);                                 \
-  template void mean_pool_backward<T>(Part, const Windows&, Index, Index, const T*, T*);                        \
-  template void transpose_samples<T>(Part, Index, Index, Index, const T*, T*);                                  \
-  template void activate<T>(Part, Activation, Index, const T*, T*);                                             \
-  template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                          \
-  template void exp<T>(Part, Index, const T*, T*);                                                              \
-  template void log<T>(Part, Index, const T*, T*);                                                              \
-  template void dropout<T>(Part, Rng, Index, double, Matrix<const T>, Matrix<T>);                               \
-  template void softmax<T>(Part, Matrix<const T>, Matrix<T>);                                                   \
-  template void softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                         \
-  template void log_softmax<T>(Part, Matrix<const T>, Matrix<T>);                                               \
-  template void log_softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                     \
-  template void cross_entropy<T>(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);       \
-  template void cross_entropy<T>(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);           \
-  template void add<T>(Part, Index, const T*, const T*, T*);                                                    \
-  template void update<T>(Part, const Update<T>&, Index, const T*);                                             \
-  template void square_sums<T>(Part, Index, const T*, double*);                                                 \
-  template void scale<T>(Part, Index, T, T*);                                                                   \
-  template void clamp<T>(Part, Index, T, T*);                                                                   \
-  PDNN_INSTANTIATE_GATHER(T, std::uint8_t)                                                                      \
-  PDNN_INSTANTIATE_GATHER(T, float)                                                                             \
-  PDNN_INSTANTIATE_GATHER(T, double)                                                                            \
+#define PDNN_INSTANTIATE(T)                                                                                          \
+  template void to_panels<T>(Index, Index, T*, T*);                                                                  \
+  template void from_panels<T>(Index, Index, T*, T*);                                                                \
+  template void product_nn<T>(Part, Matrix<const T>, Weights<const T>, const T*, Activation, Matrix<T>);             \
+  template void product_nt<T>(Part, Matrix<const T>, Weights<const T>, Activation, Matrix<const T>, Matrix<T>);      \
+  template void product_tn<T>(Part, Matrix<const T>, Matrix<const T>, bool, Weights<T>, const Upcoming*);            \
+  template void product_tn_update<T>(Part, Matrix<const T>, Matrix<const T>, const Update<T>&, const T*, Weights<T>, \
+                                     const Upcoming*);                                                               \
+  template void column_sums<T>(Part, Matrix<const T>, bool, T*);                                                     \
+  template void convolution<T>(Part, const Convolution&, Index, const T*, const T*, const T*, bool, T*);             \
+  template void flip_taps<T>(Part, const Convolution&, const T*, T*);                                                \
+  template void convolution_dx<T>(Part, const Convolution&, Index, const T*, const T*, T*);                          \
+  template void convolution_dw<T>(Part, const Convolution&, Index, const T*, const T*, bool, T*, T*);                \
+  template void max_pool<T>(Part, const Windows&, Index, Index, bool, const T*, T*, std::uint8_t*);                  \
+  template void max_pool_backward<T>(Part, const Windows&, Index, Index, const std::uint8_t*, const T*, T*);         \
+  template void mean_pool<T>(Part, const Windows&, Index, Index, const T*, T*);                                      \
+  template void mean_pool_backward<T>(Part, const Windows&, Index, Index, const T*, T*);                             \
+  template void transpose_samples<T>(Part, Index, Index, Index, const T*, T*);                                       \
+  template void activate<T>(Part, Activation, Index, const T*, T*);                                                  \
+  template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                               \
+  template void exp<T>(Part, Index, const T*, T*);                                                                   \
+  template void log<T>(Part, Index, const T*, T*);                                                                   \
+  template void dropout<T>(Part, Rng, Index, double, Matrix<const T>, Matrix<T>);                                    \
+  template void softmax<T>(Part, Matrix<const T>, Matrix<T>);                                                        \
+  template void softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                              \
+  template void log_softmax<T>(Part, Matrix<const T>, Matrix<T>);                                                    \
+  template void log_softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                          \
+  template void cross_entropy<T>(Part, Matrix<const T>, const std::int32_t*, double, Matrix<T>, double*);            \
+  template void cross_entropy<T>(Part, Matrix<const T>, Matrix<const T>, double, Matrix<T>, double*);                \
+  template void add<T>(Part, Index, const T*, const T*, T*);                                                         \
+  template void update<T>(Part, const Update<T>&, Index, const T*);                                                  \
+  template void square_sums<T>(Part, Index, const T*, double*);                                                      \
+  template void scale<T>(Part, Index, T, T*);                                                                        \
+  template void clamp<T>(Part, Index, T, T*);                                                                        \
+  PDNN_INSTANTIATE_GATHER(T, std::uint8_t)                                                                           \
+  PDNN_INSTANTIATE_GATHER(T, float)                                                                                  \
+  PDNN_INSTANTIATE_GATHER(T, double)                                                                                 \
   template double measure_peak<T>(double);
 
 PDNN_INSTANTIATE(float)

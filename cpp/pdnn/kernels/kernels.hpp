@@ -55,6 +55,15 @@ struct Update {
   Rule rule;
   T* w;
   T* memory[kMostMemory];
+
+  /// The same from parameter `index` on.
+  Update at(Index index) const {
+    Update later = *this;
+    later.w += index;
+    for (T*& array : later.memory)
+      if (array) array += index;
+    return later;
+  }
 };
 
 /// A weight or its gradient: row-major, or cut into panels of `panel` columns (the last may be narrower) that lie one
@@ -72,6 +81,14 @@ struct Weights {
   Weights(T* values, Index row_count, Index col_count) : Weights(Matrix<T>(values, row_count, col_count)) {}
   Weights(T* values, Index row_count, Index col_count, Index columns_of_a_panel)
       : data(values), rows(row_count), cols(col_count), stride(col_count), panel(columns_of_a_panel) {}
+  Index panels() const { return (cols + panel - 1) / panel; }
+  /// The columns of these panels.
+  Range columns(Range of_panels) const { return {of_panels.begin * panel, std::min(of_panels.end * panel, cols)}; }
+  /// These panels by themselves.
+  Weights panels(Range of_panels) const {
+    const Range own = columns(of_panels);
+    return {data + own.begin * rows, rows, own.size(), panel};
+  }
 };
 /// The columns of a panel.
 template <class T>
@@ -107,10 +124,11 @@ template <class T>
 void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Weights<T> dw, const Upcoming* upcoming);
 
 /// The same dw, applied by the rule to the weights while it is in registers or near, and not kept: dw is room that may
-/// be used for sums, its values are lost. The element of dw at dw.data + i updates parameter i.
+/// be used for sums, its values are lost. The element of dw at dw.data + i updates parameter i. Its sums start from
+/// what lies at `from`, in the order of dw; null: from 0.
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Weights<T> dw,
-                       const Upcoming* upcoming);
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, const T* from,
+                       Weights<T> dw, const Upcoming* upcoming);
 
 /// sums[j] = Σ_r x[r, j], or sums[j] += it.
 template <class T>

@@ -34,6 +34,10 @@ struct Sizes {
 struct Final {
   virtual ~Final() = default;
   virtual void operator()(const Member& member, Range slice) = 0;
+  /// Elements from which on a part of a weight is worth telling of before the rest is there; 0: never.
+  virtual Index piece() const { return 0; }
+  /// For member 0 to call between kernels: moves along what is under way.
+  virtual void poll() {}
 };
 
 /// Adds up over everyone who shares the batch that a pass sees a part of: the ranks of a data-parallel group. The same
@@ -59,6 +63,10 @@ struct Pass {
 
   /// This layer's random numbers: drawing a key takes longer than a small layer's work, and few layers need one.
   Rng rng() const { return number < 0 ? key : key.child(static_cast<std::uint64_t>(number)); }
+  /// Between two kernels.
+  void poll() const {
+    if (final && team->first()) final->poll();
+  }
   /// The pass as layer `index` sees it, whose parameters start `at` elements further on.
   Pass child(Index index, Index at) const {
     Pass pass = *this;
@@ -70,12 +78,19 @@ struct Pass {
 };
 
 /// For whoever needs updated weights and no gradient: lets a backward pass apply the optimizer's rule where it makes
-/// the gradient of a slice, instead of storing it.
+/// the gradient of a slice, instead of storing it. Where ranks share the parameters, each updates some panels of a
+/// weight: of the others it stores its gradient first, and its own sums go on from what the others have stored.
 template <class T>
 struct Updates {
   virtual ~Updates() = default;
   /// None: the gradient of this slice must be stored.
   virtual std::optional<kernels::Update<T>> of(Range slice) const = 0;
+  /// Those of a weight's panels that this rank updates.
+  virtual Range own_panels(Index panels) const { return {0, panels}; }
+  /// The gradients of this slice of the flat buffer, which this rank updates, added up over the other ranks; null:
+  /// there are none. Every member calls, after storing what the other ranks update; this rank reads those parameters no
+  /// more.
+  virtual const T* from_others(const Member& /*member*/, Range /*slice*/) const { return nullptr; }
 };
 
 template <class T>
@@ -104,7 +119,7 @@ class Layer {
   virtual std::shared_ptr<const Layer> bind(const Shape& /*in*/) const { return nullptr; }
   /// y is x under another shape: aliased, never computed.
   virtual bool view() const { return false; }
-  /// How many of its first parameters backward updates itself. Their slice is not announced, their gradient is lost.
+  /// How many of its first parameters backward updates itself, so that their gradient is lost, or announces itself.
   virtual Index updated(const Pass& /*pass*/, const Vars<T>& /*vars*/) const { return 0; }
   virtual void initialize(Rng /*rng*/, std::span<T> /*params*/, std::span<T> /*state*/) const {}
   virtual void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const = 0;

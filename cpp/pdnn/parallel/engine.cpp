@@ -17,6 +17,15 @@ std::optional<kernels::Update<T>> UpdateWhenFinal<T>::of(Range slice) const {
 }
 
 template <class T>
+void Engine<T>::update(optim::Optimizer<T>& optimizer, Range range) {
+  UpdateWhenFinal<T> update(job_.model, optimizer);
+  team().run([&](const Member& member) {
+    if (optimizer.clip()) (*optimizer.clip())(member, slice(job_.model.grads->span(), range.begin, range.size()));
+    update(member, range);
+  });
+}
+
+template <class T>
 nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
   nn::LossValue sums;
   team_.run([&](const Member& member) {
@@ -37,28 +46,9 @@ nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) 
   return sums;
 }
 
-namespace {
-
-/// Every member's part of an update from a whole gradient.
-template <class T>
-void update_by(threads::Team& team, nn::Model<T>& model, optim::Optimizer<T>& optimizer) {
-  UpdateWhenFinal<T> update(model, optimizer);
-  team.run([&](const Member& member) {
-    if (optimizer.clip()) (*optimizer.clip())(member, slice(model.grads->span(), 0, model.count()));
-    update(member, {0, model.count()});
-  });
-}
-
-}  // namespace
-
-template <class T>
-void TeamEngine<T>::update(optim::Optimizer<T>& optimizer) {
-  update_by(team_, job_.model, optimizer);
-}
-
 template <class T>
 PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity)
-    : job_(job), pieces_(pieces), pool_(workers) {
+    : Engine<T>(job), pieces_(pieces), pool_(workers) {
   require(pieces >= 1, "Pool: ", pieces, " parallel batches; expected at least 1");
   require(!job.network.synchronised(),
           "Pool: a layer with sync=True needs the whole batch at once, but a pool's pieces ",
@@ -95,11 +85,8 @@ nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) 
   return sums;
 }
 
-template <class T>
-void PoolEngine<T>::update(optim::Optimizer<T>& optimizer) {
-  update_by(pool_.team(), job_.model, optimizer);
-}
-
+template class Engine<float>;
+template class Engine<double>;
 template class UpdateWhenFinal<float>;
 template class UpdateWhenFinal<double>;
 template class TeamEngine<float>;

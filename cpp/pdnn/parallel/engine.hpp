@@ -51,8 +51,16 @@ class Engine {
   virtual bool announces() const = 0;
   /// Stores this rank's gradient in model.grads, commits the state, and returns the sums over its rows.
   virtual nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) = 0;
-  /// All parameters from the whole gradient, clipped if the optimizer wants it, by all threads.
-  virtual void update(optim::Optimizer<T>& optimizer) = 0;
+  /// The threads, for what they do all at once between gradients.
+  virtual threads::Team& team() = 0;
+
+  /// Parameters from the gradient, by all threads. An optimizer that clips wants the whole range.
+  void update(optim::Optimizer<T>& optimizer, Range range);
+
+ protected:
+  explicit Engine(const Job<T>& job) : job_(job) {}
+
+  Job<T> job_;
 };
 
 /// The optimizer applied inside the backward pass: by a layer itself as it makes a gradient, or to a slice as it
@@ -73,13 +81,14 @@ template <class T>
 class TeamEngine : public Engine<T> {
  public:
   TeamEngine(const Job<T>& job, int threads, Index capacity)
-      : job_(job), team_(threads), workspace_(job.network, job.sample, capacity) {}
+      : Engine<T>(job), team_(threads), workspace_(job.network, job.sample, capacity) {}
   bool announces() const override { return true; }
   nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) override;
-  void update(optim::Optimizer<T>& optimizer) override;
+  threads::Team& team() override { return team_; }
 
  private:
-  Job<T> job_;
+  using Engine<T>::job_;
+
   threads::Team team_;
   nn::Workspace<T> workspace_;
 };
@@ -92,15 +101,16 @@ class PoolEngine : public Engine<T> {
   PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity);
   bool announces() const override { return false; }  // a gradient is final when all pieces are joined
   nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) override;
-  void update(optim::Optimizer<T>& optimizer) override;
+  threads::Team& team() override { return pool_.team(); }
 
  private:
+  using Engine<T>::job_;
+
   struct Worker {
     nn::Workspace<T> workspace;
     Buffer<T> grads;
   };
 
-  Job<T> job_;
   Index pieces_;
   threads::ThreadPool pool_;
   std::vector<Worker> workers_;

@@ -92,7 +92,7 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Turn& turn) {
   gather_and_add();
   watch.lap(this->phases.agreement);
   optimizer_.begin_step();
-  if (root()) engine_->update(optimizer_);
+  if (root()) engine_->update(optimizer_, {0, job_.model.count()});
   watch.lap(this->phases.update);
   comm_->broadcast(comm::View(job_.model.params->span()), kRoot);
   comm_->broadcast(comm::View(slice(job_.model.grads->span(), job_.model.count(), nn::Model<T>::kTail)), kRoot);

@@ -49,27 +49,29 @@ EpochSums Stepwise<T>::run_epoch(const Source<T>& source, const Epoch& epoch, co
 }
 
 template <class T>
-void write_tail(nn::Model<T>& model, const StepSums& sums) {
-  T* const tail = model.grads->data() + model.count();
-  tail[0] = static_cast<T>(sums.loss.value);
-  tail[1] = static_cast<T>(sums.loss.correct);
-  tail[2] = sums.stop ? T{1} : T{0};
-}
-
-template <class T>
-StepSums read_tail(nn::Model<T>& model, Index rows) {
-  const T* const tail = model.grads->data() + model.count();
-  return {{tail[0], tail[1]}, rows, tail[2] > 0};
-}
-
-template <class T>
 Replicated<T>::Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
-                          std::shared_ptr<comm::Communicator> comm)
+                          std::shared_ptr<comm::Communicator> comm, const AgreementOptions& options, Sum sum)
     : Stepwise<T>(optimizer, std::move(comm)),
       job_(job),
       engine_(std::move(engine)),
       batch_sum_(*comm_),
-      update_(job.model, optimizer) {}
+      sum_(sum),
+      agreement_(make_agreement<T>({job_, optimizer_, *engine_}, comm_, options)) {}
+
+template <class T>
+EpochSums Replicated<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
+  struct Within {
+    explicit Within(Agreement<T>& agreement) : agreement_(agreement) { agreement_.begin_epoch(); }
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+    ~Within() { agreement_.end_epoch(); }
+
+   private:
+    Agreement<T>& agreement_;
+  };
+  const Within within(*agreement_);
+  return Stepwise<T>::run_epoch(source, epoch, poll);
+}
 
 template <class T>
 StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
@@ -77,34 +79,20 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   const Rows<T> all{source, turn.batch, turn.first_row};
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
   const Rows<T> next{source, turn.next, 0};
-  const bool hot = alone && engine_->announces() && !optimizer_.clip();
+  const Index rows = sum_ == Sum::of_rows ? all.count() : std::max<Index>(1, mine.count());
   Stopwatch watch;
   optimizer_.begin_step();
-  Step<T> own{turn.key, job_.loss.scale(all.count()), alone ? nullptr : &batch_sum_};
+  Step<T> own{turn.key, job_.loss.scale(rows), alone ? nullptr : &batch_sum_};
   own.next = next.part(share(next.count(), comm_->rank(), comm_->size())).indices;
-  if (hot) own.final = &update_;
-  if (hot && !turn.last()) own.updates = &update_;
-  StepSums sums{engine_->gradient(mine, own), all.count(), turn.stop};
+  agreement_->begin_step(own, turn.next.empty() || (alone && turn.stop));  // a wish to stop is not known to all yet
+  const StepSums sums{engine_->gradient(mine, own), all.count(), turn.stop};
   watch.lap(this->phases.gradient);
-  if (hot) return sums;
-  if (!alone) {
-    write_tail(job_.model, sums);
-    comm_->all_reduce(comm::View(job_.model.grads->span()));
-    sums = read_tail(job_.model, all.count());
-    watch.lap(this->phases.agreement);
-  }
-  engine_->update(optimizer_);
-  watch.lap(this->phases.update);
-  return sums;
+  return agreement_->finish_step(sums, this->phases);
 }
 
 template class Stepwise<float>;
 template class Stepwise<double>;
 template class Replicated<float>;
 template class Replicated<double>;
-template void write_tail(nn::Model<float>&, const StepSums&);
-template void write_tail(nn::Model<double>&, const StepSums&);
-template StepSums read_tail(nn::Model<float>&, Index);
-template StepSums read_tail(nn::Model<double>&, Index);
 
 }  // namespace pdnn::parallel

@@ -1,31 +1,10 @@
 #pragma once
 /// Strategy: how the ranks of a job train on the rows of an epoch, of which each does its part.
-#include <chrono>
 #include <functional>
 
-#include "pdnn/comm/communicator.hpp"
-#include "pdnn/parallel/engine.hpp"
-#include "pdnn/parallel/rank_sums.hpp"
+#include "pdnn/parallel/agreement.hpp"
 
 namespace pdnn::parallel {
-
-/// Seconds that the phases of steps took on this rank.
-struct Phases {
-  double broadcast = 0, scatter = 0, gradient = 0, agreement = 0, update = 0;
-};
-
-/// Adds the time since the last lap to one phase after another.
-class Stopwatch {
- public:
-  void lap(double& phase) {
-    const auto now = std::chrono::steady_clock::now();
-    phase += std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
 
 struct Epoch {
   std::span<const Index> order;  ///< rows of the source
@@ -74,13 +53,6 @@ class Strategy {
   virtual void set_rows_apart(const RowsApart& /*rows*/) {}
 };
 
-/// Sums over the rows that a step counts, and whether all ranks end after it.
-struct StepSums {
-  nn::LossValue loss;
-  Index rows = 0;
-  bool stop = false;
-};
-
 /// One step of an epoch.
 struct Turn {
   std::span<const Index> batch;  ///< rows of the source behind it, over all ranks
@@ -114,14 +86,15 @@ class Stepwise : public Strategy<T> {
   std::shared_ptr<comm::Communicator> comm_;
 };
 
-/// Every rank holds the whole network and makes the gradient of its share of the rows; one all-reduce of the flat
-/// gradient (with the step's sums in its tail) adds the shares up, and every rank makes the same update. Alone there is
-/// nothing to agree on, and updates are made inside the backward pass.
+/// Every rank holds the whole network and makes the gradient of its share of the rows; then they agree on an update.
 template <class T>
 class Replicated : public Stepwise<T> {
  public:
+  enum class Sum { of_rows, of_means };  ///< what ranks add up: their parts of the batch's loss, or each its own mean
+
   Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
-             std::shared_ptr<comm::Communicator> comm);
+             std::shared_ptr<comm::Communicator> comm, const AgreementOptions& options = {}, Sum sum = Sum::of_rows);
+  EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   StepSums step(const Source<T>& source, const Turn& turn) override;
 
  protected:
@@ -133,13 +106,8 @@ class Replicated : public Stepwise<T> {
   Job<T> job_;
   std::unique_ptr<Engine<T>> engine_;
   RankSum batch_sum_;
-  UpdateWhenFinal<T> update_;
+  Sum sum_;
+  std::unique_ptr<Agreement<T>> agreement_;
 };
-
-/// Writes a step's sums behind the gradients, and reads them back after an agreement, over all the batch's rows.
-template <class T>
-void write_tail(nn::Model<T>& model, const StepSums& sums);
-template <class T>
-StepSums read_tail(nn::Model<T>& model, Index rows);
 
 }  // namespace pdnn::parallel

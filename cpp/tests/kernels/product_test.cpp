@@ -205,18 +205,26 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
           table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, false, {dw.data(), rows, cols},
                            nullptr);
           table.update({}, update_of(after), count, dw.data());
-          for (const int team : {1, 3}) {
-            State inside = before;
-            std::vector<T> room(dw.size(), T(7));
-            const Update<T> update = update_of(inside);
-            as_team(team, [&](Part part) {
-              table.product_tn_update(part, {x.data(), depth, rows}, {dy.data(), depth, cols}, update,
-                                      {room.data(), rows, cols}, nullptr);
-            });
-            BOOST_TEST(same_bits(after.w.data(), inside.w.data(), count));
-            for (int k = 0; k < kMostMemory; ++k)
-              BOOST_TEST(same_bits(after.memory[k].data(), inside.memory[k].data(), count));
-          }
+          State continued = before;  // the same of a sum that begins elsewhere
+          const std::vector<T> from = numbers<T>(count, 9);
+          dw = from;
+          table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, true, {dw.data(), rows, cols},
+                           nullptr);
+          table.update({}, update_of(continued), count, dw.data());
+          for (const int team : {1, 3})
+            for (const bool from_zero : {true, false}) {
+              State inside = before;
+              const State& want = from_zero ? after : continued;
+              std::vector<T> room(dw.size(), T(7));
+              const Update<T> update = update_of(inside);
+              as_team(team, [&](Part part) {
+                table.product_tn_update(part, {x.data(), depth, rows}, {dy.data(), depth, cols}, update,
+                                        from_zero ? nullptr : from.data(), {room.data(), rows, cols}, nullptr);
+              });
+              BOOST_TEST(same_bits(want.w.data(), inside.w.data(), count));
+              for (int k = 0; k < kMostMemory; ++k)
+                BOOST_TEST(same_bits(want.memory[k].data(), inside.memory[k].data(), count));
+            }
         });
       }
     }
@@ -251,7 +259,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
         table.product_nn(part, in, view, b.data(), Activation::tanh, {r.y.data(), batch, outputs});
         table.product_nt(part, slope, view, Activation::identity, in, {r.dx.data(), batch, inputs});
         table.product_tn(part, in, slope, true, {r.dw.data(), inputs, outputs, width}, nullptr);
-        table.product_tn_update(part, in, slope, rule, {sums.data(), inputs, outputs, width}, nullptr);
+        table.product_tn_update(part, in, slope, rule, nullptr, {sums.data(), inputs, outputs, width}, nullptr);
       });
       return r;
     };

@@ -37,6 +37,9 @@ struct Plan {
   double clip_norm = 0;  // 0: not clipped
   Index hidden = 8;
   bool panels = false;
+  bool deep = false;  // a layer from `hidden` to `hidden`
+  AgreementOptions agreement{};
+  int machines = 1;  // that the ranks are taken to be on
 };
 
 struct Data {
@@ -55,8 +58,15 @@ struct Data {
   Vector t;
 };
 
-std::shared_ptr<nn::Network<double>> make_network(Norm norm, Index hidden) {
-  const nn::Init init{nn::Init::Kind::uniform, 0.5};
+std::shared_ptr<nn::Network<double>> make_network(Norm norm, Index hidden, bool deep) {
+  const nn::Init init{nn::Init::Kind::uniform, deep ? 0.1 : 0.5};
+  if (deep)
+    return std::make_shared<nn::Network<double>>(
+        std::vector<nn::LayerPtr<double>>{std::make_shared<nn::Linear<double>>(kInputs, hidden, true, init, init),
+                                          std::make_shared<nn::ActivationLayer<double>>(kernels::Activation::tanh),
+                                          std::make_shared<nn::Linear<double>>(hidden, hidden, true, init, init),
+                                          std::make_shared<nn::ActivationLayer<double>>(kernels::Activation::tanh),
+                                          std::make_shared<nn::Linear<double>>(hidden, kClasses, true, init, init)});
   if (norm != Norm::none) {
     const nn::BatchNorm<double>::Options options{
         .channels = 8, .images = false, .eps = 0.1, .sync = norm == Norm::synchronised};
@@ -87,7 +97,7 @@ struct Outcome {
 Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm) {
   const Data data;
   const Source<double> source = data.source(plan.values);
-  nn::Model<double> model(make_network(plan.norm, plan.hidden), 3);
+  nn::Model<double> model(make_network(plan.norm, plan.hidden, plan.deep), 3);
   const auto bound = model.bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
   const nn::CrossEntropyLoss<double> cross_entropy(nn::Reduction::mean);
   const nn::MSELoss<double> squares(nn::Reduction::mean);
@@ -104,7 +114,9 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
     strategy = std::make_unique<ScatterGather<double>>(job, sgd, make_engine(job, plan, plan.batch), comm,
                                                        plan.values ? kClasses : 0, plan.batch, plan.once);
   } else {
-    strategy = std::make_unique<Replicated<double>>(job, sgd, make_engine(job, plan, plan.batch), comm);
+    AgreementOptions options = plan.agreement;
+    if (plan.machines > 1) options.machine = comm->split(comm->rank() % plan.machines, comm->rank());
+    strategy = std::make_unique<Replicated<double>>(job, sgd, make_engine(job, plan, plan.batch), comm, options);
   }
   EpochSums sums;
   std::optional<InPanels<double>> panels;
@@ -180,6 +192,60 @@ BOOST_AUTO_TEST_CASE(ranks_equal_serial_also_when_some_have_no_row) {
             Plan{.threads = 2, .pieces = 3, .values = values}, Plan{.scatter = true, .values = values}})
         for (const Outcome& outcome : train_on_ranks(plan, ranks)) check_equal(outcome, serial, 1e-13);
   }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_agree_through_shared_memory_or_messages_of_any_size) {
+  using Memory = AgreementOptions::Memory;
+  const std::vector<AgreementOptions> options{{Memory::shared, 0, nullptr},
+                                              {Memory::messages, 8, nullptr},
+                                              {Memory::messages, 56, nullptr},
+                                              {Memory::messages, 1 << 20, nullptr},
+                                              {Memory::messages, 0, nullptr}};
+  for (const bool clip : {false, true}) {
+    const double norm = clip ? 0.1 : 0;
+    const Outcome serial = train_alone({.clip_norm = norm});
+    for (const AgreementOptions& agreement : options)
+      for (const int ranks : {2, 3, 4})
+        for (const Plan& plan : {Plan{.clip_norm = norm, .agreement = agreement},
+                                 Plan{.threads = 2, .clip_norm = norm, .agreement = agreement},
+                                 Plan{.threads = 2, .pieces = 3, .clip_norm = norm, .agreement = agreement}}) {
+          const std::vector<Outcome> outcomes = train_on_ranks(plan, ranks);
+          for (const Outcome& outcome : outcomes) {
+            check_equal(outcome, serial, 1e-13);
+            check_equal(outcome, outcomes[0], 0);
+          }
+        }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(wide_weights_are_shared_out_by_panels_or_sent_panel_by_panel) {
+  using Memory = AgreementOptions::Memory;
+  for (const Plan& wide : {Plan{.hidden = 2800, .panels = true}, Plan{.hidden = 130, .panels = true, .deep = true}}) {
+    const Outcome serial = train_alone(wide);
+    for (const int ranks : {2, 3, 4})
+      for (const int threads : {1, 2})
+        for (const AgreementOptions& agreement :
+             {AgreementOptions{Memory::shared, 0, nullptr}, AgreementOptions{Memory::messages, 5000, nullptr}}) {
+          Plan plan = wide;
+          plan.threads = threads;
+          plan.agreement = agreement;
+          const std::vector<Outcome> outcomes = train_on_ranks(plan, ranks);
+          for (const Outcome& outcome : outcomes) {
+            check_equal(outcome, serial, 1e-13);
+            check_equal(outcome, outcomes[0], 0);
+          }
+        }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(machines_add_up_their_ranks_first) {
+  const AgreementOptions shared{AgreementOptions::Memory::shared, 0, nullptr};
+  for (const Plan& plan : {Plan{.agreement = shared, .machines = 2},
+                           Plan{.threads = 2, .clip_norm = 0.1, .agreement = shared, .machines = 2}}) {
+    const Outcome serial = train_alone({.clip_norm = plan.clip_norm});
+    for (const Outcome& outcome : train_on_ranks(plan, 4)) check_equal(outcome, serial, 1e-13);
+  }
+  BOOST_CHECK_THROW(train_on_ranks({.agreement = shared, .machines = 2}, 3), ValueError);  // one of them is alone
 }
 
 BOOST_AUTO_TEST_CASE(clipping_sees_the_whole_gradient_of_the_global_batch) {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pdnn.comm import Communicator
 
 SPECS = (
-    '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", '
+    '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "ddp:sum", '
     '"average:end", "average:8", "average:8+team:2", "scatter-gather"'
 )
 
@@ -42,8 +42,8 @@ def parse(spec: str) -> Strategy:
     across, plus, inner = words.partition("+")
     engine = parse(inner) if plus else Serial()
     if isinstance(engine, (Serial, Team, Pool)):
-        if across == "ddp":
-            return DataParallel(engine)
+        if across in ("ddp", "ddp:sum"):
+            return DataParallel(engine, average="sum" if across.endswith(":sum") else "mean")
         if match := re.fullmatch(r"average:(end|\d+)(:master)?(:own-init)?", across):
             return Average(
                 every=None if match[1] == "end" else int(match[1]),

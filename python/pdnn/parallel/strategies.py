@@ -61,18 +61,42 @@ Engine: TypeAlias = Serial | Team | Pool
 
 @dataclass(frozen=True)
 class DataParallel:
-    """Every rank makes the gradient of its share of each batch; one all-reduce adds the shares up.
+    """Every rank makes the gradient of its share of each batch; the shares add up to the batch's gradient.
+
+    Between ranks of one machine gradients and parameters lie in memory that they share, and each rank updates
+    its part of the parameters; elsewhere, or where that is measured to be slower, gradients travel in
+    buckets, the last layer's first, while the backward pass goes on.
 
     Parameters
     ----------
     engine : Serial, Team or Pool
         How a rank makes its gradient.
+    average : "mean" or "sum"
+        The gradient of an update: of the mean loss over the rows of the whole batch, or the sum over ranks of
+        each one's mean over its own rows. The sum is another optimizer: its steps grow with the ranks.
+    bucket_bytes : int, optional
+        Size of a bucket; given, gradients travel in buckets. None: what the latency and bandwidth of an
+        all-reduce, measured when `fit` begins, make best.
+    shared_memory : bool, optional
+        Whether ranks of one machine share memory. None: where it is measured to be faster.
     """
 
     engine: Engine = field(default_factory=Serial)
+    average: str = "mean"
+    bucket_bytes: int | None = None
+    shared_memory: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.average not in ("mean", "sum"):
+            raise ValueError(f'DataParallel: average "{self.average}"; expected "mean" or "sum"')
+        if self.bucket_bytes is not None:
+            _check_positive("DataParallel: bucket_bytes", self.bucket_bytes)
+            if self.shared_memory:
+                raise ValueError("DataParallel: bucket_bytes is of messages, shared_memory=True sends none")
 
     def __str__(self) -> str:
-        return "ddp" if isinstance(self.engine, Serial) else f"ddp+{self.engine}"
+        words = "ddp:sum" if self.average == "sum" else "ddp"
+        return words if isinstance(self.engine, Serial) else f"{words}+{self.engine}"
 
 
 @dataclass(frozen=True)
@@ -158,6 +182,11 @@ def rows_of_step(strategy: Strategy, batch_size: int, ranks: int) -> int:
 
 def common_part(strategy: Strategy) -> str:
     """What all ranks must have alike: the strategy without its engine, which may follow a rank's cores."""
+    if isinstance(strategy, DataParallel) and (strategy.bucket_bytes, strategy.shared_memory) != (None, None):
+        return (
+            f"{replace(strategy, engine=Serial())} with bucket_bytes={strategy.bucket_bytes}, "
+            f"shared_memory={strategy.shared_memory}"
+        )
     if isinstance(strategy, (DataParallel, Average)):
         return str(replace(strategy, engine=Serial()))
     return str(strategy)
@@ -171,12 +200,17 @@ def session_options(strategy: Strategy) -> dict[str, Any]:
         scheme = "scatter-once" if strategy.once else "scatter"
     if isinstance(strategy, Average):
         scheme = "average-by-master" if strategy.by == "master" else "average"
+    messages: dict[str, Any] = {"bucket_bytes": 0, "shared_memory": None}
+    if isinstance(strategy, DataParallel):
+        scheme = "replicated-sum" if strategy.average == "sum" else "replicated"
+        messages = {"bucket_bytes": strategy.bucket_bytes or 0, "shared_memory": strategy.shared_memory}
     return {
         "scheme": scheme,
         "every": (isinstance(strategy, Average) and strategy.every) or 0,
         "engine": "pool" if isinstance(engine, Pool) else "team",
         "threads": threads_of(engine),
         "pieces": engine.parallel_batches if isinstance(engine, Pool) else 1,
+        **messages,
     }
 
 

@@ -50,8 +50,8 @@ PDNN_INLINE Spot<T> spot(const Weights<T>& w, Index r, Index j) {
   return {w.data + first * w.rows + r * width + (j - first), width};
 }
 
-/// One product; its sums start from 0, from a bias, or from c. With an update, c is room for sums that go on from piece
-/// to piece, and what is in it afterwards is lost.
+/// One product; its sums start from 0, from a bias, from c, or from elsewhere. With an update, c is room for sums that
+/// go on from piece to piece, and what is in it afterwards is lost.
 template <class T>
 struct Product {
   Index depth;
@@ -63,6 +63,7 @@ struct Product {
   bool add;
   Weights<T> c;
   const Update<T>* update = nullptr;
+  const T* from = nullptr;  // lies as c does
 };
 
 /// Runs one tile of which only `cols` columns exist, through a whole one beside it.
@@ -161,7 +162,9 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             tile.far = depth * width * static_cast<Index>(sizeof(T));
             tile.far_step = ceil_div(width * static_cast<Index>(sizeof(T)), ceil_div(height, kMostRows<vectors>));
           }
-          if (k == 0 && !p.add) {
+          if (k == 0 && p.from) {
+            tile.start = p.from + (c.data - p.c.data);
+          } else if (k == 0 && !p.add) {
             tile.start = p.bias ? p.bias + j : nullptr;
             tile.start_stride = 0;
           }
@@ -221,6 +224,8 @@ void product_nt(Part part, Matrix<const T> dy, Weights<const T> w, Activation f,
                      });
 }
 
+inline constexpr Index kLine = 64;
+
 /// Fetches upcoming rows into the second-level cache, a few lines after each of `tiles` tiles.
 class Fetcher {
  public:
@@ -239,7 +244,6 @@ class Fetcher {
   }
 
  private:
-  static constexpr Index kLine = 64;
   Upcoming left_{nullptr, 0, nullptr, 0, 0};
   Index at_ = 0, lines_ = 0;
 };
@@ -257,17 +261,27 @@ void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Weig
   multiply<T, true>(part, dw.rows, dw.cols, p, [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); });
 }
 
+/// Fetches `rows` rows of `bytes` bytes into the second-level cache.
+PDNN_INLINE void fetch_rows(const char* data, Index stride, Index rows, Index bytes) {
+  for (; rows > 0; --rows, data += stride)
+    for (Index at = 0; at < bytes; at += kLine) __builtin_prefetch(data + at, 0, 2);
+}
+
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, Weights<T> dw,
-                       const Upcoming* upcoming) {
-  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &update};
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, const T* from,
+                       Weights<T> dw, const Upcoming* upcoming) {
+  constexpr Index bytes = sizeof(T), next = kColumnBytes / bytes;  // rows that come after those of a block
+  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &update, from};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
   multiply<T, true>(part, dw.rows, dw.cols, p,
                     [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
                       fetcher.after_tile();
-                      if (!sums) return;
                       const Spot<T> first = spot(dw, row, col);
                       Index at = first.data - dw.data;
+                      if (from)
+                        fetch_rows(reinterpret_cast<const char*>(from + at + next * first.stride), first.stride * bytes,
+                                   rows, cols * bytes);
+                      if (!sums) return;
                       if (cols == first.stride && cols < stride) {  // rows of w touch each other: one run
                         for (Index r = 1; r < rows; ++r)
                           for (Index j = 0; j < stride; j += kLanes<T>)

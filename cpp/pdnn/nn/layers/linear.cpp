@@ -49,8 +49,14 @@ std::optional<kernels::Update<T>> Linear<T>::update(const Pass& pass, const Vars
 }
 
 template <class T>
+bool Linear<T>::in_pieces(const Pass& pass) const {
+  return pass.final && pass.final->piece() > 0 && fusion_.panels;
+}
+
+template <class T>
 Index Linear<T>::updated(const Pass& pass, const Vars<T>& vars) const {
-  return update(pass, vars) ? inputs_ * outputs_ : 0;
+  if (update(pass, vars)) return inputs_ * outputs_;
+  return in_pieces(pass) ? inputs_ * outputs_ + (bias_ ? outputs_ : 0) : 0;
 }
 
 template <class T>
@@ -67,14 +73,55 @@ void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     dy.data = vars.scratch.data();
   }
   if (dx.wanted()) kernels::product_nt<T>(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
+  pass.poll();
+  if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));  // db = Σ dy
   const kernels::Upcoming* const upcoming = dx.wanted() ? nullptr : pass.upcoming;
   if (const auto rule = update(pass, vars)) {
     if (dx.wanted()) pass.team->barrier();  // everybody has read w
-    kernels::product_tn_update<T>(*pass.team, x, dy, *rule, weight(grads), upcoming);
+    update_weight(pass, *vars.updates, *rule, x, dy, grads, upcoming);
+  } else if (in_pieces(pass)) {
+    announce_weight(pass, x, dy, grads, upcoming);
   } else {
     kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads), upcoming);  // dw = xᵀ dy
   }
-  if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));  // db = Σ dy
+}
+
+/// The columns of dy that belong to some panels of the weight.
+template <class T>
+Matrix<const T> columns(const Tensor<const T>& dy, Range range) {
+  return {dy.data + range.begin, dy.batch, range.size(), dy.width()};
+}
+
+/// w ← rule(xᵀ dy), or of ranks that share w: first dw of what others update, then w of the own panels.
+template <class T>
+void Linear<T>::update_weight(const Pass& pass, const Updates<T>& updates, const kernels::Update<T>& rule,
+                              Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
+                              const kernels::Upcoming* upcoming) const {
+  const kernels::Weights<T> dw = weight(grads);
+  const Range own = updates.own_panels(dw.panels());
+  for (const Range others : {Range{0, own.begin}, Range{own.end, dw.panels()}})
+    if (others.size() > 0)
+      kernels::product_tn<T>(*pass.team, x, columns(dy, dw.columns(others)), pass.add, dw.panels(others), nullptr);
+  const Range elements{dw.columns(own).begin * inputs_, dw.columns(own).end * inputs_};
+  const T* const from = updates.from_others(*pass.team, {pass.offset + elements.begin, pass.offset + elements.end});
+  kernels::product_tn_update<T>(*pass.team, x, columns(dy, dw.columns(own)), rule.at(elements.begin), from,
+                                dw.panels(own), upcoming);
+}
+
+/// dw = xᵀ dy, some panels at a time, the last first, so that sending them can begin.
+template <class T>
+void Linear<T>::announce_weight(const Pass& pass, Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
+                                const kernels::Upcoming* upcoming) const {
+  const kernels::Weights<T> dw = weight(grads);
+  const Index each = std::max<Index>(1, pass.final->piece() / (dw.panel * inputs_));
+  for (Index end = dw.panels(); end > 0; end -= each) {
+    const Range panels{std::max<Index>(0, end - each), end}, cols = dw.columns(panels);
+    kernels::product_tn<T>(*pass.team, x, columns(dy, cols), pass.add, dw.panels(panels),
+                           panels.begin == 0 ? upcoming : nullptr);
+    pass.team->barrier();
+    const Index last = end == dw.panels() && bias_ ? (inputs_ + 1) * outputs_ : cols.end * inputs_;
+    (*pass.final)(*pass.team, {pass.offset + cols.begin * inputs_, pass.offset + last});
+  }
 }
 
 template class Linear<float>;

@@ -49,6 +49,12 @@ class Linear : public Layer<T> {
     return bias_ ? params.data() + inputs_ * outputs_ : nullptr;
   }
   std::optional<kernels::Update<T>> update(const Pass& pass, const Vars<T>& vars) const;
+  /// Whether the gradient of the weight is told of a few panels at a time.
+  bool in_pieces(const Pass& pass) const;
+  void update_weight(const Pass& pass, const Updates<T>& updates, const kernels::Update<T>& rule, Tensor<const T> x,
+                     Tensor<const T> dy, std::span<T> grads, const kernels::Upcoming* upcoming) const;
+  void announce_weight(const Pass& pass, Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
+                       const kernels::Upcoming* upcoming) const;
   bool own_slope() const { return fusion_.own != Activation::identity && !fusion_.slope_by_next; }
 
   Index inputs_, outputs_;

@@ -1,0 +1,99 @@
+#pragma once
+/// Agreement: how replicas come from their own gradients to the same update. Alone there is nothing to agree on.
+#include <chrono>
+
+#include "pdnn/parallel/engine.hpp"
+#include "pdnn/parallel/rank_sums.hpp"
+
+namespace pdnn::parallel {
+
+/// Seconds that the phases of steps took on this rank. `agreement` is what it waited for the others' gradients,
+/// `hidden` how much longer that would have been, had they travelled while nothing else was done.
+struct Phases {
+  double broadcast = 0, scatter = 0, gradient = 0, agreement = 0, hidden = 0, update = 0;
+};
+
+/// Adds the time since the last lap to one phase after another.
+class Stopwatch {
+ public:
+  void lap(double& phase) {
+    const auto now = std::chrono::steady_clock::now();
+    phase += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+/// Sums over the rows that a step counts, and whether all ranks end after it.
+struct StepSums {
+  nn::LossValue loss;
+  Index rows = 0;
+  bool stop = false;
+};
+
+/// Writes a step's sums behind the gradients, and reads them back after an agreement, over all the batch's rows.
+template <class T>
+void write_tail(nn::Model<T>& model, const StepSums& sums);
+template <class T>
+StepSums read_tail(nn::Model<T>& model, Index rows);
+
+/// What an agreement works on.
+template <class T>
+struct Replica {
+  const Job<T>& job;
+  optim::Optimizer<T>& optimizer;
+  Engine<T>& engine;
+};
+
+template <class T>
+class Agreement {
+ public:
+  virtual ~Agreement() = default;
+  Agreement(const Agreement&) = delete;
+  Agreement& operator=(const Agreement&) = delete;
+
+  /// Around the steps of an epoch; also after one that failed.
+  virtual void begin_epoch() {}
+  virtual void end_epoch() {}
+  /// Before a gradient is made: says whom the backward pass has to tell. With `keep` the whole gradient of the global
+  /// batch must be in the model after the step.
+  virtual void begin_step(Step<T>& step, bool keep) = 0;
+  /// After it: every rank's parameters have been updated by the sum of all gradients. Returns the sums of all ranks.
+  virtual StepSums finish_step(const StepSums& own, Phases& phases) = 0;
+
+ protected:
+  explicit Agreement(const Replica<T>& replica) : replica_(replica) {}
+  nn::Model<T>& model() const { return replica_.job.model; }
+  /// Slices become final one after another, and may be updated before the rest is there.
+  bool slice_by_slice() const { return replica_.engine.announces() && !replica_.optimizer.clip(); }
+
+  Replica<T> replica_;
+};
+
+/// One replica: updates are made inside the backward pass.
+template <class T>
+class Alone : public Agreement<T> {
+ public:
+  explicit Alone(const Replica<T>& replica) : Agreement<T>(replica), update_(replica.job.model, replica.optimizer) {}
+  void begin_step(Step<T>& step, bool keep) override;
+  StepSums finish_step(const StepSums& own, Phases& phases) override;
+
+ private:
+  UpdateWhenFinal<T> update_;
+};
+
+/// How replicas agree, as users choose it.
+struct AgreementOptions {
+  enum class Memory { measured, shared, messages } memory = Memory::measured;  ///< between ranks of one machine
+  Index bucket_bytes = 0;                                                      ///< of messages; 0: measured
+  std::shared_ptr<comm::Communicator> machine{};  ///< the ranks that may share memory; null: those of one machine
+};
+
+/// The agreement for the ranks of `comm`; collective. ValueError if memory must be shared and cannot be.
+template <class T>
+std::unique_ptr<Agreement<T>> make_agreement(const Replica<T>& replica, const std::shared_ptr<comm::Communicator>& comm,
+                                             const AgreementOptions& options);
+
+}  // namespace pdnn::parallel
