@@ -46,7 +46,7 @@ def averaged(strategy: str, momentum: float = 0.9, **options: object) -> pdnn.Tr
 
 
 def check_averaging(folder: Path) -> None:
-    """The same model on all ranks; whoever adds; data parallel if after every step; resumed as if never stopped."""
+    """The same model on all ranks, whoever adds; data parallel if after every step; resumed as if not stopped."""
     want = averaged("average:3")
     equal(averaged("average:3:master+team:2"), want)
     for model in comm.all_gather(want.model.flat_parameters):
