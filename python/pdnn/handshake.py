@@ -45,10 +45,19 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
 
 
 def share_model(trainer: Trainer) -> None:
-    """Gives all ranks rank 0's parameters and state."""
-    if trainer.comm.size > 1:
-        trainer.comm.broadcast(trainer.model.flat_parameters, root=0)
-        trainer.comm.broadcast(trainer.model.flat_state, root=0)
+    """Gives all ranks rank 0's parameters and state; and its optimizer's memory, where ranks update alike."""
+    comm, model = trainer.comm, trainer.model
+    if comm.size == 1:
+        return
+    comm.broadcast(model.flat_parameters, root=0)
+    comm.broadcast(model.flat_state, root=0)
+    if isinstance(trainer.strategy, (parallel.DataParallel, parallel.ScatterGather)):
+        optimizer = trainer.optimizer.bind(model)
+        steps = np.array([optimizer.steps], np.int64)
+        comm.broadcast(steps, root=0)
+        optimizer.steps = int(steps[0])
+        for memory in optimizer.memory:
+            comm.broadcast(memory, root=0)
 
 
 def compare(comm: Communicator, where: str, mine: Mapping[str, Any], advice: str) -> None:

@@ -21,8 +21,10 @@ class History:
         ``loss`` (mean over the epoch's rows, without the L2 term, as the parameters changed under way),
         ``accuracy`` (classification only), ``val_loss``, ``val_accuracy``, ``seconds`` (training only).
     phases : list of dict of str to float
-        Seconds of an epoch's steps on this rank: gradient, agreement, update, scatter, broadcast. A serial
-        step or a team, alone, updates each layer as its gradient becomes final, within "gradient".
+        Seconds of an epoch's steps on this rank: gradient, agreement (waiting for the other ranks), update,
+        scatter, broadcast; and hidden, by how much the agreements would have been longer with nothing done
+        beside them. Where weights are updated as their gradient is made, alone and in memory that ranks
+        share, that is within gradient.
     updates : list of dict of str to float
         An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``.
     """
@@ -31,6 +33,20 @@ class History:
         self.history: dict[str, list[float]] = {}
         self.phases: list[dict[str, float]] = []
         self.updates: list[dict[str, float]] = []
+
+    @property
+    def hidden(self) -> list[float]:
+        """Share of each epoch's communication that took place beside other work; 0 if there was none.
+
+        Ranks' agreements on gradients, in `DataParallel`: what they take when nothing is done beside them
+        (measured when `fit` begins) less what this rank still waited for.
+        """
+        shares = []
+        for phases in self.phases:
+            hidden = phases.get("hidden", 0.0)
+            whole = hidden + phases.get("agreement", 0.0)
+            shares.append(hidden / whole if whole else 0.0)
+        return shares
 
     @property
     def epochs(self) -> int:

@@ -11,13 +11,16 @@ import pytest
 import pdnn
 from pdnn import models, nn, optim
 from pdnn.data import Dataset
+from pdnn.parallel import DataParallel, Pool, Team
 
 comm = pdnn.world()
 RNG = np.random.default_rng(0)
 DATA = Dataset(RNG.integers(0, 256, (53, 12), dtype=np.uint8), RNG.integers(0, 4, 53), scale=1 / 255)
 
 
-def train(strategy: str, comm: pdnn.comm.Communicator, seed: int = 2, **options: object) -> pdnn.Trainer:
+def train(
+    strategy: str | DataParallel, comm: pdnn.comm.Communicator, seed: int = 2, **options: object
+) -> pdnn.Trainer:
     model = models.mlp([12, 9, 4], "sigmoid", dtype="float64", seed=seed)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, comm=comm)
@@ -46,7 +49,7 @@ def averaged(strategy: str, momentum: float = 0.9, **options: object) -> pdnn.Tr
 
 
 def check_averaging(folder: Path) -> None:
-    """The same model on all ranks, whoever adds; data parallel if after every step; resumed as if not stopped."""
+    """The same model on all ranks, whoever adds; data parallel if after every step; resuming changes nothing."""
     want = averaged("average:3")
     equal(averaged("average:3:master+team:2"), want)
     for model in comm.all_gather(want.model.flat_parameters):
@@ -66,7 +69,13 @@ def equal(got: pdnn.Trainer, want: pdnn.Trainer) -> None:
 
 def main(folder: Path) -> None:
     serial = train("serial", pdnn.comm.SELF)
-    for strategy in ("ddp", "ddp+team:2", "ddp+pool:2/3", "scatter-gather", "auto"):
+    travelling = [
+        DataParallel(shared_memory=True),
+        DataParallel(Pool(2, 3), shared_memory=True),
+        DataParallel(shared_memory=False),
+        DataParallel(Team(2), bucket_bytes=56),
+    ]
+    for strategy in ("ddp", "ddp+team:2", "ddp+pool:2/3", "scatter-gather", "auto", *travelling):
         # A rank that starts from other values must get rank 0's; the last batch has two rows.
         equal(train(strategy, comm, seed=2 if comm.rank == 0 else 100 + comm.rank), serial)
     equal(train("scatter-gather:once", comm, batch_size=100), train("serial", pdnn.comm.SELF, batch_size=100))

@@ -1,0 +1,155 @@
+"""Data parallel, ranks as threads: how gradients travel, what is added up, what is left afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import models, nn, optim, parallel
+from pdnn.callbacks import Callback
+from pdnn.parallel import DataParallel, Pool, Team
+
+pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
+
+RNG = np.random.default_rng(5)
+DATA = RNG.standard_normal((44, 300)), RNG.integers(0, 5, 44)
+CHOICES = [
+    DataParallel(shared_memory=True),
+    DataParallel(shared_memory=False),
+    DataParallel(Team(2), shared_memory=True),
+    DataParallel(Pool(2, 3), shared_memory=True),
+    DataParallel(bucket_bytes=40_000),
+    DataParallel(Team(2), bucket_bytes=4_000),
+]
+
+
+def trained(
+    strategy: Any, *, lr: float = 0.1, seed: int = 3, rule: str = "adam", **options: Any
+) -> pdnn.Trainer:
+    """Two epochs in batches of 12; the first weight is large enough to be dealt out by panels."""
+    model = models.mlp([300, 70, 5], "tanh", dtype="float64", seed=seed)
+    optimizer = (
+        optim.Adam(model.parameters(), lr=lr) if rule == "adam" else optim.SGD(model.parameters(), lr=lr)
+    )
+    comm = pdnn.comm.SELF if strategy == "serial" else None
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optimizer, strategy=strategy, comm=comm)
+    trainer.fit(DATA, **({"epochs": 2, "batch_size": 12, "verbose": False} | options))
+    return trainer
+
+
+def left(trainer: pdnn.Trainer) -> dict[str, np.ndarray]:
+    """Parameters, gradients of the last step, and what the optimizer remembers."""
+    gradients = np.concatenate([parameter.grad.ravel() for parameter in trainer.model.parameters()])
+    arrays = trainer.optimizer.state_arrays(trainer.model)
+    return {"parameters": trainer.model.flat_parameters, "gradients": gradients, **arrays}
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("strategy", CHOICES, ids=repr)
+def test_parameters_gradients_and_memory_are_those_of_one_process(strategy: DataParallel, ranks: int) -> None:
+    want = left(trained("serial"))
+    for got in pdnn.run(lambda: left(trained(strategy)), ranks=ranks, backend="threads"):
+        for name, array in want.items():
+            assert np.abs(got[name] - array).max() <= 1e-12 * np.abs(array).max(), name
+
+
+@pytest.mark.parametrize("strategy", CHOICES, ids=repr)
+def test_clipping_sees_the_gradient_of_the_whole_batch(strategy: DataParallel) -> None:
+    def clipped(strategy: Any) -> dict[str, np.ndarray]:
+        model = models.mlp([300, 70, 5], "tanh", dtype="float64", seed=3)
+        sgd = optim.SGD(model.parameters(), lr=0.5)
+        comm = pdnn.comm.SELF if strategy == "serial" else None
+        trainer = pdnn.Trainer(
+            model, nn.CrossEntropyLoss(), sgd, strategy=strategy, comm=comm, clip_norm=0.01
+        )
+        trainer.fit(DATA, epochs=1, batch_size=12, verbose=False)
+        return left(trainer)
+
+    want = clipped("serial")
+    for got in pdnn.run(lambda: clipped(strategy), ranks=2, backend="threads"):
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_sum_of_the_ranks_means_is_a_step_as_many_times_as_long(shared: bool) -> None:
+    want = trained("serial", lr=0.2, rule="sgd", shuffle=False).model.flat_parameters
+    strategy = DataParallel(average="sum", shared_memory=shared)
+    for got in pdnn.run(
+        lambda: trained(strategy, lr=0.1, rule="sgd", shuffle=False), ranks=2, backend="threads"
+    ):
+        np.testing.assert_allclose(got.model.flat_parameters, want, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("strategy", CHOICES, ids=repr)
+def test_parameters_state_and_optimizer_are_rank_zeros_from_the_start(strategy: DataParallel) -> None:
+    def continued() -> np.ndarray:
+        rank = pdnn.world().rank
+        model = models.mlp([300, 70, 5], "tanh", dtype="float64", seed=rank)
+        adam = optim.Adam(model.parameters(), lr=0.1)
+        alone = pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, strategy="serial", comm=pdnn.comm.SELF)
+        alone.fit(DATA, epochs=1 + rank, batch_size=12, verbose=False)
+        together = pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, strategy=strategy)
+        together.fit(DATA, epochs=1, batch_size=12, verbose=False)
+        return model.flat_parameters
+
+    one, other = pdnn.run(continued, ranks=2, backend="threads")
+    np.testing.assert_array_equal(one, other)
+    alone = pdnn.run(continued, ranks=1, backend="threads")[0]
+    np.testing.assert_allclose(one, alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("strategy", CHOICES, ids=repr)
+def test_callbacks_see_the_model_of_now_and_may_change_it(strategy: DataParallel) -> None:
+    class Halve(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            trainer.model.flat_parameters[:] *= 0.5
+
+    want = trained("serial", callbacks=[Halve()]).model.flat_parameters
+    for got in pdnn.run(lambda: trained(strategy, callbacks=[Halve()]), ranks=2, backend="threads"):
+        np.testing.assert_allclose(got.model.flat_parameters, want, rtol=0, atol=1e-12)
+
+
+def test_history_tells_what_was_hidden() -> None:
+    for strategy in CHOICES:
+        for trainer in pdnn.run(lambda s=strategy: trained(s), ranks=2, backend="threads"):
+            assert len(trainer.history.hidden) == 2
+            assert all(0 <= share <= 1 for share in trainer.history.hidden)
+            assert all(epoch["agreement"] + epoch["hidden"] > 0 for epoch in trainer.history.phases)
+    assert trained("serial").history.hidden == [0, 0]
+
+
+def test_how_it_is_spelled() -> None:
+    assert parallel.parse("ddp:sum") == DataParallel(average="sum")
+    assert parallel.parse("ddp:sum+team:2") == DataParallel(Team(2), average="sum")
+    assert str(DataParallel(Pool(2), average="sum")) == "ddp:sum+pool:2/8"
+    with pytest.raises(ValueError, match=r'average "max"; expected "mean" or "sum"'):
+        DataParallel(average="max")
+    with pytest.raises(ValueError, match="bucket_bytes = 0; expected at least 1"):
+        DataParallel(bucket_bytes=0)
+    with pytest.raises(ValueError, match="shared_memory=True sends none"):
+        DataParallel(bucket_bytes=8, shared_memory=True)
+
+
+def test_ranks_that_want_to_travel_differently_are_refused() -> None:
+    def differ() -> str:
+        with pytest.raises(ValueError, match=r"rank 1 has strategy ddp .*800.* rank 0 has ddp") as caught:
+            trained(DataParallel(bucket_bytes=800) if pdnn.world().rank else "ddp")
+        return str(caught.value)
+
+    one, other = pdnn.run(differ, ranks=2, backend="threads")
+    assert one == other
+
+
+@pytest.mark.parametrize("strategy", CHOICES, ids=repr)
+def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParallel) -> None:
+    class Fail(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            if pdnn.world().rank == 1:
+                raise KeyError("the real one")
+
+    with pytest.raises(KeyError, match="the real one"):
+        pdnn.run(lambda: trained(strategy, callbacks=[Fail()]), ranks=2, backend="threads")
