@@ -49,7 +49,7 @@ def averaged(strategy: str, momentum: float = 0.9, **options: object) -> pdnn.Tr
 
 
 def check_averaging(folder: Path) -> None:
-    """The same model on all ranks, whoever adds; data parallel if after every step; resuming changes nothing."""
+    """One model on all ranks, whoever adds; after every step data parallel; resumed as if never stopped."""
     want = averaged("average:3")
     equal(averaged("average:3:master+team:2"), want)
     for model in comm.all_gather(want.model.flat_parameters):
