@@ -378,8 +378,30 @@ def check_differences_are_refused(comm: Communicator) -> None:
 ALL = [check for name, check in sorted(globals().items()) if name.startswith("check_")]
 
 
+def resnet9() -> dict[str, Array]:
+    """The full network after five steps of Adam on batches that do not divide: what a rank has then."""
+    rng = np.random.default_rng(1)
+    data = Dataset(rng.normal(size=(60, 3, 32, 32)), rng.integers(0, 10, 60))
+    rank, device = ddp.init()
+    train_set, _ = ddp.partition_dataset(data, 13, device=device, dtype="float64", verbose=False)
+    model = pdnn.models.ResNet9(device=device, dtype="float64", seed=rank)
+    ddp.broadcast_parameters(model)
+    opt = ddp.DistributedOptimizer(optim.Adam(model.parameters(), lr=0.001, weight_decay=0.001))
+    for x, y in train_set:
+        opt.reset_grad()
+        nn.SoftmaxLoss()(model(x), y).backward()
+        opt.step()
+    return {name: values.copy() for name, values in model.state_dict().items()}
+
+
+def equal_states(got: dict[str, Array], wanted: dict[str, Array]) -> None:
+    for name, values in wanted.items():
+        assert np.abs(got[name] - values).max() <= 1e-9 * np.abs(values).max(), name
+
+
 if __name__ == "__main__":
     rank, _ = ddp.init()
+    assert (ddp.local_rank(), ddp.local_size()) == (rank, ddp.size()), "all on this machine"
     for check in ALL:
         check(pdnn.world())
     print(f"rank {rank} of {ddp.size()} is content", flush=True)

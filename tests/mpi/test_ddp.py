@@ -10,11 +10,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ddp_checks
+import pdnn
 from data_root import real_data
 from processes import Completed
 
 pytestmark = pytest.mark.mpi
 Mpiexec = Callable[..., Completed]
+
+
+def test_the_full_resnet9_equals_one_process() -> None:
+    (alone,) = pdnn.run(ddp_checks.resnet9, ranks=1, backend="threads")
+    for state in pdnn.run(ddp_checks.resnet9, ranks=2, timeout=100):
+        ddp_checks.equal_states(state, alone)
+
 
 PROGRAM = """
 import sys

@@ -154,7 +154,10 @@ def test_digits_are_flat_or_images() -> None:
 
 
 def test_resnet9_is_a_model_for_colour_images() -> None:
-    assert specs.model("resnet9")((3, 32, 32), 0, "float32").output_shape((3, 32, 32)) == (10,)
+    for word, sync in (("resnet9", True), ("resnet9:local", False)):
+        model = specs.model(word)((3, 32, 32), 0, "float32")
+        assert model.output_shape((3, 32, 32)) == (10,)
+        assert {module.sync for module in model.modules() if hasattr(module, "sync")} == {sync}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import ddp_checks
 import pdnn
 from ddp_checks import LABELS, ROWS, ByHand, sgd, sigmoids
-from pdnn import ddp, nn, optim
+from pdnn import ddp, nn
 from pdnn.comm import Communicator
 
 
@@ -21,29 +21,10 @@ def test_on_threads(check: Callable[[Communicator], None], ranks: int) -> None:
 
 
 def test_the_full_resnet9_equals_one_process() -> None:
-    """Five steps of Adam on batches that do not divide, the statistics synchronised by default."""
-    rng = np.random.default_rng(1)
-    x, y = rng.normal(size=(60, 3, 32, 32)), rng.integers(0, 10, 60)
-
-    def rank() -> dict[str, np.ndarray]:
-        number, device = ddp.init()
-        data = pdnn.data.Dataset(x, y)
-        train_set, _ = ddp.partition_dataset(data, 13, device=device, dtype="float64", verbose=False)
-        model = pdnn.models.ResNet9(device=device, dtype="float64", seed=number)
-        ddp.broadcast_parameters(model)
-        opt = ddp.DistributedOptimizer(optim.Adam(model.parameters(), lr=0.001, weight_decay=0.001))
-        model.train()
-        for samples, classes in train_set:
-            opt.reset_grad()
-            nn.SoftmaxLoss()(model(samples), classes).backward()
-            opt.step()
-        return {name: values.copy() for name, values in model.state_dict().items()}
-
-    (alone,) = pdnn.run(rank, ranks=1, backend="threads")
+    (alone,) = pdnn.run(ddp_checks.resnet9, ranks=1, backend="threads")
     for ranks in (2, 3):
-        for state in pdnn.run(rank, ranks=ranks, backend="threads"):
-            for name, values in state.items():
-                assert np.abs(values - alone[name]).max() <= 1e-9 * np.abs(alone[name]).max(), name
+        for state in pdnn.run(ddp_checks.resnet9, ranks=ranks, backend="threads"):
+            ddp_checks.equal_states(state, alone)
 
 
 def test_the_plain_mean_of_uneven_ranks_is_another_gradient() -> None:
@@ -119,6 +100,11 @@ def test_mistakes_are_refused() -> None:
     loss = nn.CrossEntropyLoss()
     loss(model(ROWS[:4]), LABELS[:4]).backward()
     opt.step()
+    with pytest.raises(ValueError, match="gradients from before are still there"):
+        loss(model(ROWS[:4]), LABELS[:4]).backward()
+    opt.zero_grad()
+    loss(model(ROWS[:4]), LABELS[:4]).backward()
+    opt.synchronize()
     with pytest.raises(ValueError, match="gradients from before are still there"):
         loss(model(ROWS[:4]), LABELS[:4]).backward()
     opt.remove()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ DATA_HELP = (
 )
 MODEL_HELP = (
     "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or relu (default); "
-    "lenet, for digits as images (mnist:32); resnet9, for cifar10"
+    "lenet, for digits as images (mnist:32); resnet9, for cifar10; resnet9:local, the same with batch "
+    "normalisation of each rank's rows by themselves"
 )
 
 
@@ -63,8 +65,8 @@ def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:
     """What a word such as ``mlp:784-256-10:sigmoid`` names; built of (shape of samples, seed, dtype)."""
     if text == "lenet":
         return _lenet
-    if text == "resnet9":
-        return _resnet9
+    if text in ("resnet9", "resnet9:local"):
+        return functools.partial(_resnet9, sync=text == "resnet9")
     kind, _, rest = text.partition(":")
     widths, _, activation = rest.partition(":")
     sizes = widths.split("-")
@@ -88,10 +90,10 @@ def _lenet(sample: tuple[int, ...], seed: int, dtype: str) -> nn.Sequential:
     return models.lenet_psgd(dtype=dtype, seed=seed)
 
 
-def _resnet9(sample: tuple[int, ...], seed: int, dtype: str) -> nn.Sequential:
+def _resnet9(sample: tuple[int, ...], seed: int, dtype: str, *, sync: bool) -> nn.Sequential:
     from pdnn import models
 
-    return models.ResNet9(dtype=dtype, seed=seed)
+    return models.ResNet9(sync=sync, dtype=dtype, seed=seed)
 
 
 def validation(text: str) -> float | str:

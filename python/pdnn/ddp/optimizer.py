@@ -106,10 +106,8 @@ class DistributedOptimizer(Optimizer):
         self._reducer = Reducer(cut(self.parameters(), self._memory, bucket_bytes), comm)
         self._passes = self._rows = 0  # since the ranks last agreed
         self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with
-        self._zeroed = False  # whether nothing is left of the step before
-        self._synchronised: list[
-            Any
-        ] = []  # of the last pass: nodes that add up over ranks, as it went through
+        self._clean = False  # whether nothing is left of gradients that were the ranks' common ones
+        self._synchronised: list[Any] = []  # the nodes of the last pass that add up over ranks
         self._hooks = [self._memory.register_pass_hook(self._begin)]
         self._hooks += [each.register_post_accumulate_grad_hook(self._final) for each in self.parameters()]
 
@@ -122,9 +120,9 @@ class DistributedOptimizer(Optimizer):
                 f"backward: {self._passes + 1} passes before step(); DistributedOptimizer was made with "
                 f"backward_passes_per_step={self.backward_passes_per_step}"
             )
-        if not self._zeroed and any(bucket.gradients.any() for bucket in self._reducer.buckets):
+        if not self._clean and any(bucket.gradients.any() for bucket in self._reducer.buckets):
             raise ValueError("backward: gradients from before are still there; call opt.zero_grad() first")
-        self._zeroed = True
+        self._clean = True
         rows = next((node.rows for node in nodes if node.rows is not None), 0)
         self._synchronised = [node for node in nodes if node.synchronised]
         self._agreed = False
@@ -150,7 +148,7 @@ class DistributedOptimizer(Optimizer):
         if self._reducer.started:
             self._reducer.finish()
         self._passes = self._rows = 0
-        self._agreed, self._zeroed = False, True
+        self._agreed, self._clean = False, True
         self.optimizer.zero_grad()
 
     def reset_grad(self) -> None:
@@ -192,7 +190,7 @@ class DistributedOptimizer(Optimizer):
         self._update()
 
     def _update(self) -> None:
-        self._agreed = self._zeroed = False
+        self._agreed = False
         self.optimizer.step()
 
     def _agree(self) -> int:
@@ -206,7 +204,7 @@ class DistributedOptimizer(Optimizer):
             for bucket in self._reducer.buckets:
                 bucket.gradients /= rows
         self._passes = self._rows = 0
-        self._agreed = True
+        self._agreed, self._clean = True, False
         return ranks
 
     def remove(self) -> None:
