@@ -1,28 +1,39 @@
-"""Understanding data parallelism, its second part: data parallel training written by hand.
+"""Data parallel training written by hand, over hooks and collectives; data_parallel.py runs it.
 
-    mpiexec -n 2 python examples/data_parallel_by_hand.py          # gradients averaged over ranks
-    mpiexec -n 2 python examples/data_parallel_by_hand.py --sum    # or summed: another optimizer
+A wrapper gives every rank rank 0's parameters and puts a hook on each gradient that adds it up over the
+ranks, as soon as a backward pass has made it. Everything else is the loop of one process.
 
-The network and the data are those of understanding_training.py. A wrapper gives every rank rank 0's
-parameters and puts a hook on each gradient that adds it up over the ranks, as soon as a backward pass has
-made it. Step s takes batch s · ranks + rank of 64 rows, so that N ranks see N batches a step; the mean keeps
-the size of a step, the sum multiplies it by N.
+The hooks of all ranks must meet: a rank whose pass does not reach a parameter never calls its collective. The
+others then wait for it, or take its next one for this; pdnn names the ranks and ends the job when the calls
+do not fit or after ``PDNN_TIMEOUT`` seconds, which is better than to hang, and no help. Either all ranks do
+the same pass, or the gradients are reduced after it, parameter by parameter, used or not.
 """
 
 from __future__ import annotations
 
-import argparse
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from understanding_training import BATCH, SEEN, network
+from understanding_training import BATCH, Config, Line
 
 import pdnn
 from pdnn import nn, optim
+from pdnn.comm import Communicator
+from pdnn.data import Dataset
 
 
 class DataParallel(nn.Module):
-    """A module whose gradients are agreed on by all ranks."""
+    """A module whose gradients are agreed on by all ranks.
+
+    Parameters
+    ----------
+    module : nn.Module
+        Rank 0's parameters are what counts.
+    average : bool
+        The mean of the ranks' gradients keeps the size of a step; their sum multiplies it by their number.
+    """
 
     def __init__(self, module: nn.Module, average: bool = True) -> None:
         super().__init__()
@@ -36,49 +47,43 @@ class DataParallel(nn.Module):
         return self.module(x)
 
 
-def train(model: nn.Module, x: np.ndarray, y: np.ndarray, steps: int, every: int) -> list[float]:
-    """Trains on rows 0 … SEEN - 1; the loss over all of them at step 0 and every so many steps."""
+def train(
+    model: nn.Module,
+    config: Config,
+    seen: Dataset,
+    held_out: Dataset,
+    show: Callable[[Line], None] = print,
+) -> list[Line]:
+    """Trains, step s on batch s · ranks + rank; a line at step 0 and every so many steps, shown on rank 0."""
     comm, criterion = pdnn.world(), nn.CrossEntropyLoss()
-    descent = optim.SGD(model.parameters(), lr=0.1)
-    schedule = optim.LinearLR(descent, 1.0, 0.3, total_iters=1000)
-    batches, losses = SEEN // BATCH, []
-    for step in range(steps):
-        first = (step * comm.size + comm.rank) % batches * BATCH
+    descent = optim.SGD(model.parameters(), lr=config.lr)
+    schedule = optim.LinearLR(descent, 1.0, config.last_lr_factor, total_iters=1000)
+    x, y = seen.gather(dtype=config.dtype)
+    lines: list[Line] = []
+    seconds, since = 0.0, 0
+    for step in range(config.steps):
+        began = time.perf_counter()
+        first = (step * comm.size + comm.rank) % (len(seen) // BATCH) * BATCH
         descent.zero_grad()
         loss = criterion(model(x[first : first + BATCH]), y[first : first + BATCH])
         loss.backward()
         descent.step()
         schedule.step()
-        if step % every == 0:
-            with pdnn.no_grad():
-                losses.append(criterion(model(x), y).item())
+        seconds += time.perf_counter() - began
+        if step % config.every == 0:
+            mean = comm.all_reduce(np.array([loss.item()]), op="mean").item()
+            losses = (mean_loss(model, data, config.dtype, comm) for data in (seen, held_out))
+            lines.append(Line(step, mean, *losses, milliseconds=1000 * seconds / (step + 1 - since)))
+            seconds, since = 0.0, step + 1
             if comm.rank == 0:
-                print(f"step {step:4d} | train_loss {loss.item():.4f} | test_loss {losses[-1]:.4f}")
-    return losses
+                show(lines[-1])
+    return lines
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sum", action="store_true", help="sum gradients over ranks, not their mean")
-    parser.add_argument("--steps", type=int, default=1000, help="updates (%(default)s)")
-    parser.add_argument("--every", type=int, default=100, help="steps between lines (%(default)s)")
-    parser.add_argument("--samples", type=int, default=10_000, help="rows drawn in all (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the parameters (%(default)s)")
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    args = parser.parse_args()
-
-    seen, _ = pdnn.datasets.make_classification(n_samples=args.samples, n_train=SEEN)
-    rank = pdnn.world().rank
-    own = network(args.seed + rank, args.dtype)  # rank 0's is what counts
-    model = DataParallel(own, average=not args.sum)
-    train(model, np.asarray(seen.x, args.dtype), np.asarray(seen.y), args.steps, args.every)
-    close = pdnn.parallel.check_parameter_closeness(model)
-    print(f"rank {rank}: {close}")
-    if not close:
-        raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    main()
+@pdnn.no_grad()
+def mean_loss(model: nn.Module, data: Dataset, dtype: str, comm: Communicator) -> float:
+    """The mean over all rows, of which each rank does its share; the same on every rank."""
+    n = len(data)
+    x, y = data.gather(slice(n * comm.rank // comm.size, n * (comm.rank + 1) // comm.size), dtype)
+    total = np.array([nn.CrossEntropyLoss(reduction="sum")(model(x), y).item()])
+    return float(comm.all_reduce(total).item()) / n

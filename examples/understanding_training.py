@@ -100,17 +100,26 @@ def make_trainer(config: Config) -> pdnn.Trainer:
 
 
 def train_steps(trainer: pdnn.Trainer, seen: Dataset, count: int) -> float:
-    """So many updates, going on with the batch that is next; the mean loss of their batches."""
+    """So many updates, going on with the batch that is next; the mean loss of their batches.
+
+    With ranks an update takes a batch for each of them: they are dealt the next ones in turn.
+    """
     whole = len(seen) // BATCH * BATCH
-    first = trainer.step * BATCH
-    rows = np.arange(first, first + count * BATCH) % whole
-    trainer.fit(Subset(seen, rows), 1, BATCH, shuffle=False, verbose=False)
+    batch = trainer.comm.size * BATCH
+    first = trainer.step * batch
+    rows = np.arange(first, first + count * batch) % whole
+    trainer.fit(Subset(seen, rows), 1, batch, shuffle=False, verbose=False)
     return float(trainer.history.history["loss"][-1])
 
 
-def run(config: Config, seen: Dataset, held_out: Dataset, show: Callable[[Line], None] = print) -> list[Line]:
-    """Trains; a line at step 0 and every so many steps."""
-    trainer = make_trainer(config)
+def train(
+    trainer: pdnn.Trainer,
+    config: Config,
+    seen: Dataset,
+    held_out: Dataset,
+    show: Callable[[Line], None] = print,
+) -> list[Line]:
+    """Trains; a line at step 0 and every so many steps, shown on rank 0."""
     lines: list[Line] = []
     since = 0
     for step in range(0, config.steps, config.every):
@@ -118,9 +127,10 @@ def run(config: Config, seen: Dataset, held_out: Dataset, show: Callable[[Line],
         seconds = trainer.history.history["seconds"]
         milliseconds = 1000 * sum(seconds[since:]) / (1 if step == 0 else config.every)
         since = len(seconds)
-        losses = (trainer.evaluate(data)["loss"] for data in (seen, held_out))
+        losses = (trainer.evaluate(data, comm=trainer.comm)["loss"] for data in (seen, held_out))
         lines.append(Line(step, loss, *losses, milliseconds=milliseconds))
-        show(lines[-1])
+        if trainer.comm.rank == 0:
+            show(lines[-1])
         rest = min(config.every, config.steps - step) - 1
         if rest > 0:
             train_steps(trainer, seen, rest)
@@ -130,6 +140,17 @@ def run(config: Config, seen: Dataset, held_out: Dataset, show: Callable[[Line],
 def medians(runs: list[list[Line]]) -> dict[int, float]:
     """Step to the median of the published test loss over runs."""
     return {lines[0].step: median(line.test_loss for line in lines) for lines in zip(*runs, strict=True)}
+
+
+def beside(ranges: dict[int, tuple[float, float]], found: dict[int, float], seeds: int) -> list[str]:
+    """Medians over seeds and the ranges that they should lie in, as lines to read."""
+    lines = [f"median over {seeds} seeds of the published test loss, beside the range over 14 seeds"]
+    for step, value in found.items():
+        if step in ranges:
+            low, high = ranges[step]
+            verdict = "inside" if low <= round(value, 2) <= high else "outside"
+            lines.append(f"step {step:4d}  {value:.2f}  {low:.2f} to {high:.2f}  {verdict}")
+    return lines
 
 
 def main() -> None:
@@ -156,13 +177,11 @@ def main() -> None:
     for seed in range(args.seed, args.seed + args.seeds):
         if args.seeds > 1:
             print(f"\nseed {seed}")
-        runs.append(run(Config(**{**options, "seed": seed}), seen, held_out))
+        config = Config(**{**options, "seed": seed})
+        runs.append(train(make_trainer(config), config, seen, held_out))
     if args.seeds > 1:
-        print(f"\nmedian over {args.seeds} seeds of the published test loss, beside the range over 14 seeds")
-        for step, value in medians(runs).items():
-            if step in RANGES:
-                low, high = RANGES[step]
-                print(f"step {step:4d}  {value:.2f}  {low:.2f} to {high:.2f}")
+        print()
+        print("\n".join(beside(RANGES, medians(runs), args.seeds)))
 
 
 if __name__ == "__main__":

@@ -101,8 +101,12 @@ def test_medians_over_five_seeds_lie_in_the_measured_ranges(w3: ModuleType) -> N
     import pdnn
 
     seen, held_out = pdnn.datasets.make_classification()
-    runs = [w3.run(w3.Config(seed=seed), seen, held_out[:500], show=lambda line: None) for seed in range(5)]
-    found = w3.medians(runs)
-    for step, (low, high) in w3.RANGES.items():
-        assert low <= round(found[step], 2) <= high, found
+    runs = []
+    for seed in range(5):
+        config = w3.Config(seed=seed)
+        trainer = w3.make_trainer(config)
+        runs.append(w3.train(trainer, config, seen, held_out[:500], show=lambda line: None))
+    verdicts = w3.beside(w3.RANGES, w3.medians(runs), seeds=5)[1:]
+    assert len(verdicts) == len(w3.RANGES)
+    assert all(verdict.endswith(" inside") for verdict in verdicts), verdicts
     assert min(line.held_out_loss for lines in runs for line in lines) > 3  # chance: log 32 = 3.47
