@@ -116,9 +116,10 @@ class Session {
     }
     if (plan.scheme.starts_with("replicated")) {
       using Sum = typename parallel::Replicated<T>::Sum;
-      strategy_ =
-          std::make_unique<parallel::Replicated<T>>(job, *optimizer_, std::move(engine), comm_, plan.agreement,
-                                                    plan.scheme == "replicated-sum" ? Sum::of_means : Sum::of_rows);
+      strategy_ = std::make_unique<parallel::Replicated<T>>(
+          job, *optimizer_, std::move(engine), comm_,
+          typename parallel::Replicated<T>::Options{
+              .agreement = plan.agreement, .sum = plan.scheme == "replicated-sum" ? Sum::of_means : Sum::of_rows});
     } else if (plan.scheme == "average" || plan.scheme == "average-by-master") {
       using By = typename parallel::Averaging<T>::By;
       strategy_ = std::make_unique<parallel::Averaging<T>>(job, *optimizer_, std::move(engine), comm_, plan.every,

@@ -32,23 +32,25 @@ Index align(Index count) {
 }  // namespace
 
 template <class T>
-std::vector<Parameter> Network<T>::numbered(const std::vector<LayerPtr<T>>& layers,
-                                            std::vector<Parameter> (Layer<T>::*arrays)() const) {
+std::vector<Parameter> Network<T>::numbered(std::vector<Parameter> (Layer<T>::*arrays)() const) const {
   std::vector<Parameter> all;
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    for (Parameter& array : ((*layers[i]).*arrays)())
-      all.push_back({std::to_string(i) + "." + array.name, std::move(array.shape)});
+  Index number = first_number_;
+  for (const LayerPtr<T>& layer : layers_) {
+    for (Parameter& array : ((*layer).*arrays)())
+      all.push_back({std::to_string(number) + "." + array.name, std::move(array.shape)});
+    ++number;
+  }
   return all;
 }
 
 template <class T>
 std::vector<Parameter> Network<T>::parameters() const {
-  return numbered(layers_, &Layer<T>::parameters);
+  return numbered(&Layer<T>::parameters);
 }
 
 template <class T>
 std::vector<Parameter> Network<T>::state() const {
-  return numbered(layers_, &Layer<T>::state);
+  return numbered(&Layer<T>::state);
 }
 
 template <class T>
@@ -67,7 +69,7 @@ Shape Network<T>::output_shape(const Shape& in) const {
 /// come.
 template <class T>
 std::shared_ptr<const Network<T>> Network<T>::bound(const Shape& in) const {
-  auto network = std::make_shared<Network>(layers_);
+  auto network = std::make_shared<Network>(layers_, first_number_);
   const bool channels_last = layers_.empty() || !layers_.front()->view();
   if (channels_last) network->turn_channels(ChannelOrder<T>::To::last, in);
   const Shape out = network->add_layers(in, channels_last);
@@ -78,7 +80,7 @@ std::shared_ptr<const Network<T>> Network<T>::bound(const Shape& in) const {
 
 template <class T>
 LayerPtr<T> Network<T>::bind(const Shape& in) const {
-  auto network = std::make_shared<Network>(layers_);
+  auto network = std::make_shared<Network>(layers_, first_number_);
   network->add_layers(in, true);
   network->finish();
   return network;
@@ -89,7 +91,7 @@ Shape Network<T>::add_layers(const Shape& in, bool channels_last) {
   Shape shape = in;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i]->view() && channels_last) turn_channels(ChannelOrder<T>::To::first, shape);
-    add_node(layers_[i], static_cast<Index>(i), shape);
+    add_node(layers_[i], first_number_ + static_cast<Index>(i), shape);
     shape = nodes_.back().out;
   }
   return shape;
@@ -98,7 +100,7 @@ Shape Network<T>::add_layers(const Shape& in, bool channels_last) {
 template <class T>
 void Network<T>::turn_channels(typename ChannelOrder<T>::To to, const Shape& sample) {
   if (ChannelOrder<T>::matters(sample))
-    add_node(std::make_shared<ChannelOrder<T>>(to), static_cast<Index>(layers_.size()), sample);
+    add_node(std::make_shared<ChannelOrder<T>>(to), first_number_ + std::ssize(layers_), sample);
 }
 
 template <class T>

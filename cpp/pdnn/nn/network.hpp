@@ -13,7 +13,11 @@ class Linear;
 template <class T>
 class Network : public Layer<T> {
  public:
-  explicit Network(std::vector<LayerPtr<T>> layers) : layers_(std::move(layers)) {}
+  /// `first_number`: of the first layer, if these are some of a longer network's, whose names and random numbers they
+  /// keep.
+  explicit Network(std::vector<LayerPtr<T>> layers, Index first_number = 0)
+      : layers_(std::move(layers)), first_number_(first_number) {}
+  const std::vector<LayerPtr<T>>& layers() const { return layers_; }
 
   std::string_view name() const override { return "Sequential"; }
   /// Every layer's, named "<index of the layer>.<name>".
@@ -55,8 +59,7 @@ class Network : public Layer<T> {
     Index saved, output;
   };
 
-  static std::vector<Parameter> numbered(const std::vector<LayerPtr<T>>& layers,
-                                         std::vector<Parameter> (Layer<T>::*arrays)() const);
+  std::vector<Parameter> numbered(std::vector<Parameter> (Layer<T>::*arrays)() const) const;
   Shape add_layers(const Shape& in, bool channels_last);
   void turn_channels(typename ChannelOrder<T>::To to, const Shape& sample);
   void add_node(LayerPtr<T> layer, Index number, const Shape& in);
@@ -72,6 +75,7 @@ class Network : public Layer<T> {
   bool keeps_output(std::size_t node) const { return node + 1 < nodes_.size() && !nodes_[node].layer->view(); }
 
   std::vector<LayerPtr<T>> layers_;
+  Index first_number_;
   // Of a bound network:
   std::vector<Node> nodes_;
   std::size_t first_trained_ = 0;  // the first node with parameters

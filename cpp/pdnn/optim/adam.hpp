@@ -15,6 +15,7 @@ class Adam : public Optimizer<T> {
  public:
   Adam(Index count, const AdamNumbers& numbers) : Optimizer<T>(count, 2), numbers_(numbers) {}
   std::string_view name() const override { return numbers_.decoupled ? "AdamW" : "Adam"; }
+  std::unique_ptr<Optimizer<T>> like(Index count) const override { return std::make_unique<Adam>(count, numbers_); }
 
  protected:
   kernels::Update<T> rule(const Segment& segment, Index offset, T* w) override;

@@ -26,9 +26,12 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual std::string_view name() const = 0;
+  /// One with the same numbers for so many parameters, which has made no step.
+  virtual std::unique_ptr<Optimizer> like(Index count) const = 0;
 
   /// Throws ValueError unless the segments cover exactly the parameters, in order.
   void set_segments(std::vector<Segment> segments);
+  const std::vector<Segment>& segments() const { return segments_; }
   /// The learning rates of a schedule, one a group, from here on. Throws ValueError if a group has none.
   void set_rates(std::span<const double> rates);
   /// Has whole gradients clipped before they are applied; null: has not.

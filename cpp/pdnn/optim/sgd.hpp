@@ -10,6 +10,9 @@ class SGD : public Optimizer<T> {
   SGD(Index count, double momentum, bool nesterov)
       : Optimizer<T>(count, momentum != 0 ? 1 : 0), momentum_(momentum), nesterov_(nesterov) {}
   std::string_view name() const override { return "SGD"; }
+  std::unique_ptr<Optimizer<T>> like(Index count) const override {
+    return std::make_unique<SGD>(count, momentum_, nesterov_);
+  }
 
  protected:
   kernels::Update<T> rule(const Segment& segment, Index offset, T* w) override;

@@ -1,5 +1,7 @@
 #include "pdnn/parallel/strategy.hpp"
 
+#include <array>
+
 namespace pdnn::parallel {
 
 namespace {
@@ -50,13 +52,13 @@ EpochSums Stepwise<T>::run_epoch(const Source<T>& source, const Epoch& epoch, co
 
 template <class T>
 Replicated<T>::Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
-                          std::shared_ptr<comm::Communicator> comm, const AgreementOptions& options, Sum sum)
+                          std::shared_ptr<comm::Communicator> comm, const Options& options)
     : Stepwise<T>(optimizer, std::move(comm)),
       job_(job),
       engine_(std::move(engine)),
       batch_sum_(*comm_),
-      sum_(sum),
-      agreement_(make_agreement<T>({job_, optimizer_, *engine_}, comm_, options)) {}
+      options_(options),
+      agreement_(make_agreement<T>({job_, optimizer_, *engine_}, comm_, options.agreement)) {}
 
 template <class T>
 EpochSums Replicated<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
@@ -79,7 +81,7 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   const Rows<T> all{source, turn.batch, turn.first_row};
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
   const Rows<T> next{source, turn.next, 0};
-  const Index rows = sum_ == Sum::of_rows ? all.count() : std::max<Index>(1, mine.count());
+  const Index rows = options_.sum == Sum::of_rows ? all.count() : std::max<Index>(1, mine.count());
   Stopwatch watch;
   optimizer_.begin_step();
   Step<T> own{turn.key, job_.loss.scale(rows), alone ? nullptr : &batch_sum_};
@@ -87,7 +89,17 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   agreement_->begin_step(own, turn.next.empty() || (alone && turn.stop));  // a wish to stop is not known to all yet
   const StepSums sums{engine_->gradient(mine, own), all.count(), turn.stop};
   watch.lap(this->phases.gradient);
-  return agreement_->finish_step(sums, this->phases);
+  return agree_in_replica(agreement_->finish_step(sums, this->phases));
+}
+
+/// The sums of the whole replica, on each of its ranks.
+template <class T>
+StepSums Replicated<T>::agree_in_replica(const StepSums& sums) {
+  if (!options_.replica) return sums;
+  const double counts = options_.counts ? 1 : 0;
+  std::array<double, 3> all{counts * sums.loss.value, counts * sums.loss.correct, sums.stop ? 1.0 : 0.0};
+  options_.replica->all_reduce(std::span(all));
+  return {{all[0], all[1]}, sums.rows, all[2] > 0};
 }
 
 template class Stepwise<float>;

@@ -90,10 +90,18 @@ class Stepwise : public Strategy<T> {
 template <class T>
 class Replicated : public Stepwise<T> {
  public:
-  enum class Sum { of_rows, of_means };  ///< what ranks add up: their parts of the batch's loss, or each its own mean
+  /// What ranks add up: their parts of the batch's loss, or each the mean over its own rows.
+  enum class Sum { of_rows, of_means };
+  struct Options {
+    AgreementOptions agreement{};
+    Sum sum = Sum::of_rows;
+    std::shared_ptr<comm::Communicator> replica{};  ///< ranks that hold this replica together; null: this one alone
+    bool counts = true;                             ///< the loss is this rank's to report, among those
+  };
 
+  /// `comm` are the ranks with the same part of the network, which share the rows of a batch.
   Replicated(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
-             std::shared_ptr<comm::Communicator> comm, const AgreementOptions& options = {}, Sum sum = Sum::of_rows);
+             std::shared_ptr<comm::Communicator> comm, const Options& options = {});
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   StepSums step(const Source<T>& source, const Turn& turn) override;
 
@@ -103,10 +111,12 @@ class Replicated : public Stepwise<T> {
  private:
   using Stepwise<T>::optimizer_, Stepwise<T>::comm_;
 
+  StepSums agree_in_replica(const StepSums& sums);
+
   Job<T> job_;
   std::unique_ptr<Engine<T>> engine_;
   RankSum batch_sum_;
-  Sum sum_;
+  Options options_;
   std::unique_ptr<Agreement<T>> agreement_;
 };
 

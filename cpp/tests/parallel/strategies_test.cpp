@@ -116,7 +116,8 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   } else {
     AgreementOptions options = plan.agreement;
     if (plan.machines > 1) options.machine = comm->split(comm->rank() % plan.machines, comm->rank());
-    strategy = std::make_unique<Replicated<double>>(job, sgd, make_engine(job, plan, plan.batch), comm, options);
+    strategy = std::make_unique<Replicated<double>>(job, sgd, make_engine(job, plan, plan.batch), comm,
+                                                    Replicated<double>::Options{.agreement = options});
   }
   EpochSums sums;
   std::optional<InPanels<double>> panels;
