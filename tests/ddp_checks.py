@@ -369,6 +369,11 @@ def check_differences_are_refused(comm: Communicator) -> None:
         same = sizes(4)
         said = refused(ValueError, lambda o=options, m=same: ddp.DistributedOptimizer(sgd(m), **o))  # type: ignore[misc]
         assert words + what in said, said
+    data = Dataset(ROWS[: 40 + odd], LABELS[: 40 + odd])
+    said = refused(ValueError, lambda: ddp.partition_dataset(data, 13))
+    assert words + "rows 41, rank 0 has 40" in said
+    said = refused(ValueError, lambda: ddp.partition_dataset(data[:20], 13 + odd))
+    assert words + "batch_size 14, rank 0 has 13" in said
     same = sizes(4)
     rule = adam(same) if odd else sgd(same)
     assert "optimizer {'type': 'Adam'" in refused(ValueError, lambda: ddp.DistributedOptimizer(rule))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pdnn.comm import world
 from pdnn.data import DataLoader, Dataset, Subset
 from pdnn.data.batches import cut, epoch_order
+from pdnn.handshake import compare
 from pdnn.models import check_device
 
 
@@ -57,7 +58,7 @@ def partition_dataset(
     seed: int = 1234,
     verbose: bool | None = None,
 ) -> tuple[DataLoader, int]:
-    """This rank's part of a data set, in batches.
+    """This rank's part of a data set, in batches; collective.
 
     No row is left out and none comes twice. The parts are the same in every epoch, as in the published
     exercise; ``train_set.set_epoch(epoch)``, on every rank, shuffles all rows anew.
@@ -84,17 +85,20 @@ def partition_dataset(
         that one process would take, and their sizes differ by at most one row between ranks. Where the last
         batch has fewer rows than there are ranks, some get one with no rows, which layers and losses take.
     bsz : int
-        Rows of this rank's part of the first batch.
+        This rank's share of `batch_size`, as of the first batch.
 
     Raises
     ------
     ValueError
-        If the device is another, the batch size is below 1, or the seed is negative.
+        If the device is another, the batch size is below 1, or the seed is negative; on every rank, if ranks
+        differ in the number of rows or in arguments.
     """
     check_device("partition_dataset", device)
     if batch_size < 1:
         raise ValueError(f"partition_dataset: batch_size is {batch_size}, expected at least 1")
     comm = world()
+    own = {"rows": len(dataset), "batch_size": batch_size, "dtype": str(np.dtype(dtype)), "seed": seed}
+    compare(comm, "partition_dataset", own, "every rank must share out the same data in the same way")
     batches = SharedBatches(dataset, batch_size, comm.rank, comm.size, seed)
     train_set = DataLoader(dataset, batch_sampler=batches, dtype=dtype, seed=seed)
     if verbose or (verbose is None and comm.rank == 0):

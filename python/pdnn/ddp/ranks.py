@@ -26,8 +26,9 @@ def init() -> tuple[int, str]:
         If MPI cannot be used, see `pdnn.world`.
     """
     comm = world()
-    machine = comm.machine()
-    _places[comm] = machine.rank, machine.size
+    if comm not in _places:
+        machine = comm.machine()
+        _places[comm] = machine.rank, machine.size
     return comm.rank, "cpu"
 
 
