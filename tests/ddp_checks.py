@@ -13,13 +13,14 @@ import pdnn
 from comm_checks import refused
 from pdnn import ddp, nn, optim
 from pdnn.comm import Communicator
-from pdnn.data import DataLoader, Dataset
+from pdnn.data import DataLoader, Dataset, PadCropFlip
 
 Array = NDArray[Any]
 Build = Callable[[int], nn.Module]
 
 RNG = np.random.default_rng(5)
 IMAGES, LABELS = RNG.normal(size=(41, 3, 8, 8)), RNG.integers(0, 4, 41)
+PHOTOS = RNG.integers(0, 256, (41, 3, 8, 8), dtype=np.uint8)
 ROWS = IMAGES.reshape(41, -1)[:, :12].copy()
 
 
@@ -275,6 +276,16 @@ def check_gradients_travel_while_the_pass_goes_on(comm: Communicator) -> None:
     assert not model.flat_gradients.any()
 
 
+def check_ranks_drop_other_units(comm: Communicator) -> None:
+    model = nn.Sequential(nn.Linear(12, 500), nn.Dropout(0.5), nn.Linear(500, 4), seed=1, dtype="float64")
+    alone = nn.Sequential(nn.Linear(12, 500), nn.Dropout(0.5), nn.Linear(500, 4), seed=1, dtype="float64")
+    ddp.DistributedOptimizer(sgd(model))
+    outputs = comm.all_gather(np.ascontiguousarray(model(ROWS).numpy()))
+    np.testing.assert_array_equal(outputs[0], alone(ROWS).numpy())
+    for one, other in itertools.combinations(outputs, 2):
+        assert (one != other).all()
+
+
 # ---- data, collectives, state
 
 
@@ -304,6 +315,13 @@ def check_partition(comm: Communicator) -> None:
     assert orders[0] == orders[1] != orders[2]
     one = [sorted(rows) for rows in ddp.partition.SharedBatches(data, 13, 0, 1, 1234)]
     assert orders[0] == one, "the batches of one process"
+    photos = Dataset(PHOTOS, LABELS)
+    part, _ = ddp.partition_dataset(photos, 13, augment=PadCropFlip(2), verbose=False)
+    whole = DataLoader(photos, 41, augment=PadCropFlip(2), seed=1234)
+    for _ in range(2):  # each epoch does something else to an image, whoever loads it
+        by_number = next(iter(whole))[0]
+        for (x, _), rows in zip(part, part.batch_sampler or (), strict=True):
+            np.testing.assert_array_equal(x, by_number[rows])
     assert "device is 'gpu'" in refused(ValueError, lambda: ddp.partition_dataset(data, 13, "gpu"))
     assert "batch_size is 0" in refused(ValueError, lambda: ddp.partition_dataset(data, 0))
 

@@ -15,6 +15,7 @@ from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
 
 BUCKET_BYTES = 512 * 1024
+GOLDEN_RATIO = 0x9E3779B97F4A7C15  # of 2^64: multiples of it lie far apart
 
 
 class DistributedOptimizer(Optimizer):
@@ -30,6 +31,7 @@ class DistributedOptimizer(Optimizer):
     (``nn.BatchNorm2d(…, sync=True)``) go back with the right ones, too. Until `synchronize`, `Parameter.grad`
     therefore holds m_k ∂l_k/∂w. Gradients travel in buckets, each as soon as it is final, while the pass goes
     on below; `step` waits for them. A parameter that a rank's loss does not reach counts as zero there.
+    From here on, dropout draws other masks on each rank.
 
     Everything else is the inner optimizer's: schedules take this one in its place.
 
@@ -103,6 +105,7 @@ class DistributedOptimizer(Optimizer):
         compare(
             comm, "DistributedOptimizer", own, "every rank must make the same optimizer of the same model"
         )
+        self._memory.seed = (self._memory.seed + comm.rank * GOLDEN_RATIO) % 2**64
         self._reducer = Reducer(cut(self.parameters(), self._memory, bucket_bytes), comm)
         self._passes = self._rows = 0  # since the ranks last agreed
         self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.comm import world
-from pdnn.data import DataLoader, Dataset, Subset
+from pdnn.data import DataLoader, Dataset, PadCropFlip, Subset
 from pdnn.data.batches import cut, epoch_order
 from pdnn.handshake import compare
 from pdnn.models import check_device
@@ -56,6 +56,7 @@ def partition_dataset(
     dtype: npt.DTypeLike = "float32",
     *,
     seed: int = 1234,
+    augment: PadCropFlip | None = None,
     verbose: bool | None = None,
 ) -> tuple[DataLoader, int]:
     """This rank's part of a data set, in batches; collective.
@@ -74,7 +75,9 @@ def partition_dataset(
     dtype : float32 or float64
         Of the samples, which are scaled; labels keep their dtype.
     seed : int, not negative
-        Of the shuffle.
+        Of the shuffle, and of what happens to images.
+    augment : PadCropFlip, optional
+        What happens to each image, another thing every epoch; the same for any number of ranks.
     verbose : bool, optional
         Whether to print how many rows there are and how many are this rank's; on rank 0 unless given.
 
@@ -100,7 +103,7 @@ def partition_dataset(
     own = {"rows": len(dataset), "batch_size": batch_size, "dtype": str(np.dtype(dtype)), "seed": seed}
     compare(comm, "partition_dataset", own, "every rank must share out the same data in the same way")
     batches = SharedBatches(dataset, batch_size, comm.rank, comm.size, seed)
-    train_set = DataLoader(dataset, batch_sampler=batches, dtype=dtype, seed=seed)
+    train_set = DataLoader(dataset, batch_sampler=batches, dtype=dtype, seed=seed, augment=augment)
     if verbose or (verbose is None and comm.rank == 0):
         print(f"original dataset length: {len(dataset)}")
         print(f"partitioned dataset length: {len(range(comm.rank, len(dataset), comm.size))}", flush=True)
