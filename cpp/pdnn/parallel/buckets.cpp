@@ -4,7 +4,8 @@ namespace pdnn::parallel {
 
 namespace {
 
-constexpr double kSlow = 0.02;  // seconds of an agreement from which on a measurement is not repeated
+constexpr double kSlow = 0.02;                     // seconds of an agreement from which on it is measured only once
+constexpr std::chrono::microseconds kKernel{100};  // between two of which requests are moved along
 
 }  // namespace
 
@@ -51,8 +52,11 @@ void Buckets<T>::travel(double seconds) {
     const std::chrono::duration<double> until(seconds * static_cast<double>(started_ + 1) /
                                               static_cast<double>(count()));
     while (Clock::now() - begin < until) {
+      const auto looked = Clock::now();
+      while (Clock::now() - looked < kKernel) {
+      }
+      test_all();
     }
-    poll();
     start(bucket(started_));
   }
   for (comm::Request& request : requests_) request.wait();
@@ -80,23 +84,36 @@ void Buckets<T>::start_final(Index from) {
 template <class T>
 void Buckets<T>::begin_step(Step<T>& step, bool) {
   started_ = 0;
+  spent_ = 0;
   if (replica_.engine.announces()) step.final = this;
 }
 
 template <class T>
 void Buckets<T>::operator()(const Member& member, Range slice) {
   if (!member.first()) return;
-  poll();
+  Stopwatch watch;
+  test_all();
   start_final(slice.begin);
+  watch.lap(spent_);
 }
 
 template <class T>
 void Buckets<T>::poll() {
+  if (requests_.empty()) return;
+  Stopwatch watch;
+  test_all();
+  watch.lap(spent_);
+}
+
+template <class T>
+void Buckets<T>::test_all() {
   for (comm::Request& request : requests_) request.test();
 }
 
 template <class T>
 StepSums Buckets<T>::finish_step(const StepSums& own, Phases& phases) {
+  phases.gradient -= spent_;  // inside the backward pass
+  Stopwatch watch;
   const Index params = model().count(), all = params + nn::Model<T>::kTail;
   write_tail(model(), own);
   const bool tail_apart = started_ > 0 || params == 0;  // the last bucket left before the sums were known
@@ -106,20 +123,18 @@ StepSums Buckets<T>::finish_step(const StepSums& own, Phases& phases) {
   }
   start_final(0);
   if (tail_apart) start({params, all});
-
-  Stopwatch watch;
-  double waited = 0;
   for (Index i = 0; i < std::ssize(requests_); ++i) {
     requests_[static_cast<std::size_t>(i)].wait();
-    watch.lap(waited);
     if (i >= count() || replica_.optimizer.clip()) continue;
+    test_all();
+    watch.lap(spent_);
     replica_.engine.update(replica_.optimizer, bucket(i));
-    poll();
     watch.lap(phases.update);
   }
   requests_.clear();
-  phases.agreement += waited;
-  phases.hidden += std::max(0.0, alone_ - waited);
+  watch.lap(spent_);
+  phases.agreement += spent_;
+  phases.hidden += std::max(0.0, alone_ - spent_);
   if (replica_.optimizer.clip()) replica_.engine.update(replica_.optimizer, {0, params});
   watch.lap(phases.update);
   return read_tail(model(), own.rows);

@@ -33,6 +33,7 @@ class Buckets : public Agreement<T>, public nn::Final {
   Range bucket(Index number) const;
   void start_final(Index from);
   void start(Range elements);
+  void test_all();
   void choose_size();
   void travel(double seconds);
 
@@ -40,6 +41,7 @@ class Buckets : public Agreement<T>, public nn::Final {
   Index size_;
   double alone_ = 0;
   Index started_ = 0;  // buckets of this step
+  double spent_ = 0;   // seconds of this step in calls of the communicator
   std::vector<comm::Request> requests_;
 };
 

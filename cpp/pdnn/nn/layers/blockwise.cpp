@@ -67,6 +67,7 @@ void Blockwise<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, T
   Pass own = pass;
   own.team = &alone;
   own.add = false;
+  own.final = nullptr;  // whom member 0 alone may call
   const Range blocks = pass.team->range(kBlocks);
   for (Index number = blocks.begin; number < blocks.end; ++number) {
     const Block b = block(number, *pass.team, x.batch, vars);
@@ -74,6 +75,7 @@ void Blockwise<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, T
     const Tensor<T> below = dx.wanted() ? dx.rows(b.rows) : Tensor<T>{nullptr, b.rows.size(), in_};
     pooling_->backward(own, {{}, {}, b.saved, {}}, unread, y.rows(b.rows), dy.rows(b.rows), b.between, {});
     convolution_->backward(own, {vars.params, {}, {}, b.scratch}, x.rows(b.rows), unread, b.between, below, b.grads);
+    pass.poll();
   }
   pass.team->barrier();
   const Range mine = pass.team->range(params_);

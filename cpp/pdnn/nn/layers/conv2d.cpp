@@ -75,6 +75,7 @@ void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
   if (dx.wanted()) kernels::flip_taps<T>(*pass.team, shape, vars.params.data(), flipped);
   if (relu_ || dx.wanted()) pass.team->barrier();
   if (dx.wanted()) kernels::convolution_dx<T>(*pass.team, shape, x.batch, dy.data, flipped, dx.data);
+  pass.poll();
   T* const dw = grads.data();
   kernels::convolution_dw<T>(*pass.team, shape, x.batch, x.data, dy.data, pass.add, dw,
                              bias_ ? dw + weights() : nullptr);
