@@ -46,7 +46,7 @@ for x, y in train_set:
     opt.step()
 model.eval()
 with pdnn.no_grad():
-    x, y = dataset.gather(range(1000), "float32")
+    x, y = dataset.gather(range(len(dataset)), "float32")
     print(f"rank {rank}: {bsz} of 128, loss {loss_fn(model(x), y).item():.5f}")
 """
 
@@ -58,21 +58,24 @@ def test_every_check_holds(mpiexec: Mpiexec, root: Path, ranks: int) -> None:
 
 
 def test_the_exercise_gives_the_same_on_one_two_and_three_ranks(mpiexec: Mpiexec, tmp_path: Path) -> None:
-    """An epoch over 4,000 images; float32's rounding is what the losses differ by."""
+    """An epoch over 1,300 images; float32's rounding is what the losses differ by."""
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
+    records = next(real_data("cifar10").glob("*train*.bin")).read_bytes()[: 1300 * 3073]
+    for name in ("train.bin", "test.bin"):
+        (tmp_path / name).write_bytes(records)
     losses = []
     for ranks in (1, 2, 3):
-        output = mpiexec(ranks, [script, real_data("cifar10")], timeout=100).stdout
-        assert "original dataset length: 4000" in output
-        assert f"partitioned dataset length: {-(-4000 // ranks)}" in output
+        output = mpiexec(ranks, [script, tmp_path], timeout=100).stdout
+        assert "original dataset length: 1300" in output
+        assert f"partitioned dataset length: {-(-1300 // ranks)}" in output
         told = re.findall(r"rank (\d): (\d+) of 128, loss (\S+)", output)
         assert sorted(int(rank) for rank, _, _ in told) == list(range(ranks))
         assert sum(int(bsz) for _, bsz, _ in told) == 128
         assert len({loss for _, _, loss in told}) == 1, "all ranks hold the same model"
         losses.append(float(told[0][2]))
-    assert losses[0] < 2.1, "it has learned"
-    np.testing.assert_allclose(losses, losses[0], rtol=0.02)
+    assert losses[0] < 2.25, "better than a guess, log 10"
+    np.testing.assert_allclose(losses, losses[0], rtol=0.003)
 
 
 def test_the_script_prints_the_exercises_lines(mpiexec: Mpiexec, root: Path) -> None:
