@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'read_cores', 'supported_isas', 'uniform']
+__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -208,9 +208,25 @@ def measure_round_trip() -> float:
     """
     Seconds that a word takes from one core to another and back, measured now.
     """
+def pipeline_bubble(lanes: collections.abc.Sequence[collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]]]) -> float:
+    """
+    The share of all ranks' time in which they compute nothing.
+    """
+def pipeline_in_flight(programs: collections.abc.Sequence[collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]]) -> list[int]:
+    """
+    The most passes that each rank has between forward and backward.
+    """
+def pipeline_programs(schedule: str, ranks: typing.SupportsInt | typing.SupportsIndex, micros: typing.SupportsInt | typing.SupportsIndex, chunks: typing.SupportsInt | typing.SupportsIndex) -> list[list[tuple[str, int, int]]]:
+    """
+    What every rank of a pipeline does: (what, micro, chunk) in order.
+    """
 def read_cores() -> tuple[int, int, float]:
     """
     (cores online, cores in this process's affinity mask, the cgroup's quota in cores or 0.0 for none).
+    """
+def simulate_pipeline(programs: collections.abc.Sequence[collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]], forward: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], backward: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], message: typing.SupportsFloat | typing.SupportsIndex) -> list[list[tuple[str, int, int, float, float]]]:
+    """
+    The programs against the clock: (what, micro, chunk, begin, end) of every rank.
     """
 def supported_isas() -> list[str]:
     """

@@ -3,6 +3,7 @@
 from pdnn.parallel.closeness import Closeness, check_parameter_closeness
 from pdnn.parallel.cores import cores_of_rank
 from pdnn.parallel.products import matmul, matmul_by_reduction, matmul_by_rows
+from pdnn.parallel.schedules import Schedule, schedule
 from pdnn.parallel.specs import SPECS, choose, parse
 from pdnn.parallel.strategies import (
     Average,
@@ -19,6 +20,7 @@ from pdnn.parallel.strategies import (
     session_options,
     threads_of,
 )
+from pdnn.parallel.timeline import Timeline
 
 __all__ = [
     "SPECS",
@@ -28,9 +30,11 @@ __all__ = [
     "Engine",
     "Pool",
     "ScatterGather",
+    "Schedule",
     "Serial",
     "Strategy",
     "Team",
+    "Timeline",
     "check_parameter_closeness",
     "choose",
     "common_part",
@@ -41,6 +45,7 @@ __all__ = [
     "matmul_by_rows",
     "parse",
     "rows_of_step",
+    "schedule",
     "session_options",
     "threads_of",
 ]

@@ -1,0 +1,92 @@
+/// Pipeline schedules as lists of tuples: (what, micro, chunk), with (begin, end) behind it where time has passed.
+#include <pybind11/stl.h>
+
+#include <tuple>
+
+#include "bindings.hpp"
+#include "pdnn/core/errors.hpp"
+#include "pdnn/parallel/schedule.hpp"
+
+namespace pdnn::bindings {
+
+namespace {
+
+using parallel::Event;
+using parallel::Instruction;
+
+using Words = std::tuple<std::string, Index, int>;
+using TimedWords = std::tuple<std::string, Index, int, double, double>;
+
+parallel::Do parse(const std::string& word) {
+  using parallel::Do;
+  for (const Do what : {Do::recv_x, Do::forward, Do::send_y, Do::recv_dy, Do::backward, Do::send_dx})
+    if (word == parallel::name(what)) return what;
+  throw ValueError(message("schedule: instruction \"", word, "\""));
+}
+
+Words to_words(const Instruction& i) { return {parallel::name(i.what), i.micro, i.chunk}; }
+Instruction from_words(const Words& words) {
+  return {parse(std::get<0>(words)), std::get<1>(words), std::get<2>(words)};
+}
+TimedWords to_words(const Event& event) {
+  return std::tuple_cat(to_words(event.instruction), std::tuple(event.begin, event.end));
+}
+Event from_words(const TimedWords& words) {
+  const auto& [what, micro, chunk, begin, end] = words;
+  return {{parse(what), micro, chunk}, begin, end};
+}
+
+template <class To, class From, class Convert>
+std::vector<std::vector<To>> convert(const std::vector<std::vector<From>>& ranks, Convert one) {
+  std::vector<std::vector<To>> all;
+  for (const std::vector<From>& rank : ranks) {
+    all.emplace_back();
+    for (const From& item : rank) all.back().push_back(one(item));
+  }
+  return all;
+}
+
+using Programs = std::vector<std::vector<Words>>;
+using Lanes = std::vector<std::vector<TimedWords>>;
+
+std::vector<parallel::Program> read(const Programs& programs) {
+  return convert<Instruction>(programs, [](const Words& words) { return from_words(words); });
+}
+std::vector<parallel::Lane> read(const Lanes& lanes) {
+  return convert<Event>(lanes, [](const TimedWords& words) { return from_words(words); });
+}
+
+}  // namespace
+
+void bind_schedules(py::module_& m) {
+  m.def(
+      "pipeline_programs",
+      [](const std::string& schedule, int ranks, Index micros, int chunks) {
+        return convert<Words>(parallel::make_programs(schedule, ranks, micros, chunks),
+                              [](const Instruction& instruction) { return to_words(instruction); });
+      },
+      py::arg("schedule"), py::arg("ranks"), py::arg("micros"), py::arg("chunks"),
+      "What every rank of a pipeline does: (what, micro, chunk) in order.");
+  m.def(
+      "pipeline_in_flight",
+      [](const Programs& programs) {
+        std::vector<Index> most;
+        for (const parallel::Program& program : read(programs)) most.push_back(parallel::in_flight(program));
+        return most;
+      },
+      py::arg("programs"), "The most passes that each rank has between forward and backward.");
+  m.def(
+      "simulate_pipeline",
+      [](const Programs& programs, const std::vector<double>& forward, const std::vector<double>& backward,
+         double message) {
+        return convert<TimedWords>(parallel::simulate(read(programs), {forward, backward, message}),
+                                   [](const Event& event) { return to_words(event); });
+      },
+      py::arg("programs"), py::arg("forward"), py::arg("backward"), py::arg("message"),
+      "The programs against the clock: (what, micro, chunk, begin, end) of every rank.");
+  m.def(
+      "pipeline_bubble", [](const Lanes& lanes) { return parallel::bubble(read(lanes)); }, py::arg("lanes"),
+      "The share of all ranks' time in which they compute nothing.");
+}
+
+}  // namespace pdnn::bindings

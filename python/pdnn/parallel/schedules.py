@@ -1,0 +1,146 @@
+"""Pipeline schedules as data: drawn, counted and timed without a rank."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from pdnn import _core
+from pdnn.parallel.timeline import Timeline
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
+
+
+class Instruction(NamedTuple):
+    """What a rank does next.
+
+    Attributes
+    ----------
+    what : str
+        "recv_x", "forward", "send_y", "recv_dy", "backward" or "send_dx".
+    micro : int
+        The micro-batch.
+    chunk : int
+        Which of the rank's stages; with p ranks it is stage chunk · p + rank of the network.
+    """
+
+    what: str
+    micro: int
+    chunk: int = 0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What every rank of a pipeline does in one step, in which order.
+
+    Attributes
+    ----------
+    name : str
+        "gpipe", "1f1b" or "interleaved".
+    programs : list of list of Instruction
+        One a rank. They may be edited; `simulate` refuses what does not work out.
+    chunks : int
+        Stages of each rank.
+    """
+
+    name: str
+    programs: list[list[Instruction]]
+    chunks: int = 1
+
+    @property
+    def in_flight(self) -> list[int]:
+        """Micro-batches between forward and backward, of each rank the most at one time.
+
+        Each is held in memory, with what its layers saved; a chunk's is only that of its layers.
+        """
+        return _core.pipeline_in_flight(self.programs)
+
+    @property
+    def bubble(self) -> float:
+        """Share of all ranks' time in which they compute nothing, with equal stages and free messages.
+
+        (p - 1) / (v m + p - 1) for p ranks with v stages each and m micro-batches, a multiple of p if v > 1.
+        """
+        return self.simulate().bubble
+
+    def simulate(
+        self,
+        forward: float | Sequence[float] = 1.0,
+        backward: float | Sequence[float] = 2.0,
+        message: float = 0.0,
+    ) -> Timeline:
+        """The step against the clock, each instruction as early as its rank and its message allow.
+
+        Parameters
+        ----------
+        forward, backward : float or sequence of float
+            Seconds of a micro-batch in each stage of the network; a number: equal stages, as long as that for
+            all stages of a rank together.
+        message : float
+            Seconds from the start of a send until the message is there.
+
+        Returns
+        -------
+        Timeline
+
+        Raises
+        ------
+        ValueError
+            If ranks would wait for ever, messages do not match, or a micro-batch is left out; or if there are
+            other than as many times as stages.
+        """
+        stages = len(self.programs) * self.chunks
+
+        def of_stages(times: float | Sequence[float]) -> Sequence[float]:
+            return [times / self.chunks] * stages if isinstance(times, (int, float)) else times
+
+        return Timeline(
+            _core.simulate_pipeline(self.programs, of_stages(forward), of_stages(backward), message)
+        )
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """A picture of equal stages whose backward pass takes twice as long; see `Timeline.plot`."""
+        return self.simulate().plot(path)
+
+    def chrome_trace(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The same for a browser's tracing page; see `Timeline.chrome_trace`."""
+        return self.simulate().chrome_trace(path)
+
+
+def schedule(name: str, stages: int, micros: int, chunks: int | None = None) -> Schedule:
+    """What every rank of a pipeline does in one step.
+
+    Parameters
+    ----------
+    name : "gpipe", "1f1b" or "interleaved"
+        All forward passes, then all backward passes (Huang et al. 2019). Or, after as many forward passes as
+        fill the pipeline, one of each in turn: as fast, and a rank holds no more micro-batches than ranks
+        follow, with its own (Narayanan et al. 2019). Or that with several stages a rank, which makes the idle
+        time shorter by that factor, for as many times the messages (Narayanan et al. 2021).
+    stages : int
+        Ranks of the pipeline.
+    micros : int
+        Micro-batches of a step; any number.
+    chunks : int, optional
+        Stages of each rank, of which "interleaved" has two or more (2 unless given), the others one.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        If the name is another, or a number does not fit.
+    """
+    if chunks is None:
+        chunks = 2 if name == "interleaved" else 1
+    programs = _core.pipeline_programs(name, stages, micros, chunks)
+    return Schedule(
+        name, [[Instruction(*instruction) for instruction in program] for program in programs], chunks
+    )
