@@ -218,6 +218,37 @@ def check_ranks_run_out_of_batches(comm: Communicator) -> None:
         close(model, trained_alone(build, x, nn.CrossEntropyLoss(), sgd, joint, 4), 1e-10)
 
 
+def check_ranks_without_batches_follow_the_schedule(comm: Communicator) -> None:
+    loss, models = nn.CrossEntropyLoss(), [started(sigmoids, comm), sigmoids(7)]
+    opts = [ddp.DistributedOptimizer(sgd(models[0])), sgd(models[1])]
+    schedules = [optim.LinearLR(opt, 1.0, 0.2, total_iters=4) for opt in opts]
+    with ddp.join(opts[0]):  # type: ignore[arg-type]
+        for step in range(4 - comm.rank):
+            rows = slice(8 * step + 2 * comm.rank, 8 * step + 2 * comm.rank + 2)
+            opts[0].zero_grad()
+            loss(models[0](ROWS[rows]), LABELS[rows]).backward()
+            opts[0].step()
+            schedules[0].step()
+    for step in range(4):
+        rows = slice(8 * step, 8 * step + 2 * min(comm.size, 4 - step))
+        opts[1].zero_grad()
+        loss(models[1](ROWS[rows]), LABELS[rows]).backward()
+        opts[1].step()
+        schedules[1].step()
+    close(*models, 1e-12)
+    if comm.size > 1:  # the schedules have gone on unequally
+        assert refused(ValueError, lambda: schedules[0].step_to(comm.rank) or step_alone(models[0], opts[0]))
+    schedules[0].step_to(4)
+    step_alone(models[0], opts[0])
+    assert opts[0].param_groups[0]["lr"] == opts[1].param_groups[0]["lr"]
+
+
+def step_alone(model: nn.Module, opt: optim.Optimizer) -> None:
+    opt.zero_grad()
+    nn.CrossEntropyLoss()(model(ROWS[:2]), LABELS[:2]).backward()
+    opt.step()
+
+
 def check_passes_left_over_are_not_lost(comm: Communicator) -> None:
     """Rank 0 has three passes, others one: the second update is rank 0's third pass alone."""
     loss, model = nn.CrossEntropyLoss(), started(sigmoids, comm)
@@ -392,6 +423,10 @@ def check_differences_are_refused(comm: Communicator) -> None:
     assert words + "rows 41, rank 0 has 40" in said
     said = refused(ValueError, lambda: ddp.partition_dataset(data[:20], 13 + odd))
     assert words + "batch_size 14, rank 0 has 13" in said
+    same = sizes(4)
+    halves = [{"params": each} for each in same.parameters()] if odd else same.parameters()
+    said = refused(ValueError, lambda: ddp.DistributedOptimizer(optim.SGD(halves, lr=0.1)))
+    assert words + "parameter groups [1, 1, 1, 1], rank 0 has [4]" in said
     same = sizes(4)
     rule = adam(same) if odd else sgd(same)
     assert "optimizer {'type': 'Adam'" in refused(ValueError, lambda: ddp.DistributedOptimizer(rule))

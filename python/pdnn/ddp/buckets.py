@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Reducer:
     parameters become final, or whether they do: what is missing is started by `finish`. A group of its own
     keeps this order apart from whatever else the ranks do meanwhile, such as the sums of a BatchNorm.
 
-    Between the start of the `counts` and the end of `finish`, nobody else may touch the gradients.
+    From `start` to the end of `finish`, nobody else may touch the gradients.
 
     Parameters
     ----------
@@ -66,14 +66,14 @@ class Reducer:
         self.buckets = buckets
         self._comm = comm.split(0, comm.rank)
         self._bucket_of = {parameter: bucket for bucket in buckets for parameter in bucket.parameters}
-        self._counts = np.zeros(2)
+        self._counts: Array = np.zeros(0)
         self._flying: deque[Request[Array]] = deque()
         self._next = 0  # the first bucket that was not started
         self.started = False
 
-    def start(self, rows: int, takes_part: bool) -> None:
-        """Starts with what is counted: rows behind the gradients, and ranks that have any to give."""
-        self._counts[:] = rows, takes_part
+    def start(self, counts: Sequence[float]) -> None:
+        """Starts with a few numbers that are added up beside the gradients; as many on every rank."""
+        self._counts = np.array(counts, np.float64)
         self.started = True
         self._fly(self._counts)
 
@@ -86,14 +86,8 @@ class Reducer:
         while self._flying and self._flying[0].test():  # MPI makes no progress by itself
             self._flying.popleft()
 
-    def finish(self) -> tuple[int, int]:
-        """Starts what was not, and returns when the gradients are sums over the ranks.
-
-        Returns
-        -------
-        rows, ranks : int
-            Over all ranks: what `start` was told.
-        """
+    def finish(self) -> list[float]:
+        """Starts what was not, and returns the sums of the counts when the gradients are sums, too."""
         for bucket in self.buckets[self._next :]:
             self._fly(bucket.gradients)
         while self._flying:
@@ -101,7 +95,8 @@ class Reducer:
         for bucket in self.buckets:
             bucket.waiting = len(bucket.parameters)
         self._next, self.started = 0, False
-        return int(self._counts[0]), int(self._counts[1])
+        sums: list[float] = self._counts.tolist()
+        return sums
 
     def _fly(self, values: Array) -> None:
         self._flying.append(self._comm.start_all_reduce(values, check=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import isclose
 from typing import Any
 
 from pdnn.comm import world
@@ -98,6 +99,7 @@ class DistributedOptimizer(Optimizer):
             "dtype": self._memory.dtype,
             **{f"parameter {each.name}": str(each.shape) for each in self.parameters()},
             "optimizer": str(optimizer.config()),
+            "parameter groups": str([len(group["params"]) for group in self.param_groups]),
             "op": op,
             "backward_passes_per_step": backward_passes_per_step,
             "bucket_bytes": bucket_bytes,
@@ -132,7 +134,7 @@ class DistributedOptimizer(Optimizer):
         self._passes += 1
         self._rows += rows
         if self._passes == self.backward_passes_per_step:
-            self._reducer.start(self._rows, takes_part=True)
+            self._reducer.start(self._counts())
         return float(rows) if self.op == Average else 1.0
 
     def _final(self, parameter: Parameter) -> None:
@@ -186,6 +188,8 @@ class DistributedOptimizer(Optimizer):
 
         Raises
         ------
+        ValueError
+            If the ranks' learning rates differ.
         CommunicationError
             If another rank failed, or did not come to this step in time.
         """
@@ -201,14 +205,34 @@ class DistributedOptimizer(Optimizer):
         if self._passes == 0:
             self.optimizer.zero_grad()  # an old gradient must not count again
         if not self._reducer.started:
-            self._reducer.start(self._rows, takes_part=self._passes > 0)
-        rows, ranks = self._reducer.finish()
+            self._reducer.start(self._counts())
+        rows, ranks, *rates = self._reducer.finish()
         if self.op == Average and rows > 0:
             for bucket in self._reducer.buckets:
                 bucket.gradients /= rows
+        if ranks > 0:
+            self._compare_rates([rate / ranks for rate in rates])
         self._passes = self._rows = 0
         self._agreed, self._clean = True, False
-        return ranks
+        return int(ranks)
+
+    def _counts(self) -> list[float]:
+        """What is added up beside gradients: rows, ranks with a pass, their learning rates, and squares."""
+        takes_part = float(self._passes > 0)
+        rates = [takes_part * group["lr"] for group in self.param_groups]
+        return [self._rows, takes_part, *rates, *(rate**2 for rate in rates)]
+
+    def _compare_rates(self, means: Sequence[float]) -> None:
+        """Learning rates must be the same on all ranks with a pass; the others take them over."""
+        groups = len(self.param_groups)
+        for group, mean, square in zip(self.param_groups, means[:groups], means[groups:], strict=True):
+            if square - mean**2 > 1e-12 * square:
+                raise ValueError(
+                    f"step: the ranks' learning rates differ, this one's is {group['lr']:g} and their mean "
+                    f"{mean:g}; take their schedules to the same time, see LRScheduler.step_to"
+                )
+            if self._passes == 0 and not isclose(group["lr"], mean, rel_tol=1e-12):
+                group["lr"] = mean
 
     def remove(self) -> None:
         """Takes the hooks back: from here on the model's gradients are this rank's own again."""
@@ -278,7 +302,8 @@ def join(optimizer: DistributedOptimizer) -> Iterator[None]:
     until all have left it. So every update is that of the rows there were, all ranks end with the same
     parameters, and layers with ``sync=True`` stay together. Inside the block, ranks do nothing else together.
     Passes left over before a step (``backward_passes_per_step``) count in the next step of any rank, or in a
-    last one.
+    last one. A rank that has left follows the others' learning rates; if a schedule goes on inside the block,
+    take all ranks' to the same time afterwards (`LRScheduler.step_to`).
 
     Parameters
     ----------
