@@ -8,6 +8,7 @@ namespace py = pybind11;
 
 void bind_core(py::module_& m);
 void bind_comm(py::module_& m);
+void bind_books(py::module_& m);
 void bind_epoch(py::module_& m);
 void bind_schedules(py::module_& m);
 template <class T>
@@ -18,6 +19,8 @@ template <class T>
 void bind_eager(py::module_& m);
 template <class T>
 void bind_optim(py::module_& m);
+template <class T>
+void bind_codec(py::module_& m);
 template <class T>
 void bind_parallel(py::module_& m);
 

@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, m) {
   m.doc() = "The C++ core of pdnn.";
   bind_core(m);
   bind_comm(m);
+  bind_books(m);
   bind_epoch(m);
   bind_schedules(m);
   const auto bind_width = [&]<class T>(T, const char* name) {
@@ -14,6 +15,7 @@ PYBIND11_MODULE(_core, m) {
     bind_nn<T>(width);
     bind_eager<T>(width);
     bind_optim<T>(width);
+    bind_codec<T>(width);
     bind_parallel<T>(width);
   };
   bind_width(float{}, "float32");

@@ -127,21 +127,18 @@ void PowerSgd<T>::restore(const T* p, const T* q, const T* others, std::span<T> 
   }
   for (const Range& range : others_)
     for (T& value : slice(values, range.begin, range.size())) {
-      const T other = *others++;
+      const T other = others ? *others++ : value;
       value = into == Into::store ? other : into == Into::add ? value + other : value - other;
     }
-}
-
-template <class T>
-void PowerSgd<T>::restore(std::span<T> values, Into into) {
-  restore(first_.data(), second_.data(), rest().data(), values, into);
 }
 
 template <class T>
 void PowerSgd<T>::write(std::span<const T> values, std::uint8_t* out) {
   make_p(values);
   make_q(values);
-  for (const std::span<const T> part : {std::span<const T>(p()), std::span<const T>(q()), std::span<const T>(rest())}) {
+  const std::span<const T> p = slice(first_.span(), 0, p_count_), q = second_.span();
+  const std::span<const T> rest = slice(first_.span(), p_count_, first_.size() - p_count_);
+  for (const std::span<const T> part : {p, q, rest}) {
     if (!part.empty()) std::memcpy(out, part.data(), part.size_bytes());
     out += part.size_bytes();
   }

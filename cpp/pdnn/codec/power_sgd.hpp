@@ -30,14 +30,15 @@ class PowerSgd : public Codec<T> {
   Index bytes(Index n) const override;
   std::string spec() const override { return "powersgd:" + std::to_string(rank_); }
 
-  // The two steps, for whoever adds up between them: make_p, p() and rest() summed, make_q, q() summed, restore.
-  // `values` are the same in all of them.
+  // The steps one by one, for whoever adds up over ranks between them: make_p, p_and_rest() added up, make_q of the
+  // same values, leave_error, q() added up, restore.
   void make_p(std::span<const T> values);
   void make_q(std::span<const T> values);
-  void restore(std::span<T> values, Into into);
-  /// All Pᵀ; in the same memory followed by the rest, so that both are one array: [0, p().size() + rest().size()).
-  std::span<T> p() { return slice(first_.span(), 0, p_count_); }
-  std::span<T> rest() { return slice(first_.span(), p_count_, first_.size() - p_count_); }
+  /// M − P Qᵀ in the place of each matrix M, 0 elsewhere.
+  void leave_error(std::span<T> values) { restore(first_.data(), second_.data(), nullptr, values, Into::subtract); }
+  void restore(std::span<T> values) {
+    restore(first_.data(), second_.data(), first_.data() + p_count_, values, Into::store);
+  }
   std::span<T> p_and_rest() { return first_.span(); }
   std::span<T> q() { return second_.span(); }
 
@@ -46,6 +47,7 @@ class PowerSgd : public Codec<T> {
   void orthonormalize(T* rows, Index width) const;
   void write(std::span<const T> values, std::uint8_t* out) override;
   void read(const std::uint8_t* data, std::span<T> values, Into into) override;
+  /// Null `others`: they become 0.
   void restore(const T* p, const T* q, const T* others, std::span<T> values, Into into);
 
   int rank_;

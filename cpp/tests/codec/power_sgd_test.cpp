@@ -116,7 +116,7 @@ BOOST_AUTO_TEST_CASE(sums_between_the_steps_are_the_steps_of_the_sum) {
     first.make_q(a);
     second.make_q(b);
     add_up(first.q(), second.q());
-    second.restore(back, Into::store);
+    second.restore(back);
     BOOST_TEST(distance(back, there_and_back(whole, sum)) < 1e-10);
   }
 }

@@ -1,0 +1,109 @@
+/// Codecs, and sums over ranks that travel by them.
+#include <pybind11/stl.h>
+
+#include "bindings.hpp"
+#include "numpy.hpp"
+#include "pdnn/parallel/compressed_sum.hpp"
+
+namespace pdnn::bindings {
+
+namespace {
+
+/// (offset, rows, columns) of each matrix among the values.
+using Matrices = std::vector<std::tuple<Index, Index, Index>>;
+
+std::vector<codec::MatrixAt> to_matrices(const Matrices& tuples) {
+  std::vector<codec::MatrixAt> matrices;
+  for (const auto& [offset, rows, cols] : tuples) matrices.push_back({offset, rows, cols});
+  return matrices;
+}
+
+}  // namespace
+
+void bind_books(py::module_& m) {
+  using parallel::Books;
+  py::class_<Books>(m, "Books")
+      .def_readonly("sums", &Books::sums)
+      .def_readonly("bytes", &Books::bytes)
+      .def_readonly("bytes_uncompressed", &Books::bytes_uncompressed)
+      .def_readonly("encode_seconds", &Books::encode_seconds)
+      .def_readonly("decode_seconds", &Books::decode_seconds)
+      .def_readonly("lost", &Books::lost)
+      .def_readonly("given", &Books::given);
+  m.def("wants_feedback", codec::wants_feedback, py::arg("spec"),
+        "Whether a codec's errors grow with the number of steps unless they are fed back.");
+}
+
+template <class T>
+void bind_codec(py::module_& m) {
+  using Codec = codec::Codec<T>;
+  using Feedback = codec::ErrorFeedback<T>;
+  py::class_<Codec>(m, "Codec")
+      .def(py::init([](const std::string& spec, Index count, const Matrices& matrices) {
+             return codec::make_codec<T>(spec, count, to_matrices(matrices));
+           }),
+           py::arg("spec"), py::arg("count"), py::arg("matrices") = Matrices())
+      .def_property_readonly("spec", &Codec::spec)
+      .def("bytes", &Codec::bytes, py::arg("count"), "Bytes that so many values become.")
+      .def(
+          "encode",
+          [](Codec& self, const py::array& array, py::array& out) {
+            const std::span<const T> values = read<T>("encode", array);
+            const std::span<std::uint8_t> bytes = write<std::uint8_t>("encode: out", out);
+            const py::gil_scoped_release release;
+            self.encode(values, bytes);
+          },
+          py::arg("values"), py::arg("out"))
+      .def(
+          "decode",
+          [](Codec& self, const py::array& data, py::array& out) {
+            const std::span<const std::uint8_t> bytes = read<std::uint8_t>("decode", data);
+            const std::span<T> values = write<T>("decode: out", out);
+            const py::gil_scoped_release release;
+            self.decode(bytes, values);
+          },
+          py::arg("data"), py::arg("out"));
+  py::class_<Feedback, Codec>(m, "ErrorFeedback")
+      .def(py::init([](const std::string& spec, Index count, const Matrices& matrices) {
+             return std::make_unique<Feedback>(codec::make_codec<T>(spec, count, to_matrices(matrices)), count);
+           }),
+           py::arg("spec"), py::arg("count"), py::arg("matrices") = Matrices())
+      .def_property_readonly(
+          "residual",
+          [](py::object self) {
+            const std::span<T> values = self.cast<Feedback&>().residual();
+            return py::array_t<T>(static_cast<py::ssize_t>(values.size()), values.data(), self);
+          },
+          "What was lost so far, as an array that shares its memory.")
+      .def_property_readonly("lost", &Feedback::lost)
+      .def_property_readonly("given", &Feedback::given);
+
+  using parallel::CompressedSum;
+  py::class_<CompressedSum<T>>(m, "CompressedSum")
+      .def(py::init([](std::shared_ptr<comm::Communicator> comm, const std::string& spec, Index count,
+                       const Matrices& matrices, std::optional<bool> feedback, const std::string& form, bool measure) {
+             using parallel::Form;
+             const Form which = form == "gather" ? Form::gather : form == "shares" ? Form::shares : Form::best;
+             require(which != Form::best || form == "best", "all-reduce with a codec: form is \"", form,
+                     "\"; expected \"gather\", \"shares\" or \"best\"");
+             return parallel::make_compressed_sum<T>(std::move(comm), {spec, feedback, which, measure}, {0, count},
+                                                     to_matrices(matrices));
+           }),
+           py::arg("comm"), py::arg("spec"), py::arg("count"), py::arg("matrices"), py::arg("feedback"),
+           py::arg("form"), py::arg("measure"))
+      .def(
+          "__call__",
+          [](CompressedSum<T>& self, py::array& array) {
+            const std::span<T> values = write<T>("all-reduce with a codec", array);
+            const py::gil_scoped_release release;
+            self(values);
+          },
+          py::arg("array"), "The array becomes the sum over the ranks.")
+      .def_property_readonly("bytes_sent", &CompressedSum<T>::bytes_sent, "Bytes that leave this rank in a sum.")
+      .def_property_readonly("books", &CompressedSum<T>::books);
+}
+
+template void bind_codec<float>(py::module_&);
+template void bind_codec<double>(py::module_&);
+
+}  // namespace pdnn::bindings

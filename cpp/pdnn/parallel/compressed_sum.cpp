@@ -1,0 +1,71 @@
+#include "pdnn/parallel/compressed_sum.hpp"
+
+#include "pdnn/core/errors.hpp"
+#include "pdnn/parallel/gathered_sum.hpp"
+#include "pdnn/parallel/low_rank_sum.hpp"
+#include "pdnn/parallel/shared_sum.hpp"
+
+namespace pdnn::parallel {
+
+Books& Books::operator+=(const Books& other) {
+  sums += other.sums;
+  bytes += other.bytes;
+  bytes_uncompressed += other.bytes_uncompressed;
+  encode_seconds += other.encode_seconds;
+  decode_seconds += other.decode_seconds;
+  lost += other.lost;
+  given += other.given;
+  return *this;
+}
+
+template <class T>
+CompressedSum<T>::CompressedSum(std::shared_ptr<comm::Communicator> comm, Range slice)
+    : comm_(std::move(comm)), slice_(slice) {}
+
+template <class T>
+void CompressedSum<T>::start(std::span<T> gradient) {
+  require(slice_.end <= static_cast<Index>(gradient.size()), "CompressedSum: a gradient of ", gradient.size(),
+          " elements has no slice [", slice_.begin, ", ", slice_.end, ")");
+  values_ = pdnn::slice(gradient, slice_.begin, slice_.size());
+  ++books_.sums;
+  const Index ranks = comm_->size();
+  books_.bytes_uncompressed += 2 * (ranks - 1) * slice_.size() * Index{sizeof(T)} / ranks;
+  if (ranks > 1) send(values_);
+}
+
+template <class T>
+void CompressedSum<T>::finish() {
+  if (comm_->size() > 1) receive(values_);
+}
+
+template <class T>
+std::unique_ptr<CompressedSum<T>> make_compressed_sum(std::shared_ptr<comm::Communicator> comm,
+                                                      const Compression& compression, Range slice,
+                                                      const std::vector<codec::MatrixAt>& matrices) {
+  require(slice.begin >= 0 && slice.begin <= slice.end, "CompressedSum: no slice is [", slice.begin, ", ", slice.end,
+          ")");
+  std::vector<codec::MatrixAt> inside;
+  for (const codec::MatrixAt& m : matrices)
+    if (m.offset >= slice.begin && m.offset + m.rows * m.cols <= slice.end)
+      inside.push_back({m.offset - slice.begin, m.rows, m.cols});
+  auto codec = codec::make_codec<T>(compression.codec, slice.size(), std::move(inside));
+  if (auto* const low_rank = dynamic_cast<codec::PowerSgd<T>*>(codec.get())) {
+    codec.release();  // NOLINT(bugprone-unused-return-value): it lives on as what it is
+    return std::make_unique<LowRankSum<T>>(std::move(comm), compression, slice,
+                                           std::unique_ptr<codec::PowerSgd<T>>(low_rank));
+  }
+  const bool gather = compression.form == Form::gather || (compression.form == Form::best && comm->size() <= 2);
+  if (gather) return std::make_unique<GatheredSum<T>>(std::move(comm), compression, slice);
+  return std::make_unique<SharedSum<T>>(std::move(comm), compression, slice);
+}
+
+template class CompressedSum<float>;
+template class CompressedSum<double>;
+template std::unique_ptr<CompressedSum<float>> make_compressed_sum(std::shared_ptr<comm::Communicator>,
+                                                                   const Compression&, Range,
+                                                                   const std::vector<codec::MatrixAt>&);
+template std::unique_ptr<CompressedSum<double>> make_compressed_sum(std::shared_ptr<comm::Communicator>,
+                                                                    const Compression&, Range,
+                                                                    const std::vector<codec::MatrixAt>&);
+
+}  // namespace pdnn::parallel
