@@ -74,7 +74,8 @@ void TopK<T>::read(const std::uint8_t* data, std::span<T> values, Into into) {
     T value;
     std::memcpy(&place, data + i * Index{sizeof place}, sizeof place);
     std::memcpy(&value, data + k * Index{sizeof place} + i * Index{sizeof value}, sizeof value);
-    require(place < values.size(), "decode: \"", spec(), "\" has a value at place ", place, " of ", values.size());
+    if (place >= values.size())
+      throw ValueError(message("decode: \"", spec(), "\" has a value at place ", place, " of ", values.size()));
     values[place] += into == Into::subtract ? -value : value;
   }
 }

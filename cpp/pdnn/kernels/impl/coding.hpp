@@ -21,6 +21,15 @@ struct Group {
   Floats v[kVectors];
 };
 
+#define PDNN_INLINE_LAMBDA __attribute__((always_inline))
+
+/// visit(i, count) for the groups of [begin, end), the last of which may be shorter; whole ones are compiled apart.
+template <class Visit>
+PDNN_INLINE void for_groups(Index begin, Index end, Visit visit) {
+  for (; begin + kGroup <= end; begin += kGroup) visit(begin, kGroup);
+  if (begin < end) visit(begin, end - begin);
+}
+
 // ---- groups of values
 
 template <int... lane>
@@ -80,13 +89,27 @@ PDNN_INLINE void put_group(Into into, T* to, const Group& group, Index count) {
   for (Index i = 0; i < count; ++i) to[i] = values[i];
 }
 
-/// The first `count` elements of `size` bytes of a group, all if there are more.
-template <class Element>
-PDNN_INLINE void copy_some(void* to, const void* from, Index count) {
-  const Index some = min(count, kGroup);
-  auto* const out = static_cast<unsigned char*>(to);
-  const auto* const in = static_cast<const unsigned char*>(from);
-  for (Index i = 0; i < some * static_cast<Index>(sizeof(Element)); ++i) out[i] = in[i];
+/// Codes of a group where some of it do not exist: copies the first `count` of type Code, at most a group of them.
+template <class Code>
+PDNN_INLINE void copy_codes(std::uint8_t* to, const std::uint8_t* from, Index count) {
+  const Index bytes = min(count, kGroup) * static_cast<Index>(sizeof(Code));
+  for (Index i = 0; i < bytes; ++i) to[i] = from[i];
+}
+/// Calls write(room for a group's codes): at `to`, or beside it where fewer than a group exist.
+template <class Code, class Write>
+PDNN_INLINE void write_codes(std::uint8_t* to, Index count, Write write) {
+  if (count >= kGroup) return write(to);
+  std::uint8_t codes[kGroup * sizeof(Code)];
+  write(codes);
+  copy_codes<Code>(to, codes, count);
+}
+/// Calls read(a group's codes): those at `from`, with zeros behind them where fewer than a group exist.
+template <class Code, class Read>
+PDNN_INLINE void read_codes(const std::uint8_t* from, Index count, Read read) {
+  if (count >= kGroup) return read(from);
+  std::uint8_t codes[kGroup * sizeof(Code)] = {};
+  copy_codes<Code>(codes, from, count);
+  read(codes);
 }
 
 // ---- halves
@@ -122,32 +145,31 @@ PDNN_INLINE Floats from_bfloat16(Ints h) { return from_bits<float>(h << 16); }
 
 template <Half half, class T>
 PDNN_INLINE void encode_half_run(Index n, const T* x, std::uint8_t* bytes) {
-  for (Index i = 0; i < n; i += kGroup) {
-    const Group group = load_group(x + i, n - i);
-    Shorts codes[kVectors];
-    PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) codes[k] =
-        __builtin_convertvector(half == Half::float16 ? float16_bits(group.v[k]) : bfloat16_bits(group.v[k]), Shorts);
-    if (n - i >= kGroup)
-      __builtin_memcpy(bytes + 2 * i, codes, sizeof codes);
-    else
-      copy_some<std::uint16_t>(bytes + 2 * i, codes, n - i);
-  }
+  for_groups(0, n, [=](Index i, Index count) PDNN_INLINE_LAMBDA {
+    const Group group = load_group(x + i, count);
+    write_codes<std::uint16_t>(bytes + 2 * i, count, [&](std::uint8_t* to) PDNN_INLINE_LAMBDA {
+      PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) {
+        const Ints bits = half == Half::float16 ? float16_bits(group.v[k]) : bfloat16_bits(group.v[k]);
+        const Shorts codes = __builtin_convertvector(bits, Shorts);
+        __builtin_memcpy(to + 2 * k * kWide, &codes, sizeof codes);
+      }
+    });
+  });
 }
 template <Half half, class T>
 PDNN_INLINE void decode_half_run(Index n, const std::uint8_t* bytes, Into into, T* x) {
-  for (Index i = 0; i < n; i += kGroup) {
-    Shorts codes[kVectors] = {};
-    if (n - i >= kGroup)
-      __builtin_memcpy(codes, bytes + 2 * i, sizeof codes);
-    else
-      copy_some<std::uint16_t>(codes, bytes + 2 * i, n - i);
-    Group group;
-    PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) {
-      const Ints h = __builtin_convertvector(codes[k], Ints);
-      group.v[k] = half == Half::float16 ? from_float16(h) : from_bfloat16(h);
-    }
-    put_group(into, x + i, group, n - i);
-  }
+  for_groups(0, n, [=](Index i, Index count) PDNN_INLINE_LAMBDA {
+    read_codes<std::uint16_t>(bytes + 2 * i, count, [&](const std::uint8_t* from) PDNN_INLINE_LAMBDA {
+      Group group;
+      PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) {
+        Shorts codes;
+        __builtin_memcpy(&codes, from + 2 * k * kWide, sizeof codes);
+        const Ints bits = __builtin_convertvector(codes, Ints);
+        group.v[k] = half == Half::float16 ? from_float16(bits) : from_bfloat16(bits);
+      }
+      put_group(into, x + i, group, count);
+    });
+  });
 }
 
 template <class T>
@@ -163,12 +185,25 @@ void decode_half(Half half, Index n, const std::uint8_t* bytes, Into into, T* x)
 
 // ---- int8
 
-/// To the nearest integer, ties to even.
+/// A vector of bytes as integers, and floats to the nearest integer, ties to even.
 #if PDNN_VECTOR_BYTES == 64
+PDNN_INLINE Ints widened(const std::uint8_t* from) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return reinterpret_cast<Ints>(_mm512_maskz_cvtepi8_epi32(0xffff, codes));
+}
 PDNN_INLINE Ints rounded(Floats x) { return reinterpret_cast<Ints>(_mm512_maskz_cvtps_epi32(0xffff, x)); }
 #elif PDNN_VECTOR_BYTES == 32
+PDNN_INLINE Ints widened(const std::uint8_t* from) {
+  return reinterpret_cast<Ints>(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+}
 PDNN_INLINE Ints rounded(Floats x) { return reinterpret_cast<Ints>(_mm256_cvtps_epi32(x)); }
-#elif defined(__SSE2__)
+#else
+PDNN_INLINE Ints widened(const std::uint8_t* from) {
+  Chars codes;
+  __builtin_memcpy(&codes, from, sizeof codes);
+  return __builtin_convertvector(codes, Ints);
+}
+#ifdef __SSE2__
 PDNN_INLINE Ints rounded(Floats x) { return reinterpret_cast<Ints>(_mm_cvtps_epi32(x)); }
 #else
 PDNN_INLINE Ints rounded(Floats x) {
@@ -177,6 +212,12 @@ PDNN_INLINE Ints rounded(Floats x) {
   return whole;
 }
 #endif
+#endif
+
+PDNN_INLINE std::int32_t largest_of_lanes(Ints x) {
+  const auto larger = [](Floats a, Floats b) { return bits_of<float>(a) > bits_of<float>(b) ? a : b; };
+  return bits_of<float>(fold<float>(from_bits<float>(x), larger))[0];
+}
 
 /// The scale of a block whose largest magnitude has these bits.
 PDNN_INLINE float int8_scale(std::int32_t largest) {
@@ -196,47 +237,45 @@ void encode_int8(Index block, Index n, const T* x, std::uint8_t* scales, std::ui
   for (Index begin = 0; begin < n; begin += block, scales += sizeof(float)) {
     const Index end = min(begin + block, n);
     Ints largest{};
-    for (Index i = begin; i < end; i += kGroup) {
-      const Group group = load_group(x + i, end - i);
+    for_groups(begin, end, [&](Index i, Index count) PDNN_INLINE_LAMBDA {
+      const Group group = load_group(x + i, count);
       PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) {
         const Ints magnitude = bits_of<float>(group.v[k]) & 0x7fffffff;
         largest = magnitude > largest ? magnitude : largest;
       }
-    }
-    std::int32_t most = 0;
-    PDNN_UNROLL for (Index lane = 0; lane < kWide; ++lane) most = largest[lane] > most ? largest[lane] : most;
-    const float scale = int8_scale(most), inverse = scale > 0 ? 1 / scale : 0;
+    });
+    const float scale = int8_scale(largest_of_lanes(largest));
     __builtin_memcpy(scales, &scale, sizeof scale);
-    for (Index i = begin; i < end; i += kGroup) {
-      const Group group = load_group(x + i, end - i);
-      Chars codes[kVectors];
-      PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) codes[k] =
-          __builtin_convertvector(inverse > 0 ? rounded(group.v[k] * inverse) : Ints{}, Chars);
-      if (end - i >= kGroup)
-        __builtin_memcpy(numbers + i, codes, sizeof codes);
-      else
-        copy_some<std::int8_t>(numbers + i, codes, end - i);
+    if (!(scale > 0)) {
+      __builtin_memset(numbers + begin, 0, static_cast<std::size_t>(end - begin));
+      continue;
     }
+    const float inverse = 1 / scale;
+    for_groups(begin, end, [=](Index i, Index count) PDNN_INLINE_LAMBDA {
+      const Group group = load_group(x + i, count);
+      write_codes<std::int8_t>(numbers + i, count, [&](std::uint8_t* to) PDNN_INLINE_LAMBDA {
+        PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) {
+          const Chars codes = __builtin_convertvector(rounded(group.v[k] * inverse), Chars);
+          __builtin_memcpy(to + k * kWide, &codes, sizeof codes);
+        }
+      });
+    });
   }
 }
 
 template <class T>
 void decode_int8(Index block, Index n, const std::uint8_t* scales, const std::uint8_t* numbers, Into into, T* x) {
   for (Index begin = 0; begin < n; begin += block, scales += sizeof(float)) {
-    const Index end = min(begin + block, n);
     float scale;
     __builtin_memcpy(&scale, scales, sizeof scale);
-    for (Index i = begin; i < end; i += kGroup) {
-      Chars codes[kVectors] = {};
-      if (end - i >= kGroup)
-        __builtin_memcpy(codes, numbers + i, sizeof codes);
-      else
-        copy_some<std::int8_t>(codes, numbers + i, end - i);
-      Group group;
-      PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) group.v[k] =
-          __builtin_convertvector(__builtin_convertvector(codes[k], Ints), Floats) * scale;
-      put_group(into, x + i, group, end - i);
-    }
+    for_groups(begin, min(begin + block, n), [=](Index i, Index count) PDNN_INLINE_LAMBDA {
+      read_codes<std::int8_t>(numbers + i, count, [&](const std::uint8_t* from) PDNN_INLINE_LAMBDA {
+        Group group;
+        PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) group.v[k] =
+            __builtin_convertvector(widened(from + k * kWide), Floats) * scale;
+        put_group(into, x + i, group, count);
+      });
+    });
   }
 }
 
@@ -276,8 +315,8 @@ void encode_signs(Index block, Index n, const T* x, std::uint8_t* levels, std::u
     const Index end = min(begin + block, n);
     Group plus{}, minus{};
     Index signed_ones = 0;
-    for (Index i = begin; i < end; i += kGroup) {
-      const Group group = load_group(x + i, end - i);
+    for_groups(begin, end, [&](Index i, Index count) PDNN_INLINE_LAMBDA {
+      const Group group = load_group(x + i, count);
       unsigned bits = 0;
       PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) {
         const Ints negative = bits_of<float>(group.v[k]) < 0;
@@ -287,8 +326,8 @@ void encode_signs(Index block, Index n, const T* x, std::uint8_t* levels, std::u
       }
       signed_ones += __builtin_popcount(bits);
       signs[i / 8] = static_cast<std::uint8_t>(bits);
-      if (end - i > 8) signs[i / 8 + 1] = static_cast<std::uint8_t>(bits >> 8);
-    }
+      if (count > 8) signs[i / 8 + 1] = static_cast<std::uint8_t>(bits >> 8);
+    });
     const Index others = end - begin - signed_ones;
     const float means[2] = {others > 0 ? sum_in_order(plus) / static_cast<float>(others) : 0,
                             signed_ones > 0 ? sum_in_order(minus) / static_cast<float>(signed_ones) : 0};
@@ -300,17 +339,16 @@ template <class T>
 void decode_signs(Index block, Index n, const std::uint8_t* levels, const std::uint8_t* signs, Into into, T* x) {
   const Ints lane_bit = all(1) << lane_numbers<float>(std::make_integer_sequence<std::int32_t, kWide>{});
   for (Index begin = 0; begin < n; begin += block, levels += 2 * sizeof(float)) {
-    const Index end = min(begin + block, n);
     float means[2];
     __builtin_memcpy(means, levels, sizeof means);
     const Floats plus = broadcast(means[0]), minus = broadcast(means[1]);
-    for (Index i = begin; i < end; i += kGroup) {
-      const int high = end - i > 8 ? signs[i / 8 + 1] : 0, bits = signs[i / 8] | high << 8;
+    for_groups(begin, min(begin + block, n), [=](Index i, Index count) PDNN_INLINE_LAMBDA {
+      const int high = count > 8 ? signs[i / 8 + 1] : 0, bits = signs[i / 8] | high << 8;
       Group group;
       PDNN_UNROLL for (Index k = 0; k < kVectors; ++k) group.v[k] =
           (all(bits >> (k * kWide)) & lane_bit) != 0 ? minus : plus;
-      put_group(into, x + i, group, end - i);
-    }
+      put_group(into, x + i, group, count);
+    });
   }
 }
 
