@@ -14,7 +14,7 @@ from pdnn.tensor import Tensor, cat, no_grad
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:
-    from pdnn import datasets, ddp
+    from pdnn import codec, datasets, ddp
     from pdnn.launch import run
 
 __version__: str = _core.build_info()["version"]
@@ -24,6 +24,7 @@ __all__ = [
     "Tensor",
     "Trainer",
     "cat",
+    "codec",
     "comm",
     "data",
     "datasets",
@@ -41,7 +42,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name in ("datasets", "ddp"):
+    if name in ("codec", "datasets", "ddp"):
         return import_module(f"pdnn.{name}")
     if name == "run":
         return import_module("pdnn.launch").run

@@ -97,3 +97,12 @@ def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[.
     assert all(result["kernel"] in printed for result in results)
     assert all(result["sides"][0]["peak"] > 0 for result in results)
     assert picture.stat().st_size > 1000
+
+
+def test_codecs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
+    script, report = root / "benchmarks" / "codecs.py", tmp_path / "codecs.json"
+    run_python([script, "--blocks", "1", "--codecs", "bf16,1bit", "--json", report], timeout=100)
+    half, bit = json.loads(report.read_text())["results"]
+    assert half["bytes"] == 2 * 203_530
+    assert half["error"] < 2**-8 < 0.5 < bit["error"]
+    assert min(half["encode"], half["decode"], bit["encode"], bit["encode_feedback"]) > 0

@@ -182,6 +182,12 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_is_not_hidden, T, Elements) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_largest_float_stays_finite_as_int8) {
+  const float most = std::numeric_limits<float>::max();
+  for (const float value : there_and_back<float>("int8", {most, -most}))
+    BOOST_TEST(std::abs(std::abs(value) - most) <= most / 254);
+}
+
 BOOST_AUTO_TEST_CASE(tiny_blocks_of_int8_become_0) {
   for (const float value : there_and_back<float>("int8", {9e-35f, -1e-40f})) BOOST_TEST(value == 0);
   BOOST_TEST(there_and_back<float>("int8", {1e-33f})[0] > 9.9e-34f);

@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform']
+__all__: list[str] = ['Aborted', 'Books', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -155,6 +155,28 @@ class ThreadGroup:
         """
         The end of one rank, for the thread that will be it.
         """
+class Books:
+    @property
+    def bytes(self) -> int:
+        ...
+    @property
+    def bytes_uncompressed(self) -> int:
+        ...
+    @property
+    def decode_seconds(self) -> float:
+        ...
+    @property
+    def encode_seconds(self) -> float:
+        ...
+    @property
+    def given(self) -> float:
+        ...
+    @property
+    def lost(self) -> float:
+        ...
+    @property
+    def sums(self) -> int:
+        ...
 class EpochSums:
     @property
     def correct(self) -> float:
@@ -235,4 +257,8 @@ def supported_isas() -> list[str]:
 def uniform(seed: typing.SupportsInt | typing.SupportsIndex, index: typing.SupportsInt | typing.SupportsIndex) -> float:
     """
     Element `index` of the uniform [0, 1) stream of a seed.
+    """
+def wants_feedback(spec: str) -> bool:
+    """
+    Whether a codec's errors grow with the number of steps unless they are fed back.
     """

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'Evaluator', 'Flatten', 'GELU', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'Residual', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'matmul', 'measure_peak', 'square_sum', 'zeros']
+__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GELU', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'Residual', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'matmul', 'measure_peak', 'square_sum', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -170,6 +170,49 @@ class Adam(Optimizer):
 class RMSprop(Optimizer):
     def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, alpha: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, centered: bool) -> None:
         ...
+class Codec:
+    def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+        ...
+    def bytes(self, count: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        Bytes that so many values become.
+        """
+    def decode(self, data: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+        ...
+    def encode(self, values: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+        ...
+    @property
+    def spec(self) -> str:
+        ...
+class ErrorFeedback(Codec):
+    def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+        ...
+    @property
+    def given(self) -> float:
+        ...
+    @property
+    def lost(self) -> float:
+        ...
+    @property
+    def residual(self) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        What was lost so far, as an array that shares its memory.
+        """
+class CompressedSum:
+    def __call__(self, array: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+        """
+        The array becomes the sum over the ranks.
+        """
+    def __init__(self, comm: pdnn._core.Communicator, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], feedback: bool | None, form: str, measure: bool) -> None:
+        ...
+    @property
+    def books(self) -> pdnn._core.Books:
+        ...
+    @property
+    def bytes_sent(self) -> int:
+        """
+        Bytes that leave this rank in a sum.
+        """
 class Source:
     def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
         ...

@@ -229,7 +229,8 @@ PDNN_INLINE float int8_scale(std::int32_t largest) {
   __builtin_memcpy(&bits, &scale, sizeof bits);
   bits = (bits + 0x7f) & ~0x7f;
   __builtin_memcpy(&scale, &bits, sizeof scale);
-  return scale < 0x1p-120f ? 0 : scale;
+  const float most = 0x1.0204p121f;  // 127 times it is still finite
+  return scale < 0x1p-120f ? 0 : scale < most ? scale : most;
 }
 
 template <class T>

@@ -1,0 +1,197 @@
+"""Sums over ranks that travel by a codec."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pdnn import _core as core
+from pdnn.codec.codecs import Array, Codec, as_shape, matrices_in, parse
+from pdnn.codec.feedback import ErrorFeedback
+from pdnn.nn.targets import core_for
+
+if TYPE_CHECKING:
+    from pdnn.comm import Communicator
+
+Form = Literal["best", "gather", "shares"]
+
+
+@dataclass(frozen=True)
+class Books:
+    """What a rank has sent, what it cost and what it lost, over all sums so far.
+
+    Attributes
+    ----------
+    sums : int
+        How many sums.
+    bytes : int
+        That left this rank, each as often as it was sent.
+    bytes_uncompressed : int
+        That an all-reduce of the arrays themselves sends at least, 2 (p − 1)/p of each.
+    encode_seconds, decode_seconds : float
+        That this rank took.
+    error : float
+        ‖x − decoded‖ / ‖x‖ of all that this rank encoded; nan where errors are neither fed back nor measured.
+    """
+
+    sums: int
+    bytes: int
+    bytes_uncompressed: int
+    encode_seconds: float
+    decode_seconds: float
+    error: float
+
+
+class CompressedAllReduce:
+    """An all-reduce whose arrays travel by a codec; all ranks get the same bits. Collective, calls too.
+
+    Each rank encodes its array. Between two ranks every rank gets every code and adds up what they hold, in
+    the order of ranks (``form="gather"``); between more, rank i adds up the i-th share of the array and sends
+    the code of the sum to all (``form="shares"``), which encodes twice but sends 2/p of the bytes. `PowerSGD`
+    adds up its factors as they are made. In a group of one nothing changes.
+
+    One is for one array that is summed again and again, such as a gradient: it remembers what was lost.
+
+    Parameters
+    ----------
+    comm : Communicator
+    codec : str or Codec or ErrorFeedback
+        A string as in `SPECS`; an ErrorFeedback's codec, with its errors fed back.
+    shape : int or tuple of int, or sequence of tuples
+        The array's shape; or the shapes of arrays laid one after another, whose sum is flat: what is a matrix
+        to `PowerSGD` in a flat gradient, ``[p.shape for p in model.parameters()]``.
+    dtype : {"float32", "float64"}
+    op : {"sum", "mean"}
+    error_feedback : bool, optional
+        Whether what was lost is added to the next array; by default for OneBit, TopK and PowerSGD.
+    form : {"best", "gather", "shares"}
+    measure : bool
+        Whether errors go into the books also without feedback, for some more time.
+
+    Attributes
+    ----------
+    bytes_sent : int
+        That leave this rank in a sum, known beforehand.
+
+    Raises
+    ------
+    ValueError
+        On all ranks, if the arguments of one differ from those of rank 0; or if they are none.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        codec: str | Codec | ErrorFeedback,
+        shape: int | tuple[int, ...] | Sequence[tuple[int, ...]],
+        dtype: str = "float32",
+        *,
+        op: Literal["sum", "mean"] = "sum",
+        error_feedback: bool | None = None,
+        form: Form = "best",
+        measure: bool = False,
+    ) -> None:
+        if isinstance(codec, ErrorFeedback):
+            codec, error_feedback = codec.codec, True
+        if op not in ("sum", "mean"):
+            raise ValueError(f'all-reduce with a codec: op is "{op}"; expected "sum" or "mean"')
+        if dtype not in ("float32", "float64"):
+            raise TypeError(f"all-reduce with a codec: dtype is {dtype}; expected float32 or float64")
+        self.codec, self.comm, self.op, self.dtype = parse(codec), comm, op, dtype
+        if isinstance(shape, int) or all(isinstance(extent, (int, np.integer)) for extent in shape):
+            shapes = [as_shape(shape)]  # type: ignore[arg-type]
+            self.shape = shapes[0]
+        else:
+            shapes = [as_shape(part) for part in shape]
+            self.shape = (sum(math.prod(part) for part in shapes),)
+        self.error_feedback = (
+            core.wants_feedback(str(self.codec)) if error_feedback is None else error_feedback
+        )
+        self._agree(form)
+        self._sum = core_for(dtype).CompressedSum(
+            comm.core,
+            str(self.codec),
+            math.prod(self.shape),
+            matrices_in(shapes),
+            self.error_feedback,
+            form,
+            measure,
+        )
+        self.bytes_sent: int = self._sum.bytes_sent if comm.size > 1 else 0
+
+    def __call__(self, array: Array) -> Array:
+        """The sum or mean over the ranks, in place; returns the array.
+
+        Parameters
+        ----------
+        array : ndarray
+            C-ordered, of the shape and dtype that were given.
+
+        Raises
+        ------
+        ValueError
+            If it is not.
+        """
+        if array.shape != self.shape or array.dtype != self.dtype:
+            raise ValueError(
+                f"all-reduce with a codec: got a {array.shape} array of {array.dtype}, it was made for "
+                f"{self.shape} of {self.dtype}"
+            )
+        self._sum(array)
+        if self.op == "mean" and self.comm.size > 1:
+            array /= self.comm.size
+        return array
+
+    @property
+    def books(self) -> Books:
+        """What was sent so far, what it cost and what it lost."""
+        told = self._sum.books
+        return Books(
+            told.sums,
+            told.bytes,
+            told.bytes_uncompressed,
+            told.encode_seconds,
+            told.decode_seconds,
+            math.sqrt(told.lost / told.given) if told.given > 0 else math.nan,
+        )
+
+    def _agree(self, form: str) -> None:
+        """Compares what must be the same on all ranks."""
+        if self.comm.size == 1:
+            return
+        mine = {
+            "codec": str(self.codec),
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "op": self.op,
+            "error_feedback": self.error_feedback,
+            "form": form,
+        }
+        gathered = self.comm.all_gather(np.frombuffer(json.dumps(mine).encode(), np.uint8))
+        first, *others = (json.loads(part.tobytes()) for part in gathered)
+        for rank, theirs in enumerate(others, 1):
+            for name, value in theirs.items():
+                if value != first[name]:
+                    raise ValueError(
+                        f"all-reduce with a codec: rank {rank} has {name} {value}, rank 0 has {first[name]}"
+                    )
+
+
+def compressed_all_reduce(
+    comm: Communicator,
+    array: Array,
+    codec: str | Codec,
+    *,
+    op: Literal["sum", "mean"] = "sum",
+    form: Form = "best",
+) -> Array:
+    """`CompressedAllReduce` of one array, once, in place: nothing is remembered, nothing fed back."""
+    once = CompressedAllReduce(
+        comm, codec, array.shape, array.dtype.name, op=op, error_feedback=False, form=form
+    )
+    return once(array)

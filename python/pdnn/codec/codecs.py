@@ -1,0 +1,226 @@
+"""Codecs as values, and the strings that spell them; `docs/codecs.md` has formulas, layouts and sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdnn.nn.targets import core_for
+
+Array = NDArray[Any]
+Shape = int | tuple[int, ...]
+
+SPECS = '"fp16", "bf16", "int8", "int8:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2"'
+
+
+class Codec:
+    """One way to write an array as bytes. Values of the same class and numbers are equal.
+
+    Nothing is remembered from call to call; see `ErrorFeedback` and `CompressedAllReduce` for that. float64
+    arrays are rounded to float32 first by all but `TopK` and `PowerSGD`.
+
+    Raises
+    ------
+    ValueError
+        When it is made, if its number is out of range.
+    """
+
+    def __post_init__(self) -> None:
+        core_for("float32").Codec(str(self), 0)  # knows what is in range
+
+    def bytes(self, shape: Shape, dtype: str = "float32") -> int:
+        """Bytes that an array of this shape becomes, whatever is in it.
+
+        Parameters
+        ----------
+        shape : int or tuple of int
+        dtype : {"float32", "float64"}
+        """
+        count = math.prod(as_shape(shape))
+        return int(_core(dtype).Codec(str(self), count, matrices_in([as_shape(shape)])).bytes(count))
+
+    def encode(self, array: Array) -> NDArray[np.uint8]:
+        """The bytes of an array.
+
+        Parameters
+        ----------
+        array : ndarray of float32 or float64
+            Of any shape. In C order, or it is copied so.
+
+        Returns
+        -------
+        ndarray of uint8, shape (``bytes(array.shape, array.dtype)``,)
+
+        Raises
+        ------
+        TypeError
+            If the array is of another dtype.
+        """
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        core = _core(array.dtype.name).Codec(str(self), array.size, matrices_in([array.shape]))
+        out = np.empty(core.bytes(array.size), np.uint8)
+        core.encode(array, out)
+        return out
+
+    def decode(self, data: NDArray[np.uint8], shape: Shape, dtype: str = "float32") -> Array:
+        """The array that was encoded, as near as the codec keeps it.
+
+        Parameters
+        ----------
+        data : ndarray of uint8
+            From `encode`.
+        shape, dtype
+            Those of the array that was encoded.
+
+        Returns
+        -------
+        ndarray, shape `shape`
+
+        Raises
+        ------
+        ValueError
+            If the data are not as many bytes as such an array becomes, or no encoding of one.
+        """
+        out = np.empty(as_shape(shape), dtype)
+        _core(dtype).Codec(str(self), out.size, matrices_in([out.shape])).decode(data, out)
+        return out
+
+
+@dataclass(frozen=True)
+class Float16(Codec):
+    """Two bytes a value, IEEE 754's half precision: 2⁻¹¹ of a value is lost; from 65520 up it is infinite."""
+
+    def __str__(self) -> str:
+        return "fp16"
+
+
+@dataclass(frozen=True)
+class BFloat16(Codec):
+    """Two bytes a value, the upper half of a float32: 2⁻⁸ of a value is lost."""
+
+    def __str__(self) -> str:
+        return "bf16"
+
+
+@dataclass(frozen=True)
+class Int8(Codec):
+    """A byte a value, and a scale for each block: at most 1/254 of the block's largest magnitude is lost.
+
+    Parameters
+    ----------
+    block : int
+        Values with one scale; a multiple of 16.
+    """
+
+    block: int = 256
+
+    def __str__(self) -> str:
+        return "int8" if self.block == 256 else f"int8:{self.block}"
+
+
+@dataclass(frozen=True)
+class OneBit(Codec):
+    """The sign of each value, and for each block the mean of either sign (Seide et al. 2014).
+
+    Parameters
+    ----------
+    block : int
+        Values with one pair of means; a multiple of 16.
+    """
+
+    block: int = 1024
+
+    def __str__(self) -> str:
+        return "1bit" if self.block == 1024 else f"1bit:{self.block}"
+
+
+@dataclass(frozen=True)
+class TopK(Codec):
+    """The values of largest magnitude, with their places (Aji and Heafield 2017, Stich et al. 2018).
+
+    Parameters
+    ----------
+    fraction : float
+        Of the values, rounded up to a whole one; over 0, at most 1.
+    """
+
+    fraction: float = 0.01
+
+    def __str__(self) -> str:
+        return f"topk:{float(self.fraction)!r}"
+
+
+@dataclass(frozen=True)
+class PowerSGD(Codec):
+    """A matrix as the product of two thin ones, from a step of power iteration (Vogels et al. 2019).
+
+    An array of two or more dimensions is a matrix whose columns are its last axis; vectors, and matrices that
+    would not get smaller, stay as they are. By itself each call starts from the same random matrix;
+    `ErrorFeedback` and `CompressedAllReduce` go on from call to call.
+
+    Parameters
+    ----------
+    rank : int
+        Columns of the thin matrices.
+    """
+
+    rank: int = 2
+
+    def __str__(self) -> str:
+        return f"powersgd:{self.rank}"
+
+
+def parse(spec: str | Codec) -> Codec:
+    """The codec that a string spells; see `SPECS` for the forms. A codec is returned as it is.
+
+    Raises
+    ------
+    ValueError
+        If the string spells none.
+    TypeError
+        If it is neither.
+    """
+    if isinstance(spec, Codec):
+        return spec
+    if not isinstance(spec, str):
+        raise TypeError(f"codec is a {type(spec).__name__}, expected a string or one of pdnn.codec's")
+    core_for("float32").Codec(spec, 0)  # a ValueError names the forms
+    name, _, number = spec.partition(":")
+    kinds: dict[str, tuple[type[Codec], type[int] | type[float]]] = {
+        "fp16": (Float16, int),
+        "bf16": (BFloat16, int),
+        "int8": (Int8, int),
+        "1bit": (OneBit, int),
+        "topk": (TopK, float),
+        "powersgd": (PowerSGD, int),
+    }
+    kind, convert = kinds[name]
+    return kind(convert(number)) if number else kind()  # type: ignore[call-arg]
+
+
+def as_shape(shape: Shape) -> tuple[int, ...]:
+    """(n,) for n."""
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def matrices_in(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, int, int]]:
+    """(offset, rows, columns) of those of some arrays, laid one after another, that are matrices."""
+    matrices, offset = [], 0
+    for shape in shapes:
+        count = math.prod(shape)
+        if len(shape) >= 2 and count > 0:
+            matrices.append((offset, count // shape[-1], shape[-1]))
+        offset += count
+    return matrices
+
+
+def _core(dtype: str) -> Any:
+    """The core's submodule for a dtype that codecs take."""
+    if dtype not in ("float32", "float64"):
+        raise TypeError(f"codec: got an array of {dtype}, expected float32 or float64")
+    return core_for(dtype)

@@ -1,0 +1,66 @@
+"""Error feedback: what a codec lost is added to the next array."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdnn.codec.codecs import Array, Codec, Shape, matrices_in, parse
+from pdnn.nn.targets import core_for
+
+
+class ErrorFeedback:
+    """A codec that remembers what it lost: it encodes g + e and keeps e ← g + e − decoded.
+
+    After any number of arrays, the sum of what is decoded is the sum of the arrays less e (Karimireddy et al.
+    2019). One is for arrays of one shape and dtype, those of its first.
+
+    Parameters
+    ----------
+    codec : str or Codec
+    """
+
+    def __init__(self, codec: str | Codec) -> None:
+        self.codec = parse(codec)
+        self._core: object = None
+        self._like: tuple[tuple[int, ...], str] | None = None
+
+    def __repr__(self) -> str:
+        return f'ErrorFeedback("{self.codec}")'
+
+    def encode(self, array: Array) -> NDArray[np.uint8]:
+        """The bytes of the array and of what was lost before; as `Codec.encode`.
+
+        Raises
+        ------
+        ValueError
+            If its shape or dtype is not that of the first array.
+        """
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        like = (array.shape, array.dtype.name)
+        out = np.empty(self.codec.bytes(*like), np.uint8)
+        if self._like is None:
+            core = core_for(like[1])
+            self._core, self._like = (
+                core.ErrorFeedback(str(self.codec), array.size, matrices_in([like[0]])),
+                like,
+            )
+        if like != self._like:
+            raise ValueError(
+                f"ErrorFeedback: got a {like[0]} array of {like[1]}, it remembers the error of "
+                f"{self._like[0]} arrays of {self._like[1]}; keep one for each array"
+            )
+        self._core.encode(array, out)  # type: ignore[attr-defined]
+        return out
+
+    def decode(self, data: NDArray[np.uint8], shape: Shape, dtype: str = "float32") -> Array:
+        """As `Codec.decode`."""
+        return self.codec.decode(data, shape, dtype)
+
+    @property
+    def residual(self) -> Array:
+        """What was lost so far, e; shaped like the arrays. A copy."""
+        if self._like is None:
+            raise ValueError("ErrorFeedback: nothing has been encoded yet")
+        residual: Array = self._core.residual.reshape(self._like[0]).copy()  # type: ignore[attr-defined]
+        return residual

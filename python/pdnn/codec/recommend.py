@@ -1,0 +1,196 @@
+"""Whether a codec pays on a network, from its bandwidth and latency and from rates measured here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from pdnn import _core
+from pdnn.codec.codecs import Codec, parse
+from pdnn.codec.feedback import ErrorFeedback
+
+CODECS = ("bf16", "int8", "1bit", "topk:0.01")
+"""Those that are considered unless others are named, from the one that loses least."""
+
+WORTH = 0.9
+"""A codec must take at most so much of the time without one; of those that take about the same, the first."""
+
+MOST_MEASURED = 1 << 22  # elements
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to sum an array over ranks, and what it is expected to take.
+
+    Attributes
+    ----------
+    codec : Codec or None
+        None: an all-reduce of the array itself.
+    form : str
+        ``"gather"`` or ``"shares"`` as in `CompressedAllReduce`, or ``"all_reduce"``.
+    bytes : int
+        That leave a rank.
+    transfer, computing : float
+        Seconds on the network, and to encode and decode on this machine.
+    """
+
+    codec: Codec | None
+    form: str
+    bytes: int
+    transfer: float
+    computing: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.transfer + self.computing
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What `recommend_codec` says.
+
+    Attributes
+    ----------
+    codec : Codec or None
+        None: no codec would pay.
+    form : str
+        For `CompressedAllReduce`, or ``"all_reduce"``.
+    why : str
+        A sentence with the times.
+    choices : tuple of Choice
+        All that were considered; without a codec first.
+    """
+
+    codec: Codec | None
+    form: str
+    why: str
+    choices: tuple[Choice, ...]
+
+    def __str__(self) -> str:
+        return self.why
+
+
+def recommend_codec(
+    bandwidth: float,
+    latency: float,
+    elements: int,
+    ranks: int,
+    *,
+    dtype: str = "float32",
+    codecs: Sequence[str | Codec] = CODECS,
+) -> Recommendation:
+    """The codec with which ranks sum an array fastest, or none, and why.
+
+    An all-reduce of n bytes among p ranks takes the smaller of ⌈log₂ p⌉ (L + n/B) and
+    2 ⌈log₂ p⌉ L + 2 (p−1)/p n/B. Codes of b bytes take ⌈log₂ p⌉ L + (p−1) b/B when gathered, and are encoded
+    once and decoded p times; in shares they take (p−1 + ⌈log₂ p⌉) L + 2 (p−1)/p b/B, and are encoded once
+    and decoded (2p − 1)/p times. Encoding (with error feedback where the codec wants it) and decoding are
+    measured here and now, on one core.
+
+    Parameters
+    ----------
+    bandwidth : float
+        B, bytes a second that a rank can send.
+    latency : float
+        L, seconds that a message takes beside.
+    elements : int
+        Of the array.
+    ranks : int
+        p.
+    dtype : {"float32", "float64"}
+    codecs : sequence of str or Codec
+        Those to consider, from the one that loses least. Not PowerSGD, whose bytes depend on shapes.
+
+    Raises
+    ------
+    ValueError
+        If a number is not positive, or a codec is none or PowerSGD.
+    """
+    for name, number in (("bandwidth", bandwidth), ("elements", elements), ("ranks", ranks)):
+        if not number > 0:
+            raise ValueError(f"recommend_codec: {name} = {number}; expected a number over 0")
+    if not latency >= 0:
+        raise ValueError(f"recommend_codec: latency = {latency}; expected seconds, 0 or more")
+    if ranks == 1:
+        alone = Choice(None, "all_reduce", 0, 0.0, 0.0)
+        return Recommendation(None, "all_reduce", "no codec: one rank sends nothing", (alone,))
+    plain = _uncompressed(bandwidth, latency, elements * np.dtype(dtype).itemsize, ranks)
+    coded = [
+        choice
+        for codec in map(parse, codecs)
+        for choice in _coded(codec, bandwidth, latency, elements, ranks, dtype)
+    ]
+    choices = (plain, *coded)
+    fastest = min((choice.seconds for choice in coded), default=math.inf)
+    best = next((choice for choice in coded if choice.seconds <= fastest / WORTH), plain)
+    what = f"{elements:,} {dtype} on {ranks} ranks"
+    if best is plain:
+        return Recommendation(None, plain.form, "no codec: none was named", choices)
+    told = (
+        f'"{best.codec}" takes {_text(best.seconds)}, {_text(best.transfer)} of it on the network and '
+        f"{_text(best.computing)} to encode and decode"
+    )
+    without = f"an all-reduce of {what} takes {_text(plain.seconds)}"
+    if best.seconds <= WORTH * plain.seconds:
+        return Recommendation(best.codec, best.form, f"{told}; {without}", choices)
+    return Recommendation(None, plain.form, f"no codec: {without}; {told}, which does not pay", choices)
+
+
+def _uncompressed(bandwidth: float, latency: float, size: int, ranks: int) -> Choice:
+    rounds = math.ceil(math.log2(ranks))
+    doubling = rounds * (latency + size / bandwidth)
+    halving_bytes = 2 * (ranks - 1) * size // ranks
+    halving = 2 * rounds * latency + halving_bytes / bandwidth
+    if doubling <= halving:
+        return Choice(None, "all_reduce", rounds * size, doubling, 0.0)
+    return Choice(None, "all_reduce", halving_bytes, halving, 0.0)
+
+
+def _coded(
+    codec: Codec, bandwidth: float, latency: float, elements: int, ranks: int, dtype: str
+) -> tuple[Choice, ...]:
+    """The two forms, of which `CompressedAllReduce` takes the same for two ranks."""
+    if str(codec).startswith("powersgd"):
+        raise ValueError("recommend_codec: PowerSGD's bytes depend on the shapes of an array; leave it out")
+    encode, decode = _measure(codec, elements, dtype)
+    code, rounds = codec.bytes(elements, dtype), math.ceil(math.log2(ranks))
+    gathered, shared = (ranks - 1) * code, 2 * (ranks - 1) * code // ranks
+    return (
+        Choice(codec, "gather", gathered, rounds * latency + gathered / bandwidth, encode + ranks * decode),
+        Choice(
+            codec,
+            "shares",
+            shared,
+            (ranks - 1 + rounds) * latency + shared / bandwidth,
+            encode + (2 * ranks - 1) / ranks * decode,
+        ),
+    )
+
+
+def _measure(codec: Codec, elements: int, dtype: str) -> tuple[float, float]:
+    """Seconds to encode and to decode so many elements: the fastest of five."""
+    measured = min(elements, MOST_MEASURED)
+    array = np.random.default_rng(0).standard_normal(measured).astype(dtype)
+    coder = ErrorFeedback(codec) if _core.wants_feedback(str(codec)) else codec
+    encode, decode = [], []
+    for _ in range(5):
+        began = perf_counter()
+        data = coder.encode(array)
+        between = perf_counter()
+        coder.decode(data, array.shape, dtype)
+        encode.append(between - began)
+        decode.append(perf_counter() - between)
+    more = elements / measured
+    return min(encode) * more, min(decode) * more
+
+
+def _text(seconds: float) -> str:
+    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.2g} µs"
