@@ -43,28 +43,38 @@ void Source<T>::gather_samples(Part part, std::span<const Index> rows, T* out) c
 }
 
 template <class T>
-Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+Tensor<const T> Source<T>::gather_x(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
   const Index count = static_cast<Index>(rows.size());
-  if (in_place(rows)) {
-    const T* const first = static_cast<const T*>(samples_.data) + rows[0] * samples_.stride;
-    return {{first, count, samples_.sample}, target_.rows({rows[0], rows[0] + count})};
-  }
+  if (in_place(rows)) return {static_cast<const T*>(samples_.data) + rows[0] * samples_.stride, count, samples_.sample};
   const Tensor<T> x = workspace.x(count);
-  gather_samples(member, rows, x.data);
+  gather_samples(part, rows, x.data);
+  return x;
+}
+
+template <class T>
+nn::Target<T> Source<T>::gather_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  const Index count = static_cast<Index>(rows.size());
+  if (in_place(rows)) return target_.rows({rows[0], rows[0] + count});
   nn::Target<T> target;
   if (target_.classes) {
-    const Range mine = member.range(count);
+    const Range mine = part.range(count);
     for (Index i = mine.begin; i < mine.end; ++i)
       workspace.classes()[i] = target_.classes[rows[static_cast<std::size_t>(i)]];
     target.classes = workspace.classes();
   } else if (target_.values.data) {
     const Matrix<const T>& values = target_.values;
-    kernels::gather_rows<T, T>(member, values.data, values.stride, rows.data(), count, values.cols, 1, 0,
+    kernels::gather_rows<T, T>(part, values.data, values.stride, rows.data(), count, values.cols, 1, 0,
                                workspace.values());
     target.values = {workspace.values(), count, values.cols};
   }
-  member.barrier();
-  return {x, target};
+  return target;
+}
+
+template <class T>
+Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  const Batch<T> batch{gather_x(member, rows, workspace), gather_target(member, rows, workspace)};
+  if (!in_place(rows)) member.barrier();
+  return batch;
 }
 
 template <class T>

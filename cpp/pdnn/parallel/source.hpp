@@ -41,6 +41,9 @@ class Source {
   /// The batch of these rows in the workspace's buffers, or in place where the array has it ready. Every member gathers
   /// its part; contains the barrier it needs.
   Batch<T> gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+  /// The same for samples or targets alone, without the barrier.
+  Tensor<const T> gather_x(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+  nn::Target<T> gather_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
   /// This part of the samples of these rows. out: [rows, sample]
   void gather_samples(Part part, std::span<const Index> rows, T* out) const;
   /// What gather() will have this worker read for these rows.
