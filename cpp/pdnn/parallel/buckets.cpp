@@ -1,5 +1,7 @@
 #include "pdnn/parallel/buckets.hpp"
 
+#include <array>
+
 namespace pdnn::parallel {
 
 namespace {
@@ -14,6 +16,9 @@ Buckets<T>::Buckets(const Replica<T>& replica, std::shared_ptr<comm::Communicato
     : Agreement<T>(replica), comm_(std::move(comm)), size_(std::max<Index>(1, bucket_bytes / Index{sizeof(T)})) {
   const std::span<T> grads = model().grads->span();
   std::fill(grads.begin(), grads.end(), T{});
+  std::array<std::int32_t, 1> announce{replica_.engine.announces()};
+  comm_->all_reduce(std::span(announce), comm::Op::min);
+  all_announce_ = announce[0] != 0;
   if (bucket_bytes == 0) choose_size();
   requests_.reserve(static_cast<std::size_t>(count()) + 1);
   alone_ = measure_rounds(*comm_, 2, [&] { travel(0); });
@@ -85,7 +90,7 @@ template <class T>
 void Buckets<T>::begin_step(Step<T>& step, bool) {
   started_ = 0;
   spent_ = 0;
-  if (replica_.engine.announces()) step.final = this;
+  if (all_announce_) step.final = this;
 }
 
 template <class T>

@@ -39,6 +39,7 @@ class Buckets : public Agreement<T>, public nn::Final {
 
   std::shared_ptr<comm::Communicator> comm_;
   Index size_;
+  bool all_announce_ = false;  // every rank's engine: all start the same calls at the same places
   double alone_ = 0;
   Index started_ = 0;  // buckets of this step
   double spent_ = 0;   // seconds of this step in calls of the communicator
