@@ -3,11 +3,13 @@
 python benchmarks/scaling.py [--networks w0,w3,lenet,resnet9] [--ranks 2] [--quick]
                              [--link MEGABITS] [--json FILE] [--plot FILE]
 
-For each network: a step of pdnn on one core, under "ddp" on ranks of one core each, and as a team of threads
-of one process; and the limit: ranks that do a step of their rows each and never say a word. Beside them
-PyTorch on one core, and its DistributedDataParallel over gloo. A speedup is against the same library on one
-core. How it is measured: measure.py; what each side runs: peers.py and
-images.py. Below the table stands where the ranks' step goes, as `History.phases` tells.
+For each network: a step of pdnn on one core; under "ddp" on ranks of one core each, as it chooses by itself,
+with gradients sent in buckets, and in one bucket, with which nothing is sent before the backward pass has
+ended; as a team of threads of one process; and the limit: ranks that do a step of their rows each and never
+say a word. Beside them PyTorch on one core, and its DistributedDataParallel over gloo. A speedup is against
+the same library on one core. How it is measured: measure.py; what each side runs: peers.py and images.py.
+Below the table stands where the ranks' step goes, as `History.phases` tells, and how much of the time that
+the gradients travel was hidden behind the backward pass.
 
 With `--link` the ranks are on two machines joined by a link of so many megabits a second: slow_link.py.
 """
@@ -39,11 +41,11 @@ from step import NETWORKS, check_losses
 
 DEFAULT = "w0,w3,lenet,resnet9"
 ONE, RANKS, SYNC, TEAM = "pdnn, one core", "pdnn ddp", "pdnn ddp, synchronised", "pdnn team"
-APART = "pdnn, ranks apart"
+BUCKETS, ONE_BUCKET, APART = "pdnn ddp, buckets", "pdnn ddp, one bucket", "pdnn, ranks apart"
 TORCH_ONE, TORCH_RANKS = "PyTorch, one core", "PyTorch DDP"
 
 
-def pdnn_side(network: Network | Images, strategy: str, comm: Any = None, sync: bool = False) -> Runner:
+def pdnn_side(network: Network | Images, strategy: Any, comm: Any = None, sync: bool = False) -> Runner:
     """`Trainer.fit` of whichever kind of network, rows in order."""
     if isinstance(network, Images):
         return images.pdnn_images(network, strategy, comm, sync)
@@ -107,9 +109,13 @@ def torch_ranks(network: Network | Images, meeting_point: str) -> Runner:
 
 def sides(network: Network | Images, ranks: int, with_torch: bool, link: bool, folder: str) -> list[Side]:
     """All sides of a comparison."""
+    from pdnn.parallel import DataParallel
+
     found = [
         Side(ONE, pdnn_side, (network, "serial")),
         Side(RANKS, pdnn_side, (network, "ddp"), ranks, ranks=ranks),
+        Side(BUCKETS, pdnn_side, (network, DataParallel(shared_memory=False)), ranks, ranks=ranks),
+        Side(ONE_BUCKET, pdnn_side, (network, DataParallel(bucket_bytes=2**40)), ranks, ranks=ranks),
     ]
     if network is images.RESNET9:
         found.append(Side(SYNC, pdnn_side, (network, "ddp", None, True), ranks, ranks=ranks))
@@ -160,7 +166,7 @@ def compare(
     results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
     by_name = {side.name: result for side, result in zip(entries, results, strict=True)}
     # Unless it is synchronised, batch normalisation on a rank sees its own rows only, in both libraries.
-    for group in ({ONE, SYNC, TEAM, TORCH_ONE}, {RANKS, TORCH_RANKS}):
+    for group in ({ONE, SYNC, TEAM, TORCH_ONE}, {RANKS, BUCKETS, ONE_BUCKET, TORCH_RANKS}):
         check_losses([(name, result.check) for name, result in by_name.items() if name in group])
     kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]
     report: dict[str, Any] = {
@@ -204,10 +210,17 @@ def table(result: Mapping[str, Any]) -> str:
         f"{row['side']:22} {row['microseconds']:10.0f} {row['ratio']:7.2f} {row['speedup']:8.2f}"
         for row in result["sides"]
     ]
-    ranks = next(row for row in result["sides"] if row["side"] == RANKS)
-    spent = [f"{name} {value:.0f}" for name, value in ranks["parts"].items() if value]
-    lines.append(f"µs of {RANKS}: {', '.join(spent)}")
+    lines += [spent(row) for row in result["sides"] if row["side"].startswith(RANKS)]
     return "\n".join(lines)
+
+
+def spent(row: Mapping[str, Any]) -> str:
+    """Where a step of pdnn's ranks goes, as text."""
+    parts = dict(row["parts"])
+    hidden = parts.pop("hidden")
+    spent = ", ".join(f"{name} {value:.0f}" for name, value in parts.items() if value)
+    share = hidden / max(hidden + parts["agreement"], 1e-9)
+    return f"{row['side']}: {spent} µs; {share:.0%} of the gradients' way hidden"
 
 
 def plot(report: Mapping[str, Any], path: str) -> None:

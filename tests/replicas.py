@@ -1,6 +1,6 @@
 """Ways in which ranks train replicas of one network, and networks to train: each must equal one process.
 
-As a script it is what MPI ranks run: ``replicas.py NARROW FULL``, the names of cases, all ways for each.
+As a script it is what MPI ranks run: ``replicas.py NARROW FULL``, the names of cases.
 
 Every case is five steps in float64, the last of fewer rows. The narrow networks' batches have 7 rows and the
 last one 2, so that ranks 2 and 3 have none. What may differ is the order in which gradients are added, so
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 import pdnn
 from pdnn import ddp, models, nn, optim
+from pdnn.parallel import DataParallel, Engine, Pool, Serial, Team
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
@@ -163,8 +164,21 @@ def trained(case: Case, strategy: Any, comm: pdnn.comm.Communicator, dropout: fl
     return tensors(model)
 
 
-def _strategy(spec: Any) -> Callable[[Case, pdnn.comm.Communicator], Tensors]:
-    return lambda case, comm: trained(case, spec, comm)
+def agreed(
+    case: Case,
+    comm: pdnn.comm.Communicator,
+    engine: Engine,
+    buckets: int | None = 0,
+    shared_memory: bool | None = None,
+) -> Tensors:
+    """By a Trainer, data parallel; 0 buckets: as many as it likes, if any."""
+    size = None if buckets == 0 else _bucket_bytes(case.build(0), buckets)
+    return trained(case, DataParallel(engine, bucket_bytes=size, shared_memory=shared_memory), comm)
+
+
+def of_different_engines(case: Case, comm: pdnn.comm.Communicator, buckets: int | None = 0) -> Tensors:
+    """By a Trainer, data parallel, every other rank with a pool."""
+    return agreed(case, comm, Pool(2) if comm.rank % 2 else Serial(), buckets)
 
 
 def by_hand(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
@@ -187,7 +201,8 @@ def horovod_style(case: Case, comm: pdnn.comm.Communicator, buckets: int | None)
     model = case.build(0)
     ddp.broadcast_parameters(model)
     optimizer = ddp.DistributedOptimizer(
-        case.optimizer(model.parameters()), bucket_bytes=_bucket_bytes(model, buckets)
+        case.optimizer(model.parameters()),
+        bucket_bytes=1 if buckets is None else _bucket_bytes(model, buckets),
     )
     for _, x, y in _own_rows(case, comm):
         optimizer.zero_grad()
@@ -206,18 +221,39 @@ def _own_rows(case: Case, comm: pdnn.comm.Communicator) -> Iterator[tuple[int, A
 
 
 def _bucket_bytes(model: nn.Module, buckets: int | None) -> int:
-    """The size of a bucket that cuts a model in about so many."""
-    whole = sum(parameter.data.nbytes for parameter in model.parameters())
-    return 1 if buckets is None else -(-whole // buckets)
+    """The size of a bucket that cuts a model in about so many; None: in as many as it has parameters."""
+    sizes = [parameter.data.nbytes for parameter in model.parameters()]
+    return -(-sum(sizes) // (buckets or len(sizes)))
 
 
 BUCKETS = {"a bucket for each parameter": None, "seven buckets": 7, "one bucket": 1}
+ENGINES = {"": Serial(), "+team:2": Team(2), "+pool:2": Pool(2)}
 WAYS: dict[str, Callable[[Case, pdnn.comm.Communicator], Tensors]] = {
-    **{spec: _strategy(spec) for spec in ("ddp", "ddp+team:2", "ddp+pool:2")},
+    **{f"ddp{name}": partial(agreed, engine=engine) for name, engine in ENGINES.items()},
+    **{
+        f"ddp{name}, shared memory": partial(agreed, engine=engine, shared_memory=True)
+        for name, engine in ENGINES.items()
+    },
+    **{
+        f"ddp{name}, {cut}": partial(agreed, engine=engine, buckets=number)
+        for name, engine in ENGINES.items()
+        for cut, number in BUCKETS.items()
+    },
+    "ddp, a pool on some ranks": of_different_engines,
+    "ddp, a pool on some ranks, seven buckets": partial(of_different_engines, buckets=7),
     "hooks": by_hand,
-    **{f"pdnn.ddp, {name}": partial(horovod_style, buckets=number) for name, number in BUCKETS.items()},
+    **{f"pdnn.ddp, {cut}": partial(horovod_style, buckets=number) for cut, number in BUCKETS.items()},
 }
 """How ranks may train a case together, by name."""
+WITH_FULL = (
+    "ddp",
+    "ddp+team:2",
+    "ddp, shared memory",
+    "ddp, seven buckets",
+    "hooks",
+    "pdnn.ddp, seven buckets",
+)
+"""Those that also train the networks of full size."""
 
 
 def fits(way: str, model: str) -> bool:
@@ -251,13 +287,13 @@ def _biases_before_normalisation(model: nn.Sequential) -> set[str]:
     return {name for name, own in model.named_parameters() if any(own is bias for bias in normalised)}
 
 
-def check(model: str, case: Case, comm: pdnn.comm.Communicator) -> None:
-    """Trains one case in all ways, and in one process."""
+def check(model: str, case: Case, ways: Iterable[str], comm: pdnn.comm.Communicator) -> None:
+    """Trains one case in some ways, and in one process."""
     want = trained(case, "serial", pdnn.comm.SELF)
-    for way, train in WAYS.items():
+    for way in ways:
         if fits(way, model):
             try:
-                check_equal(train(case, comm), want, case)
+                check_equal(WAYS[way](case, comm), want, case)
             except Exception as error:
                 raise AssertionError(f"{way}, {model}, rank {comm.rank} of {comm.size}: {error}") from error
 
@@ -267,9 +303,9 @@ def main(narrow: str, full: str) -> None:
     warnings.filterwarnings("ignore", "strategy", UserWarning)  # more threads than cores
     comm = pdnn.world()
     for model in filter(None, narrow.split(",")):
-        check(model, NARROW[model], comm)
+        check(model, NARROW[model], WAYS, comm)
     for model in filter(None, full.split(",")):
-        check(model, FULL[model], comm)
+        check(model, FULL[model], WITH_FULL, comm)
     print(f"rank {comm.rank} of {comm.size}: all equal", flush=True)
 
 
