@@ -143,9 +143,9 @@ void log(Part part, Index n, const T* x, T* y) {
 }
 
 template <class T>
-void dropout(Part part, Rng key, Index first_row, double p, Matrix<const T> x, Matrix<T> y) {
+void dropout(Part part, Rng key, Index first, Index stride, double p, Matrix<const T> x, Matrix<T> y) {
   const auto threshold = static_cast<std::uint64_t>(std::ceil(p * 0x1p32));
-  table<T>().dropout(part, key.key(), first_row, threshold, static_cast<T>(1 / (1 - p)), x, y);
+  table<T>().dropout(part, key.key(), first, stride, threshold, static_cast<T>(1 / (1 - p)), x, y);
 }
 
 template <class T>
@@ -322,7 +322,7 @@ double measure_peak(double seconds) {
   template void activate_backward<T>(Part, Activation, Index, const T*, const T*, T*);                               \
   template void exp<T>(Part, Index, const T*, T*);                                                                   \
   template void log<T>(Part, Index, const T*, T*);                                                                   \
-  template void dropout<T>(Part, Rng, Index, double, Matrix<const T>, Matrix<T>);                                    \
+  template void dropout<T>(Part, Rng, Index, Index, double, Matrix<const T>, Matrix<T>);                             \
   template void softmax<T>(Part, Matrix<const T>, Matrix<T>);                                                        \
   template void softmax_backward<T>(Part, Matrix<const T>, Matrix<const T>, Matrix<T>);                              \
   template void log_softmax<T>(Part, Matrix<const T>, Matrix<T>);                                                    \

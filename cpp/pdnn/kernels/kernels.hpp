@@ -217,9 +217,9 @@ template <class T>
 void log(Part part, Index n, const T* x, T* y);
 
 /// y = x / (1 - p) where the mask keeps an element, 0 elsewhere. Element (r, j) is kept if
-/// key.bits32((first_row + r) * cols + j) >= p 2³². The same call turns dy into dx.
+/// key.bits32(first + r * stride + j) >= p 2³². The same call turns dy into dx.
 template <class T>
-void dropout(Part part, Rng key, Index first_row, double p, Matrix<const T> x, Matrix<T> y);
+void dropout(Part part, Rng key, Index first, Index stride, double p, Matrix<const T> x, Matrix<T> y);
 
 // ---- rows
 

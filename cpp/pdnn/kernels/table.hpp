@@ -29,8 +29,8 @@ struct Table {
   decltype(&kernels::exp<T>) exp;
   decltype(&kernels::log<T>) log;
   /// Keeps the elements whose 32 random bits are ≥ threshold. The key of the random numbers, by value.
-  void (*dropout)(Part part, std::uint64_t key, Index first_row, std::uint64_t threshold, T scale, Matrix<const T> x,
-                  Matrix<T> y);
+  void (*dropout)(Part part, std::uint64_t key, Index first, Index stride, std::uint64_t threshold, T scale,
+                  Matrix<const T> x, Matrix<T> y);
   decltype(&kernels::softmax<T>) softmax;
   decltype(&kernels::softmax_backward<T>) softmax_backward;
   decltype(&kernels::log_softmax<T>) log_softmax;

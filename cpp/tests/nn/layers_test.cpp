@@ -341,6 +341,23 @@ BOOST_AUTO_TEST_CASE(dropout_masks_depend_on_the_row_in_the_global_batch_only) {
   BOOST_TEST(std::vector(whole.begin() + 15, whole.end()) == part, boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(dropout_on_some_of_the_columns_has_the_mask_of_all) {
+  const Index rows = 6, columns = 11;
+  const tests::Vector x(static_cast<std::size_t>(rows * columns), 1.0);
+  const Member alone;
+  const Pass pass{.team = &alone, .training = true, .key = Rng(9), .first_row = 3};
+  tests::Vector whole(x.size()), joined(x.size());
+  Dropout<double>(0.4).forward(pass, {}, {x.data(), rows, {columns}}, {whole.data(), rows, {columns}});
+  for (const Range& range : {Range{0, 4}, Range{4, 4}, Range{4, 11}}) {
+    tests::Vector part(static_cast<std::size_t>(rows * range.size()));
+    Dropout<double>(0.4, range.begin, columns)
+        .forward(pass, {}, {x.data(), rows, {range.size()}}, {part.data(), rows, {range.size()}});
+    for (Index row = 0; row < rows; ++row)
+      std::copy_n(part.data() + row * range.size(), range.size(), joined.data() + row * columns + range.begin);
+  }
+  BOOST_TEST(joined == whole, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(batch_norm_has_its_moments_and_its_running_statistics_move_towards_them) {
   const Index rows = 21, channels = 3, pixels = 4;
   const auto layer = std::make_shared<BatchNorm<double>>(BatchNorm<double>::Options{.channels = 3, .images = true});

@@ -51,14 +51,14 @@ PDNN_INLINE void draw(std::uint64_t key, std::uint64_t block, std::uint32_t (&nu
 }
 
 template <class T>
-void dropout(Part part, std::uint64_t key, Index first_row, std::uint64_t threshold, T scale, Matrix<const T> x,
-             Matrix<T> y) {
+void dropout(Part part, std::uint64_t key, Index first, Index stride, std::uint64_t threshold, T scale,
+             Matrix<const T> x, Matrix<T> y) {
   const Range mine = deal(part, x.rows);
   std::uint32_t numbers[kNumbers];
   for (Index r = mine.begin; r < mine.end; ++r) {
     const T* from = x.data + r * x.stride;
     T* to = y.data + r * y.stride;
-    const Index element = (first_row + r) * x.cols;
+    const Index element = first + r * stride;
     for (Index j = -(element % 4); j < x.cols; j += kNumbers) {  // blocks need not begin with a row
       draw(key, static_cast<std::uint64_t>((element + j) / 4), numbers);
       const Index begin = j < 0 ? -j : 0, end = min(kNumbers, x.cols - j);

@@ -5,14 +5,16 @@
 namespace pdnn::nn {
 
 template <class T>
-Dropout<T>::Dropout(double p) : p_(p) {
+Dropout<T>::Dropout(double p, Index first_column, Index columns)
+    : p_(p), first_column_(first_column), columns_(columns) {
   require(p >= 0 && p < 1, "Dropout: p = ", p, "; the probability of dropping must be in [0, 1)");
 }
 
 template <class T>
 void Dropout<T>::apply(const Pass& pass, Tensor<const T> from, Tensor<T> to) const {
   const double p = pass.training ? p_ : 0;  // p = 0 copies
-  kernels::dropout<T>(*pass.team, pass.rng(), pass.first_row, p, from, to);
+  const Index columns = columns_ > 0 ? columns_ : from.width();
+  kernels::dropout<T>(*pass.team, pass.rng(), pass.first_row * columns + first_column_, columns, p, from, to);
 }
 
 template class Dropout<float>;
