@@ -9,8 +9,9 @@ struct Init {
   Kind kind = Kind::constant;
   double a = 0;  ///< uniform in [−a, a); the standard deviation of a normal; the constant
 
+  /// values[i] is element `first` + i of the array that is drawn.
   template <class T>
-  void fill(Rng rng, std::span<T> values) const;
+  void fill(Rng rng, std::span<T> values, Index first = 0) const;
 };
 
 }  // namespace pdnn::nn

@@ -110,7 +110,8 @@ class Layer {
   virtual std::vector<Parameter> parameters() const { return {}; }
   /// What a layer learns without gradients, like running statistics: read by passes, written by commit() alone.
   virtual std::vector<Parameter> state() const { return {}; }
-  /// Whether it takes sums over the whole batch through Pass::batch_sum, so that no part of a batch can go ahead alone.
+  /// Whether its passes meet other ranks, for sums over the whole batch through Pass::batch_sum or as one of several
+  /// that hold the layer together, so that no part of a batch can go ahead alone.
   virtual bool synchronised() const { return false; }
   /// The shape of y's samples. Throws ValueError, with both shapes, if x's do not fit.
   virtual Shape output_shape(const Shape& in) const { return in; }

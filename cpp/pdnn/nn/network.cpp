@@ -113,7 +113,7 @@ void Network<T>::finish() {
 template <class T>
 std::shared_ptr<const Linear<T>> Network<T>::wide_linear(const Node& node) {
   auto linear = std::dynamic_pointer_cast<const Linear<T>>(node.layer);
-  return linear && linear->outputs() > kernels::kPanel<T> ? linear : nullptr;
+  return linear && linear->inputs() > 0 && linear->outputs() > kernels::kPanel<T> ? linear : nullptr;
 }
 
 template <class T>

@@ -11,7 +11,7 @@ Linear<T>::Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init
 
 template <class T>
 std::shared_ptr<const Linear<T>> Linear<T>::with(Fusion fusion) const {
-  auto fused = std::make_shared<Linear>(*this);
+  auto fused = clone();
   fused->fusion_ = fusion;
   return fused;
 }
@@ -44,7 +44,7 @@ void Linear<T>::initialize(Rng rng, std::span<T> params, std::span<T>) const {
 
 template <class T>
 std::optional<kernels::Update<T>> Linear<T>::update(const Pass& pass, const Vars<T>& vars) const {
-  if (!vars.updates || pass.add) return std::nullopt;
+  if (!vars.updates || pass.add || inputs_ * outputs_ == 0) return std::nullopt;
   return vars.updates->of({pass.offset, pass.offset + inputs_ * outputs_});
 }
 

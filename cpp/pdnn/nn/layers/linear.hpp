@@ -25,9 +25,10 @@ class Linear : public Layer<T> {
   std::shared_ptr<const Linear> with(Fusion fusion) const;
   const Fusion& fusion() const { return fusion_; }
 
-  /// Of the weight, the first of the parameters.
+  /// Of the weight, the first of the parameters. A rank that holds a part of a layer may have none.
   Index inputs() const { return inputs_; }
   Index outputs() const { return outputs_; }
+  bool has_bias() const { return bias_; }
 
   std::string_view name() const override { return "Linear"; }
   std::vector<Parameter> parameters() const override;
@@ -39,7 +40,10 @@ class Linear : public Layer<T> {
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;
 
- private:
+ protected:
+  /// A copy, for kinds of Linear to be fused as what they are.
+  virtual std::shared_ptr<Linear> clone() const { return std::make_shared<Linear>(*this); }
+
   template <class U>
   kernels::Weights<U> weight(std::span<U> params) const {
     return {params.data(), inputs_, outputs_, fusion_.panels ? kernels::kPanel<T> : outputs_};
@@ -48,6 +52,13 @@ class Linear : public Layer<T> {
   U* bias(std::span<U> params) const {
     return bias_ ? params.data() + inputs_ * outputs_ : nullptr;
   }
+
+  Index inputs_, outputs_;
+  bool bias_;
+  Init weight_init_, bias_init_;
+  Fusion fusion_;
+
+ private:
   std::optional<kernels::Update<T>> update(const Pass& pass, const Vars<T>& vars) const;
   /// Whether the gradient of the weight is told of a few panels at a time.
   bool in_pieces(const Pass& pass) const;
@@ -56,11 +67,6 @@ class Linear : public Layer<T> {
   void announce_weight(const Pass& pass, Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
                        const kernels::Upcoming* upcoming) const;
   bool own_slope() const { return fusion_.own != Activation::identity && !fusion_.slope_by_next; }
-
-  Index inputs_, outputs_;
-  bool bias_;
-  Init weight_init_, bias_init_;
-  Fusion fusion_;
 };
 
 }  // namespace pdnn::nn
