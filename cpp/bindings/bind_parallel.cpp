@@ -8,6 +8,7 @@
 #include "numpy.hpp"
 #include "pdnn/parallel/averaging.hpp"
 #include "pdnn/parallel/epoch.hpp"
+#include "pdnn/parallel/hogwild.hpp"
 #include "pdnn/parallel/scatter_gather.hpp"
 #include "target.hpp"
 
@@ -80,7 +81,8 @@ struct Plan {
   std::string engine;  // "team" or "pool"
   int threads;
   Index pieces;        // of a pool
-  std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average" or "average-by-master"
+  std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average", "average-by-master" or
+                       // "hogwild"
   Index every;         // steps from one average to the next
   Index batch_size;    // the largest, over all ranks
   Index target_width;  // 0: classes
@@ -107,6 +109,10 @@ class Session {
         network_(model_->bound(to_shape(sample))->with_panels()) {
     loss_->check(network_->output_shape(to_shape(sample)), plan.target_width);
     const parallel::Job<T> job{*model_, *network_, *loss_, to_shape(sample)};
+    if (plan.scheme == "hogwild") {
+      strategy_ = std::make_unique<parallel::Hogwild<T>>(job, *optimizer_, comm_, plan.threads, plan.batch_size);
+      return;
+    }
     const Index capacity = (plan.batch_size + comm_->size() - 1) / comm_->size();
     std::unique_ptr<parallel::Engine<T>> engine;
     if (plan.engine == "pool") {
@@ -222,6 +228,11 @@ void bind_epoch(py::module_& m) {
       .def_readonly("rows", &EpochSums::rows)
       .def_readonly("steps", &EpochSums::steps)
       .def_readonly("updates", &EpochSums::updates)
+      .def_property_readonly("mean_staleness",
+                             [](const EpochSums& sums) {
+                               return sums.updates > 0 ? sums.staleness.sum / static_cast<double>(sums.updates) : 0.0;
+                             })
+      .def_property_readonly("max_staleness", [](const EpochSums& sums) { return sums.staleness.most; })
       .def_readonly("seconds", &EpochSums::seconds)
       .def_readonly("stopped", &EpochSums::stopped)
       .def_property_readonly("phases", [](const EpochSums& sums) {

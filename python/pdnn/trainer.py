@@ -256,7 +256,7 @@ class Trainer:
                     with _common_model(session):
                         logs = self._logs(sums, held_out, source)
                         self.epoch += 1
-                        self.history.add(logs, sums.phases, _updates(sums))
+                        self.history.add(logs, sums.phases, self._updates(sums))
                         progress.end_epoch(self.epoch - 1, logs)
                         for watcher in watchers:
                             watcher.on_epoch_end(self, self.epoch - 1, logs)
@@ -328,6 +328,13 @@ class Trainer:
             logs.update({f"val_{name}": value for name, value in values.items()})
         logs["seconds"] = sums.seconds
         return logs
+
+    def _updates(self, sums: Any) -> dict[str, float]:
+        """What `History.updates` keeps of an epoch."""
+        updates = {"count": sums.updates, "per_second": sums.updates / max(sums.seconds, 1e-9)}
+        if isinstance(self.strategy, (parallel.Hogwild, parallel.HogwildProcesses)):
+            updates |= {"mean_staleness": sums.mean_staleness, "max_staleness": sums.max_staleness}
+        return updates
 
     def _agree_to_stop(self, terminated: bool) -> bool:
         """Rank 0 decides for all; returns whether any rank got a SIGTERM, in an epoch too short to poll."""
@@ -448,11 +455,6 @@ def _arrays(data: Dataset | Subset) -> tuple[Array, Array, float, float]:
     whole = data.dataset if isinstance(data, Subset) else data
     rows = data.indices if isinstance(data, Subset) else np.arange(len(whole))
     return whole.x, rows, whole.scale, whole.shift
-
-
-def _updates(sums: Any) -> dict[str, float]:
-    """What `History.updates` keeps of an epoch."""
-    return {"count": sums.updates, "per_second": sums.updates / sums.seconds if sums.seconds > 0 else 0.0}
 
 
 @contextmanager

@@ -28,6 +28,12 @@ class Buffer {
   Buffer(Buffer&&) = default;
   Buffer& operator=(Buffer&&) = default;
 
+  Buffer copy() const {
+    Buffer other(size_);
+    std::copy_n(data(), size_, other.data());
+    return other;
+  }
+
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
   Index size() const { return size_; }

@@ -12,6 +12,15 @@ Model<T>::Model(std::shared_ptr<const Network<T>> network, std::uint64_t seed) :
 }
 
 template <class T>
+std::unique_ptr<Model<T>> Model<T>::clone() const {
+  std::unique_ptr<Model> other(new Model(network_));
+  other->params = std::make_shared<Buffer<T>>(params->copy());
+  other->grads = std::make_shared<Buffer<T>>(grads->copy());
+  other->state = std::make_shared<Buffer<T>>(state->copy());
+  return other;
+}
+
+template <class T>
 std::shared_ptr<const Network<T>> Model<T>::bound(const Shape& in) const {
   const std::lock_guard lock(mutex_);
   for (const auto& [shape, network] : bound_)

@@ -16,6 +16,9 @@ class Model {
   /// Draws the initial parameters: a function of (seed, index of the layer, index of the element).
   Model(std::shared_ptr<const Network<T>> network, std::uint64_t seed);
 
+  /// The same network, with buffers of its own that hold the same values.
+  std::unique_ptr<Model> clone() const;
+
   /// The network bound to a sample shape; the same one for the same shape. Throws ValueError if the shape does not fit.
   std::shared_ptr<const Network<T>> bound(const Shape& in) const;
   std::vector<Parameter> parameters() const { return network_->parameters(); }
@@ -43,6 +46,8 @@ class Model {
   std::shared_ptr<Buffer<T>> params, grads, state;
 
  private:
+  explicit Model(std::shared_ptr<const Network<T>> network) : network_(std::move(network)) {}
+
   std::shared_ptr<const Network<T>> network_;
   mutable WorkspaceStore<T> workspaces_;
   mutable std::mutex mutex_;

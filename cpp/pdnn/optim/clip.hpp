@@ -14,6 +14,7 @@ class Clip {
 
   /// For gradients of `count` elements, to at most `most`. Throws ValueError unless most is above 0 and finite.
   Clip(By by, double most, Index count);
+  Clip(const Clip& other) : by_(other.by_), most_(other.most_), sums_(other.sums_.size()) {}
 
   /// By norm: g *= most / (‖g‖₂ + 1e-6), unless that factor is 1 or more. By value: every element into [−most, most].
   /// Called by all members of a team at once, which meet in it; the size of the team changes no bit.

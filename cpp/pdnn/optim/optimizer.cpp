@@ -8,6 +8,16 @@ Optimizer<T>::Optimizer(Index count, int arrays) : count_(count) {
 }
 
 template <class T>
+std::unique_ptr<Optimizer<T>> Optimizer<T>::clone() const {
+  std::unique_ptr<Optimizer> other = like(count_);
+  other->segments_ = segments_;
+  other->steps_ = steps_;
+  if (clip_) other->clip_ = std::make_unique<Clip<T>>(*clip_);
+  for (std::size_t i = 0; i < memory_.size(); ++i) other->memory_[i] = memory_[i].copy();
+  return other;
+}
+
+template <class T>
 void Optimizer<T>::set_segments(std::vector<Segment> segments) {
   Index end = 0;
   for (const Segment& segment : segments) {

@@ -28,6 +28,8 @@ class Optimizer {
   virtual std::string_view name() const = 0;
   /// One with the same numbers for so many parameters, which has made no step.
   virtual std::unique_ptr<Optimizer> like(Index count) const = 0;
+  /// Another one of the same groups, clipping, steps and memory, which goes its own way from here on.
+  std::unique_ptr<Optimizer> clone() const;
 
   /// Throws ValueError unless the segments cover exactly the parameters, in order.
   void set_segments(std::vector<Segment> segments);

@@ -113,8 +113,7 @@ void Averaging<T>::finish() {
 
 template <class T>
 void Averaging<T>::end_epoch(EpochSums& sums) {
-  std::array<double, 4> all{sums.loss, sums.correct, static_cast<double>(sums.rows),
-                            static_cast<double>(sums.updates)};
+  std::array<double, 4> all{sums.loss, sums.correct, static_cast<double>(sums.rows), static_cast<double>(sums.updates)};
   comm_->all_reduce(comm::View(std::span(all)));
   sums.loss = all[0];
   sums.correct = all[1];

@@ -7,8 +7,8 @@ namespace pdnn::parallel {
 /// In a step every rank makes an update of its own from its share of the rows, and nothing travels. An average weighs
 /// each rank's parameters and state by the rows that it has trained on since the last one; an optimizer's memory stays
 /// its own. With plain SGD and an average after every step this is data parallel; otherwise it is local SGD (Stich,
-/// "Local SGD converges fast and communicates little", ICLR 2019), and a single average at the end is one-shot averaging
-/// (Zinkevich, Weimer, Li, Smola, "Parallelized stochastic gradient descent", NeurIPS 2010).
+/// "Local SGD converges fast and communicates little", ICLR 2019), and a single average at the end is one-shot
+/// averaging (Zinkevich, Weimer, Li, Smola, "Parallelized stochastic gradient descent", NeurIPS 2010).
 template <class T>
 class Averaging : public Stepwise<T> {
  public:

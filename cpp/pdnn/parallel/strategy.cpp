@@ -4,18 +4,9 @@
 
 namespace pdnn::parallel {
 
-namespace {
-
-constexpr std::chrono::milliseconds kPollEvery{40};
-
-}  // namespace
-
 template <class T>
 EpochSums Stepwise<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  auto polled = start;
+  EpochClock clock;
   const Index count = static_cast<Index>(epoch.order.size());
   EpochSums sums;
   phases = {};
@@ -38,14 +29,12 @@ EpochSums Stepwise<T>::run_epoch(const Source<T>& source, const Epoch& epoch, co
     if (own.rows > 0) ++sums.updates;
     ++sums.steps;
     sums.stopped = own.stop;
-    const auto now = Clock::now();
-    if (now - polled < kPollEvery) continue;
-    polled = now;
-    sums.seconds = seconds();
+    if (!clock.time_to_poll()) continue;
+    sums.seconds = clock.seconds();
     stop = poll(sums);
   }
   end_epoch(sums);
-  sums.seconds = seconds();
+  sums.seconds = clock.seconds();
   sums.phases = phases;
   return sums;
 }

@@ -14,18 +14,49 @@ struct Epoch {
   Matrix<const double> rates;  ///< learning rates: a row a step, of one a group; no rows: as the optimizer has them
 };
 
+/// Updates that others made between a worker's copy of the parameters and its own update, where nobody waits.
+struct Staleness {
+  double sum = 0;
+  std::int64_t most = 0;
+
+  void add(std::int64_t updates) { add({static_cast<double>(updates), updates}); }
+  void add(const Staleness& other) {
+    sum += other.sum;
+    most = std::max(most, other.most);
+  }
+};
+
 struct EpochSums {
   double loss = 0, correct = 0;  ///< over these rows
   Index rows = 0, steps = 0;
   Index updates = 0;  ///< of the parameters, by all ranks; more than steps where ranks update models of their own
   double seconds = 0;
   Phases phases{};
+  Staleness staleness{};
   bool stopped = false;
 };
 
 /// Called between steps, every few dozen milliseconds, with this rank's sums so far; true asks all ranks to stop. What
 /// it throws ends the epoch between two steps.
 using Poll = std::function<bool(const EpochSums&)>;
+
+/// The time of an epoch, and when to poll in it.
+class EpochClock {
+ public:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  /// Once every few dozen milliseconds.
+  bool time_to_poll() {
+    const auto now = Clock::now();
+    if (now - polled_ < kPollEvery) return false;
+    polled_ = now;
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kPollEvery{40};
+  Clock::time_point start_ = Clock::now(), polled_ = start_;
+};
 
 /// The key of a step's random numbers.
 Rng step_key(std::uint64_t seed, std::int64_t step);

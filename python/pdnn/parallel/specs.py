@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from pdnn.parallel.cores import cores_of_rank, warn_if_crowded
 from pdnn.parallel.strategies import (
     Average,
     DataParallel,
     Engine,
+    Hogwild,
+    HogwildProcesses,
     Pool,
     ScatterGather,
     Serial,
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 SPECS = (
     '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "ddp:sum", '
-    '"average:end", "average:8", "average:8+team:2", "scatter-gather"'
+    '"average:end", "average:8", "average:8+team:2", '
+    '"hogwild:4", "hogwild-processes:4", "scatter-gather"'
 )
 
 
@@ -51,6 +54,8 @@ def parse(spec: str) -> Strategy:
                 same_init=not match[3],
                 engine=engine,
             )
+    if match := re.fullmatch(r"hogwild(-processes)?:(\d+)", words):
+        return HogwildProcesses(int(match[2])) if match[1] else Hogwild(int(match[2]))
     if match := re.fullmatch(r"team:(\d+)", words):
         return Team(int(match[1]))
     if match := re.fullmatch(r"pool:(\d+)(?:/(\d+))?", words):
@@ -73,7 +78,7 @@ def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
         engine: Engine = Team(threads) if threads > 1 else Serial()
         return DataParallel(engine) if comm.size > 1 else engine
     chosen = parse(strategy) if isinstance(strategy, str) else strategy
-    if not isinstance(chosen, (Serial, Team, Pool, DataParallel, ScatterGather, Average)):
+    if not isinstance(chosen, get_args(Strategy)):
         raise TypeError(
             f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.parallel's"
         )
@@ -82,6 +87,17 @@ def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
         raise ValueError(
             f'Trainer: strategy "{chosen}" is for one process, this world has {comm.size} ranks; '
             f'"{fits}" fits, or pass comm=pdnn.comm.SELF to train on each rank by itself'
+        )
+    if comm.size > 1 and isinstance(chosen, Hogwild):
+        raise ValueError(
+            f'Trainer: strategy "{chosen}" is for one process, this world has {comm.size} ranks; '
+            f'"{HogwildProcesses(comm.size)}" fits, or pass comm=pdnn.comm.SELF to train on each rank by itself'
+        )
+    if isinstance(chosen, HogwildProcesses) and chosen.workers != comm.size:
+        fits = HogwildProcesses(comm.size) if comm.size > 1 else Hogwild(chosen.workers)
+        raise ValueError(
+            f'Trainer: strategy "{chosen}" is for {chosen.workers} ranks, this world has {comm.size}; '
+            f'"{fits}" fits'
         )
     warn_if_crowded(chosen, comm)
     return chosen

@@ -158,14 +158,65 @@ class Average:
         return words if isinstance(self.engine, Serial) else f"{words}+{self.engine}"
 
 
-Strategy: TypeAlias = Serial | Team | Pool | DataParallel | ScatterGather | Average
+@dataclass(frozen=True)
+class Hogwild:
+    """Workers of this process share one vector of parameters and update it without waiting for each other.
+
+    A worker takes the epoch's next batch, makes its gradient on a copy of the parameters, and updates the shared
+    ones by its own optimizer. `batch_size` is the rows of one worker's update. How many updates others made in
+    the meantime is measured as staleness, see `History.updates`. Runs differ from one to the next, unless there
+    is one worker: that is serial, bit for bit.
+
+    Every worker has an optimizer memory and a state (running statistics) of its own. They begin as the
+    Trainer's; when an epoch ends, the states become their average, weighed by rows, and the Trainer's memory is
+    the first worker's.
+
+    Parameters
+    ----------
+    workers : int
+        Threads, the caller's among them.
+    """
+
+    workers: int
+
+    def __post_init__(self) -> None:
+        _check_positive("Hogwild: workers", self.workers)
+
+    def __str__(self) -> str:
+        return f"hogwild:{self.workers}"
+
+
+@dataclass(frozen=True)
+class HogwildProcesses:
+    """`Hogwild` whose workers are the ranks of one machine, over memory that they share.
+
+    Parameters
+    ----------
+    workers : int
+        The number of ranks.
+    """
+
+    workers: int
+
+    def __post_init__(self) -> None:
+        _check_positive("HogwildProcesses: workers", self.workers)
+
+    def __str__(self) -> str:
+        return f"hogwild-processes:{self.workers}"
+
+
+Strategy: TypeAlias = (
+    Serial | Team | Pool | DataParallel | ScatterGather | Average | Hogwild | HogwildProcesses
+)
 
 
 def engine_of(strategy: Strategy) -> Engine:
-    """How one rank makes its gradient."""
+    """How one rank makes its gradient; of Hogwild, the threads that share other work."""
     if isinstance(strategy, (DataParallel, Average)):
         return strategy.engine
-    return Serial() if isinstance(strategy, ScatterGather) else strategy
+    if isinstance(strategy, Hogwild):
+        return Team(strategy.workers)
+    return strategy if isinstance(strategy, (Serial, Team, Pool)) else Serial()
 
 
 def threads_of(engine: Engine) -> int:
@@ -204,6 +255,8 @@ def session_options(strategy: Strategy) -> dict[str, Any]:
     if isinstance(strategy, DataParallel):
         scheme = "replicated-sum" if strategy.average == "sum" else "replicated"
         messages = {"bucket_bytes": strategy.bucket_bytes or 0, "shared_memory": strategy.shared_memory}
+    if isinstance(strategy, (Hogwild, HogwildProcesses)):
+        scheme = "hogwild"
     return {
         "scheme": scheme,
         "every": (isinstance(strategy, Average) and strategy.every) or 0,
