@@ -26,9 +26,9 @@ class History:
         beside them. Where weights are updated as their gradient is made, alone and in memory that ranks
         share, that is within gradient.
     updates : list of dict of str to float
-        An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. Under Hogwild
-        also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's copy of the
-        parameters and its own update.
+        An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. Under
+        Hogwild also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's
+        copy of the parameters and its own update.
     """
 
     def __init__(self) -> None:

@@ -61,6 +61,19 @@ def check_averaging(folder: Path) -> None:
     assert (np.abs(apart - averaged("average:end").model.flat_parameters).max() > 0.01) == (comm.size > 1)
 
 
+def check_hogwild() -> None:
+    """Ranks share one model: the same on all, every update counted, serial if there is one."""
+    got = averaged(f"hogwild-processes:{comm.size}", 0.5, epochs=20)
+    for model in comm.all_gather(got.model.flat_parameters):
+        np.testing.assert_array_equal(model, got.model.flat_parameters)
+    assert [epoch["count"] for epoch in got.history.updates] == [11] * 20  # of 53 rows, 5 an update
+    losses = got.history.history["loss"]
+    assert losses[-1] < losses[0]
+    if comm.size == 1:
+        want = averaged("serial", 0.5, epochs=20)
+        np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
+
+
 def equal(got: pdnn.Trainer, want: pdnn.Trainer) -> None:
     np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=0, atol=1e-13)
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
@@ -99,6 +112,7 @@ def main(folder: Path) -> None:
     equal(train("ddp", comm, checkpoint=folder, resume=True), serial)
 
     check_averaging(folder / "averaging")
+    check_hogwild()
 
     if comm.size > 1:
         for mine, words in [

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from pdnn import parallel
 from pdnn.nn.targets import core_for
-from pdnn.parallel import Average, DataParallel, Pool, ScatterGather, Serial, Team
+from pdnn.parallel import (
+    Average,
+    DataParallel,
+    Hogwild,
+    HogwildProcesses,
+    Pool,
+    ScatterGather,
+    Serial,
+    Team,
+)
 
 
 class World:
@@ -34,6 +43,8 @@ def test_specs_spell_strategies_and_back() -> None:
         "average:8": Average(8),
         "average:8:master+team:2": Average(8, by="master", engine=Team(2)),
         "average:end:own-init": Average(same_init=False),
+        "hogwild:4": Hogwild(4),
+        "hogwild-processes:4": HogwildProcesses(4),
         "scatter-gather": ScatterGather(),
         "scatter-gather:once": ScatterGather(once=True),
     }
@@ -64,6 +75,7 @@ def test_a_string_is_refused_or_comes_back(text: str) -> None:
         "auto",
         "average",
         "average:8+ddp",
+        "hogwild",
     ],
 )
 def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
@@ -71,7 +83,9 @@ def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
         parallel.parse(spec)
 
 
-@pytest.mark.parametrize("spec", ["team:0", "pool:0", "pool:2/0", "average:0"])
+@pytest.mark.parametrize(
+    "spec", ["team:0", "pool:0", "pool:2/0", "average:0", "hogwild:0", "hogwild-processes:0"]
+)
 def test_nobody_works_without_workers(spec: str) -> None:
     with pytest.raises(ValueError, match="expected at least 1"):
         parallel.parse(spec)
@@ -110,6 +124,16 @@ def test_strategies_of_one_process_are_refused_among_ranks() -> None:
         parallel.choose("team:2", World(3))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="strategy is a int"):
         parallel.choose(3, World(1))  # type: ignore[arg-type]
+
+
+def test_hogwild_fits_its_world_or_says_what_does() -> None:
+    with pytest.raises(ValueError, match=r'"hogwild:2" is for one process.*; "hogwild-processes:3" fits'):
+        parallel.choose("hogwild:2", World(3))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'is for 2 ranks, this world has 3; "hogwild-processes:3" fits'):
+        parallel.choose("hogwild-processes:2", World(3))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'is for 2 ranks, this world has 1; "hogwild:2" fits'):
+        parallel.choose("hogwild-processes:2", World(1))  # type: ignore[arg-type]
+    assert parallel.choose("hogwild-processes:3", World(3)) == HogwildProcesses(3)  # type: ignore[arg-type]
 
 
 def test_more_threads_than_cores_are_remarked_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--strategy",
         default="auto",
-        help="auto, serial, team:N, pool:N, ddp, ddp+team:N, average:end, average:K, ...",
+        help="auto, serial, team:N, pool:N, ddp, ddp+team:N, average:end, average:K, hogwild:N, ...",
     )
     how.add_argument("--ranks", type=positive_int, metavar="N", help="start N MPI ranks of this command")
     how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")

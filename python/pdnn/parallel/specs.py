@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from pdnn.parallel.cores import cores_of_rank, warn_if_crowded
 from pdnn.parallel.strategies import (
@@ -78,26 +78,26 @@ def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
         engine: Engine = Team(threads) if threads > 1 else Serial()
         return DataParallel(engine) if comm.size > 1 else engine
     chosen = parse(strategy) if isinstance(strategy, str) else strategy
-    if not isinstance(chosen, get_args(Strategy)):
+    if not isinstance(chosen, Strategy):
         raise TypeError(
             f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.parallel's"
         )
-    if comm.size > 1 and isinstance(chosen, (Serial, Team, Pool)):
-        fits = DataParallel(chosen)
-        raise ValueError(
-            f'Trainer: strategy "{chosen}" is for one process, this world has {comm.size} ranks; '
-            f'"{fits}" fits, or pass comm=pdnn.comm.SELF to train on each rank by itself'
-        )
-    if comm.size > 1 and isinstance(chosen, Hogwild):
-        raise ValueError(
-            f'Trainer: strategy "{chosen}" is for one process, this world has {comm.size} ranks; '
-            f'"{HogwildProcesses(comm.size)}" fits, or pass comm=pdnn.comm.SELF to train on each rank by itself'
-        )
-    if isinstance(chosen, HogwildProcesses) and chosen.workers != comm.size:
-        fits = HogwildProcesses(comm.size) if comm.size > 1 else Hogwild(chosen.workers)
-        raise ValueError(
-            f'Trainer: strategy "{chosen}" is for {chosen.workers} ranks, this world has {comm.size}; '
-            f'"{fits}" fits'
-        )
+    _check_ranks(chosen, comm.size)
     warn_if_crowded(chosen, comm)
     return chosen
+
+
+def _check_ranks(strategy: Strategy, ranks: int) -> None:
+    fits: Strategy
+    if isinstance(strategy, HogwildProcesses) and strategy.workers != ranks:
+        fits = HogwildProcesses(ranks) if ranks > 1 else Hogwild(strategy.workers)
+        raise ValueError(
+            f'Trainer: strategy "{strategy}" is for {strategy.workers} ranks, this world has {ranks}; '
+            f'"{fits}" fits'
+        )
+    if ranks > 1 and isinstance(strategy, (Serial, Team, Pool, Hogwild)):
+        fits = HogwildProcesses(ranks) if isinstance(strategy, Hogwild) else DataParallel(strategy)
+        raise ValueError(
+            f'Trainer: strategy "{strategy}" is for one process, this world has {ranks} ranks; '
+            f'"{fits}" fits, or pass comm=pdnn.comm.SELF to train on each rank by itself'
+        )

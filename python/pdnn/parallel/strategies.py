@@ -162,14 +162,14 @@ class Average:
 class Hogwild:
     """Workers of this process share one vector of parameters and update it without waiting for each other.
 
-    A worker takes the epoch's next batch, makes its gradient on a copy of the parameters, and updates the shared
-    ones by its own optimizer. `batch_size` is the rows of one worker's update. How many updates others made in
-    the meantime is measured as staleness, see `History.updates`. Runs differ from one to the next, unless there
-    is one worker: that is serial, bit for bit.
+    A worker takes the epoch's next batch, makes its gradient on a copy of the parameters, and updates the
+    shared ones by its own optimizer. `batch_size` is the rows of one worker's update. How many updates others
+    made in the meantime is measured as staleness, see `History.updates`. Runs differ from one to the next,
+    unless there is one worker: that is serial, bit for bit.
 
     Every worker has an optimizer memory and a state (running statistics) of its own. They begin as the
-    Trainer's; when an epoch ends, the states become their average, weighed by rows, and the Trainer's memory is
-    the first worker's.
+    Trainer's; when an epoch ends, the states become their average, weighed by rows. What checkpoints keep and
+    later fits begin with is the first worker's memory.
 
     Parameters
     ----------
