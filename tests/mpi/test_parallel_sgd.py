@@ -58,3 +58,37 @@ def test_averaging_needs_the_same_first_weights(mpiexec: Run, root: Path, tmp_pa
         mpiexec(2, [*words, *more], timeout=250)
     (_, _, same), (_, _, different) = file_of(tmp_path)
     assert same >= 0.90 and different < same - 0.1
+
+
+def test_hogwild_by_threads_and_by_processes(
+    mpiexec: Run, run_python: Run, root: Path, tmp_path: Path
+) -> None:
+    words = [root / "examples" / "hogwild.py", *SMALL, "--out", tmp_path]
+    threads = run_python([*words, "--workers", "2"]).stdout
+    processes = mpiexec(2, words).stdout
+    for output, strategy in ((threads, "hogwild:2"), (processes, "hogwild-processes:2")):
+        assert f"{strategy}, 256 rows a batch of each worker" in output
+        assert "Epoch [1/1], Train Loss: " in output
+        assert re.search(r"\d+ updates/s; staleness \d\.\d\d in the mean, \d+ at most", output)
+    assert [workers for workers, *_ in file_of(tmp_path)] == [2, 2]
+    refused = mpiexec(2, [*words, "--workers", "2"], check=False)
+    assert refused.returncode != 0 and "the workers of this job are its ranks" in refused.stdout
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_hogwild_learns_as_one_worker_does(mpiexec: Run, run_python: Run, root: Path, tmp_path: Path) -> None:
+    """MNIST, two epochs, two workers; PyTorch gives .959, and .961 with one."""
+    words = [
+        root / "examples" / "hogwild.py",
+        "--data",
+        real_data("mnist"),
+        "--epochs",
+        "2",
+        "--out",
+        tmp_path,
+    ]
+    run_python([*words, "--workers", "2"], timeout=250)
+    mpiexec(2, words, timeout=250)
+    (_, _, threads), (_, _, processes) = file_of(tmp_path)
+    assert min(threads, processes) >= 0.94
