@@ -7,7 +7,7 @@
 #include "bindings.hpp"
 #include "numpy.hpp"
 #include "pdnn/parallel/averaging.hpp"
-#include "pdnn/parallel/epoch.hpp"
+#include "pdnn/parallel/grid.hpp"
 #include "pdnn/parallel/hogwild.hpp"
 #include "pdnn/parallel/scatter_gather.hpp"
 #include "target.hpp"
@@ -81,12 +81,16 @@ struct Plan {
   std::string engine;  // "team" or "pool"
   int threads;
   Index pieces;        // of a pool
-  std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average", "average-by-master" or
-                       // "hogwild"
+  std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average", "average-by-master",
+                       // "hogwild", "grid" or "grid-sum"
   Index every;         // steps from one average to the next
   Index batch_size;    // the largest, over all ranks
   Index target_width;  // 0: classes
   parallel::AgreementOptions agreement{};
+  int stages = 1, tensor = 1, chunks = 1;  // of a grid, see GridPlan
+  Index micros = 1;
+  std::string schedule{};
+  std::vector<Index> cut{};
 };
 
 parallel::AgreementOptions agreement_options(std::optional<bool> shared_memory, Index bucket_bytes) {
@@ -109,6 +113,23 @@ class Session {
         network_(model_->bound(to_shape(sample))->with_panels()) {
     loss_->check(network_->output_shape(to_shape(sample)), plan.target_width);
     const parallel::Job<T> job{*model_, *network_, *loss_, to_shape(sample)};
+    if (plan.scheme.starts_with("grid")) {
+      parallel::GridPlan grid;
+      grid.stages = plan.stages;
+      grid.tensor = plan.tensor;
+      grid.chunks = plan.chunks;
+      grid.pipeline.schedule = plan.schedule;
+      grid.pipeline.micros = plan.micros;
+      grid.cut = plan.cut;
+      grid.threads = plan.threads;
+      grid.batch_size = plan.batch_size;
+      grid.agreement = plan.agreement;
+      grid.sum_of_means = plan.scheme == "grid-sum";
+      strategy_ =
+          std::make_unique<parallel::GridStrategy<T>>(model_, optimizer_, *loss_, to_shape(sample), *comm_, grid);
+      holds_part_ = true;
+      return;
+    }
     if (plan.scheme == "hogwild") {
       strategy_ = std::make_unique<parallel::Hogwild<T>>(job, *optimizer_, comm_, plan.threads, plan.batch_size);
       return;
@@ -151,7 +172,8 @@ class Session {
       return poll(sums);
     };
     const py::gil_scoped_release release;
-    const parallel::InPanels<T> panels(*network_, *model_, *optimizer_);
+    std::optional<parallel::InPanels<T>> panels;
+    if (!holds_part_) panels.emplace(*network_, *model_, *optimizer_);
     return strategy_->run_epoch(held.source, epoch, look);
   }
 
@@ -164,6 +186,7 @@ class Session {
   std::shared_ptr<comm::Communicator> comm_;
   std::shared_ptr<const nn::Network<T>> network_;
   std::unique_ptr<parallel::Strategy<T>> strategy_;
+  bool holds_part_ = false;  // of the network, which the strategy then copies out of the model and back
 };
 
 template <class T>
@@ -262,16 +285,18 @@ void bind_parallel(py::module_& m) {
                        std::shared_ptr<optim::Optimizer<T>> optimizer, std::shared_ptr<comm::Communicator> comm,
                        const std::vector<Index>& sample, Index target_width, Index batch_size,
                        const std::string& engine, int threads, Index pieces, const std::string& scheme, Index every,
-                       Index bucket_bytes, std::optional<bool> shared_memory) {
+                       Index bucket_bytes, std::optional<bool> shared_memory, int stages, int tensor, int chunks,
+                       Index micros, const std::string& schedule, const std::vector<Index>& cut) {
              const py::gil_scoped_release no_gil;  // ranks meet in it
-             return std::make_unique<Session<T>>(std::move(model), std::move(loss), std::move(optimizer),
-                                                 std::move(comm), sample,
-                                                 Plan{engine, threads, pieces, scheme, every, batch_size, target_width,
-                                                      agreement_options(shared_memory, bucket_bytes)});
+             return std::make_unique<Session<T>>(
+                 std::move(model), std::move(loss), std::move(optimizer), std::move(comm), sample,
+                 Plan{engine, threads, pieces, scheme, every, batch_size, target_width,
+                      agreement_options(shared_memory, bucket_bytes), stages, tensor, chunks, micros, schedule, cut});
            }),
            py::kw_only(), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"), py::arg("sample"),
            py::arg("target_width"), py::arg("batch_size"), py::arg("engine"), py::arg("threads"), py::arg("pieces"),
-           py::arg("scheme"), py::arg("every"), py::arg("bucket_bytes"), py::arg("shared_memory"))
+           py::arg("scheme"), py::arg("every"), py::arg("bucket_bytes"), py::arg("shared_memory"), py::arg("stages"),
+           py::arg("tensor"), py::arg("chunks"), py::arg("micros"), py::arg("schedule"), py::arg("cut"))
       .def("run_epoch", &Session<T>::run_epoch, py::arg("source"), py::arg("order"), py::arg("batch_size"),
            py::arg("seed"), py::arg("first_step"), py::arg("rates"), py::arg("poll"))
       .def(

@@ -113,6 +113,8 @@ class Layer {
   /// Whether its passes meet other ranks, for sums over the whole batch through Pass::batch_sum or as one of several
   /// that hold the layer together, so that no part of a batch can go ahead alone.
   virtual bool synchronised() const { return false; }
+  /// Whether ranks send each other something within a pass, so that they must make the same passes in the same order.
+  virtual bool communicates() const { return false; }
   /// The shape of y's samples. Throws ValueError, with both shapes, if x's do not fit.
   virtual Shape output_shape(const Shape& in) const { return in; }
   virtual Sizes sizes(const Shape& /*in*/) const { return {}; }

@@ -22,6 +22,8 @@ class Model {
   /// The network bound to a sample shape; the same one for the same shape. Throws ValueError if the shape does not fit.
   std::shared_ptr<const Network<T>> bound(const Shape& in) const;
   std::vector<Parameter> parameters() const { return network_->parameters(); }
+  /// As it was described.
+  const Network<T>& network() const { return *network_; }
 
   /// The gradient of the loss of a batch under the loss's reduction, stored in `grads`; the model is read only, so any
   /// number of threads may call at once. Returns the sums over the rows.

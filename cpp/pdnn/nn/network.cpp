@@ -59,6 +59,11 @@ bool Network<T>::synchronised() const {
 }
 
 template <class T>
+bool Network<T>::communicates() const {
+  return std::any_of(layers_.begin(), layers_.end(), [](const LayerPtr<T>& layer) { return layer->communicates(); });
+}
+
+template <class T>
 Shape Network<T>::output_shape(const Shape& in) const {
   Shape shape = in;
   for (const LayerPtr<T>& layer : layers_) shape = layer->output_shape(shape);

@@ -24,6 +24,7 @@ class Network : public Layer<T> {
   std::vector<Parameter> parameters() const override;
   std::vector<Parameter> state() const override;
   bool synchronised() const override;
+  bool communicates() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
   /// As a part of another network: images have their channels last on both sides.

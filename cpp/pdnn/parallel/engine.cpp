@@ -53,6 +53,9 @@ PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index ca
   require(!job.network.synchronised(),
           "Pool: a layer with sync=True, or one held by several ranks, needs the whole batch at once, but a pool's ",
           "pieces go ahead one by one; use a team, or sync=False");
+  require(!job.network.communicates(),
+          "Pool: a layer that is dealt out to ranks needs them at the same passes, but a pool's pieces ",
+          "go ahead in any order; use a team");
   for (int i = 0; i < workers; ++i)
     workers_.push_back(
         {nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces), Buffer<T>(job.model.count())});

@@ -79,15 +79,16 @@ class Splitter {
 }  // namespace
 
 template <class T>
-NetworkPart<T> split_layers(const NetworkPart<T>& whole, const std::shared_ptr<comm::Communicator>& group) {
+NetworkPart<T> split_layers(const NetworkPart<T>& whole, const std::shared_ptr<comm::Communicator>& group,
+                            bool needed) {
   const std::vector<nn::LayerPtr<T>>& layers = whole.layers;
   const auto number = [&](std::size_t i) { return whole.first_number + static_cast<Index>(i); };
   std::string reason = "it has no two Linear layers";
   bool split = false;
   Splitter<T> splitter(whole, group);
   for (std::size_t i = 0; i < layers.size();) {
-    require(!layers[i]->synchronised() || !as<nn::Linear<T>>(layers[i]), "TensorParallel: layer ", number(i), ", ",
-            layers[i]->name(), ", is split already; use nn.Linear");
+    require(!layers[i]->communicates(), "TensorParallel: layer ", number(i), ", ", layers[i]->name(),
+            ", is split already; use nn.Linear");
     const auto first = as<nn::Linear<T>>(layers[i]);
     std::size_t end = i + 1;
     while (first && end < layers.size() && elementwise(layers[end])) ++end;
@@ -105,12 +106,12 @@ NetworkPart<T> split_layers(const NetworkPart<T>& whole, const std::shared_ptr<c
     ++i;
     split = true;
   }
-  require(split, "TensorParallel: nothing in this network can be split, because ", reason,
+  require(split || !needed, "TensorParallel: nothing in this network can be split, because ", reason,
           "; two nn.Linear with nothing but activations and Dropout between them can, or use \"ddp\"");
   return std::move(splitter).part();
 }
 
-template NetworkPart<float> split_layers(const NetworkPart<float>&, const std::shared_ptr<comm::Communicator>&);
-template NetworkPart<double> split_layers(const NetworkPart<double>&, const std::shared_ptr<comm::Communicator>&);
+template NetworkPart<float> split_layers(const NetworkPart<float>&, const std::shared_ptr<comm::Communicator>&, bool);
+template NetworkPart<double> split_layers(const NetworkPart<double>&, const std::shared_ptr<comm::Communicator>&, bool);
 
 }  // namespace pdnn::parallel

@@ -2,25 +2,18 @@
 
 from pdnn.parallel.closeness import Closeness, check_parameter_closeness
 from pdnn.parallel.cores import cores_of_rank
+from pdnn.parallel.engines import Engine, Pool, Serial, Team, threads_of
+from pdnn.parallel.grid import Grid, Pipeline, TensorParallel, as_grid
 from pdnn.parallel.products import matmul, matmul_by_reduction, matmul_by_rows
+from pdnn.parallel.replicas import Average, DataParallel, Hogwild, HogwildProcesses, ScatterGather
 from pdnn.parallel.schedules import Schedule, schedule
 from pdnn.parallel.specs import SPECS, choose, parse
 from pdnn.parallel.strategies import (
-    Average,
-    DataParallel,
-    Engine,
-    Hogwild,
-    HogwildProcesses,
-    Pool,
-    ScatterGather,
-    Serial,
     Strategy,
-    Team,
     common_part,
     engine_of,
     rows_of_step,
     session_options,
-    threads_of,
 )
 from pdnn.parallel.timeline import Timeline
 
@@ -30,15 +23,19 @@ __all__ = [
     "Closeness",
     "DataParallel",
     "Engine",
+    "Grid",
     "Hogwild",
     "HogwildProcesses",
+    "Pipeline",
     "Pool",
     "ScatterGather",
     "Schedule",
     "Serial",
     "Strategy",
     "Team",
+    "TensorParallel",
     "Timeline",
+    "as_grid",
     "check_parameter_closeness",
     "choose",
     "common_part",

@@ -7,7 +7,8 @@ import warnings
 from typing import TYPE_CHECKING
 
 from pdnn import _core
-from pdnn.parallel.strategies import DataParallel, Hogwild, Strategy, Team, engine_of, threads_of
+from pdnn.parallel.engines import Pool, threads_of
+from pdnn.parallel.strategies import Strategy, engine_of
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -38,7 +39,7 @@ def _local_ranks() -> int:
 def warn_if_crowded(strategy: Strategy, comm: Communicator) -> None:
     """Says that a strategy wants more threads than this rank has cores."""
     threads, cores = threads_of(engine_of(strategy)), cores_of_rank(comm)
-    if isinstance(strategy, (Team, DataParallel, Hogwild)) and threads > cores:
+    if not isinstance(strategy, Pool) and threads > cores:
         hint = "; mpiexec bound it, add --bind-to none" if comm.size > 1 else ""
         warnings.warn(
             f'strategy "{strategy}": {threads} threads share {cores} core(s) of this process{hint}',

@@ -6,18 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from pdnn.parallel.cores import cores_of_rank, warn_if_crowded
-from pdnn.parallel.strategies import (
-    Average,
-    DataParallel,
-    Engine,
-    Hogwild,
-    HogwildProcesses,
-    Pool,
-    ScatterGather,
-    Serial,
-    Strategy,
-    Team,
-)
+from pdnn.parallel.engines import Engine, Pool, Serial, Team
+from pdnn.parallel.grid import Grid, Pipeline, TensorParallel, as_grid
+from pdnn.parallel.replicas import Average, DataParallel, Hogwild, HogwildProcesses, ScatterGather
+from pdnn.parallel.strategies import Strategy
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -25,7 +17,8 @@ if TYPE_CHECKING:
 SPECS = (
     '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "ddp:sum", '
     '"average:end", "average:8", "average:8+team:2", '
-    '"hogwild:4", "hogwild-processes:4", "scatter-gather"'
+    '"hogwild:4", "hogwild-processes:4", "scatter-gather", '
+    '"tp:2", "pipeline:2", "pipeline:2/8:gpipe", and products like "pipeline:2 x tp:2 x ddp+team:2"'
 )
 
 
@@ -38,6 +31,8 @@ def parse(spec: str) -> Strategy:
         If it is none of them.
     """
     words = spec.strip()
+    if len(factors := re.split(r"\s+x\s+", words)) > 1:
+        return _product(spec, factors)
     if words == "serial":
         return Serial()
     if words in ("scatter-gather", "scatter-gather:once"):
@@ -54,6 +49,11 @@ def parse(spec: str) -> Strategy:
                 same_init=not match[3],
                 engine=engine,
             )
+        if match := re.fullmatch(r"tp:(\d+)", across):
+            return TensorParallel(int(match[1]), engine)
+        if match := re.fullmatch(r"pipeline:(\d+)(?:/(\d+))?(?::([\w]+))?", across):
+            micros = int(match[2]) if match[2] else None
+            return Pipeline(int(match[1]), micros, match[3] or "1f1b", engine=engine)
     if match := re.fullmatch(r"hogwild(-processes)?:(\d+)", words):
         return HogwildProcesses(int(match[2])) if match[1] else Hogwild(int(match[2]))
     if match := re.fullmatch(r"team:(\d+)", words):
@@ -61,6 +61,23 @@ def parse(spec: str) -> Strategy:
     if match := re.fullmatch(r"pool:(\d+)(?:/(\d+))?", words):
         return Pool(int(match[1]), int(match[2])) if match[2] else Pool(int(match[1]))
     raise ValueError(f'strategy "{spec}"; expected one of {SPECS}')
+
+
+def _product(spec: str, factors: list[str]) -> Grid:
+    """The product of strategies that the factors spell, each at most once; the last may end in an engine."""
+    last, plus, inner = factors[-1].partition("+")
+    engine = parse(inner) if plus else Serial()
+    found: dict[type, Strategy] = {}
+    for factor in map(parse, [*factors[:-1], last]):
+        if not isinstance(factor, (Pipeline, TensorParallel, DataParallel)) or type(factor) in found:
+            raise ValueError(
+                f'strategy "{spec}"; a product has one each of "pipeline:N", "tp:N" and "ddp" at most, '
+                'and may end in "+team:N"'
+            )
+        found[type(factor)] = factor
+    if not isinstance(engine, (Serial, Team, Pool)):
+        raise ValueError(f'strategy "{spec}"; a product may end in "+team:N", not in "+{inner}"')
+    return Grid(found.get(Pipeline), found.get(TensorParallel), found.get(DataParallel), engine)  # type: ignore[arg-type]
 
 
 def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
@@ -94,6 +111,17 @@ def _check_ranks(strategy: Strategy, ranks: int) -> None:
         raise ValueError(
             f'Trainer: strategy "{strategy}" is for {strategy.workers} ranks, this world has {ranks}; '
             f'"{fits}" fits'
+        )
+    grid = as_grid(strategy)
+    if grid is not None and not grid.fits(ranks):
+        held_by = grid.stages * grid.tensor_ranks
+        words = " x ".join(str(factor) for factor in (grid.pipeline, grid.tensor) if factor)
+        advice = f"start a multiple of {held_by}" if grid.data else f"start {held_by}"
+        if not grid.data and ranks % held_by == 0:
+            advice = f'"{words} x ddp" fits'
+        raise ValueError(
+            f'Trainer: strategy "{strategy}" deals the network out to {held_by} ranks, this world has '
+            f"{ranks}; {advice}"
         )
     if ranks > 1 and isinstance(strategy, (Serial, Team, Pool, Hogwild)):
         fits = HogwildProcesses(ranks) if isinstance(strategy, Hogwild) else DataParallel(strategy)

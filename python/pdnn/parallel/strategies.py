@@ -1,229 +1,36 @@
-"""Strategies as values: how a training step is made parallel."""
+"""All strategies: what the trainer and the core ask of one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-
-@dataclass(frozen=True)
-class Serial:
-    """One thread: the reference that every other strategy is compared with."""
-
-    def __str__(self) -> str:
-        return "serial"
-
-
-@dataclass(frozen=True)
-class Team:
-    """Threads inside each layer, each computing its part of every output; bit for bit equal to serial.
-
-    Parameters
-    ----------
-    threads : int
-    """
-
-    threads: int
-
-    def __post_init__(self) -> None:
-        _check_positive("Team: threads", self.threads)
-
-    def __str__(self) -> str:
-        return f"team:{self.threads}"
-
-
-@dataclass(frozen=True)
-class Pool:
-    """A batch cut into `parallel_batches` pieces, whose gradients are tasks for `workers` threads.
-
-    The gradients join in the order of the pieces, so the number of workers never changes a bit.
-
-    Parameters
-    ----------
-    workers : int
-    parallel_batches : int
-        Fixed; never derived from the number of workers.
-    """
-
-    workers: int
-    parallel_batches: int = 8
-
-    def __post_init__(self) -> None:
-        _check_positive("Pool: workers", self.workers)
-        _check_positive("Pool: parallel_batches", self.parallel_batches)
-
-    def __str__(self) -> str:
-        return f"pool:{self.workers}/{self.parallel_batches}"
-
-
-Engine: TypeAlias = Serial | Team | Pool
-
-
-@dataclass(frozen=True)
-class DataParallel:
-    """Every rank makes the gradient of its share of each batch; the shares add up to the batch's gradient.
-
-    Between ranks of one machine gradients and parameters lie in memory that they share, and each rank updates
-    its part of the parameters; elsewhere, or where that is measured to be slower, gradients travel in
-    buckets, the last layer's first, while the backward pass goes on.
-
-    Parameters
-    ----------
-    engine : Serial, Team or Pool
-        How a rank makes its gradient.
-    average : "mean" or "sum"
-        The gradient of an update: of the mean loss over the rows of the whole batch, or the sum over ranks of
-        each one's mean over its own rows. The sum is another optimizer: its steps grow with the ranks.
-    bucket_bytes : int, optional
-        Size of a bucket; given, gradients travel in buckets. None: what the latency and bandwidth of an
-        all-reduce, measured when `fit` begins, make best.
-    shared_memory : bool, optional
-        Whether ranks of one machine share memory. None: where it is measured to be faster.
-    """
-
-    engine: Engine = field(default_factory=Serial)
-    average: str = "mean"
-    bucket_bytes: int | None = None
-    shared_memory: bool | None = None
-
-    def __post_init__(self) -> None:
-        if self.average not in ("mean", "sum"):
-            raise ValueError(f'DataParallel: average "{self.average}"; expected "mean" or "sum"')
-        if self.bucket_bytes is not None:
-            _check_positive("DataParallel: bucket_bytes", self.bucket_bytes)
-            if self.shared_memory:
-                raise ValueError("DataParallel: bucket_bytes is of messages, shared_memory=True sends none")
-
-    def __str__(self) -> str:
-        words = "ddp:sum" if self.average == "sum" else "ddp"
-        return words if isinstance(self.engine, Serial) else f"{words}+{self.engine}"
-
-
-@dataclass(frozen=True)
-class ScatterGather:
-    """Rank 0 holds the data: it scatters each batch, gathers the gradients, updates and broadcasts.
-
-    Parameters
-    ----------
-    once : bool
-        Scatter the rows in the first step only; every batch must then be the whole data set.
-    """
-
-    once: bool = False
-
-    def __str__(self) -> str:
-        return "scatter-gather:once" if self.once else "scatter-gather"
-
-
-@dataclass(frozen=True)
-class Average:
-    """Every rank trains a model of its own; now and then all models become their average.
-
-    An update is one rank's, from `batch_size` rows: a step deals ranks × `batch_size` rows of the epoch, in
-    shares that differ by at most one; a rank may get none of the last ones and then makes no update. The
-    average weighs parameters and state (running statistics) by the rows that each rank has trained on since
-    the last one. The optimizer's memory (momentum) is never averaged: it stays each rank's own.
-
-    `fit` ends with an average, so every rank then holds the same model. Validation and callbacks in between
-    see the average of the models so far, which the ranks do not take over.
-
-    Parameters
-    ----------
-    every : int, optional
-        Steps from one average to the next, counted over all of training. None: one average, when `fit` ends.
-    by : "all_reduce" or "master"
-        Who adds up: all ranks at once, or rank 0, to which they send their models and which sends the sum
-        back. The models are equal to rounding, between threads bit for bit.
-    same_init : bool
-        Whether `fit` begins with rank 0's parameters on all ranks. An average of networks that started apart
-        means little: False is there to show it, with models of other seeds.
-    engine : Serial, Team or Pool
-        How a rank makes its gradient.
-    """
-
-    every: int | None = None
-    by: str = "all_reduce"
-    same_init: bool = True
-    engine: Engine = field(default_factory=Serial)
-
-    def __post_init__(self) -> None:
-        if self.every is not None:
-            _check_positive("Average: every", self.every)
-        if self.by not in ("all_reduce", "master"):
-            raise ValueError(f'Average: by "{self.by}"; expected "all_reduce" or "master"')
-
-    def __str__(self) -> str:
-        words = f"average:{'end' if self.every is None else self.every}"
-        words += ":master" * (self.by == "master") + ":own-init" * (not self.same_init)
-        return words if isinstance(self.engine, Serial) else f"{words}+{self.engine}"
-
-
-@dataclass(frozen=True)
-class Hogwild:
-    """Workers of this process share one vector of parameters and update it without waiting for each other.
-
-    A worker takes the epoch's next batch, makes its gradient on a copy of the parameters, and updates the
-    shared ones by its own optimizer. `batch_size` is the rows of one worker's update. How many updates others
-    made in the meantime is measured as staleness, see `History.updates`. Runs differ from one to the next,
-    unless there is one worker: that is serial, bit for bit.
-
-    Every worker has an optimizer memory and a state (running statistics) of its own. They begin as the
-    Trainer's; when an epoch ends, the states become their average, weighed by rows. What checkpoints keep and
-    later fits begin with is the first worker's memory.
-
-    Parameters
-    ----------
-    workers : int
-        Threads, the caller's among them.
-    """
-
-    workers: int
-
-    def __post_init__(self) -> None:
-        _check_positive("Hogwild: workers", self.workers)
-
-    def __str__(self) -> str:
-        return f"hogwild:{self.workers}"
-
-
-@dataclass(frozen=True)
-class HogwildProcesses:
-    """`Hogwild` whose workers are the ranks of one machine, over memory that they share.
-
-    Parameters
-    ----------
-    workers : int
-        The number of ranks.
-    """
-
-    workers: int
-
-    def __post_init__(self) -> None:
-        _check_positive("HogwildProcesses: workers", self.workers)
-
-    def __str__(self) -> str:
-        return f"hogwild-processes:{self.workers}"
-
+from pdnn.parallel.engines import Engine, Pool, Serial, Team, threads_of
+from pdnn.parallel.grid import Grid, Pipeline, TensorParallel, as_grid
+from pdnn.parallel.replicas import Average, DataParallel, Hogwild, HogwildProcesses, ScatterGather
 
 Strategy: TypeAlias = (
-    Serial | Team | Pool | DataParallel | ScatterGather | Average | Hogwild | HogwildProcesses
+    Serial
+    | Team
+    | Pool
+    | DataParallel
+    | ScatterGather
+    | Average
+    | Hogwild
+    | HogwildProcesses
+    | TensorParallel
+    | Pipeline
+    | Grid
 )
 
 
 def engine_of(strategy: Strategy) -> Engine:
     """How one rank makes its gradient; of Hogwild, the threads that share other work."""
-    if isinstance(strategy, (DataParallel, Average)):
+    if isinstance(strategy, (DataParallel, Average, TensorParallel, Pipeline, Grid)):
         return strategy.engine
     if isinstance(strategy, Hogwild):
         return Team(strategy.workers)
     return strategy if isinstance(strategy, (Serial, Team, Pool)) else Serial()
-
-
-def threads_of(engine: Engine) -> int:
-    """Threads that an engine keeps busy."""
-    if isinstance(engine, Team):
-        return engine.threads
-    return engine.workers if isinstance(engine, Pool) else 1
 
 
 def rows_of_step(strategy: Strategy, batch_size: int, ranks: int) -> int:
@@ -233,14 +40,13 @@ def rows_of_step(strategy: Strategy, batch_size: int, ranks: int) -> int:
 
 def common_part(strategy: Strategy) -> str:
     """What all ranks must have alike: the strategy without its engine, which may follow a rank's cores."""
-    if isinstance(strategy, DataParallel) and (strategy.bucket_bytes, strategy.shared_memory) != (None, None):
-        return (
-            f"{replace(strategy, engine=Serial())} with bucket_bytes={strategy.bucket_bytes}, "
-            f"shared_memory={strategy.shared_memory}"
-        )
-    if isinstance(strategy, (DataParallel, Average)):
-        return str(replace(strategy, engine=Serial()))
-    return str(strategy)
+    if isinstance(strategy, (DataParallel, Average, TensorParallel, Pipeline, Grid)):
+        strategy = replace(strategy, engine=Serial())
+    words = str(strategy)
+    data = strategy.data if isinstance(strategy, Grid) else strategy
+    if isinstance(data, DataParallel) and (data.bucket_bytes, data.shared_memory) != (None, None):
+        words += f" with bucket_bytes={data.bucket_bytes}, shared_memory={data.shared_memory}"
+    return words
 
 
 def session_options(strategy: Strategy) -> dict[str, Any]:
@@ -251,22 +57,28 @@ def session_options(strategy: Strategy) -> dict[str, Any]:
         scheme = "scatter-once" if strategy.once else "scatter"
     if isinstance(strategy, Average):
         scheme = "average-by-master" if strategy.by == "master" else "average"
-    messages: dict[str, Any] = {"bucket_bytes": 0, "shared_memory": None}
-    if isinstance(strategy, DataParallel):
-        scheme = "replicated-sum" if strategy.average == "sum" else "replicated"
-        messages = {"bucket_bytes": strategy.bucket_bytes or 0, "shared_memory": strategy.shared_memory}
     if isinstance(strategy, (Hogwild, HogwildProcesses)):
         scheme = "hogwild"
+    grid = as_grid(strategy)
+    if grid is not None:
+        scheme = "grid"
+    pipeline = grid.pipeline if grid else None
+    data = grid.data if grid else strategy
+    messages: dict[str, Any] = {"bucket_bytes": 0, "shared_memory": None}
+    if isinstance(data, DataParallel):
+        scheme += "-sum" if data.average == "sum" else ""
+        messages = {"bucket_bytes": data.bucket_bytes or 0, "shared_memory": data.shared_memory}
     return {
         "scheme": scheme,
+        "tensor": grid.tensor_ranks if grid else 1,
+        "stages": grid.stages if grid else 1,
+        "chunks": pipeline.chunks if pipeline else 1,
+        "micros": pipeline.micros if pipeline else 1,
+        "schedule": pipeline.schedule if pipeline else "",
+        "cut": list((pipeline and pipeline.cut) or ()),
         "every": (isinstance(strategy, Average) and strategy.every) or 0,
         "engine": "pool" if isinstance(engine, Pool) else "team",
         "threads": threads_of(engine),
         "pieces": engine.parallel_batches if isinstance(engine, Pool) else 1,
         **messages,
     }
-
-
-def _check_positive(what: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{what} = {value}; expected at least 1")
