@@ -15,6 +15,8 @@ from pdnn.checkpoint import FILE
 from pdnn.data import Dataset
 from pdnn.parallel import Average, Pool, Team
 
+pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
+
 RNG = np.random.default_rng(0)
 DATA = Dataset(RNG.integers(0, 256, (53, 12), dtype=np.uint8), RNG.integers(0, 4, 53), scale=1 / 255)
 
