@@ -10,6 +10,7 @@
 #include "pdnn/parallel/grid.hpp"
 #include "pdnn/parallel/hogwild.hpp"
 #include "pdnn/parallel/scatter_gather.hpp"
+#include "pdnn/parallel/tensor_parallel.hpp"
 #include "target.hpp"
 
 namespace pdnn::bindings {
@@ -266,9 +267,18 @@ void bind_epoch(py::module_& m) {
       });
 }
 
+/// A Linear of which the ranks of a group hold a part each: made from the whole one.
+template <class L, class T>
+void bind_part_of_linear(py::module_& m, const char* name) {
+  py::class_<L, nn::Layer<T>, std::shared_ptr<L>>(m, name).def(
+      py::init<const nn::Linear<T>&, std::shared_ptr<comm::Communicator>>(), py::arg("whole"), py::arg("group"));
+}
+
 template <class T>
 void bind_parallel(py::module_& m) {
   constexpr auto release = py::call_guard<py::gil_scoped_release>();
+  bind_part_of_linear<parallel::ColumnParallelLinear<T>, T>(m, "ColumnParallelLinear");
+  bind_part_of_linear<parallel::RowParallelLinear<T>, T>(m, "RowParallelLinear");
   py::class_<HeldSource<T>>(m, "Source")
       .def(py::init<py::array, py::array, double, double>(), py::arg("x"), py::arg("target"), py::arg("scale") = 1.0,
            py::arg("shift") = 0.0)

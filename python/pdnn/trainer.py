@@ -23,6 +23,7 @@ from pdnn.nn.losses import Loss
 from pdnn.nn.module import Array
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.targets import core_for, prepare_targets, target_width
+from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
 from pdnn.progress import Progress
 
@@ -120,6 +121,10 @@ class Trainer:
             raise ValueError(f'Trainer: schedule_per "{schedule_per}"; expected "epoch" or "step"')
         if clip_norm is not None and clip_value is not None:
             raise ValueError("Trainer: got clip_norm and clip_value; gradients are clipped in one way")
+        if clip_norm is not None and any(isinstance(module, PartOfLinear) for module in model.modules()):
+            raise ValueError(
+                "Trainer: clip_norm needs the whole gradient, of which a rank has a part here; use clip_value"
+            )
         self.comm = world() if comm is None else comm
         self.strategy = parallel.choose(strategy, self.comm)
         self.model = model

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GELU', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'Residual', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'matmul', 'measure_peak', 'square_sum', 'zeros']
+__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GELU', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'Residual', 'RowParallelLinear', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'matmul', 'measure_peak', 'square_sum', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -213,6 +213,12 @@ class CompressedSum:
         """
         Bytes that leave this rank in a sum.
         """
+class ColumnParallelLinear(Layer):
+    def __init__(self, whole: Linear, group: pdnn._core.Communicator) -> None:
+        ...
+class RowParallelLinear(Layer):
+    def __init__(self, whole: Linear, group: pdnn._core.Communicator) -> None:
+        ...
 class Source:
     def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
         ...

@@ -20,6 +20,7 @@ from pdnn.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm
 from pdnn.nn.parameter import Buffer, Parameter
 from pdnn.nn.residual import Residual
 from pdnn.nn.sequential import Sequential
+from pdnn.nn.tensor_parallel import ColumnParallelLinear, RowParallelLinear
 from pdnn.nn.utils import clip_grad_norm_, clip_grad_value_
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "Buffer",
+    "ColumnParallelLinear",
     "Conv2d",
     "CrossEntropyLoss",
     "Dropout",
@@ -48,6 +50,7 @@ __all__ = [
     "Parameter",
     "ReLU",
     "Residual",
+    "RowParallelLinear",
     "Sequential",
     "Sigmoid",
     "Softmax",
