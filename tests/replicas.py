@@ -1,4 +1,4 @@
-"""Ways in which ranks train replicas of one network, and networks to train: each must equal one process.
+"""Ways in which ranks train a network, as replicas or together, and networks: each must equal one process.
 
 As a script it is what MPI ranks run: ``replicas.py NARROW FULL``, the names of cases.
 
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 import pdnn
 from pdnn import ddp, models, nn, optim
-from pdnn.parallel import DataParallel, Engine, Pool, Serial, Team
+from pdnn.parallel import DataParallel, Engine, Grid, Pool, Serial, Team, TensorParallel
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
@@ -181,6 +181,16 @@ def of_different_engines(case: Case, comm: pdnn.comm.Communicator, buckets: int 
     return agreed(case, comm, Pool(2) if comm.rank % 2 else Serial(), buckets)
 
 
+def split(case: Case, comm: pdnn.comm.Communicator, engine: Engine) -> Tensors:
+    """By a Trainer, tensor parallel: all ranks hold one replica together."""
+    return trained(case, TensorParallel(comm.size, engine), comm)
+
+
+def split_in_pairs(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
+    """By a Trainer; two ranks hold a replica together, if the number of ranks is even."""
+    return trained(case, Grid(tensor=TensorParallel(2 - comm.size % 2), data=DataParallel()), comm)
+
+
 def by_hand(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
     """By a loop whose hooks add up the gradients: every rank has its rows of each batch."""
     model = case.build(0)
@@ -243,6 +253,9 @@ WAYS: dict[str, Callable[[Case, pdnn.comm.Communicator], Tensors]] = {
     "ddp, a pool on some ranks, seven buckets": partial(of_different_engines, buckets=7),
     "hooks": by_hand,
     **{f"pdnn.ddp, {cut}": partial(horovod_style, buckets=number) for cut, number in BUCKETS.items()},
+    "tp": partial(split, engine=Serial()),
+    "tp+team:2": partial(split, engine=Team(2)),
+    "tp:2 x ddp": split_in_pairs,
 }
 """How ranks may train a case together, by name."""
 WITH_FULL = (
@@ -252,6 +265,7 @@ WITH_FULL = (
     "ddp, seven buckets",
     "hooks",
     "pdnn.ddp, seven buckets",
+    "tp",
 )
 """Those that also train the networks of full size."""
 

@@ -110,8 +110,7 @@ class Layer {
   virtual std::vector<Parameter> parameters() const { return {}; }
   /// What a layer learns without gradients, like running statistics: read by passes, written by commit() alone.
   virtual std::vector<Parameter> state() const { return {}; }
-  /// Whether its passes meet other ranks, for sums over the whole batch through Pass::batch_sum or as one of several
-  /// that hold the layer together, so that no part of a batch can go ahead alone.
+  /// Whether it takes sums over the whole batch through Pass::batch_sum, so that no part of a batch can go ahead alone.
   virtual bool synchronised() const { return false; }
   /// Whether ranks send each other something within a pass, so that they must make the same passes in the same order.
   virtual bool communicates() const { return false; }

@@ -51,8 +51,8 @@ PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index ca
     : Engine<T>(job), pieces_(pieces), pool_(workers) {
   require(pieces >= 1, "Pool: ", pieces, " parallel batches; expected at least 1");
   require(!job.network.synchronised(),
-          "Pool: a layer with sync=True, or one held by several ranks, needs the whole batch at once, but a pool's ",
-          "pieces go ahead one by one; use a team, or sync=False");
+          "Pool: a layer with sync=True needs the whole batch at once, but a pool's pieces ",
+          "go ahead one by one; use a team, or sync=False");
   require(!job.network.communicates(),
           "Pool: a layer that is dealt out to ranks needs them at the same passes, but a pool's pieces ",
           "go ahead in any order; use a team");
