@@ -18,7 +18,7 @@ void each_run(const std::vector<Block>& blocks, Copy copy) {
 
 template <class T>
 void take_array(std::span<const T> whole, const std::vector<Block>& blocks, std::span<T> part) {
-  each_run(blocks, [&](Index from, Index to, Index count) { std::copy_n(&whole[0] + from, count, &part[0] + to); });
+  each_run(blocks, [&](Index from, Index to, Index count) { std::copy_n(whole.data() + from, count, part.data() + to); });
 }
 
 template <class T>
@@ -149,7 +149,7 @@ void PartialModel<T>::gather_array(std::span<const T> part, const std::vector<Bl
                      counts);
   const T* next = all.data();
   for (const Blocks& of_rank : blocks) {
-    each_run(of_rank, [&](Index to, Index from, Index n) { std::copy_n(next + from, n, &whole[0] + to); });
+    each_run(of_rank, [&](Index to, Index from, Index n) { std::copy_n(next + from, n, whole.data() + to); });
     next += count(of_rank);
   }
 }

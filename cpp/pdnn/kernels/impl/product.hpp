@@ -93,7 +93,7 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
   const Index tiles = ceil_div(rows, kMostRows<vectors>);
   for (Index t = 0, row = 0; t < tiles; ++t) {
     const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
-    if (cols == width || aside)
+    if (cols == width || (aside && !tile.start))
       tile_kernel<T, vectors, adjacent_rows>(height)(tile);
     else
       multiply_edge<T, vectors, adjacent_rows>(tile, height, cols);
