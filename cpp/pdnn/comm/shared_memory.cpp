@@ -35,13 +35,19 @@ class Allocated final : public SharedMemory {
   Buffer<std::byte> buffer_;
 };
 
+#ifdef MAP_POPULATE
+constexpr int kReady = MAP_POPULATE;  // pages are there at once, not one by one when they are touched
+#else
+constexpr int kReady = 0;
+#endif
+
 /// A mapping of a segment.
 class Mapped final : public SharedMemory {
  public:
   /// Null if it cannot be mapped.
   static std::shared_ptr<SharedMemory> of(int file, Index bytes) {
     const auto length = static_cast<std::size_t>(bytes + kHeader);
-    void* const start = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void* const start = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | kReady, file, 0);
     if (start == MAP_FAILED) return nullptr;
     return std::shared_ptr<SharedMemory>(new Mapped(static_cast<std::byte*>(start), bytes));
   }
