@@ -138,3 +138,14 @@ def test_the_norm_of_a_part_is_no_norm_to_clip_by() -> None:
     optimizer = optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(ValueError, match="clip_norm needs the whole gradient"):
         pdnn.Trainer(model, nn.CrossEntropyLoss(), optimizer, clip_norm=1.0)
+
+
+@pytest.mark.parametrize("spec", ["pool:2", "hogwild:2"])
+def test_workers_that_go_ahead_by_themselves_are_refused(spec: str) -> None:
+    x, y = data()
+    inner = nn.Residual(nn.ColumnParallelLinear(IN, IN, comm=pdnn.comm.SELF))
+    for network in (nn.Sequential(*layers(pdnn.comm.SELF, 3)), nn.Sequential(inner, nn.Linear(IN, OUT))):
+        optimizer = optim.SGD(network.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(network, nn.CrossEntropyLoss(), optimizer, strategy=spec)
+        with pytest.raises(ValueError, match="dealt out to ranks needs them at the same passes"):
+            trainer.fit((x, y), verbose=False)

@@ -92,6 +92,9 @@ Hogwild<T>::Hogwild(const Job<T>& job, optim::Optimizer<T>& optimizer, std::shar
   require(comm_->size() * threads == 1 || !job.network.synchronised(),
           "Hogwild: a layer with sync=True sums over a batch that all share, but here every worker has its own; ",
           "use data parallel, or sync=False");
+  require(!job.network.communicates(),
+          "Hogwild: a layer that is dealt out to ranks needs them at the same passes, but here every worker goes ",
+          "ahead by itself; use a team");
 }
 
 template <class T>
