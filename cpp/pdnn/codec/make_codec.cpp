@@ -34,7 +34,7 @@ struct Words {
 }  // namespace
 
 template <class T>
-std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, std::vector<MatrixAt> matrices) {
+std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const std::vector<MatrixAt>& matrices) {
   using Half = kernels::Half;
   const Words words(spec);
   Index block = 0;
@@ -47,8 +47,7 @@ std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, std::
   if (words.name == "int8" && words.read(block)) return std::make_unique<Int8<T>>(block);
   if (words.name == "1bit" && words.read(block)) return std::make_unique<OneBit<T>>(block);
   if (words.name == "topk" && words.read(fraction)) return std::make_unique<TopK<T>>(fraction);
-  if (words.name == "powersgd" && words.read(rank))
-    return std::make_unique<PowerSgd<T>>(rank, count, std::move(matrices));
+  if (words.name == "powersgd" && words.read(rank)) return std::make_unique<PowerSgd<T>>(rank, count, matrices);
   throw ValueError(message("codec \"", spec, "\"; expected one of ", kSpecs));
 }
 
@@ -57,7 +56,7 @@ bool wants_feedback(const std::string& spec) {
   return name == "1bit" || name == "topk" || name == "powersgd";
 }
 
-template std::unique_ptr<Codec<float>> make_codec(const std::string&, Index, std::vector<MatrixAt>);
-template std::unique_ptr<Codec<double>> make_codec(const std::string&, Index, std::vector<MatrixAt>);
+template std::unique_ptr<Codec<float>> make_codec(const std::string&, Index, const std::vector<MatrixAt>&);
+template std::unique_ptr<Codec<double>> make_codec(const std::string&, Index, const std::vector<MatrixAt>&);
 
 }  // namespace pdnn::codec

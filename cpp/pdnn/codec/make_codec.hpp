@@ -12,7 +12,7 @@ inline constexpr const char* kSpecs =
 /// The codec for `count` values at a time, of which `matrices` (for "powersgd") may be treated as such. ValueError if
 /// the string spells none.
 template <class T>
-std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, std::vector<MatrixAt> matrices = {});
+std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const std::vector<MatrixAt>& matrices = {});
 
 /// Whether its errors grow with the number of steps unless they are fed back: "1bit", "topk:…", "powersgd:…".
 bool wants_feedback(const std::string& spec);

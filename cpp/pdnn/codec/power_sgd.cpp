@@ -21,7 +21,7 @@ double dot(const T* a, const T* b, Index n) {
 }  // namespace
 
 template <class T>
-PowerSgd<T>::PowerSgd(int rank, Index count, std::vector<MatrixAt> matrices, std::uint64_t seed)
+PowerSgd<T>::PowerSgd(int rank, Index count, const std::vector<MatrixAt>& matrices, std::uint64_t seed)
     : rank_(rank), count_(count), rng_(seed) {
   require(rank > 0, "PowerSGD: rank = ", rank, "; expected at least 1");
   Index end = 0, rest = 0, q_count = 0, most_rows = 0;

@@ -26,7 +26,7 @@ template <class T>
 class PowerSgd : public Codec<T> {
  public:
   /// For `count` values that hold these matrices, in rising order, apart from one another.
-  PowerSgd(int rank, Index count, std::vector<MatrixAt> matrices, std::uint64_t seed = 0);
+  PowerSgd(int rank, Index count, const std::vector<MatrixAt>& matrices, std::uint64_t seed = 0);
   Index bytes(Index n) const override;
   std::string spec() const override { return "powersgd:" + std::to_string(rank_); }
 
