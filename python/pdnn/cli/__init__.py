@@ -8,11 +8,18 @@ import sys
 from collections.abc import Sequence
 
 import pdnn
-from pdnn.cli import doctor, launch, predict, train
+from pdnn.cli import doctor, launch, predict, report, sweep, train
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = {"train": train, "predict": predict, "launch": launch, "doctor": doctor}
+COMMANDS = {
+    "train": train,
+    "predict": predict,
+    "sweep": sweep,
+    "report": report,
+    "launch": launch,
+    "doctor": doctor,
+}
 """Each has a docstring (its help), ``add_arguments(parser)`` and ``main(arguments) -> exit code``;
 ``arguments.error(text)`` ends
 the process as argparse does, ``arguments.words`` are the words of the whole command line."""

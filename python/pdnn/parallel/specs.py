@@ -99,12 +99,13 @@ def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
         raise TypeError(
             f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.parallel's"
         )
-    _check_ranks(chosen, comm.size)
+    check_ranks(chosen, comm.size)
     warn_if_crowded(chosen, comm)
     return chosen
 
 
-def _check_ranks(strategy: Strategy, ranks: int) -> None:
+def check_ranks(strategy: Strategy, ranks: int) -> None:
+    """Raises ValueError, with a strategy that would fit, if this one does not fit so many ranks."""
     fits: Strategy
     if isinstance(strategy, HogwildProcesses) and strategy.workers != ranks:
         fits = HogwildProcesses(ranks) if ranks > 1 else Hogwild(strategy.workers)

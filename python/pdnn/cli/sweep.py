@@ -1,0 +1,137 @@
+"""Train over a grid of strategies, ranks, batch sizes and models, again and again; keep all in one file.
+
+  pdnn sweep results.json --strategy serial team:2 ddp average:8 --ranks 1 2 --repeats 3
+  pdnn sweep results.json --strategy serial team:2 ddp average:8 --ranks 1 2 --repeats 3   # goes on
+  pdnn sweep results.json --strategy serial hogwild:2 --batch-size 32 128 --epochs 3 --csv results.csv
+  pdnn report results.json --out report
+
+Every training is a launch of its own, ended after --timeout. The file is replaced whole after each one, so a
+sweep that was interrupted, in whatever way, goes on with what is missing when it is started again. More
+strategies, sizes or repeats may be added then; other settings or another machine are refused. A run that
+failed is kept with its message, and tried again with --retry-failed. Combinations that do not fit, such as
+serial on two ranks, are named and left out. Repeat r trains with the seed plus r.
+
+The exit code is 1 if a run failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from pdnn.cli import train
+from pdnn.cli.values import positive_float, positive_int
+
+if TYPE_CHECKING:
+    from pdnn import sweep
+
+_PASSED_ON = (
+    "data",
+    "dtype",
+    "epochs",
+    "optimizer",
+    "lr",
+    "momentum",
+    "l2",
+    "schedule",
+    "augment",
+    "validation",
+)
+"""Options of ``pdnn train`` that every run of a sweep gets alike."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``pdnn sweep``."""
+    parser.add_argument("file", metavar="FILE", help="the results, JSON; continued if it is there")
+    swept = parser.add_argument_group("what to go through: one or more of each, as pdnn train has them")
+    swept.add_argument("--strategy", nargs="+", required=True, metavar="STRATEGY")
+    swept.add_argument("--ranks", nargs="+", type=positive_int, default=[1], metavar="N", help="default: 1")
+    swept.add_argument(
+        "--batch-size", nargs="+", type=positive_int, default=[128], metavar="N", help="default: 128"
+    )
+    swept.add_argument(
+        "--model",
+        nargs="+",
+        default=["mlp:784-256-10:sigmoid"],
+        metavar="MODEL",
+        help="default: mlp:784-256-10:sigmoid",
+    )
+    swept.add_argument("--repeats", type=positive_int, default=1, metavar="N", help="default: %(default)s")
+    alike = parser.add_argument_group("the same in all runs, see pdnn train --help")
+    for name in _PASSED_ON:
+        alike.add_argument(f"--{name}")
+    alike.add_argument("--seed", type=int, default=0, help="of repeat 0; default: %(default)s")
+    how = parser.add_argument_group("how to run")
+    how.add_argument("--csv", metavar="FILE", help="also write a table, a line an epoch")
+    how.add_argument("--retry-failed", action="store_true", help="run again what has failed")
+    how.add_argument(
+        "--timeout",
+        type=positive_float,
+        default=3600.0,
+        metavar="SECONDS",
+        help="end a run after this long; default: %(default)g",
+    )
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Runs what is missing; 1 if something failed, now or before."""
+    from pdnn import sweep
+
+    for path in (arguments.file, arguments.csv):
+        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
+            arguments.error(f"{path}: there is no such folder")
+    given = {name: getattr(arguments, name) for name in _PASSED_ON if getattr(arguments, name) is not None}
+    launch = sweep.Launch(
+        tuple(f"--{name}={value}" for name, value in given.items()), arguments.seed, arguments.timeout
+    )
+    configurations, left_out = sweep.grid(
+        arguments.model, arguments.strategy, arguments.ranks, arguments.batch_size, arguments.repeats
+    )
+    parser = argparse.ArgumentParser(prog="pdnn sweep", usage=argparse.SUPPRESS)
+    train.add_arguments(parser)
+    for configuration in configurations:  # words that train would not take are refused before anything runs
+        parser.parse_args(launch.words(configuration))
+    settings = {f"--{name}": value for name, value in given.items()} | {"--seed": str(arguments.seed)}
+    settings |= {name: str(value) for name, value in sweep.machine().items()}
+    results = sweep.Results.open(arguments.file, settings)
+    for sentence in left_out:
+        print(f"left out: {sentence}", file=sys.stderr)
+
+    def wanted(configuration: sweep.Configuration) -> bool:
+        run = results.runs.get(configuration)
+        return run is None or (run.history is None and arguments.retry_failed)
+
+    missing = [configuration for configuration in configurations if wanted(configuration)]
+    print(f"trainings: {len(configurations)}, done: {len(configurations) - len(missing)}", flush=True)
+    began = time.monotonic()
+    for number, configuration in enumerate(missing, 1):
+        print(f"[{number}/{len(missing)}] {configuration}: ", end="", flush=True)
+        run = sweep.train(configuration, launch)
+        results.runs[configuration] = run
+        results.save(arguments.file)
+        remaining = (time.monotonic() - began) / number * (len(missing) - number)
+        print(_told(run) + (f"; about {remaining:.0f} s to go" if number < len(missing) else ""), flush=True)
+        if arguments.csv:
+            results.save_csv(arguments.csv)
+    if arguments.csv:
+        results.save_csv(arguments.csv)
+    failed = [run for run in map(results.runs.get, configurations) if run and run.history is None]
+    if failed:
+        print(
+            f"pdnn sweep: {len(failed)} of {len(configurations)} runs failed, the first of them "
+            f"{failed[0].configuration}: {failed[0].message}\nWith --retry-failed they are run again.",
+            file=sys.stderr,
+        )
+    return 1 if failed else 0
+
+
+def _told(run: sweep.Run) -> str:
+    """What came of a run, in a few words."""
+    if run.history is None:
+        return f"failed after {run.seconds:.1f} s"
+    last = {name: values[-1] for name, values in run.history.history.items()}
+    name = next(name for name in ("val_accuracy", "accuracy", "val_loss", "loss") if name in last)
+    return f"{last['seconds']:.3g} s an epoch, {name} {last[name]:.4f}"

@@ -1,0 +1,152 @@
+"""A sweep as one HTML page that holds its pictures: it opens anywhere, without a network."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from pdnn.files.atomic import replacing
+from pdnn.report.pictures import pictures
+from pdnn.report.summary import Workload, summary
+from pdnn.sweep.results import Results, Run
+
+_STYLE = """
+body { font: 16px/1.5 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em;
+  color: #222; background: #fff; }
+table { border-collapse: collapse; margin: 1em 0; }
+th, td { padding: .25em .8em; border-bottom: 1px solid #ccc; text-align: right; vertical-align: top; }
+th:first-child, td:first-child { text-align: left; }
+table.words td { text-align: left; white-space: pre-wrap; }
+figure { margin: 2em 0; } img { max-width: 100%; } figcaption { color: #555; }
+"""
+
+_HEAD = (
+    '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta name="viewport" content="width=device-width">\n'
+    f"<title>pdnn sweep</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<h1>A sweep by pdnn</h1>\n"
+)
+_EXPLANATION = (
+    "<p>Seconds are of an epoch without its validation: of each repeat the median over its epochs, of these "
+    "the median and, in brackets, the extremes. Speedup is the baseline's seconds over these, efficiency is "
+    "speedup over workers (ranks times threads). Communication is exposed as far as the first rank waited "
+    "for it, which includes waiting for slower ranks, and hidden as far as it took place beside other work; "
+    "both are shares of the time. Repeats differ in their seeds.</p>\n"
+)
+
+
+def write(results: Results, folder: str | os.PathLike[str], baseline: str = "serial") -> list[Path]:
+    """Writes a report: ``index.html`` and its pictures, each all or nothing.
+
+    Parameters
+    ----------
+    results : Results
+    folder : path
+        Made if it is not there.
+    baseline : str
+        The strategy, on one rank, that speedup is over.
+
+    Returns
+    -------
+    list of Path
+        The files, the page first.
+
+    Raises
+    ------
+    ValueError
+        If no run has finished.
+    """
+    workloads = summary(results.runs.values(), baseline)
+    drawn = {}
+    for name, (caption, figure) in pictures(workloads).items():
+        png = io.BytesIO()
+        figure.savefig(png, dpi=110, format="png", metadata={"Software": None})
+        drawn[name] = (caption, png.getvalue())
+    text = page(results, workloads, drawn, baseline)
+    os.makedirs(folder, exist_ok=True)
+    contents = {"index.html": text.encode(), **{name: png for name, (_, png) in drawn.items()}}
+    for name, content in contents.items():
+        with replacing(Path(folder, name)) as file:
+            file.write(content)
+    return [Path(folder, name) for name in contents]
+
+
+def page(
+    results: Results,
+    workloads: Sequence[Workload],
+    drawn: Mapping[str, tuple[str, bytes]],
+    baseline: str = "serial",
+) -> str:
+    """The page: tables, and each picture (caption, PNG) inline."""
+    runs = list(results.runs.values())
+    failed = [run for run in runs if run.history is None]
+    parts = [
+        _HEAD,
+        f"<p>{len(runs)} trainings, {len(failed)} of them failed.</p>\n",
+    ]
+    parts += [_of_workload(work, baseline) for work in workloads]
+    parts.append(_EXPLANATION)
+    for name, (caption, png) in drawn.items():
+        image = base64.b64encode(png).decode()
+        parts.append(
+            f'<figure>\n<img alt="{escape(name)}" src="data:image/png;base64,{image}">\n'
+            f"<figcaption>{escape(caption)}.</figcaption>\n</figure>\n"
+        )
+    parts.append("<h2>Settings</h2>\n" + _table(["what", "value"], results.settings.items(), "words"))
+    parts.append("<h2>Versions</h2>\n" + _table(["package", "version"], _versions(runs), "words"))
+    warned = [run for run in runs if run.history is not None and run.message]
+    for title, some in [("Failed", failed), ("Warned of", warned)]:
+        if some:
+            rows = [(str(run.configuration), run.message) for run in some]
+            parts.append(f"<h2>{title}</h2>\n" + _table(["training", "message"], rows, "words"))
+    return "".join(parts) + "</body>\n</html>\n"
+
+
+def _of_workload(work: Workload, baseline: str) -> str:
+    head = ["strategy", "ranks", "workers", "repeats", "seconds an epoch", "speedup", "efficiency"]
+    head += ["exposed", "hidden", "updates a second", work.measure.replace("val_", "validation ")]
+    rows = []
+    for line in work.lines:
+        shares = line.shares()
+        rows.append(
+            [
+                line.strategy,
+                line.ranks,
+                line.workers,
+                len(line.histories),
+                f"{line.seconds:.4g} ({line.fastest:.4g} to {line.slowest:.4g})",
+                "–" if line.speedup is None else f"{line.speedup:.2f}",
+                "–" if line.efficiency is None else f"{line.efficiency:.0%}",
+                f"{shares['exposed communication']:.0%}",
+                f"{shares['hidden']:.0%}",
+                f"{line.updates_per_second():.4g}",
+                f"{line.last(work.measure):.4f}",
+            ]
+        )
+    text = f"<h2>{escape(work.name)}</h2>\n" + _table(head, rows)
+    if all(line.speedup is None for line in work.lines):
+        text += (
+            f"<p>No speedup is told: {escape(baseline)} on one rank, the baseline, has no finished run "
+            "of this workload.</p>\n"
+        )
+    return text
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[object]], kind: str = "figures") -> str:
+    def row(cells: Iterable[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>\n"
+
+    body = "".join(row(cells, "td") for cells in rows)
+    return f'<table class="{kind}">\n<thead>{row(head, "th")}</thead>\n<tbody>{body}</tbody>\n</table>\n'
+
+
+def _versions(runs: Sequence[Run]) -> list[tuple[str, str]]:
+    """Each package with all versions that ran."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for package, version in run.versions.items():
+            found.setdefault(package, {})[version] = None
+    return [(package, ", ".join(versions)) for package, versions in found.items()]

@@ -1,0 +1,137 @@
+"""The figures of a report: repeats taken together, and set beside a baseline on the same workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from pdnn.history import History
+from pdnn.sweep.results import Run
+
+PHASES = {
+    "gradient": "gradient",
+    "agreement": "exposed communication",
+    "update": "update",
+    "scatter": "scatter",
+    "broadcast": "broadcast",
+}
+"""What an epoch consists of on a rank: names in `History.phases`, and in words."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A strategy on some ranks, over its repeats.
+
+    Attributes
+    ----------
+    strategy : str
+    ranks, workers : int
+        Processes; processes times threads.
+    histories : tuple of History
+        One a repeat.
+    seconds, fastest, slowest : float
+        An epoch: the median over repeats of each one's median epoch, and their extremes.
+    speedup : float or None
+        The baseline's `seconds` over these; None without a baseline.
+    """
+
+    strategy: str
+    ranks: int
+    workers: int
+    histories: tuple[History, ...]
+    seconds: float
+    fastest: float
+    slowest: float
+    speedup: float | None
+
+    @property
+    def name(self) -> str:
+        """Strategy, and ranks if there are several."""
+        return self.strategy if self.ranks == 1 else f"{self.strategy} on {self.ranks} ranks"
+
+    @property
+    def efficiency(self) -> float | None:
+        """Speedup over workers."""
+        return None if self.speedup is None else self.speedup / self.workers
+
+    def shares(self) -> dict[str, float]:
+        """What the time of an epoch went to on the first rank, by the words of `PHASES`, and other.
+
+        They add up to 1. Beside them hidden: communication that took place beside other work, as a share of
+        the same time.
+        """
+        seconds = sum(sum(history.history["seconds"]) for history in self.histories)
+        sums = {
+            name: sum(phases.get(name, 0.0) for history in self.histories for phases in history.phases)
+            for name in (*PHASES, "hidden")
+        }
+        whole = max(seconds, sum(sums[name] for name in PHASES)) or 1.0
+        shares = {words: sums[name] / whole for name, words in PHASES.items()}
+        return shares | {"other": max(0.0, 1 - sum(shares.values())), "hidden": sums["hidden"] / whole}
+
+    def updates_per_second(self) -> float:
+        """Median over repeats of updates over seconds of all epochs."""
+        return median(
+            sum(epoch["count"] for epoch in history.updates) / max(sum(history.history["seconds"]), 1e-9)
+            for history in self.histories
+        )
+
+    def last(self, measure: str) -> float:
+        """A measure after the last epoch, median over repeats."""
+        return median(history.history[measure][-1] for history in self.histories)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model and a batch size, and all that was trained of it.
+
+    Attributes
+    ----------
+    name : str
+    measure : str
+        What all runs have of ``val_accuracy``, ``accuracy``, ``val_loss`` and ``loss``, the first of them.
+    lines : tuple of Line
+    """
+
+    name: str
+    measure: str
+    lines: tuple[Line, ...]
+
+
+def summary(runs: Iterable[Run], baseline: str = "serial") -> list[Workload]:
+    """Takes the finished runs together, by model and batch size, in the order in which they were made.
+
+    Parameters
+    ----------
+    runs : iterable of Run
+        Failed ones are left out.
+    baseline : str
+        The strategy, on one rank, whose seconds an epoch are over the others' in `Line.speedup`.
+    """
+    groups: dict[str, dict[tuple[str, int, int], list[History]]] = {}
+    for run in runs:
+        if run.history is not None:
+            what = run.configuration
+            group = groups.setdefault(f"{what.model}, batch {what.batch_size}", {})
+            group.setdefault((what.strategy, what.ranks, run.workers), []).append(run.history)
+    workloads = []
+    for name, group in groups.items():
+        epochs = {key: [median(h.history["seconds"]) for h in histories] for key, histories in group.items()}
+        base = next((median(epochs[key]) for key in group if key[:2] == (baseline, 1)), None)
+        lines = tuple(
+            Line(
+                *key,
+                histories=tuple(histories),
+                seconds=median(epochs[key]),
+                fastest=min(epochs[key]),
+                slowest=max(epochs[key]),
+                speedup=None if base is None else base / median(epochs[key]),
+            )
+            for key, histories in group.items()
+        )
+        names = ("val_accuracy", "accuracy", "val_loss", "loss")
+        kept = [set(history.history) for line in lines for history in line.histories]
+        measure = next(measure for measure in names if all(measure in each for each in kept))
+        workloads.append(Workload(name, measure, lines))
+    return workloads

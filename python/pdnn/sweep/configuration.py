@@ -1,0 +1,87 @@
+"""The points of a sweep's grid, and which of them make sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pdnn import parallel
+from pdnn.parallel.specs import check_ranks
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What tells one training of a sweep from the others; the words are those of ``pdnn train``.
+
+    Attributes
+    ----------
+    model, strategy : str
+        Such as ``"mlp:784-256-10:sigmoid"`` and ``"ddp+team:2"``.
+    ranks : int
+        Processes of the training; 1 is one process without MPI.
+    batch_size : int
+        Rows of one update.
+    repeat : int
+        From 0 on; repeat r trains with the seed of the sweep plus r.
+    """
+
+    model: str
+    strategy: str
+    ranks: int
+    batch_size: int
+    repeat: int
+
+    def __str__(self) -> str:
+        ranks = f"{self.ranks} rank{'s'[: self.ranks > 1]}"
+        return f"{self.strategy}, {ranks}, {self.model}, batch {self.batch_size}, repeat {self.repeat}"
+
+    def workers(self, cores: int) -> int:
+        """Ranks times the threads of each, on a machine of so many cores."""
+        if self.strategy == "auto":
+            return self.ranks * max(1, cores // self.ranks)
+        return self.ranks * parallel.threads_of(parallel.engine_of(parallel.parse(self.strategy)))
+
+
+def grid(
+    models: Iterable[str],
+    strategies: Iterable[str],
+    ranks: Sequence[int],
+    batch_sizes: Sequence[int],
+    repeats: int,
+) -> tuple[list[Configuration], list[str]]:
+    """All combinations that fit, the repeats outermost: what disturbs the machine meets all of them.
+
+    Returns
+    -------
+    configurations : list of Configuration
+    left_out : list of str
+        A sentence for each strategy and number of ranks that do not fit together.
+
+    Raises
+    ------
+    ValueError
+        If a strategy is none, or fits none of the numbers of ranks.
+    """
+    fitting: list[tuple[str, int]] = []
+    left_out = []
+    for strategy in dict.fromkeys(strategies):
+        reasons = []
+        for number in dict.fromkeys(ranks):
+            if strategy != "auto":
+                try:
+                    check_ranks(parallel.parse(strategy), number)
+                except ValueError as error:
+                    reasons.append(str(error).removeprefix("Trainer: "))
+                    continue
+            fitting.append((strategy, number))
+        if len(reasons) == len(dict.fromkeys(ranks)):
+            raise ValueError(reasons[-1])
+        left_out += reasons
+    configurations = [
+        Configuration(model, strategy, number, batch_size, repeat)
+        for repeat in range(repeats)
+        for model in dict.fromkeys(models)
+        for batch_size in dict.fromkeys(batch_sizes)
+        for strategy, number in fitting
+    ]
+    return configurations, left_out

@@ -1,0 +1,98 @@
+"""One training of a sweep as ``pdnn train`` in processes of its own, watched to its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pdnn.history import History
+from pdnn.launch.job import Job
+from pdnn.launch.mpiexec import find
+from pdnn.launch.plan import plan
+from pdnn.sweep.configuration import Configuration
+from pdnn.sweep.machine import machine, versions
+from pdnn.sweep.results import Run
+
+_LINES = 12
+"""How much of what a failed run said is kept: its last lines."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How all runs of a sweep are started.
+
+    Attributes
+    ----------
+    options : tuple of str
+        Words for ``pdnn train`` beside those that a configuration and a seed make.
+    seed : int
+        Of repeat 0.
+    timeout : float
+        Seconds after which a run is ended and counts as failed.
+    """
+
+    options: tuple[str, ...] = ()
+    seed: int = 0
+    timeout: float = 3600.0
+
+    def words(self, configuration: Configuration) -> list[str]:
+        """The words after ``pdnn train``, without the ranks, which the launcher starts."""
+        return [
+            *self.options,
+            f"--model={configuration.model}",
+            f"--strategy={configuration.strategy}",
+            f"--batch-size={configuration.batch_size}",
+            f"--seed={self.seed + configuration.repeat}",
+        ]
+
+
+def train(configuration: Configuration, launch: Launch) -> Run:
+    """Trains in a launch of its own; a run that fails or takes too long is told in its `Run.message`.
+
+    The processes are a session of their own under a guard, as those of ``pdnn launch``: nothing is left of
+    them, however this process ends (on Linux).
+
+    Raises
+    ------
+    RuntimeError
+        If several ranks are wanted and there is no mpiexec.
+    """
+    here = machine()
+    said: deque[str] = deque(maxlen=_LINES)
+    message, history = "", None
+    with tempfile.TemporaryDirectory(prefix="pdnn-sweep-") as folder:
+        result = Path(folder, "history.json")
+        program = ["-m", "pdnn", "train", *launch.words(configuration), "--quiet", f"--json={result}"]
+        command, environment, warnings = [sys.executable, *program], dict(os.environ), list[str]()
+        if configuration.ranks > 1:
+            job = plan(program, configuration.ranks, find())
+            command, environment, warnings = job.command, environment | job.environment, job.warnings
+        began, clock = datetime.now(timezone.utc), time.monotonic()
+        try:
+            with Job(
+                command, environment, configuration.ranks, lambda _stream, _rank, line: said.append(line)
+            ) as running:
+                code = running.wait(launch.timeout)
+            if code == 0:
+                history = History.load(result)
+            message = "; ".join(warnings) if code == 0 else f"exit code {code}: {''.join(said).strip()}"
+        except TimeoutError:
+            message = f"no end after {launch.timeout:g} s: {''.join(said).strip()}"
+        seconds = time.monotonic() - clock
+    return Run(
+        configuration=configuration,
+        seed=launch.seed + configuration.repeat,
+        workers=configuration.workers(int(here["cores"])),
+        began=began.isoformat(timespec="seconds"),
+        seconds=round(seconds, 3),
+        history=history,
+        message=message,
+        machine=here,
+        versions=versions(),
+    )

@@ -1,0 +1,137 @@
+"""``pdnn report``: figures from known numbers, pictures, and a page that holds all it needs."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from pdnn import cli, report, sweep
+from pdnn.history import History
+
+VOID = {"img", "meta", "link", "br", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """What a page consists of; its tags must close in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def run(
+    strategy: str, ranks: int, workers: int, seconds: list[float], repeat: int = 0, **phases: float
+) -> sweep.Run:
+    """A finished training of as many epochs as there are seconds, of 10 updates each."""
+    history = History()
+    for epoch, time in enumerate(seconds):
+        accuracy = 0.5 + 0.1 * epoch + 0.01 * repeat
+        values = {"loss": 1 / (1 + epoch), "val_accuracy": accuracy, "accuracy": accuracy, "seconds": time}
+        history.add(values, {"gradient": time / 2} | phases, {"count": 10, "per_second": 10 / time})
+    configuration = sweep.Configuration("mlp:4-3", strategy, ranks, 32, repeat)
+    return sweep.Run(configuration, repeat, workers, "", 1.0, history, "", {}, {"pdnn": "1", "numpy": "2"})
+
+
+def failed(message: str) -> sweep.Run:
+    configuration = sweep.Configuration("mlp:4-3", "team:<9>", 1, 32, 0)
+    return sweep.Run(configuration, 0, 9, "", 1.0, None, message, {}, {"pdnn": "1"})
+
+
+RUNS = [
+    run("serial", 1, 1, [8.0, 4.0, 4.0]),
+    run("serial", 1, 1, [6.0, 6.0, 6.0], repeat=1),
+    run("ddp", 2, 2, [2.5, 2.5, 9.0], agreement=0.5, hidden=1.0),
+]
+
+
+def results(runs: list[sweep.Run]) -> sweep.Results:
+    return sweep.Results({"--epochs": "3"}, {each.configuration: each for each in runs})
+
+
+def test_figures_are_medians_over_repeats_beside_the_baseline() -> None:
+    (work,) = report.summary([*RUNS, failed("")])
+    assert (work.name, work.measure) == ("mlp:4-3, batch 32", "val_accuracy")
+    serial, ddp = work.lines
+    assert (serial.name, ddp.name) == ("serial", "ddp on 2 ranks")
+    assert (serial.seconds, serial.fastest, serial.slowest, serial.speedup) == (5.0, 4.0, 6.0, 1.0)
+    assert (ddp.seconds, ddp.speedup, ddp.efficiency) == (2.5, 2.0, 1.0)
+    assert ddp.updates_per_second() == pytest.approx(30 / 14)
+    assert serial.last("val_accuracy") == pytest.approx(0.705)
+    shares = ddp.shares()
+    assert shares["gradient"] == 0.5
+    assert shares["exposed communication"] == pytest.approx(1.5 / 14)
+    assert shares["hidden"] == pytest.approx(3 / 14)
+    assert sum(shares.values()) - shares["hidden"] == pytest.approx(1)
+
+
+def test_without_its_baseline_nothing_is_a_speedup() -> None:
+    (work,) = report.summary(RUNS[2:])
+    assert work.lines[0].speedup is None and work.lines[0].efficiency is None
+    assert "speedup.png" not in report.pictures([work])
+    text = report.page(results(RUNS[2:]), [work], {})
+    assert "No speedup is told: serial on one rank, the baseline, has no finished run" in text
+    (work,) = report.summary(RUNS, baseline="ddp")
+    assert all(line.speedup is None for line in work.lines)  # there is ddp on two ranks only
+
+
+def test_a_page_parses_and_needs_nothing_from_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = tmp_path / "results.json", tmp_path / "made" / "report"
+    results([*RUNS, failed("<script>alert('no & never')</script>")]).save(file)
+    assert cli.main(["report", str(file), "--out", str(folder)]) == 0
+    names = {"index.html", "speedup.png", "accuracy.png", "phases.png", "updates.png"}
+    assert {Path(line).name for line in capsys.readouterr().out.splitlines()} == names
+    assert {path.name for path in folder.iterdir()} == names
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.glob("*.png"))
+
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    page = Page(text)
+    tags = [tag for tag, _ in page.tags]
+    assert not {"script", "link", "iframe", "object", "embed"} & set(tags)
+    images = [attributes for tag, attributes in page.tags if tag == "img"]
+    assert len(images) == 4
+    assert all((image["src"] or "").startswith("data:image/png;base64,") and image["alt"] for image in images)
+    loaded = [
+        name
+        for tag, attributes in page.tags
+        for name in attributes
+        if name in ("src", "href", "srcset", "data") and tag != "img"
+    ]
+    assert not loaded
+    assert "http://" not in text and "https://" not in text
+    assert "url(" not in text and "@import" not in text
+    words = " ".join(page.words)
+    assert "4 trainings, 1 of them failed." in words
+    assert "<script>alert('no & never')</script>" in words  # as words, and no tag
+    for cell in ("2.5 (2.5 to 2.5)", "2.00", "100%", "11%", "21%", "0.7050"):
+        assert cell in page.words
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "results.json"
+    results([failed("it fell over")]).save(file)
+    assert cli.main(["report", str(file), "--out", str(tmp_path / "report")]) == 1
+    assert "no run has finished" in capsys.readouterr().err
+    file.write_text("{}")
+    assert cli.main(["report", str(file), "--out", str(tmp_path / "report")]) == 1
+    assert "holds no results of pdnn sweep" in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()

@@ -1,0 +1,191 @@
+"""``pdnn sweep``: grids that fit, results that survive any end, failures that are told and tried again."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import processes
+from pdnn import cli, sweep
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A .npz file of three classes: 203 rows to train, 60 to test."""
+    return write_data(tmp_path / "blobs.npz")
+
+
+def write_data(path: Path) -> Path:
+    rng = np.random.default_rng(3)
+    arrays = {}
+    for part, rows in [("train", 203), ("test", 60)]:
+        y = rng.integers(0, 3, rows)
+        arrays[f"x_{part}"] = (rng.normal(size=(rows, 4)) + 4 * np.eye(4)[y]).astype(np.float32)
+        arrays[f"y_{part}"] = y
+    np.savez(path, **arrays)
+    return path
+
+
+def words(file: Path, data: Path, *more: str | Path) -> list[str]:
+    given = ["sweep", file, "--data", f"npz:{data}", "--model", "mlp:4-8-3:tanh", "--epochs", "2", *more]
+    return [str(word) for word in given]
+
+
+def runs_of(file: Path) -> list[dict[str, Any]]:
+    return json.loads(file.read_text())["runs"] if file.exists() else []  # type: ignore[no-any-return]
+
+
+def test_a_grid_has_what_fits_and_names_what_does_not() -> None:
+    configurations, left_out = sweep.grid(["m"], ["serial", "ddp", "auto"], [1, 2], [8, 16], 2)
+    fitting = [("serial", 1), ("ddp", 1), ("ddp", 2), ("auto", 1), ("auto", 2)]
+    assert configurations == [
+        sweep.Configuration("m", strategy, ranks, batch_size, repeat)
+        for repeat in (0, 1)
+        for batch_size in (8, 16)
+        for strategy, ranks in fitting
+    ]
+    assert len(left_out) == 1 and '"serial"' in left_out[0]
+    with pytest.raises(ValueError, match='"team:2" is for one process'):
+        sweep.grid(["m"], ["team:2"], [2], [8], 1)
+    with pytest.raises(ValueError, match='strategy "guess"'):
+        sweep.grid(["m"], ["guess"], [1], [8], 1)
+
+
+def test_workers_are_ranks_times_threads() -> None:
+    def workers(strategy: str, ranks: int) -> int:
+        return sweep.Configuration("m", strategy, ranks, 8, 0).workers(cores=8)
+
+    assert [workers("serial", 1), workers("ddp+team:3", 2), workers("hogwild:4", 1)] == [1, 6, 4]
+    assert [workers("auto", 1), workers("auto", 2), workers("auto", 9)] == [8, 8, 9]
+
+
+def test_a_sweep_keeps_all_that_was_measured(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, table = tmp_path / "results.json", tmp_path / "results.csv"
+    swept = ["--strategy", "serial", "hogwild:2", "--batch-size", "32", "--csv", table, "--seed", "5"]
+    assert cli.main(words(file, data, *swept)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "trainings: 2, done: 0"
+    assert lines[1].startswith("[1/2] serial, 1 rank, mlp:4-8-3:tanh, batch 32, repeat 0: ")
+
+    results = sweep.Results.load(file)
+    serial, hogwild = results.runs.values()
+    assert (serial.seed, serial.workers, hogwild.workers) == (5, 1, 2)
+    assert serial.history is not None and serial.history.epochs == 2
+    assert set(serial.history.history) == {"loss", "accuracy", "val_loss", "val_accuracy", "seconds"}
+    assert serial.history.phases[1]["gradient"] > 0
+    assert serial.history.updates[1]["count"] == 7
+    assert serial.machine == sweep.machine() and serial.versions == sweep.versions()
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert [(row["strategy"], row["epoch"]) for row in rows] == [
+        (strategy, epoch) for strategy in ("serial", "hogwild:2") for epoch in "12"
+    ]
+    assert float(rows[1]["val_accuracy"]) == serial.history.history["val_accuracy"][1]
+
+    before = file.read_bytes()
+    assert cli.main(words(file, data, *swept)) == 0  # nothing is missing
+    assert capsys.readouterr().out == "trainings: 2, done: 2\n" and file.read_bytes() == before
+    assert cli.main(words(file, data, *swept, "--repeats", "2")) == 0  # the grid may grow
+    assert [run["seed"] for run in runs_of(file)] == [5, 5, 6, 6]
+    assert runs_of(file)[:2] == json.loads(before)["runs"]
+
+
+def test_an_interrupted_sweep_loses_and_repeats_nothing(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    command = [sys.executable, "-m", "pdnn", *words(file, data, "--strategy", "serial", "--repeats", "6")]
+    kept: list[dict[str, Any]] = []
+    for enough, number in [(1, signal.SIGINT), (3, signal.SIGKILL)]:
+        child = processes.start(command)
+        try:
+            until = time.monotonic() + 60
+            while len(runs_of(file)) < enough:
+                assert child.poll() is None and time.monotonic() < until
+                time.sleep(0.01)
+            child.send_signal(number)
+            assert child.wait(30) == (130 if number == signal.SIGINT else -number)
+            until = time.monotonic() + 15
+            while processes.descendants(child):  # the training ends with the sweep, however that ended
+                assert time.monotonic() < until
+                time.sleep(0.05)
+        finally:
+            processes.stop(child)
+        assert runs_of(file)[: len(kept)] == kept
+        kept = runs_of(file)
+        assert enough <= len(kept) < 6
+    assert f"trainings: 6, done: {len(kept)}" in processes.run(command).stdout
+    whole = runs_of(file)
+    assert whole[: len(kept)] == kept
+    assert [run["configuration"]["repeat"] for run in whole] == list(range(6))
+
+
+def test_other_settings_are_refused_with_both_sides(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.json"
+    assert cli.main(words(file, data, "--strategy", "serial")) == 0
+    before = file.read_bytes()
+    other = words(file, data, "--strategy", "serial", "--lr", "0.01", "--seed", "3")
+    assert cli.main(other) == 1
+    said = capsys.readouterr().err
+    assert "made with other settings: --seed is 0 in the file, 3 now; " in said
+    assert "--lr is (default) in the file, 0.01 now" in said
+    settings = sweep.Results.load(file).settings
+    with pytest.raises(ValueError, match=r"processor is .* in the file, abacus now"):
+        sweep.Results.open(file, settings | {"processor": "abacus"})
+    assert file.read_bytes() == before
+    file.write_text('{"format": "pdnn sweep 1", "settings": {}, "runs": [{}]}')
+    assert cli.main(words(file, data, "--strategy", "serial")) == 1
+    assert "holds no results of pdnn sweep" in capsys.readouterr().err
+
+
+def test_failed_runs_are_told_and_tried_again_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, data = tmp_path / "results.json", tmp_path / "later.npz"
+    once = words(file, data, "--strategy", "serial")
+    assert cli.main(once) == 1
+    assert "later.npz" in capsys.readouterr().err
+    (failed,) = sweep.Results.load(file).runs.values()
+    assert failed.history is None and failed.message.startswith("exit code 1: ")
+    write_data(data)
+    assert cli.main(once) == 1  # told again, not tried again
+    assert "trainings: 1, done: 1" in capsys.readouterr().out
+    assert cli.main([*once, "--retry-failed", "--timeout", "0.01"]) == 1
+    (late,) = sweep.Results.load(file).runs.values()
+    assert late.message.startswith("no end after 0.01 s")
+    assert cli.main([*once, "--retry-failed"]) == 0
+    (run,) = sweep.Results.load(file).runs.values()
+    assert run.history is not None and run.message == ""
+
+
+def test_words_that_training_would_not_take_are_refused_before_anything_runs(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.json"
+    for wrong in (["--epochs", "0"], ["--optimizer", "guess"], ["--model", "guess"], ["--batch-size", "0"]):
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(words(file, data, "--strategy", "serial", *wrong))
+        assert wrong[0] in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(words(tmp_path / "nowhere" / "results.json", data, "--strategy", "serial"))
+    assert "there is no such folder" in capsys.readouterr().err
+    assert not file.exists()
+
+
+@pytest.mark.mpi
+def test_several_ranks_are_launched(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    file = tmp_path / "results.json"
+    assert cli.main(words(file, data, "--strategy", "ddp", "--ranks", "2")) == 0
+    (run,) = sweep.Results.load(file).runs.values()
+    assert run.history is not None and run.workers == 2
+    assert "agreement" in run.history.phases[0]
