@@ -88,9 +88,13 @@ template <class T>
 nn::LossValue PipelineEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
   nn::LossValue sums;
   last_.final = step.final;
-  lane_.clear();
+  timing_ = recording_ && rows.count() >= most_rows_;
   try {
-    if (recording_) comm_->barrier();
+    if (timing_) {
+      most_rows_ = rows.count();
+      lane_.clear();
+      comm_->barrier();
+    }
     start_ = std::chrono::steady_clock::now();
     for (Stage& stage : stages_)
       for (Index micro = 0; micro < std::min<Index>(std::ssize(stage.slots), plan_.micros); ++micro)
@@ -120,9 +124,9 @@ void PipelineEngine<T>::expect(Stage& stage, Index micro, Index rows) {
 template <class T>
 void PipelineEngine<T>::execute(const Member& member, const Instruction& instruction, const Rows<T>& rows,
                                 const Step<T>& step, nn::LossValue& sums) {
-  const bool recorded = recording_ && member.first();
+  const bool timed = timing_ && member.first();
   const auto now = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); };
-  if (recorded) lane_.push_back({instruction, now(), 0});
+  if (timed) lane_.push_back({instruction, now(), 0});
 
   Stage& stage = stages_[static_cast<std::size_t>(instruction.chunk)];
   const Index micro = instruction.micro;
@@ -160,7 +164,7 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
                                      tag_of_dy(stage.number - 1));
       break;
   }
-  if (recorded) lane_.back().end = now();
+  if (timed) lane_.back().end = now();
   // The workspace of a micro-batch that has come back is free for another.
   const Index next = micro + std::ssize(stage.slots);
   if (instruction.what == Do::backward && member.first() && next < plan_.micros)
@@ -218,8 +222,8 @@ void PipelineEngine<T>::backward(const Member& member, const Stage& stage, Slot&
 }
 
 template <class T>
-std::vector<Lane> PipelineEngine<T>::timeline() {
-  require(lane_.size() == program_.size(), "Pipeline: no step was recorded");
+std::vector<Lane> PipelineEngine<T>::timeline() const {
+  if (lane_.size() < program_.size()) return {};
   const std::vector<Program> programs =
       make_programs(plan_.schedule, comm_->size(), plan_.micros, static_cast<int>(stages_.size()));
   std::vector<Index> counts;

@@ -50,10 +50,10 @@ class PipelineEngine : public Engine<T> {
 
   /// Micro-batches that this rank may hold between forward and backward, of all its chunks.
   Index workspaces() const;
-  /// From now on the ranks begin a gradient together, and keep the times of the last one.
-  void record(bool on) { recording_ = on; }
-  /// Collective: what every rank did when in the last gradient that was recorded.
-  std::vector<Lane> timeline();
+  /// From now on the ranks begin a gradient together, and keep the times of the last one with the most rows.
+  void record() { recording_ = true; }
+  /// Collective: what every rank did when in the gradient that was recorded; no lanes if none was.
+  std::vector<Lane> timeline() const;
 
  private:
   using Engine<T>::job_;
@@ -113,6 +113,8 @@ class PipelineEngine : public Engine<T> {
   std::vector<Stage> stages_;
   Courier middle_, last_;  // of all micro-batches but the last, and of that
   bool recording_ = false;
+  bool timing_ = false;  // this gradient
+  Index most_rows_ = 0;  // of a gradient that was recorded
   std::chrono::steady_clock::time_point start_;
   Lane lane_;
 };

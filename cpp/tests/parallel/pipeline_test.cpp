@@ -367,9 +367,13 @@ BOOST_AUTO_TEST_CASE(a_recorded_step_tells_what_every_rank_did_when) {
       PipelineEngine<double> engine = held.engine(loss, comm, c);
       const Source<double> source = data.source();
       const Rows<double> rows{source, std::span(data.indices).first(11), 0};
-      engine.record(true);
+      engine.gradient(rows, {.key = Rng(1), .scale = 1});
+      if (!engine.timeline().empty()) throw std::logic_error("recorded unasked");
+      engine.record();
       engine.gradient(rows, {.key = Rng(1), .scale = 1});
       auto own = engine.timeline();
+      engine.gradient(rows.part({0, 5}), {.key = Rng(1), .scale = 1});  // a smaller batch is not kept
+      if (engine.timeline()[0].back().end != own[0].back().end) throw std::logic_error("another step is kept");
       if (comm->rank() == 0) lanes = std::move(own);
     });
     const std::vector<Program> programs = make_programs(schedule, 3, 4, c.chunks());
