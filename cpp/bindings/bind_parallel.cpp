@@ -11,6 +11,7 @@
 #include "pdnn/parallel/hogwild.hpp"
 #include "pdnn/parallel/scatter_gather.hpp"
 #include "pdnn/parallel/tensor_parallel.hpp"
+#include "schedules.hpp"
 #include "target.hpp"
 
 namespace pdnn::bindings {
@@ -316,6 +317,20 @@ void bind_parallel(py::module_& m) {
       .def(
           "finish", [](Session<T>& session) { session.strategy().finish(); }, release,
           "After the last epoch: all ranks hold the same model.")
+      .def(
+          "record", [](Session<T>& session) { session.strategy().record(); },
+          "From now on the times of a step an epoch are kept.")
+      .def(
+          "timeline",
+          [](Session<T>& session) {
+            std::vector<parallel::Lane> lanes;
+            {
+              const py::gil_scoped_release no_gil;
+              lanes = session.strategy().timeline();
+            }
+            return to_words(lanes);
+          },
+          "What each rank of this rank's pipeline did when, in that step.")
       .def_property(
           "rows_apart",
           [](Session<T>& session) {

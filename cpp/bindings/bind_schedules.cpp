@@ -1,11 +1,9 @@
 /// Pipeline schedules as lists of tuples: (what, micro, chunk), with (begin, end) behind it where time has passed.
 #include <pybind11/stl.h>
 
-#include <tuple>
-
 #include "bindings.hpp"
 #include "pdnn/core/errors.hpp"
-#include "pdnn/parallel/schedule.hpp"
+#include "schedules.hpp"
 
 namespace pdnn::bindings {
 
@@ -15,7 +13,6 @@ using parallel::Event;
 using parallel::Instruction;
 
 using Words = std::tuple<std::string, Index, int>;
-using TimedWords = std::tuple<std::string, Index, int, double, double>;
 
 parallel::Do parse(const std::string& word) {
   using parallel::Do;
@@ -47,16 +44,19 @@ std::vector<std::vector<To>> convert(const std::vector<std::vector<From>>& ranks
 }
 
 using Programs = std::vector<std::vector<Words>>;
-using Lanes = std::vector<std::vector<TimedWords>>;
 
 std::vector<parallel::Program> read(const Programs& programs) {
   return convert<Instruction>(programs, [](const Words& words) { return from_words(words); });
 }
-std::vector<parallel::Lane> read(const Lanes& lanes) {
+std::vector<parallel::Lane> read(const TimedLanes& lanes) {
   return convert<Event>(lanes, [](const TimedWords& words) { return from_words(words); });
 }
 
 }  // namespace
+
+TimedLanes to_words(const std::vector<parallel::Lane>& lanes) {
+  return convert<TimedWords>(lanes, [](const Event& event) { return to_words(event); });
+}
 
 void bind_schedules(py::module_& m) {
   m.def(
@@ -78,14 +78,11 @@ void bind_schedules(py::module_& m) {
   m.def(
       "simulate_pipeline",
       [](const Programs& programs, const std::vector<double>& forward, const std::vector<double>& backward,
-         double message) {
-        return convert<TimedWords>(parallel::simulate(read(programs), {forward, backward, message}),
-                                   [](const Event& event) { return to_words(event); });
-      },
+         double message) { return to_words(parallel::simulate(read(programs), {forward, backward, message})); },
       py::arg("programs"), py::arg("forward"), py::arg("backward"), py::arg("message"),
       "The programs against the clock: (what, micro, chunk, begin, end) of every rank.");
   m.def(
-      "pipeline_bubble", [](const Lanes& lanes) { return parallel::bubble(read(lanes)); }, py::arg("lanes"),
+      "pipeline_bubble", [](const TimedLanes& lanes) { return parallel::bubble(read(lanes)); }, py::arg("lanes"),
       "The share of all ranks' time in which they compute nothing.");
 }
 

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pdnn.files.atomic import replacing
+from pdnn.parallel.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,12 +30,16 @@ class History:
         An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. Under
         Hogwild also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's
         copy of the parameters and its own update.
+    timeline : Timeline or None
+        What the ranks of this rank's pipeline did when, in the last epoch's last step of a whole batch;
+        None unless `fit` was asked for it.
     """
 
     def __init__(self) -> None:
         self.history: dict[str, list[float]] = {}
         self.phases: list[dict[str, float]] = []
         self.updates: list[dict[str, float]] = []
+        self.timeline: Timeline | None = None
 
     @property
     def hidden(self) -> list[float]:
@@ -66,7 +71,8 @@ class History:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        return {"history": self.history, "phases": self.phases, "updates": self.updates}
+        content = {"history": self.history, "phases": self.phases, "updates": self.updates}
+        return content if self.timeline is None else content | {"timeline": self.timeline.lanes}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> History:
@@ -83,6 +89,8 @@ class History:
         }
         history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
         history.updates = [{str(k): float(v) for k, v in epoch.items()} for epoch in content["updates"]]
+        if "timeline" in content:
+            history.timeline = Timeline(content["timeline"])
         return history
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -25,6 +25,7 @@ from pdnn.nn.sequential import Sequential
 from pdnn.nn.targets import core_for, prepare_targets, target_width
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
+from pdnn.parallel import Timeline
 from pdnn.progress import Progress
 
 Data: TypeAlias = Dataset | Subset | tuple[Array, Array]
@@ -159,6 +160,7 @@ class Trainer:
         checkpoint: str | os.PathLike[str] | None = None,
         every: int = 1,
         resume: bool = False,
+        timeline: bool = False,
         verbose: bool = True,
     ) -> History:
         """Trains; a second call continues where the first ended.
@@ -183,6 +185,9 @@ class Trainer:
             Directory of the checkpoint, written every ``every`` epochs and at the end.
         resume : bool
             Continue from the checkpoint if there is one, bit for bit as if never interrupted.
+        timeline : bool
+            Keep in `history.timeline` what each rank of a pipeline did when, of one step an epoch. The ranks
+            then begin every step together.
         verbose : bool
             Progress on rank 0: a bar on a terminal, a line an epoch elsewhere.
 
@@ -210,6 +215,9 @@ class Trainer:
                 "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
                 "loop by hand"
             )
+        grid = parallel.as_grid(self.strategy)
+        if timeline and (grid is None or grid.pipeline is None):
+            raise ValueError(f'fit: timeline=True is for pipelines, strategy "{self.strategy}" has none')
         source = self._source("train", train)
         if len(source) == 0:
             raise ValueError("fit: the training data have no rows")
@@ -243,6 +251,8 @@ class Trainer:
         session = self._session(source, step_rows)
         if rows_apart is not None:
             session.rows_apart = rows_apart
+        if timeline:
+            session.record()
         steps = ceil(len(source) / step_rows)
         progress = Progress(verbose and self.comm.rank == 0, first, epochs, steps)
         watchers = list(callbacks)
@@ -258,6 +268,8 @@ class Trainer:
                     sums = self._run_epoch(session, source, step_rows, shuffle, progress, terminated)
                     if sums.stopped:
                         raise SystemExit(128 + signal.SIGTERM)
+                    if timeline:
+                        self.history.timeline = Timeline(session.timeline())
                     with _common_model(session):
                         logs = self._logs(sums, held_out, source)
                         self.epoch += 1

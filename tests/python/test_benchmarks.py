@@ -106,3 +106,18 @@ def test_codecs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..
     assert half["bytes"] == 2 * 203_530
     assert half["error"] < 2**-8 < 0.5 < bit["error"]
     assert min(half["encode"], half["decode"], bit["encode"], bit["encode_feedback"]) > 0
+
+
+def test_idle_time_of_a_pipeline_is_measured_beside_its_formula(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    words = ["--micros", "1,3", "--width", "24", "--layers", "4", "--rows", "12", "--epochs", "2", "--plot"]
+    script, picture = root / "benchmarks" / "pipeline.py", tmp_path / "step.png"
+    lines = run_python([script, *words, picture], timeout=90).stdout.splitlines()[1:]
+    assert [line.split()[:2] for line in lines] == [[name, m] for name in ("gpipe", "1f1b") for m in "13"]
+    for line in lines:
+        _, micros, measured, formula, simulated, _ = line.split()
+        assert float(formula) == pytest.approx(1 / (int(micros) + 1), abs=1e-3)
+        assert 0 < float(measured) < 1
+        assert 0 < float(simulated) < 1
+    assert picture.stat().st_size > 1000

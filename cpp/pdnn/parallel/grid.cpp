@@ -52,14 +52,16 @@ void GridStrategy<T>::take_stages(const nn::Network<T>& network, const Shape& sa
 }
 
 template <class T>
-std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, const GridPlan& plan) const {
+std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, const GridPlan& plan) {
   const Index capacity = (plan.batch_size + grid_.data->size() - 1) / grid_.data->size();
   if (plan.stages * plan.chunks == 1) return std::make_unique<TeamEngine<T>>(job, plan.threads, capacity);
   std::vector<Chunk<T>> chunks;
   for (const Stage& stage : stages_) chunks.push_back({*stage.network, stage.sample});
   PipelinePlan pipeline = plan.pipeline;
   pipeline.threads = plan.threads;
-  return std::make_unique<PipelineEngine<T>>(job, chunks, grid_.pipeline, pipeline, capacity);
+  auto engine = std::make_unique<PipelineEngine<T>>(job, chunks, grid_.pipeline, pipeline, capacity);
+  pipeline_ = engine.get();
+  return engine;
 }
 
 template <class T>
@@ -98,6 +100,16 @@ EpochSums GridStrategy<T>::run_epoch(const Source<T>& source, const Epoch& epoch
   }
   partial_->gather();
   return sums;
+}
+
+template <class T>
+void GridStrategy<T>::record() {
+  if (pipeline_) pipeline_->record();
+}
+
+template <class T>
+std::vector<Lane> GridStrategy<T>::timeline() const {
+  return pipeline_ ? pipeline_->timeline() : std::vector<Lane>{};
 }
 
 template class GridStrategy<float>;

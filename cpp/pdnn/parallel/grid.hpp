@@ -45,6 +45,8 @@ class GridStrategy : public Strategy<T> {
   GridStrategy(const std::shared_ptr<nn::Model<T>>& whole, const std::shared_ptr<optim::Optimizer<T>>& optimizer,
                const nn::Loss<T>& loss, const Shape& sample, comm::Communicator& world, const GridPlan& plan);
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
+  void record() override;
+  std::vector<Lane> timeline() const override;
 
  private:
   /// One of this rank's stages.
@@ -58,12 +60,13 @@ class GridStrategy : public Strategy<T> {
                          const GridPlan& plan) const;
   void take_stages(const nn::Network<T>& network, const Shape& sample, const GridPlan& plan,
                    const std::vector<Range>& all);
-  std::unique_ptr<Engine<T>> make_engine(const Job<T>& job, const GridPlan& plan) const;
+  std::unique_ptr<Engine<T>> make_engine(const Job<T>& job, const GridPlan& plan);
 
   Grid grid_;
   std::vector<Stage> stages_;
   std::optional<PartialModel<T>> partial_;
   std::optional<Replicated<T>> replicas_;
+  PipelineEngine<T>* pipeline_ = nullptr;  // the replicas' engine, if there is more than one stage
 };
 
 }  // namespace pdnn::parallel

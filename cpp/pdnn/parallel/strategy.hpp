@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "pdnn/parallel/agreement.hpp"
+#include "pdnn/parallel/schedule.hpp"
 
 namespace pdnn::parallel {
 
@@ -78,6 +79,11 @@ class Strategy {
   virtual void leave_evaluation() {}
   /// After the last epoch: all ranks hold the same model.
   virtual void finish() {}
+
+  /// From now on the times of a step an epoch are kept, if ranks pass micro-batches to each other. Collective.
+  virtual void record() {}
+  /// What each rank of this rank's pipeline did in it; no lanes if there is no pipeline. Collective.
+  virtual std::vector<Lane> timeline() const { return {}; }
 
   /// What a checkpoint must keep beside a rank's model and optimizer.
   virtual RowsApart rows_apart() const { return {}; }

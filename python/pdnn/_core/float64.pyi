@@ -243,8 +243,16 @@ class Session:
         """
     def leave_evaluation(self) -> None:
         ...
+    def record(self) -> None:
+        """
+        From now on the times of a step an epoch are kept.
+        """
     def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
         ...
+    def timeline(self) -> list[list[tuple[str, int, int, float, float]]]:
+        """
+        What each rank of this rank's pipeline did when, in that step.
+        """
     @property
     def rows_apart(self) -> tuple[int, int]:
         """

@@ -46,6 +46,9 @@ def common_part(strategy: Strategy) -> str:
     data = strategy.data if isinstance(strategy, Grid) else strategy
     if isinstance(data, DataParallel) and (data.bucket_bytes, data.shared_memory) != (None, None):
         words += f" with bucket_bytes={data.bucket_bytes}, shared_memory={data.shared_memory}"
+    pipeline = strategy.pipeline if isinstance(strategy, Grid) else strategy
+    if isinstance(pipeline, Pipeline) and pipeline.cut is not None:
+        words += f" with cut={pipeline.cut}"
     return words
 
 
