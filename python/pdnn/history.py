@@ -7,10 +7,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pdnn.files.atomic import replacing
-from pdnn.parallel.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from pdnn.parallel.timeline import Timeline
 
 
 class History:
@@ -90,6 +91,8 @@ class History:
         history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
         history.updates = [{str(k): float(v) for k, v in epoch.items()} for epoch in content["updates"]]
         if "timeline" in content:
+            from pdnn.parallel.timeline import Timeline
+
             history.timeline = Timeline(content["timeline"])
         return history
 

@@ -25,7 +25,6 @@ from pdnn.nn.sequential import Sequential
 from pdnn.nn.targets import core_for, prepare_targets, target_width
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
-from pdnn.parallel import Timeline
 from pdnn.progress import Progress
 
 Data: TypeAlias = Dataset | Subset | tuple[Array, Array]
@@ -269,7 +268,7 @@ class Trainer:
                     if sums.stopped:
                         raise SystemExit(128 + signal.SIGTERM)
                     if timeline:
-                        self.history.timeline = Timeline(session.timeline())
+                        self.history.timeline = parallel.Timeline(session.timeline())
                     with _common_model(session):
                         logs = self._logs(sums, held_out, source)
                         self.epoch += 1
