@@ -159,14 +159,16 @@ def test_how_products_are_spelled() -> None:
 
 
 def test_training_goes_on_where_it_ended(tmp_path: Any) -> None:
+    grid = Grid(
+        Pipeline(2, cut=(4,)), TensorParallel(2)
+    )  # measured, another cut might add up in another order
+
     def twice() -> np.ndarray:
-        return trained("pipeline:2 x tp:2", perceptron, epochs=2)[0]["parameters"]
+        return trained(grid, perceptron, epochs=2)[0]["parameters"]
 
     def interrupted() -> np.ndarray:
-        trained("pipeline:2 x tp:2", perceptron, epochs=1, checkpoint=tmp_path)
-        return trained("pipeline:2 x tp:2", perceptron, epochs=2, checkpoint=tmp_path, resume=True)[0][
-            "parameters"
-        ]
+        trained(grid, perceptron, epochs=1, checkpoint=tmp_path)
+        return trained(grid, perceptron, epochs=2, checkpoint=tmp_path, resume=True)[0]["parameters"]
 
     whole = pdnn.run(twice, ranks=4, backend="threads")
     for got in pdnn.run(interrupted, ranks=4, backend="threads"):

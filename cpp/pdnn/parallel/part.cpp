@@ -18,7 +18,8 @@ void each_run(const std::vector<Block>& blocks, Copy copy) {
 
 template <class T>
 void take_array(std::span<const T> whole, const std::vector<Block>& blocks, std::span<T> part) {
-  each_run(blocks, [&](Index from, Index to, Index count) { std::copy_n(whole.data() + from, count, part.data() + to); });
+  each_run(blocks,
+           [&](Index from, Index to, Index count) { std::copy_n(whole.data() + from, count, part.data() + to); });
 }
 
 template <class T>
