@@ -6,7 +6,7 @@
 #include <functional>
 #include <thread>
 
-#include "pdnn/comm/thread_group.hpp"
+#include "parallel/ranks.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/linear.hpp"
@@ -119,22 +119,7 @@ Outcome alone(const Plan& plan) { return train(plan, comm::make_self()); }
 
 /// One worker on each rank.
 std::vector<Outcome> on_ranks(const Plan& plan, int ranks) {
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
-  std::vector<std::exception_ptr> errors(outcomes.size());
-  const comm::ThreadGroup group(ranks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, own = static_cast<std::size_t>(rank), rank] {
-      try {
-        outcomes[own] = train(plan, group.communicator(rank));
-      } catch (...) {
-        errors[own] = std::current_exception();
-        group.abort();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  pdnn::threads::rethrow_first(errors);
-  return outcomes;
+  return tests::on_ranks(ranks, [&](const std::shared_ptr<comm::Communicator>& comm) { return train(plan, comm); });
 }
 
 /// Waits in the first `count` calls until there were as many: so many workers are at work at the same time.

@@ -1,9 +1,8 @@
 // One table of strategies: each trains to the same parameters as serial, bit for bit where that is promised.
 #include <boost/test/unit_test.hpp>
 #include <numeric>
-#include <thread>
 
-#include "pdnn/comm/thread_group.hpp"
+#include "parallel/ranks.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
@@ -137,23 +136,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
 Outcome train_alone(const Plan& plan) { return train(plan, comm::make_self()); }
 
 std::vector<Outcome> train_on_ranks(const Plan& plan, int ranks) {
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(ranks));
-  std::vector<std::exception_ptr> errors(outcomes.size());  // Boost.Test's macros are for one thread
-  const comm::ThreadGroup group(ranks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      const auto own = static_cast<std::size_t>(rank);
-      try {
-        outcomes[own] = train(plan, group.communicator(rank));
-      } catch (...) {
-        errors[own] = std::current_exception();
-        group.abort();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  pdnn::threads::rethrow_first(errors);
-  return outcomes;
+  return tests::on_ranks(ranks, [&](const std::shared_ptr<comm::Communicator>& comm) { return train(plan, comm); });
 }
 
 void check_equal(const Outcome& got, const Outcome& want, double tolerance) {
