@@ -1,6 +1,7 @@
 /// Sources, training sessions and evaluation.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <map>
 
@@ -78,28 +79,44 @@ class HeldSource {
   parallel::Source<T> source;
 };
 
-/// How a strategy is put together, as Python spells it.
+/// A strategy and how it is put together, as Python's `parallel.session_options` spells it.
 struct Plan {
+  explicit Plan(const py::dict& options)
+      : engine(value<std::string>(options, "engine")),
+        threads(value<int>(options, "threads")),
+        pieces(value<Index>(options, "pieces")),
+        scheme(value<std::string>(options, "scheme")),
+        every(value<Index>(options, "every")) {
+    using Memory = parallel::AgreementOptions::Memory;
+    const auto shared_memory = value<std::optional<bool>>(options, "shared_memory");
+    agreement.bucket_bytes = value<Index>(options, "bucket_bytes");
+    if (shared_memory) agreement.memory = *shared_memory ? Memory::shared : Memory::messages;
+    grid.stages = value<int>(options, "stages");
+    grid.tensor = value<int>(options, "tensor");
+    grid.chunks = value<int>(options, "chunks");
+    grid.pipeline.schedule = value<std::string>(options, "schedule");
+    grid.pipeline.micros = value<Index>(options, "micros");
+    grid.cut = value<std::vector<Index>>(options, "cut");
+    grid.threads = threads;
+    grid.agreement = agreement;
+    grid.sum_of_means = scheme == "grid-sum";
+  }
+
   std::string engine;  // "team" or "pool"
   int threads;
   Index pieces;        // of a pool
   std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average", "average-by-master",
                        // "hogwild", "grid" or "grid-sum"
   Index every;         // steps from one average to the next
-  Index batch_size;    // the largest, over all ranks
-  Index target_width;  // 0: classes
   parallel::AgreementOptions agreement{};
-  int stages = 1, tensor = 1, chunks = 1;  // of a grid, see GridPlan
-  Index micros = 1;
-  std::string schedule{};
-  std::vector<Index> cut{};
-};
+  parallel::GridPlan grid{};
 
-parallel::AgreementOptions agreement_options(std::optional<bool> shared_memory, Index bucket_bytes) {
-  using Memory = parallel::AgreementOptions::Memory;
-  if (!shared_memory) return {Memory::measured, bucket_bytes};
-  return {*shared_memory ? Memory::shared : Memory::messages, bucket_bytes};
-}
+ private:
+  template <class V>
+  static V value(const py::dict& options, const char* name) {
+    return options[name].cast<V>();
+  }
+};
 
 /// A strategy and everything that it works on.
 template <class T>
@@ -107,36 +124,26 @@ class Session {
  public:
   Session(std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
           std::shared_ptr<optim::Optimizer<T>> optimizer, std::shared_ptr<comm::Communicator> comm,
-          const std::vector<Index>& sample, const Plan& plan)
+          const std::vector<Index>& sample, Index target_width, Index batch_size, Plan plan)
       : model_(std::move(model)),
         loss_(std::move(loss)),
         optimizer_(std::move(optimizer)),
         comm_(std::move(comm)),
         network_(model_->bound(to_shape(sample))->with_panels()) {
-    loss_->check(network_->output_shape(to_shape(sample)), plan.target_width);
+    loss_->check(network_->output_shape(to_shape(sample)), target_width);
     const parallel::Job<T> job{*model_, *network_, *loss_, to_shape(sample)};
     if (plan.scheme.starts_with("grid")) {
-      parallel::GridPlan grid;
-      grid.stages = plan.stages;
-      grid.tensor = plan.tensor;
-      grid.chunks = plan.chunks;
-      grid.pipeline.schedule = plan.schedule;
-      grid.pipeline.micros = plan.micros;
-      grid.cut = plan.cut;
-      grid.threads = plan.threads;
-      grid.batch_size = plan.batch_size;
-      grid.agreement = plan.agreement;
-      grid.sum_of_means = plan.scheme == "grid-sum";
+      plan.grid.batch_size = batch_size;
       strategy_ =
-          std::make_unique<parallel::GridStrategy<T>>(model_, optimizer_, *loss_, to_shape(sample), *comm_, grid);
+          std::make_unique<parallel::GridStrategy<T>>(model_, optimizer_, *loss_, to_shape(sample), *comm_, plan.grid);
       holds_part_ = true;
       return;
     }
     if (plan.scheme == "hogwild") {
-      strategy_ = std::make_unique<parallel::Hogwild<T>>(job, *optimizer_, comm_, plan.threads, plan.batch_size);
+      strategy_ = std::make_unique<parallel::Hogwild<T>>(job, *optimizer_, comm_, plan.threads, batch_size);
       return;
     }
-    const Index capacity = (plan.batch_size + comm_->size() - 1) / comm_->size();
+    const Index capacity = (batch_size + comm_->size() - 1) / comm_->size();
     std::unique_ptr<parallel::Engine<T>> engine;
     if (plan.engine == "pool") {
       engine = std::make_unique<parallel::PoolEngine<T>>(job, plan.threads, plan.pieces, capacity);
@@ -154,9 +161,8 @@ class Session {
       strategy_ = std::make_unique<parallel::Averaging<T>>(job, *optimizer_, std::move(engine), comm_, plan.every,
                                                            plan.scheme == "average" ? By::all_reduce : By::master);
     } else {
-      strategy_ =
-          std::make_unique<parallel::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, plan.target_width,
-                                                       plan.batch_size, plan.scheme == "scatter-once");
+      strategy_ = std::make_unique<parallel::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, target_width,
+                                                               batch_size, plan.scheme == "scatter-once");
     }
   }
 
@@ -295,19 +301,14 @@ void bind_parallel(py::module_& m) {
       .def(py::init([](std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
                        std::shared_ptr<optim::Optimizer<T>> optimizer, std::shared_ptr<comm::Communicator> comm,
                        const std::vector<Index>& sample, Index target_width, Index batch_size,
-                       const std::string& engine, int threads, Index pieces, const std::string& scheme, Index every,
-                       Index bucket_bytes, std::optional<bool> shared_memory, int stages, int tensor, int chunks,
-                       Index micros, const std::string& schedule, const std::vector<Index>& cut) {
+                       const py::typing::Dict<py::str, py::object>& plan) {
+             Plan parsed(plan);
              const py::gil_scoped_release no_gil;  // ranks meet in it
-             return std::make_unique<Session<T>>(
-                 std::move(model), std::move(loss), std::move(optimizer), std::move(comm), sample,
-                 Plan{engine, threads, pieces, scheme, every, batch_size, target_width,
-                      agreement_options(shared_memory, bucket_bytes), stages, tensor, chunks, micros, schedule, cut});
+             return std::make_unique<Session<T>>(std::move(model), std::move(loss), std::move(optimizer),
+                                                 std::move(comm), sample, target_width, batch_size, std::move(parsed));
            }),
            py::kw_only(), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"), py::arg("sample"),
-           py::arg("target_width"), py::arg("batch_size"), py::arg("engine"), py::arg("threads"), py::arg("pieces"),
-           py::arg("scheme"), py::arg("every"), py::arg("bucket_bytes"), py::arg("shared_memory"), py::arg("stages"),
-           py::arg("tensor"), py::arg("chunks"), py::arg("micros"), py::arg("schedule"), py::arg("cut"))
+           py::arg("target_width"), py::arg("batch_size"), py::arg("plan"))
       .def("run_epoch", &Session<T>::run_epoch, py::arg("source"), py::arg("order"), py::arg("batch_size"),
            py::arg("seed"), py::arg("first_step"), py::arg("rates"), py::arg("poll"))
       .def(

@@ -303,7 +303,7 @@ class Trainer:
             sample=list(source.sample),
             target_width=source.width,
             batch_size=step_rows,
-            **parallel.session_options(self.strategy),
+            plan=parallel.session_options(self.strategy),
         )
 
     def _run_epoch(

@@ -65,8 +65,8 @@ Index row_of(double target) { return static_cast<Index>(target * 64); }
 Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm) {
   Vector x(kRows * kInputs), t(kRows * kOutputs);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Rng(1).uniform(i) - 0.5;
-  for (std::size_t i = 0; i < t.size(); ++i)
-    t[i] = i % kOutputs == 0 ? static_cast<double>(i / kOutputs) / 64 : Rng(2).uniform(i);
+  for (std::size_t i = 0; i < t.size(); ++i) t[i] = Rng(2).uniform(i);
+  for (Index row = 0; row < kRows; ++row) t[static_cast<std::size_t>(row * kOutputs)] = static_cast<double>(row) / 64;
   const Source<double> source({x.data(), Samples::Format::float64, kRows, kInputs, {kInputs}, 2, 0},
                               {nullptr, {t.data(), kRows, kOutputs}});
   const nn::Init init{nn::Init::Kind::uniform, 0.5};
