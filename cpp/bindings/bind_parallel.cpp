@@ -96,6 +96,7 @@ struct Plan {
     grid.chunks = value<int>(options, "chunks");
     grid.pipeline.schedule = value<std::string>(options, "schedule");
     grid.pipeline.micros = value<Index>(options, "micros");
+    grid.pipeline.codec = value<std::string>(options, "pipeline_codec");
     grid.cut = value<std::vector<Index>>(options, "cut");
     grid.threads = threads;
     grid.agreement = agreement;
@@ -265,6 +266,7 @@ void bind_epoch(py::module_& m) {
                              })
       .def_property_readonly("max_staleness", [](const EpochSums& sums) { return sums.staleness.most; })
       .def_readonly("seconds", &EpochSums::seconds)
+      .def_readonly("books", &EpochSums::books)
       .def_readonly("stopped", &EpochSums::stopped)
       .def_property_readonly("phases", [](const EpochSums& sums) {
         const parallel::Phases& phases = sums.phases;

@@ -99,7 +99,8 @@ def load(
         trainer.schedule.step_to(time)
     trainer.epoch, trainer.step, trainer.seed = numbers["epoch"], numbers["step"], numbers["seed"]
     trainer.history.history, trainer.history.phases = history.history, history.phases
-    trainer.history.updates, trainer.history.timeline = history.updates, history.timeline
+    trainer.history.updates, trainer.history.books = history.updates, history.books
+    trainer.history.timeline = history.timeline
 
 
 def write(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int, session: Any) -> None:

@@ -31,6 +31,10 @@ class History:
         An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. Under
         Hogwild also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's
         copy of the parameters and its own update.
+    books : list of dict of str to float
+        What this rank has sent of activations and their gradients in an epoch, where ranks pass them on:
+        ``bytes`` that left it, ``bytes_uncompressed`` of the values themselves, and ``encode_seconds`` and
+        ``decode_seconds``; empty where nothing is counted.
     timeline : Timeline or None
         What the ranks of this rank's pipeline did when, in the last epoch's last step of a whole batch;
         None unless `fit` was asked for it.
@@ -40,6 +44,7 @@ class History:
         self.history: dict[str, list[float]] = {}
         self.phases: list[dict[str, float]] = []
         self.updates: list[dict[str, float]] = []
+        self.books: list[dict[str, float]] = []
         self.timeline: Timeline | None = None
 
     @property
@@ -62,17 +67,22 @@ class History:
         return len(self.history.get("loss", []))
 
     def add(
-        self, values: dict[str, float], phases: dict[str, float], updates: dict[str, float] | None = None
+        self,
+        values: dict[str, float],
+        phases: dict[str, float],
+        updates: dict[str, float] | None = None,
+        books: dict[str, float] | None = None,
     ) -> None:
         """Appends an epoch."""
         for name, value in values.items():
             self.history.setdefault(name, []).append(value)
         self.phases.append(phases)
         self.updates.append(updates or {})
+        self.books.append(books or {})
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        content = {"history": self.history, "phases": self.phases, "updates": self.updates}
+        content = {name: getattr(self, name) for name in ("history", "phases", "updates", "books")}
         return content if self.timeline is None else content | {"timeline": self.timeline.lanes}
 
     @classmethod
@@ -90,6 +100,8 @@ class History:
         }
         history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
         history.updates = [{str(k): float(v) for k, v in epoch.items()} for epoch in content["updates"]]
+        books = content.get("books", [{} for _ in history.updates])  # older files have none
+        history.books = [{str(k): float(v) for k, v in epoch.items()} for epoch in books]
         if "timeline" in content:
             from pdnn.parallel.timeline import Timeline
 

@@ -272,7 +272,7 @@ class Trainer:
                     with _common_model(session):
                         logs = self._logs(sums, held_out, source)
                         self.epoch += 1
-                        self.history.add(logs, sums.phases, self._updates(sums))
+                        self.history.add(logs, sums.phases, self._updates(sums), _books(sums.books))
                         progress.end_epoch(self.epoch - 1, logs)
                         for watcher in watchers:
                             watcher.on_epoch_end(self, self.epoch - 1, logs)
@@ -471,6 +471,12 @@ def _arrays(data: Dataset | Subset) -> tuple[Array, Array, float, float]:
     whole = data.dataset if isinstance(data, Subset) else data
     rows = data.indices if isinstance(data, Subset) else np.arange(len(whole))
     return whole.x, rows, whole.scale, whole.shift
+
+
+def _books(books: Any) -> dict[str, float]:
+    """What `History.books` keeps of an epoch."""
+    names = ("bytes", "bytes_uncompressed", "encode_seconds", "decode_seconds")
+    return {name: getattr(books, name) for name in names} if books.bytes_uncompressed else {}
 
 
 @contextmanager

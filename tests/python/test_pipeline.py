@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn, optim
+from pdnn import codec, nn, optim, parallel
 from pdnn.data import Dataset
 from pdnn.history import History
-from pdnn.parallel import schedule
+from pdnn.parallel import Pipeline, schedule
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -66,6 +66,86 @@ def test_replicas_of_interleaved_pipelines_train_as_one_process_does() -> None:
     check_equal(
         pdnn.run(train, "pipeline:2/3:interleaved x ddp", ranks=4, backend="threads"), train("serial")
     )
+
+
+CODECS = ["fp16", "bf16", "int8:16", "1bit:16", "topk:0.2"]
+
+
+def two_layers() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(12, 9), nn.Tanh(), nn.Linear(9, 4), dtype="float64", seed=2)
+
+
+def train_coded(spec: str, codec: Any, epochs: int = 1) -> Any:
+    """The parameters after some steps of a pipeline cut behind the Tanh, and its books."""
+    words = parallel.parse(spec)
+    assert isinstance(words, Pipeline)
+    model = two_layers()
+    pipeline = Pipeline(2, words.micro_batches, words.schedule, cut=(2,), codec=codec)
+    trainer = pdnn.Trainer(
+        model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.3), strategy=pipeline
+    )
+    trainer.fit(DATA, epochs, BATCH, shuffle=False, verbose=False)
+    return model.state_dict(), trainer.history.books
+
+
+@pytest.mark.parametrize("spec", ["pipeline:2/3", "pipeline:2/3:gpipe", "pipeline:2/1"])
+@pytest.mark.parametrize("name", CODECS)
+def test_what_travels_is_what_the_codec_keeps(spec: str, name: str) -> None:
+    """The same steps in NumPy, with the activations and their gradients through the codec."""
+    kept = codec.parse(name)
+    micros = int(spec[11])
+
+    def through(values: np.ndarray) -> np.ndarray:
+        return kept.decode(kept.encode(values), values.shape, "float64")
+
+    w1, b1, w2, b2 = (values.copy() for values in two_layers().state_dict().values())
+    for start in range(0, ROWS, BATCH):
+        rows = np.arange(start, min(start + BATCH, ROWS))
+        d1, e1, d2, e2 = (np.zeros_like(values) for values in (w1, b1, w2, b2))
+        for micro in np.array_split(rows, micros):
+            if len(micro) == 0:
+                continue
+            x = DATA.x[micro] / 255
+            y = np.tanh(x @ w1 + b1)
+            sent = through(y)
+            out = np.exp(sent @ w2 + b2)
+            slope = (out / out.sum(axis=1, keepdims=True) - np.eye(4)[DATA.y[micro]]) / len(rows)
+            d2 += sent.T @ slope
+            e2 += slope.sum(axis=0)
+            slope = through(slope @ w2.T) * (1 - y**2)
+            d1 += x.T @ slope
+            e1 += slope.sum(axis=0)
+        for values, gradient in ((w1, d1), (b1, e1), (w2, d2), (b2, e2)):
+            values -= 0.3 * gradient
+    for got, _ in pdnn.run(train_coded, spec, name, ranks=2, backend="threads"):
+        for values, want in zip(got.values(), (w1, b1, w2, b2), strict=True):
+            np.testing.assert_allclose(values, want, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [None, *CODECS])
+def test_the_bytes_of_an_epoch_are_those_of_the_formula(name: str | None) -> None:
+    pieces = [len(piece) for n in (9, 9, 9, 9, 2) for piece in np.array_split(range(n), 4)]
+    plain = sum(rows * 9 * 8 for rows in pieces)
+    sent = sum(codec.parse(name).bytes((rows, 9), "float64") for rows in pieces) if name else plain
+    for _, books in pdnn.run(train_coded, "pipeline:2/4", name, 2, ranks=2, backend="threads"):
+        for epoch in books:  # rank 0 sends y, rank 1 as much dx
+            assert (epoch["bytes"], epoch["bytes_uncompressed"]) == (sent, plain)
+            assert (epoch["encode_seconds"] > 0) == (epoch["decode_seconds"] > 0) == (name is not None)
+        assert len(books) == 2
+
+
+def test_how_codecs_of_pipelines_are_spelled() -> None:
+    for spec in ("pipeline:2:int8", "pipeline:2/8:gpipe:bf16", "pipeline:2/8:topk:0.25+team:2"):
+        assert str(parallel.parse(spec)) == spec
+    assert parallel.parse("pipeline:2/8:int8:64 x ddp") == parallel.Grid(
+        Pipeline(2, 8, codec=codec.Int8(64)), data=parallel.DataParallel()
+    )
+    with pytest.raises(ValueError, match=r'schedule "int9"; expected one of 1f1b, gpipe, .*or a codec'):
+        parallel.parse("pipeline:2:int9")
+    with pytest.raises(ValueError, match=r'codec "powersgd:2" makes factors .* "int8" fits'):
+        Pipeline(2, codec="powersgd:2")
+    with pytest.raises(TypeError, match="codec is a ErrorFeedback"):
+        Pipeline(2, codec=codec.ErrorFeedback("1bit"))  # type: ignore[arg-type]
 
 
 def timeline_of(strategy: Any) -> Any:

@@ -7,17 +7,6 @@
 
 namespace pdnn::parallel {
 
-Books& Books::operator+=(const Books& other) {
-  sums += other.sums;
-  bytes += other.bytes;
-  bytes_uncompressed += other.bytes_uncompressed;
-  encode_seconds += other.encode_seconds;
-  decode_seconds += other.decode_seconds;
-  lost += other.lost;
-  given += other.given;
-  return *this;
-}
-
 template <class T>
 CompressedSum<T>::CompressedSum(std::shared_ptr<comm::Communicator> comm, Range slice)
     : comm_(std::move(comm)), slice_(slice) {}

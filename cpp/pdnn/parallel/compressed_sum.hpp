@@ -5,20 +5,10 @@
 #include "pdnn/codec/error_feedback.hpp"
 #include "pdnn/codec/make_codec.hpp"
 #include "pdnn/comm/communicator.hpp"
+#include "pdnn/parallel/books.hpp"
 #include "pdnn/parallel/strategy.hpp"
 
 namespace pdnn::parallel {
-
-/// What has been sent by this rank, what it cost and what it lost, added up over all sums.
-struct Books {
-  Index sums = 0;
-  Index bytes = 0;               ///< that left this rank, each as often as it is sent
-  Index bytes_uncompressed = 0;  ///< that an all-reduce of the values sends at least: 2 (p − 1)/p of them
-  double encode_seconds = 0, decode_seconds = 0;
-  double lost = 0, given = 0;  ///< Σ (x − decoded)² and Σ x² of what was encoded; 0 where nothing measures them
-
-  Books& operator+=(const Books& other);
-};
 
 /// How codes travel among p ranks. `gather`: every rank gets every rank's code of the slice, and adds them up in the
 /// order of ranks. `shares`: rank i gets the ranks' codes of the i-th share of the slice, adds them up in that order

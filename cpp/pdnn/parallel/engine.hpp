@@ -2,6 +2,7 @@
 /// Engine: how a gradient is made on one rank. Team: threads inside each layer (of one: serial). Pool: threads over
 /// pieces.
 #include "pdnn/optim/optimizer.hpp"
+#include "pdnn/parallel/books.hpp"
 #include "pdnn/parallel/source.hpp"
 #include "pdnn/threads/thread_pool.hpp"
 
@@ -53,6 +54,8 @@ class Engine {
   virtual nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) = 0;
   /// The threads, for what they do all at once between gradients.
   virtual threads::Team& team() = 0;
+  /// What gradients have sent to other ranks since the last call.
+  virtual Books take_books() { return {}; }
 
   /// Parameters from the gradient, by all threads. An optimizer that clips wants the whole range.
   void update(optim::Optimizer<T>& optimizer, Range range);

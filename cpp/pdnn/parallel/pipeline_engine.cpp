@@ -7,8 +7,8 @@ namespace pdnn::parallel {
 namespace {
 
 template <class T>
-comm::View view(const Tensor<T>& tensor) {
-  return std::span<T>(tensor.data, static_cast<std::size_t>(tensor.count()));
+std::span<T> values(const Tensor<T>& tensor) {
+  return {tensor.data, static_cast<std::size_t>(tensor.count())};
 }
 
 }  // namespace
@@ -16,7 +16,13 @@ comm::View view(const Tensor<T>& tensor) {
 template <class T>
 PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>& chunks,
                                   std::shared_ptr<comm::Communicator> comm, const PipelinePlan& plan, Index capacity)
-    : Engine<T>(job), plan_(plan), comm_(std::move(comm)), team_(plan.threads), middle_(*this), last_(*this) {
+    : Engine<T>(job),
+      plan_(plan),
+      comm_(std::move(comm)),
+      transport_(comm_, plan.codec),
+      team_(plan.threads),
+      middle_(*this),
+      last_(*this) {
   const Seat seat{comm_->rank(), comm_->size(), plan.micros, static_cast<int>(chunks.size())};
   program_ = make_program(plan.schedule, seat);
   require(tag_of_dy(seat.stages()) <= comm::kMaxTag, "Pipeline: ", seat.stages(), " stages are too many");
@@ -43,9 +49,14 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
                                               .outgoing = {}});
     const Index rows = (capacity + plan.micros - 1) / plan.micros, slots = in_flight(program_, number);
     stage.slots.reserve(static_cast<std::size_t>(slots));
-    for (Index i = 0; i < slots; ++i) stage.slots.push_back({nn::Workspace<T>(network, sample, rows), {}, {}, {}, {}});
-    if (!stage.first)
-      for (Outgoing& outgoing : stage.outgoing) outgoing.dx = Buffer<T>(rows * sample.count());
+    const Index in = stage.first ? 0 : rows * sample.count();
+    const Index out = stage.last ? 0 : rows * network.output_shape(sample).count();
+    for (Index i = 0; i < slots; ++i)
+      stage.slots.push_back({.workspace = nn::Workspace<T>(network, sample, rows),
+                             .x_in = transport_.parcel(in),
+                             .y_out = transport_.parcel(out),
+                             .dy_in = transport_.parcel(out)});
+    for (Outgoing& outgoing : stage.outgoing) outgoing = {Buffer<T>(in), transport_.parcel(in)};
   }
   require(params == job.model.count(), "Pipeline: the stages of rank ", seat.rank, " have ", params,
           " parameters, its model has ", job.model.count());
@@ -64,11 +75,11 @@ template <class Visit>
 void PipelineEngine<T>::each_request(Visit visit) {
   for (Stage& stage : stages_) {
     for (Slot& slot : stage.slots) {
-      visit(slot.recv_x);
-      visit(slot.send_y);
-      visit(slot.recv_dy);
+      visit(slot.x_in.request);
+      visit(slot.y_out.request);
+      visit(slot.dy_in.request);
     }
-    for (Outgoing& outgoing : stage.outgoing) visit(outgoing.send);
+    for (Outgoing& outgoing : stage.outgoing) visit(outgoing.parcel.request);
   }
 }
 
@@ -116,9 +127,9 @@ void PipelineEngine<T>::expect(Stage& stage, Index micro, Index rows) {
   if (rows == 0) return;
   Slot& slot = stage.slot(micro);
   if (!stage.first)
-    slot.recv_x = comm_->start_recv(view(slot.workspace.x(rows)), rank_of(stage.number - 1), tag_of_x(stage.number));
+    transport_.expect(slot.x_in, values(slot.workspace.x(rows)), rank_of(stage.number - 1), tag_of_x(stage.number));
   if (!stage.last)
-    slot.recv_dy = comm_->start_recv(view(slot.workspace.dy(rows)), rank_of(stage.number + 1), tag_of_dy(stage.number));
+    transport_.expect(slot.dy_in, values(slot.workspace.dy(rows)), rank_of(stage.number + 1), tag_of_dy(stage.number));
 }
 
 template <class T>
@@ -137,7 +148,7 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
   nn::LossValue loss;
   switch (instruction.what) {
     case Do::recv_x:
-      if (member.first()) slot.recv_x.wait("recv_x of a pipeline");
+      if (member.first()) transport_.receive(slot.x_in, "recv_x of a pipeline");
       break;
     case Do::forward:
       loss = forward(member, stage, slot, own, step);
@@ -147,21 +158,21 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
       break;
     case Do::send_y:
       if (member.first() && count > 0)
-        slot.send_y =
-            comm_->start_send(view(slot.workspace.y(count)), rank_of(stage.number + 1), tag_of_x(stage.number + 1));
+        transport_.send(slot.y_out, values(slot.workspace.y(count)), rank_of(stage.number + 1),
+                        tag_of_x(stage.number + 1));
       break;
     case Do::recv_dy:
       if (!member.first()) break;
-      slot.recv_dy.wait("recv_dy of a pipeline");
-      slot.send_y.wait();  // y has arrived, or dy could not be here
+      transport_.receive(slot.dy_in, "recv_dy of a pipeline");
+      slot.y_out.request.wait();  // y has arrived, or dy could not be here
       break;
     case Do::backward:
       backward(member, stage, slot, out, own, step, micro);
       break;
     case Do::send_dx:
       if (member.first() && count > 0)
-        out.send = comm_->start_send(view(Tensor<T>{out.dx.data(), count, stage.in}), rank_of(stage.number - 1),
-                                     tag_of_dy(stage.number - 1));
+        transport_.send(out.parcel, values(Tensor<T>{out.dx.data(), count, stage.in}), rank_of(stage.number - 1),
+                        tag_of_dy(stage.number - 1));
       break;
   }
   if (timed) lane_.back().end = now();
@@ -211,8 +222,8 @@ void PipelineEngine<T>::backward(const Member& member, const Stage& stage, Slot&
   nn::Pass own = pass(member, stage, rows, step);
   own.add = micro > 0;
   own.final = micro + 1 == plan_.micros ? &last_ : &middle_;
-  if (member.first()) out.send.wait();  // the dx before the last one has left
-  member.barrier();                     // and dy has been received
+  if (member.first()) out.parcel.request.wait();  // the dx before the last one has left
+  member.barrier();                               // and dy has been received
   const Tensor<T> dx{stage.first ? nullptr : out.dx.data(), count, stage.in};
   stage.network.backward(own, vars(stage, slot), slot.x, slot.workspace.y(count), slot.workspace.dy(count), dx,
                          slice(job_.model.grads->span(), stage.params.begin, stage.params.size()));

@@ -3,9 +3,9 @@
 #include <array>
 #include <chrono>
 
-#include "pdnn/comm/communicator.hpp"
 #include "pdnn/parallel/engine.hpp"
 #include "pdnn/parallel/schedule.hpp"
+#include "pdnn/parallel/transport.hpp"
 
 namespace pdnn::parallel {
 
@@ -18,18 +18,21 @@ struct Chunk {
 
 struct PipelinePlan {
   std::string schedule = "1f1b";
-  Index micros = 1;  ///< micro-batches of a step
-  int threads = 1;   ///< inside each layer
+  Index micros = 1;     ///< micro-batches of a step
+  int threads = 1;      ///< inside each layer
+  std::string codec{};  ///< of what passes between stages; none: as it is
 };
 
 /// Interprets this rank's program. The rows of a step are cut into micro-batches whose sizes differ by at most one; one
 /// without rows goes through all passes and is not sent. Gradients add up, and state is committed, in the order of
 /// micro-batches, so the result is that of a pool with as many pieces, whatever the schedule.
 ///
-/// A micro-batch sends rows · width elements up through each border between stages and as many down. It lives in a
-/// workspace of its stage between forward and backward; a stage has as many as the schedule holds. Messages are sent
-/// from where they were made and received where they are read: the receives of a micro-batch are started as soon as its
-/// workspace is free, so the data travel while other micro-batches are computed.
+/// A micro-batch sends rows · width elements up through each border between stages and as many down, each message by
+/// the codec, if there is one: a stage above works on what it got, and gradients are passed on as if that was what was
+/// sent. It lives in a workspace of its stage between forward and backward; a stage has as many as the schedule holds.
+/// Messages are sent from where they were made and received where they are read (codes: in memory of their own): the
+/// receives of a micro-batch are started as soon as its workspace is free, so the data travel while other micro-batches
+/// are computed.
 template <class T>
 class PipelineEngine : public Engine<T> {
  public:
@@ -47,6 +50,7 @@ class PipelineEngine : public Engine<T> {
   /// The sums are over the rows of this pipeline, and on the rank of the last stage; zeros elsewhere.
   nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) override;
   threads::Team& team() override { return team_; }
+  Books take_books() override { return transport_.take_books(); }
 
   /// Micro-batches that this rank may hold between forward and backward, of all its chunks.
   Index workspaces() const;
@@ -61,13 +65,13 @@ class PipelineEngine : public Engine<T> {
   /// A micro-batch between forward and backward.
   struct Slot {
     nn::Workspace<T> workspace;
-    Tensor<const T> x;
-    comm::Request recv_x, send_y, recv_dy;
+    Parcel<T> x_in, y_out, dy_in;
+    Tensor<const T> x{};
   };
   /// A dx on its way: there are two, so that one can be made while the other travels.
   struct Outgoing {
     Buffer<T> dx;
-    comm::Request send;
+    Parcel<T> parcel;
   };
   struct Stage {
     const nn::Network<T>& network;
@@ -108,6 +112,7 @@ class PipelineEngine : public Engine<T> {
 
   PipelinePlan plan_;
   std::shared_ptr<comm::Communicator> comm_;
+  Transport<T> transport_;
   Program program_;
   threads::Team team_;
   std::vector<Stage> stages_;

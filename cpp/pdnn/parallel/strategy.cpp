@@ -61,7 +61,9 @@ EpochSums Replicated<T>::run_epoch(const Source<T>& source, const Epoch& epoch, 
     Agreement<T>& agreement_;
   };
   const Within within(*agreement_);
-  return Stepwise<T>::run_epoch(source, epoch, poll);
+  EpochSums sums = Stepwise<T>::run_epoch(source, epoch, poll);
+  sums.books += engine_->take_books();
+  return sums;
 }
 
 template <class T>

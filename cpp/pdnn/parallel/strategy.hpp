@@ -34,6 +34,7 @@ struct EpochSums {
   double seconds = 0;
   Phases phases{};
   Staleness staleness{};
+  Books books{};  ///< of this rank
   bool stopped = false;
 };
 

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "allocations.hpp"
+#include "pdnn/codec/make_codec.hpp"
 #include "pdnn/comm/thread_group.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
@@ -84,11 +85,12 @@ struct Case {
   int ranks;
   Index micros, rows;
   int threads;
+  std::string codec{};
   int chunks() const { return schedule == "interleaved" ? 2 : 1; }
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.schedule << ", " << c.ranks << " ranks, " << c.micros << " micro-batches of " << c.rows << " rows, "
-             << c.threads << " threads";
+             << c.threads << " threads, codec \"" << c.codec << '"';
 }
 
 std::vector<Case> cases(const std::vector<int>& ranks) {
@@ -179,7 +181,7 @@ struct Held {
                                 const Case& c) {
     std::vector<Chunk<double>> chunks;
     for (std::size_t i = 0; i < networks.size(); ++i) chunks.push_back({*networks[i], shapes[i]});
-    return {{*model, *networks[0], loss, shapes[0]}, chunks, comm, {c.schedule, c.micros, c.threads}, c.rows};
+    return {{*model, *networks[0], loss, shapes[0]}, chunks, comm, {c.schedule, c.micros, c.threads, c.codec}, c.rows};
   }
 
   std::vector<std::shared_ptr<const Network>> networks;
@@ -396,8 +398,9 @@ BOOST_AUTO_TEST_CASE(steps_of_a_pipeline_allocate_nothing) {
   constexpr int kSteps = 100;
   const Problem problem = features();
   const Data data(problem.sample);
-  for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
-    const Case c{schedule, 2, 4, 23, 1};
+  for (const auto& [schedule, codec] :
+       {std::pair{"gpipe", ""}, {"1f1b", "int8"}, {"interleaved", ""}, {"1f1b", "topk:0.3"}}) {
+    const Case c{schedule, 2, 4, 23, 1, codec};
     std::array<long, 2> counts{-1, -1};
     on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
       Held held(problem, comm->rank(), 2, c.chunks());
@@ -414,6 +417,75 @@ BOOST_AUTO_TEST_CASE(steps_of_a_pipeline_allocate_nothing) {
     });
     for (const long count : counts) BOOST_TEST(count < kSteps / 10, c);  // a mailbox may still open a place
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_bytes_that_are_sent_are_those_of_the_codec) {
+  const Problem problem = images();  // borders of 16 · 4, 2 · 2 · 4, … values a row
+  const Data data(problem.sample);
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved"})
+    for (const char* spec : {"", "bf16", "int8:16", "1bit", "topk:0.1"})
+      for (const Index rows : {11, 3}) {  // fewer rows than micro-batches, too
+        const Case c{schedule, 2, 4, rows, 1, spec};
+        const auto codec = codec::make_codec<double>(*spec ? spec : "fp16", 0);
+        const auto bytes = [&](Index n) { return *spec ? codec->bytes(n) : n * Index{sizeof(double)}; };
+        std::vector<Index> widths;  // of the borders
+        Shape shape = problem.sample;
+        for (int stage = 0; stage < 2 * c.chunks(); ++stage) {
+          const Range range = share(std::ssize(problem.layers), stage, 2 * c.chunks());
+          for (Index i = range.begin; i < range.end; ++i)
+            shape = problem.layers[static_cast<std::size_t>(i)]->output_shape(shape);
+          widths.push_back(shape.count());
+        }
+        std::array<Index, 2> expected{}, plain{};
+        for (int border = 0; border + 1 < 2 * c.chunks(); ++border)
+          for (Index micro = 0; micro < c.micros; ++micro) {
+            const Index n = share(rows, micro, c.micros).size() * widths[static_cast<std::size_t>(border)];
+            for (const int sender : {border % 2, (border + 1) % 2}) {  // y up, and dx down
+              expected[static_cast<std::size_t>(sender)] += bytes(n);
+              plain[static_cast<std::size_t>(sender)] += n * Index{sizeof(double)};
+            }
+          }
+        std::array<Books, 2> books{};
+        on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
+          Held held(problem, comm->rank(), 2, c.chunks());
+          const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
+          PipelineEngine<double> engine = held.engine(loss, comm, c);
+          const Source<double> source = data.source();
+          const Rows<double> own{source, std::span(data.indices).first(static_cast<std::size_t>(rows)), 0};
+          engine.gradient(own, {.key = Rng(1), .scale = 1});
+          books[static_cast<std::size_t>(comm->rank())] = engine.take_books();
+          if (engine.take_books().bytes != 0) throw std::logic_error("books are not closed");
+        });
+        for (std::size_t rank = 0; rank < 2; ++rank) {
+          BOOST_TEST(books[rank].bytes == expected[rank], c << ", rank " << rank);
+          BOOST_TEST(books[rank].bytes_uncompressed == plain[rank], c << ", rank " << rank);
+          BOOST_TEST((books[rank].encode_seconds > 0) == (*spec != 0), c);
+        }
+      }
+}
+
+BOOST_AUTO_TEST_CASE(what_a_codec_keeps_of_activations_is_what_the_next_stage_gets) {
+  const Problem problem = features();
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
+    const Case exact{schedule, 2, 4, 23, 2};
+    Case coded = exact;
+    coded.codec = "topk:1";  // everything, and the places of it
+    const Outcome want = train_pipeline(problem, exact), all = train_pipeline(problem, coded);
+    BOOST_TEST(all.grads == want.grads, boost::test_tools::per_element());
+    coded.codec = "bf16";
+    const Outcome near = train_pipeline(problem, coded);
+    double off = 0, largest = 0;
+    for (std::size_t i = 0; i < near.grads.size(); ++i) {
+      off = std::max(off, std::abs(near.grads[i] - want.grads[i]));
+      largest = std::max(largest, std::abs(want.grads[i]));
+    }
+    BOOST_TEST((off > 1e-6 * largest && off < 0.05 * largest), schedule << ": off by " << off / largest);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(factors_that_want_to_be_added_up_are_refused) {
+  BOOST_CHECK_THROW(train_pipeline(features(), {"1f1b", 2, 4, 23, 1, "powersgd:2"}), ValueError);
+  BOOST_CHECK_THROW(train_pipeline(features(), {"1f1b", 2, 4, 23, 1, "int9"}), ValueError);
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_that_fails_ends_the_step_of_all) {

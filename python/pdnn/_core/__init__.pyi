@@ -179,6 +179,9 @@ class Books:
         ...
 class EpochSums:
     @property
+    def books(self) -> Books:
+        ...
+    @property
     def correct(self) -> float:
         ...
     @property

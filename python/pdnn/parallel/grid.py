@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from pdnn.parallel.engines import Engine, Pool, Serial, check_positive, suffix
 from pdnn.parallel.replicas import DataParallel
+
+if TYPE_CHECKING:
+    from pdnn.codec import Codec
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
 
@@ -58,6 +62,10 @@ class Pipeline:
         layers' measured times, takes least.
     engine : Serial or Team
         How a rank computes its stage.
+    codec : str or Codec, optional
+        How activations travel up and their gradients down: "fp16", "bf16", "int8", "1bit", "topk:0.1". What
+        it loses is lost: nothing is fed back, as the next message is about other rows. `PowerSGD` is refused,
+        whose factors are for sums.
     """
 
     stages: int
@@ -65,6 +73,7 @@ class Pipeline:
     schedule: str = "1f1b"
     cut: tuple[int, ...] | None = None
     engine: Engine = field(default_factory=Serial)
+    codec: str | Codec | None = None
 
     def __post_init__(self) -> None:
         check_positive("Pipeline: stages", self.stages)
@@ -76,6 +85,8 @@ class Pipeline:
         if self.cut is not None and len(self.cut) != cuts:
             raise ValueError(f"Pipeline: cut={self.cut}; expected {cuts} numbers of layers")
         _check_engine("Pipeline", self.engine)
+        if self.codec is not None:
+            object.__setattr__(self, "codec", _codec_of_messages(self.codec))
 
     @property
     def chunks(self) -> int:
@@ -91,6 +102,7 @@ class Pipeline:
         words = f"pipeline:{self.stages}"
         words += f"/{self.micro_batches}" if self.micro_batches else ""
         words += f":{self.schedule}" if self.schedule != "1f1b" else ""
+        words += f":{self.codec}" if self.codec is not None else ""
         return words + suffix(self.engine)
 
 
@@ -152,9 +164,21 @@ def as_grid(strategy: object) -> Grid | None:
     if isinstance(strategy, TensorParallel):
         return Grid(tensor=TensorParallel(strategy.ranks), engine=strategy.engine)
     if isinstance(strategy, Pipeline):
-        pipeline = Pipeline(strategy.stages, strategy.micro_batches, strategy.schedule, strategy.cut)
-        return Grid(pipeline=pipeline, engine=strategy.engine)
+        return Grid(pipeline=replace(strategy, engine=Serial()), engine=strategy.engine)
     return strategy if isinstance(strategy, Grid) else None
+
+
+def _codec_of_messages(codec: str | Codec) -> Codec:
+    """A codec for activations and their gradients, or a ValueError."""
+    from pdnn.codec import PowerSGD, parse
+
+    parsed = parse(codec)
+    if isinstance(parsed, PowerSGD):
+        raise ValueError(
+            f'Pipeline: codec "{parsed}" makes factors that are added up over ranks, and activations are not '
+            'added up; "int8" fits'
+        )
+    return parsed
 
 
 def _check_engine(where: str, engine: Engine) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pdnn.parallel.cores import cores_of_rank, warn_if_crowded
 from pdnn.parallel.engines import Engine, Pool, Serial, Team
-from pdnn.parallel.grid import Grid, Pipeline, TensorParallel, as_grid
+from pdnn.parallel.grid import SCHEDULES, Grid, Pipeline, TensorParallel, as_grid
 from pdnn.parallel.replicas import Average, DataParallel, Hogwild, HogwildProcesses, ScatterGather
 from pdnn.parallel.strategies import Strategy
 
@@ -18,7 +18,8 @@ SPECS = (
     '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "ddp:sum", '
     '"average:end", "average:8", "average:8+team:2", '
     '"hogwild:4", "hogwild-processes:4", "scatter-gather", '
-    '"tp:2", "pipeline:2", "pipeline:2/8:gpipe", and products like "pipeline:2 x tp:2 x ddp+team:2"'
+    '"tp:2", "pipeline:2", "pipeline:2/8:gpipe", "pipeline:2/8:int8", "pipeline:2/8:gpipe:bf16", '
+    'and products like "pipeline:2 x tp:2 x ddp+team:2"'
 )
 
 
@@ -51,9 +52,8 @@ def parse(spec: str) -> Strategy:
             )
         if match := re.fullmatch(r"tp:(\d+)", across):
             return TensorParallel(int(match[1]), engine)
-        if match := re.fullmatch(r"pipeline:(\d+)(?:/(\d+))?(?::([\w]+))?", across):
-            micros = int(match[2]) if match[2] else None
-            return Pipeline(int(match[1]), micros, match[3] or "1f1b", engine=engine)
+        if match := re.fullmatch(r"pipeline:(\d+)(?:/(\d+))?((?::[\w.-]+)*)", across):
+            return _pipeline(int(match[1]), match[2], match[3].split(":")[1:], engine)
     if match := re.fullmatch(r"hogwild(-processes)?:(\d+)", words):
         return HogwildProcesses(int(match[2])) if match[1] else Hogwild(int(match[2]))
     if match := re.fullmatch(r"team:(\d+)", words):
@@ -61,6 +61,20 @@ def parse(spec: str) -> Strategy:
     if match := re.fullmatch(r"pool:(\d+)(?:/(\d+))?", words):
         return Pool(int(match[1]), int(match[2])) if match[2] else Pool(int(match[1]))
     raise ValueError(f'strategy "{spec}"; expected one of {SPECS}')
+
+
+def _pipeline(stages: int, micros: str | None, words: list[str], engine: Engine) -> Pipeline:
+    """Of the words after the numbers the first may be a schedule; the others spell a codec."""
+    schedule = words.pop(0) if words and words[0] in SCHEDULES else "1f1b"
+    codec = ":".join(words) or None
+    try:
+        return Pipeline(stages, int(micros) if micros else None, schedule, engine=engine, codec=codec)
+    except ValueError as error:
+        if codec is None or not str(error).startswith("codec "):
+            raise
+        raise ValueError(
+            f'Pipeline: schedule "{codec}"; expected one of {", ".join(SCHEDULES)}, or a {error}'
+        ) from error
 
 
 def _product(spec: str, factors: list[str]) -> Grid:

@@ -78,6 +78,7 @@ def session_options(strategy: Strategy) -> dict[str, Any]:
         "chunks": pipeline.chunks if pipeline else 1,
         "micros": pipeline.micros if pipeline else 1,
         "schedule": pipeline.schedule if pipeline else "",
+        "pipeline_codec": str(pipeline.codec) if pipeline and pipeline.codec is not None else "",
         "cut": list((pipeline and pipeline.cut) or ()),
         "every": (isinstance(strategy, Average) and strategy.every) or 0,
         "engine": "pool" if isinstance(engine, Pool) else "team",
