@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 import pdnn
 from pdnn import ddp, models, nn, optim
-from pdnn.parallel import DataParallel, Engine, Grid, Pool, Serial, Team, TensorParallel
+from pdnn.parallel import DataParallel, Engine, Grid, Pipeline, Pool, Serial, Team, TensorParallel
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
@@ -191,6 +191,22 @@ def split_in_pairs(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
     return trained(case, Grid(tensor=TensorParallel(2 - comm.size % 2), data=DataParallel()), comm)
 
 
+def piped(case: Case, comm: pdnn.comm.Communicator, schedule: str, engine: Engine | None = None) -> Tensors:
+    """By a Trainer; a stage, or two, on each rank, and micro-batches that do not divide a batch."""
+    return trained(case, Pipeline(comm.size, 3, schedule, engine=engine or Serial()), comm)
+
+
+def piped_in_pairs(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
+    """By a Trainer; replicas of two stages, if the number of ranks is even."""
+    return trained(case, Grid(Pipeline(2 - comm.size % 2, 3), data=DataParallel()), comm)
+
+
+def piped_and_split(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
+    """By a Trainer; the ranks of a stage, two of them if their number is even, cut its layers."""
+    pairs = 2 - comm.size % 2
+    return trained(case, Grid(Pipeline(comm.size // pairs, 3), TensorParallel(pairs)), comm)
+
+
 def by_hand(case: Case, comm: pdnn.comm.Communicator) -> Tensors:
     """By a loop whose hooks add up the gradients: every rank has its rows of each batch."""
     model = case.build(0)
@@ -236,6 +252,7 @@ def _bucket_bytes(model: nn.Module, buckets: int | None) -> int:
     return -(-sum(sizes) // (buckets or len(sizes)))
 
 
+SCHEDULES = ("gpipe", "1f1b", "interleaved")
 BUCKETS = {"a bucket for each parameter": None, "seven buckets": 7, "one bucket": 1}
 ENGINES = {"": Serial(), "+team:2": Team(2), "+pool:2": Pool(2)}
 WAYS: dict[str, Callable[[Case, pdnn.comm.Communicator], Tensors]] = {
@@ -256,6 +273,10 @@ WAYS: dict[str, Callable[[Case, pdnn.comm.Communicator], Tensors]] = {
     "tp": partial(split, engine=Serial()),
     "tp+team:2": partial(split, engine=Team(2)),
     "tp:2 x ddp": split_in_pairs,
+    **{f"pipeline, {name}": partial(piped, schedule=name) for name in SCHEDULES},
+    "pipeline+team:2": partial(piped, schedule="1f1b", engine=Team(2)),
+    "pipeline:2 x ddp": piped_in_pairs,
+    "pipeline x tp:2": piped_and_split,
 }
 """How ranks may train a case together, by name."""
 WITH_FULL = (
@@ -266,13 +287,19 @@ WITH_FULL = (
     "hooks",
     "pdnn.ddp, seven buckets",
     "tp",
+    "pipeline, 1f1b",
 )
 """Those that also train the networks of full size."""
 
 
-def fits(way: str, model: str) -> bool:
-    """Whether a way can train a model: the pieces of a pool cannot synchronise anything."""
-    return not ("pool" in way and model == "resnet")
+def fits(way: str, model: str, ranks: int) -> bool:
+    """Whether a way can train a model: pieces that go one by one cannot synchronise, a stage has a layer."""
+    if model == "resnet":
+        return not ("pool" in way or "pipeline" in way)
+    if "pipeline" not in way:
+        return True
+    stages = min(ranks, 3) if " x " in way else ranks * (2 if "interleaved" in way else 1)
+    return stages <= len(NARROW[model].build(0))
 
 
 def tensors(model: nn.Module) -> Tensors:
@@ -305,7 +332,7 @@ def check(model: str, case: Case, ways: Iterable[str], comm: pdnn.comm.Communica
     """Trains one case in some ways, and in one process."""
     want = trained(case, "serial", pdnn.comm.SELF)
     for way in ways:
-        if fits(way, model):
+        if fits(way, model, comm.size):
             try:
                 check_equal(WAYS[way](case, comm), want, case)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""Sums over ranks by codecs, among MPI processes: all hold the bits that ranks as threads hold."""
+"""Codecs among MPI processes, in sums and between stages: all hold the bits that ranks as threads hold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pdnn
 from pdnn import codec
 from pdnn.comm import run_threads
+from pdnn.parallel import Pipeline
 
 SPECS = ("fp16", "bf16", "int8", "1bit", "topk:0.05", "powersgd:2")
 
@@ -29,7 +30,26 @@ def sums():
             results.append(array)
     return results
 
+def pipelines():
+    comm, results = pdnn.world(), []
+    for spec in (None, "fp16", "bf16", "int8:64", "1bit:16", "topk:0.2"):
+        strategy = Pipeline(comm.size, 4, cut=(2, 4)[: comm.size - 1], codec=spec)
+        model = pdnn.models.mlp([20, 15, 9, 5], "tanh", seed=1)
+        sgd = pdnn.optim.SGD(model.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(model, pdnn.nn.CrossEntropyLoss(), sgd, strategy=strategy)
+        rng = np.random.default_rng(0)
+        data = rng.standard_normal((38, 20), dtype=np.float32), rng.integers(0, 5, 38)
+        books = trainer.fit(data, 1, 9, verbose=False).books[0]
+        borders = [15, 9][max(0, comm.rank - 1) : min(comm.rank + 1, comm.size - 1)]  # below, above
+        rows = [len(piece) for n in (9, 9, 9, 9, 2) for piece in np.array_split(range(n), 4)]
+        size = codec.parse(spec).bytes if spec else lambda shape: 4 * shape[0] * shape[1]
+        assert books["bytes"] == sum(size((n, width)) for n in rows for width in borders)
+        results.append(model.flat_parameters)
+    return results
+
 comm = pdnn.world()
+for got, want in zip(pipelines(), run_threads(pipelines, comm.size)[0], strict=True):
+    np.testing.assert_array_equal(got, want)
 own, others = sums(), run_threads(sums, comm.size)[0]
 for spec, array, other in zip(np.repeat(SPECS, 2), own, others, strict=True):
     if spec.startswith("powersgd"):  # MPI adds up the factors in its own order
@@ -46,5 +66,5 @@ except ValueError as error:
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_sums_over_mpi_are_those_over_threads(mpiexec: Callable[..., Completed], ranks: int) -> None:
+def test_codecs_over_mpi_are_those_over_threads(mpiexec: Callable[..., Completed], ranks: int) -> None:
     assert mpiexec(ranks, ["-c", PROGRAM], timeout=110).stdout.count("content") == ranks

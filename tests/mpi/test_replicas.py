@@ -1,4 +1,4 @@
-"""Replicas that agree on every step equal one process, over MPI: all networks on two ranks, one on others."""
+"""Ranks equal one process over MPI, as replicas and together: all networks on two ranks, one on others."""
 
 from __future__ import annotations
 
