@@ -166,10 +166,19 @@ void bind_comm(py::module_& m) {
       .def_buffer([](comm::SharedMemory& memory) {
         return py::buffer_info(reinterpret_cast<std::uint8_t*>(memory.data()), memory.bytes());
       });
+  py::class_<comm::Traffic>(m, "Traffic", "What a rank has sent to others, and how long it has waited.")
+      .def_readonly("bytes", &comm::Traffic::bytes,
+                    "Sent; of a collective call what a good algorithm for it sends (docs/algorithms.md).")
+      .def_readonly("shared_bytes", &comm::Traffic::shared_bytes,
+                    "Read where other ranks wrote, in memory that they share.")
+      .def_readonly("seconds", &comm::Traffic::seconds, "In waits for calls.");
   py::class_<Communicator, std::shared_ptr<Communicator>>(m, "Communicator", "One rank's end of a group.")
       .def_property_readonly("rank", &Communicator::rank, "This rank's number, from 0.")
       .def_property_readonly("size", &Communicator::size, "How many ranks there are.")
       .def_property_readonly("step", &Communicator::step, "What at_step was told last; -1 at first.")
+      .def_property_readonly(
+          "traffic", [](const Communicator& comm) { return comm.traffic(); },
+          "Of all calls of this rank in this group so far, as a copy.")
       .def("at_step", &Communicator::at_step, py::arg("step"), "Tells which training step this rank is at.")
       .def("split", &Communicator::split, py::arg("color"), py::arg("key"), py::call_guard<py::gil_scoped_release>(),
            "Collective: the group of the ranks with this rank's color, ordered by (key, rank).")

@@ -183,7 +183,10 @@ class Session {
     const py::gil_scoped_release release;
     std::optional<parallel::InPanels<T>> panels;
     if (!holds_part_) panels.emplace(*network_, *model_, *optimizer_);
-    return strategy_->run_epoch(held.source, epoch, look);
+    const comm::Traffic before = comm::traffic_of_this_thread();
+    EpochSums sums = strategy_->run_epoch(held.source, epoch, look);
+    sums.traffic = comm::traffic_of_this_thread() - before;
+    return sums;
   }
 
   parallel::Strategy<T>& strategy() { return *strategy_; }
@@ -268,11 +271,14 @@ void bind_epoch(py::module_& m) {
       .def_readonly("seconds", &EpochSums::seconds)
       .def_readonly("books", &EpochSums::books)
       .def_readonly("stopped", &EpochSums::stopped)
+      .def_property_readonly("bytes", [](const EpochSums& sums) { return sums.traffic.bytes; })
+      .def_property_readonly("shared_bytes", [](const EpochSums& sums) { return sums.traffic.shared_bytes; })
       .def_property_readonly("phases", [](const EpochSums& sums) {
         const parallel::Phases& phases = sums.phases;
         return std::map<std::string, double>{{"broadcast", phases.broadcast}, {"scatter", phases.scatter},
-                                             {"gradient", phases.gradient},   {"agreement", phases.agreement},
-                                             {"hidden", phases.hidden},       {"update", phases.update}};
+                                             {"gradient", phases.gradient},   {"messages", phases.messages},
+                                             {"agreement", phases.agreement}, {"hidden", phases.hidden},
+                                             {"update", phases.update}};
       });
 }
 

@@ -25,6 +25,59 @@ const char* name(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
+// ---- traffic
+
+namespace {
+
+thread_local Traffic thread_traffic;
+
+}  // namespace
+
+const Traffic& traffic_of_this_thread() { return thread_traffic; }
+
+Traffic& Traffic::operator+=(const Traffic& other) {
+  bytes += other.bytes;
+  shared_bytes += other.shared_bytes;
+  seconds += other.seconds;
+  return *this;
+}
+
+Traffic Traffic::operator-(const Traffic& before) const {
+  return {bytes - before.bytes, shared_bytes - before.shared_bytes, seconds - before.seconds};
+}
+
+void Communicator::count(const Traffic& more) {
+  traffic_ += more;
+  thread_traffic += more;
+}
+
+/// An all_reduce is a reduce_scatter of even shares and an all_gather of their sums. Who need not pass on what others
+/// give is not taken to do so.
+Index Communicator::bytes_sent(const Call& call) const {
+  const bool root = call.peer == rank_;
+  const Index given = call.in.bytes(), kept = call.out.bytes();
+  switch (call.kind) {
+    case Kind::broadcast:
+      return root ? given : 0;
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::send:
+      return root ? 0 : given;
+    case Kind::all_reduce: {
+      const Index own = share(call.in.count, rank_, size_).size() * size_of(call.in.dtype);
+      return given - own + own * (size_ - 1);
+    }
+    case Kind::scatter:
+      return root ? given - kept : 0;
+    case Kind::all_gather:
+      return given * (size_ - 1);
+    case Kind::reduce_scatter:
+      return given - kept;
+    default:
+      return 0;
+  }
+}
+
 // ---- requests
 
 Request::Request(Request&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), ticket_(other.ticket_) {}
@@ -52,16 +105,19 @@ bool Request::test() {
 }
 
 void Request::wait(const char* call) {
+  if (!owner_) return;
+  Communicator& owner = *owner_;
   Waiting waiting;
   while (!test()) {
     try {
-      if (waiting.seconds() > owner_->timeout_) owner_->time_out(ticket_, call);
+      if (waiting.seconds() > owner.timeout_) owner.time_out(ticket_, call);
       waiting.pause();
     } catch (...) {
       abandon();
       throw;
     }
   }
+  owner.count({.seconds = waiting.until_now()});
 }
 
 void Request::abandon() {
@@ -121,7 +177,10 @@ Request Communicator::start_barrier() { return begin({.kind = Kind::barrier}); }
 
 Request Communicator::begin(const Call& call) {
   check(call);
-  if (size_ > 1 || call.kind == Kind::send || call.kind == Kind::recv) return start(call);
+  if (size_ > 1 || call.kind == Kind::send || call.kind == Kind::recv) {
+    count({.bytes = bytes_sent(call)});
+    return start(call);
+  }
   if (call.in.bytes() > 0 && call.out.bytes() > 0 && call.out.data != call.in.data)
     std::memcpy(call.out.data, call.in.data, static_cast<std::size_t>(call.in.bytes()));
   return {};

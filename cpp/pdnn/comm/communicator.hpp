@@ -40,6 +40,19 @@ struct Call {
   Op op = Op::sum;
 };
 
+/// What a rank has sent to others, and how long it has waited.
+struct Traffic {
+  Index bytes = 0;         ///< sent; of a collective call what a good algorithm for it sends (docs/algorithms.md)
+  Index shared_bytes = 0;  ///< read where other ranks wrote, in memory that they share
+  double seconds = 0;      ///< in waits for calls
+
+  Traffic& operator+=(const Traffic& other);
+  Traffic operator-(const Traffic& before) const;
+};
+
+/// Of all communicators that this thread has used: a rank is one thread.
+const Traffic& traffic_of_this_thread();
+
 /// A call under way. Its buffers belong to it until test() says true or wait() returns; the communicator must outlive
 /// it. Dropped before, it waits, or forgets the call if an exception is passing.
 class Request {
@@ -129,6 +142,9 @@ class Communicator {
   void at_step(std::int64_t step) { step_ = step; }
   std::int64_t step() const { return step_; }
 
+  /// Of all calls of this rank in this group so far; bytes count when a call starts.
+  const Traffic& traffic() const { return traffic_; }
+
   // For waits outside of calls, in memory that ranks share:
 
   /// Throws Aborted if another rank is known to have failed.
@@ -137,6 +153,8 @@ class Communicator {
   double timeout() const { return timeout_; }
   /// A wait lasted too long: ends the job, or releases the other ranks and throws CommunicationError.
   [[noreturn]] virtual void give_up(const std::string& message) = 0;
+  /// This rank has read so many bytes that others wrote.
+  void has_read(Index bytes) { count({.shared_bytes = bytes}); }
   /// "all_reduce: no answer from ranks 1, 3 for 60 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
   std::string time_out_message(const char* call, const std::string& silent) const;
 
@@ -156,10 +174,13 @@ class Communicator {
   friend class Request;
   Request begin(const Call& call);
   void check(const Call& call) const;
+  Index bytes_sent(const Call& call) const;
+  void count(const Traffic& more);
 
   int rank_, size_;
   double timeout_;
   std::int64_t step_ = -1;  // unknown
+  Traffic traffic_;
 };
 
 /// The group of this rank alone.

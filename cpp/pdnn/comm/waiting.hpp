@@ -14,7 +14,9 @@ class Waiting {
  public:
   /// Between two looks. A nap is a hundredth of the time waited so far, so that it delays nobody by more.
   void pause();
+  /// Up to the last look at the clock, which short waits do without.
   double seconds() const { return std::chrono::duration<double>(now_ - start_).count(); }
+  double until_now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -7,10 +7,11 @@
 
 namespace pdnn::parallel {
 
-/// Seconds that the phases of steps took on this rank. `agreement` is what it waited for the others' gradients,
-/// `hidden` how much longer that would have been, had they travelled while nothing else was done.
+/// Seconds that the phases of steps took on this rank. `messages` is what it waited, while it made its gradient, for
+/// the ranks that hold the network or share a batch with it; `agreement` what it waited for the other replicas'
+/// gradients, `hidden` how much longer that would have been, had they travelled while nothing else was done.
 struct Phases {
-  double broadcast = 0, scatter = 0, gradient = 0, agreement = 0, hidden = 0, update = 0;
+  double broadcast = 0, scatter = 0, gradient = 0, messages = 0, agreement = 0, hidden = 0, update = 0;
 };
 
 /// Adds the time since the last lap to one phase after another.
@@ -24,6 +25,23 @@ class Stopwatch {
 
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+/// Tells the making of a gradient from the waits for messages in it.
+class GradientWatch {
+ public:
+  /// Adds the time since it was made, or since the last lap.
+  void lap(Phases& phases) {
+    const double waited = comm::traffic_of_this_thread().seconds;
+    watch_.lap(phases.gradient);
+    phases.gradient -= waited - waited_before_;
+    phases.messages += waited - waited_before_;
+    waited_before_ = waited;
+  }
+
+ private:
+  Stopwatch watch_;
+  double waited_before_ = comm::traffic_of_this_thread().seconds;
 };
 
 /// Sums over the rows that a step counts, and whether all ranks end after it.

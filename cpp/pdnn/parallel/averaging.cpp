@@ -34,6 +34,7 @@ StepSums Averaging<T>::step(const Source<T>& source, const Turn& turn) {
     own_.phases = {};
     sums = own_.step(source, own);
     this->phases.gradient += own_.phases.gradient;
+    this->phases.messages += own_.phases.messages;
     this->phases.update += own_.phases.update;
   }
   apart_.own += sums.rows;

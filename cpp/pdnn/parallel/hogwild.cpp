@@ -49,6 +49,7 @@ class Hogwild<T>::Worker {
     sums.loss += loss.value;
     sums.correct += loss.correct;
     sums.rows += count;
+    ++sums.steps;
   }
 
   nn::Model<T>& model() { return job_.model; }
@@ -168,12 +169,15 @@ void Hogwild<T>::end_epoch(EpochSums& sums) {
   sums.stopped = shared_.counters().stop.load(std::memory_order_relaxed);
   sums.steps = sums.updates = shared_.counters().updates.load(std::memory_order_relaxed);
   sums.phases = workers_[0]->sums.phases;
+  Index steps = 0;
   for (const auto& worker : workers_) {
+    steps += worker->sums.steps;
     sums.loss += worker->sums.loss;
     sums.correct += worker->sums.correct;
     sums.rows += worker->sums.rows;
     sums.staleness.add(worker->sums.staleness);
   }
+  if (comm_->size() > 1) comm_->has_read(steps * job_.model.count() * Index{sizeof(T)});
   std::array<double, 4> totals{sums.loss, sums.correct, static_cast<double>(sums.rows), sums.staleness.sum};
   comm_->all_reduce(comm::View(std::span(totals)));
   comm_->all_reduce(comm::View(std::span(&sums.staleness.most, 1)), comm::Op::max);

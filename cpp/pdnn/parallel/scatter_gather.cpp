@@ -85,9 +85,11 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Turn& turn) {
   const Source<T> local(samples, target);
   const std::span<const Index> rows(order_.data(), static_cast<std::size_t>(mine.size()));
   const Step<T> how{turn.key, job_.loss.scale(all), comm_->size() == 1 ? nullptr : &batch_sum_};
+  GradientWatch making;
   const nn::LossValue own = engine_->gradient({local, rows, mine.begin}, how);
-  watch.lap(this->phases.gradient);
+  making.lap(this->phases);
 
+  watch = {};
   write_tail(job_.model, {own, all, turn.stop});
   gather_and_add();
   watch.lap(this->phases.agreement);

@@ -111,6 +111,8 @@ template <class T>
 void SharedParameters<T>::end_epoch() {
   if (!within_) return;
   swap_buffers();
+  const Index arrays = 1 + std::ssize(other_.memory);
+  machine_->has_read(arrays * (count() - own_share({0, count()}).size()) * Index{sizeof(T)});
   std::copy_n(other_.params->data(), count(), model().params->data());
   for (std::size_t i = 0; i < other_.memory.size(); ++i)
     std::copy_n(other_.memory[i].data(), count(), replica_.optimizer.memory()[i].data());
@@ -123,6 +125,7 @@ void SharedParameters<T>::begin_step(Step<T>& step, bool keep) {
   whole_ = keep || replica_.optimizer.clip() || across_->size() > 1;
   slices_.clear();
   waited_ = 0;
+  added_ = 0;
   if (whole_) return;
   if (!all_announce_) return slices_.push_back({0, count()});
   step.final = this;
@@ -143,7 +146,10 @@ std::optional<kernels::Update<T>> SharedParameters<T>::of(Range slice) const {
 template <class T>
 const T* SharedParameters<T>::from_others(const Member& member, Range slice) const {
   member.barrier();
-  if (member.first()) meet();
+  if (member.first()) {
+    meet();
+    added_ += slice.size();
+  }
   member.barrier();
   if (machine_->size() == 2) return grads(1 - machine_->rank()) + slice.begin;
   add_up(member, slice, true, room_.data());
@@ -175,10 +181,28 @@ StepSums SharedParameters<T>::finish_step(const StepSums& own, Phases& phases) {
   }
   watch.lap(phases.update);
   phases.update -= waited_ - before;
+  count_reads();
   meet();  // before the next pass reads parameters, and writes gradients that others may be reading
   phases.agreement += waited_;
   phases.hidden += std::max(0.0, alone_ - waited_);
   return sums;
+}
+
+/// What this rank has read of the others in this step: their gradients, to add them up; of a sum that it needs whole,
+/// their shares; their tails otherwise; and the parameters that they have updated.
+template <class T>
+void SharedParameters<T>::count_reads() {
+  constexpr Index kTail = nn::Model<T>::kTail;
+  const Index others = machine_->size() - 1;
+  Index read = 0;
+  if (whole_) {
+    const Index all = count() + kTail, mine = own_share({0, all}).size();
+    read = others * mine + (all - mine) + (count() - own_share({0, count()}).size());
+  } else {
+    for (const Range& slice : slices_) added_ += own_share(slice).size();
+    read = others * (added_ + kTail) + (count() - added_);
+  }
+  machine_->has_read(read * Index{sizeof(T)});
 }
 
 template <class T>

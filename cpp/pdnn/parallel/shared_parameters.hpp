@@ -54,6 +54,7 @@ class SharedParameters : public Agreement<T>, public nn::Final, public nn::Updat
   void add_up(const Member& member, Range range, bool others, T* out) const;
   void meet() const;
   void swap_buffers();
+  void count_reads();
   void update_slices();
   void agree_on_whole();
 
@@ -68,6 +69,7 @@ class SharedParameters : public Agreement<T>, public nn::Final, public nn::Updat
   bool all_announce_ = false;  // every rank's engine, slice by slice
   bool within_ = false, whole_ = false;
   mutable double waited_ = 0;  // in this step
+  mutable Index added_ = 0;    // elements of the sum of all gradients that this rank has made in this step
   double alone_ = 0;
 };
 

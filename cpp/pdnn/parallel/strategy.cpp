@@ -73,13 +73,13 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
   const Rows<T> next{source, turn.next, 0};
   const Index rows = options_.sum == Sum::of_rows ? all.count() : std::max<Index>(1, mine.count());
-  Stopwatch watch;
+  GradientWatch watch;
   optimizer_.begin_step();
   Step<T> own{turn.key, job_.loss.scale(rows), alone ? nullptr : &batch_sum_};
   own.next = next.part(share(next.count(), comm_->rank(), comm_->size())).indices;
   agreement_->begin_step(own, turn.next.empty() || (alone && turn.stop));  // a wish to stop is not known to all yet
   const StepSums sums{engine_->gradient(mine, own), all.count(), turn.stop};
-  watch.lap(this->phases.gradient);
+  watch.lap(this->phases);
   return agree_in_replica(agreement_->finish_step(sums, this->phases));
 }
 
@@ -87,9 +87,11 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
 template <class T>
 StepSums Replicated<T>::agree_in_replica(const StepSums& sums) {
   if (!options_.replica) return sums;
+  Stopwatch watch;
   const double counts = options_.counts ? 1 : 0;
   std::array<double, 3> all{counts * sums.loss.value, counts * sums.loss.correct, sums.stop ? 1.0 : 0.0};
   options_.replica->all_reduce(std::span(all));
+  watch.lap(this->phases.messages);
   return {{all[0], all[1]}, sums.rows, all[2] > 0};
 }
 

@@ -32,7 +32,8 @@ struct EpochSums {
   Index rows = 0, steps = 0;
   Index updates = 0;  ///< of the parameters, by all ranks; more than steps where ranks update models of their own
   double seconds = 0;
-  Phases phases{};
+  Phases phases{};          ///< of this rank
+  comm::Traffic traffic{};  ///< of this rank, the beginning and the end of the epoch included
   Staleness staleness{};
   Books books{};  ///< of this rank
   bool stopped = false;

@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Books', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Books', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -86,6 +86,25 @@ class SharedMemory:
     """
     Bytes that several ranks see.
     """
+class Traffic:
+    """
+    What a rank has sent to others, and how long it has waited.
+    """
+    @property
+    def bytes(self) -> int:
+        """
+        Sent; of a collective call what a good algorithm for it sends (docs/algorithms.md).
+        """
+    @property
+    def seconds(self) -> float:
+        """
+        In waits for calls.
+        """
+    @property
+    def shared_bytes(self) -> int:
+        """
+        Read where other ranks wrote, in memory that they share.
+        """
 class Communicator:
     """
     One rank's end of a group.
@@ -141,6 +160,11 @@ class Communicator:
         """
         What at_step was told last; -1 at first.
         """
+    @property
+    def traffic(self) -> Traffic:
+        """
+        Of all calls of this rank in this group so far, as a copy.
+        """
 class ThreadGroup:
     """
     Ranks that are threads of this process.
@@ -182,6 +206,9 @@ class EpochSums:
     def books(self) -> Books:
         ...
     @property
+    def bytes(self) -> int:
+        ...
+    @property
     def correct(self) -> float:
         ...
     @property
@@ -201,6 +228,9 @@ class EpochSums:
         ...
     @property
     def seconds(self) -> float:
+        ...
+    @property
+    def shared_bytes(self) -> int:
         ...
     @property
     def steps(self) -> int:

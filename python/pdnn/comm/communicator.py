@@ -222,6 +222,17 @@ class Communicator:
         """`recv` into `out` without waiting."""
         return messages.start_recv(self.core, source, tag, out, check)
 
+    @property
+    def traffic(self) -> _core.Traffic:
+        """What this rank has sent in this group's calls so far, and how long it has waited for them.
+
+        Its ``bytes`` are those that good algorithms for the calls send, see docs/algorithms.md, whatever the
+        MPI library does; headers of checked calls are among them. ``shared_bytes`` were read where other
+        ranks wrote, in memory that they share, by `Trainer`. ``seconds`` were waited. Groups that were split
+        off count by themselves.
+        """
+        return self.core.traffic
+
     def at_step(self, step: int) -> None:
         """Says which training step this rank is at, for the message of a wait that takes too long."""
         self.core.at_step(step)
