@@ -8,6 +8,7 @@
 #include "bindings.hpp"
 #include "numpy.hpp"
 #include "pdnn/parallel/averaging.hpp"
+#include "pdnn/parallel/cut.hpp"
 #include "pdnn/parallel/grid.hpp"
 #include "pdnn/parallel/hogwild.hpp"
 #include "pdnn/parallel/scatter_gather.hpp"
@@ -257,6 +258,10 @@ void bind_epoch(py::module_& m) {
         return to_array(parallel::draw_rows(seed, epoch, count, rows));
       },
       py::arg("seed"), py::arg("epoch"), py::arg("count"), py::arg("rows"), "Rows drawn with replacement.");
+  m.def(
+      "cut_by_cost", [](const std::vector<double>& costs, int stages) { return parallel::cut_by_cost(costs, stages); },
+      py::arg("costs"), py::arg("stages"),
+      "The layers with which later stages begin, so that the dearest costs least.");
   py::class_<EpochSums>(m, "EpochSums")
       .def_readonly("loss", &EpochSums::loss)
       .def_readonly("correct", &EpochSums::correct)
@@ -350,6 +355,24 @@ void bind_parallel(py::module_& m) {
             session.strategy().set_rows_apart({rows.first, rows.second});
           },
           "Rows trained on since all ranks last held the same model: by this rank, and by all together.");
+  m.def(
+      "measured_cut",
+      [](const nn::Model<T>& model, const std::vector<Index>& sample, int stages, Index rows) {
+        return parallel::measured_cut(model.network(), to_shape(sample), stages, rows);
+      },
+      py::arg("model"), py::arg("sample"), py::arg("stages"), py::arg("rows"), release,
+      "The layers with which the later stages of a pipeline begin, so that the slowest takes least for so many rows.");
+  m.def(
+      "stage_seconds",
+      [](const nn::Model<T>& model, const std::vector<Index>& sample, const std::vector<Index>& cut, Index rows) {
+        const std::vector<Range> stages = parallel::stages_of(std::ssize(model.network().layers()), cut);
+        std::vector<std::pair<double, double>> seconds;
+        for (const auto& [forward, backward] : parallel::stage_seconds(model.network(), to_shape(sample), stages, rows))
+          seconds.emplace_back(forward, backward);
+        return seconds;
+      },
+      py::arg("model"), py::arg("sample"), py::arg("cut"), py::arg("rows"), release,
+      "Seconds forward and backward of each stage, measured now on one thread.");
   py::class_<HeldEvaluator<T>>(m, "Evaluator")
       .def(py::init<std::shared_ptr<nn::Model<T>>, const std::vector<Index>&, int>(), py::arg("model"),
            py::arg("sample"), py::arg("threads"))

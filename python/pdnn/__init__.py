@@ -14,7 +14,7 @@ from pdnn.tensor import Tensor, cat, no_grad
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:
-    from pdnn import codec, datasets, ddp
+    from pdnn import codec, datasets, ddp, estimate
     from pdnn.launch import run
 
 __version__: str = _core.build_info()["version"]
@@ -29,6 +29,7 @@ __all__ = [
     "data",
     "datasets",
     "ddp",
+    "estimate",
     "load_model",
     "manual_seed",
     "models",
@@ -42,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name in ("codec", "datasets", "ddp"):
+    if name in ("codec", "datasets", "ddp", "estimate"):
         return import_module(f"pdnn.{name}")
     if name == "run":
         return import_module("pdnn.launch").run

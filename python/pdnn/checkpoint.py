@@ -146,6 +146,18 @@ def resume(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int)
     return int(counts[0]), int(counts[1])
 
 
+def strategy_of(directory: str | os.PathLike[str]) -> str | None:
+    """How the strategy is spelled with which a directory's checkpoint was written; None if there is none."""
+    path = Path(directory) / FILE
+    if not path.exists():
+        return None
+    _, metadata = safetensors.read(path)
+    try:
+        return str(json.loads(metadata[KEY])["layout"]["strategy"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
+
+
 def _apart(trainer: Trainer) -> bool:
     """Whether the ranks train models of their own."""
     return trainer.comm.size > 1 and isinstance(trainer.strategy, Average)

@@ -166,16 +166,17 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
 
 
 def _sequential(layers: list[dict[str, Any]], **arguments: Any) -> nn.Sequential:
-    return nn.Sequential(*(_layer(**layer) for layer in layers), **arguments)
+    return nn.Sequential(*(build_layer(**layer) for layer in layers), **arguments)
 
 
-def _layer(type: str, **arguments: Any) -> nn.Module:
+def build_layer(type: str, **arguments: Any) -> nn.Module:
+    """The layer that a `config` with its type describes, as `Sequential.config` lists them."""
     if type == "Sequential":
         return _sequential(**arguments)
     kind = getattr(nn, type)
     if not issubclass(kind, nn.Module):
         raise TypeError(f"{type} is no layer")
     if "fn" in arguments:
-        arguments["fn"] = _layer(**arguments["fn"])
+        arguments["fn"] = build_layer(**arguments["fn"])
     layer: nn.Module = kind(**arguments)
     return layer

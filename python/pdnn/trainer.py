@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, prod
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
 from pdnn.progress import Progress
 
+if TYPE_CHECKING:
+    from pdnn.estimate import Choice, Estimate, Steps
+
 Data: TypeAlias = Dataset | Subset | tuple[Array, Array]
 
 
@@ -38,6 +41,7 @@ class _Source:
     rows: Array
     width: int
     sample: tuple[int, ...]
+    arrays: tuple[Array, Array, float, float]  # raw samples, targets, scale, shift
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -54,7 +58,8 @@ class Trainer:
         Of the model's parameters.
     strategy : str or a strategy of `pdnn.parallel`
         ``"auto"``: alone a team of threads on all cores; under ranks data parallel with a team on
-        each rank's cores. Others: see `pdnn.parallel`.
+        each rank's cores. ``"fastest"``: when `fit` first begins, of the exact strategies the one that is
+        estimated, and where that is close measured, to take least. Others: see `pdnn.parallel`.
     seed : int
         Orders of rows and dropout masks are functions of it.
     comm : Communicator, optional
@@ -75,6 +80,8 @@ class Trainer:
         Epochs finished and steps made so far.
     stop_training : bool
         A callback sets it to end training after the epoch.
+    choice : estimate.Choice or None
+        What ``"fastest"`` came to, and why; None before the first `fit` and for other strategies.
 
     Raises
     ------
@@ -126,7 +133,9 @@ class Trainer:
                 "Trainer: clip_norm needs the whole gradient, of which a rank has a part here; use clip_value"
             )
         self.comm = world() if comm is None else comm
-        self.strategy = parallel.choose(strategy, self.comm)
+        self._fastest = strategy == "fastest"
+        self.choice: Choice | None = None
+        self.strategy = parallel.choose("auto" if self._fastest else strategy, self.comm)
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
@@ -142,6 +151,7 @@ class Trainer:
         model.core  # noqa: B018  a model without a static form is refused here
         self._core_loss = loss.build(core_for(model.dtype))
         self._evaluators: dict[tuple[int, ...], Any] = {}
+        self._steps_known: dict[tuple[int, tuple[int, ...]], Steps] = {}
         self._core_optimizer()  # says what does not fit
 
     # ---- training
@@ -224,6 +234,8 @@ class Trainer:
             augment.tell(source.core, self.seed, self.epoch)  # refuses samples that are no images
         held_out = None if validation is None else self._source("validation", validation)
         batch_size = min(batch_size, len(source))
+        if self._fastest and self.choice is None:
+            self._choose_fastest(source, batch_size, checkpoint if resume else None, verbose)
         if isinstance(self.strategy, parallel.ScatterGather) and self.strategy.once:
             if batch_size < len(source):
                 raise ValueError(
@@ -288,6 +300,63 @@ class Trainer:
         for watcher in watchers:
             watcher.on_train_end(self)
         return self.history
+
+    def estimate(
+        self, train: Data, batch_size: int = 32, strategy: str | parallel.Strategy | None = None
+    ) -> Estimate:
+        """What a step of `fit` is expected to take, send and keep; collective.
+
+        Measures, for a second or less, this machine and parts of the step on copies of the model; what is
+        known already is not measured again, so that asking for several strategies is cheap.
+
+        Parameters
+        ----------
+        train : Dataset, Subset or (x, y)
+            What `fit` will get.
+        batch_size : int
+        strategy : str or a strategy of `pdnn.parallel`, optional
+            Another one than the trainer's.
+
+        Returns
+        -------
+        Estimate
+            Printed, it explains itself; `Estimate.beside` compares it with what was measured.
+
+        Raises
+        ------
+        ValueError
+            If the strategy does not fit the ranks or the model, or ranks hold some of its layers together.
+        """
+        source = self._source("estimate", train)
+        if len(source) == 0 or batch_size < 1:
+            raise ValueError(
+                f"estimate: {len(source)} rows in batches of {batch_size}; expected at least 1 of both"
+            )
+        chosen = self.strategy if strategy is None else parallel.choose(strategy, self.comm)
+        return self._steps(source, min(batch_size, len(source))).estimate(chosen)
+
+    def _steps(self, source: _Source, batch_size: int) -> Steps:
+        """What estimates of this training go by, measured when it is first asked for."""
+        from pdnn.estimate import here  # few programs ask
+
+        if (batch_size, source.sample) not in self._steps_known:
+            steps = here.steps_of(self, source.arrays, source.rows, source.width, batch_size)
+            self._steps_known[batch_size, source.sample] = steps
+        return self._steps_known[batch_size, source.sample]
+
+    def _choose_fastest(
+        self, source: _Source, batch_size: int, resumed: str | os.PathLike[str] | None, verbose: bool
+    ) -> None:
+        """Takes the fastest strategy; a training that is resumed goes on with the one that it had."""
+        from pdnn.estimate import choose, here
+
+        had = None if resumed is None else checkpoints.strategy_of(resumed)
+        among = None if had is None else [parallel.parse(had)]
+        self.choice = choose(self._steps(source, batch_size), here.threads_here(self), self.comm, among)
+        self.strategy = self.choice.strategy
+        self._evaluators.clear()
+        if verbose and self.comm.rank == 0:
+            print(self.choice.why, flush=True)
 
     def _core_optimizer(self) -> Any:
         optimizer = self.optimizer.bind(self.model)
@@ -450,7 +519,7 @@ class Trainer:
         outputs = prod(self.model.output_shape(raw.shape[1:]))
         targets = prepare_targets(where, labels, self.loss, outputs, self.model.dtype)
         core = core_for(self.model.dtype).Source(raw, targets, scale, shift)
-        return _Source(core, rows, target_width(targets), raw.shape[1:])
+        return _Source(core, rows, target_width(targets), raw.shape[1:], (raw, targets, scale, shift))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes parameters, optimizer, epoch, step, seed and history to one file, all or nothing."""

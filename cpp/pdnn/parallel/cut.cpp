@@ -1,5 +1,7 @@
 #include "pdnn/parallel/cut.hpp"
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <numeric>
@@ -53,30 +55,34 @@ std::vector<Range> stages_of(Index layers, std::span<const Index> cut) {
 
 namespace {
 
-/// One layer with all that a pass through it needs.
+/// Some layers with all that a pass through them needs.
 template <class T>
 class Trial {
  public:
-  Trial(const nn::LayerPtr<T>& layer, const Shape& in, Index rows)
-      : description_(std::make_shared<nn::Network<T>>(std::vector{layer})),
+  Trial(const std::vector<nn::LayerPtr<T>>& layers, const Shape& in, Index rows, bool wants_dx)
+      : description_(std::make_shared<nn::Network<T>>(layers)),
         model_(description_, 0),
-        network_(std::dynamic_pointer_cast<const nn::Network<T>>(description_->bind(in))),
+        network_(description_->bound(in)->with_panels()),
         workspace_(*network_, in, rows),
         x_(workspace_.x(rows)),
         y_(workspace_.y(rows)),
         dy_(workspace_.dy(rows)),
-        dx_(rows * in.count()) {
+        dx_(wants_dx ? rows * in.count() : 0) {
     for (Index i = 0; i < x_.count(); ++i) x_.data[i] = static_cast<T>(Rng(1).uniform(static_cast<std::uint64_t>(i)));
     std::fill_n(dy_.data, dy_.count(), T{1});
   }
 
-  double seconds() {
-    const auto start = std::chrono::steady_clock::now();
-    const nn::Pass pass{.team = &alone_, .key = Rng(2)};
+  PassSeconds seconds() {
+    using Clock = std::chrono::steady_clock;
+    const auto start = Clock::now();
+    const nn::Pass pass{.team = &alone_, .key = Rng(2), .add = true};
     const nn::Vars<T> vars = model_.vars(workspace_);
     network_->forward(pass, vars, x_, y_);
-    network_->backward(pass, vars, x_, y_, dy_, {dx_.data(), x_.batch, x_.sample}, model_.grads->span());
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto between = Clock::now();
+    const Tensor<T> dx{dx_.size() > 0 ? dx_.data() : nullptr, x_.batch, x_.sample};
+    network_->backward(pass, vars, x_, y_, dy_, dx, model_.grads->span());
+    const std::chrono::duration<double> forward = between - start, backward = Clock::now() - between;
+    return {forward.count(), backward.count()};
   }
 
  private:
@@ -92,21 +98,46 @@ class Trial {
 }  // namespace
 
 template <class T>
-std::vector<double> layer_seconds(const nn::Network<T>& network, const Shape& sample, Index rows) {
-  constexpr int kRounds = 4;
-  std::vector<double> all;
+std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shape& sample,
+                                       std::span<const Range> stages, Index rows) {
+  constexpr int kRounds = 5;
+  std::vector<PassSeconds> all;
   Shape shape = sample;
-  for (const nn::LayerPtr<T>& layer : network.layers()) {
-    Trial<T> trial(layer, shape, rows);
-    double best = trial.seconds();
-    for (int round = 1; round < kRounds; ++round) best = std::min(best, trial.seconds());
-    all.push_back(best);
-    shape = layer->output_shape(shape);
+  for (const Range& stage : stages) {
+    const std::vector<nn::LayerPtr<T>> layers(network.layers().begin() + stage.begin,
+                                              network.layers().begin() + stage.end);
+    Trial<T> trial(layers, shape, rows, stage.begin > 0);
+    trial.seconds();
+    std::array<double, kRounds> forward, backward;
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      const PassSeconds now = trial.seconds();
+      forward[round] = now.forward;
+      backward[round] = now.backward;
+    }
+    std::ranges::sort(forward);
+    std::ranges::sort(backward);
+    all.push_back({forward[kRounds / 2], backward[kRounds / 2]});
+    for (const nn::LayerPtr<T>& layer : layers) shape = layer->output_shape(shape);
   }
   return all;
 }
 
-template std::vector<double> layer_seconds(const nn::Network<float>&, const Shape&, Index);
-template std::vector<double> layer_seconds(const nn::Network<double>&, const Shape&, Index);
+template <class T>
+std::vector<Index> measured_cut(const nn::Network<T>& network, const Shape& sample, int stages, Index rows) {
+  const Index layers = std::ssize(network.layers());
+  require(layers >= stages, "Pipeline: ", stages, " stages of ", layers, " layers; a stage has at least one");
+  std::vector<Range> each;
+  for (Index layer = 0; layer < layers; ++layer) each.push_back({layer, layer + 1});
+  std::vector<double> costs;
+  for (const PassSeconds& pass : stage_seconds(network, sample, each, rows))
+    costs.push_back(pass.forward + pass.backward);
+  return cut_by_cost(costs, stages);
+}
+
+template std::vector<PassSeconds> stage_seconds(const nn::Network<float>&, const Shape&, std::span<const Range>, Index);
+template std::vector<PassSeconds> stage_seconds(const nn::Network<double>&, const Shape&, std::span<const Range>,
+                                                Index);
+template std::vector<Index> measured_cut(const nn::Network<float>&, const Shape&, int, Index);
+template std::vector<Index> measured_cut(const nn::Network<double>&, const Shape&, int, Index);
 
 }  // namespace pdnn::parallel

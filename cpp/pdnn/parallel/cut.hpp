@@ -12,9 +12,19 @@ std::vector<Index> cut_by_cost(std::span<const double> costs, int stages);
 /// The layers of every stage. ValueError unless the cut rises and leaves no stage empty.
 std::vector<Range> stages_of(Index layers, std::span<const Index> cut);
 
-/// Seconds that a batch of so many rows takes forward and backward through each layer by itself, on one thread: the
-/// fastest of a few rounds.
+/// What a batch takes forward and backward, in seconds.
+struct PassSeconds {
+  double forward, backward;
+};
+
+/// Of each of these stages, for a micro-batch of so many rows on one thread: the median of a few rounds. A stage is
+/// bound by itself, as a rank of a pipeline binds it, and adds to its gradient; nobody wants dx below the first.
 template <class T>
-std::vector<double> layer_seconds(const nn::Network<T>& network, const Shape& sample, Index rows);
+std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shape& sample,
+                                       std::span<const Range> stages, Index rows);
+
+/// The cut by the times that the layers take, each as a stage of its own.
+template <class T>
+std::vector<Index> measured_cut(const nn::Network<T>& network, const Shape& sample, int stages, Index rows);
 
 }  // namespace pdnn::parallel

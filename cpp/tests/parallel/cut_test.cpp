@@ -80,10 +80,18 @@ BOOST_AUTO_TEST_CASE(a_wider_layer_takes_longer) {
        std::make_shared<nn::Flatten<float>>(), std::make_shared<nn::Linear<float>>(256, 512, true, init, init),
        std::make_shared<nn::ActivationLayer<float>>(kernels::Activation::relu),
        std::make_shared<nn::Dropout<float>>(0.1), std::make_shared<nn::Linear<float>>(512, 2, true, init, init)});
-  const std::vector<double> costs = layer_seconds(network, {1, 8, 8}, 64);
+  std::vector<Range> each, two{{0, 4}, {4, 7}};
+  for (Index layer = 0; layer < 7; ++layer) each.push_back({layer, layer + 1});
+  const std::vector<PassSeconds> costs = stage_seconds(network, {1, 8, 8}, each, 64);
   BOOST_TEST_REQUIRE(costs.size() == 7U);
-  for (const double seconds : costs) BOOST_TEST(seconds > 0);
-  BOOST_TEST(costs[3] > costs[6]);
+  for (const PassSeconds& pass : costs) BOOST_TEST((pass.forward > 0 && pass.backward > 0));
+  BOOST_TEST(costs[3].forward > costs[6].forward);
+  BOOST_TEST(costs[3].backward > costs[6].backward);
+  const std::vector<PassSeconds> stages = stage_seconds(network, {1, 8, 8}, two, 64);
+  BOOST_TEST_REQUIRE(stages.size() == 2U);
+  BOOST_TEST(stages[0].forward > stages[1].forward);  // with the widest layer
+  BOOST_TEST(measured_cut(network, {1, 8, 8}, 2, 64).size() == 1U);
+  BOOST_CHECK_THROW(measured_cut(network, {1, 8, 8}, 8, 64), ValueError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

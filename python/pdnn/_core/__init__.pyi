@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Books', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Books', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -252,6 +252,10 @@ def available_cores() -> int:
 def build_info() -> dict[str, str]:
     """
     Version, compiler and C++ standard of this build.
+    """
+def cut_by_cost(costs: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], stages: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
+    """
+    The layers with which later stages begin, so that the dearest costs least.
     """
 def draw_rows(seed: typing.SupportsInt | typing.SupportsIndex, epoch: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex, rows: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int64]:
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -181,6 +182,13 @@ class Optimizer:
                 segments.append((end, float(group["lr"]), float(group["weight_decay"]), False, number))
         self._core.set_segments(segments)
         return self._core
+
+    def twin(self, params: Iterable[Parameter]) -> Optimizer:
+        """The same rule, with the numbers of the first group, for all parameters of another model."""
+        other = copy.copy(self)
+        other._core = other._store = None
+        other.param_groups = [{**self.param_groups[0], "params": list(params)}]
+        return other
 
     def state_arrays(self, model: Sequential | Store) -> dict[str, Array]:
         """What the rule remembers between steps, by name: arrays that share its memory."""

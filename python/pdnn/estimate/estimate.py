@@ -1,0 +1,72 @@
+"""Estimate: what a step is expected to take, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pdnn.estimate.link import text
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A step, or under Hogwild and averages the time from one batch to the next.
+
+    Attributes
+    ----------
+    strategy : str
+    ranks, batch_size : int
+    compute, communication, waiting : float
+        Seconds: arithmetic of the busiest rank; messages with nothing done beside them; waiting for each
+        other: threads that meet, pieces that queue, stages that fill and drain.
+    bytes : float
+        That the rank that sends most sends; none in shared memory.
+    memory : int
+        Bytes that a rank keeps, its data set apart.
+    why : str
+        What the seconds consist of, in words.
+    """
+
+    strategy: str
+    ranks: int
+    batch_size: int
+    compute: float
+    communication: float
+    waiting: float
+    bytes: float
+    memory: int
+    why: str
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.compute + self.communication + self.waiting
+
+    def difference(self, measured: float) -> float:
+        """(measured - estimated) / measured."""
+        return (measured - self.seconds) / measured
+
+    def beside(self, measured: float) -> str:
+        """Estimated, measured and the difference, in a line."""
+        return (
+            f"{self.strategy}: estimated {text(self.seconds)} a step, measured {text(measured)}, "
+            f"difference {self.difference(measured):+.0%}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        return {**vars(self), "seconds": self.seconds}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Estimate:
+        """What `to_dict` gave."""
+        return cls(**{name: value for name, value in content.items() if name != "seconds"})
+
+    def __str__(self) -> str:
+        ranks = f"{self.ranks} rank{'s'[: self.ranks > 1]}"
+        return (
+            f"{self.strategy} on {ranks}, batch {self.batch_size}: {text(self.seconds)} a step = "
+            f"compute {text(self.compute)} + communication {text(self.communication)} + "
+            f"waiting {text(self.waiting)}; a rank sends {self.bytes:,.0f} bytes and keeps "
+            f"{self.memory / 2**20:,.1f} MiB\n  {self.why}"
+        )

@@ -1,0 +1,139 @@
+"""Fastest: the exact strategy that is expected to take least, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pdnn import parallel
+from pdnn.estimate.clock import MeasuredClock, timed
+from pdnn.estimate.estimate import Estimate
+from pdnn.estimate.link import text
+from pdnn.estimate.network import Network
+from pdnn.estimate.steps import Steps
+from pdnn.parallel import DataParallel, Grid, Pipeline, Pool, Serial, Strategy, Team, TensorParallel
+
+if TYPE_CHECKING:
+    from pdnn.comm import Communicator
+
+CLOSE = 1.3
+"""Strategies whose estimates lie within this factor of the best are measured, three of them at most."""
+
+MOST_MEASURED = 3
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What `strategy="fastest"` came to.
+
+    Attributes
+    ----------
+    strategy : Strategy
+    estimates : tuple of Estimate
+        Of all candidates, the fastest first.
+    measured : dict of str to float
+        Seconds a step of those that were measured because their estimates were close; empty if none were.
+    """
+
+    strategy: Strategy
+    estimates: tuple[Estimate, ...]
+    measured: dict[str, float]
+
+    @property
+    def why(self) -> str:
+        """The best three with their times, and what decided."""
+        best = ", ".join(f"{each.strategy} {text(each.seconds)}" for each in self.estimates[:3])
+        sentence = f"fastest: {self.strategy}; estimated {best} a step"
+        if self.measured:
+            tried = ", ".join(f"{spec} {text(seconds)}" for spec, seconds in self.measured.items())
+            sentence += f"; so close that they were measured: {tried}"
+        return sentence
+
+    def __str__(self) -> str:
+        return self.why
+
+
+def candidates(network: Network, ranks: int, threads: int) -> Iterator[Strategy]:
+    """Strategies that train what one process does, for so many ranks and threads of each.
+
+    Where BatchNorm normalises over the rows of a batch, those that cut the batch into pieces are left out.
+    """
+    engines: list[parallel.Engine] = [Serial()]
+    if threads > 1:
+        engines.append(Team(threads))
+    if ranks == 1:
+        yield from engines
+        if threads > 1 and not network.normalises:
+            yield Pool(threads)
+        return
+    for engine in engines:
+        yield DataParallel(engine)
+    layers, engine = len(network.layer_params), engines[-1]
+    for held_by in (number for number in range(2, ranks + 1) if ranks % number == 0):
+        data = DataParallel() if held_by < ranks else None
+        if network.normalises and data:
+            continue
+        if network.pairs:
+            yield _product(None, TensorParallel(held_by), data, engine)
+        if held_by <= layers and not network.normalises:
+            yield _product(Pipeline(held_by), None, data, engine)
+
+
+def _product(
+    pipeline: Pipeline | None,
+    tensor: TensorParallel | None,
+    data: DataParallel | None,
+    engine: parallel.Engine,
+) -> Strategy:
+    """As the shortest string spells it."""
+    return parallel.parse(str(Grid(pipeline, tensor, data, engine)))
+
+
+def choose(steps: Steps, threads: int, comm: Communicator, among: Iterable[Strategy] | None = None) -> Choice:
+    """The fastest of the candidates, by estimate and, where estimates are close, by a short measurement.
+
+    Collective; rank 0 decides.
+
+    Parameters
+    ----------
+    steps : Steps
+        With a `MeasuredClock` close ones are measured, otherwise not.
+    threads : int
+        Of a rank.
+    comm : Communicator
+    among : iterable of Strategy, optional
+        Instead of `candidates`.
+
+    Raises
+    ------
+    ValueError
+        If none fits.
+    """
+    considered = {}
+    for strategy in among or candidates(steps.network, steps.ranks, threads):
+        considered[str(strategy)] = (steps.estimate(strategy), strategy)
+    if not considered:
+        raise ValueError(f"fastest: no strategy fits {steps.ranks} ranks")
+    ranked = sorted((estimate for estimate, _ in considered.values()), key=lambda each: each.seconds)
+    order = _from_root([each.strategy for each in ranked], comm)
+    ranked = [considered[spec][0] for spec in order]
+    close = [each.strategy for each in ranked if each.seconds <= CLOSE * ranked[0].seconds][:MOST_MEASURED]
+    close = _from_root(close, comm)
+    measured: dict[str, float] = {}
+    if len(close) > 1 and isinstance(steps.clock, MeasuredClock):
+        for spec in close:
+            trial = steps.clock.trial(steps.network, considered[spec][1], comm, steps.rows)
+            measured[spec] = timed([trial], comm)
+    best = _from_root([min(measured, key=lambda spec: measured[spec])] if measured else order[:1], comm)[0]
+    return Choice(considered[best][1], tuple(ranked), measured)
+
+
+def _from_root(words: list[str], comm: Communicator) -> list[str]:
+    """Rank 0's words, on all ranks."""
+    if comm.size == 1:
+        return words
+    import numpy as np
+
+    own = np.frombuffer("\n".join(words).encode(), np.uint8)
+    return str(comm.all_gather(own, check=True)[0].tobytes(), "utf-8").split("\n")

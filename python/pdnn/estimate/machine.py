@@ -1,0 +1,151 @@
+"""Machine: the few numbers that estimates need of the computers that train, measured or described."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pdnn.estimate import collectives
+from pdnn.estimate.collectives import Cost
+from pdnn.estimate.link import Link, text
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Nodes with cores, and what arithmetic and messages cost there.
+
+    Parameters
+    ----------
+    name : str
+    nodes, cores : int
+        Computers, and cores of each that trainings use.
+    flops : float
+        Floating-point operations a second that a core comes to in the products of a step of very many rows.
+    half_rows : float
+        Rows with which it comes to half of that (Hockney and Jesshope's n½, "Parallel Computers 2", 1988).
+    memory : float
+        Bytes of gradients a second that a core adds to others.
+    barrier : float
+        Seconds in which the threads of a process meet.
+    inside : Link or None
+        A message between two ranks of a node; None where no ranks were there to measure it.
+    sums : Link or None
+        What all-reduces on a node are as fast as; unless given, `inside`.
+    shared : Link or None
+        Agreement on an update in memory that the ranks of a node share: the latency a step, the bandwidth of
+        what a rank reads of others. Unless given, `inside`.
+    between : Link or None
+        A message between nodes.
+    crowding : float
+        By which factor a core is slower while all cores of its node are at work.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range.
+    """
+
+    name: str
+    nodes: int
+    cores: int
+    flops: float
+    half_rows: float
+    memory: float
+    barrier: float
+    inside: Link | None = None
+    sums: Link | None = None
+    shared: Link | None = None
+    between: Link | None = None
+    crowding: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "cores", "flops", "memory"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"Machine: {name} = {getattr(self, name)}; expected more than 0")
+        for name in ("half_rows", "barrier"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"Machine: {name} = {getattr(self, name)}; expected 0 or more")
+        if not self.crowding >= 1:
+            raise ValueError(f"Machine: crowding = {self.crowding}; expected 1 or more")
+        if self.nodes > 1 and self.between is None:
+            raise ValueError(f"Machine: {self.nodes} nodes without a link between them")
+
+    def ranks_a_node(self, ranks: int, threads: int) -> int:
+        """Ranks, of so many threads, that share a node where nodes are filled one after another."""
+        return max(1, min(ranks, self.cores // threads))
+
+    def all_reduce(self, ranks: int, size: float, threads: int = 1) -> Cost:
+        """Sum over ranks of n bytes: on a node, or between the nodes in the shares of its ranks.
+
+        On k nodes of c ranks: reduce-scatter and all-gather on each node, which are an all-reduce there, and
+        between them c all-reduces of n/c bytes at once, which share the node's link.
+        """
+        local = self.ranks_a_node(ranks, threads)
+        nodes = -(-ranks // local)
+        cost = collectives.all_reduce(self._link(self.sums), local, size)
+        return cost if nodes == 1 else cost + collectives.all_reduce(self._between(), nodes, size)
+
+    def agreement(self, ranks: int, size: float, threads: int = 1) -> Cost:
+        """Update of shared parameters of n bytes.
+
+        Of a node's c ranks each reads (c−1)/c n of gradients and as much of parameters; between k nodes each
+        all-reduces its share, all of them n bytes through a node's link.
+        """
+        local = self.ranks_a_node(ranks, threads)
+        nodes = -(-ranks // local)
+        read = 2 * (local - 1) / local * size
+        cost = Cost(self._link(self.shared).seconds(read), 0) if local > 1 else collectives.NOTHING
+        if nodes == 1:
+            return cost
+        across = collectives.all_reduce(self._between(), nodes, size)
+        return cost + Cost(across.seconds, across.bytes / local)
+
+    def message(self, ranks: int, threads: int = 1) -> Link:
+        """Between neighbours among so many ranks: the slowest kind that occurs."""
+        if self.ranks_a_node(ranks, threads) < ranks:
+            return self._between()
+        return self._link(None)
+
+    def _link(self, own: Link | None) -> Link:
+        link = own or self.inside
+        if link is None:
+            raise ValueError(f"estimate: {self.name} tells no link between ranks; measure it on ranks")
+        return link
+
+    def _between(self) -> Link:
+        if self.between is None:
+            raise ValueError(f"estimate: {self.name} has {self.cores} cores and no link to other nodes")
+        return self.between
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers, as JSON has them."""
+        return {
+            name: vars(value) if isinstance(value, Link) else value
+            for name, value in vars(self).items()
+            if value is not None
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Machine:
+        """What `to_dict` gave."""
+        numbers: dict[str, Any] = {
+            name: Link(**value) if isinstance(value, dict) else value for name, value in content.items()
+        }
+        return cls(**numbers)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.name}: nodes {self.nodes}, cores of each {self.cores}",
+            f"  a core: {self.flops / 1e9:.3g} Gflop/s, half of it with {self.half_rows:.3g} rows",
+            f"  adds {self.memory / 1e9:.3g} GB/s; {self.crowding:.2f} times as slow while all cores work",
+            f"  threads meet in {text(self.barrier)}",
+        ]
+        for name, words in (
+            ("inside", "a message on a node"),
+            ("sums", "all-reduces on a node"),
+            ("shared", "agreement in shared memory"),
+            ("between", "a message between nodes"),
+        ):
+            if (link := getattr(self, name)) is not None:
+                lines.append(f"  {words}: {link}")
+        return "\n".join(lines)

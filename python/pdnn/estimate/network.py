@@ -1,0 +1,116 @@
+"""Network: what estimates need to know of a model for samples of one shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from pdnn import models, nn
+
+_ELEMENTWISE = (nn.Sigmoid, nn.Tanh, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.Dropout)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two Linears that tensor parallel cuts: elements a row that ranks add up forward and backward."""
+
+    forward: int
+    backward: int
+
+
+class Network:
+    """A model and the shape of its samples.
+
+    Parameters
+    ----------
+    model : nn.Sequential
+    sample : tuple of int
+
+    Attributes
+    ----------
+    params, state : int
+        Elements of parameters, and of running statistics.
+    itemsize : int
+        Bytes of an element.
+    flops : int
+        Of the products of a step, a row: forward, the weights' gradient, and dx but for the first layer's.
+    layer_flops, layer_params : list of int
+        Of each layer.
+    widths : list of int
+        Elements of a sample before the first layer and behind each.
+    """
+
+    def __init__(self, model: nn.Sequential, sample: tuple[int, ...]) -> None:
+        self.model, self.sample = model, tuple(sample)
+        layers = [row for row in model.summary(self.sample).rows if row.depth == 0]
+        self.itemsize = np.dtype(model.dtype).itemsize
+        self.params, self.state = model.flat_parameters.size, model.flat_state.size
+        self.widths = [prod(self.sample), *(prod(layer.output) for layer in layers)]
+        self.layer_params = [layer.parameters for layer in layers]
+        products = [3 * layer.flops for layer in layers]
+        first = next((number for number, layer in enumerate(layers) if layer.flops), 0)
+        products[first] = 2 * products[first] // 3  # nobody wants the first layer's dx
+        self.layer_flops, self.flops = products, sum(products)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the parameters."""
+        return self.params * self.itemsize
+
+    @property
+    def meetings(self) -> int:
+        """How often the threads of a team meet in a step: after each layer both ways, loss and batch."""
+        return 2 * sum(count > 0 for count in self.layer_params) + 2
+
+    @property
+    def normalises(self) -> bool:
+        """Whether a batch's rows depend on each other: then who sees which rows changes what is computed."""
+        return any(isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) for module in self.model.modules())
+
+    @property
+    def synchronised(self) -> bool:
+        """Whether a normalisation waits for all rows of a batch."""
+        return any(getattr(module, "sync", False) for module in self.model.modules())
+
+    def batch_bytes(self, rows: int) -> int:
+        """What a pass over so many rows needs beside the parameters."""
+        return int(self.model.core.batch_bytes(list(self.sample), max(1, rows)))
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Numbers of the Linears that tensor parallel cuts together, as the core pairs them."""
+        found, layers, at = [], list(self.model), 0
+        while at < len(layers):
+            end = at + 1
+            if isinstance(layers[at], nn.Linear):
+                while end < len(layers) and isinstance(layers[end], _ELEMENTWISE):
+                    end += 1
+                if end < len(layers) and isinstance(layers[end], nn.Linear):
+                    found.append((at, end))
+                    end += 1
+                else:
+                    end = at + 1
+            at = end
+        return found
+
+    def tensor_part(self, ranks: int) -> tuple[Network, list[Pair]]:
+        """What the first of so many ranks holds, as a network by itself, and what a row costs in sums."""
+        configs = [dict(layer) for layer in self.model.config()["layers"]]
+        pairs = []
+        for first, second in self.pairs:
+            width = self.widths[first + 1]
+            own = -(-width // ranks)
+            configs[first]["out_features"] = configs[second]["in_features"] = own
+            wanted = any(self.layer_params[:first])
+            pairs.append(Pair(self.widths[second + 1], self.widths[first] if wanted else 0))
+        layers = [models.build_layer(**config) for config in configs]
+        return Network(nn.Sequential(*layers, dtype=self.model.dtype, seed=0), self.sample), pairs
+
+    def stage_params(self, cut: tuple[int, ...]) -> list[int]:
+        """Parameters of each stage that a cut makes."""
+        ends = [0, *cut, len(self.layer_params)]
+        return [sum(self.layer_params[a:b]) for a, b in pairwise(ends)]

@@ -1,0 +1,177 @@
+"""Probes: a machine's numbers, measured now by the ranks that will train; a second in all, or less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pdnn import _core, models, nn, optim, parallel
+from pdnn.comm import SELF, Communicator
+from pdnn.estimate.clock import Array, MeasuredClock, Samples, timed
+from pdnn.estimate.collectives import rounds
+from pdnn.estimate.link import Link, fit
+from pdnn.estimate.machine import Machine
+from pdnn.estimate.network import Network
+
+if TYPE_CHECKING:
+    from pdnn.estimate.clock import Clock
+
+SIZES = (64, 1 << 14, 1 << 18, 1 << 20)
+"""Bytes of the messages that are sent to and fro, and added up."""
+
+_SECONDS = 0.004  # of one measurement; each is made three times
+_TAG = 7
+
+
+def measure(comm: Communicator, clock: Clock, network: Network, rows: int) -> Machine:
+    """The machine that these ranks run on; collective.
+
+    Parameters
+    ----------
+    comm : Communicator
+    clock : Clock
+        Of the network: what a core comes to is told for its steps.
+    network : Network
+    rows : int
+        Of a rank's step.
+
+    Returns
+    -------
+    Machine
+        The same on every rank. Links are None where no two ranks could measure them.
+    """
+    node = Communicator(comm.core.ranks_of_machine()) if comm.size > 1 else comm
+    sizes = np.array([node.size, -node.size])
+    comm.all_reduce(sizes, op="max", check=False)
+    local, nodes = int(sizes[0]), -(-comm.size // int(sizes[0]))
+    flops, half_rows = core_rate(clock, network, rows)
+    alone, crowded = clock.step(network, rows), clock.step(network, rows, parallel.cores_of_rank(comm))
+    numbers = np.array([barrier(comm), adding(network.itemsize)])
+    comm.all_reduce(numbers, op="max", check=False)
+    return Machine(
+        name="this machine" if nodes == 1 else f"these {nodes} machines",
+        nodes=nodes,
+        cores=local * parallel.cores_of_rank(comm),
+        flops=flops,
+        half_rows=half_rows,
+        memory=1 / float(numbers[1]),
+        barrier=float(numbers[0]),
+        inside=messages(comm, _partner(comm, node, same=True)) if local > 1 else None,
+        sums=sums(node, comm) if local > 1 else None,
+        shared=agreement(node, comm) if local > 1 else None,
+        between=messages(comm, _partner(comm, node, same=False)) if nodes > 1 else None,
+        crowding=max(1.0, crowded / alone),
+    )
+
+
+def core_rate(clock: Clock, network: Network, rows: int) -> tuple[float, float]:
+    """Flop/s of very many rows, and the rows with half of it: the line through two sizes of step."""
+    many, few = max(2, rows), max(1, rows // 4)
+    long, short = clock.step(network, many), clock.step(network, few)
+    a_row = max(long - short, 0.02 * long) / (many - few)
+    flops = max(network.flops, 1) / a_row
+    return flops, max(0.0, long / a_row - many)
+
+
+def barrier(comm: Communicator) -> float:
+    """Seconds in which a rank's threads meet, spinning: the round trip of a word between two cores."""
+    if parallel.cores_of_rank(comm) == 1:
+        return 0.0
+    return median(_core.measure_round_trip() for _ in range(5))
+
+
+def adding(itemsize: int) -> float:
+    """Seconds a byte of adding an array to another that lies in cache, as a pool joins its gradients."""
+    total, one = (np.zeros((1 << 20) // itemsize, f"f{itemsize}") for _ in range(2))
+    return _repeated(lambda: np.add(total, one, out=total)) / total.nbytes
+
+
+def messages(comm: Communicator, partner: int) -> Link:
+    """Ping-pong between rank 0 and a partner: half a round trip of each size."""
+    points = []
+    for size in SIZES:
+        data, seconds = np.zeros(size, np.uint8), np.zeros(1)
+
+        def there_and_back(data: Array = data) -> None:
+            if comm.rank == 0:
+                comm.core.start_send(data, partner, _TAG).wait()
+                comm.core.start_recv(data, partner, _TAG).wait()
+            elif comm.rank == partner:
+                comm.core.start_recv(data, 0, _TAG).wait()
+                comm.core.start_send(data, 0, _TAG).wait()
+
+        seconds[0] = _repeated(there_and_back, comm) / 2
+        comm.broadcast(seconds, root=0, check=False)
+        points.append((1.0, float(size), float(seconds[0])))
+    return fit(points)
+
+
+def sums(node: Communicator, comm: Communicator) -> Link:
+    """What all-reduces of floats on a node are as fast as, by the form of halving and doubling."""
+    points = []
+    for size in SIZES:
+        data, out = np.zeros(size // 4, np.float32), np.zeros(size // 4, np.float32)
+
+        def add_up(data: Array = data, out: Array = out) -> None:
+            node.core.start_all_reduce(data, out, _core.Op.sum).wait()
+
+        seconds = _repeated(add_up, comm)
+        points.append((2.0 * rounds(node.size), 2 * (node.size - 1) / node.size * size, seconds))
+    return fit(points)
+
+
+def agreement(node: Communicator, comm: Communicator) -> Link | None:
+    """What data parallel in shared memory adds to a step, by the bytes that a rank reads of others.
+
+    Steps of one row a rank, of which there is next to nothing to compute, less the same step of one rank.
+    """
+    points = []
+    for widths in ((64, 64), (512, 512)):
+        model = models.mlp(widths, seed=0)
+        network = Network(model, widths[:1])
+        x, y = np.zeros((node.size, widths[0]), np.float32), np.zeros((node.size, widths[1]), np.float32)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        clock = MeasuredClock(nn.MSELoss(), sgd, Samples(x, y, widths[1]), comm)
+        try:
+            together = clock.trial(network, parallel.DataParallel(shared_memory=True), node, node.size)
+        except ValueError:  # these ranks share no memory
+            return None
+        seconds = timed([together], comm) - clock.step(network, 1)
+        read = 2 * (node.size - 1) / node.size * network.size
+        points.append((1.0, read, max(seconds, 1e-7)))
+    return fit(points)
+
+
+def _partner(comm: Communicator, node: Communicator, *, same: bool) -> int:
+    """The first rank beside rank 0 that is on rank 0's node, or is not."""
+    zero = np.array([comm.rank == 0], np.int32)
+    node.all_reduce(zero, op="max", check=False)
+    wanted = comm.rank > 0 and bool(zero[0]) == same
+    first = np.array([comm.rank if wanted else comm.size], np.int64)
+    comm.all_reduce(first, op="min", check=False)
+    return int(first[0])
+
+
+def _repeated(call: Callable[[], object], comm: Communicator = SELF) -> float:
+    """Seconds of a call: the fastest of three runs of many; the slowest rank's."""
+    call()
+    began = perf_counter()
+    call()
+    first = np.array([perf_counter() - began])
+    comm.all_reduce(first, op="max", check=False)
+    times = max(2, min(1000, ceil(_SECONDS / max(float(first[0]), 1e-7))))
+    runs = []
+    for _ in range(3):
+        comm.barrier(check=False)
+        began = perf_counter()
+        for _ in range(times):
+            call()
+        runs.append((perf_counter() - began) / times)
+    result = np.array([min(runs)])
+    comm.all_reduce(result, op="max", check=False)
+    return float(result[0])

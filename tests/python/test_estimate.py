@@ -1,0 +1,312 @@
+"""Estimates: closed forms against values worked out by hand, probes, and what the fastest strategy is."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pdnn
+from pdnn import estimate, models, nn, optim, parallel
+from pdnn.estimate import Link, Machine, Network, Steps, collectives
+from pdnn.parallel import DataParallel
+from processes import Completed
+
+LINK = Link(latency=10.0, bandwidth=2.0)  # seconds and bytes a second that are easy to add up
+MACHINE = Machine(
+    name="made up",
+    nodes=4,
+    cores=4,
+    flops=1e9,
+    half_rows=0.0,
+    memory=1e9,
+    barrier=1e-6,
+    inside=Link(1e-6, 1e9),
+    between=Link(1e-4, 1e8),
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "seconds", "sent"),
+    [
+        (collectives.recursive_doubling, 2 * 10 + 2 * 600 / 2, 1200),  # two rounds, all of it in each
+        (collectives.rabenseifner, 4 * 10 + 2 * 3 / 4 * 600 / 2, 900),
+        (collectives.ring, 6 * 10 + 2 * 3 / 4 * 600 / 2, 900),
+        (collectives.binomial_broadcast, 2 * 10 + 2 * 600 / 2, 1200),
+        (collectives.long_broadcast, 5 * 10 + 2 * 3 / 4 * 600 / 2, 900),
+        (collectives.scatter, 2 * 10 + 3 / 4 * 600 / 2, 450),
+        (collectives.gathered_codes, 2 * 10 + 3 * 600 / 2, 1800),
+        (collectives.shared_codes, 5 * 10 + 2 * 3 / 4 * 600 / 2, 900),
+    ],
+)
+def test_collectives_are_their_formulas(
+    form: Callable[[Link, int, float], collectives.Cost], seconds: float, sent: float
+) -> None:
+    assert form(LINK, 4, 600) == collectives.Cost(seconds, sent)
+    assert form(LINK, 1, 600) == collectives.NOTHING
+
+
+def test_an_all_reduce_is_the_faster_of_its_algorithms() -> None:
+    assert collectives.all_reduce(LINK, 4, 8) == collectives.recursive_doubling(LINK, 4, 8)
+    assert collectives.all_reduce(LINK, 4, 600) == collectives.rabenseifner(LINK, 4, 600)
+    for ranks in (2, 3, 5, 8):
+        assert collectives.all_reduce(LINK, ranks, 600) <= collectives.ring(LINK, ranks, 600)
+
+
+@given(st.floats(0, 1e-3), st.floats(1e6, 1e11))
+def test_a_fit_finds_the_link_that_times_come_from(latency: float, bandwidth: float) -> None:
+    link = Link(latency, bandwidth)
+    found = estimate.fit([(k, size, link.seconds(size, k)) for k, size in ((1, 8), (2, 1e4), (1, 1e7))])
+    assert found.latency == pytest.approx(latency, rel=1e-4, abs=1e-3 * link.seconds(8))
+    assert found.seconds(1e7) == pytest.approx(link.seconds(1e7), rel=1e-4)
+
+
+def test_a_fit_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="two or more"):
+        estimate.fit([(1, 8, 1e-6)])
+    with pytest.raises(ValueError, match="bandwidth = 0"):
+        Link(0, 0)
+    with pytest.raises(ValueError, match="latency = -1"):
+        Link(-1, 1)
+
+
+@given(st.integers(1, 40), st.integers(1, 8), st.integers(1, 50), st.integers(1, 50))
+def test_a_pool_takes_as_long_as_its_simulation(pieces: int, workers: int, piece: int, adding: int) -> None:
+    workers = min(workers, pieces)
+    free, joined = [0] * workers, 0
+    heapify(free)
+    for _ in range(pieces):  # free workers take pieces in order, and join in order
+        joined = max(heappop(free) + piece, joined) + adding
+        heappush(free, joined)
+    assert estimate.pool_seconds(pieces, workers, piece, adding) >= joined
+    if pieces % workers == 0:
+        assert estimate.pool_seconds(pieces, workers, piece, adding) == joined
+
+
+@dataclass
+class FakeClock:
+    """A row takes a second in the whole network and in every stage; threads do not crowd each other."""
+
+    a_row: float = 1.0
+    fixed: float = 0.0
+
+    def step(self, network: Network, rows: int, threads: int = 1) -> float:
+        return (self.fixed + self.a_row * rows) * network.params / PARAMS
+
+    def stages(self, network: Network, cut: tuple[int, ...], rows: int) -> list[tuple[float, float]]:
+        return [(self.a_row * rows / 3, 2 * self.a_row * rows / 3) for _ in range(len(cut) + 1)]
+
+    def cut(self, network: Network, stages: int, rows: int) -> tuple[int, ...]:
+        return tuple(range(1, stages))
+
+
+MLP = Network(models.mlp([20, 8, 4], seed=0), (20,))
+PARAMS = MLP.params
+
+
+def steps(rows: int, ranks: int, machine: Machine = MACHINE, clock: FakeClock | None = None) -> Steps:
+    return Steps(MLP, rows, ranks, clock or FakeClock(), machine)
+
+
+def test_a_network_is_known_by_its_layers() -> None:
+    assert (MLP.params, MLP.itemsize, MLP.widths) == (20 * 8 + 8 + 8 * 4 + 4, 4, [20, 8, 8, 4])
+    assert MLP.flops == 2 * (2 * 20 * 8) + 3 * (2 * 8 * 4)
+    assert MLP.pairs == [(0, 2)]
+    part, pairs = MLP.tensor_part(3)  # 3 of the 8 columns
+    assert part.params == 20 * 3 + 3 + 3 * 4 + 4
+    assert pairs == [estimate.network.Pair(forward=4, backward=0)]
+    assert MLP.stage_params((1,)) == [168, 36]
+    cnn = Network(models.lenet_psgd(seed=0), (1, 32, 32))
+    assert [cnn.widths[second + 1] for _, second in cnn.pairs] == [256]
+    assert cnn.tensor_part(2)[1] == [estimate.network.Pair(forward=256, backward=128)]
+    assert Network(models.ResNet9(seed=0), (3, 32, 32)).normalises
+
+
+def test_threads_share_the_work_and_meet() -> None:
+    serial, team = steps(8, 1).estimate(parallel.Serial()), steps(8, 1).estimate(parallel.Team(4))
+    assert (serial.seconds, serial.bytes) == (8, 0)
+    assert (team.compute, team.waiting) == (2, pytest.approx(6 * 1e-6))  # two layers both ways, loss, batch
+    pool = steps(8, 1).estimate(parallel.Pool(2, 4))
+    assert pool.compute == 4 and pool.seconds == pytest.approx(4 + 3 * MLP.size / 1e9)
+
+
+def test_replicas_share_rows_and_agree_on_the_slower_link_once_nodes_are_full() -> None:
+    own = steps(8, 4).estimate(DataParallel())
+    assert own.compute == 2 and own.bytes == 0
+    assert own.communication == pytest.approx(1e-6 + 2 * 3 / 4 * MLP.size / 1e9)
+    messages = steps(8, 4).estimate(DataParallel(shared_memory=False))
+    assert messages.bytes == pytest.approx(2 * MLP.size)  # recursive doubling, it is that small
+    spread = steps(8, 8).estimate(DataParallel(shared_memory=True))
+    across = collectives.all_reduce(MACHINE.between or LINK, 2, MLP.size)
+    assert spread.communication == pytest.approx(own.communication + across.seconds)
+    with pytest.raises(ValueError, match="needs 32 cores, made up has 16"):
+        steps(32, 16).estimate(DataParallel(parallel.Team(2)))
+
+
+def test_a_pipeline_is_its_schedule_against_the_clock() -> None:
+    free = replace(MACHINE, inside=Link(0, 1e15), memory=1e15)
+    for spec, bubble in (("pipeline:2/4", 1 / 5), ("pipeline:2/4:gpipe", 1 / 5), ("pipeline:3/6", 2 / 8)):
+        strategy = parallel.parse(spec)
+        assert isinstance(strategy, parallel.Pipeline)
+        found = steps(12, strategy.stages, free).estimate(strategy)
+        assert found.compute == pytest.approx(12)  # every stage takes a second a row
+        assert found.waiting / found.seconds == pytest.approx(bubble)
+    slow = steps(12, 2, replace(MACHINE, inside=Link(5, 1e15))).estimate(parallel.parse("pipeline:2/4"))
+    times = [(3 / 3, 2 * 3 / 3)] * 2
+    plan = parallel.schedule("1f1b", 2, 4).simulate([f for f, _ in times], [b for _, b in times], message=5)
+    assert slow.compute + slow.waiting == pytest.approx(plan.seconds, rel=1e-5)
+
+
+def test_a_tensor_pair_adds_up_its_outputs() -> None:
+    found = steps(8, 4).estimate(parallel.TensorParallel(4))
+    part = MLP.tensor_part(4)[0].params
+    assert found.compute == pytest.approx(8 * part / PARAMS)
+    sums = MACHINE.all_reduce(4, 8 * 4 * 4) + MACHINE.all_reduce(4, 24)
+    assert (found.communication, found.bytes) == (pytest.approx(sums.seconds), pytest.approx(sums.bytes))
+    both = steps(8, 8).estimate(parallel.parse("tp:4 x ddp"))
+    assert both.compute == pytest.approx(found.compute / 2)
+
+
+@pytest.mark.parametrize(
+    "spec", ["average:8", "average:8:master", "average:end", "scatter-gather", "hogwild-processes:4"]
+)
+def test_every_strategy_of_ranks_has_an_estimate(spec: str) -> None:
+    found = steps(8, 4).estimate(parallel.parse(spec))
+    assert found.seconds > 0 and found.memory > MLP.size
+    assert spec in str(found) and "a rank sends" in str(found)
+    assert estimate.Estimate.from_dict(found.to_dict()) == found
+
+
+def test_averaging_pays_for_its_sum_every_so_many_steps() -> None:
+    found = steps(8, 4).estimate(parallel.parse("average:10"))
+    size = (MLP.params + 1) * 4
+    assert found.compute == 8  # of one rank's own batch
+    assert found.communication == pytest.approx(MACHINE.all_reduce(4, size).seconds / 10)
+
+
+def test_memory_is_the_table_of_what_is_kept() -> None:
+    model, batch = 4 * (2 * MLP.params + 3), MLP.batch_bytes
+    assert steps(8, 1).estimate(parallel.Serial()).memory == model + batch(8)
+    assert steps(8, 4).estimate(DataParallel()).memory == model + batch(2)
+    pool = steps(8, 1).estimate(parallel.Pool(2, 4))
+    assert pool.memory == model + 2 * (4 * MLP.params + batch(2))
+
+
+def spec_of_fastest(machine: Machine, ranks: int, clock: FakeClock, rows: int = 64) -> str:
+    world = pdnn.comm.SELF
+    choice = estimate.choose(steps(rows, ranks, machine, clock), machine.cores // ranks, world)
+    assert not choice.measured  # nothing is measured with a clock that only pretends
+    assert [each.seconds for each in choice.estimates] == sorted(each.seconds for each in choice.estimates)
+    assert str(choice.strategy) in choice.why and "µs" in choice.why
+    return str(choice.strategy)
+
+
+def test_the_fastest_is_what_the_machine_makes_cheapest() -> None:
+    one, clock = replace(MACHINE, nodes=1, cores=2), FakeClock(1e-6, 1e-7)
+    assert spec_of_fastest(replace(one, memory=1e8), 1, clock) == "team:2"
+    assert spec_of_fastest(replace(one, barrier=1.0, memory=1e15), 1, clock) == "pool:2/8"
+    assert spec_of_fastest(replace(one, barrier=1.0, memory=1.0), 1, clock) == "serial"
+    assert spec_of_fastest(one, 2, clock) == "ddp"
+    slow_sums = replace(one, shared=Link(1.0, 1e3), sums=Link(0, 1e3), inside=Link(0, 1e15))
+    assert spec_of_fastest(slow_sums, 2, clock) == "pipeline:2"
+    wide = replace(slow_sums, sums=Link(1e-9, 1e12), inside=Link(1e-3, 1e15))
+    clock = FakeClock(1e-9, 1e-6)  # a step costs the same for few rows: the only gain is in narrower layers
+    assert spec_of_fastest(replace(wide, shared=Link(1.0, 1e3), sums=Link(1e-7, 1e9)), 2, clock) == "tp:2"
+
+
+def test_candidates_train_what_one_process_does() -> None:
+    found = {str(strategy) for strategy in estimate.candidates(MLP, 4, 2)}
+    assert found == {
+        "ddp", "ddp+team:2", "tp:2 x ddp+team:2", "pipeline:2 x ddp+team:2", "tp:4+team:2"
+    }  # fmt: skip
+    normalised = Network(models.ResNet9(sync=False, seed=0), (3, 32, 32))
+    assert {str(strategy) for strategy in estimate.candidates(normalised, 1, 2)} == {"serial", "team:2"}
+    assert {str(strategy) for strategy in estimate.candidates(normalised, 2, 1)} == {"ddp", "tp:2"}
+
+
+def trainer(strategy: str, **options: object) -> pdnn.Trainer:
+    model = models.mlp([20, 16, 4], seed=0)
+    sgd = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, **options)  # type: ignore[arg-type]
+
+
+def data(rows: int = 70) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    rng = np.random.default_rng(0)
+    return rng.random((rows, 20), dtype=np.float32), rng.integers(0, 4, rows)
+
+
+def test_estimating_measures_and_leaves_the_training_alone() -> None:
+    one, other = trainer("serial"), trainer("serial")
+    found = one.estimate(data(), 32)
+    assert 0 < found.seconds < 1 and found.strategy == "serial"
+    (known,) = one._steps_known.values()
+    numbers = [known.machine.flops, known.machine.memory, known.machine.crowding]
+    assert all(math.isfinite(number) and number > 0 for number in numbers)
+    assert one.estimate(data(), 32, "pool:1/4").strategy == "pool:1/4"
+    histories = [each.fit(data(), 2, 32, verbose=False) for each in (one, other)]
+    assert np.array_equal(one.model.flat_parameters, other.model.flat_parameters)
+    measured = histories[0].history["seconds"][-1] / 3
+    line = found.beside(measured)
+    assert line.startswith("serial: estimated ") and ", measured " in line and ", difference " in line
+    with pytest.raises(ValueError, match="70 rows in batches of 0"):
+        one.estimate(data(), 0)
+
+
+def test_the_fastest_trains_what_serial_trains(capsys: pytest.CaptureFixture[str]) -> None:
+    fastest, serial = trainer("fastest"), trainer("serial")
+    assert fastest.choice is None
+    fastest.fit(data(), 2, 32)
+    serial.fit(data(), 2, 32, verbose=False)
+    assert fastest.choice is not None and fastest.strategy == fastest.choice.strategy
+    assert capsys.readouterr().out.startswith(f"fastest: {fastest.strategy}; estimated ")
+    assert np.allclose(fastest.model.flat_parameters, serial.model.flat_parameters, atol=1e-6)
+
+
+def test_a_training_that_is_resumed_keeps_its_strategy(tmp_path: object) -> None:
+    first = trainer("pool:1/3")
+    first.fit(data(), 1, 32, checkpoint=str(tmp_path), verbose=False)
+    second = trainer("fastest")
+    second.fit(data(), 2, 32, checkpoint=str(tmp_path), resume=True, verbose=False)
+    assert str(second.strategy) == "pool:1/3" and second.epoch == 2
+
+
+def test_layers_that_ranks_hold_are_not_estimated() -> None:
+    model = nn.Sequential(
+        nn.ColumnParallelLinear(20, 4, comm=pdnn.comm.SELF),
+        nn.RowParallelLinear(4, 4, comm=pdnn.comm.SELF),
+        seed=0,
+    )
+    one = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1), strategy="serial")
+    with pytest.raises(ValueError, match="layers that ranks hold together"):
+        one.estimate(data(), 8)
+
+
+def on_a_rank() -> tuple[list[float], str, bytes]:
+    """Estimates and the fastest on ranks: all of them know the same."""
+    one = trainer("auto")
+    found = [one.estimate(data(), 32, spec) for spec in ("ddp", "tp:2", "pipeline:2", "average:4")]
+    (known,) = one._steps_known.values()
+    links = (known.machine.inside, known.machine.sums, known.machine.shared)
+    assert all(link is not None and math.isfinite(link.seconds(1e6)) for link in links)
+    fastest = trainer("fastest")
+    fastest.fit(data(), 1, 32, verbose=False)
+    return [each.seconds for each in found], str(fastest.strategy), fastest.model.flat_parameters.tobytes()
+
+
+def test_ranks_know_the_same_beforehand() -> None:
+    results = pdnn.run(on_a_rank, ranks=2, backend="threads")
+    assert results[0] == results[1]
+    assert min(results[0][0]) > 0
+
+
+def test_estimates_are_imported_when_they_are_asked_for(run_python: Callable[..., Completed]) -> None:
+    code = "import sys, pdnn; assert 'pdnn.estimate' not in sys.modules; pdnn.estimate.Link(0, 1)"
+    run_python(["-c", code])
+    assert sys.modules["pdnn.estimate"] is estimate
