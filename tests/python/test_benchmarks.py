@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 
@@ -111,13 +112,16 @@ def test_codecs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..
 def test_idle_time_of_a_pipeline_is_measured_beside_its_formula(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
-    words = ["--micros", "1,3", "--width", "24", "--layers", "4", "--rows", "12", "--epochs", "2", "--plot"]
-    script, picture = root / "benchmarks" / "pipeline.py", tmp_path / "step.png"
-    lines = run_python([script, *words, picture], timeout=90).stdout.splitlines()[1:]
-    assert [line.split()[:2] for line in lines] == [[name, m] for name in ("gpipe", "1f1b") for m in "13"]
-    for line in lines:
-        _, micros, measured, formula, simulated, _ = line.split()
-        assert float(formula) == pytest.approx(1 / (int(micros) + 1), abs=1e-3)
-        assert 0 < float(measured) < 1
-        assert 0 < float(simulated) < 1
+    words = ["--micros", "1,3", "--simulate", "4", "--width", "24", "--layers", "4", "--rows", "12"]
+    script, picture, report = root / "benchmarks" / "pipeline.py", tmp_path / "step.png", tmp_path / "p.json"
+    words += ["--steps", "2", "--json", report, "--plot", picture]
+    lines = run_python([script, *words], timeout=90).stdout.splitlines()[1:]
+    results = json.loads(report.read_text())["results"]
+    for line, result, (name, micros) in zip(lines, results, product(("gpipe", "1f1b"), (1, 3)), strict=True):
+        assert line.split()[:2] == [name, str(micros)]
+        assert result["formula"] == 1 / (micros + 1)
+        assert 0 < result["measured"] < 1
+        assert 0 < result["simulated"] < 1
+        assert 1 > result["more_stages"]["4"] > 0.9 * 3 / (micros + 3)
+        assert result["in_flight"] == ([micros] * 2 if name == "gpipe" else [min(micros, 2), 1])
     assert picture.stat().st_size > 1000

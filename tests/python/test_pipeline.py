@@ -163,6 +163,7 @@ def test_a_measured_step_is_in_the_history(tmp_path: Path) -> None:
             times = [time for event in lane for time in (event.begin, event.end)]
             assert times == sorted(times)
         assert 0 < timeline.bubble < 1
+        assert timeline.in_flight == schedule("gpipe", 2, 4).in_flight == [4, 4]
         history.save(tmp_path / "history.json")
         read = History.load(tmp_path / "history.json").timeline
         assert read is not None

@@ -64,6 +64,11 @@ class Timeline:
         """Share of all ranks' time in which they compute nothing."""
         return float(_core.pipeline_bubble(self.lanes))
 
+    @property
+    def in_flight(self) -> list[int]:
+        """Micro-batches between forward and backward, of each rank the most at one time: what it holds."""
+        return _core.pipeline_in_flight([[event[:3] for event in lane] for lane in self.lanes])
+
     def chrome_trace(self, path: str | os.PathLike[str] | None = None) -> str:
         """The events for chrome://tracing or https://ui.perfetto.dev, each rank a process.
 
