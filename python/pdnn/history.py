@@ -11,6 +11,7 @@ from pdnn.files.atomic import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from pdnn.estimate import Estimate
     from pdnn.parallel.timeline import Timeline
 
 
@@ -35,6 +36,8 @@ class History:
         What this rank has sent of activations and their gradients in an epoch, where ranks pass them on:
         ``bytes`` that left it, ``bytes_uncompressed`` of the values themselves, and ``encode_seconds`` and
         ``decode_seconds``; empty where nothing is counted.
+    estimate : Estimate or None
+        What a step was expected to take, where that was asked for (`Trainer.estimate`, ``pdnn train``).
     timeline : Timeline or None
         What the ranks of this rank's pipeline did when, in the last epoch's last step of a whole batch;
         None unless `fit` was asked for it.
@@ -45,6 +48,7 @@ class History:
         self.phases: list[dict[str, float]] = []
         self.updates: list[dict[str, float]] = []
         self.books: list[dict[str, float]] = []
+        self.estimate: Estimate | None = None
         self.timeline: Timeline | None = None
 
     @property
@@ -83,6 +87,8 @@ class History:
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
         content = {name: getattr(self, name) for name in ("history", "phases", "updates", "books")}
+        if self.estimate is not None:
+            content["estimate"] = self.estimate.to_dict()
         return content if self.timeline is None else content | {"timeline": self.timeline.lanes}
 
     @classmethod
@@ -102,6 +108,10 @@ class History:
         history.updates = [{str(k): float(v) for k, v in epoch.items()} for epoch in content["updates"]]
         books = content.get("books", [{} for _ in history.updates])  # older files have none
         history.books = [{str(k): float(v) for k, v in epoch.items()} for epoch in books]
+        if "estimate" in content:
+            from pdnn.estimate import Estimate
+
+            history.estimate = Estimate.from_dict(content["estimate"])
         if "timeline" in content:
             from pdnn.parallel.timeline import Timeline
 

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -333,7 +333,9 @@ class Trainer:
                 f"estimate: {len(source)} rows in batches of {batch_size}; expected at least 1 of both"
             )
         chosen = self.strategy if strategy is None else parallel.choose(strategy, self.comm)
-        return self._steps(source, min(batch_size, len(source))).estimate(chosen)
+        batch_size = min(batch_size, len(source))
+        found = self._steps(source, batch_size).estimate(chosen)
+        return replace(found, steps=len(source) / parallel.rows_of_step(chosen, batch_size, self.comm.size))
 
     def _steps(self, source: _Source, batch_size: int) -> Steps:
         """What estimates of this training go by, measured when it is first asked for."""

@@ -29,7 +29,7 @@ def test_two_ranks_train_as_one_does(run_python: Callable[..., Completed], tmp_p
     for ranks in (1, 2):
         words = ["--ranks", str(ranks), "--json", str(tmp_path / f"{ranks}.json")]
         outputs[ranks] = run_python(["-m", "pdnn", "train", *common, *words], timeout=90).stdout.splitlines()
-    assert [len(lines) for lines in outputs.values()] == [2, 2]
+    assert [len(lines) for lines in outputs.values()] == [3, 3]
     assert outputs[1][-1] == outputs[2][-1]
     alone, together = (json.loads((tmp_path / f"{ranks}.json").read_text())["history"] for ranks in (1, 2))
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):

@@ -41,7 +41,8 @@ def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
     words = ["--epochs", "4", "--json", history, "--plot", plot, "--save", model, "--validation", "0.2"]
     assert train(blobs, *words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 5  # a line an epoch, no terminal here
+    assert len(lines) == 6  # a line an epoch, no terminal here
+    assert lines[-2].startswith("serial: estimated ") and ", difference " in lines[-2]
     assert lines[-1].startswith("test: loss ")
     accuracy = lines[-1].rpartition(" ")[2]
     assert float(accuracy) > 0.9
@@ -57,6 +58,19 @@ def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
     assert csv.read_text().startswith("class\n")
     assert cli.main(["predict", str(model), str(tmp_path / "samples.npy")]) == 0
     assert capsys.readouterr().out.split() == [str(label) for label in np.load(npy)]
+
+
+def test_the_fastest_strategy_says_why(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = tmp_path / "history.json"
+    assert train(blobs, "--strategy", "fastest", "--epochs", "2", "--json", history) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("fastest: ") and "estimated" in lines[0]
+    chosen = json.loads(history.read_text())["estimate"]["strategy"]
+    assert f"fastest: {chosen};" in lines[0] and lines[-2].startswith(f"{chosen}: estimated ")
+    assert train(blobs, "--strategy", "fastest", "--epochs", "1", "--quiet") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
 
 
 def test_resumed_training_equals_uninterrupted_training(blobs: Path, tmp_path: Path) -> None:

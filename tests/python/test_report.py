@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pdnn import cli, report, sweep
+from pdnn.estimate import Estimate
 from pdnn.history import History
 
 VOID = {"img", "meta", "link", "br", "hr", "input"}
@@ -80,6 +81,20 @@ def test_figures_are_medians_over_repeats_beside_the_baseline() -> None:
     assert shares["exposed communication"] == pytest.approx(1.5 / 14)
     assert shares["hidden"] == pytest.approx(3 / 14)
     assert sum(shares.values()) - shares["hidden"] == pytest.approx(1)
+
+
+def test_estimates_stand_beside_what_was_measured() -> None:
+    estimated = run("serial", 1, 1, [4.0, 2.0, 5.0])
+    assert estimated.history is not None
+    estimated.history.estimate = Estimate(
+        "serial", 1, 32, compute=0.25, communication=0.0, waiting=0.0, bytes=0, memory=1, why="", steps=8.0
+    )
+    (work,) = report.summary([estimated, RUNS[2]])
+    assert work.lines[0].estimated == ("serial", 2.0, 4.0) and work.lines[1].estimated is None
+    text = report.page(results([estimated, RUNS[2]]), [work], {})
+    cells = "<td>serial</td><td>serial</td><td>2</td><td>4</td><td>+50%</td>"
+    assert "Estimated before the training, and measured" in text and cells in text
+    assert "Estimated" not in report.page(results(RUNS), report.summary(RUNS), {})
 
 
 def test_without_its_baseline_nothing_is_a_speedup() -> None:

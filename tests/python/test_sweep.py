@@ -44,8 +44,9 @@ def runs_of(file: Path) -> list[dict[str, Any]]:
 
 
 def test_a_grid_has_what_fits_and_names_what_does_not() -> None:
-    configurations, left_out = sweep.grid(["m"], ["serial", "ddp", "auto"], [1, 2], [8, 16], 2)
+    configurations, left_out = sweep.grid(["m"], ["serial", "ddp", "auto", "fastest"], [1, 2], [8, 16], 2)
     fitting = [("serial", 1), ("ddp", 1), ("ddp", 2), ("auto", 1), ("auto", 2)]
+    fitting += [("fastest", 1), ("fastest", 2)]
     assert configurations == [
         sweep.Configuration("m", strategy, ranks, batch_size, repeat)
         for repeat in (0, 1)
@@ -65,6 +66,7 @@ def test_workers_are_ranks_times_threads() -> None:
 
     assert [workers("serial", 1), workers("ddp+team:3", 2), workers("hogwild:4", 1)] == [1, 6, 4]
     assert [workers("auto", 1), workers("auto", 2), workers("auto", 9)] == [8, 8, 9]
+    assert [workers("fastest", 1), workers("fastest", 2)] == [8, 8]
 
 
 def test_a_sweep_keeps_all_that_was_measured(
@@ -84,6 +86,9 @@ def test_a_sweep_keeps_all_that_was_measured(
     assert set(serial.history.history) == {"loss", "accuracy", "val_loss", "val_accuracy", "seconds"}
     assert serial.history.phases[1]["gradient"] > 0
     assert serial.history.updates[1]["count"] == 7
+    for run, name in ((serial, "serial"), (hogwild, "hogwild:2")):  # every run knows what was expected of it
+        assert run.history is not None and run.history.estimate is not None
+        assert run.history.estimate.strategy == name and run.history.estimate.steps == 203 / 32
     assert serial.machine == sweep.machine() and serial.versions == sweep.versions()
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [(row["strategy"], row["epoch"]) for row in rows] == [

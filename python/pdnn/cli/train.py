@@ -8,7 +8,9 @@
   pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
   mpiexec -n 2 pdnn train                              # is --ranks 2
 
-The last line is the loss and the accuracy on the test part. Only rank 0 prints and writes files.
+With --strategy fastest the exact strategy is taken that is expected to take least; the first line says why.
+The last lines are what a step was expected to take and what it took, and the loss and the accuracy on the
+test part. Only rank 0 prints and writes files.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 from math import ceil
+from statistics import median
 from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, specs
@@ -43,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--strategy",
         default="auto",
-        help="auto, serial, team:N, pool:N, ddp, ddp+team:N, average:end, average:K, hogwild:N, ...",
+        help="auto, fastest, serial, team:N, pool:N, ddp, ddp+team:N, average:end, average:K, hogwild:N, ...",
     )
     how.add_argument("--ranks", type=positive_int, metavar="N", help="start N MPI ranks of this command")
     how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")
@@ -96,6 +99,9 @@ def main(arguments: argparse.Namespace) -> int:
     train, test = arguments.data()
     train, held_out = _parts(arguments.validation, train, test, arguments.seed)
     trainer = _trainer(arguments, train.sample_shape, len(train))
+    wanted = bool(arguments.json) or not arguments.quiet
+    if wanted and arguments.strategy != "fastest":
+        _estimate(trainer, train, arguments)
     history = trainer.fit(
         train,
         epochs=arguments.epochs,
@@ -106,8 +112,13 @@ def main(arguments: argparse.Namespace) -> int:
         resume=arguments.resume,
         verbose=not arguments.quiet,
     )
+    if wanted and arguments.strategy == "fastest":
+        _estimate(trainer, train, arguments)
     result = trainer.evaluate(test, comm=world)
     if world.rank == 0:
+        if history.estimate is not None and history.history and not arguments.quiet:
+            seconds = median(history.history["seconds"])
+            print(history.estimate.beside(seconds / history.estimate.steps))
         if arguments.save:
             trainer.model.save(arguments.save)
         if arguments.json:
@@ -132,8 +143,11 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
     model = arguments.model(sample, arguments.seed, arguments.dtype)
     optimizer = optimizing.optimizer(arguments, model.parameters())
     world = pdnn.world()
-    strategy = parallel.choose(arguments.strategy, world)
-    a_step = parallel.rows_of_step(strategy, arguments.batch_size, world.size)
+    strategy: str | parallel.Strategy = arguments.strategy
+    a_step = arguments.batch_size
+    if strategy != "fastest":
+        strategy = parallel.choose(strategy, world)
+        a_step = parallel.rows_of_step(strategy, a_step, world.size)
     an_epoch = ceil(rows / min(a_step, max(rows, 1)))
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
     return Trainer(
@@ -145,6 +159,15 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
         schedule=None if arguments.schedule is None else arguments.schedule(optimizer, plan),
         schedule_per="step",
     )
+
+
+def _estimate(trainer: pdnn.Trainer, train: Dataset | Subset, arguments: argparse.Namespace) -> None:
+    """What a step is expected to take, kept in the history; a line where that cannot be told."""
+    try:
+        trainer.history.estimate = trainer.estimate(train, arguments.batch_size)
+    except ValueError as error:
+        if trainer.comm.rank == 0 and not arguments.quiet:
+            print(f"not estimated: {str(error).removeprefix('estimate: ')}")
 
 
 def _parts(

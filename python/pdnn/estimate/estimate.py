@@ -25,6 +25,8 @@ class Estimate:
         Bytes that a rank keeps, its data set apart.
     why : str
         What the seconds consist of, in words.
+    steps : float
+        Of an epoch, the last one as a part of a step; 0 where no epoch is known.
     """
 
     strategy: str
@@ -36,18 +38,24 @@ class Estimate:
     bytes: float
     memory: int
     why: str
+    steps: float = 0.0
 
     @property
     def seconds(self) -> float:
         """All of it."""
         return self.compute + self.communication + self.waiting
 
+    @property
+    def epoch(self) -> float:
+        """Seconds of an epoch's steps."""
+        return self.seconds * self.steps
+
     def difference(self, measured: float) -> float:
-        """(measured - estimated) / measured."""
+        """(measured - estimated) / measured, both seconds a step."""
         return (measured - self.seconds) / measured
 
     def beside(self, measured: float) -> str:
-        """Estimated, measured and the difference, in a line."""
+        """Estimated, measured (seconds a step) and the difference, in a line."""
         return (
             f"{self.strategy}: estimated {text(self.seconds)} a step, measured {text(measured)}, "
             f"difference {self.difference(measured):+.0%}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pdnn.comm import Communicator
 
 SPECS = (
-    '"auto", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "ddp:sum", '
+    '"auto", "fastest", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "ddp:sum", '
     '"average:end", "average:8", "average:8+team:2", '
     '"hogwild:4", "hogwild-processes:4", "scatter-gather", '
     '"tp:2", "pipeline:2", "pipeline:2/8:gpipe", "pipeline:2/8:int8", "pipeline:2/8:gpipe:bf16", '

@@ -126,13 +126,25 @@ def _of_workload(work: Workload, baseline: str) -> str:
                 f"{line.last(work.measure):.4f}",
             ]
         )
-    text = f"<h2>{escape(work.name)}</h2>\n" + _table(head, rows)
+    text = f"<h2>{escape(work.name)}</h2>\n" + _table(head, rows) + _estimates(work)
     if all(line.speedup is None for line in work.lines):
         text += (
             f"<p>No speedup is told: {escape(baseline)} on one rank, the baseline, has no finished run "
             "of this workload.</p>\n"
         )
     return text
+
+
+def _estimates(work: Workload) -> str:
+    """Estimated beside measured, of the lines that were estimated."""
+    rows = []
+    for line in work.lines:
+        if line.estimated is not None:
+            name, expected, measured = line.estimated
+            difference = f"{(measured - expected) / measured:+.0%}"
+            rows.append([line.name, name, f"{expected:.4g}", f"{measured:.4g}", difference])
+    head = ["strategy", "estimated as", "estimated seconds an epoch", "measured", "difference"]
+    return "<h3>Estimated before the training, and measured</h3>\n" + _table(head, rows) if rows else ""
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[object]], kind: str = "figures") -> str:

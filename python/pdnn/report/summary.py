@@ -70,6 +70,20 @@ class Line:
         shares = {words: sums[name] / whole for name, words in PHASES.items()}
         return shares | {"other": max(0.0, 1 - sum(shares.values())), "hidden": sums["hidden"] / whole}
 
+    @property
+    def estimated(self) -> tuple[str, float, float] | None:
+        """The strategy that was estimated, and seconds of an epoch by its estimate and measured.
+
+        Medians over the repeats that were estimated; None if none was.
+        """
+        known = [history for history in self.histories if history.estimate is not None]
+        pairs = [(h.estimate.epoch, median(h.history["seconds"])) for h in known if h.estimate]
+        if not pairs:
+            return None
+        names = dict.fromkeys(history.estimate.strategy for history in known if history.estimate)
+        expected, measured = (median(column) for column in zip(*pairs, strict=True))
+        return " or ".join(names), expected, measured
+
     def updates_per_second(self) -> float:
         """Median over repeats of updates over seconds of all epochs."""
         return median(

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pdnn import parallel
 from pdnn.parallel.specs import check_ranks
 
+CHOSEN_LATER = ("auto", "fastest")
+"""Words for a strategy that is chosen where it runs, and fits any number of ranks."""
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -36,8 +39,8 @@ class Configuration:
         return f"{self.strategy}, {ranks}, {self.model}, batch {self.batch_size}, repeat {self.repeat}"
 
     def workers(self, cores: int) -> int:
-        """Ranks times the threads of each, on a machine of so many cores."""
-        if self.strategy == "auto":
+        """Ranks times the threads of each, on a machine of so many cores; "fastest" may use fewer."""
+        if self.strategy in CHOSEN_LATER:
             return self.ranks * max(1, cores // self.ranks)
         return self.ranks * parallel.threads_of(parallel.engine_of(parallel.parse(self.strategy)))
 
@@ -67,7 +70,7 @@ def grid(
     for strategy in dict.fromkeys(strategies):
         reasons = []
         for number in dict.fromkeys(ranks):
-            if strategy != "auto":
+            if strategy not in CHOSEN_LATER:
                 try:
                     check_ranks(parallel.parse(strategy), number)
                 except ValueError as error:
