@@ -100,7 +100,7 @@ def load(
     trainer.epoch, trainer.step, trainer.seed = numbers["epoch"], numbers["step"], numbers["seed"]
     trainer.history.history, trainer.history.phases = history.history, history.phases
     trainer.history.updates, trainer.history.books = history.updates, history.books
-    trainer.history.timeline = history.timeline
+    trainer.history.ranks, trainer.history.timeline = history.ranks, history.timeline
 
 
 def write(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int, session: Any) -> None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from pdnn.estimate import Estimate
     from pdnn.parallel.timeline import Timeline
 
+_COMMUNICATING = ("agreement", "messages", "scatter", "broadcast")
+"""The phases in which a rank has to do with others."""
+
 
 class History:
     """Lists of one value an epoch.
@@ -24,10 +27,16 @@ class History:
         ``loss`` (mean over the epoch's rows, without the L2 term, as the parameters changed under way),
         ``accuracy`` (classification only), ``val_loss``, ``val_accuracy``, ``seconds`` (training only).
     phases : list of dict of str to float
-        Seconds of an epoch's steps on this rank: gradient, agreement (waiting for the other ranks), update,
-        scatter, broadcast; and hidden, by how much the agreements would have been longer with nothing done
+        Seconds of an epoch's steps on this rank (in a file: on the first): ``gradient``, without the
+        ``messages`` that it waited for meanwhile, of ranks that hold the network or share a batch with it;
+        ``agreement``, waiting for the other ranks' gradients or models; ``update``, ``scatter``,
+        ``broadcast``; and ``hidden``, by how much the agreements would have been longer with nothing done
         beside them. Where weights are updated as their gradient is made, alone and in memory that ranks
         share, that is within gradient.
+    ranks : list of list of dict of str to float
+        For each epoch, what every rank measured: its ``seconds``, ``steps`` and `phases`; ``bytes``, what it
+        sent (see "What is counted" in docs/algorithms.md); and ``shared_bytes``, what it read where other
+        ranks wrote, in memory that they share. The same on all ranks.
     updates : list of dict of str to float
         An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. Under
         Hogwild also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's
@@ -46,6 +55,7 @@ class History:
     def __init__(self) -> None:
         self.history: dict[str, list[float]] = {}
         self.phases: list[dict[str, float]] = []
+        self.ranks: list[list[dict[str, float]]] = []
         self.updates: list[dict[str, float]] = []
         self.books: list[dict[str, float]] = []
         self.estimate: Estimate | None = None
@@ -66,6 +76,22 @@ class History:
         return shares
 
     @property
+    def bytes(self) -> list[list[int]]:
+        """What each rank sent in each epoch, ``bytes[epoch][rank]``."""
+        return [[int(rank["bytes"]) for rank in epoch] for epoch in self.ranks]
+
+    @property
+    def times(self) -> list[list[dict[str, float]]]:
+        """Seconds of each epoch and rank, ``times[epoch][rank]``, by what they went to.
+
+        ``compute`` is gradient and update. Of the time that ranks spent in agreements, the least over the
+        ranks is exposed ``communication``, which even the last to come has to wait for; what a rank spent
+        beyond that it was ``waiting`` for the slowest. So too of messages, where the idle time of a pipeline
+        is among both, and of scatters and broadcasts. The rest is ``other``: between steps, mostly.
+        """
+        return [_times(epoch) for epoch in self.ranks]
+
+    @property
     def epochs(self) -> int:
         """How many epochs it holds."""
         return len(self.history.get("loss", []))
@@ -76,6 +102,7 @@ class History:
         phases: dict[str, float],
         updates: dict[str, float] | None = None,
         books: dict[str, float] | None = None,
+        ranks: list[dict[str, float]] | None = None,
     ) -> None:
         """Appends an epoch."""
         for name, value in values.items():
@@ -83,10 +110,11 @@ class History:
         self.phases.append(phases)
         self.updates.append(updates or {})
         self.books.append(books or {})
+        self.ranks.append(ranks or [])
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        content = {name: getattr(self, name) for name in ("history", "phases", "updates", "books")}
+        content = {name: getattr(self, name) for name in ("history", "phases", "updates", "books", "ranks")}
         if self.estimate is not None:
             content["estimate"] = self.estimate.to_dict()
         return content if self.timeline is None else content | {"timeline": self.timeline.lanes}
@@ -108,6 +136,8 @@ class History:
         history.updates = [{str(k): float(v) for k, v in epoch.items()} for epoch in content["updates"]]
         books = content.get("books", [{} for _ in history.updates])  # older files have none
         history.books = [{str(k): float(v) for k, v in epoch.items()} for epoch in books]
+        ranks = content.get("ranks", [[] for _ in history.updates])  # nor these
+        history.ranks = [[{str(k): float(v) for k, v in rank.items()} for rank in epoch] for epoch in ranks]
         if "estimate" in content:
             from pdnn.estimate import Estimate
 
@@ -182,3 +212,16 @@ class History:
     def __repr__(self) -> str:
         last = ", ".join(f"{name} {values[-1]:.4g}" for name, values in self.history.items())
         return f"History({self.epochs} epochs: {last})" if last else "History(no epochs)"
+
+
+def _times(ranks: list[dict[str, float]]) -> list[dict[str, float]]:
+    """What the seconds of an epoch went to, for each rank."""
+    least = {name: min(rank[name] for rank in ranks) for name in _COMMUNICATING} if ranks else {}
+    times = []
+    for rank in ranks:
+        compute = rank["gradient"] + rank["update"]
+        communication = sum(least.values())
+        waiting = sum(rank[name] for name in _COMMUNICATING) - communication
+        other = max(0.0, rank["seconds"] - compute - communication - waiting)
+        times.append({"compute": compute, "communication": communication, "waiting": waiting, "other": other})
+    return times

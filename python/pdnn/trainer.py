@@ -284,7 +284,9 @@ class Trainer:
                     with _common_model(session):
                         logs = self._logs(sums, held_out, source)
                         self.epoch += 1
-                        self.history.add(logs, sums.phases, self._updates(sums), _books(sums.books))
+                        self.history.add(
+                            logs, sums.phases, self._updates(sums), _books(sums.books), self._ranks(sums)
+                        )
                         progress.end_epoch(self.epoch - 1, logs)
                         for watcher in watchers:
                             watcher.on_epoch_end(self, self.epoch - 1, logs)
@@ -422,6 +424,13 @@ class Trainer:
         if isinstance(self.strategy, (parallel.Hogwild, parallel.HogwildProcesses)):
             updates |= {"mean_staleness": sums.mean_staleness, "max_staleness": sums.max_staleness}
         return updates
+
+    def _ranks(self, sums: Any) -> list[dict[str, float]]:
+        """What `History.ranks` keeps of an epoch; collective."""
+        names = ("seconds", "steps", "bytes", "shared_bytes")
+        mine = {name: float(getattr(sums, name)) for name in names} | sums.phases
+        everyones = self.comm.all_gather(np.array(list(mine.values())), check=False)
+        return [dict(zip(mine, values.tolist(), strict=True)) for values in everyones]
 
     def _agree_to_stop(self, terminated: bool) -> bool:
         """Rank 0 decides for all; returns whether any rank got a SIGTERM, in an epoch too short to poll."""

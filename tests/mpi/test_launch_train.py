@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,8 +30,14 @@ def test_two_ranks_train_as_one_does(run_python: Callable[..., Completed], tmp_p
     for ranks in (1, 2):
         words = ["--ranks", str(ranks), "--json", str(tmp_path / f"{ranks}.json")]
         outputs[ranks] = run_python(["-m", "pdnn", "train", *common, *words], timeout=90).stdout.splitlines()
-    assert [len(lines) for lines in outputs.values()] == [3, 3]
+    assert [len(lines) for lines in outputs.values()] == [3, 4]
     assert outputs[1][-1] == outputs[2][-1]
-    alone, together = (json.loads((tmp_path / f"{ranks}.json").read_text())["history"] for ranks in (1, 2))
+    told = (
+        r"a step of a rank: [\d,]+ bytes sent, .*\d+% computing, .*\d+% waiting for the slowest, \d+% other"
+    )
+    assert re.fullmatch(told, outputs[2][-2])
+    alone, together = (json.loads((tmp_path / f"{ranks}.json").read_text()) for ranks in (1, 2))
+    assert [len(content["ranks"][0]) for content in (alone, together)] == [1, 2]
+    alone, together = alone["history"], together["history"]
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
         assert together[name] == pytest.approx(alone[name], rel=1e-11)

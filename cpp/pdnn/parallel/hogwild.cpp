@@ -134,9 +134,11 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
       throw;
     }
   });
+  Stopwatch watch;
   comm_->barrier();
   EpochSums sums;
   end_epoch(sums);
+  watch.lap(sums.phases.agreement);
   sums.seconds = clock.seconds();
   return sums;
 }

@@ -33,7 +33,9 @@ EpochSums Stepwise<T>::run_epoch(const Source<T>& source, const Epoch& epoch, co
     sums.seconds = clock.seconds();
     stop = poll(sums);
   }
+  Stopwatch watch;
   end_epoch(sums);
+  watch.lap(phases.agreement);
   sums.seconds = clock.seconds();
   sums.phases = phases;
   return sums;

@@ -125,6 +125,8 @@ def main(arguments: argparse.Namespace) -> int:
             history.save(arguments.json)
         if arguments.plot:
             history.plot(arguments.plot)
+        if world.size > 1 and not arguments.quiet:
+            print(_account(history))
         print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0
 
@@ -168,6 +170,27 @@ def _estimate(trainer: pdnn.Trainer, train: Dataset | Subset, arguments: argpars
     except ValueError as error:
         if trainer.comm.rank == 0 and not arguments.quiet:
             print(f"not estimated: {str(error).removeprefix('estimate: ')}")
+
+
+def _account(history: pdnn.History) -> str:
+    """What a step of a rank sent and where its time went, on the average over ranks and epochs."""
+    ranks = [rank for epoch in history.ranks for rank in epoch]
+    times = [rank for epoch in history.times for rank in epoch]
+    steps = max(1.0, sum(rank["steps"] for rank in ranks))
+    seconds = sum(sum(rank.values()) for rank in times) or 1.0
+    sent, read = (sum(rank[name] for rank in ranks) / steps for name in ("bytes", "shared_bytes"))
+    words = {
+        "compute": "computing",
+        "communication": "exposed communication",
+        "waiting": "waiting for the slowest",
+        "other": "other",
+    }
+    shares = [f"{sum(rank[name] for rank in times) / seconds:.0%} {told}" for name, told in words.items()]
+    return (
+        f"a step of a rank: {sent:,.0f} bytes sent, "
+        + (f"{read:,.0f} read in shared memory, " if read else "")
+        + ", ".join(shares)
+    )
 
 
 def _parts(

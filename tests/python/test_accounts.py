@@ -1,0 +1,228 @@
+"""What a training says about its ranks: bytes as the formulas of docs/algorithms.md have them, and times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim
+from pdnn.data import Dataset
+from pdnn.history import History
+from pdnn.parallel import Average, DataParallel
+
+pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
+
+RNG = np.random.default_rng(0)
+INPUTS, HIDDEN, CLASSES = 12, 9, 4
+ROWS, BATCH, EPOCHS = 38, 9, 2  # five steps, the last of two rows
+DATA = Dataset(RNG.random((ROWS, INPUTS)), RNG.integers(0, CLASSES, ROWS))
+FIRST, SECOND = (INPUTS + 1) * HIDDEN, (HIDDEN + 1) * CLASSES
+COUNT = FIRST + SECOND
+SIZE, TAIL = 8, 3  # bytes of a float64; sums behind the gradients
+BATCHES = [9, 9, 9, 9, 2]
+
+
+def train(strategy: Any) -> History:
+    """What one rank has measured."""
+    model = nn.Sequential(
+        nn.Linear(INPUTS, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, CLASSES), dtype="float64", seed=2
+    )
+    sgd = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+    return trainer.fit(DATA, EPOCHS, BATCH, validation=DATA, verbose=False)
+
+
+def on_ranks(strategy: Any, ranks: int) -> History:
+    """The history of the first rank; the others have the same of all ranks."""
+    histories = pdnn.run(train, strategy, ranks=ranks, backend="threads")
+    assert all(history.ranks == histories[0].ranks for history in histories)
+    for rank, history in enumerate(histories):
+        for phases, epoch in zip(history.phases, history.ranks, strict=True):
+            assert phases.items() <= epoch[rank].items()
+    first: History = histories[0]
+    return first
+
+
+def part(count: int, rank: int, ranks: int) -> int:
+    return count // ranks + (rank < count % ranks)
+
+
+def all_reduce(count: int, rank: int, ranks: int, size: int = SIZE) -> int:
+    """Bytes that a rank sends."""
+    own = part(count, rank, ranks)
+    return (count - own + (ranks - 1) * own) * size
+
+
+def in_one_bucket(rank: int, ranks: int) -> int:
+    return len(BATCHES) * all_reduce(COUNT + TAIL, rank, ranks)
+
+
+def by_average(every: int) -> Callable[[int, int], int]:
+    def sent(rank: int, ranks: int) -> int:
+        averages = -(-ROWS // (ranks * BATCH)) // every
+        return averages * all_reduce(COUNT + 1, rank, ranks) + all_reduce(4, rank, ranks)
+
+    return sent
+
+
+def by_master(rank: int, ranks: int) -> int:
+    averages = -(-ROWS // (ranks * BATCH))
+    messages = ranks - 1 if rank == 0 else 1
+    return averages * messages * (COUNT + 1) * SIZE + all_reduce(4, rank, ranks)
+
+
+def by_root(rank: int, ranks: int) -> int:
+    if rank > 0:
+        return len(BATCHES) * (COUNT + TAIL) * SIZE
+    scattered = sum(rows - part(rows, 0, ranks) for rows in BATCHES) * (INPUTS * SIZE + 4)
+    return scattered + len(BATCHES) * (COUNT + TAIL) * SIZE
+
+
+def in_pairs(rank: int, ranks: int) -> int:
+    own = (INPUTS + 1) * part(HIDDEN, rank, ranks) + part(HIDDEN, rank, ranks) * CLASSES + CLASSES
+    forward = sum(all_reduce(rows * CLASSES, rank, ranks) for rows in BATCHES)
+    ends_of_steps = len(BATCHES) * all_reduce(3, rank, ranks)
+    return forward + ends_of_steps + (ranks - 1) * 3 * own * SIZE  # parameters, gradients, momentum
+
+
+def in_a_pipeline(rank: int, ranks: int) -> int:
+    border = ROWS * HIDDEN * SIZE  # up from the first stage, down from the second
+    return border + len(BATCHES) * all_reduce(3, rank, ranks) + 3 * (FIRST, SECOND)[rank] * SIZE
+
+
+def at_the_end(rank: int, ranks: int) -> int:
+    return all_reduce(4, rank, ranks) + all_reduce(1, rank, ranks)
+
+
+MESSAGES = DataParallel(shared_memory=False, bucket_bytes=COUNT * SIZE)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ranks", "sent"),
+    [
+        ("serial", 1, lambda rank, ranks: 0),
+        (MESSAGES, 2, in_one_bucket),
+        (MESSAGES, 3, in_one_bucket),
+        (Average(every=3), 2, by_average(3)),
+        (Average(every=1), 3, by_average(1)),
+        ("average:1:master", 3, by_master),
+        ("scatter-gather", 3, by_root),
+        ("tp:2", 2, in_pairs),
+        ("tp:3", 3, in_pairs),
+        ("pipeline:2/4", 2, in_a_pipeline),
+        ("pipeline:2/3:gpipe", 2, in_a_pipeline),
+        (DataParallel(shared_memory=True), 2, lambda rank, ranks: 0),
+        ("hogwild-processes:2", 2, at_the_end),
+    ],
+    ids=str,
+)
+def test_bytes_of_an_epoch_are_those_of_the_formulas(
+    strategy: Any, ranks: int, sent: Callable[[int, int], int]
+) -> None:
+    history = on_ranks(strategy, ranks)
+    assert history.bytes == EPOCHS * [[sent(rank, ranks) for rank in range(ranks)]]
+
+
+def test_buckets_of_any_size_send_the_same() -> None:
+    """A share of each bucket is a rank's, so only the sum over the ranks is the formula's to the byte."""
+    ranks = 3
+    for bucket in (1, 100, 300):
+        history = on_ranks(DataParallel(shared_memory=False, bucket_bytes=bucket), ranks)
+        for epoch in history.bytes:
+            assert sum(epoch) == len(BATCHES) * 2 * (ranks - 1) * (COUNT + TAIL) * SIZE
+
+
+def test_what_is_read_in_shared_memory_is_counted_beside_what_is_sent() -> None:
+    ranks = 2
+    for epoch in on_ranks(DataParallel(shared_memory=True), ranks).ranks:
+        step = 2 * COUNT + ranks * TAIL  # gradients and parameters of the others; their sums
+        last = 2 * (COUNT + TAIL) + COUNT  # the whole gradient of the last step is on every rank
+        end = 2 * COUNT  # parameters and momentum
+        elements = (ranks - 1) * ((len(BATCHES) - 1) * step + last + end)
+        assert sum(rank["shared_bytes"] for rank in epoch) == elements * SIZE
+    for epoch in on_ranks("hogwild-processes:2", ranks).ranks:
+        assert sum(rank["shared_bytes"] for rank in epoch) == len(BATCHES) * COUNT * SIZE
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ranks"),
+    [
+        ("serial", 1),
+        (MESSAGES, 2),
+        ("ddp", 2),
+        ("average:2", 2),
+        ("tp:2", 2),
+        ("pipeline:2", 2),
+        ("scatter-gather", 2),
+    ],
+    ids=str,
+)
+def test_phases_add_up_to_the_time_of_an_epoch(strategy: Any, ranks: int) -> None:
+    history = on_ranks(strategy, ranks)
+    for epoch, times in zip(history.ranks, history.times, strict=True):
+        assert len(epoch) == len(times) == ranks
+        for rank, parts in zip(epoch, times, strict=True):
+            phases = ("gradient", "messages", "agreement", "update", "scatter", "broadcast")
+            assert all(rank[name] >= 0 for name in phases)
+            assert sum(rank[name] for name in phases) <= rank["seconds"] * 1.001
+            assert sum(parts.values()) == pytest.approx(rank["seconds"], rel=1e-3)
+            assert min(parts.values()) >= 0
+    assert history.history["seconds"] == [epoch[0]["seconds"] for epoch in history.ranks]
+
+
+def test_waits_for_a_pipeline_and_a_pair_are_messages_and_no_gradient() -> None:
+    for strategy in ("pipeline:2", "tp:2"):
+        history = on_ranks(strategy, 2)
+        assert all(rank["messages"] > 0 for epoch in history.ranks for rank in epoch)
+    assert all(epoch[0]["messages"] == 0 for epoch in on_ranks("serial", 1).ranks)
+
+
+def test_the_least_wait_is_communication_and_the_rest_is_for_the_slowest() -> None:
+    phases = {"scatter": 0.0, "broadcast": 0.0, "update": 1.0, "hidden": 5.0}
+    early = {"seconds": 10.0, "gradient": 3.0, "agreement": 4.0, "messages": 1.5, **phases}
+    late = {"seconds": 10.0, "gradient": 5.5, "agreement": 1.0, "messages": 2.0, **phases}
+    history = History()
+    history.add({"loss": 1.0}, {}, ranks=[early, late])
+    assert history.times == [
+        [
+            {"compute": 4.0, "communication": 2.5, "waiting": 3.0, "other": 0.5},
+            {"compute": 6.5, "communication": 2.5, "waiting": 0.5, "other": 0.5},
+        ]
+    ]
+
+
+def test_a_file_and_a_checkpoint_keep_the_account_of_all_ranks(tmp_path: Path) -> None:
+    history = on_ranks("tp:2", 2)
+    history.save(tmp_path / "history.json")
+    kept = History.load(tmp_path / "history.json")
+    assert kept.ranks == history.ranks and kept.bytes == history.bytes and kept.times == history.times
+
+    def resumed(epochs: int) -> History:
+        model = nn.Sequential(nn.Linear(INPUTS, CLASSES), dtype="float64", seed=2)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=MESSAGES)
+        return trainer.fit(DATA, epochs, BATCH, checkpoint=tmp_path / "run", resume=True, verbose=False)
+
+    before, *_ = pdnn.run(resumed, 1, ranks=2, backend="threads")
+    for after in pdnn.run(resumed, 3, ranks=2, backend="threads"):
+        assert len(after.ranks) == 3 and after.ranks[0] == before.ranks[0]
+        assert after.bytes == 3 * before.bytes
+
+
+def test_a_communicator_tells_its_traffic() -> None:
+    def waits() -> tuple[int, float]:
+        world = pdnn.world()
+        if world.rank == 1:
+            time.sleep(0.05)
+        world.all_reduce(np.zeros(10), check=False)
+        return world.traffic.bytes, world.traffic.seconds
+
+    (first, waited), (second, _) = pdnn.run(waits, ranks=2, backend="threads")
+    assert first == second == 80
+    assert waited > 0.02
