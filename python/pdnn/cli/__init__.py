@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import pdnn
-from pdnn.cli import doctor, launch, predict, report, sweep, train
+from pdnn.cli import doctor, estimate, launch, predict, report, sweep, train
 
 __all__ = ["COMMANDS", "main"]
 
@@ -17,6 +17,7 @@ COMMANDS = {
     "predict": predict,
     "sweep": sweep,
     "report": report,
+    "estimate": estimate,
     "launch": launch,
     "doctor": doctor,
 }

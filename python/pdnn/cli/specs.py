@@ -96,6 +96,20 @@ def _resnet9(sample: tuple[int, ...], seed: int, dtype: str, *, sync: bool) -> n
     return models.ResNet9(sync=sync, dtype=dtype, seed=seed)
 
 
+def sample(text: str) -> tuple[int, ...]:
+    """The shape of samples that a model of this name takes."""
+    if text.startswith("mlp:"):
+        return (int(text.split(":")[1].split("-")[0]),)
+    return (1, 32, 32) if text == "lenet" else (3, 32, 32)
+
+
+def loss(model: nn.Sequential) -> nn.Loss:
+    """The loss that classifiers are trained with, by what they end in."""
+    from pdnn import nn
+
+    return nn.NLLLoss() if isinstance(model[-1], nn.LogSoftmax) else nn.CrossEntropyLoss()
+
+
 def validation(text: str) -> float | str:
     """``"test"``, ``"none"``, or the share of the training rows to hold out."""
     if text in ("test", "none"):

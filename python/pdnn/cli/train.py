@@ -140,7 +140,7 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
 
 def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) -> pdnn.Trainer:
     import pdnn
-    from pdnn import Trainer, nn, parallel
+    from pdnn import Trainer, parallel
 
     model = arguments.model(sample, arguments.seed, arguments.dtype)
     optimizer = optimizing.optimizer(arguments, model.parameters())
@@ -154,7 +154,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
     return Trainer(
         model,
-        nn.NLLLoss() if isinstance(model[-1], nn.LogSoftmax) else nn.CrossEntropyLoss(),
+        specs.loss(model),
         optimizer,
         strategy=strategy,
         seed=arguments.seed,

@@ -10,6 +10,7 @@ from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
 from pdnn.estimate.probes import measure
 from pdnn.estimate.steps import Steps, pool_seconds, step
+from pdnn.estimate.this_machine import describe
 
 __all__ = [
     "Choice",
@@ -24,6 +25,7 @@ __all__ = [
     "Steps",
     "candidates",
     "choose",
+    "describe",
     "fit",
     "measure",
     "pool_seconds",

@@ -256,7 +256,7 @@ class Steps:
             f"{micros} micro-batches of {each} rows, cut before layer {', '.join(map(str, cut))}: "
             f"stages of {', '.join(text(f + b) for f, b in times)}, messages of {text(message)}"
         )
-        return Parts(busy + update, 0.0, whole - busy, sent, why), max(params) * itemsize
+        return Parts(busy + update, 0.0, max(0.0, whole - busy), sent, why), max(params) * itemsize
 
     # ---- agreements
 

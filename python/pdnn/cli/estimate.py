@@ -1,0 +1,135 @@
+"""Estimate training steps on a described cluster: time, speedup and efficiency against the number of ranks.
+
+  pdnn estimate --cluster cluster.toml --ranks 2..1024 --strategy ddp tp:N "pipeline:4 x ddp"
+  pdnn estimate --cluster cluster.toml --ranks 2..64 --model lenet --batch-size 256 --weak --output weak.png
+  pdnn estimate --measure here.toml                    # describes this machine; takes some seconds
+  pdnn estimate --cluster here.toml --ranks 2 --strategy fastest --json estimates.json --csv estimates.csv
+
+N in a strategy stands for the number of ranks; "fastest" is the best of the exact strategies. Speedup is rows
+a second over those of one core, efficiency is speedup over ranks times threads. Combinations that do not fit
+are named and left out. Nothing is trained; a described cluster need not exist.
+
+A cluster file is TOML: name, nodes, cores (of a node); [core] flops, half_rows, memory, crowding; [threads]
+barrier; and links, each with latency (seconds) and bandwidth (bytes a second): [inside] a node, [between]
+nodes, and where they differ from [inside] on a node [sums] (all-reduces) and [shared] (shared memory).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+from pdnn.cli import optimizing, specs
+from pdnn.cli.values import positive_int
+
+STRATEGIES = ("ddp", "tp:N", "pipeline:N", "average:8", "scatter-gather", "fastest")
+
+
+def ranks(text: str) -> list[int]:
+    """``"2..1024"``, doubling, ``"2,3,8"`` or ``"4"``."""
+    first, dots, last = text.partition("..")
+    if not dots:
+        return [positive_int(number) for number in text.split(",")]
+    low, high = positive_int(first), positive_int(last)
+    if low > high:
+        raise argparse.ArgumentTypeError(f"{text!r} goes down; write {high}..{low}")
+    numbers = [low]
+    while numbers[-1] * 2 <= high:
+        numbers.append(numbers[-1] * 2)
+    return numbers if numbers[-1] == high else [*numbers, high]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of ``pdnn estimate``."""
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--cluster", metavar="FILE", help="the machine, described in TOML")
+    where.add_argument("--measure", metavar="FILE", help="measure this machine, write such a file and end")
+    what = parser.add_argument_group("what")
+    what.add_argument("--ranks", type=ranks, default=ranks("1..64"), metavar="A..B", help="default: 1..64")
+    what.add_argument(
+        "--strategy",
+        nargs="+",
+        default=list(STRATEGIES),
+        metavar="STRATEGY",
+        help=f"as pdnn train has them, N for the number of ranks; default: {' '.join(STRATEGIES)}",
+    )
+    what.add_argument("--model", default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP)
+    what.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="default: float32")
+    what.add_argument(
+        "--batch-size", type=positive_int, default=128, metavar="N", help="rows of one update; default: 128"
+    )
+    what.add_argument(
+        "--weak", action="store_true", help="the batch size is that of a rank, and grows with them"
+    )
+    optimizing.add_arguments(what)
+    out = parser.add_argument_group("what to keep")
+    out.add_argument("--output", metavar="FILE", help="picture: .png, .svg, .pdf")
+    out.add_argument("--json", metavar="FILE", help="all numbers")
+    out.add_argument("--csv", metavar="FILE", help="the same as a table")
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Prints a table, and writes what is asked for; 1 if nothing fits."""
+    try:
+        build = specs.model(arguments.model)
+    except argparse.ArgumentTypeError as error:
+        arguments.error(str(error))
+    for path in (arguments.output, arguments.json, arguments.csv, arguments.measure):
+        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
+            arguments.error(f"{path}: there is no such folder")
+    if arguments.measure:
+        return _measure(arguments)
+    from pdnn.estimate import Network, cluster
+    from pdnn.estimate.scaling import plot, scaling, table, to_csv
+
+    machine = cluster.load(arguments.cluster)
+    sample = specs.sample(arguments.model)
+    model = build(sample, 0, arguments.dtype)
+    momenta = len(optimizing.optimizer(arguments, model.parameters()).bind(model).memory)
+    points, left_out = scaling(
+        Network(model, sample),
+        arguments.batch_size,
+        arguments.strategy,
+        arguments.ranks,
+        machine,
+        weak=arguments.weak,
+        momenta=momenta,
+    )
+    for sentence in left_out:
+        print(f"left out: {sentence}", file=sys.stderr)
+    if not points:
+        print("pdnn estimate: no strategy fits any of these numbers of ranks", file=sys.stderr)
+        return 1
+    print(machine)
+    rows = f"{arguments.batch_size} rows {'a rank' if arguments.weak else 'an update'}"
+    title = f"{arguments.model}, {arguments.dtype}, {rows}"
+    print(f"{title}\n{table(points)}", flush=True)
+    if arguments.json:
+        content = {"machine": machine.to_dict(), "what": title, "points": [p.to_dict() for p in points]}
+        _write(arguments.json, json.dumps(content, indent=1) + "\n")
+    if arguments.csv:
+        _write(arguments.csv, to_csv(points))
+    if arguments.output:
+        plot(points, f"{machine.name}: {title}", arguments.output)
+    return 0
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    """Describes this machine in a file."""
+    from pdnn.estimate import cluster, describe
+
+    sample = specs.sample(arguments.model)
+    model = specs.model(arguments.model)(sample, 0, arguments.dtype)
+    machine = describe(model, specs.loss(model), sample, arguments.batch_size)
+    cluster.save(machine, arguments.measure)
+    print(machine)
+    return 0
+
+
+def _write(path: str, text: str) -> None:
+    from pdnn.files.atomic import replacing
+
+    with replacing(path) as file:
+        file.write(text.encode())

@@ -1,0 +1,187 @@
+"""Scaling: a step of several strategies on a described machine, against the number of ranks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pdnn import comm, parallel
+from pdnn.estimate.clock import RatedClock
+from pdnn.estimate.estimate import Estimate
+from pdnn.estimate.fastest import choose
+from pdnn.estimate.link import text
+from pdnn.estimate.machine import Machine
+from pdnn.estimate.network import Network
+from pdnn.estimate.steps import Steps
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Point:
+    """A strategy on some ranks.
+
+    Attributes
+    ----------
+    words : str
+        The strategy as it was asked for: ``"tp:N"``.
+    estimate : Estimate
+    workers : int
+        Ranks times threads.
+    speedup : float
+        Rows a second, over those of one core.
+    """
+
+    words: str
+    estimate: Estimate
+    workers: int
+    speedup: float
+
+    @property
+    def efficiency(self) -> float:
+        """Speedup over workers."""
+        return self.speedup / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Flat, as JSON and CSV have it."""
+        numbers = asdict(self.estimate) | {"seconds": self.estimate.seconds}
+        del numbers["steps"]
+        own = {"asked": self.words, "workers": self.workers, "speedup": self.speedup}
+        return own | {"efficiency": self.efficiency} | numbers
+
+
+def scaling(
+    network: Network,
+    batch_size: int,
+    strategies: Iterable[str],
+    ranks: Sequence[int],
+    machine: Machine,
+    *,
+    weak: bool = False,
+    momenta: int = 0,
+) -> tuple[list[Point], list[str]]:
+    """Estimates all strategies on all numbers of ranks.
+
+    Parameters
+    ----------
+    network : Network
+    batch_size : int
+        Rows behind one update; with `weak` of each rank.
+    strategies : iterable of str
+        As `pdnn.parallel` spells them; N stands for the number of ranks, and "fastest" for the best of them.
+    ranks : sequence of int
+    machine : Machine
+    weak : bool
+        Batches grow with the ranks.
+    momenta : int
+        Arrays as long as the parameters that the optimizer remembers.
+
+    Returns
+    -------
+    points : list of Point
+    left_out : list of str
+        A sentence for each combination that does not fit.
+    """
+
+    def steps(rows: int, number: int) -> Steps:
+        return Steps(network, rows, number, RatedClock(machine, number), machine, momenta)
+
+    alone = steps(batch_size, 1).estimate(parallel.Serial()).seconds / batch_size
+    points, left_out = [], []
+    for words in dict.fromkeys(strategies):
+        for number in dict.fromkeys(ranks):
+            rows = batch_size * number if weak else batch_size
+            try:
+                if words == "fastest":
+                    threads = max(1, machine.cores * machine.nodes // number)
+                    found = choose(steps(rows, number), min(threads, machine.cores), comm.SELF).estimates[0]
+                else:
+                    strategy = parallel.parse(words.replace(":N", f":{number}"))
+                    found = steps(rows, number).estimate(strategy)
+            except ValueError as error:
+                sentence = str(error)
+                for prefix in ("estimate: ", "Trainer: "):
+                    sentence = sentence.removeprefix(prefix)
+                left_out.append(f"{words} on {number} ranks: {sentence}")
+                continue
+            strategy = parallel.parse(found.strategy)
+            done = parallel.rows_of_step(strategy, rows, number)
+            workers = number * parallel.threads_of(parallel.engine_of(strategy))
+            points.append(Point(words, found, workers, alone * done / found.seconds))
+    return points, left_out
+
+
+def table(points: Sequence[Point]) -> str:
+    """A line for each point."""
+    head = ["strategy", "ranks", "a step", "compute", "communication", "waiting", "speedup", "efficiency"]
+    lines = [head]
+    for point in points:
+        each = point.estimate
+        name = each.strategy if point.words != "fastest" else f"fastest: {each.strategy}"
+        times = (each.seconds, each.compute, each.communication, each.waiting)
+        gains = (f"{point.speedup:.2f}", f"{point.efficiency:.0%}")
+        lines.append([name, str(each.ranks), *map(text, times), *gains])
+    widths = [max(len(line[column]) for line in lines) for column in range(8)]
+    return "\n".join(
+        "  ".join(
+            [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
+        )
+        for line in lines
+    )
+
+
+def to_csv(points: Sequence[Point]) -> str:
+    """The points as a table for other programs."""
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, list(points[0].to_dict()), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(point.to_dict() for point in points)
+    return out.getvalue()
+
+
+def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | None = None) -> Figure:
+    """Seconds a step, speedup and efficiency against ranks, a line for each strategy.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("estimate: matplotlib is missing; pip install matplotlib") from error
+    figure = Figure(figsize=(13, 4), layout="constrained")
+    figure.suptitle(title, fontsize=10)
+    most = max(point.workers for point in points)
+    panels = (
+        ("seconds a step", lambda point: point.estimate.seconds, True),
+        ("speedup over one core", lambda point: point.speedup, True),
+        ("efficiency", lambda point: point.efficiency, False),
+    )
+    for number, (label, value, logarithmic) in enumerate(panels, 1):
+        axes = figure.add_subplot(1, 3, number)
+        for words in dict.fromkeys(point.words for point in points):
+            own = sorted((p for p in points if p.words == words), key=lambda point: point.estimate.ranks)
+            axes.plot([p.estimate.ranks for p in own], list(map(value, own)), "o-", markersize=3, label=words)
+        if label.startswith("speedup"):
+            axes.plot(
+                [1, most], [1, most], color="gray", linewidth=0.8, linestyle=":", label="as many as cores"
+            )
+        axes.set_xscale("log", base=2)
+        if logarithmic:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel("ranks")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    if path is not None:
+        figure.savefig(path, dpi=130)
+    return figure
