@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING
 
 from pdnn import parallel
@@ -69,8 +70,9 @@ def candidates(network: Network, ranks: int, threads: int) -> Iterator[Strategy]
         return
     for engine in engines:
         yield DataParallel(engine)
-    layers, engine = len(network.layer_params), engines[-1]
-    for held_by in (number for number in range(2, ranks + 1) if ranks % number == 0):
+    layers = len(network.layer_params)
+    divisors = [number for number in range(2, ranks + 1) if ranks % number == 0]
+    for engine, held_by in product(engines, divisors):
         data = DataParallel() if held_by < ranks else None
         if network.normalises and data:
             continue
