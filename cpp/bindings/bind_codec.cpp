@@ -30,6 +30,8 @@ void bind_books(py::module_& m) {
       .def_readonly("decode_seconds", &Books::decode_seconds)
       .def_readonly("lost", &Books::lost)
       .def_readonly("given", &Books::given);
+  m.def("wants_matrices", codec::wants_matrices, py::arg("spec"),
+        "Whether a codec treats matrices as such, and so must see whole ones.");
   m.def("wants_feedback", codec::wants_feedback, py::arg("spec"),
         "Whether a codec's errors grow with the number of steps unless they are fed back.");
 }
@@ -79,6 +81,7 @@ void bind_codec(py::module_& m) {
       .def_property_readonly("given", &Feedback::given);
 
   using parallel::CompressedSum;
+  using WithoutGil = py::call_guard<py::gil_scoped_release>;
   py::class_<CompressedSum<T>>(m, "CompressedSum")
       .def(py::init([](std::shared_ptr<comm::Communicator> comm, const std::string& spec, Index count,
                        const Matrices& matrices, std::optional<bool> feedback, const std::string& form, bool measure) {
@@ -99,6 +102,16 @@ void bind_codec(py::module_& m) {
             self(values);
           },
           py::arg("array"), "The array becomes the sum over the ranks.")
+      .def(
+          "start",
+          [](CompressedSum<T>& self, py::array& array) {
+            const std::span<T> values = write<T>("all-reduce with a codec", array);
+            const py::gil_scoped_release release;
+            self.start(values);
+          },
+          py::arg("array"), "Encodes the array and sends it; it is the sum's until finish().")
+      .def("test", &CompressedSum<T>::test, WithoutGil(), "Moves it along; whether finish() need not wait at first.")
+      .def("finish", &CompressedSum<T>::finish, WithoutGil(), "Waits; the array is the sum over the ranks then.")
       .def_property_readonly("bytes_sent", &CompressedSum<T>::bytes_sent, "Bytes that leave this rank in a sum.")
       .def_property_readonly("books", &CompressedSum<T>::books);
 }

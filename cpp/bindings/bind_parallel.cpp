@@ -91,6 +91,12 @@ struct Plan {
     using Memory = parallel::AgreementOptions::Memory;
     const auto shared_memory = value<std::optional<bool>>(options, "shared_memory");
     agreement.bucket_bytes = value<Index>(options, "bucket_bytes");
+    const auto codec = value<std::string>(options, "codec");
+    if (!codec.empty()) {
+      const Index measure_every = scheme == "average" ? 1 : 16;  // which takes next to nothing of an epoch
+      compression = {codec, value<std::optional<bool>>(options, "error_feedback"), parallel::Form::best, measure_every};
+      agreement.compression = compression;
+    }
     if (shared_memory) agreement.memory = *shared_memory ? Memory::shared : Memory::messages;
     grid.stages = value<int>(options, "stages");
     grid.tensor = value<int>(options, "tensor");
@@ -110,6 +116,7 @@ struct Plan {
   std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average", "average-by-master",
                        // "hogwild", "grid" or "grid-sum"
   Index every;         // steps from one average to the next
+  std::optional<parallel::Compression> compression{};
   parallel::AgreementOptions agreement{};
   parallel::GridPlan grid{};
 
@@ -160,8 +167,11 @@ class Session {
               .agreement = plan.agreement, .sum = plan.scheme == "replicated-sum" ? Sum::of_means : Sum::of_rows});
     } else if (plan.scheme == "average" || plan.scheme == "average-by-master") {
       using By = typename parallel::Averaging<T>::By;
-      strategy_ = std::make_unique<parallel::Averaging<T>>(job, *optimizer_, std::move(engine), comm_, plan.every,
-                                                           plan.scheme == "average" ? By::all_reduce : By::master);
+      strategy_ = std::make_unique<parallel::Averaging<T>>(
+          job, *optimizer_, std::move(engine), comm_,
+          typename parallel::Averaging<T>::Options{.every = plan.every,
+                                                   .by = plan.scheme == "average" ? By::all_reduce : By::master,
+                                                   .compression = plan.compression});
     } else {
       strategy_ = std::make_unique<parallel::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, target_width,
                                                                batch_size, plan.scheme == "scatter-once");
@@ -345,6 +355,18 @@ void bind_parallel(py::module_& m) {
             return to_words(lanes);
           },
           "What each rank of this rank's pipeline did when, in that step.")
+      .def(
+          "take_books", [](Session<T>& session) { return session.strategy().take_books(); },
+          "What was sent by a codec after the last epoch, in finish().")
+      .def_property_readonly(
+          "memory",
+          [](py::object self) {
+            std::vector<py::array_t<T>> arrays;
+            for (const std::span<T> part : self.cast<Session<T>&>().strategy().memory())
+              if (!part.empty()) arrays.emplace_back(static_cast<py::ssize_t>(part.size()), part.data(), self);
+            return arrays;
+          },
+          "What sums by a codec remember from step to step: arrays that share its memory.")
       .def_property(
           "rows_apart",
           [](Session<T>& session) {

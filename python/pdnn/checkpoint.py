@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FILE = "checkpoint.safetensors"
 KEY = "pdnn.checkpoint"
 RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"
+MEMORY = "codec"  # the name of what its sums by a codec remember
 
 
 def _arrays(trainer: Trainer) -> dict[str, Array]:
@@ -110,6 +111,9 @@ def write(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int, 
     """
     comm = trainer.comm
     of_ranks: dict[str, Array] = {}
+    if remembered := session.memory:
+        parts = comm.gather(np.concatenate(remembered), root=0) or []
+        of_ranks.update({f"{RANK}{rank}.{MEMORY}": part for rank, part in enumerate(parts)})
     if _apart(trainer):
         counts = np.array([*session.rows_apart, trainer.optimizer.bind(trainer.model).steps])
         for name, mine in _own(trainer, counts).items():
@@ -156,6 +160,33 @@ def strategy_of(directory: str | os.PathLike[str]) -> str | None:
         return str(json.loads(metadata[KEY])["layout"]["strategy"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
+
+
+def resume_memory(trainer: Trainer, directory: str | os.PathLike[str], session: Any) -> None:
+    """Reads what sums by a codec remembered on this rank, once there is a session whose sums go on.
+
+    Raises
+    ------
+    ValueError
+        If it was written with other codecs, buckets or feedback.
+    """
+    remembered = session.memory
+    count = sum(part.size for part in remembered)
+    if not remembered:
+        return
+    path = Path(directory) / FILE
+    name = f"{RANK}{trainer.comm.rank}.{MEMORY}"
+    kept = safetensors.read(path)[0].get(name)
+    if kept is None or kept.size != count:
+        raise ValueError(
+            f"{path}: holds {0 if kept is None else kept.size} values that a codec remembers on rank "
+            f"{trainer.comm.rank}, this run needs {count}; use the codec, error_feedback= and bucket_bytes= "
+            "that it was written with"
+        )
+    begin = 0
+    for part in remembered:
+        part[...] = kept[begin : begin + part.size]
+        begin += part.size
 
 
 def _apart(trainer: Trainer) -> bool:

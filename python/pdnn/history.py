@@ -42,9 +42,11 @@ class History:
         Hogwild also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's
         copy of the parameters and its own update.
     books : list of dict of str to float
-        What this rank has sent of activations and their gradients in an epoch, where ranks pass them on:
-        ``bytes`` that left it, ``bytes_uncompressed`` of the values themselves, and ``encode_seconds`` and
-        ``decode_seconds``; empty where nothing is counted.
+        What this rank has sent in an epoch of gradients or averages by a codec, and of activations and their
+        gradients between the stages of a pipeline: ``bytes`` that left it; ``bytes_uncompressed`` of the
+        values themselves, in sums what an all-reduce sends at least; ``encode_seconds``, ``decode_seconds``;
+        the number of ``sums``; ``error``, the ‖x - decoded‖ / ‖x‖ of sums where it was measured. Empty
+        where nothing is counted. An average that `fit` ends with is the last epoch's.
     estimate : Estimate or None
         What a step was expected to take, where that was asked for (`Trainer.estimate`, ``pdnn train``).
     timeline : Timeline or None

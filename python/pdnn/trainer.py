@@ -261,13 +261,16 @@ class Trainer:
         step_rows = min(parallel.rows_of_step(self.strategy, batch_size, self.comm.size), len(source))
         session = self._session(source, step_rows)
         if rows_apart is not None:
+            assert checkpoint is not None
             session.rows_apart = rows_apart
+            checkpoints.resume_memory(self, checkpoint, session)
         if timeline:
             session.record()
         steps = ceil(len(source) / step_rows)
         progress = Progress(verbose and self.comm.rank == 0, first, epochs, steps)
         watchers = list(callbacks)
         self.stop_training = False
+        sums = None  # of the last epoch
         for watcher in watchers:
             watcher.on_train_begin(self)
         with _stop_on_sigterm(self.comm) as terminated:
@@ -285,7 +288,7 @@ class Trainer:
                         logs = self._logs(sums, held_out, source)
                         self.epoch += 1
                         self.history.add(
-                            logs, sums.phases, self._updates(sums), _books(sums.books), self._ranks(sums)
+                            logs, sums.phases, self._updates(sums), _sent(sums.books), self._ranks(sums)
                         )
                         progress.end_epoch(self.epoch - 1, logs)
                         for watcher in watchers:
@@ -297,6 +300,9 @@ class Trainer:
                     if ending:
                         raise SystemExit(128 + signal.SIGTERM)
                 session.finish()
+                late = session.take_books()
+                if sums is not None and late.sums > 0:  # an average made just now
+                    self.history.books[-1] = _sent(sums.books, late)
             finally:
                 progress.close()
         for watcher in watchers:
@@ -553,10 +559,13 @@ def _arrays(data: Dataset | Subset) -> tuple[Array, Array, float, float]:
     return whole.x, rows, whole.scale, whole.shift
 
 
-def _books(books: Any) -> dict[str, float]:
-    """What `History.books` keeps of an epoch."""
-    names = ("bytes", "bytes_uncompressed", "encode_seconds", "decode_seconds")
-    return {name: getattr(books, name) for name in names} if books.bytes_uncompressed else {}
+def _sent(*books: Any) -> dict[str, float]:
+    """What `History.books` keeps of an epoch, from the core's books."""
+    if not any(each.bytes_uncompressed for each in books):
+        return {}
+    from pdnn.codec import Books
+
+    return sum(map(Books.of, books), Books()).to_dict()
 
 
 @contextmanager

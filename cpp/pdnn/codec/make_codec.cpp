@@ -56,6 +56,8 @@ bool wants_feedback(const std::string& spec) {
   return name == "1bit" || name == "topk" || name == "powersgd";
 }
 
+bool wants_matrices(const std::string& spec) { return Words(spec).name == "powersgd"; }
+
 template std::unique_ptr<Codec<float>> make_codec(const std::string&, Index, const std::vector<MatrixAt>&);
 template std::unique_ptr<Codec<double>> make_codec(const std::string&, Index, const std::vector<MatrixAt>&);
 

@@ -17,4 +17,7 @@ std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const
 /// Whether its errors grow with the number of steps unless they are fed back: "1bit", "topk:…", "powersgd:…".
 bool wants_feedback(const std::string& spec);
 
+/// Whether it treats matrices as such, and so must see whole ones: "powersgd:…".
+bool wants_matrices(const std::string& spec);
+
 }  // namespace pdnn::codec

@@ -18,6 +18,11 @@ double dot(const T* a, const T* b, Index n) {
   return sum;
 }
 
+template <class T>
+kernels::Weights<T> at(T* values, const MatrixAt& m) {
+  return {values + m.offset, m.rows, m.cols, m.panel > 0 ? m.panel : m.cols};
+}
+
 }  // namespace
 
 template <class T>
@@ -91,7 +96,7 @@ void PowerSgd<T>::make_p(std::span<const T> values) {
   T* p = first_.data();
   const T* q = second_.data();
   for (const MatrixAt& m : matrices_) {
-    const kernels::Weights<const T> matrix(values.data() + m.offset, m.rows, m.cols);
+    const kernels::Weights<const T> matrix = at(values.data(), m);
     kernels::product_nt<T>(Part{}, {q, rank_, m.cols}, matrix, kernels::Activation::identity, {}, {p, rank_, m.rows});
     p += rank_ * m.rows;
     q += rank_ * m.cols;
@@ -104,7 +109,7 @@ void PowerSgd<T>::make_q(std::span<const T> values) {
   T *p = first_.data(), *q = second_.data();
   for (const MatrixAt& m : matrices_) {
     orthonormalize(p, m.rows);
-    const kernels::Weights<const T> matrix(values.data() + m.offset, m.rows, m.cols);
+    const kernels::Weights<const T> matrix = at(values.data(), m);
     kernels::product_nn<T>(Part{}, {p, rank_, m.rows}, matrix, nullptr, kernels::Activation::identity,
                            {q, rank_, m.cols});
     p += rank_ * m.rows;
@@ -120,8 +125,8 @@ void PowerSgd<T>::restore(const T* p, const T* q, const T* others, std::span<T> 
       std::transform(p, p + rank_ * m.rows, negative_.data(), [](T x) { return -x; });
       left = negative_.data();
     }
-    kernels::product_tn<T>(Part{}, {left, rank_, m.rows}, {q, rank_, m.cols}, into != Into::store,
-                           {values.data() + m.offset, m.rows, m.cols}, nullptr);
+    kernels::product_tn<T>(Part{}, {left, rank_, m.rows}, {q, rank_, m.cols}, into != Into::store, at(values.data(), m),
+                           nullptr);
     p += rank_ * m.rows;
     q += rank_ * m.cols;
   }

@@ -8,9 +8,10 @@
 
 namespace pdnn::codec {
 
-/// Where a row-major matrix lies among the values.
+/// Where a matrix lies among the values: row-major, or in panels of so many columns (kernels::Weights).
 struct MatrixAt {
   Index offset, rows, cols;
+  Index panel = 0;  ///< 0: row-major
 };
 
 /// T. Vogels, S. P. Karimireddy, M. Jaggi, "PowerSGD: practical low-rank gradient compression for distributed

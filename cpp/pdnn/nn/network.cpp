@@ -135,16 +135,28 @@ std::shared_ptr<const Network<T>> Network<T>::with_panels() const {
 }
 
 template <class T>
+std::shared_ptr<const Linear<T>> Network<T>::linear_in_panels(const Node& node) {
+  const auto linear = wide_linear(node);
+  return linear && linear->fusion().panels ? linear : nullptr;
+}
+
+template <class T>
+bool Network<T>::in_panels(Index offset) const {
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [&](const Node& node) { return node.params == offset && linear_in_panels(node); });
+}
+
+template <class T>
 void Network<T>::to_panels(std::span<T> params, std::span<T> room) const {
   for (const Node& node : nodes_)
-    if (const auto linear = wide_linear(node))
+    if (const auto linear = linear_in_panels(node))
       kernels::to_panels(linear->inputs(), linear->outputs(), params.data() + node.params, room.data());
 }
 
 template <class T>
 void Network<T>::from_panels(std::span<T> params, std::span<T> room) const {
   for (const Node& node : nodes_)
-    if (const auto linear = wide_linear(node))
+    if (const auto linear = linear_in_panels(node))
       kernels::from_panels(linear->inputs(), linear->outputs(), params.data() + node.params, room.data());
 }
 

@@ -34,7 +34,10 @@ class Network : public Layer<T> {
   /// A bound network, over parameters whose larger weights lie in panels (kernels::Weights). The same bits, and members
   /// of a team keep out of each other's pages.
   std::shared_ptr<const Network> with_panels() const;
-  /// Puts a buffer of parameters, gradients or the like into that order, or back; `room` is as long.
+  /// Whether the weight that begins at this parameter lies in panels.
+  bool in_panels(Index offset) const;
+  /// Puts a buffer of parameters, gradients or the like into that order, or back; `room` is as long. Nothing changes if
+  /// nothing lies in panels.
   void to_panels(std::span<T> params, std::span<T> room) const;
   void from_panels(std::span<T> params, std::span<T> room) const;
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
@@ -68,8 +71,9 @@ class Network : public Layer<T> {
   void fuse_activations();
   void fuse_pooling();
   static bool is_relu(const Node& node);
-  /// A bound node's Linear, if its weight is wider than a panel.
+  /// A bound node's Linear, if its weight is wider than a panel; and if it lies in panels.
   static std::shared_ptr<const Linear<T>> wide_linear(const Node& node);
+  static std::shared_ptr<const Linear<T>> linear_in_panels(const Node& node);
   void connect();
   Place place(std::size_t node, Index rows) const;
   Vars<T> vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const;

@@ -62,15 +62,17 @@ std::unique_ptr<Agreement<T>> make_agreement(const Replica<T>& replica, const st
                                              const AgreementOptions& options) {
   using Memory = AgreementOptions::Memory;
   if (comm->size() == 1) return std::make_unique<Alone<T>>(replica);
-  const bool messages =
-      options.memory == Memory::messages || (options.memory == Memory::measured && options.bucket_bytes > 0);
+  require(!options.compression || options.memory != Memory::shared,
+          "ddp: a codec is of messages, and ranks that share memory send none; use shared_memory=None");
+  const bool messages = options.memory == Memory::messages || options.compression ||
+                        (options.memory == Memory::measured && options.bucket_bytes > 0);
   std::unique_ptr<SharedParameters<T>> shared = messages ? nullptr : share_parameters(replica, *comm, options.machine);
   if (options.memory == Memory::shared) {
     require(shared != nullptr, "ddp: these ranks share no memory (one or another number of ranks on a machine, ",
             "or processes that may not see one another's); use shared_memory=None");
     return shared;
   }
-  auto buckets = std::make_unique<Buckets<T>>(replica, comm, options.bucket_bytes);
+  auto buckets = std::make_unique<Buckets<T>>(replica, comm, options.bucket_bytes, options.compression);
   if (!shared) return buckets;
   std::array<double, 1> times{shared->alone()};
   comm->all_reduce(std::span(times), comm::Op::max);

@@ -2,6 +2,7 @@
 /// Agreement: how replicas come from their own gradients to the same update. Alone there is nothing to agree on.
 #include <chrono>
 
+#include "pdnn/parallel/compression.hpp"
 #include "pdnn/parallel/engine.hpp"
 #include "pdnn/parallel/rank_sums.hpp"
 
@@ -80,6 +81,9 @@ class Agreement {
   virtual void begin_step(Step<T>& step, bool keep) = 0;
   /// After it: every rank's parameters have been updated by the sum of all gradients. Returns the sums of all ranks.
   virtual StepSums finish_step(const StepSums& own, Phases& phases) = 0;
+  /// What sums by a codec have sent since the last call, and what they remember from step to step.
+  virtual Books take_books() { return {}; }
+  virtual std::vector<std::span<T>> memory() { return {}; }
 
  protected:
   explicit Agreement(const Replica<T>& replica) : replica_(replica) {}
@@ -102,11 +106,16 @@ class Alone : public Agreement<T> {
   UpdateWhenFinal<T> update_;
 };
 
+/// Bytes of gradient in a bucket that travels by a codec. Not measured: what a codec loses depends on where a bucket
+/// ends, and runs would differ.
+inline constexpr Index kCodedBucketBytes = Index{1} << 18;
+
 /// How replicas agree, as users choose it.
 struct AgreementOptions {
   enum class Memory { measured, shared, messages } memory = Memory::measured;  ///< between ranks of one machine
-  Index bucket_bytes = 0;                                                      ///< of messages; 0: measured
+  Index bucket_bytes = 0;                         ///< of messages; 0: measured, or by a codec kCodedBucketBytes
   std::shared_ptr<comm::Communicator> machine{};  ///< the ranks that may share memory; null: those of one machine
+  std::optional<Compression> compression{};       ///< of messages; none: gradients travel as they are
 };
 
 /// The agreement for the ranks of `comm`; collective. ValueError if memory must be shared and cannot be.

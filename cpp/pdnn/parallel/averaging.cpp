@@ -6,17 +6,24 @@ namespace pdnn::parallel {
 
 template <class T>
 Averaging<T>::Averaging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
-                        std::shared_ptr<comm::Communicator> comm, Index every, By by)
+                        std::shared_ptr<comm::Communicator> comm, const Options& options)
     : Stepwise<T>(optimizer, std::move(comm)),
       model_(job.model),
+      network_(job.network),
       own_(job, optimizer, std::move(engine), comm::make_self()),
-      every_(every),
-      by_(by),
+      options_(options),
       common_(comm_->size() > 1 ? model_.count() + model_.state->size() + 1 : 0),
-      received_(by == By::master && comm_->rank() == kMaster ? common_.size() : 0) {
+      received_(options.by == By::master && comm_->rank() == kMaster ? common_.size() : 0) {
   require(comm_->size() == 1 || !job.network.synchronised(),
           "Average: a layer with sync=True sums over the ranks in every step, but these train apart; ",
           "use data parallel, or sync=False");
+  if (comm_->size() == 1 || !options_.compression) return;
+  require(options_.by == By::all_reduce, "Average: a codec is of sums that all ranks make; use by=\"all_reduce\"");
+  sum_ = make_compressed_sum<T>(comm_, *options_.compression, {0, model_.count()}, matrices_of(job));
+  last_ = Buffer<T>(model_.count());
+  std::copy_n(model_.params->data(), model_.count(), last_.data());
+  Buffer<T> room(model_.count());
+  network_.to_panels(last_.span(), room.span());
 }
 
 template <class T>
@@ -40,7 +47,7 @@ StepSums Averaging<T>::step(const Source<T>& source, const Turn& turn) {
   apart_.own += sums.rows;
   apart_.all += static_cast<Index>(turn.batch.size());
   Stopwatch watch;
-  const bool due = every_ > 0 && (turn.number + 1) % every_ == 0;
+  const bool due = options_.every > 0 && (turn.number + 1) % options_.every == 0;
   sums.stop = comm_->size() == 1 ? turn.stop : due && average(turn.stop);
   watch.lap(this->phases.agreement);
   return sums;
@@ -50,12 +57,11 @@ StepSums Averaging<T>::step(const Source<T>& source, const Turn& turn) {
 template <class T>
 bool Averaging<T>::make_common(bool stop) {
   const Index count = model_.count(), whole = common_.size();
-  const double weight = static_cast<double>(apart_.own) / static_cast<double>(apart_.all);
   std::copy_n(model_.params->data(), count, common_.data());
   std::copy_n(model_.state->data(), model_.state->size(), common_.data() + count);
-  kernels::scale<T>(Part{}, whole - 1, static_cast<T>(weight), common_.data());
+  kernels::scale<T>(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
   common_[whole - 1] = stop ? T{1} : T{0};
-  if (by_ == By::master) {
+  if (options_.by == By::master) {
     add_by_master();
   } else {
     comm_->all_reduce(comm::View(common_.span()));
@@ -87,10 +93,37 @@ void Averaging<T>::swap_with_common() {
 
 template <class T>
 bool Averaging<T>::average(bool stop) {
-  const bool wanted = make_common(stop);
+  const bool wanted = sum_ ? average_by_codec(stop) : make_common(stop);
   swap_with_common();
   apart_ = {};
   return wanted;
+}
+
+/// As make_common(); what all ranks have moved is added to the last average.
+template <class T>
+bool Averaging<T>::average_by_codec(bool stop) {
+  const Index count = model_.count();
+  const std::span<T> moved = slice(common_.span(), 0, count);
+  const std::span<T> rest = slice(common_.span(), count, common_.size() - count);  // the state, and whether to stop
+  const T w = static_cast<T>(weight());
+  std::transform(model_.params->data(), model_.params->data() + count, last_.data(), moved.data(),
+                 [w](T own, T last) { return w * (own - last); });
+  std::transform(model_.state->data(), model_.state->data() + model_.state->size(), rest.data(),
+                 [w](T own) { return w * own; });
+  rest.back() = stop ? T{1} : T{0};
+  (*sum_)(common_.span());
+  comm_->all_reduce(comm::View(rest));
+  kernels::add<T>(Part{}, count, last_.data(), moved.data(), last_.data());
+  std::copy_n(last_.data(), count, moved.data());
+  return rest.back() > 0;
+}
+
+template <class T>
+std::vector<std::span<T>> Averaging<T>::memory() {
+  if (!sum_) return {};
+  std::vector<std::span<T>> all = sum_->memory();
+  all.push_back(last_.span());
+  return all;
 }
 
 template <class T>
@@ -109,7 +142,11 @@ void Averaging<T>::leave_evaluation() {
 
 template <class T>
 void Averaging<T>::finish() {
-  if (!agreed()) average(false);
+  if (agreed()) return;
+  Buffer<T> room(model_.count());
+  network_.to_panels(model_.params->span(), room.span());  // where the last average lies, and what a codec remembers
+  average(false);
+  network_.from_panels(model_.params->span(), room.span());
 }
 
 template <class T>
@@ -120,6 +157,7 @@ void Averaging<T>::end_epoch(EpochSums& sums) {
   sums.correct = all[1];
   sums.rows = static_cast<Index>(all[2]);
   sums.updates = static_cast<Index>(all[3]);
+  sums.books += take_books();
 }
 
 template class Averaging<float>;

@@ -1,5 +1,6 @@
 #pragma once
 /// Averaging: ranks train models of their own, which now and then become one average.
+#include "pdnn/parallel/compressed_sum.hpp"
 #include "pdnn/parallel/strategy.hpp"
 
 namespace pdnn::parallel {
@@ -9,6 +10,11 @@ namespace pdnn::parallel {
 /// its own. With plain SGD and an average after every step this is data parallel; otherwise it is local SGD (Stich,
 /// "Local SGD converges fast and communicates little", ICLR 2019), and a single average at the end is one-shot
 /// averaging (Zinkevich, Weimer, Li, Smola, "Parallelized stochastic gradient descent", NeurIPS 2010).
+///
+/// With a codec a rank sends what its model has moved since the last average, times its weight; the new average is the
+/// last one and the sum of that (Basu, Data, Karakus, Diggavi, "Qsparse-local-SGD: distributed SGD with quantization,
+/// sparsification, and local computations", NeurIPS 2019). State travels as it is, and so do averages that are only
+/// looked at: what they lost would be fed back into training.
 template <class T>
 class Averaging : public Stepwise<T> {
  public:
@@ -16,13 +22,20 @@ class Averaging : public Stepwise<T> {
   /// sends the sum back. The same bits where an all-reduce adds in the order of ranks.
   enum class By { all_reduce, master };
 
-  /// `every`: steps from one average to the next, counted over all of training; 0: only finish() averages.
+  struct Options {
+    Index every = 0;  ///< steps from one average to the next, counted over all of training; 0: only finish() averages
+    By by = By::all_reduce;
+    std::optional<Compression> compression{};  ///< not by a master; all ranks must begin with the same parameters
+  };
+
   Averaging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
-            std::shared_ptr<comm::Communicator> comm, Index every, By by);
+            std::shared_ptr<comm::Communicator> comm, const Options& options);
   StepSums step(const Source<T>& source, const Turn& turn) override;
   void enter_evaluation() override;
   void leave_evaluation() override;
   void finish() override;
+  Books take_books() override { return sum_ ? sum_->take_books() : Books{}; }
+  std::vector<std::span<T>> memory() override;
   RowsApart rows_apart() const override { return apart_; }
   void set_rows_apart(const RowsApart& rows) override { apart_ = rows; }
 
@@ -35,18 +48,22 @@ class Averaging : public Stepwise<T> {
   bool agreed() const { return apart_.all == 0 || comm_->size() == 1; }
   bool make_common(bool stop);
   bool average(bool stop);
+  bool average_by_codec(bool stop);
+  double weight() const { return static_cast<double>(apart_.own) / static_cast<double>(apart_.all); }
   void swap_with_common();
   void add_by_master();
 
   static constexpr int kMaster = 0;
   nn::Model<T>& model_;
+  const nn::Network<T>& network_;
   Replicated<T> own_;  // this rank by itself
-  Index every_;
-  By by_;
+  Options options_;
   RowsApart apart_;
   bool evaluating_ = false;
-  Buffer<T> common_;    // parameters, state, and whether a rank wants to stop
-  Buffer<T> received_;  // one rank's, at the master
+  Buffer<T> common_;                       // parameters, state, and whether a rank wants to stop
+  Buffer<T> received_;                     // one rank's, at the master
+  std::unique_ptr<CompressedSum<T>> sum_;  // of what the parameters have moved, by a codec
+  Buffer<T> last_;                         // the last average's parameters, as they lie while an epoch lasts
 };
 
 }  // namespace pdnn::parallel

@@ -9,7 +9,7 @@ struct Books {
   Index bytes = 0;               ///< that left this rank, each as often as it is sent
   Index bytes_uncompressed = 0;  ///< of the values themselves; of a sum what an all-reduce sends at least: 2 (p − 1)/p
   double encode_seconds = 0, decode_seconds = 0;
-  double lost = 0, given = 0;  ///< Σ (x − decoded)² and Σ x² of what was encoded; 0 where nothing measures them
+  double lost = 0, given = 0;  ///< Σ (x − decoded)² and Σ x² of what was encoded and measured; 0 where nothing is
 
   Books& operator+=(const Books& other) {
     sums += other.sums;

@@ -12,16 +12,50 @@ constexpr std::chrono::microseconds kKernel{100};  // between two of which reque
 }  // namespace
 
 template <class T>
-Buckets<T>::Buckets(const Replica<T>& replica, std::shared_ptr<comm::Communicator> comm, Index bucket_bytes)
-    : Agreement<T>(replica), comm_(std::move(comm)), size_(std::max<Index>(1, bucket_bytes / Index{sizeof(T)})) {
+Buckets<T>::Buckets(const Replica<T>& replica, std::shared_ptr<comm::Communicator> comm, Index bucket_bytes,
+                    std::optional<Compression> compression)
+    : Agreement<T>(replica), comm_(std::move(comm)), compression_(std::move(compression)) {
   const std::span<T> grads = model().grads->span();
   std::fill(grads.begin(), grads.end(), T{});
   std::array<std::int32_t, 1> announce{replica_.engine.announces()};
   comm_->all_reduce(std::span(announce), comm::Op::min);
   all_announce_ = announce[0] != 0;
+  if (compression_ && bucket_bytes == 0) bucket_bytes = kCodedBucketBytes;
+  cut(std::max<Index>(1, bucket_bytes / Index{sizeof(T)}));
   if (bucket_bytes == 0) choose_size();
-  requests_.reserve(static_cast<std::size_t>(count()) + 1);
+  make_sums();
+  requests_.reserve(static_cast<std::size_t>(count()));
   alone_ = measure_rounds(*comm_, 2, [&] { travel(0); });
+  make_sums();  // that have kept no books and remember nothing
+}
+
+template <class T>
+void Buckets<T>::cut(Index size) {
+  size_ = size;
+  buckets_.clear();
+  if (compression_ && codec::wants_matrices(compression_->codec)) return cut_at_parameters();
+  for (Index end = model().count(); end > 0; end -= size) buckets_.push_back({std::max<Index>(0, end - size), end});
+}
+
+template <class T>
+void Buckets<T>::cut_at_parameters() {
+  const std::vector<nn::Parameter> parameters = model().parameters();
+  Index begin = model().count(), end = begin;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    begin -= parameter->count();
+    if (end - begin < size_ && begin > 0) continue;
+    if (begin < end) buckets_.push_back({begin, end});
+    end = begin;
+  }
+}
+
+template <class T>
+void Buckets<T>::make_sums() {
+  sums_.clear();
+  if (!compression_) return;
+  const std::vector<codec::MatrixAt> matrices = matrices_of(replica_.job);
+  for (const Range& elements : buckets_)
+    sums_.push_back(make_compressed_sum<T>(comm_, *compression_, elements, matrices));
 }
 
 /// More buckets let more travel beside the backward pass and cost more latencies; and where a rank's own core moves the
@@ -31,21 +65,21 @@ template <class T>
 void Buckets<T>::choose_size() {
   constexpr Index kLeast = 4096, kMostBuckets = 32;  // elements of a bucket; buckets
   const auto sized = [&](Index buckets) { return std::max<Index>(1, (model().count() + buckets - 1) / buckets); };
-  size_ = sized(1);
+  cut(sized(1));
   if (sized(2) < kLeast) return;
   const double alone = measure_rounds(*comm_, 2, [&] { travel(0); });
   const int rounds = alone > kSlow ? 1 : 5;
   double best = 0;
   Index chosen = 1;
   for (Index buckets = 1; buckets <= kMostBuckets && sized(buckets) >= kLeast; buckets *= 2) {
-    size_ = sized(buckets);
+    cut(sized(buckets));
     const double beside = measure_rounds(*comm_, rounds, [&] { travel(alone); });
     constexpr double kWorthwhile = 0.95;
     if (buckets > 1 && beside > kWorthwhile * best) continue;
     best = beside;
     chosen = buckets;
   }
-  size_ = sized(chosen);
+  cut(sized(chosen));
 }
 
 /// All buckets, started one after another while something else is done for so many seconds.
@@ -62,28 +96,44 @@ void Buckets<T>::travel(double seconds) {
       }
       test_all();
     }
-    start(bucket(started_));
+    start(started_);
   }
-  for (comm::Request& request : requests_) request.wait();
+  for (Index number = 0; number < count(); ++number) finish(number);
   requests_.clear();
 }
 
 template <class T>
-Range Buckets<T>::bucket(Index number) const {
-  const Index end = model().count() - number * size_;
-  return {std::max<Index>(0, end - size_), end};
+comm::Request Buckets<T>::start_all_reduce(Range elements) {
+  return comm_->start_all_reduce(comm::View(slice(model().grads->span(), elements.begin, elements.size())));
 }
 
 template <class T>
-void Buckets<T>::start(Range elements) {
-  requests_.push_back(
-      comm_->start_all_reduce(comm::View(slice(model().grads->span(), elements.begin, elements.size()))));
+void Buckets<T>::start(Index number) {
+  if (compression_)
+    sums_[static_cast<std::size_t>(number)]->start(model().grads->span());
+  else
+    requests_.push_back(start_all_reduce(bucket(number)));
+}
+
+/// Waits for a bucket, after all those before it.
+template <class T>
+void Buckets<T>::finish(Index number) {
+  const auto at = static_cast<std::size_t>(number);
+  if (compression_)
+    sums_[at]->finish();
+  else
+    requests_[at].wait();
 }
 
 /// Starts the buckets that lie behind `from` and have not been started.
 template <class T>
 void Buckets<T>::start_final(Index from) {
-  for (; started_ < count() && bucket(started_).begin >= from; ++started_) start(bucket(started_));
+  for (; started_ < count() && bucket(started_).begin >= from; ++started_) start(started_);
+}
+
+template <class T>
+void Buckets<T>::begin_epoch() {
+  for (const auto& sum : sums_) sum->measure();  // an epoch's books have an error
 }
 
 template <class T>
@@ -104,15 +154,18 @@ void Buckets<T>::operator()(const Member& member, Range slice) {
 
 template <class T>
 void Buckets<T>::poll() {
-  if (requests_.empty()) return;
+  if (started_ == 0) return;
   Stopwatch watch;
   test_all();
   watch.lap(spent_);
 }
 
+/// Moves along what is under way.
 template <class T>
 void Buckets<T>::test_all() {
   for (comm::Request& request : requests_) request.test();
+  if (!compression_) return;
+  for (Index number = 0; number < started_; ++number) sums_[static_cast<std::size_t>(number)]->test();
 }
 
 template <class T>
@@ -121,28 +174,49 @@ StepSums Buckets<T>::finish_step(const StepSums& own, Phases& phases) {
   Stopwatch watch;
   const Index params = model().count(), all = params + nn::Model<T>::kTail;
   write_tail(model(), own);
-  const bool tail_apart = started_ > 0 || params == 0;  // the last bucket left before the sums were known
+  const bool tail_apart = compression_ || started_ > 0 || params == 0;  // or the last bucket left without the sums
   if (!tail_apart) {
-    start({bucket(0).begin, all});
+    requests_.push_back(start_all_reduce({bucket(0).begin, all}));
     started_ = 1;
   }
   start_final(0);
-  if (tail_apart) start({params, all});
-  for (Index i = 0; i < std::ssize(requests_); ++i) {
-    requests_[static_cast<std::size_t>(i)].wait();
-    if (i >= count() || replica_.optimizer.clip()) continue;
+  comm::Request tail;
+  if (tail_apart) tail = start_all_reduce({params, all});
+  for (Index number = 0; number < count(); ++number) {
+    finish(number);
+    if (replica_.optimizer.clip()) continue;
     test_all();
     watch.lap(spent_);
-    replica_.engine.update(replica_.optimizer, bucket(i));
+    replica_.engine.update(replica_.optimizer, bucket(number));
     watch.lap(phases.update);
   }
+  if (tail_apart) tail.wait();
   requests_.clear();
+  started_ = 0;
   watch.lap(spent_);
   phases.agreement += spent_;
   phases.hidden += std::max(0.0, alone_ - spent_);
   if (replica_.optimizer.clip()) replica_.engine.update(replica_.optimizer, {0, params});
   watch.lap(phases.update);
   return read_tail(model(), own.rows);
+}
+
+/// A step is one sum, however many buckets it takes.
+template <class T>
+Books Buckets<T>::take_books() {
+  Books all;
+  const Index steps = sums_.empty() ? 0 : sums_.front()->books().sums;
+  for (const auto& sum : sums_) all += sum->take_books();
+  all.sums = steps;
+  return all;
+}
+
+template <class T>
+std::vector<std::span<T>> Buckets<T>::memory() {
+  std::vector<std::span<T>> all;
+  for (const auto& sum : sums_)
+    for (const std::span<T> part : sum->memory()) all.push_back(part);
+  return all;
 }
 
 template class Buckets<float>;

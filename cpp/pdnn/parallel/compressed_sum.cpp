@@ -1,6 +1,7 @@
 #include "pdnn/parallel/compressed_sum.hpp"
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/kernels/kernels.hpp"
 #include "pdnn/parallel/gathered_sum.hpp"
 #include "pdnn/parallel/low_rank_sum.hpp"
 #include "pdnn/parallel/shared_sum.hpp"
@@ -36,7 +37,7 @@ std::unique_ptr<CompressedSum<T>> make_compressed_sum(std::shared_ptr<comm::Comm
   std::vector<codec::MatrixAt> inside;
   for (const codec::MatrixAt& m : matrices)
     if (m.offset >= slice.begin && m.offset + m.rows * m.cols <= slice.end)
-      inside.push_back({m.offset - slice.begin, m.rows, m.cols});
+      inside.push_back({m.offset - slice.begin, m.rows, m.cols, m.panel});
   auto codec = codec::make_codec<T>(compression.codec, slice.size(), std::move(inside));
   if (auto* const low_rank = dynamic_cast<codec::PowerSgd<T>*>(codec.get())) {
     codec.release();  // NOLINT(bugprone-unused-return-value): it lives on as what it is
@@ -48,6 +49,21 @@ std::unique_ptr<CompressedSum<T>> make_compressed_sum(std::shared_ptr<comm::Comm
   return std::make_unique<SharedSum<T>>(std::move(comm), compression, slice);
 }
 
+template <class T>
+std::vector<codec::MatrixAt> matrices_of(const Job<T>& job) {
+  std::vector<codec::MatrixAt> matrices;
+  Index offset = 0;
+  for (const nn::Parameter& parameter : job.model.parameters()) {
+    const Index count = parameter.count();
+    if (parameter.shape.size() >= 2 && count > 0) {
+      const Index cols = parameter.shape.back();
+      matrices.push_back({offset, count / cols, cols, job.network.in_panels(offset) ? kernels::kPanel<T> : 0});
+    }
+    offset += count;
+  }
+  return matrices;
+}
+
 template class CompressedSum<float>;
 template class CompressedSum<double>;
 template std::unique_ptr<CompressedSum<float>> make_compressed_sum(std::shared_ptr<comm::Communicator>,
@@ -56,5 +72,7 @@ template std::unique_ptr<CompressedSum<float>> make_compressed_sum(std::shared_p
 template std::unique_ptr<CompressedSum<double>> make_compressed_sum(std::shared_ptr<comm::Communicator>,
                                                                     const Compression&, Range,
                                                                     const std::vector<codec::MatrixAt>&);
+template std::vector<codec::MatrixAt> matrices_of(const Job<float>&);
+template std::vector<codec::MatrixAt> matrices_of(const Job<double>&);
 
 }  // namespace pdnn::parallel

@@ -1,27 +1,13 @@
 #pragma once
 /// CompressedSum: one slice of a flat gradient added up over ranks, with a codec on the way, and books about it.
-#include <optional>
+#include <utility>
 
 #include "pdnn/codec/error_feedback.hpp"
 #include "pdnn/codec/make_codec.hpp"
 #include "pdnn/comm/communicator.hpp"
-#include "pdnn/parallel/books.hpp"
-#include "pdnn/parallel/strategy.hpp"
+#include "pdnn/parallel/agreement.hpp"
 
 namespace pdnn::parallel {
-
-/// How codes travel among p ranks. `gather`: every rank gets every rank's code of the slice, and adds them up in the
-/// order of ranks. `shares`: rank i gets the ranks' codes of the i-th share of the slice, adds them up in that order
-/// (its own share uncoded), and sends the code of the sum to all. Of a code of b bytes a rank sends (p − 1) b by the
-/// first and 2 (p − 1)/p b by the second, which encodes twice. `best`: gather for two ranks, shares for more.
-enum class Form { best, gather, shares };
-
-struct Compression {
-  std::string codec;             ///< its spec
-  std::optional<bool> feedback;  ///< whether errors are fed back; none: where the codec wants it
-  Form form = Form::best;        ///< "powersgd" has one of its own: its factors are added up by two all-reduces
-  bool measure = false;          ///< errors go into the books without feedback too, for a pass more
-};
 
 /// The sum over the ranks of one slice of their flat gradients; all ranks get the same bits. Remembers what its codec
 /// lost, if errors are fed back. In a group of one nothing travels and nothing changes. Allocates nothing after
@@ -46,8 +32,14 @@ class CompressedSum {
 
   Range slice() const { return slice_; }
   const Books& books() const { return books_; }
+  /// Those since the last call.
+  Books take_books() { return std::exchange(books_, {}); }
   /// Bytes that leave this rank in a sum.
   virtual Index bytes_sent() const = 0;
+  /// What is remembered from sum to sum, as long on every rank.
+  virtual std::vector<std::span<T>> memory() = 0;
+  /// The next sum's errors go into the books, if any do.
+  virtual void measure() {}
 
  protected:
   CompressedSum(std::shared_ptr<comm::Communicator> comm, Range slice);
@@ -74,5 +66,10 @@ template <class T>
 std::unique_ptr<CompressedSum<T>> make_compressed_sum(std::shared_ptr<comm::Communicator> comm,
                                                       const Compression& compression, Range slice,
                                                       const std::vector<codec::MatrixAt>& matrices = {});
+
+/// Where matrices lie in a model's flat gradient while an epoch lasts: an array of two or more dimensions is one whose
+/// columns are its last axis.
+template <class T>
+std::vector<codec::MatrixAt> matrices_of(const Job<T>& job);
 
 }  // namespace pdnn::parallel

@@ -9,6 +9,8 @@ class GatheredSum : public CompressedSum<T> {
  public:
   GatheredSum(std::shared_ptr<comm::Communicator> comm, const Compression& how, Range slice);
   Index bytes_sent() const override { return mine_.size() * (this->comm().size() - 1); }
+  std::vector<std::span<T>> memory() override { return {encoder_.memory()}; }
+  void measure() override { encoder_.measure(); }
 
  private:
   void send(std::span<T> values) override;

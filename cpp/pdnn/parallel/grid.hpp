@@ -47,6 +47,7 @@ class GridStrategy : public Strategy<T> {
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   void record() override;
   std::vector<Lane> timeline() const override;
+  std::vector<std::span<T>> memory() override { return replicas_->memory(); }
 
  private:
   /// One of this rank's stages.

@@ -14,6 +14,8 @@ class LowRankSum : public CompressedSum<T> {
              std::unique_ptr<codec::PowerSgd<T>> codec);
   /// At least, by the best of all-reduces: 2 (p − 1)/p of the factors and the rest.
   Index bytes_sent() const override;
+  /// What is fed back, and Q, from which the next iteration goes on.
+  std::vector<std::span<T>> memory() override { return {residual_.span(), codec_->q()}; }
 
  private:
   void send(std::span<T> values) override;

@@ -35,6 +35,13 @@ Index SharedSum<T>::bytes_sent() const {
   return out_.size() - own + own * (this->comm().size() - 1);
 }
 
+template <class T>
+std::vector<std::span<T>> SharedSum<T>::memory() {
+  std::vector<std::span<T>> all;
+  for (Encoder<T>& encoder : encoders_) all.push_back(encoder.memory());
+  return all;
+}
+
 /// Where the code of a rank's share lies among the codes of all shares.
 template <class T>
 std::span<std::uint8_t> SharedSum<T>::code_of(int rank, Buffer<std::uint8_t>& codes) {

@@ -12,6 +12,10 @@ class SharedSum : public CompressedSum<T> {
  public:
   SharedSum(std::shared_ptr<comm::Communicator> comm, const Compression& how, Range slice);
   Index bytes_sent() const override;
+  std::vector<std::span<T>> memory() override;
+  void measure() override {
+    for (Encoder<T>& encoder : encoders_) encoder.measure();
+  }
 
  private:
   Range share_of(int rank) const { return share(this->slice().size(), rank, this->comm().size()); }

@@ -65,6 +65,7 @@ EpochSums Replicated<T>::run_epoch(const Source<T>& source, const Epoch& epoch, 
   const Within within(*agreement_);
   EpochSums sums = Stepwise<T>::run_epoch(source, epoch, poll);
   sums.books += engine_->take_books();
+  sums.books += agreement_->take_books();
   return sums;
 }
 

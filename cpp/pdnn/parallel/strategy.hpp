@@ -87,7 +87,12 @@ class Strategy {
   /// What each rank of this rank's pipeline did in it; no lanes if there is no pipeline. Collective.
   virtual std::vector<Lane> timeline() const { return {}; }
 
-  /// What a checkpoint must keep beside a rank's model and optimizer.
+  /// What was sent by a codec after the last epoch, in finish().
+  virtual Books take_books() { return {}; }
+
+  /// What a checkpoint must keep beside a rank's model and optimizer: memory is what sums by a codec remember, as long
+  /// on every rank.
+  virtual std::vector<std::span<T>> memory() { return {}; }
   virtual RowsApart rows_apart() const { return {}; }
   virtual void set_rows_apart(const RowsApart& /*rows*/) {}
 };
@@ -143,6 +148,7 @@ class Replicated : public Stepwise<T> {
              std::shared_ptr<comm::Communicator> comm, const Options& options = {});
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   StepSums step(const Source<T>& source, const Turn& turn) override;
+  std::vector<std::span<T>> memory() override { return agreement_->memory(); }
 
  protected:
   void end_epoch(EpochSums&) override { average_state(job_.model, *comm_); }

@@ -32,12 +32,14 @@ struct Plan {
   Index hidden = 8;
   bool panels = false;
   bool finish = true;
+  std::optional<Compression> compression{};
 };
 
 struct Outcome {
   Vector params, seen;  // at the end, parameters and behind them the state; in evaluation
   EpochSums sums;
   RowsApart apart;
+  Books books{};
 };
 
 Vector everything(const nn::Model<double>& model) {
@@ -75,7 +77,9 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   if (plan.data_parallel)
     strategy = std::make_unique<Replicated<double>>(job, sgd, std::move(engine), comm);
   else
-    strategy = std::make_unique<Averaging<double>>(job, sgd, std::move(engine), comm, plan.every, plan.by);
+    strategy = std::make_unique<Averaging<double>>(
+        job, sgd, std::move(engine), comm,
+        Averaging<double>::Options{.every = plan.every, .by = plan.by, .compression = plan.compression});
   Outcome outcome;
   std::int64_t steps = 0;
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
@@ -94,6 +98,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   outcome.apart = strategy->rows_apart();
   if (plan.finish) strategy->finish();
   outcome.params = everything(model);
+  outcome.books = strategy->take_books();
   return outcome;
 }
 
@@ -176,6 +181,44 @@ BOOST_AUTO_TEST_CASE(weights_in_panels_are_averaged_too) {
 BOOST_AUTO_TEST_CASE(layers_that_synchronise_are_refused_among_ranks) {
   BOOST_CHECK_THROW(on_ranks({.synchronised = true}, 2), ValueError);
   BOOST_CHECK_NO_THROW(on_ranks({.synchronised = true}, 1));
+}
+
+BOOST_AUTO_TEST_CASE(a_codec_that_loses_nothing_makes_the_same_averages) {
+  for (const int ranks : {1, 2, 3})
+    for (const Index every : {0, 2})
+      for (const bool panels : {false, true}) {
+        Plan plan{.every = every, .momentum = 0.9, .threads = 2, .hidden = 70, .panels = panels};
+        const std::vector<Outcome> want = on_ranks(plan, ranks);
+        plan.compression = Compression{"topk:1", {}};
+        const std::vector<Outcome> got = on_ranks(plan, ranks);
+        for (std::size_t rank = 0; rank < got.size(); ++rank) {
+          BOOST_TEST(difference(got[rank].params, want[rank].params) <= 1e-13);
+          BOOST_TEST(difference(got[rank].seen, want[rank].seen) <= 1e-13);  // which travelled as it is
+          BOOST_TEST(got[rank].params == got[0].params, boost::test_tools::per_element());
+          if (every == 0) BOOST_TEST(got[rank].books.sums == (ranks > 1 ? 1 : 0));
+        }
+      }
+}
+
+BOOST_AUTO_TEST_CASE(by_a_codec_ranks_end_with_one_model_near_the_average) {
+  for (const auto& [codec, tolerance] : std::vector<std::pair<std::string, double>>{
+           {"bf16", 1e-2}, {"int8:32", 1e-2}, {"1bit:64", 1}, {"topk:0.3", 1}, {"powersgd:2", 0.5}})
+    for (const int ranks : {2, 3})
+      for (const bool panels : {false, true}) {
+        Plan plan{.every = 2, .hidden = 70, .panels = panels};
+        const Vector want = on_ranks(plan, ranks)[0].params;
+        plan.compression = Compression{codec, {}};
+        const std::vector<Outcome> got = on_ranks(plan, ranks);
+        for (const Outcome& outcome : got) {
+          BOOST_TEST(outcome.params == got[0].params, boost::test_tools::per_element());
+          BOOST_TEST(difference(outcome.params, want) > 0);
+          BOOST_TEST(difference(outcome.params, want) < tolerance);
+        }
+      }
+}
+
+BOOST_AUTO_TEST_CASE(a_master_takes_no_codes) {
+  BOOST_CHECK_THROW(on_ranks({.by = By::master, .compression = Compression{"int8", {}}}, 2), ValueError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -10,6 +10,7 @@
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
 #include "pdnn/optim/sgd.hpp"
+#include "pdnn/parallel/compressed_sum.hpp"
 #include "pdnn/parallel/epoch.hpp"
 #include "pdnn/parallel/scatter_gather.hpp"
 
@@ -90,6 +91,8 @@ std::unique_ptr<Engine<double>> make_engine(const Job<double>& job, const Plan& 
 struct Outcome {
   Vector params;  // and behind them the state
   double loss, correct;
+  Books books{};
+  Index remembered = 0;  // elements
 };
 
 /// Two epochs on one rank of a group.
@@ -130,7 +133,9 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   panels.reset();
   Vector params(model.params->data(), model.params->data() + model.count());
   params.insert(params.end(), model.state->data(), model.state->data() + model.state->size());
-  return {params, sums.loss, sums.correct};
+  Outcome outcome{params, sums.loss, sums.correct, sums.books};
+  for (const std::span<double> part : strategy->memory()) outcome.remembered += std::ssize(part);
+  return outcome;
 }
 
 Outcome train_alone(const Plan& plan) { return train(plan, comm::make_self()); }
@@ -220,6 +225,101 @@ BOOST_AUTO_TEST_CASE(wide_weights_are_shared_out_by_panels_or_sent_panel_by_pane
           }
         }
   }
+}
+
+namespace {
+
+AgreementOptions coded(const std::string& codec, Index bucket_bytes, std::optional<bool> feedback = {}) {
+  return {.bucket_bytes = bucket_bytes, .compression = Compression{codec, feedback}};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_codec_that_loses_nothing_changes_nothing) {
+  for (const bool clip : {false, true}) {
+    const double norm = clip ? 0.1 : 0;
+    const Plan wide{.clip_norm = norm, .hidden = 130, .panels = true, .deep = true};
+    const Outcome serial = train_alone(wide);
+    for (const int ranks : {1, 2, 3})
+      for (const Index bytes : {0, 5000})  // 0: by itself
+        for (const int threads : {1, 2}) {
+          Plan plan = wide;
+          plan.threads = threads;
+          plan.pieces = threads == 2 && bytes == 5000 ? 3 : 0;
+          plan.agreement = coded("topk:1", bytes);
+          const std::vector<Outcome> outcomes = train_on_ranks(plan, ranks);
+          for (const Outcome& outcome : outcomes) {
+            check_equal(outcome, serial, 1e-12);
+            check_equal(outcome, outcomes[0], 0);
+            BOOST_TEST(outcome.books.sums == (ranks > 1 ? 4 : 0));
+          }
+        }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(codecs_give_all_ranks_the_same_bits_near_what_they_train_without) {
+  const Plan wide{.hidden = 130, .panels = true, .deep = true};
+  const Outcome serial = train_alone(wide);
+  for (const auto& [codec, tolerance] : std::vector<std::pair<std::string, double>>{
+           {"fp16", 1e-3}, {"bf16", 1e-3}, {"int8:32", 1e-2}, {"1bit:64", 1}, {"topk:0.3", 0.2}, {"powersgd:2", 0.2}})
+    for (const int ranks : {2, 3})
+      for (const Index bytes : {0, 5000}) {
+        Plan plan = wide;
+        plan.threads = 2;
+        plan.agreement = coded(codec, bytes);
+        const std::vector<Outcome> outcomes = train_on_ranks(plan, ranks);
+        for (const Outcome& outcome : outcomes) {
+          check_equal(outcome, outcomes[0], 0);
+          double difference = 0;
+          for (std::size_t i = 0; i < serial.params.size(); ++i)
+            difference = std::max(difference, std::abs(outcome.params[i] - serial.params[i]));
+          BOOST_TEST(difference > 0);
+          BOOST_TEST(difference < tolerance, codec << ", " << ranks << " ranks: " << difference);
+          BOOST_TEST((outcome.remembered > 0) == codec::wants_feedback(codec));
+        }
+      }
+}
+
+BOOST_AUTO_TEST_CASE(low_rank_sums_see_whole_matrices_in_panels_or_in_rows) {
+  for (const Index bytes : {8, 5000, 1 << 20}) {
+    const Plan rows{.hidden = 130, .deep = true, .agreement = coded("powersgd:2", bytes)};
+    Plan panels = rows;
+    panels.panels = true;
+    const Outcome want = train_on_ranks(rows, 2)[0];
+    for (const Outcome& outcome : train_on_ranks(panels, 2)) {
+      check_equal(outcome, want, 1e-9);
+      BOOST_TEST(outcome.books.bytes == 4 * 8 * (2 * (6 + 130) + 2 * (130 + 130) + 2 * (130 + 3) + (130 + 130 + 3)));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bytes_of_codes_are_those_of_the_buckets) {
+  const Index params = 6 * 130 + 130 + 130 * 130 + 130 + 130 * 3 + 3, bucket = 5000 / 8;
+  for (const std::string codec : {"bf16", "int8:64", "1bit:64", "topk:0.1"})
+    for (const int ranks : {2, 3}) {
+      Plan plan{.hidden = 130, .panels = true, .deep = true, .agreement = coded(codec, 5000, false)};
+      Index want = 0, own = 0, all = 0;  // of all ranks, without a codec of a rank, and what they say
+      for (Index end = params; end > 0; end -= bucket) {
+        const Index size = std::min(bucket, end);
+        own += 2 * (ranks - 1) * size * 8 / ranks;
+        const auto coder = codec::make_codec<double>(codec, size);
+        if (ranks == 2) want += 2 * coder->bytes(size);
+        for (int rank = 0; rank < ranks && ranks == 3; ++rank)
+          want += 2 * (ranks - 1) * coder->bytes(share(size, rank, ranks).size());
+      }
+      for (const Outcome& outcome : train_on_ranks(plan, ranks)) {
+        all += outcome.books.bytes;
+        BOOST_TEST(outcome.books.bytes_uncompressed == 4 * own);
+        BOOST_TEST(outcome.remembered == 0);
+      }
+      BOOST_TEST(all == 4 * want, codec << " on " << ranks << " ranks");
+    }
+}
+
+BOOST_AUTO_TEST_CASE(a_codec_is_of_messages) {
+  AgreementOptions agreement = coded("int8", 0);
+  agreement.memory = AgreementOptions::Memory::shared;
+  BOOST_CHECK_THROW(train_on_ranks({.agreement = agreement}, 2), ValueError);
 }
 
 BOOST_AUTO_TEST_CASE(machines_add_up_their_ranks_first) {

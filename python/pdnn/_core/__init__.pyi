@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Books', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Books', 'CommunicationError', 'Communicator', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -304,4 +304,8 @@ def uniform(seed: typing.SupportsInt | typing.SupportsIndex, index: typing.Suppo
 def wants_feedback(spec: str) -> bool:
     """
     Whether a codec's errors grow with the number of steps unless they are fed back.
+    """
+def wants_matrices(spec: str) -> bool:
+    """
+    Whether a codec treats matrices as such, and so must see whole ones.
     """

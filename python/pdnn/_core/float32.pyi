@@ -205,6 +205,18 @@ class CompressedSum:
         """
     def __init__(self, comm: pdnn._core.Communicator, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], feedback: bool | None, form: str, measure: bool) -> None:
         ...
+    def finish(self) -> None:
+        """
+        Waits; the array is the sum over the ranks then.
+        """
+    def start(self, array: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+        """
+        Encodes the array and sends it; it is the sum's until finish().
+        """
+    def test(self) -> bool:
+        """
+        Moves it along; whether finish() need not wait at first.
+        """
     @property
     def books(self) -> pdnn._core.Books:
         ...
@@ -249,9 +261,18 @@ class Session:
         """
     def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
         ...
+    def take_books(self) -> pdnn._core.Books:
+        """
+        What was sent by a codec after the last epoch, in finish().
+        """
     def timeline(self) -> list[list[tuple[str, int, int, float, float]]]:
         """
         What each rank of this rank's pipeline did when, in that step.
+        """
+    @property
+    def memory(self) -> list[numpy.typing.NDArray[numpy.float32]]:
+        """
+        What sums by a codec remember from step to step: arrays that share its memory.
         """
     @property
     def rows_apart(self) -> tuple[int, int]:

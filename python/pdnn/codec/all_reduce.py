@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, astuple, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -35,16 +35,49 @@ class Books:
         That an all-reduce of the arrays themselves sends at least, 2 (p − 1)/p of each.
     encode_seconds, decode_seconds : float
         That this rank took.
-    error : float
-        ‖x − decoded‖ / ‖x‖ of all that this rank encoded; nan where errors are neither fed back nor measured.
+    lost, given : float
+        Σ (x − decoded)² and Σ x² of what this rank encoded and looked at; 0 where it did not.
     """
 
-    sums: int
-    bytes: int
-    bytes_uncompressed: int
-    encode_seconds: float
-    decode_seconds: float
-    error: float
+    sums: int = 0
+    bytes: int = 0
+    bytes_uncompressed: int = 0
+    encode_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    lost: float = 0.0
+    given: float = 0.0
+
+    @classmethod
+    def of(cls, core: Any) -> Books:
+        """What the core's books say."""
+        return cls(**{field.name: getattr(core, field.name) for field in fields(cls)})
+
+    @property
+    def error(self) -> float:
+        """‖x − decoded‖ / ‖x‖ of what was looked at; nan where errors are neither fed back nor measured."""
+        return math.sqrt(self.lost / self.given) if self.given > 0 else math.nan
+
+    def to_dict(self) -> dict[str, float]:
+        """As `History.books` has them: ``sums`` and ``error`` only where there are any."""
+        told = {name: value for name, value in asdict(self).items() if name not in ("sums", "lost", "given")}
+        told |= {"sums": self.sums} if self.sums else {}
+        return told if math.isnan(self.error) else told | {"error": self.error}
+
+    def __add__(self, other: Books) -> Books:
+        """Those of both."""
+        return Books(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __str__(self) -> str:
+        """One line: bytes of a sum, of how many, what it took and what was lost."""
+        each = max(self.sums, 1)
+        words = (
+            f"{self.sums:,} sums, {self.bytes / each:,.0f} bytes sent in each instead of "
+            f"{self.bytes_uncompressed / each:,.0f}"
+        )
+        if self.bytes:
+            words += f" ({self.bytes_uncompressed / self.bytes:.3g} times fewer)"
+        words += f", {self.encode_seconds:.3g} s to encode and {self.decode_seconds:.3g} s to decode"
+        return words if math.isnan(self.error) else f"{words}, {self.error:.2%} lost"
 
 
 class CompressedAllReduce:
@@ -150,15 +183,7 @@ class CompressedAllReduce:
     @property
     def books(self) -> Books:
         """What was sent so far, what it cost and what it lost."""
-        told = self._sum.books
-        return Books(
-            told.sums,
-            told.bytes,
-            told.bytes_uncompressed,
-            told.encode_seconds,
-            told.decode_seconds,
-            math.sqrt(told.lost / told.given) if told.given > 0 else math.nan,
-        )
+        return Books.of(self._sum.books)
 
     def _agree(self, form: str) -> None:
         """Compares what must be the same on all ranks."""

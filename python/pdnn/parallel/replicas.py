@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pdnn.parallel.engines import Engine, Serial, check_positive, suffix
+
+if TYPE_CHECKING:
+    from pdnn.codec import Codec
 
 
 @dataclass(frozen=True)
@@ -24,27 +28,42 @@ class DataParallel:
         each one's mean over its own rows. The sum is another optimizer: its steps grow with the ranks.
     bucket_bytes : int, optional
         Size of a bucket; given, gradients travel in buckets. None: what the latency and bandwidth of an
-        all-reduce, measured when `fit` begins, make best.
+        all-reduce, measured when `fit` begins, make best; with a codec 256 KiB.
     shared_memory : bool, optional
         Whether ranks of one machine share memory. None: where it is measured to be faster.
+    codec : str or Codec, optional
+        By which gradients travel, in buckets: a string as in `pdnn.codec.SPECS`. All ranks get the same bits.
+        Under `PowerSGD` buckets end where parameters do, since it must see whole matrices. `History.codec`
+        has the books: bytes, seconds, error.
+    error_feedback : bool, optional
+        Whether what a codec lost is added to the next gradient; by default for 1 bit, top k and PowerSGD.
+        What is remembered is kept in checkpoints, and forgotten between two calls of `fit`.
     """
 
     engine: Engine = field(default_factory=Serial)
     average: str = "mean"
     bucket_bytes: int | None = None
     shared_memory: bool | None = None
+    codec: str | Codec | None = None
+    error_feedback: bool | None = None
 
     def __post_init__(self) -> None:
+        _take_codec(self)
         if self.average not in ("mean", "sum"):
             raise ValueError(f'DataParallel: average "{self.average}"; expected "mean" or "sum"')
         if self.bucket_bytes is not None:
             check_positive("DataParallel: bucket_bytes", self.bucket_bytes)
             if self.shared_memory:
                 raise ValueError("DataParallel: bucket_bytes is of messages, shared_memory=True sends none")
+        if self.codec is not None and self.shared_memory:
+            raise ValueError(
+                f'DataParallel: codec "{self.codec}" is of messages, shared_memory=True sends none; '
+                "leave one of them out"
+            )
 
     def __str__(self) -> str:
         words = "ddp:sum" if self.average == "sum" else "ddp"
-        return words + suffix(self.engine)
+        return words + _codec_suffix(self.codec) + suffix(self.engine)
 
 
 @dataclass(frozen=True)
@@ -87,23 +106,42 @@ class Average:
         means little: False is there to show it, with models of other seeds.
     engine : Serial, Team or Pool
         How a rank makes its gradient.
+    codec : str or Codec, optional
+        By which an average travels: each rank sends what its parameters have moved since the last average,
+        times its weight. The state, and averages that are only looked at, travel as they are. Basu et al.,
+        "Qsparse-local-SGD", NeurIPS 2019. Not with ``by="master"`` or ``same_init=False``.
+    error_feedback : bool, optional
+        Whether what a codec lost is added to what is sent for the next average; by default for 1 bit, top k
+        and PowerSGD. As in `DataParallel`.
     """
 
     every: int | None = None
     by: str = "all_reduce"
     same_init: bool = True
     engine: Engine = field(default_factory=Serial)
+    codec: str | Codec | None = None
+    error_feedback: bool | None = None
 
     def __post_init__(self) -> None:
+        _take_codec(self)
         if self.every is not None:
             check_positive("Average: every", self.every)
         if self.by not in ("all_reduce", "master"):
             raise ValueError(f'Average: by "{self.by}"; expected "all_reduce" or "master"')
+        if self.codec is not None and self.by == "master":
+            raise ValueError(
+                f'Average: codec "{self.codec}" is of sums that all ranks make; use by="all_reduce"'
+            )
+        if self.codec is not None and not self.same_init:
+            raise ValueError(
+                f'Average: codec "{self.codec}" is of what models moved since they were the same, and with '
+                "same_init=False they never were"
+            )
 
     def __str__(self) -> str:
         words = f"average:{'end' if self.every is None else self.every}"
         words += ":master" * (self.by == "master") + ":own-init" * (not self.same_init)
-        return words + suffix(self.engine)
+        return words + _codec_suffix(self.codec) + suffix(self.engine)
 
 
 @dataclass(frozen=True)
@@ -151,3 +189,17 @@ class HogwildProcesses:
 
     def __str__(self) -> str:
         return f"hogwild-processes:{self.workers}"
+
+
+def _take_codec(strategy: DataParallel | Average) -> None:
+    """The codec as a value, if a string spells it."""
+    if strategy.codec is not None:
+        from pdnn.codec import parse
+
+        object.__setattr__(strategy, "codec", parse(strategy.codec))
+    elif strategy.error_feedback is not None:
+        raise ValueError(f"{type(strategy).__name__}: error_feedback is of a codec; pass codec=")
+
+
+def _codec_suffix(codec: str | Codec | None) -> str:
+    return "" if codec is None else f":{codec}"

@@ -12,11 +12,12 @@ from pdnn.parallel.replicas import Average, DataParallel, Hogwild, HogwildProces
 from pdnn.parallel.strategies import Strategy
 
 if TYPE_CHECKING:
+    from pdnn.codec import Codec
     from pdnn.comm import Communicator
 
 SPECS = (
     '"auto", "fastest", "serial", "team:2", "pool:5", "pool:5/25", "ddp", "ddp+team:2", "ddp:sum", '
-    '"average:end", "average:8", "average:8+team:2", '
+    '"ddp:int8", "average:end", "average:8", "average:8+team:2", "average:8:topk:0.01", '
     '"hogwild:4", "hogwild-processes:4", "scatter-gather", '
     '"tp:2", "pipeline:2", "pipeline:2/8:gpipe", "pipeline:2/8:int8", "pipeline:2/8:gpipe:bf16", '
     'and products like "pipeline:2 x tp:2 x ddp+team:2"'
@@ -41,14 +42,15 @@ def parse(spec: str) -> Strategy:
     across, plus, inner = words.partition("+")
     engine = parse(inner) if plus else Serial()
     if isinstance(engine, (Serial, Team, Pool)):
-        if across in ("ddp", "ddp:sum"):
-            return DataParallel(engine, average="sum" if across.endswith(":sum") else "mean")
-        if match := re.fullmatch(r"average:(end|\d+)(:master)?(:own-init)?", across):
+        if match := re.fullmatch(r"ddp(:sum)?(?::(.+))?", across):
+            return DataParallel(engine, "sum" if match[1] else "mean", codec=_codec(spec, match[2]))
+        if match := re.fullmatch(r"average:(end|\d+)(:master)?(:own-init)?(?::(.+))?", across):
             return Average(
                 every=None if match[1] == "end" else int(match[1]),
                 by="master" if match[2] else "all_reduce",
                 same_init=not match[3],
                 engine=engine,
+                codec=_codec(spec, match[4]),
             )
         if match := re.fullmatch(r"tp:(\d+)", across):
             return TensorParallel(int(match[1]), engine)
@@ -61,6 +63,18 @@ def parse(spec: str) -> Strategy:
     if match := re.fullmatch(r"pool:(\d+)(?:/(\d+))?", words):
         return Pool(int(match[1]), int(match[2])) if match[2] else Pool(int(match[1]))
     raise ValueError(f'strategy "{spec}"; expected one of {SPECS}')
+
+
+def _codec(spec: str, words: str | None) -> Codec | None:
+    """The codec that the last words of a strategy spell, if there are any."""
+    if words is None:
+        return None
+    from pdnn import codec
+
+    try:
+        return codec.parse(words)
+    except ValueError as error:
+        raise ValueError(f'strategy "{spec}": {error}') from None
 
 
 def _pipeline(stages: int, micros: str | None, words: list[str], engine: Engine) -> Pipeline:

@@ -46,6 +46,8 @@ def common_part(strategy: Strategy) -> str:
     data = strategy.data if isinstance(strategy, Grid) else strategy
     if isinstance(data, DataParallel) and (data.bucket_bytes, data.shared_memory) != (None, None):
         words += f" with bucket_bytes={data.bucket_bytes}, shared_memory={data.shared_memory}"
+    if isinstance(data, (DataParallel, Average)) and data.error_feedback is not None:
+        words += f" with error_feedback={data.error_feedback}"
     pipeline = strategy.pipeline if isinstance(strategy, Grid) else strategy
     if isinstance(pipeline, Pipeline) and pipeline.cut is not None:
         words += f" with cut={pipeline.cut}"
@@ -67,10 +69,12 @@ def session_options(strategy: Strategy) -> dict[str, Any]:
         scheme = "grid"
     pipeline = grid.pipeline if grid else None
     data = grid.data if grid else strategy
-    messages: dict[str, Any] = {"bucket_bytes": 0, "shared_memory": None}
+    messages: dict[str, Any] = {"bucket_bytes": 0, "shared_memory": None, "codec": "", "error_feedback": None}
     if isinstance(data, DataParallel):
         scheme += "-sum" if data.average == "sum" else ""
-        messages = {"bucket_bytes": data.bucket_bytes or 0, "shared_memory": data.shared_memory}
+        messages |= {"bucket_bytes": data.bucket_bytes or 0, "shared_memory": data.shared_memory}
+    if isinstance(data, (DataParallel, Average)) and data.codec is not None:
+        messages |= {"codec": str(data.codec), "error_feedback": data.error_feedback}
     return {
         "scheme": scheme,
         "tensor": grid.tensor_ranks if grid else 1,
