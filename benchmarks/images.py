@@ -68,8 +68,8 @@ LENET = Images("parallel-SGD CNN, batch 256", "lenet", 1, 256, 2_593_000_000)
 RESNET9 = Images("ResNet9, batch 128", "resnet9", 3, 128, 714_000_000)
 
 
-def pdnn_images(images: Images, strategy: str, comm: Any = None, sync: bool = False) -> Runner:
-    """`Trainer.fit`; its own seconds of the epoch, divided by the steps."""
+def make_trainer(images: Images, strategy: Any, comm: Any = None, sync: bool = False) -> tuple[Any, Any]:
+    """A Trainer of pdnn's, and its data set in memory."""
     import pdnn
     from pdnn import nn, optim
 
@@ -81,8 +81,12 @@ def pdnn_images(images: Images, strategy: str, comm: Any = None, sync: bool = Fa
         loss = nn.CrossEntropyLoss()
         optimizer = optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-3)
     trainer = pdnn.Trainer(model, loss, optimizer, strategy=strategy, comm=comm)
-    data = pdnn.data.Dataset(*images.data())
+    return trainer, pdnn.data.Dataset(*images.data())
 
+
+def pdnn_images(images: Images, strategy: Any, comm: Any = None, sync: bool = False) -> Runner:
+    """`Trainer.fit`; its own seconds of the epoch, divided by the steps."""
+    trainer, data = make_trainer(images, strategy, comm, sync)
     return fitted(trainer, data, images.batch)
 
 

@@ -102,13 +102,8 @@ def floor(network: Any, cores: int) -> Runner:
     return lambda: (network.flop / (cores * core.measure_peak(0.01)), np.nan)
 
 
-def pdnn_trainer(
-    network: Network, strategy: str, shuffled: bool, evaluated: bool = False, comm: Any = None
-) -> Runner:
-    """`Trainer.fit` on arrays in memory; its own seconds of the epoch, divided by the steps.
-
-    `evaluated`: and the loss of all rows after the epoch, timed from outside.
-    """
+def make_trainer(network: Network, strategy: Any, comm: Any = None) -> tuple[Any, Any]:
+    """A Trainer of pdnn's, and its data set in memory."""
     import pdnn
 
     model = pdnn.models.mlp(network.sizes, network.activation, bias=network.bias, dtype=network.dtype, seed=0)
@@ -117,8 +112,17 @@ def pdnn_trainer(
         parameter.data = value
     optimizer = pdnn.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     trainer = pdnn.Trainer(model, pdnn.nn.CrossEntropyLoss(), optimizer, strategy=strategy, comm=comm)
-    data = pdnn.data.Dataset(*network.data())
+    return trainer, pdnn.data.Dataset(*network.data())
 
+
+def pdnn_trainer(
+    network: Network, strategy: Any, shuffled: bool, evaluated: bool = False, comm: Any = None
+) -> Runner:
+    """`Trainer.fit` on arrays in memory; its own seconds of the epoch, divided by the steps.
+
+    `evaluated`: and the loss of all rows after the epoch, timed from outside.
+    """
+    trainer, data = make_trainer(network, strategy, comm)
     run = fitted(trainer, data, network.batch, shuffled)
 
     def run_and_evaluate() -> float:
