@@ -88,3 +88,17 @@ def test_all_reduces_are_measured_by_size(
         assert result["seconds"].keys() == names
         assert min(result["seconds"].values()) > 0
     assert picture.stat().st_size > 1000
+
+
+def test_estimates_stand_beside_measured_steps(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    report, picture = tmp_path / "estimates.json", tmp_path / "estimates.png"
+    words = ["--networks", "w0", "--rounds", "1", "--json", report, "--plot", picture]
+    said = run_python([root / "benchmarks" / "estimates.py", *words], timeout=90).stdout
+    for spec in ("serial", "team:2", "pool:2/8", "ddp", "tp:2", "pipeline:2"):
+        assert re.search(rf"^{spec} +\d+ µs +\d+ µs +[+-]\d", said, re.MULTILINE)
+    alone, together = json.loads(report.read_text())["networks"]["w0"]
+    assert alone["chosen"] in alone["measured"] and together["chosen"] in together["measured"]
+    assert together["machine"]["inside"]["bandwidth"] > 0 and "inside" not in alone["machine"]
+    assert picture.read_bytes().startswith(b"\x89PNG")

@@ -82,7 +82,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.measure:
         return _measure(arguments)
     from pdnn.estimate import Network, cluster
-    from pdnn.estimate.scaling import plot, scaling, table, to_csv
+    from pdnn.estimate.ranks import plot, scaling, table, to_csv
 
     machine = cluster.load(arguments.cluster)
     sample = specs.sample(arguments.model)

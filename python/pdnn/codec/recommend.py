@@ -12,6 +12,8 @@ import numpy as np
 from pdnn import _core
 from pdnn.codec.codecs import Codec, parse
 from pdnn.codec.feedback import ErrorFeedback
+from pdnn.estimate import collectives
+from pdnn.estimate.link import Link, text
 
 CODECS = ("bf16", "int8", "1bit", "topk:0.01")
 """Those that are considered unless others are named, from the one that loses least."""
@@ -119,12 +121,9 @@ def recommend_codec(
     if ranks == 1:
         alone = Choice(None, "all_reduce", 0, 0.0, 0.0)
         return Recommendation(None, "all_reduce", "no codec: one rank sends nothing", (alone,))
-    plain = _uncompressed(bandwidth, latency, elements * np.dtype(dtype).itemsize, ranks)
-    coded = [
-        choice
-        for codec in map(parse, codecs)
-        for choice in _coded(codec, bandwidth, latency, elements, ranks, dtype)
-    ]
+    link = Link(latency, bandwidth)
+    plain = _uncompressed(link, elements * np.dtype(dtype).itemsize, ranks)
+    coded = [choice for codec in map(parse, codecs) for choice in _coded(codec, link, elements, ranks, dtype)]
     choices = (plain, *coded)
     fastest = min((choice.seconds for choice in coded), default=math.inf)
     best = next((choice for choice in coded if choice.seconds <= fastest / WORTH), plain)
@@ -132,47 +131,36 @@ def recommend_codec(
     if best is plain:
         return Recommendation(None, plain.form, "no codec: none was named", choices)
     told = (
-        f'"{best.codec}" takes {_text(best.seconds)}, {_text(best.transfer)} of it on the network and '
-        f"{_text(best.computing)} to encode and decode"
+        f'"{best.codec}" takes {text(best.seconds)}, {text(best.transfer)} of it on the network and '
+        f"{text(best.computing)} to encode and decode"
     )
-    without = f"an all-reduce of {what} takes {_text(plain.seconds)}"
+    without = f"an all-reduce of {what} takes {text(plain.seconds)}"
     if best.seconds <= WORTH * plain.seconds:
         return Recommendation(best.codec, best.form, f"{told}; {without}", choices)
     return Recommendation(None, plain.form, f"no codec: {without}; {told}, which does not pay", choices)
 
 
-def _uncompressed(bandwidth: float, latency: float, size: int, ranks: int) -> Choice:
-    rounds = math.ceil(math.log2(ranks))
-    doubling = rounds * (latency + size / bandwidth)
-    halving_bytes = 2 * (ranks - 1) * size // ranks
-    halving = 2 * rounds * latency + halving_bytes / bandwidth
-    if doubling <= halving:
-        return Choice(None, "all_reduce", rounds * size, doubling, 0.0)
-    return Choice(None, "all_reduce", halving_bytes, halving, 0.0)
+def _uncompressed(link: Link, size: int, ranks: int) -> Choice:
+    cost = collectives.all_reduce(link, ranks, size)
+    return Choice(None, "all_reduce", int(cost.bytes), cost.seconds, 0.0)
 
 
-def _coded(
-    codec: Codec, bandwidth: float, latency: float, elements: int, ranks: int, dtype: str
-) -> tuple[Choice, ...]:
+def _coded(codec: Codec, link: Link, elements: int, ranks: int, dtype: str) -> tuple[Choice, ...]:
     """The two forms, of which `CompressedAllReduce` takes the same for two ranks."""
     if str(codec).startswith("powersgd"):
         raise ValueError("recommend_codec: PowerSGD's bytes depend on the shapes of an array; leave it out")
-    encode, decode = _measure(codec, elements, dtype)
-    code, rounds = codec.bytes(elements, dtype), math.ceil(math.log2(ranks))
-    gathered, shared = (ranks - 1) * code, 2 * (ranks - 1) * code // ranks
+    encode, decode = coding_seconds(codec, elements, dtype)
+    code = codec.bytes(elements, dtype)
+    gathered = collectives.gathered_codes(link, ranks, code)
+    shared = collectives.shared_codes(link, ranks, code)
+    in_shares = encode + (2 * ranks - 1) / ranks * decode
     return (
-        Choice(codec, "gather", gathered, rounds * latency + gathered / bandwidth, encode + ranks * decode),
-        Choice(
-            codec,
-            "shares",
-            shared,
-            (ranks - 1 + rounds) * latency + shared / bandwidth,
-            encode + (2 * ranks - 1) / ranks * decode,
-        ),
+        Choice(codec, "gather", int(gathered.bytes), gathered.seconds, encode + ranks * decode),
+        Choice(codec, "shares", int(shared.bytes), shared.seconds, in_shares),
     )
 
 
-def _measure(codec: Codec, elements: int, dtype: str) -> tuple[float, float]:
+def coding_seconds(codec: Codec, elements: int, dtype: str) -> tuple[float, float]:
     """Seconds to encode and to decode so many elements: the fastest of five."""
     measured = min(elements, MOST_MEASURED)
     array = np.random.default_rng(0).standard_normal(measured).astype(dtype)
@@ -187,10 +175,3 @@ def _measure(codec: Codec, elements: int, dtype: str) -> tuple[float, float]:
         decode.append(perf_counter() - between)
     more = elements / measured
     return min(encode) * more, min(decode) * more
-
-
-def _text(seconds: float) -> str:
-    for size, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.2g} µs"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from pdnn.estimate.clock import Clock, MeasuredClock, RatedClock, Samples
-from pdnn.estimate.estimate import Estimate
-from pdnn.estimate.fastest import Choice, candidates, choose
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pdnn.estimate.link import Link, fit
-from pdnn.estimate.machine import Machine
-from pdnn.estimate.network import Network
-from pdnn.estimate.probes import measure
-from pdnn.estimate.steps import Steps, pool_seconds, step
-from pdnn.estimate.this_machine import describe
+
+if TYPE_CHECKING:
+    from pdnn.estimate.clock import Clock, MeasuredClock, RatedClock, Samples
+    from pdnn.estimate.estimate import Estimate
+    from pdnn.estimate.fastest import Choice, candidates, choose
+    from pdnn.estimate.machine import Machine
+    from pdnn.estimate.network import Network
+    from pdnn.estimate.probes import measure
+    from pdnn.estimate.ranks import Point, scaling
+    from pdnn.estimate.steps import Steps, pool_seconds, step
+    from pdnn.estimate.this_machine import describe
 
 __all__ = [
     "Choice",
@@ -20,6 +26,7 @@ __all__ = [
     "Machine",
     "MeasuredClock",
     "Network",
+    "Point",
     "RatedClock",
     "Samples",
     "Steps",
@@ -29,5 +36,25 @@ __all__ = [
     "fit",
     "measure",
     "pool_seconds",
+    "scaling",
     "step",
 ]
+
+_MODULES = {
+    "clock": ("Clock", "MeasuredClock", "RatedClock", "Samples"),
+    "estimate": ("Estimate",),
+    "fastest": ("Choice", "candidates", "choose"),
+    "machine": ("Machine",),
+    "network": ("Network",),
+    "probes": ("measure",),
+    "ranks": ("Point", "scaling"),
+    "steps": ("Steps", "pool_seconds", "step"),
+    "this_machine": ("describe",),
+}
+
+
+def __getattr__(name: str) -> Any:  # closed forms alone, which codecs use, need none of these
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"pdnn.estimate.{module}"), name)
+    raise AttributeError(f"module 'pdnn.estimate' has no attribute {name!r}")

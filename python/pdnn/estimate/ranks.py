@@ -1,4 +1,4 @@
-"""Scaling: a step of several strategies on a described machine, against the number of ranks."""
+"""Ranks: a step of several strategies on a described machine, against the number of ranks."""
 
 from __future__ import annotations
 
