@@ -41,12 +41,19 @@ class Page(HTMLParser):
 def run(
     strategy: str, ranks: int, workers: int, seconds: list[float], repeat: int = 0, **phases: float
 ) -> sweep.Run:
-    """A finished training of as many epochs as there are seconds, of 10 updates each."""
+    """A finished training of as many epochs as there are seconds, of 10 updates each.
+
+    Rank r waits r/2 seconds an epoch longer than rank 0.
+    """
     history = History()
     for epoch, time in enumerate(seconds):
         accuracy = 0.5 + 0.1 * epoch + 0.01 * repeat
         values = {"loss": 1 / (1 + epoch), "val_accuracy": accuracy, "accuracy": accuracy, "seconds": time}
-        history.add(values, {"gradient": time / 2} | phases, {"count": 10, "per_second": 10 / time})
+        names = ("messages", "agreement", "update", "scatter", "broadcast", "hidden")
+        own = dict.fromkeys(names, 0.0) | {"gradient": time / 2} | phases
+        counted = {"seconds": time, "steps": 10.0, "bytes": 4000.0 * (ranks - 1), "shared_bytes": 0.0}
+        waiting = [{**counted, **own, "agreement": own["agreement"] + rank / 2} for rank in range(ranks)]
+        history.add(values, own, {"count": 10, "per_second": 10 / time}, ranks=waiting)
     configuration = sweep.Configuration("mlp:4-3", strategy, ranks, 32, repeat)
     return sweep.Run(configuration, repeat, workers, "", 1.0, history, "", {}, {"pdnn": "1", "numpy": "2"})
 
@@ -76,11 +83,15 @@ def test_figures_are_medians_over_repeats_beside_the_baseline() -> None:
     assert (ddp.seconds, ddp.speedup, ddp.efficiency) == (2.5, 2.0, 1.0)
     assert ddp.updates_per_second() == pytest.approx(30 / 14)
     assert serial.last("val_accuracy") == pytest.approx(0.705)
-    shares = ddp.shares()
-    assert shares["gradient"] == 0.5
-    assert shares["exposed communication"] == pytest.approx(1.5 / 14)
-    assert shares["hidden"] == pytest.approx(3 / 14)
-    assert sum(shares.values()) - shares["hidden"] == pytest.approx(1)
+    early, late = ddp.shares()
+    assert early["gradient"] == pytest.approx(0.5)
+    assert early["exposed communication"] == late["exposed communication"] == pytest.approx(1.5 / 14)
+    assert (early["waiting for the slowest"], late["waiting for the slowest"]) == (0, pytest.approx(1.5 / 14))
+    assert ddp.mean_share("waiting for the slowest") == pytest.approx(0.75 / 14)
+    assert early["hidden"] == pytest.approx(3 / 14)
+    for shares in (early, late):
+        assert sum(shares.values()) - shares["hidden"] == pytest.approx(1)
+    assert ddp.per_step("bytes") == [400, 400] and serial.per_step("bytes") == [0]
 
 
 def test_estimates_stand_beside_what_was_measured() -> None:
@@ -113,7 +124,7 @@ def test_a_page_parses_and_needs_nothing_from_elsewhere(
     file, folder = tmp_path / "results.json", tmp_path / "made" / "report"
     results([*RUNS, failed("<script>alert('no & never')</script>")]).save(file)
     assert cli.main(["report", str(file), "--out", str(folder)]) == 0
-    names = {"index.html", "speedup.png", "accuracy.png", "phases.png", "updates.png"}
+    names = {"index.html", "speedup.png", "accuracy.png", "phases.png", "updates.png", "bytes.png"}
     assert {Path(line).name for line in capsys.readouterr().out.splitlines()} == names
     assert {path.name for path in folder.iterdir()} == names
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.glob("*.png"))
@@ -123,7 +134,7 @@ def test_a_page_parses_and_needs_nothing_from_elsewhere(
     tags = [tag for tag, _ in page.tags]
     assert not {"script", "link", "iframe", "object", "embed"} & set(tags)
     images = [attributes for tag, attributes in page.tags if tag == "img"]
-    assert len(images) == 4
+    assert len(images) == 5
     assert all((image["src"] or "").startswith("data:image/png;base64,") and image["alt"] for image in images)
     loaded = [
         name
@@ -137,7 +148,7 @@ def test_a_page_parses_and_needs_nothing_from_elsewhere(
     words = " ".join(page.words)
     assert "4 trainings, 1 of them failed." in words
     assert "<script>alert('no & never')</script>" in words  # as words, and no tag
-    for cell in ("2.5 (2.5 to 2.5)", "2.00", "100%", "11%", "21%", "0.7050"):
+    for cell in ("2.5 (2.5 to 2.5)", "2.00", "100%", "11%", "21%", "400", "0.7050"):
         assert cell in page.words
 
 

@@ -104,9 +104,21 @@ def test_a_sweep_keeps_all_that_was_measured(
     assert runs_of(file)[:2] == json.loads(before)["runs"]
 
 
-def test_an_interrupted_sweep_loses_and_repeats_nothing(data: Path, tmp_path: Path) -> None:
+SIX = "serial team:2 pool:2 ddp tp:2 pipeline:2"
+
+
+@pytest.mark.parametrize(
+    ("swept", "trainings"),
+    [
+        ("--strategy serial --repeats 6", 6),
+        pytest.param(f"--strategy {SIX} --ranks 1 2", 7, marks=[pytest.mark.full, pytest.mark.mpi]),
+    ],
+)
+def test_an_interrupted_sweep_loses_and_repeats_nothing(
+    data: Path, tmp_path: Path, swept: str, trainings: int
+) -> None:
     file = tmp_path / "results.json"
-    command = [sys.executable, "-m", "pdnn", *words(file, data, "--strategy", "serial", "--repeats", "6")]
+    command = [sys.executable, "-m", "pdnn", *words(file, data, *swept.split())]
     kept: list[dict[str, Any]] = []
     for enough, number in [(1, signal.SIGINT), (3, signal.SIGKILL)]:
         child = processes.start(command)
@@ -125,11 +137,12 @@ def test_an_interrupted_sweep_loses_and_repeats_nothing(data: Path, tmp_path: Pa
             processes.stop(child)
         assert runs_of(file)[: len(kept)] == kept
         kept = runs_of(file)
-        assert enough <= len(kept) < 6
-    assert f"trainings: 6, done: {len(kept)}" in processes.run(command).stdout
+        assert enough <= len(kept) < trainings
+    assert f"trainings: {trainings}, done: {len(kept)}" in processes.run(command, timeout=100).stdout
     whole = runs_of(file)
     assert whole[: len(kept)] == kept
-    assert [run["configuration"]["repeat"] for run in whole] == list(range(6))
+    assert len({json.dumps(run["configuration"]) for run in whole}) == len(whole) == trainings
+    assert all(run["result"] for run in whole)
 
 
 def test_other_settings_are_refused_with_both_sides(
@@ -147,7 +160,7 @@ def test_other_settings_are_refused_with_both_sides(
     with pytest.raises(ValueError, match=r"processor is .* in the file, abacus now"):
         sweep.Results.open(file, settings | {"processor": "abacus"})
     assert file.read_bytes() == before
-    file.write_text('{"format": "pdnn sweep 1", "settings": {}, "runs": [{}]}')
+    file.write_text('{"format": "pdnn sweep 2", "settings": {}, "runs": [{}]}')
     assert cli.main(words(file, data, "--strategy", "serial")) == 1
     assert "holds no results of pdnn sweep" in capsys.readouterr().err
 
@@ -190,7 +203,14 @@ def test_words_that_training_would_not_take_are_refused_before_anything_runs(
 def test_several_ranks_are_launched(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("mpi4py")
     file = tmp_path / "results.json"
-    assert cli.main(words(file, data, "--strategy", "ddp", "--ranks", "2")) == 0
+    table = tmp_path / "results.csv"
+    assert cli.main(words(file, data, "--strategy", "ddp", "--ranks", "2", "--csv", table)) == 0
     (run,) = sweep.Results.load(file).runs.values()
     assert run.history is not None and run.workers == 2
     assert "agreement" in run.history.phases[0]
+    assert [len(epoch) for epoch in run.history.ranks] == [2, 2]
+    assert run.history.ranks[0][1]["shared_bytes"] + run.history.bytes[0][1] > 0
+    row = next(csv.DictReader(table.read_text().splitlines()))
+    for rank in (0, 1):
+        for name, value in run.history.ranks[0][rank].items():
+            assert float(row[f"rank {rank} {name}"]) == value

@@ -4,8 +4,8 @@
   pdnn report results.json --out report                       # report/index.html and its pictures
   pdnn report results.json --out report --baseline team:1
 
-Speedup and efficiency, accuracy against time and against updates, what the time of an epoch went to, updates
-a second. A sweep that is not finished can be drawn, too.
+Speedup and efficiency, accuracy against time and against updates, what the time of an epoch went to on each
+rank, the bytes that each rank sends, updates a second. A sweep that is not finished can be drawn, too.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
+from statistics import mean
 
 from pdnn.files.atomic import replacing
 from pdnn.report.pictures import pictures
@@ -20,7 +21,7 @@ body { font: 16px/1.5 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 
 table { border-collapse: collapse; margin: 1em 0; }
 th, td { padding: .25em .8em; border-bottom: 1px solid #ccc; text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; }
-table.words td { text-align: left; white-space: pre-wrap; }
+table.words th, table.words td { text-align: left; white-space: pre-wrap; }
 figure { margin: 2em 0; } img { max-width: 100%; } figcaption { color: #555; }
 """
 
@@ -32,9 +33,10 @@ _HEAD = (
 _EXPLANATION = (
     "<p>Seconds are of an epoch without its validation: of each repeat the median over its epochs, of these "
     "the median and, in brackets, the extremes. Speedup is the baseline's seconds over these, efficiency is "
-    "speedup over workers (ranks times threads). Communication is exposed as far as the first rank waited "
-    "for it, which includes waiting for slower ranks, and hidden as far as it took place beside other work; "
-    "both are shares of the time. Repeats differ in their seeds.</p>\n"
+    "speedup over workers (ranks times threads). Of the time that ranks spend in communication, what even "
+    "the rank that waits least has to wait is exposed communication, the rest is waiting for the slowest; "
+    "hidden is what took place beside other work. These are shares of the time. The bytes that a rank sends "
+    "are counted by the formulas of pdnn's docs/algorithms.md. Repeats differ in their seeds.</p>\n"
 )
 
 
@@ -107,32 +109,46 @@ def page(
 
 def _of_workload(work: Workload, baseline: str) -> str:
     head = ["strategy", "ranks", "workers", "repeats", "seconds an epoch", "speedup", "efficiency"]
-    head += ["exposed", "hidden", "updates a second", work.measure.replace("val_", "validation ")]
-    rows = []
-    for line in work.lines:
-        shares = line.shares()
-        rows.append(
-            [
-                line.strategy,
-                line.ranks,
-                line.workers,
-                len(line.histories),
-                f"{line.seconds:.4g} ({line.fastest:.4g} to {line.slowest:.4g})",
-                "–" if line.speedup is None else f"{line.speedup:.2f}",
-                "–" if line.efficiency is None else f"{line.efficiency:.0%}",
-                f"{shares['exposed communication']:.0%}",
-                f"{shares['hidden']:.0%}",
-                f"{line.updates_per_second():.4g}",
-                f"{line.last(work.measure):.4f}",
-            ]
-        )
-    text = f"<h2>{escape(work.name)}</h2>\n" + _table(head, rows) + _estimates(work)
+    head += ["updates a second", work.measure.replace("val_", "validation ")]
+    rows = [
+        [
+            line.strategy,
+            line.ranks,
+            line.workers,
+            len(line.histories),
+            f"{line.seconds:.4g} ({line.fastest:.4g} to {line.slowest:.4g})",
+            "–" if line.speedup is None else f"{line.speedup:.2f}",
+            "–" if line.efficiency is None else f"{line.efficiency:.0%}",
+            f"{line.updates_per_second():.4g}",
+            f"{line.last(work.measure):.4f}",
+        ]
+        for line in work.lines
+    ]
+    text = f"<h2>{escape(work.name)}</h2>\n" + _table(head, rows) + _ranks(work) + _estimates(work)
     if all(line.speedup is None for line in work.lines):
         text += (
             f"<p>No speedup is told: {escape(baseline)} on one rank, the baseline, has no finished run "
             "of this workload.</p>\n"
         )
     return text
+
+
+def _ranks(work: Workload) -> str:
+    """What ranks send and wait, of the lines that have several."""
+    rows = [
+        [
+            line.name,
+            f"{line.mean_share('exposed communication'):.0%}",
+            f"{line.mean_share('waiting for the slowest'):.0%}",
+            f"{line.mean_share('hidden'):.0%}",
+            f"{mean(line.per_step('bytes')):,.0f}",
+            f"{mean(line.per_step('shared_bytes')):,.0f}",
+        ]
+        for line in work.lines
+        if line.ranks > 1
+    ]
+    head = ["strategy", "exposed", "waiting", "hidden", "bytes sent a step", "read in shared memory"]
+    return "<h3>Communication, the mean over the ranks</h3>\n" + _table(head, rows) if rows else ""
 
 
 def _estimates(work: Workload) -> str:

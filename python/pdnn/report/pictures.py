@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from pdnn.history import History
-from pdnn.report.summary import PHASES, Line, Workload
+from pdnn.report.summary import PARTS, Line, Workload
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 _COLOURS = [f"C{number}" for number in range(10)]
 _MARKERS = "os^Dv*"
+_RANKS = 8  # of a line that are drawn one by one
+_PART_COLOURS = {
+    "gradient": "C0",
+    "update": "C9",
+    "exposed communication": "C3",
+    "waiting for the slowest": "C1",
+    "other": "lightgrey",
+}
 _WORDS = {
     "val_accuracy": "validation accuracy",
     "accuracy": "accuracy",
@@ -32,8 +40,13 @@ _CAPTIONS = {
         "each repeat"
     ),
     "phases": (
-        "What the time of an epoch went to on the first rank. Hidden communication took place beside other "
-        "work: it is no part of the time and is drawn behind it"
+        "What the time of an epoch went to, on each rank (of the first eight). Exposed communication is what "
+        "even the rank that waits least has to wait, the rest is waiting for the slowest. Hidden "
+        "communication took place beside other work: it is no part of the time and is drawn behind it"
+    ),
+    "bytes": (
+        "What a rank sends in a step, by the formulas of docs/algorithms.md, and what it reads where others "
+        "wrote, in memory that ranks share (hatched); the ends of epochs are shared out among their steps"
     ),
     "updates": "Updates of parameters a second, by all ranks and workers",
 }
@@ -63,22 +76,43 @@ def pictures(workloads: Sequence[Workload]) -> dict[str, tuple[str, Figure]]:
         ),
         "phases.png": (
             _CAPTIONS["phases"],
-            _draw(workloads, [_phases], _height(workloads)),
+            _draw(workloads, [_phases], _height(_drawn_ranks(workloads))),
         ),
         "updates.png": (
             _CAPTIONS["updates"],
-            _draw(workloads, [_updates], _height(workloads)),
+            _draw(workloads, [_updates], _height(_lines(workloads))),
         ),
     }
+    talking = [work for work in workloads if any(line.ranks > 1 for line in work.lines)]
+    if talking:
+        drawn["bytes.png"] = (_CAPTIONS["bytes"], _draw(talking, [_bytes], _height(_drawn_ranks(talking, 2))))
     measured = [work for work in workloads if any(line.speedup is not None for line in work.lines)]
     if not measured:
         return drawn
-    speedup = _draw(measured, [_speedup, _efficiency], _height(measured))
+    speedup = _draw(measured, [_speedup, _efficiency], _height(_lines(measured)))
     return {"speedup.png": (_CAPTIONS["speedup"], speedup), **drawn}
 
 
-def _height(workloads: Sequence[Workload]) -> float:
-    return 1.4 + 0.35 * max(len(work.lines) for work in workloads)
+def _height(bars: int) -> float:
+    """Of a row of panels with so many bars."""
+    return 1.4 + 0.35 * bars
+
+
+def _lines(workloads: Sequence[Workload]) -> int:
+    """At most, of a workload."""
+    return max(len(work.lines) for work in workloads)
+
+
+def _drawn_ranks(workloads: Sequence[Workload], least: int = 1) -> int:
+    """Those drawn, of the lines that have at least so many; at most, of a workload."""
+    return max(sum(len(_names(line)) for line in work.lines if line.ranks >= least) for work in workloads)
+
+
+def _names(line: Line) -> list[str]:
+    """Of the ranks that are drawn one by one."""
+    if line.ranks == 1:
+        return [line.name]
+    return [f"{line.name}, rank {rank}" for rank in range(min(line.ranks, _RANKS))]
 
 
 def _draw(
@@ -87,10 +121,12 @@ def _draw(
     """A figure with these panels side by side, a row a workload."""
     try:
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
         raise ImportError("report: matplotlib is missing; pip install matplotlib") from error
 
-    figure = Figure(figsize=(11, height * len(workloads)), layout="constrained")
+    layout = ConstrainedLayoutEngine(wspace=0.06)
+    figure = Figure(figsize=(11, height * len(workloads)), layout=layout)
     axes = figure.subplots(len(workloads), len(panels), squeeze=False)
     for row, work in zip(axes, workloads, strict=True):
         for panel, draw in zip(row, panels, strict=True):
@@ -101,23 +137,31 @@ def _draw(
     return figure
 
 
-def _bars(axes: Axes, work: Workload, values: Sequence[float], label: str, **options: Any) -> None:
-    """A bar for each line, the first on top."""
-    axes.barh(
-        range(len(values)),
-        values,
-        color=[_colour(index) for index in range(len(values))],
-        alpha=0.5,
-        **options,
-    )
-    for index, value in enumerate(values):
-        axes.annotate(f"{value:.3g}", (0, index), xytext=(3, 0), textcoords="offset points", va="center")
-    _name_bars(axes, work)
+def _bars(
+    axes: Axes, work: Workload, values: Sequence[float], label: str, ends: Sequence[float] | None = None
+) -> None:
+    """A bar for each line, the first on top, with its value behind it, or behind `ends`."""
+    axes.barh(range(len(values)), values, color=[_colour(index) for index in range(len(values))], alpha=0.5)
+    _write_behind(axes, ends or values, [_number(value) for value in values])
+    _name_bars(axes, [line.name for line in work.lines])
     axes.set_xlabel(label)
 
 
-def _name_bars(axes: Axes, work: Workload) -> None:
-    axes.set_yticks(range(len(work.lines)), [line.name for line in work.lines])
+def _write_behind(axes: Axes, ends: Sequence[float], words: Sequence[str]) -> None:
+    """Words behind each bar's end, and room for them."""
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+    for index, (end, text) in enumerate(zip(ends, words, strict=True)):
+        place: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+        axes.annotate(text, (end, index), bbox=ground, **place)
+    axes.set_xlim(0, (1.1 + 0.02 * max(map(len, words))) * (max(ends) or 1.0))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _name_bars(axes: Axes, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
 
 
@@ -127,19 +171,22 @@ def _colour(index: int) -> str:
 
 def _speedup(axes: Axes, work: Workload) -> None:
     values = [line.speedup or 0.0 for line in work.lines]
-    reach = [
-        [value - value * line.seconds / line.slowest for value, line in zip(values, work.lines, strict=True)],
-        [value * line.seconds / line.fastest - value for value, line in zip(values, work.lines, strict=True)],
-    ]
-    _bars(axes, work, values, "speedup", xerr=reach, capsize=3)
-    axes.plot(
-        [line.workers for line in work.lines],
-        range(len(values)),
-        linestyle="none",
-        marker="|",
-        color="grey",
-        markersize=14,
+    least, most = (
+        [
+            value * line.seconds / seconds
+            for value, line, seconds in zip(values, work.lines, each, strict=True)
+        ]
+        for each in ([line.slowest for line in work.lines], [line.fastest for line in work.lines])
     )
+    workers = [line.workers for line in work.lines]
+    _bars(axes, work, values, "speedup", ends=[max(pair) for pair in zip(most, workers, strict=True)])
+    reach = [
+        [value - low for value, low in zip(values, least, strict=True)],
+        [high - value for value, high in zip(values, most, strict=True)],
+    ]
+    places = range(len(values))
+    axes.errorbar(values, places, xerr=reach, linestyle="none", color="black", capsize=3)
+    axes.plot(workers, places, linestyle="none", marker="|", color="grey", markersize=14)
 
 
 def _efficiency(axes: Axes, work: Workload) -> None:
@@ -152,22 +199,53 @@ def _updates(axes: Axes, work: Workload) -> None:
 
 
 def _phases(axes: Axes, work: Workload) -> None:
-    shares = [line.shares() for line in work.lines]
+    shares = [share for line in work.lines for share in line.shares()[:_RANKS]]
     begin = [0.0] * len(shares)
-    parts = [*PHASES.values(), "other", "hidden"]
-    for part in parts:
+    for part in (*PARTS, "hidden"):
         values = [share[part] for share in shares]
-        if part in ("scatter", "broadcast", "hidden") and max(values) < 0.001:
+        if part == "hidden" and max(values) < 0.001:
             continue
-        behind: dict[str, Any] = (
-            {"color": "none", "edgecolor": "grey", "hatch": "///"} if part == "hidden" else {}
+        look: dict[str, Any] = (
+            {"color": "none", "edgecolor": "grey", "hatch": "///"}
+            if part == "hidden"
+            else {"color": _PART_COLOURS[part]}
         )
         words = "hidden communication" if part == "hidden" else part
-        axes.barh(range(len(values)), values, left=begin, label=words, **behind)
+        axes.barh(range(len(values)), values, left=begin, label=words, **look)
         begin = [left + value for left, value in zip(begin, values, strict=True)]
-    _name_bars(axes, work)
-    axes.set_xlabel("share of an epoch's time, first rank")
+    _name_bars(axes, [name for line in work.lines for name in _names(line)])
+    axes.set_xlabel("share of an epoch's time")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def _bytes(axes: Axes, work: Workload) -> None:
+    lines = [(index, line) for index, line in enumerate(work.lines) if line.ranks > 1]
+    sent = [value for _, line in lines for value in line.per_step("bytes")[:_RANKS]]
+    read = [value for _, line in lines for value in line.per_step("shared_bytes")[:_RANKS]]
+    colours = [_colour(index) for index, line in lines for _ in range(min(line.ranks, _RANKS))]
+    places = range(len(sent))
+    axes.barh(places, sent, color=colours, alpha=0.5)
+    if any(read):
+        look: dict[str, Any] = {"color": "none", "edgecolor": "grey", "hatch": "///"}
+        reading = [place for place in places if read[place] > 0]
+        begin, width = ([values[place] for place in reading] for values in (sent, read))
+        axes.barh(reading, width, left=begin, label="read in shared memory", **look)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    both = list(zip(sent, read, strict=True))
+    words = [_amount(out) + (f" + {_amount(shared)}" if shared else "") for out, shared in both]
+    _write_behind(axes, [sum(pair) for pair in both], words)
+    axes.xaxis.set_major_formatter(lambda value, _: _amount(value))
+    _name_bars(axes, [name for _, line in lines for name in _names(line)])
+    axes.set_xlabel("bytes a step")
+
+
+def _amount(count: float) -> str:
+    """``"814 kB"``."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
 
 
 def _against_time(axes: Axes, work: Workload) -> None:

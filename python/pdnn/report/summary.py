@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 
 from pdnn.history import History
 from pdnn.sweep.results import Run
 
-PHASES = {
-    "gradient": "gradient",
-    "agreement": "exposed communication",
-    "update": "update",
-    "scatter": "scatter",
-    "broadcast": "broadcast",
-}
-"""What an epoch consists of on a rank: names in `History.phases`, and in words."""
+PARTS = ("gradient", "update", "exposed communication", "waiting for the slowest", "other")
+"""What the time of an epoch goes to on a rank."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +49,33 @@ class Line:
         """Speedup over workers."""
         return None if self.speedup is None else self.speedup / self.workers
 
-    def shares(self) -> dict[str, float]:
-        """What the time of an epoch went to on the first rank, by the words of `PHASES`, and other.
+    def shares(self) -> list[dict[str, float]]:
+        """What the time of each rank went to in all epochs, by the words of `PARTS`.
 
-        They add up to 1. Beside them hidden: communication that took place beside other work, as a share of
-        the same time.
+        A rank's add up to 1. Beside them hidden: communication that took place beside other work, as a share
+        of the same time.
         """
-        seconds = sum(sum(history.history["seconds"]) for history in self.histories)
-        sums = {
-            name: sum(phases.get(name, 0.0) for history in self.histories for phases in history.phases)
-            for name in (*PHASES, "hidden")
-        }
-        whole = max(seconds, sum(sums[name] for name in PHASES)) or 1.0
-        shares = {words: sums[name] / whole for name, words in PHASES.items()}
-        return shares | {"other": max(0.0, 1 - sum(shares.values())), "hidden": sums["hidden"] / whole}
+        return [self._shares(rank) for rank in range(self.ranks)]
+
+    def mean_share(self, part: str) -> float:
+        """Of all ranks."""
+        return mean(shares[part] for shares in self.shares())
+
+    def _shares(self, rank: int) -> dict[str, float]:
+        phases = [epoch[rank] for history in self.histories for epoch in history.ranks]
+        times = [epoch[rank] for history in self.histories for epoch in history.times]
+        whole = sum(sum(epoch.values()) for epoch in times) or 1.0
+        sums = {name: sum(epoch[name] for epoch in phases) for name in ("gradient", "update", "hidden")}
+        sums["exposed communication"] = sum(epoch["communication"] for epoch in times)
+        sums["waiting for the slowest"] = sum(epoch["waiting"] for epoch in times)
+        sums["other"] = sum(epoch["other"] for epoch in times)
+        return {name: seconds / whole for name, seconds in sums.items()}
+
+    def per_step(self, name: str) -> list[float]:
+        """``bytes`` or ``shared_bytes`` of `History.ranks` in a step of each rank, the mean over epochs."""
+        epochs = [epoch for history in self.histories for epoch in history.ranks]
+        steps = max(1.0, sum(epoch[0]["steps"] for epoch in epochs))
+        return [sum(epoch[rank][name] for epoch in epochs) / steps for rank in range(self.ranks)]
 
     @property
     def estimated(self) -> tuple[str, float, float] | None:

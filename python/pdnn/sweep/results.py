@@ -14,7 +14,7 @@ from pdnn.files.atomic import replacing
 from pdnn.history import History
 from pdnn.sweep.configuration import Configuration
 
-_FORMAT = "pdnn sweep 1"
+_FORMAT = "pdnn sweep 2"
 
 
 @dataclass(frozen=True)
@@ -156,5 +156,10 @@ def _csv_lines(run: Run) -> list[dict[str, Any]]:
         | {name: values[epoch] for name, values in run.history.history.items()}
         | {f"phase {name}": value for name, value in run.history.phases[epoch].items()}
         | {f"updates {name}": value for name, value in run.history.updates[epoch].items()}
+        | {
+            f"rank {number} {name}": value
+            for number, rank in enumerate(run.history.ranks[epoch])
+            for name, value in rank.items()
+        }
         for epoch in range(run.history.epochs)
     ]
