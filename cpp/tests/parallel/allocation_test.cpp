@@ -96,13 +96,17 @@ void check(const Case& example, int threads, Index pieces) {
     for (int turn = 0; turn < 4; ++turn)
       strategy.step(source, {rows.first(kBatch), rows.last(turn == 3 ? 0 : kBatch), Rng(2), false});
   };
-  steps();
-  const long before = tests::all_allocations();
-  BOOST_REQUIRE(before > 0);
-  steps();
-  BOOST_TEST(tests::all_allocations() == before, example.name << ", " << threads << " threads, " << pieces
-                                                              << " pieces: " << tests::all_allocations() - before
-                                                              << " allocations");
+  // A thread makes room when it first takes part, which on a busy machine may be late.
+  constexpr int kRounds = 5;
+  long allocations = 1;
+  for (int round = 0; round < kRounds && allocations > 0; ++round) {
+    const long before = tests::all_allocations();
+    BOOST_REQUIRE(before > 0);
+    steps();
+    allocations = tests::all_allocations() - before;
+  }
+  BOOST_TEST(allocations == 0,
+             example.name << ", " << threads << " threads, " << pieces << " pieces: " << allocations << " allocations");
 }
 
 }  // namespace
