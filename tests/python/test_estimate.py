@@ -184,6 +184,24 @@ def test_every_strategy_of_ranks_has_an_estimate(spec: str) -> None:
     assert estimate.Estimate.from_dict(found.to_dict()) == found
 
 
+@pytest.mark.parametrize("spec", ["ddp:int8", "average:10:bf16", "pipeline:2/4:int8", "ddp:topk:0.1"])
+def test_codecs_send_what_they_say(spec: str) -> None:
+    strategy = parallel.parse(spec)
+    plain = steps(8, 2).estimate(parallel.parse(spec.rpartition(":")[0] if spec[0] != "d" else "ddp"))
+    found = steps(8, 2).estimate(strategy)
+    codec = strategy.codec  # type: ignore[union-attr]
+    assert isinstance(codec, pdnn.codec.Codec)
+    if isinstance(strategy, parallel.Pipeline):
+        assert found.bytes == 4 * codec.bytes(2 * 8)  # a border, up; four micro-batches of two rows
+    elif isinstance(strategy, DataParallel):
+        assert found.bytes == codec.bytes(MLP.params) and plain.bytes == 0
+    else:
+        assert found.bytes == pytest.approx(codec.bytes(MLP.params + 1) / 10) and found.bytes < plain.bytes
+    assert found.compute > plain.compute  # coding takes time
+    with pytest.raises(ValueError, match='codec "powersgd:2" is not estimated'):
+        steps(8, 2).estimate(DataParallel(codec="powersgd:2"))
+
+
 def test_averaging_pays_for_its_sum_every_so_many_steps() -> None:
     found = steps(8, 4).estimate(parallel.parse("average:10"))
     size = (MLP.params + 1) * 4

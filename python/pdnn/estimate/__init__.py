@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from pdnn.estimate.link import Link, fit
 
 if TYPE_CHECKING:
-    from pdnn.estimate.clock import Clock, MeasuredClock, RatedClock, Samples
+    from pdnn.estimate.clock import Clock, RatedClock
+    from pdnn.estimate.engines import pool_seconds
     from pdnn.estimate.estimate import Estimate
     from pdnn.estimate.fastest import Choice, candidates, choose
     from pdnn.estimate.machine import Machine
+    from pdnn.estimate.measuring import MeasuredClock, Samples
     from pdnn.estimate.network import Network
     from pdnn.estimate.probes import measure
     from pdnn.estimate.ranks import Point, scaling
-    from pdnn.estimate.steps import Steps, pool_seconds, step
+    from pdnn.estimate.steps import Steps, step
     from pdnn.estimate.this_machine import describe
 
 __all__ = [
@@ -41,14 +43,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "clock": ("Clock", "MeasuredClock", "RatedClock", "Samples"),
+    "clock": ("Clock", "RatedClock"),
+    "measuring": ("MeasuredClock", "Samples"),
     "estimate": ("Estimate",),
     "fastest": ("Choice", "candidates", "choose"),
     "machine": ("Machine",),
     "network": ("Network",),
     "probes": ("measure",),
     "ranks": ("Point", "scaling"),
-    "steps": ("Steps", "pool_seconds", "step"),
+    "engines": ("pool_seconds",),
+    "steps": ("Steps", "step"),
     "this_machine": ("describe",),
 }
 

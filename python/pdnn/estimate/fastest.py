@@ -8,9 +8,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from pdnn import parallel
-from pdnn.estimate.clock import MeasuredClock, timed
 from pdnn.estimate.estimate import Estimate
 from pdnn.estimate.link import text
+from pdnn.estimate.measuring import MeasuredClock, timed
 from pdnn.estimate.network import Network
 from pdnn.estimate.steps import Steps
 from pdnn.parallel import DataParallel, Grid, Pipeline, Pool, Serial, Strategy, Team, TensorParallel

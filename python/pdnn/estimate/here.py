@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdnn import parallel
-from pdnn.estimate.clock import Array, MeasuredClock, Samples
+from pdnn.estimate.measuring import Array, MeasuredClock, Samples
 from pdnn.estimate.network import Network
 from pdnn.estimate.probes import measure
 from pdnn.estimate.steps import Steps

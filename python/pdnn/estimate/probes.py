@@ -12,10 +12,10 @@ import numpy as np
 
 from pdnn import _core, models, nn, optim, parallel
 from pdnn.comm import SELF, Communicator
-from pdnn.estimate.clock import Array, MeasuredClock, Samples, timed
 from pdnn.estimate.collectives import rounds
 from pdnn.estimate.link import Link, fit
 from pdnn.estimate.machine import Machine
+from pdnn.estimate.measuring import Array, MeasuredClock, Samples, timed
 from pdnn.estimate.network import Network
 
 if TYPE_CHECKING:

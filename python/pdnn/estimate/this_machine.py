@@ -10,8 +10,8 @@ import numpy as np
 
 import pdnn
 from pdnn import _core, nn, optim
-from pdnn.estimate.clock import MeasuredClock, Samples
 from pdnn.estimate.machine import Machine
+from pdnn.estimate.measuring import MeasuredClock, Samples
 from pdnn.estimate.network import Network
 from pdnn.estimate.probes import barrier, measure
 

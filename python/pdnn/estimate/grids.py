@@ -1,0 +1,83 @@
+"""Grids: steps of ranks that hold a network together, by tensor pairs, as a pipeline, or both."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from pdnn.estimate.coding import coded
+from pdnn.estimate.collectives import NOTHING, Cost
+from pdnn.estimate.link import text
+from pdnn.estimate.network import Network, Pair
+from pdnn.estimate.parts import Parts
+from pdnn.estimate.replicas import agreed
+from pdnn.parallel import DataParallel, Grid, schedule, threads_of
+
+if TYPE_CHECKING:
+    from pdnn.estimate.steps import Steps
+
+
+def grid_parts(steps: Steps, grid: Grid) -> Parts:
+    """A replica's step on ⌈N/replicas⌉ rows, and an agreement of the replicas on what a rank holds."""
+    replicas = steps.ranks // (grid.stages * grid.tensor_ranks)
+    rows = ceil(steps.rows / replicas)
+    network: Network = steps.network
+    pairs: list[Pair] = []
+    if grid.tensor:
+        network, pairs = network.tensor_part(grid.tensor_ranks)
+        if not pairs and not grid.pipeline:
+            raise ValueError(f'estimate: "{grid}" finds no two Linears to cut in this network')
+    sums = NOTHING
+    for pair in pairs:
+        for elements in filter(None, (pair.forward, pair.backward)):
+            sums += _sum(steps, grid, rows * elements * network.itemsize)
+    if grid.pipeline:
+        part, size = _pipeline(steps, grid, network, rows, sums)
+    else:
+        own, size = steps.engine(grid.engine, rows, network), float(network.size)
+        step_sums = _sum(steps, grid, 24)
+        part = own.and_cost(sums + step_sums, f"{len(pairs)} pairs of Linears whose outputs are added up")
+    return agreed(steps, part, grid.data or DataParallel(), size, replicas, threads_of(grid.engine))
+
+
+def _sum(steps: Steps, grid: Grid, size: float) -> Cost:
+    """An all-reduce among the tensor ranks of a stage."""
+    return steps.machine.all_reduce(grid.tensor_ranks, size, threads_of(grid.engine))
+
+
+def _pipeline(steps: Steps, grid: Grid, network: Network, rows: int, sums: Cost) -> tuple[Parts, float]:
+    """The schedule against the clock, with each stage's time for a micro-batch and a border's message.
+
+    Also the bytes of parameters of the rank that holds most. Sums over tensor ranks are shared out among the
+    stages. A codec's times are added to the stages that send and receive by it.
+    """
+    pipeline, itemsize = grid.pipeline, network.itemsize
+    assert pipeline is not None
+    micros = min(pipeline.micros, rows)
+    each = ceil(rows / micros)
+    cut = pipeline.cut or steps.clock.cut(steps.network, grid.stages * pipeline.chunks, each)
+    widest = max((network.widths[layer] for layer in cut), default=0)
+    message, coding = each * widest * itemsize, 0.0
+    if pipeline.codec is not None and cut:
+        code = coded(pipeline.codec, each * widest, itemsize)
+        message, coding = code.bytes, code.encode + code.decode
+    threads = threads_of(grid.engine)
+    beside = sums.seconds / micros / 2 / (len(cut) + 1) + (coding if grid.stages > 1 else 0.0)
+    times = [
+        (forward / threads + beside, backward / threads + beside)
+        for forward, backward in steps.clock.stages(network, cut, each)
+    ]
+    travel = steps.machine.message(steps.ranks, threads).seconds(message) if grid.stages > 1 else 0.0
+    plan = schedule(pipeline.schedule, grid.stages, micros, pipeline.chunks)
+    whole = plan.simulate([f for f, _ in times], [b for _, b in times], travel).seconds
+    of_ranks = [times[rank :: grid.stages] for rank in range(grid.stages)]
+    busy = micros * max(sum(f + b for f, b in own) for own in of_ranks)
+    params = max(sum(network.stage_params(cut)[rank :: grid.stages]) for rank in range(grid.stages))
+    update = params * itemsize / steps.machine.memory
+    borders = min(2, len(cut)) if grid.stages > 1 else 0
+    sent = borders * micros * message + sums.bytes
+    why = (
+        f"{micros} micro-batches of {each} rows, cut before layer {', '.join(map(str, cut))}: "
+        f"stages of {', '.join(text(f + b) for f, b in times)}, messages of {text(travel)}"
+    )
+    return Parts(busy + update, 0.0, max(0.0, whole - busy), sent, why), params * itemsize

@@ -1,0 +1,194 @@
+"""Measuring: what the arithmetic of a training step takes, by steps on copies of the network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from math import ceil
+from statistics import median
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from pdnn import nn, parallel
+from pdnn.comm import SELF
+from pdnn.estimate.network import Network
+from pdnn.nn.targets import core_for
+
+if TYPE_CHECKING:
+    from pdnn.comm import Communicator
+    from pdnn.optim import Optimizer
+
+Array = np.ndarray[Any, Any]
+Key = TypeVar("Key")
+
+EPOCHS = 7
+"""Times that a probe is measured; the second fastest counts, which others on the machine disturb least."""
+
+LENGTH = 0.008
+"""Seconds that one of them lasts at least; never less than two steps."""
+
+MOST_COPIES = 8
+"""Threads, at most, that work beside each other on models of their own to find out how they crowd."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Rows like those that will be trained on, as the core reads them."""
+
+    x: Array
+    targets: Array
+    width: int
+    scale: float = 1.0
+    shift: float = 0.0
+
+
+@dataclass
+class MeasuredClock:
+    """Steps of the network itself, measured now, on all ranks at the same time.
+
+    Parameters
+    ----------
+    loss : Loss
+    optimizer : Optimizer
+        Its rule is used on copies; it is left as it is.
+    samples : Samples
+    comm : Communicator
+        The ranks that will train together; all of them ask the same questions.
+    """
+
+    loss: nn.Loss
+    optimizer: Optimizer
+    samples: Samples
+    comm: Communicator
+    _known: dict[Any, Any] = field(default_factory=dict)
+
+    def step(self, network: Network, rows: int, threads: int = 1) -> float:
+        """Measured: the serial strategy, on `threads` copies at once."""
+        threads = min(threads, MOST_COPIES)
+        key = (str(network.model.config()), max(1, rows), threads)
+
+        def measure() -> float:
+            serial = parallel.Serial()
+            trials = [self.trial(network, serial, SELF, max(1, rows)) for _ in range(threads)]
+            return timed(trials, self.comm)
+
+        return self._once(key, measure)
+
+    def stages(self, network: Network, cut: tuple[int, ...], rows: int) -> list[tuple[float, float]]:
+        """Measured: each stage bound by itself, as a rank of a pipeline has it."""
+        core, rows = core_for(network.model.dtype), max(1, rows)
+
+        def measure() -> list[tuple[float, float]]:
+            self.comm.barrier(check=False)
+            times = np.array(core.stage_seconds(network.model.core, list(network.sample), list(cut), rows))
+            self.comm.all_reduce(times, op="max", check=False)
+            return [(float(forward), float(backward)) for forward, backward in times]
+
+        return self._once((str(network.model.config()), cut, rows), measure)
+
+    def cut(self, network: Network, stages: int, rows: int) -> tuple[int, ...]:
+        """Where rank 0 finds the slowest stage to take least, by the layers' times."""
+        core, rows = core_for(network.model.dtype), max(1, rows)
+
+        def measure() -> tuple[int, ...]:
+            cut = np.zeros(stages - 1, np.int64)
+            if self.comm.rank == 0:
+                cut[:] = core.measured_cut(network.model.core, list(network.sample), stages, rows)
+            self.comm.broadcast(cut, root=0, check=False)
+            return tuple(map(int, cut))
+
+        return self._once((str(network.model.config()), stages, "cut", rows), measure)
+
+    def trial(
+        self, network: Network, strategy: parallel.Strategy, comm: Communicator, rows: int
+    ) -> Callable[[int], float]:
+        """A strategy on a copy of the network: makes so many steps, and returns the seconds of one."""
+        return Trial(self, network, strategy, comm, rows)
+
+    def _once(self, key: Any, measure: Callable[[], Key]) -> Key:
+        if key not in self._known:
+            self._known[key] = measure()
+        known: Key = self._known[key]
+        return known
+
+
+class Trial:
+    """A session on a copy of a network, whose parameters stay as they are: the learning rate is 0."""
+
+    def __init__(
+        self,
+        clock: MeasuredClock,
+        network: Network,
+        strategy: parallel.Strategy,
+        comm: Communicator,
+        rows: int,
+    ) -> None:
+        from pdnn.models import build_layer
+
+        samples = clock.samples
+        layers = [build_layer(**layer) for layer in network.model.config()["layers"]]
+        model = nn.Sequential(*layers, dtype=network.model.dtype, seed=0)
+        optimizer = clock.optimizer.twin(model.parameters())
+        core = core_for(model.dtype)
+        self._rows, self._count = rows, len(samples.x)
+        self._source = core.Source(samples.x, samples.targets, samples.scale, samples.shift)
+        self._session = core.Session(
+            model=model.core,
+            loss=clock.loss.build(core),
+            optimizer=optimizer.bind(model),
+            comm=comm.core,
+            sample=list(network.sample),
+            target_width=samples.width,
+            batch_size=rows,
+            plan=parallel.session_options(strategy),
+        )
+        self._kept = (model, optimizer)
+
+    def __call__(self, steps: int) -> float:
+        """Makes so many steps; seconds of one."""
+        order = np.random.default_rng(0).permutation(
+            np.arange(steps * self._rows, dtype=np.int64) % self._count
+        )
+        sums = self._session.run_epoch(
+            self._source, order, self._rows, 0, 0, np.zeros((steps, 1)), lambda _: False
+        )
+        return float(sums.seconds) / steps
+
+
+def timed(trials: list[Callable[[int], float]], comm: Communicator) -> float:
+    """Seconds a step of trials that run beside each other, on all ranks at once; the slowest rank's."""
+    together(trials, 1)
+    warm = np.array([max(together(trials, 2))])
+    comm.all_reduce(warm, op="max", check=False)
+    steps = max(2, min(64, ceil(LENGTH / max(float(warm[0]), 1e-7))))
+    epochs = []
+    for _ in range(EPOCHS):
+        comm.barrier(check=False)
+        epochs.append(median(together(trials, steps)))
+    result = np.array([sorted(epochs)[1]])
+    comm.all_reduce(result, op="max", check=False)
+    return float(result[0])
+
+
+def together(trials: list[Callable[[int], float]], steps: int) -> list[float]:
+    """All trials at once, each in a thread of its own; the last in this one."""
+    results = [0.0] * len(trials)
+    errors: list[BaseException] = []
+
+    def run(index: int) -> None:
+        try:
+            results[index] = trials[index](steps)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(trials) - 1)]
+    for thread in threads:
+        thread.start()
+    run(len(trials) - 1)
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
