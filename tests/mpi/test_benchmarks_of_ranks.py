@@ -76,6 +76,27 @@ def test_two_ranks_are_measured_beside_one(
     assert picture.stat().st_size > 1000
 
 
+def test_ways_to_split_a_network_are_measured_side_by_side(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    script, report = root / "benchmarks" / "split.py", tmp_path / "split.json"
+    words = ["--blocks", "1", "--batch", "16", "--round-trip", "1e9", "--json", report]
+    assert "pdnn tp:2" in run_python([script, *words], timeout=100).stdout
+    rows = {row["side"]: row for row in json.loads(report.read_text())["sides"]}
+    assert min(row["microseconds"] for row in rows.values()) > 0
+    parameters = 203_530
+    sent = {name: row["sent"] for name, row in rows.items() if "sent" in row}
+    assert sent.pop("pdnn ddp, messages") == 4 * (parameters + 3)
+    assert sent == {
+        "pdnn, one core": 0,
+        "pdnn team:2": 0,
+        "pdnn tp:2": 16 * 10 * 4 + 24,
+        "pdnn pipeline:2/4": 16 * 256 * 4 + 24,
+        "pdnn ddp, shared memory": 0,
+    }
+    assert rows["pdnn ddp, shared memory"]["read"] > 4 * parameters
+
+
 def test_all_reduces_are_measured_by_size(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:

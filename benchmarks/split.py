@@ -1,0 +1,173 @@
+"""One small network on two cores in every way that equals one process: times and bytes, beside peers.
+
+python benchmarks/split.py [--batch 128] [--quick] [--json FILE] [--round-trip NS]
+
+784-256-10 with sigmoid, float32: each layer cut between two MPI ranks ("tp:2"), a layer a rank
+("pipeline:2"), rows shared by two ranks ("ddp", in memory that they share, and in messages), and a team of
+two threads, beside one core. Then what others make of two cores: NumPy and PyTorch with two threads,
+PyTorch's DistributedDataParallel over gloo, and JAX. All start from the same parameters and must end with the
+same loss. How it is measured: measure.py. Bytes are those that leave a rank in a step, and once an epoch, as
+`History.bytes` counts them; "read" is what a rank reads where the other wrote, in memory that they share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import measure
+import peers
+import scaling
+from measure import Runner, Side
+from peers import Network
+from step import check_losses
+
+ONE = "pdnn, one core"
+
+
+def pdnn_side(network: Network, strategy: Any) -> Runner:
+    """`Trainer.fit`, rows in order; with the seconds of a step the bytes that ranks send and read."""
+    trainer, data = peers.make_trainer(network, strategy)
+    counts = traffic(network, strategy)
+
+    def run() -> tuple[float, float, Mapping[str, float]]:
+        history = trainer.fit(data, batch_size=network.batch, shuffle=False, verbose=False)
+        return history.history["seconds"][-1] / network.steps, history.history["loss"][-1], counts
+
+    return run
+
+
+def traffic(network: Network, strategy: Any) -> Mapping[str, float]:
+    """Bytes that a rank, the one with most, sends and reads in a step, and sends once an epoch.
+
+    From two epochs of different length, whose difference is steps.
+    """
+    trainer, data = peers.make_trainer(network, strategy)
+    lengths = (network.steps // 2, network.steps)
+    epochs = [
+        trainer.fit(data[: steps * network.batch], batch_size=network.batch, verbose=False).ranks[-1]
+        for steps in lengths
+    ]
+    most = {"sent": 0.0, "read": 0.0, "sent_beside": 0.0}
+    for short, long in zip(*epochs, strict=True):
+        steps = lengths[1] - lengths[0]
+        sent, read = ((long[name] - short[name]) / steps for name in ("bytes", "shared_bytes"))
+        beside = long["bytes"] - lengths[1] * sent
+        found = {"sent": sent, "read": read, "sent_beside": beside}
+        most = {name: max(most[name], found[name]) for name in most}
+    return most
+
+
+def sides(network: Network, folder: str) -> list[Side]:
+    """All that is compared; peers as far as they are installed."""
+    from pdnn.parallel import DataParallel
+
+    ranks = {
+        "pdnn tp:2": "tp:2",
+        "pdnn pipeline:2/4": "pipeline:2/4",
+        "pdnn ddp, shared memory": DataParallel(shared_memory=True),
+        "pdnn ddp, messages": DataParallel(shared_memory=False),
+    }
+    found = [
+        Side(ONE, pdnn_side, (network, "serial")),
+        Side("pdnn team:2", pdnn_side, (network, "team:2"), 2),
+    ]
+    found += [Side(name, pdnn_side, (network, strategy), 2, ranks=2) for name, strategy in ranks.items()]
+    found.append(Side("NumPy, two threads", peers.numpy_step, (network,), 2))
+    if measure.installed_version("torch"):
+        meeting_point = str(Path(folder, "meeting"))
+        found.append(Side("PyTorch, two threads", peers.torch_eager, (network, 2, True), 2))
+        found.append(Side("PyTorch DDP", scaling.torch_ranks, (network, meeting_point), 2, ranks=2))
+    if measure.installed_version("jax"):
+        found.append(Side("JAX, two threads", peers.jax_scan, (network,), 2))
+    return found
+
+
+def compare(network: Network, blocks: int, slowest_trip: float) -> dict[str, Any]:
+    """Runs the comparison; times in microseconds.
+
+    Raises
+    ------
+    RuntimeError
+        If a side fails, or its loss is not what the others have.
+    """
+    from pdnn import _core
+
+    with tempfile.TemporaryDirectory() as folder:
+        entries = sides(network, folder)
+        results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
+    check_losses([(side.name, result.check) for side, result in zip(entries, results, strict=True)])
+    kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]
+    rows = [
+        {
+            "side": side.name,
+            "microseconds": 1e6 * measure.fastest_quarter([result.seconds[i] for i in kept]),
+            **result.parts[-1],
+        }
+        for side, result in zip(entries, results, strict=True)
+    ]
+    return {
+        "machine": measure.machine(),
+        "network": network.name,
+        "round_trip_nanoseconds": 1e9 * median(trips),
+        "blocks": blocks,
+        "kept": len(kept),
+        "sides": rows,
+    }
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """The comparison as text."""
+    about, trip = report["machine"], report["round_trip_nanoseconds"]
+    lines = [f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f}; {report['network']}"]
+    lines.append(f"core-to-core round trip {trip:.0f} ns; {report['kept']} of {report['blocks']} blocks kept")
+    if not report["kept"]:
+        return "\n".join([*lines, "no figures: the cores are not free, or far apart (see --round-trip)"])
+    alone = report["sides"][0]["microseconds"]
+    titles = f"{'bytes sent':>11} {'read':>9} {'sent once an epoch':>19}"
+    lines.append(f"{'':24} {'µs a step':>9} {'speedup':>8} {titles}")
+    for row in report["sides"]:
+        counts = ""
+        if "sent" in row:
+            counts = f"{row['sent']:11,.0f} {row['read']:9,.0f} {row['sent_beside']:19,.0f}"
+        lines.append(
+            f"{row['side']:24} {row['microseconds']:9.0f} {alone / row['microseconds']:8.2f} {counts}"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, default=128, help="rows of a step (default %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="few blocks: rough figures")
+    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    parser.add_argument(
+        "--round-trip",
+        type=float,
+        default=1000,
+        metavar="NS",
+        help="blocks beside a slower one between two cores are left out (default %(default)s ns)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    options = parser.parse_args(arguments)
+    if len(os.sched_getaffinity(0)) < 2:
+        parser.error("two ranks need a core each, and this process may use one")
+    network = Network(f"784-256-10, batch {options.batch}", (784, 256, 10), "sigmoid", True, options.batch)
+    report = compare(network, options.blocks or (8 if options.quick else 40), 1e-9 * options.round_trip)
+    print(table(report))
+    if options.json:
+        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
