@@ -100,7 +100,7 @@ class Trial {
 template <class T>
 std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shape& sample,
                                        std::span<const Range> stages, Index rows) {
-  constexpr int kRounds = 5;
+  constexpr std::size_t kRounds = 7;
   std::vector<PassSeconds> all;
   Shape shape = sample;
   for (const Range& stage : stages) {
@@ -108,7 +108,7 @@ std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shap
                                               network.layers().begin() + stage.end);
     Trial<T> trial(layers, shape, rows, stage.begin > 0);
     trial.seconds();
-    std::array<double, kRounds> forward, backward;
+    std::array<double, kRounds> forward{}, backward{};
     for (std::size_t round = 0; round < kRounds; ++round) {
       const PassSeconds now = trial.seconds();
       forward[round] = now.forward;
@@ -116,7 +116,7 @@ std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shap
     }
     std::ranges::sort(forward);
     std::ranges::sort(backward);
-    all.push_back({forward[kRounds / 2], backward[kRounds / 2]});
+    all.push_back({forward[1], backward[1]});
     for (const nn::LayerPtr<T>& layer : layers) shape = layer->output_shape(shape);
   }
   return all;

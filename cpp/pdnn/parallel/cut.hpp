@@ -17,8 +17,9 @@ struct PassSeconds {
   double forward, backward;
 };
 
-/// Of each of these stages, for a micro-batch of so many rows on one thread: the median of a few rounds. A stage is
-/// bound by itself, as a rank of a pipeline binds it, and adds to its gradient; nobody wants dx below the first.
+/// Of each of these stages, for a micro-batch of so many rows on one thread: the second fastest of seven rounds. A
+/// stage is bound by itself, as a rank of a pipeline binds it, and adds to its gradient; nobody wants dx below the
+/// first.
 template <class T>
 std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shape& sample,
                                        std::span<const Range> stages, Index rows);

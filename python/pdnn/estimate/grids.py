@@ -36,7 +36,7 @@ def grid_parts(steps: Steps, grid: Grid) -> Parts:
     else:
         own, size = steps.engine(grid.engine, rows, network), float(network.size)
         step_sums = _sum(steps, grid, 24)
-        part = own.and_cost(sums + step_sums, f"{len(pairs)} pairs of Linears whose outputs are added up")
+        part = own.and_cost(sums + step_sums, f"outputs of pairs of Linears added up: {len(pairs)}")
     return agreed(steps, part, grid.data or DataParallel(), size, replicas, threads_of(grid.engine))
 
 
@@ -49,7 +49,7 @@ def _pipeline(steps: Steps, grid: Grid, network: Network, rows: int, sums: Cost)
     """The schedule against the clock, with each stage's time for a micro-batch and a border's message.
 
     Also the bytes of parameters of the rank that holds most. Sums over tensor ranks are shared out among the
-    stages. A codec's times are added to the stages that send and receive by it.
+    stages. A codec's times are added to the stages that send and receive by it; on a node the message's too.
     """
     pipeline, itemsize = grid.pipeline, network.itemsize
     assert pipeline is not None
@@ -62,12 +62,14 @@ def _pipeline(steps: Steps, grid: Grid, network: Network, rows: int, sums: Cost)
         code = coded(pipeline.codec, each * widest, itemsize)
         message, coding = code.bytes, code.encode + code.decode
     threads = threads_of(grid.engine)
+    travel = steps.machine.message(steps.ranks, threads).seconds(message) if grid.stages > 1 else 0.0
     beside = sums.seconds / micros / 2 / (len(cut) + 1) + (coding if grid.stages > 1 else 0.0)
+    if steps.machine.ranks_a_node(steps.ranks, threads) == steps.ranks:
+        beside += travel  # a node's ranks move their bytes themselves
     times = [
         (forward / threads + beside, backward / threads + beside)
         for forward, backward in steps.clock.stages(network, cut, each)
     ]
-    travel = steps.machine.message(steps.ranks, threads).seconds(message) if grid.stages > 1 else 0.0
     plan = schedule(pipeline.schedule, grid.stages, micros, pipeline.chunks)
     whole = plan.simulate([f for f, _ in times], [b for _, b in times], travel).seconds
     of_ranks = [times[rank :: grid.stages] for rank in range(grid.stages)]
