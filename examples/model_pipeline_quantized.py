@@ -283,6 +283,7 @@ def main() -> None:
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all unless given")
     parser.add_argument("--epochs", type=int, default=20, help="with each codec (%(default)s)")
+    parser.add_argument("--steps", type=int, default=20, help="of a pipeline that are timed (%(default)s)")
     parser.add_argument("--micro-batches", type=int, default=5, help="of a minibatch (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/pipeline"), help="folder (%(default)s)")
     args = parser.parse_args()
@@ -311,7 +312,7 @@ def main() -> None:
             print(f"\nA pipeline of two stages; against serial after 5 updates: off by {off:.0e}")
         for title, layers, rows in (("784-256-10", WIDTHS, BATCH), ("16 layers of 256", (256,) * 17, 512)):
             for micros in (1, 2, 4, 8):
-                step = pipelined(layers, rows, micros, "1f1b", steps=20)
+                step = pipelined(layers, rows, micros, "1f1b", args.steps)
                 if first:
                     ideal, same = 1 / (micros + 1), simulated(step, "1f1b").bubble
                     print(
