@@ -56,7 +56,7 @@ def on_ranks(name: str, specs: Sequence[str], rounds: int) -> dict[str, Any]:
     return {
         "estimates": [each.to_dict() for each in found],
         "measured": {spec: measure.fastest_quarter(times) for spec, times in seconds.items()},
-        "machine": next(iter(one._steps_known.values())).machine.to_dict(),
+        "machine": one.calibrate(data, network.batch).machine.to_dict(),
         "chosen": str(chooser.strategy),
         "why": chooser.choice.why,
         "round_trip": _core.measure_round_trip(),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pdnn.trainer import Trainer
 
 
-def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
+def agree(trainer: Trainer, settings: dict[str, Any], where: str = "fit") -> None:
     """Compares the job over ranks.
 
     Raises
@@ -41,7 +41,7 @@ def agree(trainer: Trainer, settings: dict[str, Any]) -> None:
         "epoch": trainer.epoch,
         **settings,
     }
-    compare(comm, "fit", mine, "every rank must start the same job")
+    compare(comm, where, mine, "every rank must start the same job")
 
 
 def share_model(trainer: Trainer) -> None:

@@ -151,7 +151,7 @@ class Trainer:
         model.core  # noqa: B018  a model without a static form is refused here
         self._core_loss = loss.build(core_for(model.dtype))
         self._evaluators: dict[tuple[int, ...], Any] = {}
-        self._steps_known: dict[tuple[int, tuple[int, ...]], Steps] = {}
+        self._calibrated: dict[tuple[int, tuple[int, ...]], Steps] = {}
         self._core_optimizer()  # says what does not fit
 
     # ---- training
@@ -234,7 +234,10 @@ class Trainer:
             augment.tell(source.core, self.seed, self.epoch)  # refuses samples that are no images
         held_out = None if validation is None else self._source("validation", validation)
         batch_size = min(batch_size, len(source))
+        settings: dict[str, Any] = {"batch size": batch_size, "training rows": len(source), "epochs": epochs}
+        settings["augmentation"] = repr(augment)
         if self._fastest and self.choice is None:
+            handshake.agree(self, settings)
             self._choose_fastest(source, batch_size, checkpoint if resume else None, verbose)
         if isinstance(self.strategy, parallel.ScatterGather) and self.strategy.once:
             if batch_size < len(source):
@@ -253,8 +256,7 @@ class Trainer:
             assert checkpoint is not None
             rows_apart = checkpoints.resume(self, checkpoint, batch_size)
             first = 0
-        settings = {"batch size": batch_size, "training rows": len(source), "epochs": epochs}
-        handshake.agree(self, settings | {"augmentation": repr(augment)})
+        handshake.agree(self, settings)
         if rows_apart is None and getattr(self.strategy, "same_init", True):
             handshake.share_model(self)
 
@@ -335,34 +337,60 @@ class Trainer:
         ValueError
             If the strategy does not fit the ranks or the model, or ranks hold some of its layers together.
         """
+        chosen = self.strategy if strategy is None else parallel.choose(strategy, self.comm)
+        steps = self.calibrate(train, batch_size)
+        epoch = len(train[0] if isinstance(train, tuple) else train)
+        a_step = parallel.rows_of_step(chosen, steps.rows, self.comm.size)
+        return replace(steps.estimate(chosen), steps=epoch / a_step)
+
+    def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
+        """What `estimate` goes by: this machine's numbers, and a clock for steps of this model; collective.
+
+        Measures once for each batch size and shape of samples, and later returns the same.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows, or ranks hold some of the model's layers together.
+        CommunicationError
+            If a rank came with another model, data or settings.
+        """
         source = self._source("estimate", train)
         if len(source) == 0 or batch_size < 1:
             raise ValueError(
                 f"estimate: {len(source)} rows in batches of {batch_size}; expected at least 1 of both"
             )
-        chosen = self.strategy if strategy is None else parallel.choose(strategy, self.comm)
         batch_size = min(batch_size, len(source))
-        found = self._steps(source, batch_size).estimate(chosen)
-        return replace(found, steps=len(source) / parallel.rows_of_step(chosen, batch_size, self.comm.size))
+        known = (batch_size, source.sample) in self._calibrated
+        if not known:
+            settings = {"batch size": batch_size, "training rows": len(source)}
+            handshake.agree(self, settings, "estimate")
+        return self._steps(source, batch_size)
 
     def _steps(self, source: _Source, batch_size: int) -> Steps:
-        """What estimates of this training go by, measured when it is first asked for."""
+        """`calibrate` for ranks that have agreed on their job."""
         from pdnn.estimate import here  # few programs ask
 
-        if (batch_size, source.sample) not in self._steps_known:
+        if (batch_size, source.sample) not in self._calibrated:
             steps = here.steps_of(self, source.arrays, source.rows, source.width, batch_size)
-            self._steps_known[batch_size, source.sample] = steps
-        return self._steps_known[batch_size, source.sample]
+            self._calibrated[batch_size, source.sample] = steps
+        return self._calibrated[batch_size, source.sample]
 
     def _choose_fastest(
         self, source: _Source, batch_size: int, resumed: str | os.PathLike[str] | None, verbose: bool
     ) -> None:
         """Takes the fastest strategy; a training that is resumed goes on with the one that it had."""
-        from pdnn.estimate import choose, here
+        from pdnn.estimate import candidates, choose, here
 
+        steps, threads = self._steps(source, batch_size), here.threads_here(self)
         had = None if resumed is None else checkpoints.strategy_of(resumed)
-        among = None if had is None else [parallel.parse(had)]
-        self.choice = choose(self._steps(source, batch_size), here.threads_here(self), self.comm, among)
+        clips = self.clip_norm is not None or self.clip_value is not None
+        among = (
+            candidates(steps.network, self.comm.size, threads, clips)
+            if had is None
+            else [parallel.parse(had)]
+        )
+        self.choice = choose(steps, among, self.comm)
         self.strategy = self.choice.strategy
         self._evaluators.clear()
         if verbose and self.comm.rank == 0:

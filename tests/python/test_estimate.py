@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import pdnn
 from pdnn import estimate, models, nn, optim, parallel
 from pdnn.estimate import Link, Machine, Network, Steps, collectives
+from pdnn.estimate.measuring import timed
 from pdnn.parallel import DataParallel
 from processes import Completed
 
@@ -219,7 +220,8 @@ def test_memory_is_the_table_of_what_is_kept() -> None:
 
 def spec_of_fastest(machine: Machine, ranks: int, clock: FakeClock, rows: int = 64) -> str:
     world = pdnn.comm.SELF
-    choice = estimate.choose(steps(rows, ranks, machine, clock), machine.cores // ranks, world)
+    among = estimate.candidates(MLP, ranks, machine.cores // ranks)
+    choice = estimate.choose(steps(rows, ranks, machine, clock), among, world)
     assert not choice.measured  # nothing is measured with a clock that only pretends
     assert [each.seconds for each in choice.estimates] == sorted(each.seconds for each in choice.estimates)
     assert str(choice.strategy) in choice.why and "µs" in choice.why
@@ -243,6 +245,7 @@ def test_candidates_train_what_one_process_does() -> None:
     found = {str(strategy) for strategy in estimate.candidates(MLP, 4, 2)}
     serial = {"ddp", "tp:2 x ddp", "pipeline:2 x ddp", "tp:4"}  # no stage for four of three layers
     assert found == serial | {f"{spec}+team:2" for spec in serial}
+    assert {str(strategy) for strategy in estimate.candidates(MLP, 4, 1, clips=True)} == {"ddp"}
     normalised = Network(models.ResNet9(sync=False, seed=0), (3, 32, 32))
     assert {str(strategy) for strategy in estimate.candidates(normalised, 1, 2)} == {"serial", "team:2"}
     assert {str(strategy) for strategy in estimate.candidates(normalised, 2, 1)} == {"ddp", "tp:2"}
@@ -263,7 +266,8 @@ def test_estimating_measures_and_leaves_the_training_alone() -> None:
     one, other = trainer("serial"), trainer("serial")
     found = one.estimate(data(), 32)
     assert 0 < found.seconds < 1 and found.strategy == "serial"
-    (known,) = one._steps_known.values()
+    known = one.calibrate(data(), 32)
+    assert known is one.calibrate(data(), 32)
     numbers = [known.machine.flops, known.machine.memory, known.machine.crowding]
     assert all(math.isfinite(number) and number > 0 for number in numbers)
     assert one.estimate(data(), 32, "pool:1/4").strategy == "pool:1/4"
@@ -309,12 +313,34 @@ def on_a_rank() -> tuple[list[float], str, bytes]:
     """Estimates and the fastest on ranks: all of them know the same."""
     one = trainer("auto")
     found = [one.estimate(data(), 32, spec) for spec in ("ddp", "tp:2", "pipeline:2", "average:4")]
-    (known,) = one._steps_known.values()
+    known = one.calibrate(data(), 32)
     links = (known.machine.inside, known.machine.sums, known.machine.shared)
     assert all(link is not None and math.isfinite(link.seconds(1e6)) for link in links)
     fastest = trainer("fastest")
     fastest.fit(data(), 1, 32, verbose=False)
     return [each.seconds for each in found], str(fastest.strategy), fastest.model.flat_parameters.tobytes()
+
+
+def on_unlike_ranks(strategy: str) -> None:
+    one = trainer(strategy)
+    batch = 32 if pdnn.world().rank == 0 else 16
+    one.fit(data(), 1, batch, verbose=False) if strategy == "fastest" else one.estimate(data(), batch)
+
+
+@pytest.mark.parametrize(("strategy", "where"), [("fastest", "fit"), ("ddp", "estimate")])
+def test_ranks_with_different_jobs_are_refused_before_they_measure(strategy: str, where: str) -> None:
+    with pytest.raises(ValueError, match=f"{where}: rank 1 has batch size 16, rank 0 has 32"):
+        pdnn.run(on_unlike_ranks, strategy, ranks=2, backend="threads")
+
+
+def test_a_slow_step_is_measured_once() -> None:
+    made: list[int] = []
+
+    def slow(steps: int) -> float:
+        made.append(steps)
+        return 1.0
+
+    assert timed([slow], pdnn.comm.SELF) == 1.0 and sum(made) <= 2
 
 
 def test_ranks_know_the_same_beforehand() -> None:

@@ -103,7 +103,7 @@ def test_estimates_stand_beside_what_was_measured() -> None:
     (work,) = report.summary([estimated, RUNS[2]])
     assert work.lines[0].estimated == ("serial", 2.0, 4.0) and work.lines[1].estimated is None
     text = report.page(results([estimated, RUNS[2]]), [work], {})
-    cells = "<td>serial</td><td>serial</td><td>2</td><td>4</td><td>+50%</td>"
+    cells = "<td>serial</td><td>serial</td><td>2</td><td>4</td><td>-50%</td>"
     assert "Estimated before the training, and measured" in text and cells in text
     assert "Estimated" not in report.page(results(RUNS), report.summary(RUNS), {})
 

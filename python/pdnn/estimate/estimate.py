@@ -51,8 +51,8 @@ class Estimate:
         return self.seconds * self.steps
 
     def difference(self, measured: float) -> float:
-        """(measured - estimated) / measured, both seconds a step."""
-        return (measured - self.seconds) / measured
+        """(estimated - measured) / measured, both seconds a step: above 0, the estimate was too high."""
+        return (self.seconds - measured) / measured
 
     def beside(self, measured: float) -> str:
         """Estimated, measured (seconds a step) and the difference, in a line."""

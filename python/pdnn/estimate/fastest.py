@@ -55,10 +55,11 @@ class Choice:
         return self.why
 
 
-def candidates(network: Network, ranks: int, threads: int) -> Iterator[Strategy]:
+def candidates(network: Network, ranks: int, threads: int, clips: bool = False) -> Iterator[Strategy]:
     """Strategies that train what one process does, for so many ranks and threads of each.
 
-    Where BatchNorm normalises over the rows of a batch, those that cut the batch into pieces are left out.
+    Where BatchNorm normalises over the rows of a batch, those that cut the batch into pieces are left out;
+    and where gradients are clipped, those in which a rank holds a part of the gradient only.
     """
     engines: list[parallel.Engine] = [Serial()]
     if threads > 1:
@@ -70,6 +71,8 @@ def candidates(network: Network, ranks: int, threads: int) -> Iterator[Strategy]
         return
     for engine in engines:
         yield DataParallel(engine)
+    if clips:
+        return
     layers = len(network.layer_params)
     divisors = [number for number in range(2, ranks + 1) if ranks % number == 0]
     for engine, held_by in product(engines, divisors):
@@ -92,7 +95,7 @@ def _product(
     return parallel.parse(str(Grid(pipeline, tensor, data, engine)))
 
 
-def choose(steps: Steps, threads: int, comm: Communicator, among: Iterable[Strategy] | None = None) -> Choice:
+def choose(steps: Steps, among: Iterable[Strategy], comm: Communicator) -> Choice:
     """The fastest of the candidates, by estimate and, where estimates are close, by a short measurement.
 
     Collective; rank 0 decides.
@@ -101,11 +104,9 @@ def choose(steps: Steps, threads: int, comm: Communicator, among: Iterable[Strat
     ----------
     steps : Steps
         With a `MeasuredClock` close ones are measured, otherwise not.
-    threads : int
-        Of a rank.
+    among : iterable of Strategy
+        Such as `candidates`.
     comm : Communicator
-    among : iterable of Strategy, optional
-        Instead of `candidates`.
 
     Raises
     ------
@@ -113,7 +114,7 @@ def choose(steps: Steps, threads: int, comm: Communicator, among: Iterable[Strat
         If none fits.
     """
     considered = {}
-    for strategy in among or candidates(steps.network, steps.ranks, threads):
+    for strategy in among:
         considered[str(strategy)] = (steps.estimate(strategy), strategy)
     if not considered:
         raise ValueError(f"fastest: no strategy fits {steps.ranks} ranks")

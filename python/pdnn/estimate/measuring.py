@@ -29,6 +29,9 @@ EPOCHS = 7
 LENGTH = 0.008
 """Seconds that one of them lasts at least; never less than two steps."""
 
+MOST = 0.5
+"""Seconds that a probe lasts at most; of steps that are slower, one is measured."""
+
 MOST_COPIES = 8
 """Threads, at most, that work beside each other on models of their own to find out how they crowd."""
 
@@ -160,14 +163,15 @@ class Trial:
 def timed(trials: list[Callable[[int], float]], comm: Communicator) -> float:
     """Seconds a step of trials that run beside each other, on all ranks at once; the slowest rank's."""
     together(trials, 1)
-    warm = np.array([max(together(trials, 2))])
+    warm = np.array([max(together(trials, 1))])
     comm.all_reduce(warm, op="max", check=False)
-    steps = max(2, min(64, ceil(LENGTH / max(float(warm[0]), 1e-7))))
-    epochs = []
-    for _ in range(EPOCHS):
+    a_step = max(float(warm[0]), 1e-7)
+    steps = max(2, min(64, ceil(LENGTH / a_step)))
+    epochs = [] if steps * a_step < MOST else [float(warm[0])]
+    for _ in range(max(0, min(EPOCHS, int(MOST / (steps * a_step))))):
         comm.barrier(check=False)
         epochs.append(median(together(trials, steps)))
-    result = np.array([sorted(epochs)[1]])
+    result = np.array([sorted(epochs)[min(1, len(epochs) - 1)]])
     comm.all_reduce(result, op="max", check=False)
     return float(result[0])
 

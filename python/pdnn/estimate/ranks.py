@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pdnn import comm, parallel
 from pdnn.estimate.clock import RatedClock
 from pdnn.estimate.estimate import Estimate
-from pdnn.estimate.fastest import choose
+from pdnn.estimate.fastest import candidates, choose
 from pdnn.estimate.link import text
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
@@ -98,8 +98,9 @@ def scaling(
             rows = batch_size * number if weak else batch_size
             try:
                 if words == "fastest":
-                    threads = max(1, machine.cores * machine.nodes // number)
-                    found = choose(steps(rows, number), min(threads, machine.cores), comm.SELF).estimates[0]
+                    threads = max(1, min(machine.cores, machine.cores * machine.nodes // number))
+                    among = candidates(network, number, threads)
+                    found = choose(steps(rows, number), among, comm.SELF).estimates[0]
                 else:
                     strategy = parallel.parse(words.replace(":N", f":{number}"))
                     found = steps(rows, number).estimate(strategy)

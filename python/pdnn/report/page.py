@@ -157,7 +157,7 @@ def _estimates(work: Workload) -> str:
     for line in work.lines:
         if line.estimated is not None:
             name, expected, measured = line.estimated
-            difference = f"{(measured - expected) / measured:+.0%}"
+            difference = f"{(expected - measured) / measured:+.0%}"
             rows.append([line.name, name, f"{expected:.4g}", f"{measured:.4g}", difference])
     head = ["strategy", "estimated as", "estimated seconds an epoch", "measured", "difference"]
     return "<h3>Estimated before the training, and measured</h3>\n" + _table(head, rows) if rows else ""
