@@ -129,6 +129,21 @@ def test_bytes_of_an_epoch_are_those_of_the_formulas(
     assert history.bytes == EPOCHS * [[sent(rank, ranks) for rank in range(ranks)]]
 
 
+@pytest.mark.parametrize(
+    ("spec", "ranks", "beside"),
+    [
+        ("ddp:int8", 2, lambda rank: len(BATCHES) * all_reduce(TAIL, rank, 2)),
+        ("ddp:topk:0.1", 3, lambda rank: len(BATCHES) * all_reduce(TAIL, rank, 3)),
+        ("average:3:int8", 2, lambda rank: all_reduce(1, rank, 2) + all_reduce(4, rank, 2)),
+    ],
+)
+def test_what_codecs_send_is_counted_twice_alike(spec: str, ranks: int, beside: Callable[[int], int]) -> None:
+    """By who encodes, in `History.books`, and by who sends."""
+    for rank, history in enumerate(pdnn.run(train, spec, ranks=ranks, backend="threads")):
+        for epoch, books in zip(history.bytes, history.books, strict=True):
+            assert epoch[rank] == books["bytes"] + beside(rank)
+
+
 def test_buckets_of_any_size_send_the_same() -> None:
     """A share of each bucket is a rank's, so only the sum over the ranks is the formula's to the byte."""
     ranks = 3

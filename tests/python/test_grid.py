@@ -17,8 +17,13 @@ RNG = np.random.default_rng(2)
 DATA = RNG.standard_normal((56, 30)), RNG.integers(0, 5, 56)  # batches of 12, the last of 8
 
 
-def trained(spec: Any, build: Any, **options: Any) -> tuple[dict[str, np.ndarray], pdnn.History]:
-    """What five steps leave: parameters, state, the last gradient and the optimizer's memory."""
+def trained(
+    spec: Any, build: Any, clip: Any = None, **options: Any
+) -> tuple[dict[str, np.ndarray], pdnn.History]:
+    """What five steps leave: parameters, state, the last gradient and the optimizer's memory.
+
+    `clip` goes to the Trainer.
+    """
     model = build()
     alone = spec in ("serial", "pool:1/4")
     if not alone:
@@ -31,7 +36,9 @@ def trained(spec: Any, build: Any, **options: Any) -> tuple[dict[str, np.ndarray
         lr=0.01,
     )
     comm = pdnn.comm.SELF if alone else None
-    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, strategy=spec, comm=comm, seed=1)
+    trainer = pdnn.Trainer(
+        model, nn.CrossEntropyLoss(), adam, strategy=spec, comm=comm, seed=1, **(clip or {})
+    )
     history = trainer.fit(
         DATA, **({"epochs": 1, "batch_size": 12, "verbose": False, "validation": DATA} | options)
     )
@@ -123,16 +130,28 @@ def test_what_cannot_be_dealt_out_is_refused() -> None:
     assert "sync=True needs the whole batch" in refused("pipeline:2", synchronised)
 
 
-def test_clipping_a_part_is_refused() -> None:
-    def clipped() -> None:
-        model = perceptron()
-        sgd = optim.SGD(model.parameters(), lr=0.1)
-        pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="tp:2", clip_norm=1.0).fit(
-            DATA, verbose=False
-        )
-
-    with pytest.raises(ValueError, match="clipping needs the whole gradient"):
-        pdnn.run(clipped, ranks=2, backend="threads")
+@pytest.mark.parametrize("clip", [{"clip_norm": 0.1}, {"clip_value": 0.01}], ids=str)
+@pytest.mark.parametrize(
+    ("spec", "ranks", "build"),
+    [
+        ("tp:2", 2, perceptron),  # an odd Linear and second biases are on both ranks, and count once
+        ("tp:3+team:2", 3, wide),
+        ("pipeline:3/4", 3, perceptron),
+        ("pipeline:2/3:interleaved", 2, perceptron),
+        ("tp:2 x ddp", 4, perceptron),
+        ("pipeline:2/3 x tp:2 x ddp", 8, wide),
+        (Grid(tensor=TensorParallel(2), data=DataParallel(bucket_bytes=400)), 4, perceptron),
+    ],
+    ids=str,
+)
+def test_parts_are_clipped_by_the_norm_of_the_whole_gradient(
+    spec: Any, ranks: int, build: Any, clip: dict[str, float]
+) -> None:
+    gradients = trained("serial", build, clip)[0]["gradients"]
+    assert np.abs(gradients - trained("serial", build)[0]["gradients"]).max() > 1e-3  # it is clipped
+    if "clip_norm" in clip:
+        assert np.linalg.norm(gradients) == pytest.approx(0.1, rel=1e-4)
+    check(spec, ranks, build, clip=clip)
 
 
 def test_how_products_are_spelled() -> None:

@@ -10,8 +10,31 @@ namespace pdnn::optim {
 
 template <class T>
 Clip<T>::Clip(By by, double most, Index count)
-    : by_(by), most_(most), sums_(by == By::norm ? kernels::square_chunks(count) : 0) {
+    : by_(by), most_(most), share_{{{0, count}}, nullptr}, sums_(by == By::norm ? kernels::square_chunks(count) : 0) {
   require(most > 0 && std::isfinite(most), "Clip: to at most ", most, "; expected a number above 0");
+}
+
+template <class T>
+Clip<T>::Clip(const Clip& whole, Share share) : by_(whole.by_), most_(whole.most_), share_(std::move(share)) {
+  Index chunks = 0;
+  for (const Range& range : share_.counted) chunks += kernels::square_chunks(range.size());
+  if (by_ == By::norm) sums_ = Buffer<double>(chunks);
+}
+
+/// Of the whole gradient.
+template <class T>
+double Clip<T>::squares(const threads::Member& member, std::span<const T> g) {
+  Index chunk = 0;
+  for (const Range& range : share_.counted) {
+    kernels::square_sums<T>(member, range.size(), g.data() + range.begin, sums_.data() + chunk);
+    chunk += kernels::square_chunks(range.size());
+  }
+  member.barrier();
+  const auto own = [&] { return std::accumulate(sums_.data(), sums_.data() + sums_.size(), 0.0); };
+  if (!share_.add_up) return own();
+  if (member.first()) total_ = share_.add_up(own());
+  member.barrier();
+  return total_;
 }
 
 template <class T>
@@ -20,9 +43,7 @@ void Clip<T>::operator()(const threads::Member& member, std::span<T> g) {
   if (by_ == By::value) {
     kernels::clamp<T>(member, n, static_cast<T>(most_), g.data());
   } else {
-    kernels::square_sums<T>(member, n, g.data(), sums_.data());
-    member.barrier();
-    const double norm = std::sqrt(std::accumulate(sums_.data(), sums_.data() + sums_.size(), 0.0));
+    const double norm = std::sqrt(squares(member, g));
     const double factor = most_ / (norm + 1e-6);
     if (!(factor >= 1)) kernels::scale<T>(member, n, static_cast<T>(factor), g.data());  // NaN goes into every element
   }

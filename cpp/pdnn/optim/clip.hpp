@@ -1,6 +1,8 @@
 #pragma once
 /// Clip: a whole gradient made smaller before an update, by its norm or element by element, as torch writes it.
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "pdnn/core/memory.hpp"
 #include "pdnn/threads/team.hpp"
@@ -11,19 +13,31 @@ template <class T>
 class Clip {
  public:
   enum class By { norm, value };
+  /// What a rank has of a gradient that several hold together: the ranges whose squares it counts, so that each element
+  /// of the whole is counted by one rank, and what adds up the ranks' sums.
+  struct Share {
+    std::vector<Range> counted;
+    std::function<double(double)> add_up;
+  };
 
   /// For gradients of `count` elements, to at most `most`. Throws ValueError unless most is above 0 and finite.
   Clip(By by, double most, Index count);
-  Clip(const Clip& other) : by_(other.by_), most_(other.most_), sums_(other.sums_.size()) {}
+  /// The same clipping of a gradient of which each rank has its share; all of them call it at once.
+  Clip(const Clip& whole, Share share);
+  Clip(const Clip& other) : Clip(other, other.share_) {}
 
   /// By norm: g *= most / (‖g‖₂ + 1e-6), unless that factor is 1 or more. By value: every element into [−most, most].
   /// Called by all members of a team at once, which meet in it; the size of the team changes no bit.
   void operator()(const threads::Member& member, std::span<T> g);
 
  private:
+  double squares(const threads::Member& member, std::span<const T> g);
+
   By by_;
   double most_;
+  Share share_;
   Buffer<double> sums_;  // of squares, a chunk
+  double total_ = 0;     // of all ranks
 };
 
 }  // namespace pdnn::optim

@@ -1,6 +1,8 @@
 #include "pdnn/parallel/part.hpp"
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 namespace pdnn::parallel {
@@ -63,10 +65,10 @@ PartialModel<T>::PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_p
   require(model_.count() == count(part.params) && model_.state->size() == count(part.state),
           "NetworkPart: its layers have ", model_.count(), " parameters and ", model_.state->size(),
           " numbers of state, its blocks ", count(part.params), " and ", count(part.state));
-  require(!optimizer_->clip(), "Trainer: clipping needs the whole gradient, of which each rank has a part here; train ",
-          "without clip_norm and clip_value, or data parallel");
   exchange_blocks(part);
   take_segments();
+  if (const optim::Clip<T>* clip = optimizer_->clip())
+    part_optimizer_->set_clip(std::make_unique<optim::Clip<T>>(*clip, share_of_norm()));
 }
 
 template <class T>
@@ -124,6 +126,33 @@ void PartialModel<T>::take_segments() {
     }
   }
   part_optimizer_->set_segments(std::move(own));
+}
+
+/// A block that several ranks have counts on the first of them.
+template <class T>
+typename optim::Clip<T>::Share PartialModel<T>::share_of_norm() const {
+  const auto rank = static_cast<std::size_t>(group_->rank());
+  std::vector<Range> counted;
+  Index at = 0;
+  for (const Block& block : params_[rank]) {
+    const Range range{at, at + block.count()};
+    at = range.end;
+    const bool before = std::any_of(params_.begin(), params_.begin() + group_->rank(), [&](const Blocks& others) {
+      return std::find(others.begin(), others.end(), block) != others.end();
+    });
+    if (before || range.size() == 0) continue;
+    if (!counted.empty() && counted.back().end == range.begin) {
+      counted.back().end = range.end;
+    } else {
+      counted.push_back(range);
+    }
+  }
+  // Gathered and added in the order of ranks: the same bits on all of them, whatever their MPI does.
+  const auto add_up = [group = group_, sums = std::vector<double>(params_.size())](double own) mutable {
+    group->all_gather(std::span(&own, 1), std::span(sums));
+    return std::accumulate(sums.begin(), sums.end(), 0.0);
+  };
+  return {counted, add_up};
 }
 
 template <class T>

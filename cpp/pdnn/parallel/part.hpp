@@ -12,6 +12,7 @@ namespace pdnn::parallel {
 struct Block {
   Index whole, stride, rows, cols;
   Index count() const { return rows * cols; }
+  bool operator==(const Block&) const = default;
 };
 Index count(const std::vector<Block>& blocks);
 
@@ -33,8 +34,8 @@ NetworkPart<T> layers_of(const nn::Network<T>& network, Range layers);
 template <class T>
 class PartialModel {
  public:
-  /// Collective: `group` are the ranks that hold one whole model together. ValueError if the optimizer clips, which
-  /// needs the norm of the whole gradient, or if its groups differ within a block.
+  /// Collective: `group` are the ranks that hold one whole model together. ValueError if the optimizer's groups differ
+  /// within a block. If it clips, so does the part's, by the norm of the whole gradient.
   PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_ptr<optim::Optimizer<T>> optimizer,
                const NetworkPart<T>& part, std::shared_ptr<comm::Communicator> group);
 
@@ -50,6 +51,7 @@ class PartialModel {
   using Blocks = std::vector<Block>;
 
   void take_segments();
+  typename optim::Clip<T>::Share share_of_norm() const;
   void exchange_blocks(const NetworkPart<T>& part);
   void gather_array(std::span<const T> part, const std::vector<Blocks>& blocks, std::span<T> whole);
 

@@ -83,7 +83,13 @@ StepSums Replicated<T>::step(const Source<T>& source, const Turn& turn) {
   agreement_->begin_step(own, turn.next.empty() || (alone && turn.stop));  // a wish to stop is not known to all yet
   const StepSums sums{engine_->gradient(mine, own), all.count(), turn.stop};
   watch.lap(this->phases);
-  return agree_in_replica(agreement_->finish_step(sums, this->phases));
+  const auto waited_in_replica = [&] { return options_.replica ? options_.replica->traffic().seconds : 0; };
+  const double before = waited_in_replica();
+  const StepSums agreed = agreement_->finish_step(sums, this->phases);
+  const double waited = waited_in_replica() - before;  // in the update, for the norm of the whole gradient
+  this->phases.update -= waited;
+  this->phases.messages += waited;
+  return agree_in_replica(agreed);
 }
 
 /// The sums of the whole replica, on each of its ranks.

@@ -2,6 +2,7 @@
 #include "pdnn/parallel/part.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <numeric>
 
 #include "pdnn/comm/thread_group.hpp"
@@ -109,12 +110,26 @@ BOOST_AUTO_TEST_CASE(a_stage_may_hold_several_groups_a_dealt_weight_only_one) {
   BOOST_CHECK_THROW(PartialModel<double>(whole.model, whole.sgd, half, alone), ValueError);
 }
 
-BOOST_AUTO_TEST_CASE(clipping_a_part_is_refused) {
-  Whole whole;
-  using Clip = optim::Clip<double>;
-  whole.sgd->set_clip(std::make_unique<Clip>(Clip::By::norm, 1.0, whole.model->count()));
-  BOOST_CHECK_THROW(PartialModel<double>(whole.model, whole.sgd, layers_of(*whole.network, {0, 1}), comm::make_self()),
-                    ValueError);
+BOOST_AUTO_TEST_CASE(a_part_is_clipped_by_the_norm_of_the_whole) {
+  comm::run_ranks(2, [](comm::Communicator& comm) {
+    Whole whole;
+    using Clip = optim::Clip<double>;
+    whole.sgd->set_clip(std::make_unique<Clip>(Clip::By::norm, 2.0, whole.model->count()));
+    const Index first = 2 * comm.rank();  // half of the first layer's columns; the last layer is on both ranks
+    const NetworkPart<double> half{{std::make_shared<nn::Linear<double>>(5, 2, true, kInit, kInit),
+                                    std::make_shared<nn::Linear<double>>(4, 3, true, kInit, kInit)},
+                                   0,
+                                   {{first, 4, 5, 2}, {20 + first, 2, 1, 2}, {32, 15, 1, 15}}};
+    PartialModel<double> part(whole.model, whole.sgd, half, comm.split(0, comm.rank()));
+    const std::span<double> grads = slice(part.model().grads->span(), 0, part.model().count());
+    std::fill_n(grads.begin(), 12, 3.0);
+    std::fill(grads.begin() + 12, grads.end(), -1.0);
+    (*part.optimizer().clip())(threads::Member(), grads);
+    const double factor = 2 / (std::sqrt(24 * 9 + 15) + 1e-6);
+    for (Index i = 0; i < part.model().count(); ++i)
+      check(std::abs(grads[static_cast<std::size_t>(i)] - factor * (i < 12 ? 3 : -1)) < 1e-15,
+            "every element counts once");
+  });
 }
 
 BOOST_AUTO_TEST_SUITE_END()
