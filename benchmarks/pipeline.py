@@ -4,10 +4,12 @@ python benchmarks/pipeline.py [--stages 2] [--micros 1,2,4,8] [--simulate 4,8] [
                               [--json FILE] [--plot measured.png]
 
 A network of equal wide layers, one thread a stage. The bubble is the share of all stages' time in a step in
-which they compute nothing: the median of the fastest quarter of the steps, since what disturbs a core keeps
-both stages waiting. Beside it (p - 1) / (m + p - 1), which is for equal stages and free messages, and the
-simulator's, with the times that the stages and the messages took in the same steps; then that for more
-stages than were measured, each like one of them. Needs a core for each measured stage.
+which they compute nothing. Ranks that wait yield their core, and another program that is ready to run then
+has it for milliseconds: steps in which a message was noticed late are left out, if not all of them are, and
+of the others the median of the fastest quarter is taken. Beside it (p - 1) / (m + p - 1), which is for equal
+stages and free messages, and the simulator's, with the times that the stages and the messages took in the
+same steps; then that for more stages than were measured, each like one of them. Needs a core for each
+measured stage.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ import pdnn
 from measure import machine
 from pdnn import models, optim
 from pdnn.parallel import Pipeline, Timeline, schedule
+
+LATE = 0.001
+"""Seconds; a message that takes longer to be noticed was there while another program had the core."""
 
 
 class Keep(pdnn.callbacks.Callback):
@@ -54,6 +59,22 @@ def measure(strategy: Pipeline, width: int, layers: int, rows: int, steps: int) 
     return keep.timelines[2:]
 
 
+def travelled(timeline: Timeline) -> list[float]:
+    """Seconds from the start of a send until the receiver, who was waiting for it, went on.
+
+    Ranks begin a step, and their clocks, together to some microseconds, which a message may seem to gain.
+    """
+    sent = {(e.what, rank, e.micro): e.begin for rank, lane in enumerate(timeline.lanes) for e in lane}
+    found = []
+    for rank, lane in enumerate(timeline.lanes):
+        for event in lane:
+            if event.what in ("recv_x", "recv_dy"):
+                sender = ("send_y", rank - 1) if event.what == "recv_x" else ("send_dx", rank + 1)
+                if event.begin < (began := sent[(*sender, event.micro)]):
+                    found.append(event.end - began)
+    return found
+
+
 @dataclass
 class Times:
     """Seconds that a micro-batch took in each stage, and a message from one to the next."""
@@ -64,23 +85,12 @@ class Times:
 
     @classmethod
     def of(cls, timeline: Timeline) -> Times:
-        """Means over the micro-batches of a step; the median of the messages that were waited for.
-
-        Ranks begin a step, and their clocks, together to some microseconds, which a message may seem to gain.
-        """
+        """Means over the micro-batches of a step; the median of the messages that were waited for."""
         passes = {
             what: [fmean(e.end - e.begin for e in lane if e.what == what) for lane in timeline.lanes]
             for what in ("forward", "backward")
         }
-        sent = {(e.what, rank, e.micro): e.begin for rank, lane in enumerate(timeline.lanes) for e in lane}
-        travelled = []
-        for rank, lane in enumerate(timeline.lanes):
-            for event in lane:
-                if event.what in ("recv_x", "recv_dy"):
-                    sender = ("send_y", rank - 1) if event.what == "recv_x" else ("send_dx", rank + 1)
-                    if event.begin < (began := sent[(*sender, event.micro)]):
-                        travelled.append(event.end - began)
-        return cls(**passes, message=max(0.0, median(travelled)) if travelled else 0.0)
+        return cls(**passes, message=max(0.0, median(travelled(timeline) or [0.0])))
 
     def of_stages(self, stages: int) -> Times:
         """Of a pipeline of so many stages, each like one of these by turns."""
@@ -101,7 +111,8 @@ def compare(
     name: str, stages: int, micros: int, more: Sequence[int], timelines: list[Timeline]
 ) -> dict[str, Any]:
     """A line of the table, from measured steps; with the simulations of more stages."""
-    fastest = sorted(timelines, key=lambda line: line.seconds)[: -(-len(timelines) // 4)]
+    kept = [line for line in timelines if max(travelled(line), default=0) < LATE]
+    fastest = sorted(kept or timelines, key=lambda line: line.seconds)[: -(-len(kept or timelines) // 4)]
     times = [Times.of(line) for line in fastest]
     held = [max(counts) for counts in zip(*(line.in_flight for line in timelines), strict=True)]
     if held != schedule(name, stages, micros).in_flight:
@@ -116,6 +127,8 @@ def compare(
         "measured": median(line.bubble for line in fastest),
         "formula": bubble(stages, micros),
         "simulated": median(own.simulated(name, micros).bubble for own in times),
+        "steps": len(timelines),
+        "kept": len(kept),
         "of_all_steps": median(line.bubble for line in timelines),
         "in_flight": held,
         "milliseconds": 1e3 * median(line.seconds for line in fastest),
@@ -149,7 +162,7 @@ def main(arguments: Sequence[str]) -> None:
     results = []
     titles = [f"{count} stages" for count in more]
     print(
-        "schedule  micro-batches  measured  formula  simulated  all steps  ms a step  held   "
+        "schedule  micro-batches  measured  formula  simulated  all steps   kept  ms a step  held   "
         + "  ".join(titles)
     )
     for name in options.schedules.split(","):
@@ -165,7 +178,8 @@ def main(arguments: Sequence[str]) -> None:
             ]
             numbers = (
                 f"{line['measured']:9.3f} {line['formula']:8.3f} {line['simulated']:10.3f} "
-                f"{line['of_all_steps']:10.3f} {line['milliseconds']:10.1f}"
+                f"{line['of_all_steps']:10.3f} {line['kept']:3}/{line['steps']:<3} "
+                f"{line['milliseconds']:9.1f}"
             )
             print(f"{name:8} {micros:14} {numbers}  {held:6} " + "  ".join(simulated), flush=True)
     if options.json:
