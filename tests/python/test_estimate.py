@@ -333,6 +333,18 @@ def test_ranks_with_different_jobs_are_refused_before_they_measure(strategy: str
         pdnn.run(on_unlike_ranks, strategy, ranks=2, backend="threads")
 
 
+def more_stages_than_layers() -> None:
+    one = trainer("pipeline:2:interleaved")  # four stages of three layers
+    with pytest.raises(ValueError, match="4 stages of 3 layers"):
+        one.estimate(data(), 32)
+    with pytest.raises(ValueError, match="4 stages of 3 layers"):
+        one.fit(data(), 1, 32, verbose=False)
+
+
+def test_a_strategy_that_does_not_fit_is_refused_on_all_ranks() -> None:
+    pdnn.run(more_stages_than_layers, ranks=2, backend="threads")
+
+
 def test_a_slow_step_is_measured_once() -> None:
     made: list[int] = []
 

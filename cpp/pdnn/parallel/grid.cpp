@@ -26,6 +26,8 @@ std::vector<Index> GridStrategy<T>::cut(const nn::Network<T>& network, const Sha
   const int stages = plan.stages * plan.chunks;
   if (stages == 1 || !plan.cut.empty()) return plan.cut;
   std::vector<Index> cut(static_cast<std::size_t>(stages) - 1);
+  require(std::ssize(network.layers()) >= stages, "Pipeline: ", stages, " stages of ", network.layers().size(),
+          " layers; a stage has at least one");
   if (world.rank() == 0) {
     const Index rows = std::max<Index>(1, plan.batch_size / (grid_.data->size() * plan.pipeline.micros));
     cut = measured_cut(network, sample, stages, rows);

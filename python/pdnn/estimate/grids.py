@@ -55,6 +55,10 @@ def _pipeline(steps: Steps, grid: Grid, network: Network, rows: int, sums: Cost)
     assert pipeline is not None
     micros = min(pipeline.micros, rows)
     each = ceil(rows / micros)
+    if (stages := grid.stages * pipeline.chunks) > len(network.layer_params):  # on all ranks alike
+        raise ValueError(
+            f"estimate: {stages} stages of {len(network.layer_params)} layers; a stage has at least one"
+        )
     cut = pipeline.cut or steps.clock.cut(steps.network, grid.stages * pipeline.chunks, each)
     widest = max((network.widths[layer] for layer in cut), default=0)
     message, coding = each * widest * itemsize, 0.0
