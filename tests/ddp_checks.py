@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import pdnn
 from comm_checks import refused
-from pdnn import ddp, nn, optim
+from pdnn import codec, ddp, nn, optim
 from pdnn.comm import Communicator
 from pdnn.data import DataLoader, Dataset, PadCropFlip
 
@@ -218,6 +218,64 @@ def check_ranks_run_out_of_batches(comm: Communicator) -> None:
         close(model, trained_alone(build, x, nn.CrossEntropyLoss(), sgd, joint, 4), 1e-10)
 
 
+def batches_of(rank: int, step: int) -> slice:
+    """Unlike on all ranks; the last one has none in the second step."""
+    return slice(7 * step + 2 * rank, 7 * step + 2 * rank + (rank + 2 if step != 1 or rank < 2 else 0))
+
+
+def check_a_codec_that_loses_nothing_changes_nothing(comm: Communicator) -> None:
+    """Divided before it is sent, by the rows of all ranks; also where ranks run out of batches."""
+    for build, x in ((residual, IMAGES), (ByHand, ROWS), (sigmoids, ROWS)):
+        for op, size in ((ddp.Average, 1), (ddp.Average, 1 << 20), (ddp.Sum, 400)):
+            models = [started(build, comm), started(build, comm)]
+            for model, compression in zip(models, (None, "topk:1.0"), strict=True):
+                opt = ddp.DistributedOptimizer(sgd(model), op=op, bucket_bytes=size, compression=compression)
+                with ddp.join(opt):
+                    for step in range(4 - comm.rank):
+                        rows = batches_of(comm.rank, step)
+                        opt.zero_grad()
+                        nn.CrossEntropyLoss()(model(x[rows]), LABELS[rows]).backward()
+                        opt.step()
+            close(models[1], models[0], 1e-9)
+
+
+def check_codecs_send_as_many_bytes_as_computed(comm: Communicator) -> None:
+    """Two buckets; all ranks end with the same bits."""
+    steps, ranks, shapes = 3, comm.size, [[(9,), (9, 4), (4,)], [(12, 9)]]
+    for spec in ("bf16", "int8:32", "1bit:64", "topk:0.1", "powersgd:1"):
+        chosen = codec.parse(spec)
+        want = plain = 0
+        for bucket in shapes if ranks > 1 else []:
+            count = sum(int(np.prod(shape)) for shape in bucket)
+            plain += 2 * (ranks - 1) * count * 8 // ranks
+            if spec.startswith("powersgd"):
+                want += 2 * (ranks - 1) * sum(chosen.bytes(shape, "float64") for shape in bucket) // ranks
+            elif ranks == 2:
+                want += chosen.bytes(count, "float64")
+            else:
+                shares = [
+                    chosen.bytes(len(share), "float64") for share in np.array_split(np.zeros(count), ranks)
+                ]
+                want += sum(shares) + (ranks - 2) * shares[comm.rank]
+        model = started(sigmoids, comm)
+        opt = ddp.DistributedOptimizer(sgd(model), compression=spec, bucket_bytes=8 * 117)
+        for step in range(steps):
+            rows = batches_of(comm.rank, step)
+            opt.zero_grad()
+            nn.CrossEntropyLoss()(model(ROWS[rows]), LABELS[rows]).backward()
+            opt.step()
+        books = opt.books
+        assert (books.sums, books.bytes, books.bytes_uncompressed) == (steps, steps * want, steps * plain)
+        if ranks > 1:
+            assert 0 < books.error < 1, (spec, books)
+        for values in comm.all_gather(model.flat_parameters):
+            np.testing.assert_array_equal(values, model.flat_parameters)
+    model = started(sigmoids, comm)
+    assert "of a codec" in refused(
+        ValueError, lambda: ddp.DistributedOptimizer(sgd(model), error_feedback=True)
+    )
+
+
 def check_ranks_without_batches_follow_the_schedule(comm: Communicator) -> None:
     loss, models = nn.CrossEntropyLoss(), [started(sigmoids, comm), sigmoids(7)]
     opts = [ddp.DistributedOptimizer(sgd(models[0])), sgd(models[1])]
@@ -413,6 +471,8 @@ def check_differences_are_refused(comm: Communicator) -> None:
     for options, what in (
         ({"bucket_bytes": 100 + odd}, "bucket_bytes 101, rank 0 has 100"),
         ({"op": ddp.Sum if odd else ddp.Average}, "op sum, rank 0 has mean"),
+        ({"compression": "int8" if odd else None}, "compression int8, rank 0 has None"),
+        ({"compression": "1bit", "error_feedback": not odd}, "error_feedback False, rank 0 has True"),
         ({"backward_passes_per_step": 1 + odd}, "backward_passes_per_step 2, rank 0 has 1"),
     ):
         same = sizes(4)

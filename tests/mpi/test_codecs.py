@@ -11,7 +11,7 @@ from processes import Completed
 PROGRAM = """
 import numpy as np
 import pdnn
-from pdnn import codec
+from pdnn import codec, ddp
 from pdnn.comm import run_threads
 from pdnn.parallel import Pipeline
 
@@ -47,7 +47,38 @@ def pipelines():
         results.append(model.flat_parameters)
     return results
 
+def replicas():
+    comm, results = pdnn.world(), []
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((38, 20), dtype=np.float32), rng.integers(0, 5, 38)
+    for across in ("ddp:", "ddp:sum:", "average:2:"):
+        for spec in ("fp16", "bf16", "int8:64", "1bit:16", "topk:0.2"):
+            model = pdnn.models.mlp([20, 15, 9, 5], "tanh", seed=1)
+            sgd = pdnn.optim.SGD(model.parameters(), lr=0.1)
+            trainer = pdnn.Trainer(model, pdnn.nn.CrossEntropyLoss(), sgd, strategy=across + spec)
+            history = trainer.fit(data, 2, 9, verbose=False)
+            count, size = len(model.flat_parameters), codec.parse(spec).bytes
+            parts = [size(len(part)) for part in np.array_split(range(count), comm.size)]
+            once = size(count) if comm.size == 2 else sum(parts) + (comm.size - 2) * parts[comm.rank]
+            for books in history.books:
+                assert books["bytes"] == books["sums"] * once > 0 < books["error"] < 1, (across, spec)
+            results.append(model.flat_parameters)
+    for spec in ("int8:64", "topk:0.2"):
+        model = pdnn.models.mlp([20, 15, 9, 5], "tanh", seed=1)
+        sgd = pdnn.optim.SGD(model.parameters(), lr=0.1)
+        opt = ddp.DistributedOptimizer(sgd, compression=spec, bucket_bytes=1200)
+        for step in range(3):
+            rows = slice(6 * step + comm.rank, 6 * step + 2 * comm.rank + 2)
+            opt.zero_grad()
+            pdnn.nn.CrossEntropyLoss()(model(data[0][rows]), data[1][rows]).backward()
+            opt.step()
+        assert opt.books.sums == 3 and opt.books.bytes > 0
+        results.append(model.flat_parameters)
+    return results
+
 comm = pdnn.world()
+for got, want in zip(replicas(), run_threads(replicas, comm.size)[0], strict=True):
+    np.testing.assert_array_equal(got, want)
 for got, want in zip(pipelines(), run_threads(pipelines, comm.size)[0], strict=True):
     np.testing.assert_array_equal(got, want)
 own, others = sums(), run_threads(sums, comm.size)[0]

@@ -203,7 +203,7 @@ class CompressedSum:
         """
         The array becomes the sum over the ranks.
         """
-    def __init__(self, comm: pdnn._core.Communicator, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], feedback: bool | None, form: str, measure: bool) -> None:
+    def __init__(self, comm: pdnn._core.Communicator, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], feedback: bool | None, form: str, measure_every: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     def finish(self) -> None:
         """

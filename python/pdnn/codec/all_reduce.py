@@ -103,8 +103,9 @@ class CompressedAllReduce:
     error_feedback : bool, optional
         Whether what was lost is added to the next array; by default for OneBit, TopK and PowerSGD.
     form : {"best", "gather", "shares"}
-    measure : bool
-        Whether errors go into the books also without feedback, for some more time.
+    measure : bool or int
+        Whether errors go into the books also without feedback, for some more time; a number: of one encoding
+        in so many.
 
     Attributes
     ----------
@@ -127,7 +128,7 @@ class CompressedAllReduce:
         op: Literal["sum", "mean"] = "sum",
         error_feedback: bool | None = None,
         form: Form = "best",
-        measure: bool = False,
+        measure: bool | int = False,
     ) -> None:
         if isinstance(codec, ErrorFeedback):
             codec, error_feedback = codec.codec, True
@@ -153,8 +154,9 @@ class CompressedAllReduce:
             matrices_in(shapes),
             self.error_feedback,
             form,
-            measure,
+            int(measure),
         )
+        self._under_way: Array | None = None
         self.bytes_sent: int = self._sum.bytes_sent if comm.size > 1 else 0
 
     def __call__(self, array: Array) -> Array:
@@ -170,12 +172,46 @@ class CompressedAllReduce:
         ValueError
             If it is not.
         """
+        self.start(array)
+        return self.finish()
+
+    def start(self, array: Array) -> None:
+        """Encodes the array and sends it; never waits. Until `finish` nobody else may touch the array.
+
+        Sums of several arrays may be under way at once: started in one order on all ranks, and finished in
+        the same order.
+
+        Raises
+        ------
+        ValueError
+            As a call does, or if a sum is under way already.
+        """
+        if self._under_way is not None:
+            raise ValueError("all-reduce with a codec: a sum is under way already; call finish() first")
         if array.shape != self.shape or array.dtype != self.dtype:
             raise ValueError(
                 f"all-reduce with a codec: got a {array.shape} array of {array.dtype}, it was made for "
                 f"{self.shape} of {self.dtype}"
             )
-        self._sum(array)
+        self._sum.start(array)
+        self._under_way = array
+
+    def test(self) -> bool:
+        """Moves the sum along; whether `finish` will find what was sent first."""
+        return bool(self._sum.test())
+
+    def finish(self) -> Array:
+        """Waits; returns the array that was started, now the sum or mean over the ranks.
+
+        Raises
+        ------
+        ValueError
+            If nothing was started.
+        """
+        array, self._under_way = self._under_way, None
+        if array is None:
+            raise ValueError("all-reduce with a codec: nothing is under way; call start() first")
+        self._sum.finish()
         if self.op == "mean" and self.comm.size > 1:
             array /= self.comm.size
         return array

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from math import isclose
 from typing import Any
 
+from pdnn.codec import Books, Codec, parse
 from pdnn.comm import world
 from pdnn.ddp.buckets import Reducer, cut
 from pdnn.ddp.collectives import Average, Sum
@@ -48,6 +49,12 @@ class DistributedOptimizer(Optimizer):
         the mean over the rows of all of them. (Horovod adds up the means instead.)
     bucket_bytes : int
         Bytes of gradients that travel together: at most so many, or one parameter's.
+    compression : str or Codec, optional
+        By which gradients travel: a string as in `pdnn.codec.SPECS`. All ranks get the same bits; `books`
+        tells bytes, seconds and errors.
+    error_feedback : bool, optional
+        Whether what a codec lost is added to the next gradient; by default for 1 bit, top k and PowerSGD. It
+        is remembered by this object alone: `state_dict` does not have it.
 
     Raises
     ------
@@ -66,6 +73,8 @@ class DistributedOptimizer(Optimizer):
         op: str = Average,
         backward_passes_per_step: int = 1,
         bucket_bytes: int = BUCKET_BYTES,
+        compression: str | Codec | None = None,
+        error_feedback: bool | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, DistributedOptimizer):
             raise TypeError(
@@ -78,6 +87,9 @@ class DistributedOptimizer(Optimizer):
                 f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step} and "
                 f"bucket_bytes {bucket_bytes}, expected at least 1"
             )
+        codec = None if compression is None else parse(compression)
+        if codec is None and error_feedback is not None:
+            raise ValueError("DistributedOptimizer: error_feedback is of a codec; pass compression=")
         for parameter in optimizer.parameters():
             if any(isinstance(getattr(hook, "__self__", None), type(self)) for hook in parameter.post_hooks):
                 raise ValueError(
@@ -103,12 +115,20 @@ class DistributedOptimizer(Optimizer):
             "op": op,
             "backward_passes_per_step": backward_passes_per_step,
             "bucket_bytes": bucket_bytes,
+            "compression": str(codec),
+            "error_feedback": error_feedback,
         }
         compare(
             comm, "DistributedOptimizer", own, "every rank must make the same optimizer of the same model"
         )
         self._memory.seed = (self._memory.seed + comm.rank * GOLDEN_RATIO) % 2**64
-        self._reducer = Reducer(cut(self.parameters(), self._memory, bucket_bytes), comm)
+        self._reducer = Reducer(
+            cut(self.parameters(), self._memory, bucket_bytes),
+            comm,
+            mean=op == Average,
+            codec=codec,
+            error_feedback=error_feedback,
+        )
         self._passes = self._rows = 0  # since the ranks last agreed
         self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with
         self._clean = False  # whether nothing is left of gradients that were the ranks' common ones
@@ -206,10 +226,7 @@ class DistributedOptimizer(Optimizer):
             self.optimizer.zero_grad()  # an old gradient must not count again
         if not self._reducer.started:
             self._reducer.start(self._counts())
-        rows, ranks, *rates = self._reducer.finish()
-        if self.op == Average and rows > 0:
-            for bucket in self._reducer.buckets:
-                bucket.gradients /= rows
+        _, ranks, *rates = self._reducer.finish()
         if ranks > 0:
             self._compare_rates([rate / ranks for rate in rates])
         self._passes = self._rows = 0
@@ -233,6 +250,11 @@ class DistributedOptimizer(Optimizer):
                 )
             if self._passes == 0 and not isclose(group["lr"], mean, rel_tol=1e-12):
                 group["lr"] = mean
+
+    @property
+    def books(self) -> Books:
+        """What this rank has sent by the codec so far, what that took and lost; zeros without one."""
+        return self._reducer.books
 
     def remove(self) -> None:
         """Takes the hooks back: from here on the model's gradients are this rank's own again."""
@@ -269,9 +291,11 @@ class DistributedOptimizer(Optimizer):
                 "join: layers with sync=True add up over all ranks, and this rank had no batch to know them "
                 "from; give each rank at least one, which may have 0 rows"
             )
-        for _ in range(times):
+        for left in reversed(range(times)):
             forward = sorted(self._synchronised, key=lambda node: node.number)
             backward = [node.without_rows() for node in forward]
+            if left == 0:
+                self._reducer.start(self._counts())  # ranks with rows may wait for it on their way back
             for go_back in reversed(backward):
                 go_back()
 
