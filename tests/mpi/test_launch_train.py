@@ -41,3 +41,14 @@ def test_two_ranks_train_as_one_does(run_python: Callable[..., Completed], tmp_p
     alone, together = alone["history"], together["history"]
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
         assert together[name] == pytest.approx(alone[name], rel=1e-11)
+
+
+def test_what_a_codec_has_sent_is_told(run_python: Callable[..., Completed]) -> None:
+    words = ["--ranks", "2", "--strategy", "ddp:int8", "--epochs", "1", "--validation", "none"]
+    *_, told, test = run_python(["-m", "pdnn", "train", *words], timeout=90).stdout.splitlines()
+    assert re.fullmatch(
+        r"by the codec: 206,714 bytes a sum instead of 814,120 \(3\.94 times fewer\), "
+        r"\d+ µs to encode and \d+ µs to decode, 0\.\d\d% lost",
+        told,
+    )
+    assert test.startswith("test: loss")

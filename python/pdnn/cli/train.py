@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--strategy",
         default="auto",
-        help="auto, fastest, serial, team:N, pool:N, ddp, ddp+team:N, average:end, average:K, hogwild:N, ...",
+        help="auto, fastest, serial, team:N, pool:N, ddp, ddp+team:N, ddp:CODEC, average:end, average:K, "
+        "average:K:CODEC, hogwild:N, tp:N, pipeline:N, ...; CODEC is fp16, bf16, int8, 1bit, topk:0.01, "
+        "powersgd:2",
     )
     how.add_argument("--ranks", type=positive_int, metavar="N", help="start N MPI ranks of this command")
     how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")
@@ -127,6 +129,8 @@ def main(arguments: argparse.Namespace) -> int:
             history.plot(arguments.plot)
         if world.size > 1 and not arguments.quiet:
             print(_account(history))
+            if trainer.step > 0 and any("sums" in books for books in history.books):
+                print(_coded(history))
         print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0
 
@@ -191,6 +195,21 @@ def _account(history: pdnn.History) -> str:
         + (f"{read:,.0f} read in shared memory, " if read else "")
         + ", ".join(shares)
     )
+
+
+def _coded(history: pdnn.History) -> str:
+    """What sums over ranks by a codec have sent from this rank, and cost, over all epochs."""
+    kept = [books for books in history.books if books.get("sums")]
+    total = {name: sum(books.get(name, 0.0) for books in kept) for name in kept[0]}
+    words = (
+        f"by the codec: {total['bytes'] / total['sums']:,.0f} bytes a sum instead of "
+        f"{total['bytes_uncompressed'] / total['sums']:,.0f} "
+        f"({total['bytes_uncompressed'] / max(total['bytes'], 1):.3g} times fewer), "
+        f"{1e6 * total['encode_seconds'] / total['sums']:.0f} µs to encode and "
+        f"{1e6 * total['decode_seconds'] / total['sums']:.0f} µs to decode"
+    )
+    errors = [books["error"] for books in kept if "error" in books]
+    return f"{words}, {errors[-1]:.2%} lost" if errors else words
 
 
 def _parts(
