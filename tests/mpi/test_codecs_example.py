@@ -25,7 +25,7 @@ def table(run: Callable[..., Completed], script: Path, tmp_path: Path, *words: A
 
 
 def test_errors_must_be_fed_back_and_then_little_is_lost(run_python: Run, root: Path, tmp_path: Path) -> None:
-    """Five epochs of 10,500 digits: .75 without a codec; .83, .74, .76 with feedback, .63, .51, .42 without."""
+    """Five epochs of 10,500 digits: .75 without a codec; .83, .74, .76 fed back; .63, .51, .42 otherwise."""
     lossy = ("1bit", "topk:0.01", "powersgd:2")
     ways = ["none", "int8", *lossy, *(f"{way}{WITHOUT}" for way in lossy)]
     picture = tmp_path / "codecs.png"
