@@ -225,18 +225,21 @@ def batches_of(rank: int, step: int) -> slice:
 
 def check_a_codec_that_loses_nothing_changes_nothing(comm: Communicator) -> None:
     """Divided before it is sent, by the rows of all ranks; also where ranks run out of batches."""
-    for build, x in ((residual, IMAGES), (ByHand, ROWS), (sigmoids, ROWS)):
-        for op, size in ((ddp.Average, 1), (ddp.Average, 1 << 20), (ddp.Sum, 400)):
-            models = [started(build, comm), started(build, comm)]
-            for model, compression in zip(models, (None, "topk:1.0"), strict=True):
-                opt = ddp.DistributedOptimizer(sgd(model), op=op, bucket_bytes=size, compression=compression)
-                with ddp.join(opt):
-                    for step in range(4 - comm.rank):
-                        rows = batches_of(comm.rank, step)
-                        opt.zero_grad()
-                        nn.CrossEntropyLoss()(model(x[rows]), LABELS[rows]).backward()
-                        opt.step()
-            close(models[1], models[0], 1e-9)
+    for build, x, op, size in (
+        (residual, IMAGES, ddp.Average, 1 << 20),
+        (ByHand, ROWS, ddp.Average, 1),
+        (sigmoids, ROWS, ddp.Sum, 400),
+    ):
+        models = [started(build, comm), started(build, comm)]
+        for model, compression in zip(models, (None, "topk:1.0"), strict=True):
+            opt = ddp.DistributedOptimizer(sgd(model), op=op, bucket_bytes=size, compression=compression)
+            with ddp.join(opt):
+                for step in range(4 - comm.rank):
+                    rows = batches_of(comm.rank, step)
+                    opt.zero_grad()
+                    nn.CrossEntropyLoss()(model(x[rows]), LABELS[rows]).backward()
+                    opt.step()
+        close(models[1], models[0], 1e-9)
 
 
 def check_codecs_send_as_many_bytes_as_computed(comm: Communicator) -> None:
