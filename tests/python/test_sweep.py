@@ -94,6 +94,7 @@ def test_a_sweep_keeps_all_that_was_measured(
     assert [(row["strategy"], row["epoch"]) for row in rows] == [
         (strategy, epoch) for strategy in ("serial", "hogwild:2") for epoch in "12"
     ]
+    assert rows[0]["estimated strategy"] == "serial" and float(rows[0]["estimated seconds"]) > 0
     assert float(rows[1]["val_accuracy"]) == serial.history.history["val_accuracy"][1]
 
     before = file.read_bytes()

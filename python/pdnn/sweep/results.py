@@ -150,6 +150,8 @@ def _csv_lines(run: Run) -> list[dict[str, Any]]:
     common = asdict(run.configuration) | {"workers": run.workers, "seed": run.seed, "message": run.message}
     if run.history is None:
         return [common]
+    if (expected := run.history.estimate) is not None:
+        common |= {"estimated strategy": expected.strategy, "estimated seconds": expected.epoch}
     return [
         common
         | {"epoch": epoch + 1}
