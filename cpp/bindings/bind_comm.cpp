@@ -152,6 +152,8 @@ void bind_errors(py::module_& m) {
 void bind_comm(py::module_& m) {
   comm::set_interrupt_hook(run_signal_handlers);
   bind_errors(m);
+  m.def(
+      "interface", [] { return PDNN_INTERFACE; }, "What this module and the other one pass to one another, as a hash.");
   py::enum_<Op>(m, "Op", "What a reduction does with the ranks' values.")
       .value("sum", Op::sum)
       .value("mean", Op::mean)

@@ -11,6 +11,8 @@ PYBIND11_MODULE(_mpi, m) {
   py::module_::import("pdnn._core");
   comm::set_interrupt_hook(bindings::run_signal_handlers);
   m.doc() = "MPI communicators.";
+  m.def(
+      "interface", [] { return PDNN_INTERFACE; }, "What this module and the other one pass to one another, as a hash.");
   m.attr("compiled_mpi") = comm::compiled_mpi();
   m.def("wrap", comm::wrap_mpi, py::arg("handle"), py::arg("most") = Index{1} << 30,
         "The ranks of mpi4py's `comm.handle`; collective. Calls of more than `most` elements travel in pieces.");

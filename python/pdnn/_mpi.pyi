@@ -4,10 +4,14 @@ MPI communicators.
 from __future__ import annotations
 import pdnn._core
 import typing
-__all__: list[str] = ['compiled_mpi', 'end_with_exit_code', 'wrap']
+__all__: list[str] = ['compiled_mpi', 'end_with_exit_code', 'interface', 'wrap']
 def end_with_exit_code() -> bool:
     """
     From now on this process finalises MPI when it exits with 0, and ends the whole job when it exits otherwise.
+    """
+def interface() -> str:
+    """
+    What this module and the other one pass to one another, as a hash.
     """
 def wrap(handle: typing.SupportsInt | typing.SupportsIndex, most: typing.SupportsInt | typing.SupportsIndex = 1073741824) -> pdnn._core.Communicator:
     """

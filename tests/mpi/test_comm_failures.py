@@ -182,6 +182,17 @@ def test_only_communicators_are_wrapped(run_python: Callable[..., Completed]) ->
         assert "TypeError: from_mpi4py: got" in output
 
 
+@pytest.mark.mpi
+def test_a_module_of_another_build_is_refused(run_python: Callable[..., Completed]) -> None:
+    pytest.importorskip("mpi4py")
+    code = "import pdnn; from pdnn import _mpi; {}; pdnn.world()"
+    for change in ("_mpi.interface = lambda: 'another'", "del _mpi.interface"):
+        output = run_python(["-c", code.format(change)], env={"PDNN_MPI": "1"}, check=False).stdout
+        assert "ImportError: pdnn._mpi (" in output
+        assert "is of another build than pdnn._core" in output
+        assert "pip install --no-deps --force-reinstall ." in output
+
+
 def test_errors_of_communication_have_their_own_class() -> None:
     assert issubclass(pdnn.CommunicationError, RuntimeError)
     assert sys.modules["pdnn"].CommunicationError is pdnn.CommunicationError

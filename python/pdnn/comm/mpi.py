@@ -127,16 +127,23 @@ def _import_mpi4py() -> tuple[Any, bool]:
 
 
 def _import_native(module: Any) -> ModuleType:
-    """pdnn._mpi, unless it is built for a library other than mpi4py's: calling that would crash.
+    """pdnn._mpi, unless it is of another build than pdnn._core, or for a library other than mpi4py's.
 
-    Intel MPI and most others have MPICH's binary interface.
+    Calling such a one would crash. Intel MPI and most others have MPICH's binary interface.
     """
+    from pdnn import _core
+
     version = _first_line(module)
     loaded = "Open MPI" if version.startswith("Open MPI") else "MPICH"
     try:
         from pdnn import _mpi
     except ImportError as error:
         raise ImportError(f"pdnn._mpi cannot be loaded beside {version} ({error}); {_REBUILD}") from error
+    if not hasattr(_mpi, "interface") or _mpi.interface() != _core.interface():
+        raise ImportError(
+            f"pdnn._mpi ({_mpi.__file__}) is of another build than pdnn._core, with which it would crash; "
+            f"build both, {_REBUILD}"
+        )
     if _mpi.compiled_mpi != loaded:
         raise ImportError(
             f"pdnn._mpi is built for {_mpi.compiled_mpi}, but mpi4py loads {version}; {_REBUILD}"
