@@ -328,11 +328,11 @@ def main() -> None:
             from matplotlib.figure import Figure
 
             print(f"\nCodecs between the stages, {args.epochs} epochs of {len(train)} rows")
-            print("codec     bytes a rank sends in an epoch, by the formula  accuracy  ms an epoch  coding")
+            print("codec     bytes a rank sends in an epoch, by the formula  accuracy    loss  ms  coding")
             for run in runs:
                 print(
                     f"{run.name:9} {run.counted:30,} {run.formula:15,} {run.accuracy[-1]:9.4f} "
-                    f"{run.milliseconds:12.1f} {run.coding_milliseconds:7.1f}"
+                    f"{run.loss[-1]:7.4f} {run.milliseconds:3.0f} {run.coding_milliseconds:7.1f}"
                 )
             args.out.mkdir(parents=True, exist_ok=True)
             figure = Figure(figsize=(6, 4), layout="constrained")
