@@ -30,19 +30,20 @@ def grid_parts(steps: Steps, grid: Grid) -> Parts:
     sums = NOTHING
     for pair in pairs:
         for elements in filter(None, (pair.forward, pair.backward)):
-            sums += _sum(steps, grid, rows * elements * network.itemsize)
+            sums += _sum(steps, grid, grid.tensor_ranks, rows * elements * network.itemsize)
     if grid.pipeline:
         part, size = _pipeline(steps, grid, network, rows, sums)
     else:
         own, size = steps.engine(grid.engine, rows, network), float(network.size)
-        step_sums = _sum(steps, grid, 24)
-        part = own.and_cost(sums + step_sums, f"outputs of pairs of Linears added up: {len(pairs)}")
+        part = own.and_cost(sums, f"outputs of pairs of Linears added up: {len(pairs)}")
+    held_by = grid.stages * grid.tensor_ranks
+    part = part.and_cost(_sum(steps, grid, held_by, 24), "what the step came to")
     return agreed(steps, part, grid.data or DataParallel(), size, replicas, threads_of(grid.engine))
 
 
-def _sum(steps: Steps, grid: Grid, size: float) -> Cost:
-    """An all-reduce among the tensor ranks of a stage."""
-    return steps.machine.all_reduce(grid.tensor_ranks, size, threads_of(grid.engine))
+def _sum(steps: Steps, grid: Grid, ranks: int, size: float) -> Cost:
+    """An all-reduce among so many neighbours."""
+    return steps.machine.all_reduce(ranks, size, threads_of(grid.engine)) if ranks > 1 else NOTHING
 
 
 def _pipeline(steps: Steps, grid: Grid, network: Network, rows: int, sums: Cost) -> tuple[Parts, float]:

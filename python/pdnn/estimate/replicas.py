@@ -6,7 +6,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from pdnn.estimate.coding import coded, coded_sum
-from pdnn.estimate.collectives import NOTHING, Cost, broadcast, scatter
+from pdnn.estimate.collectives import NOTHING, Cost, all_reduce, broadcast, scatter
 from pdnn.estimate.link import text
 from pdnn.estimate.parts import Parts
 from pdnn.parallel import Average, DataParallel, Hogwild, HogwildProcesses, ScatterGather, Serial, threads_of
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 HIDING = 2 / 3
 """The part of a step's arithmetic, its backward pass, beside which gradients can travel between nodes."""
+
+TAIL = 3
+"""Elements that travel behind a gradient: the loss, right predictions, and a wish to stop."""
 
 OVERLAPPED = 8
 """Buckets of which the last has nothing beside it."""
@@ -38,9 +41,11 @@ def agreed(steps: Steps, own: Parts, data: DataParallel, size: float, ranks: int
     machine, itemsize = steps.machine, steps.network.itemsize
     if data.codec is not None:
         code = coded(data.codec, int(size) // itemsize, itemsize)
-        cost, coding = coded_sum(code, machine.message(ranks, threads), ranks)
+        link = machine.message(ranks, threads)
+        cost, coding = coded_sum(code, link, ranks)
+        cost += all_reduce(link, ranks, TAIL * itemsize)
         return own.and_compute(coding).and_cost(cost, f"a sum by {data.codec}, {text(coding)} to code")
-    travelling = machine.all_reduce(ranks, size, threads)
+    travelling = machine.all_reduce(ranks, size + TAIL * itemsize, threads)
     if machine.ranks_a_node(ranks, threads) < ranks:
         hidden = max(travelling.seconds - HIDING * own.compute, travelling.seconds / OVERLAPPED)
         travelling = Cost(hidden, travelling.bytes)
@@ -63,8 +68,12 @@ def average(steps: Steps, strategy: Average) -> Parts:
         link, turns = machine.message(steps.ranks, threads), 2 * (steps.ranks - 1)
         cost = Cost(link.seconds(turns * size, turns), (steps.ranks - 1) * size)
     elif strategy.codec is not None:
-        code = coded(strategy.codec, elements, network.itemsize)
-        cost, coding = coded_sum(code, machine.message(steps.ranks, threads), steps.ranks)
+        code, link = (
+            coded(strategy.codec, elements - 1, network.itemsize),
+            machine.message(steps.ranks, threads),
+        )
+        cost, coding = coded_sum(code, link, steps.ranks)
+        cost += all_reduce(link, steps.ranks, network.itemsize)  # whether to stop
     else:
         cost = machine.all_reduce(steps.ranks, size, threads)
     own = own.and_compute(coding / strategy.every)
@@ -89,7 +98,7 @@ def scatter_gather(steps: Steps, strategy: ScatterGather) -> Parts:
     rows = steps.rows * (network.widths[0] * network.itemsize + 4)
     there = NOTHING if strategy.once else scatter(link, steps.ranks, rows)
     back = scatter(link, steps.ranks, steps.ranks * network.size)
-    model = broadcast(link, steps.ranks, network.size)
-    cost = Cost((there + back + model).seconds, there.bytes + network.size)
+    model = broadcast(link, steps.ranks, network.size + TAIL * network.itemsize)
+    cost = Cost((there + back + model).seconds, there.bytes + network.size + TAIL * network.itemsize)
     own = own.and_compute(steps.ranks * network.size / steps.machine.memory)
     return own.and_cost(cost, "rows out, gradients in, parameters out through rank 0")
