@@ -355,17 +355,18 @@ def check_clipping_and_schedules(comm: Communicator) -> None:
 
 
 def check_gradients_travel_while_the_pass_goes_on(comm: Communicator) -> None:
-    model = started(sigmoids, comm)
-    opt = ddp.DistributedOptimizer(sgd(model), bucket_bytes=1)
-    started_buckets: dict[str, int] = {}
-    for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(
-            lambda each: started_buckets.update({each.name: opt._reducer._next})
-        )
-    nn.CrossEntropyLoss()(model(ROWS[:6]), LABELS[:6]).backward()
-    assert started_buckets == {"2.bias": 1, "2.weight": 2, "0.bias": 3, "0.weight": 4}
-    opt.zero_grad()  # what is under way ends first
-    assert not model.flat_gradients.any()
+    for compression in (None, "int8"):
+        model = started(sigmoids, comm)
+        opt = ddp.DistributedOptimizer(sgd(model), bucket_bytes=1, compression=compression)
+        started_buckets: dict[str, int] = {}
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(
+                lambda each, opt=opt, told=started_buckets: told.update({each.name: opt._reducer._next})
+            )
+        nn.CrossEntropyLoss()(model(ROWS[:6]), LABELS[:6]).backward()
+        assert started_buckets == {"2.bias": 1, "2.weight": 2, "0.bias": 3, "0.weight": 4}
+        opt.zero_grad()  # what is under way ends first
+        assert not model.flat_gradients.any()
 
 
 def check_ranks_drop_other_units(comm: Communicator) -> None:
