@@ -355,7 +355,7 @@ def check_clipping_and_schedules(comm: Communicator) -> None:
 
 
 def check_gradients_travel_while_the_pass_goes_on(comm: Communicator) -> None:
-    for compression in (None, "int8"):
+    for compression in (ddp.Compression.none, ddp.Compression.fp16, "int8"):
         model = started(sigmoids, comm)
         opt = ddp.DistributedOptimizer(sgd(model), bucket_bytes=1, compression=compression)
         started_buckets: dict[str, int] = {}

@@ -16,12 +16,13 @@ from pdnn.ddp.collectives import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-from pdnn.ddp.optimizer import DistributedOptimizer, join
+from pdnn.ddp.optimizer import Compression, DistributedOptimizer, join
 from pdnn.ddp.partition import partition_dataset
 from pdnn.ddp.ranks import init, local_rank, local_size, rank, size
 
 __all__ = [
     "Average",
+    "Compression",
     "DistributedOptimizer",
     "Max",
     "Min",

@@ -20,6 +20,13 @@ BUCKET_BYTES = 512 * 1024
 GOLDEN_RATIO = 0x9E3779B97F4A7C15  # of 2^64: multiples of it lie far apart
 
 
+class Compression:
+    """Horovod's names of two ways in which gradients may travel; `pdnn.codec` has others."""
+
+    none = None
+    fp16 = "fp16"
+
+
 class DistributedOptimizer(Optimizer):
     """An optimizer that steps with the gradient of all ranks' batches as if they were one.
 
