@@ -325,7 +325,7 @@ class Trainer:
             What `fit` will get.
         batch_size : int
         strategy : str or a strategy of `pdnn.parallel`, optional
-            Another one than the trainer's.
+            Another one than the trainer's (which before the first `fit` under "fastest" is that of "auto").
 
         Returns
         -------
