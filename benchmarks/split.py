@@ -1,6 +1,6 @@
 """One small network on two cores in every way that equals one process: times and bytes, beside peers.
 
-python benchmarks/split.py [--batch 128] [--quick] [--json FILE] [--round-trip NS]
+python benchmarks/split.py [--batch 128] [--no-peers] [--quick] [--json FILE] [--round-trip NS]
 
 784-256-10 with sigmoid, float32: each layer cut between two MPI ranks ("tp:2"), a layer a rank
 ("pipeline:2"), rows shared by two ranks ("ddp", in memory that they share, and in messages), and a team of
@@ -65,8 +65,8 @@ def traffic(network: Network, strategy: Any) -> Mapping[str, float]:
     return most
 
 
-def sides(network: Network, folder: str) -> list[Side]:
-    """All that is compared; peers as far as they are installed."""
+def sides(network: Network, folder: str, with_peers: bool) -> list[Side]:
+    """All that is compared; peers, if wanted, as far as they are installed."""
     from pdnn.parallel import DataParallel
 
     ranks = {
@@ -80,6 +80,8 @@ def sides(network: Network, folder: str) -> list[Side]:
         Side("pdnn team:2", pdnn_side, (network, "team:2"), 2),
     ]
     found += [Side(name, pdnn_side, (network, strategy), 2, ranks=2) for name, strategy in ranks.items()]
+    if not with_peers:
+        return found
     found.append(Side("NumPy, two threads", peers.numpy_step, (network,), 2))
     if measure.installed_version("torch"):
         meeting_point = str(Path(folder, "meeting"))
@@ -90,7 +92,7 @@ def sides(network: Network, folder: str) -> list[Side]:
     return found
 
 
-def compare(network: Network, blocks: int, slowest_trip: float) -> dict[str, Any]:
+def compare(network: Network, with_peers: bool, blocks: int, slowest_trip: float) -> dict[str, Any]:
     """Runs the comparison; times in microseconds.
 
     Raises
@@ -101,7 +103,7 @@ def compare(network: Network, blocks: int, slowest_trip: float) -> dict[str, Any
     from pdnn import _core
 
     with tempfile.TemporaryDirectory() as folder:
-        entries = sides(network, folder)
+        entries = sides(network, folder, with_peers)
         results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
     check_losses([(side.name, result.check) for side, result in zip(entries, results, strict=True)])
     kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]
@@ -151,6 +153,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--batch", type=int, default=128, help="rows of a step (default %(default)s)")
     parser.add_argument("--quick", action="store_true", help="few blocks: rough figures")
     parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    parser.add_argument("--no-peers", action="store_true", help="leave other libraries out")
     parser.add_argument(
         "--round-trip",
         type=float,
@@ -163,7 +166,8 @@ def main(arguments: Sequence[str]) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         parser.error("two ranks need a core each, and this process may use one")
     network = Network(f"784-256-10, batch {options.batch}", (784, 256, 10), "sigmoid", True, options.batch)
-    report = compare(network, options.blocks or (8 if options.quick else 40), 1e-9 * options.round_trip)
+    blocks = options.blocks or (8 if options.quick else 40)
+    report = compare(network, not options.no_peers, blocks, 1e-9 * options.round_trip)
     print(table(report))
     if options.json:
         Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
