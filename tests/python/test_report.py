@@ -148,7 +148,7 @@ def test_a_page_parses_and_needs_nothing_from_elsewhere(
     words = " ".join(page.words)
     assert "4 trainings, 1 of them failed." in words
     assert "<script>alert('no & never')</script>" in words  # as words, and no tag
-    for cell in ("2.5 (2.5 to 2.5)", "2.00", "100%", "11%", "21%", "400", "0.7050"):
+    for cell in ("5 (4 to 6)", "2.5", "2.00", "100%", "11%", "21%", "400", "0.7050"):
         assert cell in page.words
 
 

@@ -12,7 +12,7 @@ from statistics import mean
 
 from pdnn.files.atomic import replacing
 from pdnn.report.pictures import pictures
-from pdnn.report.summary import Workload, summary
+from pdnn.report.summary import Line, Workload, summary
 from pdnn.sweep.results import Results, Run
 
 _STYLE = """
@@ -21,6 +21,7 @@ body { font: 16px/1.5 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 
 table { border-collapse: collapse; margin: 1em 0; }
 th, td { padding: .25em .8em; border-bottom: 1px solid #ccc; text-align: right; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; }
+table.figures td { white-space: nowrap; }
 table.words th, table.words td { text-align: left; white-space: pre-wrap; }
 figure { margin: 2em 0; } img { max-width: 100%; } figcaption { color: #555; }
 """
@@ -116,7 +117,7 @@ def _of_workload(work: Workload, baseline: str) -> str:
             line.ranks,
             line.workers,
             len(line.histories),
-            f"{line.seconds:.4g} ({line.fastest:.4g} to {line.slowest:.4g})",
+            _seconds(line),
             "–" if line.speedup is None else f"{line.speedup:.2f}",
             "–" if line.efficiency is None else f"{line.efficiency:.0%}",
             f"{line.updates_per_second():.4g}",
@@ -131,6 +132,12 @@ def _of_workload(work: Workload, baseline: str) -> str:
             "of this workload.</p>\n"
         )
     return text
+
+
+def _seconds(line: Line) -> str:
+    """Of an epoch, with the extremes of repeats."""
+    reach = f" ({line.fastest:.4g} to {line.slowest:.4g})" if len(line.histories) > 1 else ""
+    return f"{line.seconds:.4g}{reach}"
 
 
 def _ranks(work: Workload) -> str:

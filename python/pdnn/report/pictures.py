@@ -72,7 +72,7 @@ def pictures(workloads: Sequence[Workload]) -> dict[str, tuple[str, Figure]]:
     drawn = {
         "accuracy.png": (
             _CAPTIONS["accuracy"],
-            _draw(workloads, [_against_time, _against_updates], 4.0),
+            _draw(workloads, [_against_time, _against_updates], max(4.0, 0.6 + 0.19 * _lines(workloads))),
         ),
         "phases.png": (
             _CAPTIONS["phases"],
@@ -153,7 +153,7 @@ def _write_behind(axes: Axes, ends: Sequence[float], words: Sequence[str]) -> No
     for index, (end, text) in enumerate(zip(ends, words, strict=True)):
         place: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
         axes.annotate(text, (end, index), bbox=ground, **place)
-    axes.set_xlim(0, (1.1 + 0.02 * max(map(len, words))) * (max(ends) or 1.0))
+    axes.set_xlim(0, (1.1 + 0.03 * max(map(len, words))) * (max(ends) or 1.0))
 
 
 def _number(value: float) -> str:
@@ -162,7 +162,7 @@ def _number(value: float) -> str:
 
 def _name_bars(axes: Axes, names: Sequence[str]) -> None:
     axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top
 
 
 def _colour(index: int) -> str:
@@ -211,9 +211,12 @@ def _phases(axes: Axes, work: Workload) -> None:
             else {"color": _PART_COLOURS[part]}
         )
         words = "hidden communication" if part == "hidden" else part
-        axes.barh(range(len(values)), values, left=begin, label=words, **look)
-        begin = [left + value for left, value in zip(begin, values, strict=True)]
+        some = [place for place, value in enumerate(values) if value > 0]
+        width, left = ([numbers[place] for place in some] for numbers in (values, begin))
+        axes.barh(some, width, left=left, label=words, **look)
+        begin = [before + value for before, value in zip(begin, values, strict=True)]
     _name_bars(axes, [name for line in work.lines for name in _names(line)])
+    axes.set_xlim(0, min(1.5, 1.02 * max(begin)))
     axes.set_xlabel("share of an epoch's time")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
@@ -256,24 +259,25 @@ def _against_time(axes: Axes, work: Workload) -> None:
 def _against_updates(axes: Axes, work: Workload) -> None:
     _curves(axes, work, lambda history: list(accumulate(epoch["count"] for epoch in history.updates)))
     axes.set_xlabel("updates")
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))  # of both panels
 
 
 def _curves(axes: Axes, work: Workload, across: Callable[[History], list[float]]) -> None:
     for index, line in enumerate(work.lines):
-        _curve(axes, work.measure, line, across, _colour(index), _MARKERS[index % len(_MARKERS)])
+        _curve(axes, work.measure, line, across, index)
     axes.set_ylabel(_WORDS[work.measure])
-    axes.legend(fontsize="small")
 
 
 def _curve(
-    axes: Axes, measure: str, line: Line, across: Callable[[History], list[float]], colour: str, marker: str
+    axes: Axes, measure: str, line: Line, across: Callable[[History], list[float]], index: int
 ) -> None:
     for repeat, history in enumerate(line.histories):
         axes.plot(
             across(history),
             history.history[measure],
-            color=colour,
-            marker=marker,
+            color=_colour(index),
+            linestyle="-" if index < len(_COLOURS) else "--",
+            marker=_MARKERS[index % len(_MARKERS)],
             markersize=4,
             label=line.name if repeat == 0 else None,
         )
