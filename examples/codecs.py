@@ -3,6 +3,7 @@
     python examples/codecs.py                                   # both networks, starts two ranks itself
     python examples/codecs.py --network mlp --epochs 5 --plot codecs.png
     python examples/codecs.py --sweep none int8 1bit 1bit-without-feedback --embedded
+    python examples/codecs.py --network mlp --every 8           # models averaged every 8 steps, by codecs
     mpiexec -n 2 python examples/codecs.py                      # the same on ranks that are there
 
 Every rank makes the gradient of half of each batch; the halves are added up, encoded by the codec. A line of
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -27,7 +29,7 @@ from typing import Any
 import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
-from pdnn.parallel import DataParallel
+from pdnn.parallel import Average, DataParallel
 
 WITHOUT = "-without-feedback"
 WAYS = (
@@ -64,12 +66,13 @@ class Row:
         return self.uncompressed / self.bytes
 
 
-def strategy_of(way: str) -> DataParallel:
-    """Data parallel by messages, as this way has them."""
-    if way == "none":
-        return DataParallel(shared_memory=False)
+def strategy_of(way: str, every: int | None) -> DataParallel | Average:
+    """Gradients as messages, or averages of models now and then, as this way has them."""
+    codec = None if way == "none" else way.removesuffix(WITHOUT)
     feedback = False if way.endswith(WITHOUT) else None
-    return DataParallel(codec=way.removesuffix(WITHOUT), error_feedback=feedback)
+    if every is not None:
+        return Average(every, codec=codec, error_feedback=feedback)
+    return DataParallel(shared_memory=False if codec is None else None, codec=codec, error_feedback=feedback)
 
 
 def build(network: str, seed: int) -> tuple[nn.Sequential, nn.Loss]:
@@ -91,24 +94,30 @@ def train(network: str, way: str, digits: tuple[Dataset, Dataset], args: argpars
     """One training on the ranks of this world."""
     model, loss = build(network, args.seed)
     descent = optim.SGD(model.parameters(), lr=args.lr, momentum=args.momentum)
-    trainer = pdnn.Trainer(model, loss, descent, strategy=strategy_of(way), seed=args.seed)
-    history = trainer.fit(digits[0], args.epochs, args.batch_size, verbose=False)
-    result = trainer.evaluate(digits[1], comm=trainer.comm)
-    steps = trainer.step / args.epochs
+    trainer = pdnn.Trainer(model, loss, descent, strategy=strategy_of(way, args.every), seed=args.seed)
     ranks = trainer.comm.size
-    plain = 2 * (ranks - 1) * model.flat_parameters.nbytes // ranks
-    books = history.books[-1]
+    rows = args.batch_size if args.every is None else args.batch_size // ranks  # behind an update
+    history = trainer.fit(digits[0], args.epochs, rows, verbose=False)
+    result = trainer.evaluate(digits[1], comm=trainer.comm)
+    sums = trainer.step // (args.every or 1)
+    plain = sums * (2 * (ranks - 1) * model.flat_parameters.nbytes // ranks)
+    books = {"bytes": plain, "bytes_uncompressed": plain} if way == "none" else total(history.books)
     return Row(
         network,
         way,
         result["accuracy"],
         result["loss"],
-        books.get("bytes", plain * steps) / steps,
-        books.get("bytes_uncompressed", plain * steps) / steps,
+        books["bytes"] / trainer.step,
+        books["bytes_uncompressed"] / trainer.step,
         median(history.history["seconds"]),
-        books.get("error", 0.0),
-        (books.get("encode_seconds", 0.0) + books.get("decode_seconds", 0.0)) / steps,
+        history.books[-1].get("error", 0.0),
+        (books.get("encode_seconds", 0.0) + books.get("decode_seconds", 0.0)) / trainer.step,
     )
+
+
+def total(books: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Those of all epochs."""
+    return {name: sum(epoch.get(name, 0.0) for epoch in books) for name in books[-1]}
 
 
 def sweep(args: argparse.Namespace) -> list[Row]:
@@ -118,9 +127,10 @@ def sweep(args: argparse.Namespace) -> list[Row]:
     rows = []
     for network in args.network:
         digits = load(network, args)
+        when = "" if args.every is None else f", averages every {args.every} steps"
         say(
             f"\n{network}: {len(digits[0]):,} images, {args.epochs} epochs of batches of {args.batch_size} "
-            f"over {comm.size} ranks, lr {args.lr:g}, momentum {args.momentum:g}"
+            f"over {comm.size} ranks, lr {args.lr:g}, momentum {args.momentum:g}{when}"
         )
         say(
             f"{'codec':28}{'accuracy':>9}{'bytes a step':>14}{'fewer':>8}{'s an epoch':>12}"
@@ -182,13 +192,14 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128, help="over all ranks (%(default)s)")
     parser.add_argument("--lr", type=float, default=0.1, help="(%(default)s)")
     parser.add_argument("--momentum", type=float, default=0.0, help="(%(default)s)")
+    parser.add_argument("--every", type=int, metavar="K", help="average models every K steps, not gradients")
     parser.add_argument("--ranks", type=int, default=2, help="to start, unless they are there (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and batches (%(default)s)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="accuracy against bytes, a picture")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all that was measured")
     args = parser.parse_args()
     for way in args.sweep:
-        strategy_of(way)  # says at once what is none
+        strategy_of(way, args.every)  # says at once what is none
     world = pdnn.world()
     rows = sweep(args) if world.size > 1 else pdnn.run(sweep, args, ranks=args.ranks)[0]
     if world.rank == 0:
