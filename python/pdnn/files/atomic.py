@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO
 
 
@@ -17,6 +16,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     The bytes go to a temporary file beside it, are flushed to the disk, and the file is renamed: a crash at
     any moment leaves the old content or the new one.
     """
+    from tempfile import NamedTemporaryFile  # here, because `import pdnn` is to be quick
+
     target = Path(path)
     directory = target.parent
     with NamedTemporaryFile(dir=directory, prefix=f".{target.name}.", delete=False) as file:
