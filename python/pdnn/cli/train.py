@@ -9,8 +9,8 @@
   mpiexec -n 2 pdnn train                              # is --ranks 2
 
 With --strategy fastest the exact strategy is taken that is expected to take least; the first line says why.
-The last lines are what a step was expected to take and what it took, and the loss and the accuracy on the
-test part. Only rank 0 prints and writes files.
+The last lines are what a step was expected to take and what it took, on several ranks what each sent and
+waited, and the loss and the accuracy on the test part. Only rank 0 prints and writes files.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def main(arguments: argparse.Namespace) -> int:
             history.save(arguments.json)
         if arguments.plot:
             history.plot(arguments.plot)
-        if world.size > 1 and not arguments.quiet:
+        if world.size > 1 and any(history.ranks) and not arguments.quiet:
             print(_account(history))
             if trainer.step > 0 and any("sums" in books for books in history.books):
                 print(_coded(history))
