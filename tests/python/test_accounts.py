@@ -198,6 +198,21 @@ def test_waits_for_a_pipeline_and_a_pair_are_messages_and_no_gradient() -> None:
     assert all(epoch[0]["messages"] == 0 for epoch in on_ranks("serial", 1).ranks)
 
 
+def test_layers_that_were_split_by_hand_count_too() -> None:
+    def trained() -> list[dict[str, float]]:
+        world = pdnn.world()
+        first = nn.ColumnParallelLinear(INPUTS, HIDDEN, comm=world)
+        second = nn.RowParallelLinear(HIDDEN, CLASSES, comm=world)
+        model = nn.Sequential(first, nn.Tanh(), second, dtype="float64", seed=2)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial", comm=pdnn.comm.SELF)
+        return trainer.fit(DATA, 1, BATCH, verbose=False).ranks[0]
+
+    for rank, (alone,) in enumerate(pdnn.run(trained, ranks=2, backend="threads")):
+        assert alone["bytes"] == sum(all_reduce(rows * CLASSES, rank, 2) for rows in BATCHES)
+        assert alone["messages"] > 0
+
+
 def test_the_least_wait_is_communication_and_the_rest_is_for_the_slowest() -> None:
     phases = {"scatter": 0.0, "broadcast": 0.0, "update": 1.0, "hidden": 5.0}
     early = {"seconds": 10.0, "gradient": 3.0, "agreement": 4.0, "messages": 1.5, **phases}
