@@ -84,13 +84,14 @@ void bind_codec(py::module_& m) {
   using WithoutGil = py::call_guard<py::gil_scoped_release>;
   py::class_<CompressedSum<T>>(m, "CompressedSum")
       .def(py::init([](std::shared_ptr<comm::Communicator> comm, const std::string& spec, Index count,
-                       const Matrices& matrices, std::optional<bool> feedback, const std::string& form, Index measure_every) {
+                       const Matrices& matrices, std::optional<bool> feedback, const std::string& form,
+                       Index measure_every) {
              using parallel::Form;
              const Form which = form == "gather" ? Form::gather : form == "shares" ? Form::shares : Form::best;
              require(which != Form::best || form == "best", "all-reduce with a codec: form is \"", form,
                      "\"; expected \"gather\", \"shares\" or \"best\"");
-             return parallel::make_compressed_sum<T>(std::move(comm), {spec, feedback, which, measure_every}, {0, count},
-                                                     to_matrices(matrices));
+             return parallel::make_compressed_sum<T>(std::move(comm), {spec, feedback, which, measure_every},
+                                                     {0, count}, to_matrices(matrices));
            }),
            py::arg("comm"), py::arg("spec"), py::arg("count"), py::arg("matrices"), py::arg("feedback"),
            py::arg("form"), py::arg("measure_every"))

@@ -384,12 +384,7 @@ class Trainer:
 
         steps, threads = self._steps(source, batch_size), here.threads_here(self)
         had = None if resumed is None else checkpoints.strategy_of(resumed)
-        clips = self.clip_norm is not None or self.clip_value is not None
-        among = (
-            candidates(steps.network, self.comm.size, threads, clips)
-            if had is None
-            else [parallel.parse(had)]
-        )
+        among = candidates(steps.network, self.comm.size, threads) if had is None else [parallel.parse(had)]
         self.choice = choose(steps, among, self.comm)
         self.strategy = self.choice.strategy
         self._evaluators.clear()

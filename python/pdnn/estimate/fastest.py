@@ -55,11 +55,10 @@ class Choice:
         return self.why
 
 
-def candidates(network: Network, ranks: int, threads: int, clips: bool = False) -> Iterator[Strategy]:
+def candidates(network: Network, ranks: int, threads: int) -> Iterator[Strategy]:
     """Strategies that train what one process does, for so many ranks and threads of each.
 
-    Where BatchNorm normalises over the rows of a batch, those that cut the batch into pieces are left out;
-    and where gradients are clipped, those in which a rank holds a part of the gradient only.
+    Where BatchNorm normalises over the rows of a batch, those that cut the batch into pieces are left out.
     """
     engines: list[parallel.Engine] = [Serial()]
     if threads > 1:
@@ -71,8 +70,6 @@ def candidates(network: Network, ranks: int, threads: int, clips: bool = False) 
         return
     for engine in engines:
         yield DataParallel(engine)
-    if clips:
-        return
     layers = len(network.layer_params)
     divisors = [number for number in range(2, ranks + 1) if ranks % number == 0]
     for engine, held_by in product(engines, divisors):
