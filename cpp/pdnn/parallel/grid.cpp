@@ -1,5 +1,7 @@
 #include "pdnn/parallel/grid.hpp"
 
+#include <optional>
+
 #include "pdnn/parallel/cut.hpp"
 #include "pdnn/parallel/split_layers.hpp"
 
@@ -78,15 +80,15 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
     own.params.insert(own.params.end(), part.params.begin(), part.params.end());
     own.state.insert(own.state.end(), part.state.begin(), part.state.end());
   }
-  partial_.emplace(whole, optimizer, own, grid_.replica);
+  partial_ = std::make_unique<PartialModel<T>>(whole, optimizer, own, grid_.replica);
   const Job<T> job{partial_->model(), *stages_[0].network, loss, stages_[0].sample};
   using Options = typename Replicated<T>::Options;
   using Sum = typename Replicated<T>::Sum;
-  replicas_.emplace(job, partial_->optimizer(), make_engine(job, plan), grid_.data,
-                    Options{.agreement = plan.agreement,
-                            .sum = plan.sum_of_means ? Sum::of_means : Sum::of_rows,
-                            .replica = grid_.replica,
-                            .counts = grid_.reports});
+  replicas_ = std::make_unique<Replicated<T>>(job, partial_->optimizer(), make_engine(job, plan), grid_.data,
+                                              Options{.agreement = plan.agreement,
+                                                      .sum = plan.sum_of_means ? Sum::of_means : Sum::of_rows,
+                                                      .replica = grid_.replica,
+                                                      .counts = grid_.reports});
 }
 
 template <class T>

@@ -1,6 +1,6 @@
 #pragma once
 /// Grid: the ranks of a job as replicas × stages × tensor ranks, and the groups that this makes of them.
-#include <optional>
+#include <memory>
 
 #include "pdnn/parallel/epoch.hpp"
 #include "pdnn/parallel/part.hpp"
@@ -65,8 +65,8 @@ class GridStrategy : public Strategy<T> {
 
   Grid grid_;
   std::vector<Stage> stages_;
-  std::optional<PartialModel<T>> partial_;
-  std::optional<Replicated<T>> replicas_;
+  std::unique_ptr<PartialModel<T>> partial_;
+  std::unique_ptr<Replicated<T>> replicas_;
   PipelineEngine<T>* pipeline_ = nullptr;  // the replicas' engine, if there is more than one stage
 };
 

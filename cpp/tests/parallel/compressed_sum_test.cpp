@@ -65,7 +65,7 @@ struct Outcome {
 };
 
 std::vector<Outcome> outcomes(int ranks, const Compression& how, int steps, Range slice = {0, kCount}) {
-  return on_ranks(ranks, [&](std::shared_ptr<comm::Communicator> comm) {
+  return on_ranks(ranks, [&](const std::shared_ptr<comm::Communicator>& comm) {
     const auto sum = make_compressed_sum<double>(comm, how, slice, kMatrices);
     Outcome outcome{{}, std::vector<double>(kCount), {}, sum->bytes_sent()};
     for (int step = 0; step < steps; ++step) {
@@ -130,7 +130,7 @@ BOOST_DATA_TEST_CASE(sums_follow_with_feedback_and_not_without,
 BOOST_DATA_TEST_CASE(slices_may_be_under_way_at_once, kCodecs* bdata::make({1, 2}), spec, form) {
   const Compression how{spec, {}, static_cast<Form>(form)};
   const Range slices[] = {{630, kCount}, {7, 630}, {3, 7}, {2, 3}, {2, 2}};  // as a backward pass makes them final
-  const std::vector<std::vector<double>> ends = on_ranks(3, [&](std::shared_ptr<comm::Communicator> comm) {
+  const std::vector<std::vector<double>> ends = on_ranks(3, [&](const std::shared_ptr<comm::Communicator>& comm) {
     std::vector<double> g = gradient(comm->rank(), 0);
     std::vector<std::unique_ptr<CompressedSum<double>>> sums;
     for (const Range slice : slices) {
@@ -156,7 +156,7 @@ BOOST_DATA_TEST_CASE(alone_nothing_changes, kCodecs, spec) {
 
 BOOST_DATA_TEST_CASE(repeated_sums_do_not_allocate, kCodecs* bdata::make({1, 2}), spec, form) {
   constexpr int kRounds = 100;
-  const std::vector<long> counts = on_ranks(2, [&](std::shared_ptr<comm::Communicator> comm) {
+  const std::vector<long> counts = on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
     const auto sum = make_compressed_sum<double>(comm, {spec, {}, static_cast<Form>(form)}, {0, kCount}, kMatrices);
     std::vector<double> g = gradient(comm->rank(), 0);
     for (int warm_up = 0; warm_up < 10; ++warm_up) (*sum)(g);

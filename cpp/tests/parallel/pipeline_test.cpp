@@ -168,7 +168,7 @@ struct Held {
       }
       shape = network->output_shape(shape);
     }
-    model.emplace(std::make_shared<Network>(own), 0);
+    model = std::make_unique<nn::Model<double>>(std::make_shared<Network>(own), 0);
     double* at = model->params->data();
     for (const Range& range : params)
       at = std::copy(whole.params->data() + range.begin, whole.params->data() + range.end, at);
@@ -186,7 +186,7 @@ struct Held {
 
   std::vector<std::shared_ptr<const Network>> networks;
   std::vector<Shape> shapes;
-  std::optional<nn::Model<double>> model;
+  std::unique_ptr<nn::Model<double>> model;
   std::vector<Range> params, state;  // of each chunk, in the whole model
 };
 
