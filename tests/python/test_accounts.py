@@ -120,7 +120,7 @@ MESSAGES = DataParallel(shared_memory=False, bucket_bytes=COUNT * SIZE)
         (DataParallel(shared_memory=True), 2, lambda rank, ranks: 0),
         ("hogwild-processes:2", 2, at_the_end),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_bytes_of_an_epoch_are_those_of_the_formulas(
     strategy: Any, ranks: int, sent: Callable[[int, int], int]

@@ -142,7 +142,7 @@ def test_what_cannot_be_dealt_out_is_refused() -> None:
         ("pipeline:2/3 x tp:2 x ddp", 8, wide),
         (Grid(tensor=TensorParallel(2), data=DataParallel(bucket_bytes=400)), 4, perceptron),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_parts_are_clipped_by_the_norm_of_the_whole_gradient(
     spec: Any, ranks: int, build: Any, clip: dict[str, float]
