@@ -94,8 +94,8 @@ struct Plan {
     const auto codec = value<std::string>(options, "codec");
     if (!codec.empty()) {
       const Index measure_every = scheme == "average" ? 1 : 16;  // which takes next to nothing of an epoch
-      compression = {codec, value<std::optional<bool>>(options, "error_feedback"), parallel::Form::best, measure_every};
-      agreement.compression = compression;
+      agreement.compression = {codec, value<std::optional<bool>>(options, "error_feedback"), parallel::Form::best,
+                               measure_every};
     }
     if (shared_memory) agreement.memory = *shared_memory ? Memory::shared : Memory::messages;
     grid.stages = value<int>(options, "stages");
@@ -116,7 +116,6 @@ struct Plan {
   std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average", "average-by-master",
                        // "hogwild", "grid" or "grid-sum"
   Index every;         // steps from one average to the next
-  std::optional<parallel::Compression> compression{};
   parallel::AgreementOptions agreement{};
   parallel::GridPlan grid{};
 
@@ -171,7 +170,7 @@ class Session {
           job, *optimizer_, std::move(engine), comm_,
           typename parallel::Averaging<T>::Options{.every = plan.every,
                                                    .by = plan.scheme == "average" ? By::all_reduce : By::master,
-                                                   .compression = plan.compression});
+                                                   .compression = plan.agreement.compression});
     } else {
       strategy_ = std::make_unique<parallel::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, target_width,
                                                                batch_size, plan.scheme == "scatter-once");
