@@ -6,6 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from pdnn.drawing import new_figure
 from pdnn.files.atomic import replacing
 
 if TYPE_CHECKING:
@@ -188,14 +189,10 @@ class History:
         ImportError
             If matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure
-            from matplotlib.ticker import MaxNLocator
-        except ImportError as error:
-            raise ImportError("History.plot: matplotlib is missing; pip install matplotlib") from error
-
         panels = [name for name in ("loss", "accuracy") if name in self.history]
-        figure = Figure(figsize=(5 * max(len(panels), 1), 3.5), layout="constrained")
+        figure = new_figure("History.plot", figsize=(5 * max(len(panels), 1), 3.5), layout="constrained")
+        from matplotlib.ticker import MaxNLocator
+
         epochs = range(1, self.epochs + 1)
         for index, name in enumerate(panels):
             axes = figure.add_subplot(1, len(panels), index + 1)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pdnn import comm, parallel
+from pdnn.drawing import new_figure
 from pdnn.estimate.clock import RatedClock
 from pdnn.estimate.estimate import Estimate
 from pdnn.estimate.fastest import candidates, choose
@@ -153,11 +154,7 @@ def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | Non
     ImportError
         If matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("estimate: matplotlib is missing; pip install matplotlib") from error
-    figure = Figure(figsize=(13, 4), layout="constrained")
+    figure = new_figure("estimate", figsize=(13, 4), layout="constrained")
     figure.suptitle(title, fontsize=10)
     most = max(point.workers for point in points)
     panels = (

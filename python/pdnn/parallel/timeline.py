@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from pdnn import _core
+from pdnn.drawing import new_figure
 from pdnn.files.atomic import replacing
 
 if TYPE_CHECKING:
@@ -123,12 +124,7 @@ class Timeline:
         ImportError
             If matplotlib is not installed.
         """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError("Timeline.plot: matplotlib is missing; pip install matplotlib") from error
-
-        figure = Figure(figsize=(10, 1.2 + 0.5 * len(self.lanes)), layout="constrained")
+        figure = new_figure("Timeline.plot", figsize=(10, 1.2 + 0.5 * len(self.lanes)), layout="constrained")
         axes = figure.add_subplot()
         passes = {"forward": "tab:blue", "backward": "tab:green"}
         chunks = 1 + max((event.chunk for lane in self.lanes for event in lane), default=0)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from pdnn.drawing import new_figure
 from pdnn.history import History
 from pdnn.report.summary import PARTS, Line, Workload
 
@@ -119,14 +120,8 @@ def _draw(
     workloads: Sequence[Workload], panels: Sequence[Callable[[Axes, Workload], None]], height: float
 ) -> Figure:
     """A figure with these panels side by side, a row a workload."""
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise ImportError("report: matplotlib is missing; pip install matplotlib") from error
-
-    layout = ConstrainedLayoutEngine(wspace=0.06)
-    figure = Figure(figsize=(11, height * len(workloads)), layout=layout)
+    figure = new_figure("report", figsize=(11, height * len(workloads)))
+    figure.set_layout_engine("constrained", wspace=0.06)
     axes = figure.subplots(len(workloads), len(panels), squeeze=False)
     for row, work in zip(axes, workloads, strict=True):
         for panel, draw in zip(row, panels, strict=True):
