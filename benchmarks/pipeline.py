@@ -29,7 +29,7 @@ import numpy as np
 import pdnn
 from measure import machine
 from pdnn import models, optim
-from pdnn.parallel import Pipeline, Timeline, schedule
+from pdnn.strategies import Pipeline, Timeline, schedule
 
 LATE = 0.001
 """Seconds; a message that takes longer to be noticed was there while another program had the core."""

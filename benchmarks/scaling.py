@@ -109,7 +109,7 @@ def torch_ranks(network: Network | Images, meeting_point: str) -> Runner:
 
 def sides(network: Network | Images, ranks: int, with_torch: bool, link: bool, folder: str) -> list[Side]:
     """All sides of a comparison."""
-    from pdnn.parallel import DataParallel
+    from pdnn.strategies import DataParallel
 
     found = [
         Side(ONE, pdnn_side, (network, "serial")),

@@ -67,7 +67,7 @@ def traffic(network: Network, strategy: Any) -> Mapping[str, float]:
 
 def sides(network: Network, folder: str, with_peers: bool) -> list[Side]:
     """All that is compared; peers, if wanted, as far as they are installed."""
-    from pdnn.parallel import DataParallel
+    from pdnn.strategies import DataParallel
 
     ranks = {
         "pdnn tp:2": "tp:2",

@@ -29,7 +29,7 @@ from typing import Any
 import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
-from pdnn.parallel import Average, DataParallel
+from pdnn.strategies import DataParallel, ModelAveraging
 
 WITHOUT = "-without-feedback"
 WAYS = (
@@ -66,12 +66,12 @@ class Row:
         return self.uncompressed / self.bytes
 
 
-def strategy_of(way: str, every: int | None) -> DataParallel | Average:
+def strategy_of(way: str, every: int | None) -> DataParallel | ModelAveraging:
     """Gradients as messages, or averages of models now and then, as this way has them."""
     codec = None if way == "none" else way.removesuffix(WITHOUT)
     feedback = False if way.endswith(WITHOUT) else None
     if every is not None:
-        return Average(every, codec=codec, error_feedback=feedback)
+        return ModelAveraging(every, codec=codec, error_feedback=feedback)
     return DataParallel(shared_memory=False if codec is None else None, codec=codec, error_feedback=feedback)
 
 

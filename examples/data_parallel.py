@@ -112,7 +112,7 @@ def main() -> None:
                 say(f"\n{reduce} of gradients, by {way}, seed {seed}")
                 model, lines = WAYS[way](Config(**options, seed=seed), reduce, seen, held_out, print)
                 runs.append(lines)
-            close = pdnn.parallel.check_parameter_closeness(model)
+            close = pdnn.ddp.check_parameter_closeness(model)
             print(f"rank {comm.rank}: {close}", flush=True)
             well &= bool(close)
             if args.seeds > 1 and comm.size == 2:

@@ -21,7 +21,7 @@ import parallel_sgd
 from parallel_sgd import FILE, Result
 
 import pdnn
-from pdnn.parallel import Hogwild, HogwildProcesses
+from pdnn.strategies import Hogwild, HogwildProcesses
 
 
 def train_without_locks(args: argparse.Namespace, threads: int) -> Result:

@@ -26,7 +26,7 @@ from pdnn import codec, nn, optim
 from pdnn.callbacks import Callback
 from pdnn.comm import Communicator
 from pdnn.data import Dataset
-from pdnn.parallel import Pipeline, Timeline, schedule
+from pdnn.strategies import Pipeline, Timeline, schedule
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -60,7 +60,7 @@ def load_digits(folder: Path | None, embedded: bool = False) -> tuple[Dataset, D
 
 
 def train(
-    strategy: str | pdnn.parallel.Strategy,
+    strategy: str | pdnn.strategies.Strategy,
     workers: int,
     digits: tuple[Dataset, Dataset],
     epochs: int,

@@ -25,7 +25,7 @@ import parallel_sgd
 from parallel_sgd import FILE, Result
 
 import pdnn
-from pdnn.parallel import Average
+from pdnn.strategies import ModelAveraging
 
 
 def train_and_average(args: argparse.Namespace) -> Result:
@@ -33,7 +33,7 @@ def train_and_average(args: argparse.Namespace) -> Result:
     comm = pdnn.world()
     say = print if comm.rank == 0 else lambda *_, **__: None
     *digits, origin = parallel_sgd.load_digits(args.data, args.embedded)
-    strategy = Average(every=args.every, by=args.by, same_init=not args.different_inits)
+    strategy = ModelAveraging(every=args.every, by=args.by, same_init=not args.different_inits)
     say(f"{origin}; {comm.size} rank(s), {strategy}, {parallel_sgd.BATCH} rows a batch of each", flush=True)
     if note := parallel_sgd.crowded(comm.size):
         say(note)

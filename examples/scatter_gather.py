@@ -138,7 +138,7 @@ def report_run(out: Path, run: job.Run, trainer_costs: list[float], scatter: str
 
 def report_products(out: Path, sizes: list[int]) -> None:
     """Which product is the faster at which size."""
-    rows = measure.time_products(sizes, threads=pdnn.parallel.cores_of_rank(pdnn.comm.SELF))
+    rows = measure.time_products(sizes, threads=pdnn.comm.cores_of_rank(pdnn.comm.SELF))
     for name in dict.fromkeys(name for _, name, _ in rows if name != "numpy"):
         size = measure.crossover(rows, name, "numpy")
         print(

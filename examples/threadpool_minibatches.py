@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import pdnn
-from pdnn import nn, optim, parallel
+from pdnn import nn, optim, strategies
 from pdnn.callbacks import Callback
 from pdnn.data import Dataset, Subset, legacy_batches
 
@@ -59,7 +59,9 @@ def network(dtype: str = "float64") -> nn.Sequential:
     return model
 
 
-def make_trainer(strategy: str | parallel.Strategy, lr: float = 1e-3, dtype: str = "float64") -> pdnn.Trainer:
+def make_trainer(
+    strategy: str | strategies.Strategy, lr: float = 1e-3, dtype: str = "float64"
+) -> pdnn.Trainer:
     """A trainer of a fresh network, each layer with its own L2."""
     model = network(dtype)
     groups = [{"params": [p], "weight_decay": a} for p, a in zip(model.parameters(), L2, strict=True)]
@@ -144,7 +146,7 @@ def sweep(
     table: list[dict[str, float]] = []
     for batches in rounds:
         for workers in threads:
-            trainer = make_trainer(parallel.Pool(workers, parallel_batches=batches), lr)
+            trainer = make_trainer(strategies.Pool(workers, parallel_batches=batches), lr)
             batching.fit(trainer, epochs, batches)
             times = where_time_goes(trainer)
             row = {"threads": workers, "batches_a_round": batches, **times}
@@ -236,9 +238,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     train, test = pdnn.datasets.mnist_mini(scale=1)  # raw 0 … 255, as the exercise takes them
     batching = Batching(train, args.batch, args.batching == "legacy")
-    plans: dict[str, tuple[parallel.Strategy, int]] = {
-        "vanilla": (parallel.Serial(), 1),
-        "parallel": (parallel.Pool(args.threads, args.batches_a_round), args.batches_a_round),
+    plans: dict[str, tuple[strategies.Strategy, int]] = {
+        "vanilla": (strategies.Serial(), 1),
+        "parallel": (strategies.Pool(args.threads, args.batches_a_round), args.batches_a_round),
     }
     runs: dict[str, Watch] = {}
     for name, (strategy, batches) in plans.items():

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 import pdnn
 from pdnn import ddp, models, nn, optim
-from pdnn.parallel import DataParallel, Engine, Grid, Pipeline, Pool, Serial, Team, TensorParallel
+from pdnn.strategies import DataParallel, Engine, Grid, Pipeline, Pool, Serial, Team, TensorParallel
 
 Array = npt.NDArray[Any]
 Tensors = dict[str, Array]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pdnn import _core, comm, data, models, nn, optim, parallel
+from pdnn import _core, comm, data, models, nn, optim, strategies
 from pdnn._core import CommunicationError
 from pdnn.comm import world
 from pdnn.models import load_model
@@ -14,7 +14,7 @@ from pdnn.tensor import Tensor, cat, no_grad
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:
-    from pdnn import codec, datasets, ddp, estimate
+    from pdnn import codec, datasets, ddp, estimate, parallel
     from pdnn.launch import run
 
 __version__: str = _core.build_info()["version"]
@@ -38,12 +38,13 @@ __all__ = [
     "optim",
     "parallel",
     "run",
+    "strategies",
     "world",
 ]
 
 
 def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name in ("codec", "datasets", "ddp", "estimate"):
+    if name in ("codec", "datasets", "ddp", "estimate", "parallel"):
         return import_module(f"pdnn.{name}")
     if name == "run":
         return import_module("pdnn.launch").run

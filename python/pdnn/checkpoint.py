@@ -11,7 +11,6 @@ import numpy as np
 
 from pdnn.files import safetensors
 from pdnn.history import History
-from pdnn.parallel import Average
 
 if TYPE_CHECKING:
     from pdnn.nn.module import Array
@@ -191,7 +190,7 @@ def resume_memory(trainer: Trainer, directory: str | os.PathLike[str], session: 
 
 def _apart(trainer: Trainer) -> bool:
     """Whether the ranks train models of their own."""
-    return trainer.comm.size > 1 and isinstance(trainer.strategy, Average)
+    return trainer.comm.size > 1 and trainer.strategy.models_apart
 
 
 def _schedule(trainer: Trainer) -> tuple[dict[str, Any], int] | None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdnn import parallel
 from pdnn.optim.optimizer import GROUP_KEYS
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def agree(trainer: Trainer, settings: dict[str, Any], where: str = "fit") -> Non
         "groups": str([{key: group[key] for key in GROUP_KEYS} for group in trainer.optimizer.param_groups]),
         "clipping": str((trainer.clip_norm, trainer.clip_value)),
         "schedule": str(trainer.schedule and (trainer.schedule.config(), trainer.schedule_per)),
-        "strategy": parallel.common_part(trainer.strategy),
+        "strategy": trainer.strategy.identity(),
         "seed": trainer.seed,
         "epoch": trainer.epoch,
         **settings,
@@ -51,7 +50,7 @@ def share_model(trainer: Trainer) -> None:
         return
     comm.broadcast(model.flat_parameters, root=0)
     comm.broadcast(model.flat_state, root=0)
-    if isinstance(trainer.strategy, (parallel.DataParallel, parallel.ScatterGather)):
+    if trainer.strategy.same_updates:
         optimizer = trainer.optimizer.bind(model)
         steps = np.array([optimizer.steps], np.int64)
         comm.broadcast(steps, root=0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from pdnn.estimate import Estimate
-    from pdnn.parallel.timeline import Timeline
+    from pdnn.strategies.timeline import Timeline
 
 _COMMUNICATING = ("agreement", "messages", "scatter", "broadcast")
 """The phases in which a rank has to do with others."""
@@ -146,7 +146,7 @@ class History:
 
             history.estimate = Estimate.from_dict(content["estimate"])
         if "timeline" in content:
-            from pdnn.parallel.timeline import Timeline
+            from pdnn.strategies.timeline import Timeline
 
             history.timeline = Timeline(content["timeline"])
         return history

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from pdnn import _core, handshake, parallel
+from pdnn import _core, handshake, strategies
 from pdnn import checkpoint as checkpoints
 from pdnn.callbacks import Callback
 from pdnn.comm import Communicator, world
@@ -26,6 +26,7 @@ from pdnn.nn.targets import core_for, prepare_targets, target_width
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
 from pdnn.progress import Progress
+from pdnn.strategies.options import session_options
 
 if TYPE_CHECKING:
     from pdnn.estimate import Choice, Estimate, Steps
@@ -56,10 +57,10 @@ class Trainer:
     loss : Loss
     optimizer : Optimizer
         Of the model's parameters.
-    strategy : str or a strategy of `pdnn.parallel`
+    strategy : str or a strategy of `pdnn.strategies`
         ``"auto"``: alone a team of threads on all cores; under ranks data parallel with a team on
         each rank's cores. ``"fastest"``: when `fit` first begins, of the exact strategies the one that is
-        estimated, and where that is close measured, to take least. Others: see `pdnn.parallel`.
+        estimated, and where that is close measured, to take least. Others: see `pdnn.strategies`.
     seed : int
         Orders of rows and dropout masks are functions of it.
     comm : Communicator, optional
@@ -98,7 +99,7 @@ class Trainer:
         loss: Loss,
         optimizer: Optimizer,
         *,
-        strategy: str | parallel.Strategy = "auto",
+        strategy: str | strategies.Strategy = "auto",
         seed: int = 0,
         comm: Communicator | None = None,
         schedule: LRScheduler | None = None,
@@ -135,7 +136,7 @@ class Trainer:
         self.comm = world() if comm is None else comm
         self._fastest = strategy == "fastest"
         self.choice: Choice | None = None
-        self.strategy = parallel.choose("auto" if self._fastest else strategy, self.comm)
+        self.strategy = strategies.choose("auto" if self._fastest else strategy, self.comm)
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
@@ -224,8 +225,7 @@ class Trainer:
                 "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
                 "loop by hand"
             )
-        grid = parallel.as_grid(self.strategy)
-        if timeline and (grid is None or grid.pipeline is None):
+        if timeline and not self.strategy.has_pipeline:
             raise ValueError(f'fit: timeline=True is for pipelines, strategy "{self.strategy}" has none')
         source = self._source("train", train)
         if len(source) == 0:
@@ -239,17 +239,7 @@ class Trainer:
         if self._fastest and self.choice is None:
             handshake.agree(self, settings)
             self._choose_fastest(source, batch_size, checkpoint if resume else None, verbose)
-        if isinstance(self.strategy, parallel.ScatterGather) and self.strategy.once:
-            if batch_size < len(source):
-                raise ValueError(
-                    f'fit: strategy "{self.strategy}" sends the rows once, so a batch must be all of them; '
-                    f"pass batch_size={len(source)} or more"
-                )
-            if augment is not None:
-                raise ValueError(
-                    f'fit: strategy "{self.strategy}" sends the rows once, so they cannot be augmented anew '
-                    'each epoch; "scatter-gather" can'
-                )
+        self.strategy.check_rows(len(source), batch_size, augment is not None)
         first = self.epoch
         rows_apart = None
         if resume:
@@ -257,10 +247,10 @@ class Trainer:
             rows_apart = checkpoints.resume(self, checkpoint, batch_size)
             first = 0
         handshake.agree(self, settings)
-        if rows_apart is None and getattr(self.strategy, "same_init", True):
+        if rows_apart is None and self.strategy.same_init:
             handshake.share_model(self)
 
-        step_rows = min(parallel.rows_of_step(self.strategy, batch_size, self.comm.size), len(source))
+        step_rows = min(self.strategy.rows_per_step(batch_size, self.comm.size), len(source))
         session = self._session(source, step_rows)
         if rows_apart is not None:
             assert checkpoint is not None
@@ -285,7 +275,7 @@ class Trainer:
                     if sums.stopped:
                         raise SystemExit(128 + signal.SIGTERM)
                     if timeline:
-                        self.history.timeline = parallel.Timeline(session.timeline())
+                        self.history.timeline = strategies.Timeline(session.timeline())
                     with _common_model(session):
                         logs = self._logs(sums, held_out, source)
                         self.epoch += 1
@@ -312,7 +302,7 @@ class Trainer:
         return self.history
 
     def estimate(
-        self, train: Data, batch_size: int = 32, strategy: str | parallel.Strategy | None = None
+        self, train: Data, batch_size: int = 32, strategy: str | strategies.Strategy | None = None
     ) -> Estimate:
         """What a step of `fit` is expected to take, send and keep; collective.
 
@@ -324,7 +314,7 @@ class Trainer:
         train : Dataset, Subset or (x, y)
             What `fit` will get.
         batch_size : int
-        strategy : str or a strategy of `pdnn.parallel`, optional
+        strategy : str or a strategy of `pdnn.strategies`, optional
             Another one than the trainer's (which before the first `fit` under "fastest" is that of "auto").
 
         Returns
@@ -337,10 +327,10 @@ class Trainer:
         ValueError
             If the strategy does not fit the ranks or the model, or ranks hold some of its layers together.
         """
-        chosen = self.strategy if strategy is None else parallel.choose(strategy, self.comm)
+        chosen = self.strategy if strategy is None else strategies.choose(strategy, self.comm)
         steps = self.calibrate(train, batch_size)
         epoch = len(train[0] if isinstance(train, tuple) else train)
-        a_step = parallel.rows_of_step(chosen, steps.rows, self.comm.size)
+        a_step = chosen.rows_per_step(steps.rows, self.comm.size)
         return replace(steps.estimate(chosen), steps=epoch / a_step)
 
     def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
@@ -384,7 +374,7 @@ class Trainer:
 
         steps, threads = self._steps(source, batch_size), here.threads_here(self)
         had = None if resumed is None else checkpoints.strategy_of(resumed)
-        among = candidates(steps.network, self.comm.size, threads) if had is None else [parallel.parse(had)]
+        among = candidates(steps.network, self.comm.size, threads) if had is None else [strategies.parse(had)]
         self.choice = choose(steps, among, self.comm)
         self.strategy = self.choice.strategy
         self._evaluators.clear()
@@ -405,7 +395,7 @@ class Trainer:
             sample=list(source.sample),
             target_width=source.width,
             batch_size=step_rows,
-            plan=parallel.session_options(self.strategy),
+            plan=session_options(self.strategy),
         )
 
     def _run_epoch(
@@ -450,7 +440,7 @@ class Trainer:
     def _updates(self, sums: Any) -> dict[str, float]:
         """What `History.updates` keeps of an epoch."""
         updates = {"count": sums.updates, "per_second": sums.updates / max(sums.seconds, 1e-9)}
-        if isinstance(self.strategy, (parallel.Hogwild, parallel.HogwildProcesses)):
+        if self.strategy.asynchronous:
             updates |= {"mean_staleness": sums.mean_staleness, "max_staleness": sums.max_staleness}
         return updates
 
@@ -541,9 +531,8 @@ class Trainer:
 
     def _evaluator(self, sample: tuple[int, ...]) -> Any:
         if sample not in self._evaluators:
-            threads = parallel.threads_of(parallel.engine_of(self.strategy))
             self._evaluators[sample] = core_for(self.model.dtype).Evaluator(
-                self.model.core, list(sample), threads
+                self.model.core, list(sample), self.strategy.engine.threads
             )
         return self._evaluators[sample]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pdnn
 from pdnn import codec, ddp
 from pdnn.comm import run_threads
-from pdnn.parallel import Pipeline
+from pdnn.strategies import Pipeline
 
 SPECS = ("fp16", "bf16", "int8", "1bit", "topk:0.05", "powersgd:2")
 

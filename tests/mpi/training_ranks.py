@@ -11,7 +11,7 @@ import pytest
 import pdnn
 from pdnn import models, nn, optim
 from pdnn.data import Dataset
-from pdnn.parallel import DataParallel, Pool, Team
+from pdnn.strategies import DataParallel, Pool, Team
 
 comm = pdnn.world()
 RNG = np.random.default_rng(0)

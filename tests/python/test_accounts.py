@@ -14,7 +14,7 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
 from pdnn.history import History
-from pdnn.parallel import Average, DataParallel
+from pdnn.strategies import DataParallel, ModelAveraging
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -109,8 +109,8 @@ MESSAGES = DataParallel(shared_memory=False, bucket_bytes=COUNT * SIZE)
         ("serial", 1, lambda rank, ranks: 0),
         (MESSAGES, 2, in_one_bucket),
         (MESSAGES, 3, in_one_bucket),
-        (Average(every=3), 2, by_average(3)),
-        (Average(every=1), 3, by_average(1)),
+        (ModelAveraging(every=3), 2, by_average(3)),
+        (ModelAveraging(every=1), 3, by_average(1)),
         ("average:1:master", 3, by_master),
         ("scatter-gather", 3, by_root),
         ("tp:2", 2, in_pairs),

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn, optim, parallel
+from pdnn import nn, optim, strategies
 from pdnn.checkpoint import FILE
 from pdnn.data import Dataset
-from pdnn.parallel import Average, Pool, Team
+from pdnn.strategies import ModelAveraging, Pool, Team
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -31,14 +31,14 @@ class Look(pdnn.callbacks.Callback):
         self.seen.append(trainer.model.flat_parameters.copy())
 
 
-def make(strategy: parallel.Strategy | str, momentum: float = 0.9, seed: int = 2) -> pdnn.Trainer:
+def make(strategy: strategies.Strategy | str, momentum: float = 0.9, seed: int = 2) -> pdnn.Trainer:
     layers = nn.Linear(12, 9), nn.BatchNorm1d(9), nn.Dropout(0.2), nn.Sigmoid(), nn.Linear(9, 4)
     model = nn.Sequential(*layers, dtype="float64", seed=seed)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=momentum)
     return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
 
 
-def train(strategy: parallel.Strategy | str, epochs: int = 2, batch_size: int = 6, **options: Any) -> Any:
+def train(strategy: strategies.Strategy | str, epochs: int = 2, batch_size: int = 6, **options: Any) -> Any:
     """What one rank has afterwards."""
     own = {name: options.pop(name) for name in ("momentum", "seed") if name in options}
     if "seeds" in options:
@@ -56,8 +56,8 @@ def on_ranks(ranks: int, *arguments: Any, **options: Any) -> list[Any]:
 def test_all_ranks_end_with_the_same_model_whoever_adds() -> None:
     for ranks in (2, 3):
         for every in (None, 1, 4):
-            want = on_ranks(ranks, Average(every))
-            for model, *_ in want + on_ranks(ranks, Average(every, by="master")):
+            want = on_ranks(ranks, ModelAveraging(every))
+            for model, *_ in want + on_ranks(ranks, ModelAveraging(every, by="master")):
                 np.testing.assert_array_equal(model, want[0][0])
 
 
@@ -95,7 +95,7 @@ def test_ranks_that_start_apart_average_to_another_model() -> None:
     apart = on_ranks(2, "average:end:own-init", seeds=(2, 3))
     np.testing.assert_array_equal(apart[0][0], apart[1][0])
     assert np.abs(apart[0][0] - same[0][0]).max() > 0.1
-    alike = on_ranks(2, Average(same_init=False), seeds=(2, 2))
+    alike = on_ranks(2, ModelAveraging(same_init=False), seeds=(2, 2))
     np.testing.assert_array_equal(alike[0][0], same[0][0])
 
 
@@ -154,12 +154,12 @@ def test_a_second_fit_goes_on_from_the_average() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="every = 0; expected at least 1"):
-        Average(0)
+        ModelAveraging(0)
     with pytest.raises(ValueError, match='by "vote"; expected "all_reduce" or "master"'):
-        Average(by="vote")
+        ModelAveraging(by="vote")
 
     def different() -> None:
-        train(Average(every=2 + pdnn.world().rank))
+        train(ModelAveraging(every=2 + pdnn.world().rank))
 
     with pytest.raises(ValueError, match="rank 1 has strategy average:3, rank 0 has average:2"):
         pdnn.run(different, ranks=2, backend="threads")
@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_ranks_may_have_different_engines() -> None:
     def train_with_own_cores() -> Any:
-        return train(Average(3, engine=Team(2) if pdnn.world().rank else Pool(1, 1)), epochs=1)
+        return train(ModelAveraging(3, engine=Team(2) if pdnn.world().rank else Pool(1, 1)), epochs=1)
 
     for model, *_ in pdnn.run(train_with_own_cores, ranks=2, backend="threads"):
         np.testing.assert_array_equal(model, on_ranks(2, "average:3", epochs=1)[0][0])

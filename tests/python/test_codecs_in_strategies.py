@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import codec, nn, optim, parallel
+from pdnn import codec, nn, optim, strategies
 from pdnn.codec import Books
 from pdnn.data import Dataset
-from pdnn.parallel import Average, DataParallel, Grid
+from pdnn.strategies import DataParallel, Grid, ModelAveraging
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -25,7 +25,7 @@ COUNT = sum((inputs + 1) * outputs for inputs, outputs in pairwise(SIZES))
 SPECS = ("fp16", "bf16", "int8:32", "1bit:64", "topk:0.05", "powersgd:1")
 
 
-def train(strategy: str | parallel.Strategy, epochs: int = 2, batch_size: int = 17, **options: Any) -> Any:
+def train(strategy: str | strategies.Strategy, epochs: int = 2, batch_size: int = 17, **options: Any) -> Any:
     """What one rank has afterwards."""
     model = pdnn.models.mlp(SIZES, "sigmoid", dtype="float64", seed=2)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
@@ -46,30 +46,33 @@ def on_ranks(ranks: int, *arguments: Any, **options: Any) -> list[Any]:
     [
         ("ddp:int8", DataParallel(codec="int8")),
         ("ddp:sum:bf16", DataParallel(average="sum", codec=codec.BFloat16())),
-        ("ddp:topk:0.01+team:2", DataParallel(parallel.Team(2), codec=codec.TopK(0.01))),
-        ("average:8:1bit:64", Average(8, codec="1bit:64")),
-        ("average:end:powersgd:2+pool:2/8", Average(None, engine=parallel.Pool(2), codec="powersgd:2")),
-        ("tp:2 x ddp:int8", Grid(tensor=parallel.TensorParallel(2), data=DataParallel(codec="int8"))),
+        ("ddp:topk:0.01+team:2", DataParallel(strategies.Team(2), codec=codec.TopK(0.01))),
+        ("average:8:1bit:64", ModelAveraging(8, codec="1bit:64")),
+        (
+            "average:end:powersgd:2+pool:2/8",
+            ModelAveraging(None, engine=strategies.Pool(2), codec="powersgd:2"),
+        ),
+        ("tp:2 x ddp:int8", Grid(tensor=strategies.TensorParallel(2), data=DataParallel(codec="int8"))),
         (
             "pipeline:2 x ddp:sum:fp16",
-            Grid(parallel.Pipeline(2), data=DataParallel(average="sum", codec="fp16")),
+            Grid(strategies.Pipeline(2), data=DataParallel(average="sum", codec="fp16")),
         ),
     ],
 )
-def test_codecs_are_spelled_behind_a_colon(spec: str, strategy: parallel.Strategy) -> None:
-    assert parallel.parse(spec) == strategy
+def test_codecs_are_spelled_behind_a_colon(spec: str, strategy: strategies.Strategy) -> None:
+    assert strategies.parse(spec) == strategy
     assert str(strategy) == spec
 
 
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: parallel.parse("ddp:int9"), 'strategy "ddp:int9": codec "int9"; expected one of "fp16"'),
-        (lambda: parallel.parse("average:8:topk:2"), '"average:8:topk:2": TopK: fraction = 2'),
+        (lambda: strategies.parse("ddp:int9"), 'strategy "ddp:int9": codec "int9"; expected one of "fp16"'),
+        (lambda: strategies.parse("average:8:topk:2"), '"average:8:topk:2": TopK: fraction = 2'),
         (lambda: DataParallel(codec="int8", shared_memory=True), 'codec "int8" is of messages'),
         (lambda: DataParallel(error_feedback=True), "error_feedback is of a codec"),
-        (lambda: Average(8, by="master", codec="int8"), "sums that all ranks make"),
-        (lambda: parallel.parse("average:end:own-init:int8"), "same_init=False"),
+        (lambda: ModelAveraging(8, by="master", codec="int8"), "sums that all ranks make"),
+        (lambda: strategies.parse("average:end:own-init:int8"), "same_init=False"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, says: str) -> None:
@@ -139,7 +142,7 @@ def test_data_parallel_sends_as_many_bytes_as_computed(spec: str, ranks: int) ->
 def test_averages_send_as_many_bytes_as_computed(spec: str, ranks: int) -> None:
     shapes = [parameter.shape for parameter in pdnn.models.mlp(SIZES, dtype="float64").parameters()]
     for every, averages in ((2, [2, 3]), (None, [0, 1])):  # of 5 steps an epoch, and when training ends
-        models = on_ranks(ranks, Average(every, codec=spec), batch_size=11 if ranks == 2 else 4)
+        models = on_ranks(ranks, ModelAveraging(every, codec=spec), batch_size=11 if ranks == 2 else 4)
         steps = math.ceil(53 / (11 * 2 if ranks == 2 else 4 * 3))
         if every == 2:
             done = [steps // 2, 2 * steps // 2 - steps // 2]

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import models, nn, optim, parallel
+from pdnn import models, nn, optim, strategies
 from pdnn.callbacks import Callback
-from pdnn.parallel import DataParallel, Pool, Team
+from pdnn.strategies import DataParallel, Pool, Team
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -123,8 +123,8 @@ def test_history_tells_what_was_hidden() -> None:
 
 
 def test_how_it_is_spelled() -> None:
-    assert parallel.parse("ddp:sum") == DataParallel(average="sum")
-    assert parallel.parse("ddp:sum+team:2") == DataParallel(Team(2), average="sum")
+    assert strategies.parse("ddp:sum") == DataParallel(average="sum")
+    assert strategies.parse("ddp:sum+team:2") == DataParallel(Team(2), average="sum")
     assert str(DataParallel(Pool(2), average="sum")) == "ddp:sum+pool:2/8"
     with pytest.raises(ValueError, match=r'average "max"; expected "mean" or "sum"'):
         DataParallel(average="max")

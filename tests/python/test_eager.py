@@ -543,7 +543,7 @@ def test_closeness_is_judged_the_same_on_every_rank(changed: str | None) -> None
             if name == changed and comm.rank == 2:
                 parameter.data[-1] += 0.5
         net.flat_parameters[:] *= 1 + 1e-7 * comm.rank  # what rounding does is close enough
-        close = pdnn.parallel.check_parameter_closeness(net)
+        close = pdnn.ddp.check_parameter_closeness(net)
         return bool(close), close.name, close.rank, close.difference, str(close)
 
     results = pdnn.run(rank, ranks=3, backend="threads")
@@ -562,12 +562,12 @@ def test_closeness_needs_numbers_and_the_same_model() -> None:
         net = Branches() if nan else models.mlp([2, 2 + comm.rank])
         if comm.rank == 1:
             net.flat_parameters[0] = np.nan
-        return bool(pdnn.parallel.check_parameter_closeness(net, comm))
+        return bool(pdnn.ddp.check_parameter_closeness(net, comm))
 
     assert pdnn.run(rank, True, ranks=2, backend="threads") == [False, False]
     with pytest.raises(ValueError, match="broadcast"):
         pdnn.run(rank, False, ranks=2, backend="threads")
-    assert pdnn.parallel.check_parameter_closeness(Branches())
+    assert pdnn.ddp.check_parameter_closeness(Branches())
 
 
 # ---- memory

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pdnn
-from pdnn import estimate, models, nn, optim, parallel
+from pdnn import estimate, models, nn, optim, strategies
 from pdnn.estimate import Link, Machine, Network, Steps, collectives
 from pdnn.estimate.measuring import timed
-from pdnn.parallel import DataParallel
+from pdnn.strategies import DataParallel
 from processes import Completed
 
 LINK = Link(latency=10.0, bandwidth=2.0)  # seconds and bytes a second that are easy to add up
@@ -131,10 +131,10 @@ def test_a_network_is_known_by_its_layers() -> None:
 
 
 def test_threads_share_the_work_and_meet() -> None:
-    serial, team = steps(8, 1).estimate(parallel.Serial()), steps(8, 1).estimate(parallel.Team(4))
+    serial, team = steps(8, 1).estimate(strategies.Serial()), steps(8, 1).estimate(strategies.Team(4))
     assert (serial.seconds, serial.bytes) == (8, 0)
     assert (team.compute, team.waiting) == (2, pytest.approx(6 * 1e-6))  # two layers both ways, loss, batch
-    pool = steps(8, 1).estimate(parallel.Pool(2, 4))
+    pool = steps(8, 1).estimate(strategies.Pool(2, 4))
     assert pool.compute == 4 and pool.seconds == pytest.approx(4 + 3 * MLP.size / 1e9)
 
 
@@ -148,30 +148,30 @@ def test_replicas_share_rows_and_agree_on_the_slower_link_once_nodes_are_full() 
     across = collectives.all_reduce(MACHINE.between or LINK, 2, MLP.size)
     assert spread.communication == pytest.approx(own.communication + across.seconds)
     with pytest.raises(ValueError, match="needs 32 cores, made up has 16"):
-        steps(32, 16).estimate(DataParallel(parallel.Team(2)))
+        steps(32, 16).estimate(DataParallel(strategies.Team(2)))
 
 
 def test_a_pipeline_is_its_schedule_against_the_clock() -> None:
     free = replace(MACHINE, inside=Link(0, 1e15), memory=1e15)
     for spec, bubble in (("pipeline:2/4", 1 / 5), ("pipeline:2/4:gpipe", 1 / 5), ("pipeline:3/6", 2 / 8)):
-        strategy = parallel.parse(spec)
-        assert isinstance(strategy, parallel.Pipeline)
+        strategy = strategies.parse(spec)
+        assert isinstance(strategy, strategies.Pipeline)
         found = steps(12, strategy.stages, free).estimate(strategy)
         assert found.compute == pytest.approx(12)  # every stage takes a second a row
         assert found.waiting / found.seconds == pytest.approx(bubble)
-    slow = steps(12, 2, replace(MACHINE, inside=Link(5, 1e15))).estimate(parallel.parse("pipeline:2/4"))
+    slow = steps(12, 2, replace(MACHINE, inside=Link(5, 1e15))).estimate(strategies.parse("pipeline:2/4"))
     times = [(3 / 3 + 5, 2 * 3 / 3 + 5)] * 2  # on a node ranks move their bytes themselves
-    plan = parallel.schedule("1f1b", 2, 4).simulate([f for f, _ in times], [b for _, b in times], message=5)
+    plan = strategies.schedule("1f1b", 2, 4).simulate([f for f, _ in times], [b for _, b in times], message=5)
     assert slow.compute + slow.waiting == pytest.approx(plan.seconds, rel=1e-5)
 
 
 def test_a_tensor_pair_adds_up_its_outputs() -> None:
-    found = steps(8, 4).estimate(parallel.TensorParallel(4))
+    found = steps(8, 4).estimate(strategies.TensorParallel(4))
     part = MLP.tensor_part(4)[0].params
     assert found.compute == pytest.approx(8 * part / PARAMS)
     sums = MACHINE.all_reduce(4, 8 * 4 * 4) + MACHINE.all_reduce(4, 24)
     assert (found.communication, found.bytes) == (pytest.approx(sums.seconds), pytest.approx(sums.bytes))
-    both = steps(8, 8).estimate(parallel.parse("tp:4 x ddp"))
+    both = steps(8, 8).estimate(strategies.parse("tp:4 x ddp"))
     assert both.compute == pytest.approx(found.compute / 2)
 
 
@@ -179,7 +179,7 @@ def test_a_tensor_pair_adds_up_its_outputs() -> None:
     "spec", ["average:8", "average:8:master", "average:end", "scatter-gather", "hogwild-processes:4"]
 )
 def test_every_strategy_of_ranks_has_an_estimate(spec: str) -> None:
-    found = steps(8, 4).estimate(parallel.parse(spec))
+    found = steps(8, 4).estimate(strategies.parse(spec))
     assert found.seconds > 0 and found.memory > MLP.size
     assert spec in str(found) and "a rank sends" in str(found)
     assert estimate.Estimate.from_dict(found.to_dict()) == found
@@ -187,12 +187,12 @@ def test_every_strategy_of_ranks_has_an_estimate(spec: str) -> None:
 
 @pytest.mark.parametrize("spec", ["ddp:int8", "average:10:bf16", "pipeline:2/4:int8", "ddp:topk:0.1"])
 def test_codecs_send_what_they_say(spec: str) -> None:
-    strategy = parallel.parse(spec)
-    plain = steps(8, 2).estimate(parallel.parse(spec.rpartition(":")[0] if spec[0] != "d" else "ddp"))
+    strategy = strategies.parse(spec)
+    plain = steps(8, 2).estimate(strategies.parse(spec.rpartition(":")[0] if spec[0] != "d" else "ddp"))
     found = steps(8, 2).estimate(strategy)
     codec = strategy.codec  # type: ignore[union-attr]
     assert isinstance(codec, pdnn.codec.Codec)
-    if isinstance(strategy, parallel.Pipeline):
+    if isinstance(strategy, strategies.Pipeline):
         assert found.bytes == 4 * codec.bytes(2 * 8) + 24  # a border, up; four micro-batches of two rows
     elif isinstance(strategy, DataParallel):
         assert found.bytes == codec.bytes(MLP.params) + 12 and plain.bytes == 0
@@ -204,7 +204,7 @@ def test_codecs_send_what_they_say(spec: str) -> None:
 
 
 def test_averaging_pays_for_its_sum_every_so_many_steps() -> None:
-    found = steps(8, 4).estimate(parallel.parse("average:10"))
+    found = steps(8, 4).estimate(strategies.parse("average:10"))
     size = (MLP.params + 1) * 4
     assert found.compute == 8  # of one rank's own batch
     assert found.communication == pytest.approx(MACHINE.all_reduce(4, size).seconds / 10)
@@ -212,9 +212,9 @@ def test_averaging_pays_for_its_sum_every_so_many_steps() -> None:
 
 def test_memory_is_the_table_of_what_is_kept() -> None:
     model, batch = 4 * (2 * MLP.params + 3), MLP.batch_bytes
-    assert steps(8, 1).estimate(parallel.Serial()).memory == model + batch(8)
+    assert steps(8, 1).estimate(strategies.Serial()).memory == model + batch(8)
     assert steps(8, 4).estimate(DataParallel()).memory == model + batch(2)
-    pool = steps(8, 1).estimate(parallel.Pool(2, 4))
+    pool = steps(8, 1).estimate(strategies.Pool(2, 4))
     assert pool.memory == model + 2 * (4 * MLP.params + batch(2))
 
 
@@ -320,7 +320,7 @@ def on_a_rank() -> tuple[list[float], str, bytes]:
     return [each.seconds for each in found], str(fastest.strategy), fastest.model.flat_parameters.tobytes()
 
 
-def bytes_of(strategy: str | parallel.Strategy) -> tuple[float, list[int]]:
+def bytes_of(strategy: str | strategies.Strategy) -> tuple[float, list[int]]:
     one = trainer(strategy)  # type: ignore[arg-type]
     expected = one.estimate(data(640), 32).bytes
     return expected, one.fit(data(640), 1, 32, verbose=False).bytes[0]
@@ -339,7 +339,7 @@ def bytes_of(strategy: str | parallel.Strategy) -> tuple[float, list[int]]:
     ],
 )
 def test_ranks_send_what_was_estimated(
-    strategy: str | parallel.Strategy, steps_an_epoch: int, at_its_end: int
+    strategy: str | strategies.Strategy, steps_an_epoch: int, at_its_end: int
 ) -> None:
     expected, sent = pdnn.run(bytes_of, strategy, ranks=2, backend="threads")[0]
     assert expected * steps_an_epoch <= max(sent) <= expected * steps_an_epoch + at_its_end

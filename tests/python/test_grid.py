@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import models, nn, optim, parallel
-from pdnn.parallel import DataParallel, Grid, Pipeline, Pool, Team, TensorParallel
+from pdnn import models, nn, optim, strategies
+from pdnn.strategies import DataParallel, Grid, Pipeline, Pool, Team, TensorParallel
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -156,21 +156,21 @@ def test_parts_are_clipped_by_the_norm_of_the_whole_gradient(
 
 def test_how_products_are_spelled() -> None:
     for spec in ("tp:2", "tp:2+team:2", "pipeline:2", "pipeline:2/8:gpipe", "pipeline:2 x tp:2 x ddp+team:2"):
-        assert str(parallel.parse(spec)) == spec
-    assert parallel.parse("tp:2 x pipeline:3/6 x ddp:sum") == Grid(
+        assert str(strategies.parse(spec)) == spec
+    assert strategies.parse("tp:2 x pipeline:3/6 x ddp:sum") == Grid(
         Pipeline(3, 6), TensorParallel(2), DataParallel(average="sum")
     )
     assert Pipeline(3).micros == 12
     with pytest.raises(ValueError, match='schedule "2f2b"; expected one of 1f1b'):
-        parallel.parse("pipeline:2:2f2b")
+        strategies.parse("pipeline:2:2f2b")
     with pytest.raises(ValueError, match="expected 1 numbers of layers"):
         Pipeline(2, cut=(1, 2))
     with pytest.raises(ValueError, match="use a team"):
         TensorParallel(2, Pool(2))
     with pytest.raises(ValueError, match="one each of"):
-        parallel.parse("ddp x ddp")
+        strategies.parse("ddp x ddp")
     with pytest.raises(ValueError, match="one each of"):
-        parallel.parse("ddp x average:3")
+        strategies.parse("ddp x average:3")
     with pytest.raises(ValueError, match="an engine of its own"):
         Grid(tensor=TensorParallel(2, Team(2)))
     with pytest.raises(ValueError, match="no factors"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import models, nn, optim, parallel
+from pdnn import models, nn, optim, strategies
 from pdnn.comm import run_threads
 
 X = np.random.default_rng(0).normal(size=(40, 6))
@@ -77,7 +77,7 @@ def test_neither_team_nor_slices_change_a_bit(name: str) -> None:
     for strategy in ("serial", "team:2", "team:3", "pool:2/1"):
         model = models.mlp([6, 37, 3], dtype="float32", seed=1)
         trainer = pdnn.Trainer(
-            model, nn.CrossEntropyLoss(), of_two_groups(model, name), strategy=parallel.parse(strategy)
+            model, nn.CrossEntropyLoss(), of_two_groups(model, name), strategy=strategies.parse(strategy)
         )
         trainer.fit((X, Y), 3, 8, verbose=False)
         results.append(model.flat_parameters)

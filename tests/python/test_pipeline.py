@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import codec, nn, optim, parallel
+from pdnn import codec, nn, optim, strategies
 from pdnn.data import Dataset
 from pdnn.history import History
-from pdnn.parallel import Pipeline, schedule
+from pdnn.strategies import Pipeline, schedule
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -77,7 +77,7 @@ def two_layers() -> nn.Sequential:
 
 def train_coded(spec: str, codec: Any, epochs: int = 1) -> Any:
     """The parameters after some steps of a pipeline cut behind the Tanh, and its books."""
-    words = parallel.parse(spec)
+    words = strategies.parse(spec)
     assert isinstance(words, Pipeline)
     model = two_layers()
     pipeline = Pipeline(2, words.micro_batches, words.schedule, cut=(2,), codec=codec)
@@ -136,12 +136,12 @@ def test_the_bytes_of_an_epoch_are_those_of_the_formula(name: str | None) -> Non
 
 def test_how_codecs_of_pipelines_are_spelled() -> None:
     for spec in ("pipeline:2:int8", "pipeline:2/8:gpipe:bf16", "pipeline:2/8:topk:0.25+team:2"):
-        assert str(parallel.parse(spec)) == spec
-    assert parallel.parse("pipeline:2/8:int8:64 x ddp") == parallel.Grid(
-        Pipeline(2, 8, codec=codec.Int8(64)), data=parallel.DataParallel()
+        assert str(strategies.parse(spec)) == spec
+    assert strategies.parse("pipeline:2/8:int8:64 x ddp") == strategies.Grid(
+        Pipeline(2, 8, codec=codec.Int8(64)), data=strategies.DataParallel()
     )
     with pytest.raises(ValueError, match=r'schedule "int9"; expected one of 1f1b, gpipe, .*or a codec'):
-        parallel.parse("pipeline:2:int9")
+        strategies.parse("pipeline:2:int9")
     with pytest.raises(ValueError, match=r'codec "powersgd:2" makes factors .* "int8" fits'):
         Pipeline(2, codec="powersgd:2")
     with pytest.raises(TypeError, match="codec is a ErrorFeedback"):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pdnn.parallel import schedules
-from pdnn.parallel.schedules import Instruction, schedule
+from pdnn.strategies import schedules
+from pdnn.strategies.schedules import Instruction, schedule
 
 
 @pytest.mark.parametrize("name", schedules.SCHEDULES)

@@ -16,7 +16,7 @@ import pytest
 
 import pdnn
 import processes
-from pdnn import nn, parallel
+from pdnn import nn, strategies
 from pdnn.data import Dataset, Subset, legacy_batches, minibatches
 
 Digits = tuple[Dataset, Dataset]
@@ -41,7 +41,7 @@ MEASURED = {
         160: (1.1457, 0.8283),
     },
 }
-PLANS = {"vanilla": ("serial", 1), "parallel": (parallel.Pool(5, parallel_batches=25), 25)}
+PLANS = {"vanilla": ("serial", 1), "parallel": (strategies.Pool(5, parallel_batches=25), 25)}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 import pdnn
 import reference
-from pdnn import models, nn, optim, parallel
+from pdnn import models, nn, optim, strategies
 from pdnn.callbacks import Callback, EarlyStopping
 from pdnn.data import Dataset, Subset
 from pdnn.history import History
@@ -26,7 +26,7 @@ DATA = Dataset(X, Y, scale=1 / 255, shift=-0.5)
 
 
 def make(
-    strategy: str | parallel.Strategy = "serial", dtype: str = "float64", **options: object
+    strategy: str | strategies.Strategy = "serial", dtype: str = "float64", **options: object
 ) -> pdnn.Trainer:
     model = models.mlp([12, 9, 4], "sigmoid", dtype=dtype, seed=2)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
@@ -162,7 +162,7 @@ def test_dropout_gives_the_same_bits_for_any_team() -> None:
             model,
             nn.CrossEntropyLoss(),
             optim.SGD(model.parameters(), lr=0.1),
-            strategy=parallel.Team(threads),
+            strategy=strategies.Team(threads),
         )
         fit(trainer)
         results.append(model.flat_parameters)

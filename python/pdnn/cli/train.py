@@ -144,16 +144,16 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
 
 def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) -> pdnn.Trainer:
     import pdnn
-    from pdnn import Trainer, parallel
+    from pdnn import Trainer, strategies
 
     model = arguments.model(sample, arguments.seed, arguments.dtype)
     optimizer = optimizing.optimizer(arguments, model.parameters())
     world = pdnn.world()
-    strategy: str | parallel.Strategy = arguments.strategy
+    strategy: str | strategies.Strategy = arguments.strategy
     a_step = arguments.batch_size
     if strategy != "fastest":
-        strategy = parallel.choose(strategy, world)
-        a_step = parallel.rows_of_step(strategy, a_step, world.size)
+        strategy = strategies.choose(strategy, world)
+        a_step = strategy.rows_per_step(a_step, world.size)
     an_epoch = ceil(rows / min(a_step, max(rows, 1)))
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
     return Trainer(

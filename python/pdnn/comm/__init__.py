@@ -6,11 +6,12 @@ import functools
 
 from pdnn import _core
 from pdnn.comm.communicator import Communicator
+from pdnn.comm.cores import cores_of_rank
 from pdnn.comm.mpi import from_mpi4py, launched_ranks, mpi_world
 from pdnn.comm.request import Request
 from pdnn.comm.threads import CURRENT, run_threads
 
-__all__ = ["SELF", "Communicator", "Request", "from_mpi4py", "run_threads", "world"]
+__all__ = ["SELF", "Communicator", "Request", "cores_of_rank", "from_mpi4py", "run_threads", "world"]
 
 SELF = Communicator(_core.make_self())
 """The group of this process alone."""

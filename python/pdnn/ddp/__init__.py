@@ -2,9 +2,11 @@
 
 ``init`` and the numbers of ranks; ``partition_dataset``; ``broadcast_parameters`` and
 ``broadcast_optimizer_state``; ``DistributedOptimizer`` and ``join``; ``allreduce``, ``allgather`` and
-``broadcast`` for numbers of one's own. Names and the order of arguments are Horovod's.
+``broadcast`` for numbers of one's own; ``check_parameter_closeness``. Names and the order of arguments are
+Horovod's.
 """
 
+from pdnn.ddp.closeness import Closeness, check_parameter_closeness
 from pdnn.ddp.collectives import (
     Average,
     Max,
@@ -22,6 +24,7 @@ from pdnn.ddp.ranks import init, local_rank, local_size, rank, size
 
 __all__ = [
     "Average",
+    "Closeness",
     "Compression",
     "DistributedOptimizer",
     "Max",
@@ -32,6 +35,7 @@ __all__ = [
     "broadcast",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "check_parameter_closeness",
     "init",
     "join",
     "local_rank",

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pdnn.estimate.link import text
 from pdnn.estimate.parts import Parts
-from pdnn.parallel import Engine, Pool, threads_of
 
 if TYPE_CHECKING:
     from pdnn.estimate.clock import Clock
     from pdnn.estimate.machine import Machine
     from pdnn.estimate.network import Network
+    from pdnn.strategies import Engine
 
 
 def engine_parts(engine: Engine, network: Network, rows: int, clock: Clock, machine: Machine) -> Parts:
@@ -21,9 +21,9 @@ def engine_parts(engine: Engine, network: Network, rows: int, clock: Clock, mach
     Serial: t(N). Team: t(N)/W and a meeting after each layer. Pool of K pieces, which queue to add their
     gradients, a = P / memory each: `pool_seconds`.
     """
-    threads = threads_of(engine)
-    if isinstance(engine, Pool):
-        pieces = min(engine.parallel_batches, max(rows, 1))
+    threads = engine.threads
+    if engine.passes:
+        pieces = min(engine.pieces, max(rows, 1))
         threads = min(threads, pieces)
         piece = clock.step(network, ceil(rows / pieces), threads)
         adding = network.size / machine.memory

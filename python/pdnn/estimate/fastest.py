@@ -7,13 +7,23 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from pdnn import parallel
 from pdnn.estimate.estimate import Estimate
 from pdnn.estimate.link import text
 from pdnn.estimate.measuring import MeasuredClock, timed
 from pdnn.estimate.network import Network
 from pdnn.estimate.steps import Steps
-from pdnn.parallel import DataParallel, Grid, Pipeline, Pool, Serial, Strategy, Team, TensorParallel
+from pdnn.strategies import (
+    DataParallel,
+    Engine,
+    Grid,
+    Pipeline,
+    Pool,
+    Serial,
+    Strategy,
+    Team,
+    TensorParallel,
+    parse,
+)
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -60,7 +70,7 @@ def candidates(network: Network, ranks: int, threads: int) -> Iterator[Strategy]
 
     Where BatchNorm normalises over the rows of a batch, those that cut the batch into pieces are left out.
     """
-    engines: list[parallel.Engine] = [Serial()]
+    engines: list[Engine] = [Serial()]
     if threads > 1:
         engines.append(Team(threads))
     if ranks == 1:
@@ -86,10 +96,10 @@ def _product(
     pipeline: Pipeline | None,
     tensor: TensorParallel | None,
     data: DataParallel | None,
-    engine: parallel.Engine,
+    engine: Engine,
 ) -> Strategy:
     """As the shortest string spells it."""
-    return parallel.parse(str(Grid(pipeline, tensor, data, engine)))
+    return parse(str(Grid(pipeline, tensor, data, engine)))
 
 
 def choose(steps: Steps, among: Iterable[Strategy], comm: Communicator) -> Choice:

@@ -11,7 +11,7 @@ from pdnn.estimate.link import text
 from pdnn.estimate.network import Network, Pair
 from pdnn.estimate.parts import Parts
 from pdnn.estimate.replicas import agreed
-from pdnn.parallel import DataParallel, Grid, schedule, threads_of
+from pdnn.strategies import DataParallel, Grid, schedule
 
 if TYPE_CHECKING:
     from pdnn.estimate.steps import Steps
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def grid_parts(steps: Steps, grid: Grid) -> Parts:
     """A replica's step on ⌈N/replicas⌉ rows, and an agreement of the replicas on what a rank holds."""
-    replicas = steps.ranks // (grid.stages * grid.tensor_ranks)
+    replicas = steps.ranks // grid.held_by
     rows = ceil(steps.rows / replicas)
     network: Network = steps.network
     pairs: list[Pair] = []
@@ -36,14 +36,13 @@ def grid_parts(steps: Steps, grid: Grid) -> Parts:
     else:
         own, size = steps.engine(grid.engine, rows, network), float(network.size)
         part = own.and_cost(sums, f"outputs of pairs of Linears added up: {len(pairs)}")
-    held_by = grid.stages * grid.tensor_ranks
-    part = part.and_cost(_sum(steps, grid, held_by, 24), "what the step came to")
-    return agreed(steps, part, grid.data or DataParallel(), size, replicas, threads_of(grid.engine))
+    part = part.and_cost(_sum(steps, grid, grid.held_by, 24), "what the step came to")
+    return agreed(steps, part, grid.data or DataParallel(), size, replicas, grid.engine.threads)
 
 
 def _sum(steps: Steps, grid: Grid, ranks: int, size: float) -> Cost:
     """An all-reduce among so many neighbours."""
-    return steps.machine.all_reduce(ranks, size, threads_of(grid.engine)) if ranks > 1 else NOTHING
+    return steps.machine.all_reduce(ranks, size, grid.engine.threads) if ranks > 1 else NOTHING
 
 
 def _pipeline(steps: Steps, grid: Grid, network: Network, rows: int, sums: Cost) -> tuple[Parts, float]:
@@ -66,7 +65,7 @@ def _pipeline(steps: Steps, grid: Grid, network: Network, rows: int, sums: Cost)
     if pipeline.codec is not None and cut:
         code = coded(pipeline.codec, each * widest, itemsize)
         message, coding = code.bytes, code.encode + code.decode
-    threads = threads_of(grid.engine)
+    threads = grid.engine.threads
     travel = steps.machine.message(steps.ranks, threads).seconds(message) if grid.stages > 1 else 0.0
     beside = sums.seconds / micros / 2 / (len(cut) + 1) + (coding if grid.stages > 1 else 0.0)
     if steps.machine.ranks_a_node(steps.ranks, threads) == steps.ranks:

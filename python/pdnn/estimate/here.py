@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pdnn import parallel
+from pdnn.comm import cores_of_rank
 from pdnn.estimate.measuring import Array, MeasuredClock, Samples
 from pdnn.estimate.network import Network
 from pdnn.estimate.probes import measure
@@ -59,7 +59,7 @@ def steps_of(
 
 def threads_here(trainer: Trainer) -> int:
     """Cores that every rank of a trainer has."""
-    least = np.array([parallel.cores_of_rank(trainer.comm)], np.int64)
+    least = np.array([cores_of_rank(trainer.comm)], np.int64)
     if trainer.comm.size > 1:
         trainer.comm.all_reduce(least, op="min")
     return int(least[0])

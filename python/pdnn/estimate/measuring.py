@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from pdnn import nn, parallel
+from pdnn import nn
 from pdnn.comm import SELF
 from pdnn.estimate.network import Network
 from pdnn.nn.targets import core_for
+from pdnn.strategies import Serial, Strategy
+from pdnn.strategies.options import session_options
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -73,7 +75,7 @@ class MeasuredClock:
         key = (str(network.model.config()), max(1, rows), threads)
 
         def measure() -> float:
-            serial = parallel.Serial()
+            serial = Serial()
             trials = [self.trial(network, serial, SELF, max(1, rows)) for _ in range(threads)]
             return timed(trials, self.comm)
 
@@ -105,7 +107,7 @@ class MeasuredClock:
         return self._once((str(network.model.config()), stages, "cut", rows), measure)
 
     def trial(
-        self, network: Network, strategy: parallel.Strategy, comm: Communicator, rows: int
+        self, network: Network, strategy: Strategy, comm: Communicator, rows: int
     ) -> Callable[[int], float]:
         """A strategy on a copy of the network: makes so many steps, and returns the seconds of one."""
         return Trial(self, network, strategy, comm, rows)
@@ -124,7 +126,7 @@ class Trial:
         self,
         clock: MeasuredClock,
         network: Network,
-        strategy: parallel.Strategy,
+        strategy: Strategy,
         comm: Communicator,
         rows: int,
     ) -> None:
@@ -145,7 +147,7 @@ class Trial:
             sample=list(network.sample),
             target_width=samples.width,
             batch_size=rows,
-            plan=parallel.session_options(strategy),
+            plan=session_options(strategy),
         )
         self._kept = (model, optimizer)
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pdnn import _core, models, nn, optim, parallel
-from pdnn.comm import SELF, Communicator
+from pdnn import _core, models, nn, optim
+from pdnn.comm import SELF, Communicator, cores_of_rank
 from pdnn.estimate.collectives import rounds
 from pdnn.estimate.link import Link, fit
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.measuring import Array, MeasuredClock, Samples, timed
 from pdnn.estimate.network import Network
+from pdnn.strategies import DataParallel
 
 if TYPE_CHECKING:
     from pdnn.estimate.clock import Clock
@@ -50,13 +51,13 @@ def measure(comm: Communicator, clock: Clock, network: Network, rows: int) -> Ma
     comm.all_reduce(sizes, op="max", check=False)
     local, nodes = int(sizes[0]), -(-comm.size // int(sizes[0]))
     flops, half_rows = core_rate(clock, network, rows)
-    alone, crowded = clock.step(network, rows), clock.step(network, rows, parallel.cores_of_rank(comm))
+    alone, crowded = clock.step(network, rows), clock.step(network, rows, cores_of_rank(comm))
     numbers = np.array([barrier(comm), adding(network.itemsize)])
     comm.all_reduce(numbers, op="max", check=False)
     return Machine(
         name="this machine" if nodes == 1 else f"these {nodes} machines",
         nodes=nodes,
-        cores=local * parallel.cores_of_rank(comm),
+        cores=local * cores_of_rank(comm),
         flops=flops,
         half_rows=half_rows,
         memory=1 / float(numbers[1]),
@@ -80,7 +81,7 @@ def core_rate(clock: Clock, network: Network, rows: int) -> tuple[float, float]:
 
 def barrier(comm: Communicator) -> float:
     """Seconds in which a rank's threads meet, spinning: the round trip of a word between two cores."""
-    if parallel.cores_of_rank(comm) == 1:
+    if cores_of_rank(comm) == 1:
         return 0.0
     return median(_core.measure_round_trip() for _ in range(5))
 
@@ -138,7 +139,7 @@ def agreement(node: Communicator, comm: Communicator) -> Link | None:
         sgd = optim.SGD(model.parameters(), lr=0.1)
         clock = MeasuredClock(nn.MSELoss(), sgd, Samples(x, y, widths[1]), comm)
         try:
-            together = clock.trial(network, parallel.DataParallel(shared_memory=True), node, node.size)
+            together = clock.trial(network, DataParallel(shared_memory=True), node, node.size)
         except ValueError:  # these ranks share no memory
             return None
         seconds = timed([together], comm) - clock.step(network, 1)

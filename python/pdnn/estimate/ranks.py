@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pdnn import comm, parallel
+from pdnn import comm
 from pdnn.drawing import new_figure
 from pdnn.estimate.clock import RatedClock
 from pdnn.estimate.estimate import Estimate
@@ -18,6 +18,7 @@ from pdnn.estimate.link import text
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
 from pdnn.estimate.steps import Steps
+from pdnn.strategies import Serial, parse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,7 +75,7 @@ def scaling(
     batch_size : int
         Rows behind one update; with `weak` of each rank.
     strategies : iterable of str
-        As `pdnn.parallel` spells them; N stands for the number of ranks, and "fastest" for the best of them.
+        As `pdnn.strategies` spells them; N stands for the number of ranks, "fastest" for the best of them.
     ranks : sequence of int
     machine : Machine
     weak : bool
@@ -92,7 +93,7 @@ def scaling(
     def steps(rows: int, number: int) -> Steps:
         return Steps(network, rows, number, RatedClock(machine, number), machine, momenta)
 
-    alone = steps(batch_size, 1).estimate(parallel.Serial()).seconds / batch_size
+    alone = steps(batch_size, 1).estimate(Serial()).seconds / batch_size
     points, left_out = [], []
     for words in dict.fromkeys(strategies):
         for number in dict.fromkeys(ranks):
@@ -103,7 +104,7 @@ def scaling(
                     among = candidates(network, number, threads)
                     found = choose(steps(rows, number), among, comm.SELF).estimates[0]
                 else:
-                    strategy = parallel.parse(words.replace(":N", f":{number}"))
+                    strategy = parse(words.replace(":N", f":{number}"))
                     found = steps(rows, number).estimate(strategy)
             except ValueError as error:
                 sentence = str(error)
@@ -111,9 +112,9 @@ def scaling(
                     sentence = sentence.removeprefix(prefix)
                 left_out.append(f"{words} on {number} ranks: {sentence}")
                 continue
-            strategy = parallel.parse(found.strategy)
-            done = parallel.rows_of_step(strategy, rows, number)
-            workers = number * parallel.threads_of(parallel.engine_of(strategy))
+            strategy = parse(found.strategy)
+            done = strategy.rows_per_step(rows, number)
+            workers = number * strategy.engine.threads
             points.append(Point(words, found, workers, alone * done / found.seconds))
     return points, left_out
 

@@ -9,10 +9,12 @@ from pdnn.estimate.coding import coded, coded_sum
 from pdnn.estimate.collectives import NOTHING, Cost, all_reduce, broadcast, scatter
 from pdnn.estimate.link import text
 from pdnn.estimate.parts import Parts
-from pdnn.parallel import Average, DataParallel, Hogwild, HogwildProcesses, ScatterGather, Serial, threads_of
+from pdnn.strategies import Serial
 
 if TYPE_CHECKING:
+    from pdnn.codec import Codec
     from pdnn.estimate.steps import Steps
+    from pdnn.strategies import DataParallel, Engine
 
 HIDING = 2 / 3
 """The part of a step's arithmetic, its backward pass, beside which gradients can travel between nodes."""
@@ -27,7 +29,7 @@ OVERLAPPED = 8
 def data_parallel(steps: Steps, strategy: DataParallel) -> Parts:
     """t(⌈N/p⌉) and an agreement on P bytes."""
     own = steps.engine(strategy.engine, ceil(steps.rows / steps.ranks))
-    return agreed(steps, own, strategy, steps.network.size, steps.ranks, threads_of(strategy.engine))
+    return agreed(steps, own, strategy, steps.network.size, steps.ranks, strategy.engine.threads)
 
 
 def agreed(steps: Steps, own: Parts, data: DataParallel, size: float, ranks: int, threads: int = 1) -> Parts:
@@ -56,47 +58,45 @@ def agreed(steps: Steps, own: Parts, data: DataParallel, size: float, ranks: int
     return own.and_cost(shared, f"{size:,.0f} bytes of parameters updated in shares")
 
 
-def average(steps: Steps, strategy: Average) -> Parts:
+def averaging(
+    steps: Steps, engine: Engine, every: int | None, codec: str | Codec | None, by_master: bool
+) -> Parts:
     """t(N), and every K-th step a sum of parameters and state over ranks, or through rank 0."""
-    own = steps.engine(strategy.engine, steps.rows)
-    if strategy.every is None or steps.ranks == 1:
+    own = steps.engine(engine, steps.rows)
+    if every is None or steps.ranks == 1:
         return own
-    network, machine, threads = steps.network, steps.machine, threads_of(strategy.engine)
+    network, machine, threads = steps.network, steps.machine, engine.threads
     elements = network.params + network.state + 1
     size, coding = elements * network.itemsize, 0.0
-    if strategy.by == "master":
+    if by_master:
         link, turns = machine.message(steps.ranks, threads), 2 * (steps.ranks - 1)
         cost = Cost(link.seconds(turns * size, turns), (steps.ranks - 1) * size)
-    elif strategy.codec is not None:
-        code, link = (
-            coded(strategy.codec, elements - 1, network.itemsize),
-            machine.message(steps.ranks, threads),
-        )
+    elif codec is not None:
+        code, link = coded(codec, elements - 1, network.itemsize), machine.message(steps.ranks, threads)
         cost, coding = coded_sum(code, link, steps.ranks)
         cost += all_reduce(link, steps.ranks, network.itemsize)  # whether to stop
     else:
         cost = machine.all_reduce(steps.ranks, size, threads)
-    own = own.and_compute(coding / strategy.every)
-    return own.and_cost(cost * (1 / strategy.every), f"an average every {strategy.every} steps")
+    own = own.and_compute(coding / every)
+    return own.and_cost(cost * (1 / every), f"an average every {every} steps")
 
 
-def hogwild(steps: Steps, strategy: Hogwild | HogwildProcesses) -> Parts:
+def hogwild(steps: Steps, workers: int, threads: int) -> Parts:
     """Nobody waits: (t(N) + 2 P / memory) / W from one update to the next."""
-    threads = strategy.workers if isinstance(strategy, Hogwild) else 1
     alone = steps.clock.step(steps.network, steps.rows, threads)
     shared = 2 * steps.network.size / steps.machine.memory
-    why = f"{strategy.workers} workers: {text(alone)} an update, {text(shared)} to share it"
-    return Parts((alone + shared) / strategy.workers, 0.0, 0.0, 0.0, why)
+    why = f"{workers} workers: {text(alone)} an update, {text(shared)} to share it"
+    return Parts((alone + shared) / workers, 0.0, 0.0, 0.0, why)
 
 
-def scatter_gather(steps: Steps, strategy: ScatterGather) -> Parts:
+def scatter_gather(steps: Steps, once: bool) -> Parts:
     """Rank 0 sends rows, collects (p−1) P, adds p P, and sends P."""
     own = steps.engine(Serial(), ceil(steps.rows / steps.ranks))
     if steps.ranks == 1:
         return own
     network, link = steps.network, steps.machine.message(steps.ranks)
     rows = steps.rows * (network.widths[0] * network.itemsize + 4)
-    there = NOTHING if strategy.once else scatter(link, steps.ranks, rows)
+    there = NOTHING if once else scatter(link, steps.ranks, rows)
     back = scatter(link, steps.ranks, steps.ranks * network.size)
     model = broadcast(link, steps.ranks, network.size + TAIL * network.itemsize)
     cost = Cost((there + back + model).seconds, there.bytes + network.size + TAIL * network.itemsize)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pdnn import parallel
-from pdnn.parallel.specs import check_ranks
+from pdnn.strategies import parse
 
 CHOSEN_LATER = ("auto", "fastest")
 """Words for a strategy that is chosen where it runs, and fits any number of ranks."""
@@ -42,7 +41,7 @@ class Configuration:
         """Ranks times the threads of each, on a machine of so many cores; "fastest" may use fewer."""
         if self.strategy in CHOSEN_LATER:
             return self.ranks * max(1, cores // self.ranks)
-        return self.ranks * parallel.threads_of(parallel.engine_of(parallel.parse(self.strategy)))
+        return self.ranks * parse(self.strategy).engine.threads
 
 
 def grid(
@@ -72,7 +71,7 @@ def grid(
         for number in dict.fromkeys(ranks):
             if strategy not in CHOSEN_LATER:
                 try:
-                    check_ranks(parallel.parse(strategy), number)
+                    parse(strategy).check_ranks(number)
                 except ValueError as error:
                     reasons.append(str(error).removeprefix("Trainer: "))
                     continue

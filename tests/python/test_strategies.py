@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdnn import parallel
+import pdnn
+from pdnn import parallel, strategies
 from pdnn.nn.targets import core_for
-from pdnn.parallel import (
-    Average,
+from pdnn.strategies import (
     DataParallel,
     Hogwild,
     HogwildProcesses,
+    ModelAveraging,
     Pool,
     ScatterGather,
     Serial,
@@ -39,27 +40,27 @@ def test_specs_spell_strategies_and_back() -> None:
         "ddp": DataParallel(),
         "ddp+team:2": DataParallel(Team(2)),
         "ddp+pool:2/4": DataParallel(Pool(2, 4)),
-        "average:end": Average(),
-        "average:8": Average(8),
-        "average:8:master+team:2": Average(8, by="master", engine=Team(2)),
-        "average:end:own-init": Average(same_init=False),
+        "average:end": ModelAveraging(),
+        "average:8": ModelAveraging(8),
+        "average:8:master+team:2": ModelAveraging(8, by="master", engine=Team(2)),
+        "average:end:own-init": ModelAveraging(same_init=False),
         "hogwild:4": Hogwild(4),
         "hogwild-processes:4": HogwildProcesses(4),
         "scatter-gather": ScatterGather(),
         "scatter-gather:once": ScatterGather(once=True),
     }
     for spec, strategy in table.items():
-        assert parallel.parse(spec) == strategy
-        assert parallel.parse(str(strategy)) == strategy
+        assert strategies.parse(spec) == strategy
+        assert strategies.parse(str(strategy)) == strategy
 
 
 @given(st.text("ademprlstogvwinh:/+-0123456789 ", max_size=14))
 def test_a_string_is_refused_or_comes_back(text: str) -> None:
     strategy = None
     with contextlib.suppress(ValueError):
-        strategy = parallel.parse(text)
+        strategy = strategies.parse(text)
     if strategy is not None:
-        assert parallel.parse(str(strategy)) == strategy
+        assert strategies.parse(str(strategy)) == strategy
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_string_is_refused_or_comes_back(text: str) -> None:
 )
 def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
     with pytest.raises(ValueError, match=r'expected one of .*"ddp\+team:2"'):
-        parallel.parse(spec)
+        strategies.parse(spec)
 
 
 @pytest.mark.parametrize(
@@ -88,19 +89,19 @@ def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
 )
 def test_nobody_works_without_workers(spec: str) -> None:
     with pytest.raises(ValueError, match="expected at least 1"):
-        parallel.parse(spec)
+        strategies.parse(spec)
 
 
 def test_auto_takes_the_cores_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PDNN_THREADS", "3")
-    assert parallel.choose("auto", World(1)) == Team(3)  # type: ignore[arg-type]
-    assert parallel.choose("auto", World(2)) == DataParallel(Team(3))  # type: ignore[arg-type]
+    assert strategies.choose("auto", World(1)) == Team(3)  # type: ignore[arg-type]
+    assert strategies.choose("auto", World(2)) == DataParallel(Team(3))  # type: ignore[arg-type]
     monkeypatch.setenv("PDNN_THREADS", "1")
-    assert parallel.choose("auto", World(1)) == Serial()  # type: ignore[arg-type]
-    assert parallel.choose("auto", World(2)) == DataParallel()  # type: ignore[arg-type]
+    assert strategies.choose("auto", World(1)) == Serial()  # type: ignore[arg-type]
+    assert strategies.choose("auto", World(2)) == DataParallel()  # type: ignore[arg-type]
     monkeypatch.setenv("PDNN_THREADS", "many")
     with pytest.raises(ValueError, match="PDNN_THREADS=many"):
-        parallel.choose("auto", World(1))  # type: ignore[arg-type]
+        strategies.choose("auto", World(1))  # type: ignore[arg-type]
 
 
 def test_ranks_share_the_cores_of_their_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,53 +109,77 @@ def test_ranks_share_the_cores_of_their_node(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
     monkeypatch.setattr("pdnn._core.read_cores", lambda: (8, 8, 0.0))
     monkeypatch.setattr("pdnn._core.available_cores", lambda: 8)
-    assert parallel.cores_of_rank(World(4)) == 4  # type: ignore[arg-type]
+    assert pdnn.comm.cores_of_rank(World(4)) == 4  # type: ignore[arg-type]
     monkeypatch.setattr("pdnn._core.available_cores", lambda: 1)  # bound to a core each
-    assert parallel.cores_of_rank(World(4)) == 1  # type: ignore[arg-type]
-    assert parallel.cores_of_rank(World(1)) == 1  # type: ignore[arg-type]
+    assert pdnn.comm.cores_of_rank(World(4)) == 1  # type: ignore[arg-type]
+    assert pdnn.comm.cores_of_rank(World(1)) == 1  # type: ignore[arg-type]
     monkeypatch.setattr("pdnn._core.read_cores", lambda: (8, 8, 2.0))
     monkeypatch.setattr("pdnn._core.available_cores", lambda: 2)
-    assert parallel.cores_of_rank(World(4)) == 1  # type: ignore[arg-type]
+    assert pdnn.comm.cores_of_rank(World(4)) == 1  # type: ignore[arg-type]
 
 
 def test_strategies_of_one_process_are_refused_among_ranks() -> None:
     with pytest.raises(
         ValueError, match=r'"team:2" is for one process, this world has 3 ranks; "ddp\+team:2" fits'
     ):
-        parallel.choose("team:2", World(3))  # type: ignore[arg-type]
+        strategies.choose("team:2", World(3))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="strategy is a int"):
-        parallel.choose(3, World(1))  # type: ignore[arg-type]
+        strategies.choose(3, World(1))  # type: ignore[arg-type]
 
 
 def test_hogwild_fits_its_world_or_says_what_does() -> None:
     with pytest.raises(ValueError, match=r'"hogwild:2" is for one process.*; "hogwild-processes:3" fits'):
-        parallel.choose("hogwild:2", World(3))  # type: ignore[arg-type]
+        strategies.choose("hogwild:2", World(3))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r'is for 2 ranks, this world has 3; "hogwild-processes:3" fits'):
-        parallel.choose("hogwild-processes:2", World(3))  # type: ignore[arg-type]
+        strategies.choose("hogwild-processes:2", World(3))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r'is for 2 ranks, this world has 1; "hogwild:2" fits'):
-        parallel.choose("hogwild-processes:2", World(1))  # type: ignore[arg-type]
-    assert parallel.choose("hogwild-processes:3", World(3)) == HogwildProcesses(3)  # type: ignore[arg-type]
+        strategies.choose("hogwild-processes:2", World(1))  # type: ignore[arg-type]
+    assert strategies.choose("hogwild-processes:3", World(3)) == HogwildProcesses(3)  # type: ignore[arg-type]
 
 
 def test_more_threads_than_cores_are_remarked_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PDNN_THREADS", "1")
     with pytest.warns(UserWarning, match="2 threads share 1 core.*--bind-to none"):
-        parallel.choose("ddp+team:2", World(2))  # type: ignore[arg-type]
+        strategies.choose("ddp+team:2", World(2))  # type: ignore[arg-type]
+
+
+def test_strategies_are_found_under_their_former_names() -> None:
+    assert parallel.Average is ModelAveraging
+    assert parallel.check_parameter_closeness is pdnn.ddp.check_parameter_closeness
+    assert all(getattr(parallel, name) is not None for name in parallel.__all__)
+    assert pdnn.parallel.Pool(5, parallel_batches=25) == strategies.parse("pool:5/25")
+
+
+def test_what_ranks_must_have_alike_leaves_the_engine_out() -> None:
+    assert strategies.parse("ddp:sum+team:2").identity() == "ddp:sum"
+    assert strategies.parse("pipeline:2 x ddp+team:2").identity() == "pipeline:2 x ddp"
+    assert DataParallel(bucket_bytes=8, codec="int8").identity() == "ddp:int8 with bucket_bytes=8"
+    assert strategies.Pipeline(2, cut=(1,), engine=Team(2)).identity() == "pipeline:2 with cut=(1,)"
+    assert strategies.parse("hogwild:2").identity() == "hogwild:2"
+
+
+def test_every_strategy_shows_strings_that_spell_it() -> None:
+    kinds = strategies.base.KINDS
+    assert {type(strategies.parse(example)) for kind in kinds for example in kind.examples} == set(kinds)
+    for kind in kinds:
+        for example in kind.examples:
+            assert type(strategies.parse(example)) is kind, example
+            assert f'"{example}"' in strategies.specs()
 
 
 def test_matmul_is_the_product() -> None:
     rng = np.random.default_rng(0)
     for m, k, n in [(0, 3, 2), (1, 1, 1), (37, 101, 23), (64, 0, 5)]:
         a, b = rng.normal(size=(m, k)), rng.normal(size=(k, n))
-        np.testing.assert_allclose(parallel.matmul(a, b), a @ b, rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(parallel.matmul(a, b, threads=3), parallel.matmul(a, b))
+        np.testing.assert_allclose(strategies.matmul(a, b), a @ b, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(strategies.matmul(a, b, threads=3), strategies.matmul(a, b))
         core = core_for("float64")
         for transposed, left, right in (("a", a.T.copy(), b), ("b", a, b.T.copy())):
             product = core.matmul(left, right, transposed=transposed)
             np.testing.assert_allclose(product, a @ b, rtol=1e-12, atol=1e-12)
     with pytest.raises(ValueError, match="as many columns"):
-        parallel.matmul(np.zeros((2, 3)), np.zeros((2, 3)))
+        strategies.matmul(np.zeros((2, 3)), np.zeros((2, 3)))
     with pytest.raises(TypeError, match="float32 and float64"):
-        parallel.matmul(np.zeros((2, 3), np.float32), np.zeros((3, 2)))
+        strategies.matmul(np.zeros((2, 3), np.float32), np.zeros((3, 2)))
     with pytest.raises(ValueError, match="not C-contiguous"):
-        parallel.matmul(np.zeros((3, 2)).T, np.zeros((3, 2)))
+        strategies.matmul(np.zeros((3, 2)).T, np.zeros((3, 2)))

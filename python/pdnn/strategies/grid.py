@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import TYPE_CHECKING
 
-from pdnn.parallel.engines import Engine, Pool, Serial, check_positive, suffix
-from pdnn.parallel.replicas import DataParallel
+from pdnn.strategies.base import Strategy, check_positive, codec_suffix
+from pdnn.strategies.data_parallel import DataParallel
+from pdnn.strategies.engines import Engine, Serial
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
+    from pdnn.estimate.parts import Parts
+    from pdnn.estimate.steps import Steps
+    from pdnn.strategies.schedules import Schedule
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
 
 
+class PartOfGrid(Strategy):
+    """A strategy whose ranks hold parts of the network."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def grid(self) -> Grid:
+            """The strategy as a product."""
+
+    def __post_init__(self) -> None:
+        if self.engine.passes:
+            raise ValueError(
+                f'{type(self).__name__}: engine "{self.engine}" takes the pieces of a batch side by side, '
+                "but ranks that hold parts of a network meet in each; use a team"
+            )
+
+    def misfit(self, ranks: int) -> str | None:
+        """The factors multiply to the number of ranks."""
+        grid, held_by = self.grid, self.grid.held_by
+        if ranks % held_by == 0 if grid.data else ranks == held_by:
+            return None
+        words = " x ".join(str(factor) for factor in (grid.pipeline, grid.tensor) if factor)
+        advice = f"start a multiple of {held_by}" if grid.data else f"start {held_by}"
+        if not grid.data and ranks % held_by == 0:
+            advice = f'"{words} x ddp" fits'
+        return f"deals the network out to {held_by} ranks, this world has {ranks}; {advice}"
+
+    def estimate(self, steps: Steps) -> Parts:
+        """A replica's step, and an agreement of the replicas."""
+        return steps.grid(self.grid)
+
+    def memory(self, steps: Steps) -> int:
+        """A rank's part, beside the whole model."""
+        held_by, passes = self.grid.held_by, 1.0
+        rows = ceil(steps.rows * held_by / steps.ranks)
+        if pipeline := self.grid.pipeline:
+            rows, passes = ceil(rows / pipeline.micros), max(pipeline.plan().in_flight)
+        return steps.memory(self.engine, rows, steps.model_elements / held_by, passes / held_by)
+
+
 @dataclass(frozen=True)
-class TensorParallel:
+class TensorParallel(PartOfGrid):
     """Linears are cut among the ranks: of a pair, the first by columns and the second by rows.
 
     A pair needs one all-reduce forward, and one backward unless it is the first layer. Activations and
@@ -33,16 +79,25 @@ class TensorParallel:
     ranks: int
     engine: Engine = field(default_factory=Serial)
 
+    pattern = r"tp:(\d+)"
+    examples = ("tp:2",)
+    factor = "tensor"
+
     def __post_init__(self) -> None:
         check_positive("TensorParallel: ranks", self.ranks)
-        _check_engine("TensorParallel", self.engine)
+        super().__post_init__()
+
+    @property
+    def grid(self) -> Grid:
+        """The only factor."""
+        return Grid(tensor=TensorParallel(self.ranks), engine=self.engine)
 
     def __str__(self) -> str:
-        return f"tp:{self.ranks}{suffix(self.engine)}"
+        return f"tp:{self.ranks}{self.engine.suffix}"
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(PartOfGrid):
     """Every rank holds some layers; micro-batches pass through the ranks one behind another.
 
     BatchNorm normalises each micro-batch by itself, as ``pool:1/M`` does with its pieces.
@@ -75,6 +130,11 @@ class Pipeline:
     engine: Engine = field(default_factory=Serial)
     codec: str | Codec | None = None
 
+    pattern = r"pipeline:(\d+)(?:/(\d+))?((?::[\w.-]+)*)"
+    examples = ("pipeline:2", "pipeline:2/8:gpipe", "pipeline:2/8:int8", "pipeline:2/8:gpipe:bf16")
+    factor = "pipeline"
+    unspelled = ("cut",)
+
     def __post_init__(self) -> None:
         check_positive("Pipeline: stages", self.stages)
         if self.micro_batches is not None:
@@ -84,9 +144,29 @@ class Pipeline:
         cuts = self.stages * self.chunks - 1
         if self.cut is not None and len(self.cut) != cuts:
             raise ValueError(f"Pipeline: cut={self.cut}; expected {cuts} numbers of layers")
-        _check_engine("Pipeline", self.engine)
+        super().__post_init__()
         if self.codec is not None:
             object.__setattr__(self, "codec", _codec_of_messages(self.codec))
+
+    @classmethod
+    def spelled(cls, match: re.Match[str]) -> Pipeline:
+        """Of the words after the numbers the first may be a schedule; the others spell a codec."""
+        words = match[3].split(":")[1:]
+        schedule = words.pop(0) if words and words[0] in SCHEDULES else "1f1b"
+        codec = ":".join(words) or None
+        try:
+            return cls(int(match[1]), int(match[2]) if match[2] else None, schedule, codec=codec)
+        except ValueError as error:
+            if codec is None or not str(error).startswith("codec "):
+                raise
+            raise ValueError(
+                f'Pipeline: schedule "{codec}"; expected one of {", ".join(SCHEDULES)}, or a {error}'
+            ) from error
+
+    @property
+    def grid(self) -> Grid:
+        """The only factor."""
+        return Grid(pipeline=replace(self, engine=Serial()), engine=self.engine)
 
     @property
     def chunks(self) -> int:
@@ -98,16 +178,21 @@ class Pipeline:
         """Micro-batches of a step."""
         return self.micro_batches or 4 * self.stages
 
+    def plan(self) -> Schedule:
+        """What every rank does in one step."""
+        from pdnn.strategies.schedules import schedule
+
+        return schedule(self.schedule, self.stages, self.micros, self.chunks)
+
     def __str__(self) -> str:
         words = f"pipeline:{self.stages}"
         words += f"/{self.micro_batches}" if self.micro_batches else ""
         words += f":{self.schedule}" if self.schedule != "1f1b" else ""
-        words += f":{self.codec}" if self.codec is not None else ""
-        return words + suffix(self.engine)
+        return words + codec_suffix(self.codec) + self.engine.suffix
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(PartOfGrid):
     """A product: replicas share the rows of a batch, and each is held by stages × tensor ranks.
 
     Rank = (replica · stages + stage) · tensor ranks + place in the stage.
@@ -128,9 +213,9 @@ class Grid:
     engine: Engine = field(default_factory=Serial)
 
     def __post_init__(self) -> None:
-        _check_engine("Grid", self.engine)
+        super().__post_init__()
         for factor in self.factors:
-            if not isinstance(factor.engine, Serial):
+            if factor.engine != Serial():
                 raise ValueError(f"Grid: {factor} brings an engine of its own; pass Grid(…, engine=…)")
         if not self.factors:
             raise ValueError("Grid: no factors; pass pipeline=, tensor= or data=")
@@ -150,22 +235,22 @@ class Grid:
         """Ranks of a stage."""
         return self.tensor.ranks if self.tensor else 1
 
-    def fits(self, ranks: int) -> bool:
-        """Whether the factors multiply to so many ranks."""
-        replica = self.stages * self.tensor_ranks
-        return ranks % replica == 0 if self.data else ranks == replica
+    @property
+    def held_by(self) -> int:
+        """Ranks that hold a replica together."""
+        return self.stages * self.tensor_ranks
+
+    @property
+    def grid(self) -> Grid:
+        """Itself."""
+        return self
+
+    def identity(self) -> str:
+        """What each factor must have alike."""
+        return " x ".join(factor.identity() for factor in self.factors)
 
     def __str__(self) -> str:
-        return " x ".join(str(factor) for factor in self.factors) + suffix(self.engine)
-
-
-def as_grid(strategy: object) -> Grid | None:
-    """The same as a product, if ranks hold parts of the network."""
-    if isinstance(strategy, TensorParallel):
-        return Grid(tensor=TensorParallel(strategy.ranks), engine=strategy.engine)
-    if isinstance(strategy, Pipeline):
-        return Grid(pipeline=replace(strategy, engine=Serial()), engine=strategy.engine)
-    return strategy if isinstance(strategy, Grid) else None
+        return " x ".join(str(factor) for factor in self.factors) + self.engine.suffix
 
 
 def _codec_of_messages(codec: str | Codec) -> Codec:
@@ -179,11 +264,3 @@ def _codec_of_messages(codec: str | Codec) -> Codec:
             'added up; "int8" fits'
         )
     return parsed
-
-
-def _check_engine(where: str, engine: Engine) -> None:
-    if isinstance(engine, Pool):
-        raise ValueError(
-            f'{where}: engine "{engine}" takes the pieces of a batch side by side, but ranks that hold parts '
-            "of a network meet in each; use a team"
-        )

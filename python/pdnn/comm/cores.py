@@ -1,14 +1,11 @@
-"""Cores that a rank may use, and a warning when a strategy wants more."""
+"""Cores that a rank may use."""
 
 from __future__ import annotations
 
 import os
-import warnings
 from typing import TYPE_CHECKING
 
 from pdnn import _core
-from pdnn.parallel.engines import Pool, threads_of
-from pdnn.parallel.strategies import Strategy, engine_of
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -34,14 +31,3 @@ def _local_ranks() -> int:
         if name in os.environ:
             return int(os.environ[name])
     return 2**31  # ranks are threads, or the launcher does not say: take all of them to be here
-
-
-def warn_if_crowded(strategy: Strategy, comm: Communicator) -> None:
-    """Says that a strategy wants more threads than this rank has cores."""
-    threads, cores = threads_of(engine_of(strategy)), cores_of_rank(comm)
-    if not isinstance(strategy, Pool) and threads > cores:
-        hint = "; mpiexec bound it, add --bind-to none" if comm.size > 1 else ""
-        warnings.warn(
-            f'strategy "{strategy}": {threads} threads share {cores} core(s) of this process{hint}',
-            stacklevel=4,
-        )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pdnn import _core
-from pdnn.parallel.timeline import Timeline
+from pdnn.strategies.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,0 +1,84 @@
+"""Data parallel: every rank holds the whole network, and all make the same updates."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pdnn.strategies.base import Strategy, check_positive, codec_suffix, spelled_codec, take_codec
+from pdnn.strategies.engines import Engine, Serial
+
+if TYPE_CHECKING:
+    from pdnn.codec import Codec
+    from pdnn.estimate.parts import Parts
+    from pdnn.estimate.steps import Steps
+
+
+@dataclass(frozen=True)
+class DataParallel(Strategy):
+    """Every rank makes the gradient of its share of each batch; the shares add up to the batch's gradient.
+
+    Between ranks of one machine gradients and parameters lie in memory that they share, and each rank updates
+    its part of the parameters; elsewhere, or where that is measured to be slower, gradients travel in
+    buckets, the last layer's first, while the backward pass goes on.
+
+    Parameters
+    ----------
+    engine : Serial, Team or Pool
+        How a rank makes its gradient.
+    average : "mean" or "sum"
+        The gradient of an update: of the mean loss over the rows of the whole batch, or the sum over ranks of
+        each one's mean over its own rows. The sum is another optimizer: its steps grow with the ranks.
+    bucket_bytes : int, optional
+        Size of a bucket; given, gradients travel in buckets. None: what the latency and bandwidth of an
+        all-reduce, measured when `fit` begins, make best; with a codec 256 KiB.
+    shared_memory : bool, optional
+        Whether ranks of one machine share memory. None: where it is measured to be faster.
+    codec : str or Codec, optional
+        By which gradients travel, in buckets: a string as in `pdnn.codec.SPECS`. All ranks get the same bits.
+        Under `PowerSGD` buckets end where parameters do, since it must see whole matrices. `History.codec`
+        has the books: bytes, seconds, error.
+    error_feedback : bool, optional
+        Whether what a codec lost is added to the next gradient; by default for 1 bit, top k and PowerSGD.
+        What is remembered is kept in checkpoints, and forgotten between two calls of `fit`.
+    """
+
+    engine: Engine = field(default_factory=Serial)
+    average: str = "mean"
+    bucket_bytes: int | None = None
+    shared_memory: bool | None = None
+    codec: str | Codec | None = None
+    error_feedback: bool | None = None
+
+    pattern = r"ddp(:sum)?(?::(.+))?"
+    examples = ("ddp", "ddp+team:2", "ddp:sum", "ddp:int8")
+    factor = "data"
+    unspelled = ("bucket_bytes", "shared_memory", "error_feedback")
+
+    def __post_init__(self) -> None:
+        take_codec(self)
+        if self.average not in ("mean", "sum"):
+            raise ValueError(f'DataParallel: average "{self.average}"; expected "mean" or "sum"')
+        if self.bucket_bytes is not None:
+            check_positive("DataParallel: bucket_bytes", self.bucket_bytes)
+            if self.shared_memory:
+                raise ValueError("DataParallel: bucket_bytes is of messages, shared_memory=True sends none")
+        if self.codec is not None and self.shared_memory:
+            raise ValueError(
+                f'DataParallel: codec "{self.codec}" is of messages, shared_memory=True sends none; '
+                "leave one of them out"
+            )
+
+    @classmethod
+    def spelled(cls, match: re.Match[str]) -> DataParallel:
+        """After "ddp" the way to add up, and a codec."""
+        return cls(average="sum" if match[1] else "mean", codec=spelled_codec(match.string, match[2]))
+
+    def estimate(self, steps: Steps) -> Parts:
+        """A rank's share of the rows, and a sum of gradients."""
+        return steps.data_parallel(self)
+
+    def __str__(self) -> str:
+        words = "ddp:sum" if self.average == "sum" else "ddp"
+        return words + codec_suffix(self.codec) + self.engine.suffix

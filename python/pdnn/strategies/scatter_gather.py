@@ -1,0 +1,64 @@
+"""Scatter and gather: the root holds the data and drives every step."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pdnn.strategies.base import Strategy
+from pdnn.strategies.engines import Engine, Serial
+
+if TYPE_CHECKING:
+    from pdnn.estimate.parts import Parts
+    from pdnn.estimate.steps import Steps
+
+
+@dataclass(frozen=True)
+class ScatterGather(Strategy):
+    """Rank 0 holds the data: it scatters each batch, gathers the gradients, updates and broadcasts.
+
+    Parameters
+    ----------
+    once : bool
+        Scatter the rows in the first step only; every batch must then be the whole data set.
+    """
+
+    once: bool = False
+
+    pattern = r"scatter-gather(:once)?"
+    examples = ("scatter-gather",)
+
+    @classmethod
+    def spelled(cls, match: re.Match[str]) -> ScatterGather:
+        """The rows travel once or in every step."""
+        return cls(once=match[1] is not None)
+
+    @property
+    def engine(self) -> Engine:
+        """A rank works by one thread."""
+        return Serial()
+
+    def check_rows(self, rows: int, batch_size: int, augmented: bool) -> None:
+        """Rows that travel once must be all that there are, as they are."""
+        if self.once and batch_size < rows:
+            raise ValueError(
+                f'fit: strategy "{self}" sends the rows once, so a batch must be all of them; '
+                f"pass batch_size={rows} or more"
+            )
+        if self.once and augmented:
+            raise ValueError(
+                f'fit: strategy "{self}" sends the rows once, so they cannot be augmented anew '
+                'each epoch; "scatter-gather" can'
+            )
+
+    def estimate(self, steps: Steps) -> Parts:
+        """Rows out, gradients in, parameters out through rank 0."""
+        return steps.scatter_gather(self.once)
+
+    def memory(self, steps: Steps) -> int:
+        """The root's, which has the whole batch and every rank's gradient."""
+        return steps.memory(self.engine, steps.rows, steps.ranks * (steps.network.params + 3))
+
+    def __str__(self) -> str:
+        return "scatter-gather:once" if self.once else "scatter-gather"

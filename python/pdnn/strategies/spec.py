@@ -1,0 +1,97 @@
+"""The strings that spell strategies, and which strategy fits a world of ranks."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from pdnn.comm import cores_of_rank
+from pdnn.strategies.base import KINDS, Strategy
+from pdnn.strategies.data_parallel import DataParallel
+from pdnn.strategies.engines import Engine, Serial, Team
+from pdnn.strategies.grid import Grid
+
+if TYPE_CHECKING:
+    from pdnn.comm import Communicator
+
+
+def specs() -> str:
+    """Examples of all strings that spell strategies."""
+    words = ["auto", "fastest", *(example for kind in KINDS for example in kind.examples)]
+    return ", ".join(f'"{word}"' for word in words) + ', and products like "pipeline:2 x tp:2 x ddp+team:2"'
+
+
+def parse(spec: str) -> Strategy:
+    """The strategy that a string spells; see `specs` for the forms.
+
+    Raises
+    ------
+    ValueError
+        If it is none of them.
+    """
+    words = spec.strip()
+    if len(factors := re.split(r"\s+x\s+", words)) > 1:
+        return _product(spec, factors)
+    across, plus, inner = words.partition("+")
+    engine = parse(inner) if plus else Serial()
+    for kind in KINDS:
+        if match := re.fullmatch(kind.pattern, across):
+            strategy: Strategy | None = kind.spelled(match)
+            if strategy is not None and plus:
+                strategy = strategy.with_engine(engine) if isinstance(engine, Engine) else None
+            if strategy is not None:
+                return strategy
+    raise ValueError(f'strategy "{spec}"; expected one of {specs()}')
+
+
+def _product(spec: str, factors: list[str]) -> Grid:
+    """The product of strategies that the factors spell, each at most once; the last may end in an engine."""
+    last, plus, inner = factors[-1].partition("+")
+    engine = parse(inner) if plus else Serial()
+    found: dict[str, Any] = {}
+    for factor in map(parse, [*factors[:-1], last]):
+        if factor.factor in ("", *found):
+            raise ValueError(
+                f'strategy "{spec}"; a product has one each of "pipeline:N", "tp:N" and "ddp" at most, '
+                'and may end in "+team:N"'
+            )
+        found[factor.factor] = factor
+    if not isinstance(engine, Engine):
+        raise ValueError(f'strategy "{spec}"; a product may end in "+team:N", not in "+{inner}"')
+    return Grid(**found, engine=engine)
+
+
+def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
+    """The strategy for a world: parses, resolves "auto", and refuses what does not fit.
+
+    Raises
+    ------
+    ValueError
+        If the string is no strategy, or the strategy is for one process and the world has more.
+    TypeError
+        If it is neither a string nor a strategy.
+    """
+    if strategy == "auto":
+        threads = cores_of_rank(comm)
+        engine: Engine = Team(threads) if threads > 1 else Serial()
+        return DataParallel(engine) if comm.size > 1 else engine
+    chosen = parse(strategy) if isinstance(strategy, str) else strategy
+    if not isinstance(chosen, Strategy):
+        raise TypeError(
+            f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.strategies'"
+        )
+    chosen.check_ranks(comm.size)
+    _warn_if_crowded(chosen, comm)
+    return chosen
+
+
+def _warn_if_crowded(strategy: Strategy, comm: Communicator) -> None:
+    """Says that a strategy wants more threads than this rank has cores."""
+    engine, cores = strategy.engine, cores_of_rank(comm)
+    if (engine.needs_cores or comm.size > 1) and engine.threads > cores:
+        hint = "; mpiexec bound it, add --bind-to none" if comm.size > 1 else ""
+        warnings.warn(
+            f'strategy "{strategy}": {engine.threads} threads share {cores} core(s) of this process{hint}',
+            stacklevel=4,
+        )
