@@ -43,7 +43,7 @@ def make_coder(spec: str, dtype: str, feedback: bool) -> tuple[Any, Any, Any]:
     import numpy as np
 
     from pdnn.codec.codecs import matrices_in
-    from pdnn.nn.targets import core_for
+    from pdnn.core import core_for
 
     core, array = core_for(dtype), gradient(dtype)
     coder = (core.ErrorFeedback if feedback else core.Codec)(spec, array.size, matrices_in(SHAPES))

@@ -118,7 +118,7 @@ def mean_square(result: Any) -> float:
 
 def pdnn_convolution(shape: Convolution, which: str, dtype: str) -> Runner:
     """The kernel of pdnn, channels last."""
-    from pdnn.nn.targets import core_for
+    from pdnn.core import core_for
 
     core = core_for(dtype)
     x, w, b, dy = shape.arrays(dtype)

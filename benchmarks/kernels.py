@@ -47,7 +47,7 @@ class Case:
 
 def peak(flop: int, dtype: str) -> Runner:
     """What so many operations take at the peak, measured each time."""
-    from pdnn.nn.targets import core_for
+    from pdnn.core import core_for
 
     core = core_for(dtype)
     return lambda: (flop / core.measure_peak(0.01), math.nan)

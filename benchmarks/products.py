@@ -72,7 +72,7 @@ LAYERS = (
 
 def pdnn_call(layer: Layer, which: str, dtype: str) -> Callable[[], Array]:
     """The product by pdnn."""
-    from pdnn.nn.targets import core_for
+    from pdnn.core import core_for
 
     core = core_for(dtype)
     x, w, dy = layer.arrays(dtype)
@@ -103,7 +103,7 @@ def heat_map(dtype: str, batch: int, widths: Sequence[int] = WIDTHS) -> dict[str
     Each product and the peak are measured in turns, seven times a millisecond or more; a share is the ratio
     of the fastest quarters.
     """
-    from pdnn.nn.targets import core_for
+    from pdnn.core import core_for
 
     core = core_for(dtype)
     mask = os.sched_getaffinity(0)

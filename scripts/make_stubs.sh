@@ -7,6 +7,7 @@ trap 'rm -rf "$out"' EXIT
 for module in pdnn._core pdnn._mpi; do
   python -m pybind11_stubgen "$module" --output-dir "$out" --root-suffix "" --numpy-array-use-type-var --exit-code
 done
+python scripts/one_width.py "$out/pdnn/_core"
 for name in _core _mpi; do
   rm -rf "python/pdnn/$name" "python/pdnn/$name.pyi"
   cp -r "$out/pdnn/$name"* python/pdnn/

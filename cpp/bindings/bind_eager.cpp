@@ -66,7 +66,8 @@ void check_counts(const nn::LayerCall<T>& call, std::size_t params, std::size_t 
 template <class T>
 std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, const py::array& x,
                                                   const py::array& params, py::array state, bool training,
-                                                  std::uint64_t seed, std::uint64_t number, comm::Communicator* ranks) {
+                                                  std::uint64_t seed, std::uint64_t number,
+                                                  std::optional<comm::Communicator*> ranks) {
   const Tensor<const T> batch = read_batch<T>("x", x);
   require(batch.sample == call.in(), "x: samples are ", batch.sample.text(), ", expected ", call.in().text());
   const std::span<const T> w = read<T>("params", params);
@@ -76,7 +77,7 @@ std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, 
   py::array_t<T> saved = make_array<T>({call.saved(batch.batch)});
   const Tensor<T> rows{y.mutable_data(), batch.batch, call.out()};
   const std::span<T> kept = write<T>("saved", saved);
-  const Settings settings(training, seed, number, ranks);
+  const Settings settings(training, seed, number, ranks.value_or(nullptr));
   {
     const py::gil_scoped_release release;
     call.forward(settings.pass, w, s, kept, batch, rows);
@@ -88,8 +89,8 @@ template <class T>
 std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::array& x, const py::array& y,
                                        const py::array& dy, const py::array& params, const py::array& state,
                                        py::array saved, py::array grads, bool want_dx, bool training,
-                                       std::uint64_t seed, std::uint64_t number, comm::Communicator* ranks,
-                                       const std::optional<Announce>& final) {
+                                       std::uint64_t seed, std::uint64_t number,
+                                       std::optional<comm::Communicator*> ranks, const std::optional<Announce>& final) {
   const Tensor<const T> batch = read_batch<T>("x", x), out = read_batch<T>("y", y), dout = read_batch<T>("dy", dy);
   require(batch.sample == call.in() && out.sample == call.out() && dout.sample == call.out() &&
               out.batch == batch.batch && dout.batch == batch.batch,
@@ -106,7 +107,7 @@ std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::a
     dx = make_array<T>(extents_of(batch.batch, batch.sample));
     din.data = dx->mutable_data();
   }
-  Settings settings(training, seed, number, ranks);
+  Settings settings(training, seed, number, ranks.value_or(nullptr));
   std::optional<CallPython> announce;
   if (final) settings.pass.final = &announce.emplace(*final);
   {
@@ -157,11 +158,11 @@ void bind_eager(py::module_& m) {
                              "Whether images come with their channels first; else last.")
       .def_property_readonly("synchronised", &Call::synchronised, "Whether ranks that share a batch add up their sums.")
       .def("forward", &forward<T>, py::arg("x"), py::arg("params"), py::arg("state"), py::arg("training"),
-           py::arg("seed"), py::arg("number"), py::arg("ranks").none(true),
+           py::arg("seed"), py::arg("number"), py::arg("ranks"),
            "(y, what backward needs); random numbers are those of (seed, number).")
       .def("backward", &backward<T>, py::arg("x"), py::arg("y"), py::arg("dy"), py::arg("params"), py::arg("state"),
            py::arg("saved"), py::arg("grads"), py::arg("want_dx"), py::arg("training"), py::arg("seed"),
-           py::arg("number"), py::arg("ranks").none(true), py::arg("final"),
+           py::arg("number"), py::arg("ranks"), py::arg("final"),
            "dx, or None; adds to grads and calls final(begin, end) for each slice of them that is final.");
   m.def("evaluate_loss", &evaluate<T>, py::arg("loss"), py::arg("outputs"), py::arg("targets"), py::arg("want_dy"),
         "(loss of the batch, gradient for the outputs or None).");

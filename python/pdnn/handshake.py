@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdnn.comm.settings import compare
 from pdnn.optim.optimizer import GROUP_KEYS
 
 if TYPE_CHECKING:
-    from pdnn.comm import Communicator
     from pdnn.trainer import Trainer
 
 
@@ -57,31 +55,3 @@ def share_model(trainer: Trainer) -> None:
         optimizer.steps = int(steps[0])
         for memory in optimizer.memory:
             comm.broadcast(memory, root=0)
-
-
-def compare(comm: Communicator, where: str, mine: Mapping[str, Any], advice: str) -> None:
-    """Compares what ranks came with, by name; collective.
-
-    Parameters
-    ----------
-    comm : Communicator
-    where : str
-        The function that was called.
-    mine : mapping of str to what JSON can hold
-        The same names mean the same things on all ranks.
-    advice : str
-        What to do about a difference.
-
-    Raises
-    ------
-    ValueError
-        On every rank, if one differs: names the first rank that does, what differs, and both values.
-    """
-    sent = np.frombuffer(json.dumps(mine).encode(), np.uint8)
-    everyones = [json.loads(received.tobytes()) for received in comm.all_gather(sent)]
-    first = everyones[0]
-    for rank, theirs in enumerate(everyones):
-        for name in first | theirs:
-            value, expected = theirs.get(name), first.get(name)
-            if value != expected:
-                raise ValueError(f"{where}: rank {rank} has {name} {value}, rank 0 has {expected}; {advice}")

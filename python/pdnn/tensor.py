@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pdnn.nn.parameter import Array, Parameter
+from pdnn.store import Array, Parameter
 
 Final: TypeAlias = Callable[[Parameter], None]
 

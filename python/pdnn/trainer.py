@@ -17,12 +17,13 @@ from pdnn import _core, handshake, strategies
 from pdnn import checkpoint as checkpoints
 from pdnn.callbacks import Callback
 from pdnn.comm import Communicator, world
+from pdnn.core import core_for
 from pdnn.data import Dataset, PadCropFlip, Subset
 from pdnn.history import History
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Array
 from pdnn.nn.sequential import Sequential
-from pdnn.nn.targets import core_for, prepare_targets, target_width
+from pdnn.nn.targets import prepare_targets, target_width
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
 from pdnn.progress import Progress

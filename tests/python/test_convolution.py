@@ -10,7 +10,7 @@ import pytest
 
 import pdnn
 from pdnn import models, nn
-from pdnn.nn.targets import core_for
+from pdnn.core import core_for
 
 LAYERS: dict[str, Any] = {
     "conv": (lambda: nn.Conv2d(3, 5, 3), lambda t: t.nn.Conv2d(3, 5, 3)),

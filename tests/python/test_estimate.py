@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import pdnn
 from pdnn import estimate, models, nn, optim, strategies
-from pdnn.estimate import Link, Machine, Network, Steps, collectives
+from pdnn.comm import costs
+from pdnn.estimate import Link, Machine, Network, Steps
 from pdnn.estimate.measuring import timed
 from pdnn.strategies import DataParallel
 from processes import Completed
@@ -37,28 +38,28 @@ MACHINE = Machine(
 @pytest.mark.parametrize(
     ("form", "seconds", "sent"),
     [
-        (collectives.recursive_doubling, 2 * 10 + 2 * 600 / 2, 1200),  # two rounds, all of it in each
-        (collectives.rabenseifner, 4 * 10 + 2 * 3 / 4 * 600 / 2, 900),
-        (collectives.ring, 6 * 10 + 2 * 3 / 4 * 600 / 2, 900),
-        (collectives.binomial_broadcast, 2 * 10 + 2 * 600 / 2, 1200),
-        (collectives.long_broadcast, 5 * 10 + 2 * 3 / 4 * 600 / 2, 900),
-        (collectives.scatter, 2 * 10 + 3 / 4 * 600 / 2, 450),
-        (collectives.gathered_codes, 2 * 10 + 3 * 600 / 2, 1800),
-        (collectives.shared_codes, 5 * 10 + 2 * 3 / 4 * 600 / 2, 900),
+        (costs.recursive_doubling, 2 * 10 + 2 * 600 / 2, 1200),  # two rounds, all of it in each
+        (costs.rabenseifner, 4 * 10 + 2 * 3 / 4 * 600 / 2, 900),
+        (costs.ring, 6 * 10 + 2 * 3 / 4 * 600 / 2, 900),
+        (costs.binomial_broadcast, 2 * 10 + 2 * 600 / 2, 1200),
+        (costs.long_broadcast, 5 * 10 + 2 * 3 / 4 * 600 / 2, 900),
+        (costs.scatter, 2 * 10 + 3 / 4 * 600 / 2, 450),
+        (costs.gathered_codes, 2 * 10 + 3 * 600 / 2, 1800),
+        (costs.shared_codes, 5 * 10 + 2 * 3 / 4 * 600 / 2, 900),
     ],
 )
 def test_collectives_are_their_formulas(
-    form: Callable[[Link, int, float], collectives.Cost], seconds: float, sent: float
+    form: Callable[[Link, int, float], costs.Cost], seconds: float, sent: float
 ) -> None:
-    assert form(LINK, 4, 600) == collectives.Cost(seconds, sent)
-    assert form(LINK, 1, 600) == collectives.NOTHING
+    assert form(LINK, 4, 600) == costs.Cost(seconds, sent)
+    assert form(LINK, 1, 600) == costs.NOTHING
 
 
 def test_an_all_reduce_is_the_faster_of_its_algorithms() -> None:
-    assert collectives.all_reduce(LINK, 4, 8) == collectives.recursive_doubling(LINK, 4, 8)
-    assert collectives.all_reduce(LINK, 4, 600) == collectives.rabenseifner(LINK, 4, 600)
+    assert costs.all_reduce(LINK, 4, 8) == costs.recursive_doubling(LINK, 4, 8)
+    assert costs.all_reduce(LINK, 4, 600) == costs.rabenseifner(LINK, 4, 600)
     for ranks in (2, 3, 5, 8):
-        assert collectives.all_reduce(LINK, ranks, 600) <= collectives.ring(LINK, ranks, 600)
+        assert costs.all_reduce(LINK, ranks, 600) <= costs.ring(LINK, ranks, 600)
 
 
 @given(st.floats(0, 1e-3), st.floats(1e6, 1e11))
@@ -145,7 +146,7 @@ def test_replicas_share_rows_and_agree_on_the_slower_link_once_nodes_are_full() 
     messages = steps(8, 4).estimate(DataParallel(shared_memory=False))
     assert messages.bytes == pytest.approx(2 * (MLP.size + 12))  # recursive doubling, it is that small
     spread = steps(8, 8).estimate(DataParallel(shared_memory=True))
-    across = collectives.all_reduce(MACHINE.between or LINK, 2, MLP.size)
+    across = costs.all_reduce(MACHINE.between or LINK, 2, MLP.size)
     assert spread.communication == pytest.approx(own.communication + across.seconds)
     with pytest.raises(ValueError, match="needs 32 cores, made up has 16"):
         steps(32, 16).estimate(DataParallel(strategies.Team(2)))

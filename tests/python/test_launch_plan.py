@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pdnn.launch.mpiexec import Mpiexec
+from pdnn.comm.mpiexec import Mpiexec
 from pdnn.launch.plan import Plan, plan
 
 OPEN_MPI = Mpiexec("/bin/mpiexec", "Open MPI", "5.0.11")

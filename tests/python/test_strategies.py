@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import pdnn
 from pdnn import parallel, strategies
-from pdnn.nn.targets import core_for
+from pdnn.core import core_for
 from pdnn.strategies import (
     DataParallel,
     Hogwild,

@@ -88,11 +88,11 @@ class Model:
         """
         The memory of one pass over a batch.
         """
-    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float32]:
+    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[typing.Any]:
         """
         The network's outputs for a batch.
         """
-    def gradient(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], loss: Loss, training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, numpy.typing.NDArray[numpy.float32]]:
+    def gradient(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], loss: Loss, training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, numpy.typing.NDArray[typing.Any]]:
         """
         (loss of the batch, flat gradient); the model is only read.
         """
@@ -103,24 +103,24 @@ class Model:
         Name and shape of each parameter, in the order of the flat buffer.
         """
     @property
-    def grads(self) -> numpy.typing.NDArray[numpy.float32]:
+    def grads(self) -> numpy.typing.NDArray[typing.Any]:
         ...
     @property
-    def params(self) -> numpy.typing.NDArray[numpy.float32]:
+    def params(self) -> numpy.typing.NDArray[typing.Any]:
         ...
     @property
-    def state(self) -> numpy.typing.NDArray[numpy.float32]:
+    def state(self) -> numpy.typing.NDArray[typing.Any]:
         ...
 class LayerCall:
     def __init__(self, layer: Layer, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
         """
         A layer bound to samples of this shape.
         """
-    def backward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], y: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], saved: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dx: bool, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator, final: collections.abc.Callable[[int, int], None] | None) -> numpy.typing.NDArray[numpy.float32] | None:
+    def backward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], y: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], saved: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dx: bool, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None, final: collections.abc.Callable[[int, int], None] | None) -> numpy.typing.NDArray[typing.Any] | None:
         """
         dx, or None; adds to grads and calls final(begin, end) for each slice of them that is final.
         """
-    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]:
+    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None) -> tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[typing.Any]]:
         """
         (y, what backward needs); random numbers are those of (seed, number).
         """
@@ -151,7 +151,7 @@ class Optimizer:
         Parameter groups as (end, lr, weight decay, frozen, group), in the order of the flat buffer.
         """
     @property
-    def memory(self) -> list[numpy.typing.NDArray[numpy.float32]]:
+    def memory(self) -> list[numpy.typing.NDArray[typing.Any]]:
         """
         What the rule remembers, as arrays that share its memory.
         """
@@ -194,7 +194,7 @@ class ErrorFeedback(Codec):
     def lost(self) -> float:
         ...
     @property
-    def residual(self) -> numpy.typing.NDArray[numpy.float32]:
+    def residual(self) -> numpy.typing.NDArray[typing.Any]:
         """
         What was lost so far, as an array that shares its memory.
         """
@@ -238,7 +238,7 @@ class Source:
         """
         From now on images are padded, cut and mirrored as they are gathered.
         """
-    def gather(self, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[numpy.float32]:
+    def gather(self, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
         """
         The samples of these rows, as an array.
         """
@@ -270,7 +270,7 @@ class Session:
         What each rank of this rank's pipeline did when, in that step.
         """
     @property
-    def memory(self) -> list[numpy.typing.NDArray[numpy.float32]]:
+    def memory(self) -> list[numpy.typing.NDArray[typing.Any]]:
         """
         What sums by a codec remember from step to step: arrays that share its memory.
         """
@@ -289,9 +289,9 @@ class Evaluator:
         """
         (sum of the rows' losses, number of right predictions).
         """
-    def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[numpy.float32]:
+    def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
         ...
-def conv2d(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None, *, stride: typing.SupportsInt | typing.SupportsIndex = 1, padding: typing.SupportsInt | typing.SupportsIndex = 0, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> numpy.typing.NDArray[numpy.float32]:
+def conv2d(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None, *, stride: typing.SupportsInt | typing.SupportsIndex = 1, padding: typing.SupportsInt | typing.SupportsIndex = 0, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> numpy.typing.NDArray[typing.Any]:
     """
     The convolution of images (n, height, width, inputs) with w (kernel, kernel, inputs, outputs).
     """
@@ -299,11 +299,11 @@ def conv2d_backward(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: nu
     """
     (dx, dw, db) of conv2d from its slope dy, shaped like y; None for what is not wanted.
     """
-def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dy: bool) -> tuple[float, numpy.typing.NDArray[numpy.float32] | None]:
+def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dy: bool) -> tuple[float, numpy.typing.NDArray[typing.Any] | None]:
     """
     (loss of the batch, gradient for the outputs or None).
     """
-def matmul(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], threads: typing.SupportsInt | typing.SupportsIndex = 1, transposed: str = '') -> numpy.typing.NDArray[numpy.float32]:
+def matmul(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], threads: typing.SupportsInt | typing.SupportsIndex = 1, transposed: str = '') -> numpy.typing.NDArray[typing.Any]:
     """
     a @ b for C-ordered matrices; transposed: "a" for a.T @ b, "b" for a @ b.T.
     """
@@ -323,7 +323,7 @@ def stage_seconds(model: Model, sample: collections.abc.Sequence[typing.Supports
     """
     Seconds forward and backward of each stage, measured now on one thread.
     """
-def zeros(count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float32]:
+def zeros(count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[typing.Any]:
     """
     An array of zeros that starts on a cache line.
     """

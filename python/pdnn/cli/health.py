@@ -12,8 +12,8 @@ import sys
 import time
 from typing import Any
 
+from pdnn.comm.mpiexec import Mpiexec, find
 from pdnn.launch.job import Job
-from pdnn.launch.mpiexec import Mpiexec, find
 from pdnn.launch.plan import plan
 
 Report = dict[str, Any]

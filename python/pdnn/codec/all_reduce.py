@@ -13,7 +13,7 @@ import numpy as np
 from pdnn import _core as core
 from pdnn.codec.codecs import Array, Codec, as_shape, matrices_in, parse
 from pdnn.codec.feedback import ErrorFeedback
-from pdnn.nn.targets import core_for
+from pdnn.core import core_for
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdnn.nn.targets import core_for
+from pdnn.core import Width, core_for
 
 Array = NDArray[Any]
 Shape = int | tuple[int, ...]
@@ -219,7 +219,7 @@ def matrices_in(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, int, int]]
     return matrices
 
 
-def _core(dtype: str) -> Any:
+def _core(dtype: str) -> Width:
     """The core's submodule for a dtype that codecs take."""
     if dtype not in ("float32", "float64"):
         raise TypeError(f"codec: got an array of {dtype}, expected float32 or float64")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdnn.codec.codecs import Array, Codec, Shape, matrices_in, parse
-from pdnn.nn.targets import core_for
+from pdnn.core import core_for
 
 
 class ErrorFeedback:

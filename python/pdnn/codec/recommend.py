@@ -12,8 +12,8 @@ import numpy as np
 from pdnn import _core
 from pdnn.codec.codecs import Codec, parse
 from pdnn.codec.feedback import ErrorFeedback
-from pdnn.estimate import collectives
-from pdnn.estimate.link import Link, text
+from pdnn.comm import costs
+from pdnn.comm.costs import Link, text
 
 CODECS = ("bf16", "int8", "1bit", "topk:0.01")
 """Those that are considered unless others are named, from the one that loses least."""
@@ -141,7 +141,7 @@ def recommend_codec(
 
 
 def _uncompressed(link: Link, size: int, ranks: int) -> Choice:
-    cost = collectives.all_reduce(link, ranks, size)
+    cost = costs.all_reduce(link, ranks, size)
     return Choice(None, "all_reduce", int(cost.bytes), cost.seconds, 0.0)
 
 
@@ -151,8 +151,8 @@ def _coded(codec: Codec, link: Link, elements: int, ranks: int, dtype: str) -> t
         raise ValueError("recommend_codec: PowerSGD's bytes depend on the shapes of an array; leave it out")
     encode, decode = coding_seconds(codec, elements, dtype)
     code = codec.bytes(elements, dtype)
-    gathered = collectives.gathered_codes(link, ranks, code)
-    shared = collectives.shared_codes(link, ranks, code)
+    gathered = costs.gathered_codes(link, ranks, code)
+    shared = costs.shared_codes(link, ranks, code)
     in_shares = encode + (2 * ranks - 1) / ranks * decode
     return (
         Choice(codec, "gather", int(gathered.bytes), gathered.seconds, encode + ranks * decode),

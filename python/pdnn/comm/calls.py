@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 
 from pdnn import _core
-from pdnn.comm.header import Array, Header, describe, with_out
+from pdnn.comm.agree import Array, Header, describe, with_out
 
 Op = Literal["sum", "mean", "max", "min"]
 Result = TypeVar("Result")

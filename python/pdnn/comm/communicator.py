@@ -11,8 +11,8 @@ from numpy.typing import DTypeLike
 
 from pdnn import _core
 from pdnn.comm import calls, messages
+from pdnn.comm.agree import DTYPES, HEADER_BYTES, Array, Header, compare, decode, encode
 from pdnn.comm.calls import Call, Op
-from pdnn.comm.header import DTYPES, HEADER_BYTES, Array, Header, compare, decode, encode
 from pdnn.comm.request import Check, Request
 from pdnn.comm.scatter import Parts, scatter, scatter_evenly
 

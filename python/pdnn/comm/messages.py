@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pdnn import _core
-from pdnn.comm.header import HEADER_BYTES, Array, Header, decode, describe, encode
+from pdnn.comm.agree import HEADER_BYTES, Array, Header, decode, describe, encode
 from pdnn.comm.request import Check, Request
 
 

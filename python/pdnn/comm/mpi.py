@@ -165,7 +165,7 @@ def _launcher() -> str:
 
 
 def _own_mpiexec() -> str:
-    from pdnn.launch.mpiexec import find
+    from pdnn.comm.mpiexec import find
 
     try:
         return find().path

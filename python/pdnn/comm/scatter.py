@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 
 from pdnn import _core
+from pdnn.comm.agree import DTYPES, MAX_DIMENSIONS, Array, Header, describe
 from pdnn.comm.calls import Call, rows_of_ranks
-from pdnn.comm.header import DTYPES, MAX_DIMENSIONS, Array, Header, describe
 
 Parts = Array | Sequence[Array] | None
 

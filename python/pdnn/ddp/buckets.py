@@ -10,7 +10,7 @@ import numpy as np
 
 from pdnn.codec import Books, Codec, CompressedAllReduce
 from pdnn.comm import Communicator, Request
-from pdnn.nn.parameter import Array, Parameter, Store
+from pdnn.store import Array, Parameter, Store
 
 
 class Bucket:

@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from pdnn.comm import world
-from pdnn.handshake import compare
+from pdnn.comm.settings import compare
 from pdnn.nn.module import Module
-from pdnn.nn.parameter import Array
 from pdnn.optim import Optimizer
+from pdnn.store import Array
 from pdnn.tensor import Tensor
 
 Op: TypeAlias = Literal["mean", "sum", "min", "max"]

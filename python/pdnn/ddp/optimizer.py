@@ -9,12 +9,13 @@ from typing import Any
 
 from pdnn.codec import Books, Codec, parse
 from pdnn.comm import world
+from pdnn.comm.settings import compare
+from pdnn.core import CoreOptimizer, Width
 from pdnn.ddp.buckets import Reducer, cut
 from pdnn.ddp.collectives import Average, Sum
-from pdnn.handshake import compare
-from pdnn.nn.parameter import Parameter, Store
 from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
+from pdnn.store import Parameter, Store
 
 BUCKET_BYTES = 512 * 1024
 GOLDEN_RATIO = 0x9E3779B97F4A7C15  # of 2^64: multiples of it lie far apart
@@ -308,11 +309,11 @@ class DistributedOptimizer(Optimizer):
 
     # ---- the inner optimizer's
 
-    def make(self, core: Any, count: int) -> Any:
+    def make(self, core: Width, count: int) -> CoreOptimizer:
         """As the inner optimizer's."""
         return self.optimizer.make(core, count)
 
-    def bind(self, model: Sequential | Store) -> Any:
+    def bind(self, model: Sequential | Store) -> CoreOptimizer:
         """As the inner optimizer's."""
         return self.optimizer.bind(model)
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.comm import world
+from pdnn.comm.settings import compare
 from pdnn.data import DataLoader, Dataset, PadCropFlip, Subset
 from pdnn.data.batches import cut, epoch_order
-from pdnn.handshake import compare
 from pdnn.models import check_device
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pdnn.estimate.link import Link, fit
+from pdnn.comm.costs import Link, fit
 
 if TYPE_CHECKING:
     from pdnn.estimate.clock import Clock, RatedClock

@@ -7,7 +7,7 @@ import sys
 from math import isfinite
 from typing import Any
 
-from pdnn.estimate.link import Link
+from pdnn.comm.costs import Link
 from pdnn.estimate.machine import Machine
 from pdnn.files.atomic import replacing
 

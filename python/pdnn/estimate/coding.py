@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pdnn.estimate import collectives
-from pdnn.estimate.collectives import Cost
-from pdnn.estimate.link import Link
+from pdnn.comm import costs
+from pdnn.comm.costs import Cost, Link
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
@@ -44,6 +43,6 @@ def coded_sum(code: Coded, link: Link, ranks: int) -> tuple[Cost, float]:
     Gathered, a rank encodes once and decodes p times; in shares (2p − 1)/p times, and encodes a share more.
     """
     if ranks == 2:
-        return collectives.gathered_codes(link, 2, code.bytes), code.encode + 2 * code.decode
+        return costs.gathered_codes(link, 2, code.bytes), code.encode + 2 * code.decode
     coding = (1 + 1 / ranks) * code.encode + (2 * ranks - 1) / ranks * code.decode
-    return collectives.shared_codes(link, ranks, code.bytes), coding
+    return costs.shared_codes(link, ranks, code.bytes), coding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from pdnn.estimate.link import text
+from pdnn.comm.costs import text
 from pdnn.estimate.parts import Parts
 
 if TYPE_CHECKING:

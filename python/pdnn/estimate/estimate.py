@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pdnn.estimate.link import text
+from pdnn.comm.costs import text
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+from pdnn.comm.costs import text
 from pdnn.estimate.estimate import Estimate
-from pdnn.estimate.link import text
 from pdnn.estimate.measuring import MeasuredClock, timed
 from pdnn.estimate.network import Network
 from pdnn.estimate.steps import Steps

@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from pdnn.comm.costs import NOTHING, Cost, text
 from pdnn.estimate.coding import coded
-from pdnn.estimate.collectives import NOTHING, Cost
-from pdnn.estimate.link import text
 from pdnn.estimate.network import Network, Pair
 from pdnn.estimate.parts import Parts
 from pdnn.estimate.replicas import agreed

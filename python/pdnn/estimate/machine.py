@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pdnn.estimate import collectives
-from pdnn.estimate.collectives import Cost
-from pdnn.estimate.link import Link, text
+from pdnn.comm import costs
+from pdnn.comm.costs import Cost, Link, text
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,8 @@ class Machine:
         """
         local = self.ranks_a_node(ranks, threads)
         nodes = -(-ranks // local)
-        cost = collectives.all_reduce(self._link(self.sums), local, size)
-        return cost if nodes == 1 else cost + collectives.all_reduce(self._between(), nodes, size)
+        cost = costs.all_reduce(self._link(self.sums), local, size)
+        return cost if nodes == 1 else cost + costs.all_reduce(self._between(), nodes, size)
 
     def agreement(self, ranks: int, size: float, threads: int = 1) -> Cost:
         """Update of shared parameters of n bytes.
@@ -94,10 +93,10 @@ class Machine:
         local = self.ranks_a_node(ranks, threads)
         nodes = -(-ranks // local)
         read = 2 * (local - 1) / local * size
-        cost = Cost(self._link(self.shared).seconds(read), 0) if local > 1 else collectives.NOTHING
+        cost = Cost(self._link(self.shared).seconds(read), 0) if local > 1 else costs.NOTHING
         if nodes == 1:
             return cost
-        across = collectives.all_reduce(self._between(), nodes, size)
+        across = costs.all_reduce(self._between(), nodes, size)
         return cost + Cost(across.seconds, across.bytes / local)
 
     def message(self, ranks: int, threads: int = 1) -> Link:

@@ -13,8 +13,8 @@ import numpy as np
 
 from pdnn import nn
 from pdnn.comm import SELF
+from pdnn.core import core_for
 from pdnn.estimate.network import Network
-from pdnn.nn.targets import core_for
 from pdnn.strategies import Serial, Strategy
 from pdnn.strategies.options import session_options
 

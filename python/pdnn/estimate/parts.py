@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pdnn.estimate.collectives import Cost
-from pdnn.estimate.link import text
+from pdnn.comm.costs import Cost, text
 
 
 class Parts(NamedTuple):

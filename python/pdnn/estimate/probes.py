@@ -12,8 +12,7 @@ import numpy as np
 
 from pdnn import _core, models, nn, optim
 from pdnn.comm import SELF, Communicator, cores_of_rank
-from pdnn.estimate.collectives import rounds
-from pdnn.estimate.link import Link, fit
+from pdnn.comm.costs import Link, fit, rounds
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.measuring import Array, MeasuredClock, Samples, timed
 from pdnn.estimate.network import Network

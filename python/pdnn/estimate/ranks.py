@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pdnn import comm
+from pdnn.comm.costs import text
 from pdnn.drawing import new_figure
 from pdnn.estimate.clock import RatedClock
 from pdnn.estimate.estimate import Estimate
 from pdnn.estimate.fastest import candidates, choose
-from pdnn.estimate.link import text
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
 from pdnn.estimate.steps import Steps

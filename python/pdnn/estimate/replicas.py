@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from pdnn.comm.costs import NOTHING, Cost, all_reduce, broadcast, scatter, text
 from pdnn.estimate.coding import coded, coded_sum
-from pdnn.estimate.collectives import NOTHING, Cost, all_reduce, broadcast, scatter
-from pdnn.estimate.link import text
 from pdnn.estimate.parts import Parts
 from pdnn.strategies import Serial
 

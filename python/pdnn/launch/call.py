@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pdnn.comm.mpiexec import find
 from pdnn.launch.job import Job
-from pdnn.launch.mpiexec import find
 from pdnn.launch.plan import plan
 
 Result = TypeVar("Result")
@@ -123,7 +123,7 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
     results = [folder / f"result-{rank}" for rank in range(ranks)]
     lost = [rank for rank, path in enumerate(results) if not path.exists()]
     if code or lost:
-        from pdnn import CommunicationError
+        from pdnn._core import CommunicationError
 
         which = f" without a result of rank {', '.join(map(str, lost))}" if lost else ""
         raise CommunicationError(f"run: the job ended with code {code}{which}\n{''.join(said)}".rstrip())
@@ -133,7 +133,7 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
 
 def _raise_first_error(folder: Path) -> None:
     """Raises what went wrong first on a rank; a collective that then failed on another is a consequence."""
-    from pdnn import CommunicationError
+    from pdnn._core import CommunicationError
 
     errors = []
     for path in sorted(folder.glob("error-*"), key=lambda path: path.stat().st_mtime_ns):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pdnn.launch.mpiexec import Mpiexec
+from pdnn.comm.mpiexec import Mpiexec
 
 _START_RANK = Path(__file__).with_name("start_rank.py")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
+from pdnn.comm.mpiexec import find
 from pdnn.launch.job import Job
-from pdnn.launch.mpiexec import find
 from pdnn.launch.plan import one_machine, plan
 
 TIMED_OUT = 124  # as of timeout(1)

@@ -12,9 +12,9 @@ import cloudpickle
 
 def main(folder: str) -> None:
     """Makes the call in `folder`; leaves ``result-<rank>`` there, or ``error-<rank>`` and ends the job."""
-    import pdnn
+    from pdnn.comm import world
 
-    rank = pdnn.world().rank
+    rank = world().rank
     try:
         function, args, kwargs = cloudpickle.loads(Path(folder, "call").read_bytes())
         result = cloudpickle.dumps(function(*args, **kwargs))

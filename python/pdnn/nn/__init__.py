@@ -15,13 +15,15 @@ from pdnn.nn.layers import (
     Tanh,
 )
 from pdnn.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, Loss, MSELoss, NLLLoss, SoftmaxLoss
-from pdnn.nn.module import Module, ModuleList, manual_seed
+from pdnn.nn.module import Module
+from pdnn.nn.module_list import ModuleList
 from pdnn.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm
-from pdnn.nn.parameter import Buffer, Parameter
 from pdnn.nn.residual import Residual
+from pdnn.nn.seeds import manual_seed
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.tensor_parallel import ColumnParallelLinear, RowParallelLinear
 from pdnn.nn.utils import clip_grad_norm_, clip_grad_value_
+from pdnn.store import Buffer, Parameter
 
 __all__ = [
     "GELU",

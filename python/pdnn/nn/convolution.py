@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer, fan_in_uniform
 from pdnn.nn.module import Module
-from pdnn.nn.parameter import Parameter
+from pdnn.store import Parameter
 
 
 def _check_windows(layer: Module, kernel_size: int, stride: int, padding: int = 0) -> None:
@@ -76,7 +77,7 @@ class Conv2d(Module):
         self.weight = Parameter("weight", (kernel_size, kernel_size, in_channels, out_channels))
         self.bias = Parameter("bias", (out_channels,)) if bias else None
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         taps = self.kernel_size**2
         fans = taps * self.in_channels, taps * self.out_channels
@@ -126,7 +127,7 @@ class MaxPool2d(Module):
         if kernel_size > 16:
             raise ValueError(f"MaxPool2d: kernel {kernel_size}; at most 16")
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.MaxPool2d(self.kernel_size, self.stride)
 
@@ -156,7 +157,7 @@ class AvgPool2d(Module):
         self.stride = kernel_size if stride is None else stride
         _check_windows(self, kernel_size, self.stride)
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.AvgPool2d(self.kernel_size, self.stride)
 
@@ -186,7 +187,7 @@ class AdaptiveAvgPool2d(Module):
             )
         self.output_size = output_size
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.GlobalAvgPool2d()
 

@@ -1,20 +1,17 @@
-"""Layers and losses called one by one: each call is a node of a graph."""
+"""Layers called one by one: each call is a node of a graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pdnn._core import Communicator
 from pdnn.comm import world
-from pdnn.nn.parameter import Array, Store
-from pdnn.nn.targets import core_for, prepare_targets
+from pdnn.core import CoreLayer, LayerCall, Width
+from pdnn.store import Array, Store
 from pdnn.tensor import Final, Node, Tensor, recording
-
-if TYPE_CHECKING:
-    from pdnn.nn.losses import Loss
 
 
 class Runner:
@@ -29,7 +26,7 @@ class Runner:
         The module's part of the store.
     """
 
-    def __init__(self, layer: Any, core: Any, store: Store, span: slice, state: slice) -> None:
+    def __init__(self, layer: CoreLayer, core: Width, store: Store, span: slice, state: slice) -> None:
         self.layer, self.core, self.store, self.span = layer, core, store, span
         flats = store.flat_parameters[span], store.flat_gradients[span], store.flat_state[state]
         if not (flats[0].size or flats[2].size):  # no values, so no width of its own
@@ -38,9 +35,9 @@ class Runner:
         self.parameters = [
             handle for handle in store.handles if span.start <= handle.offset < span.stop and handle.size
         ]
-        self._bound: dict[tuple[int, ...], Any] = {}
+        self._bound: dict[tuple[int, ...], LayerCall] = {}
 
-    def bound(self, sample: tuple[int, ...]) -> Any:
+    def bound(self, sample: tuple[int, ...]) -> LayerCall:
         """The layer bound to samples of this shape.
 
         Raises
@@ -65,14 +62,42 @@ class Runner:
         return Tensor(from_memory(y, bound))
 
 
-def to_memory(images: Array, bound: Any) -> Array:
+def as_tensor(where: str, index: int, x: Any, store: Store) -> Any:
+    """An array given to a module, checked to be of its store's width, as a Tensor; other things as they are.
+
+    Raises
+    ------
+    TypeError
+        If it is the first input and neither a Tensor nor floats, or of the other width.
+    """
+    if not isinstance(x, np.ndarray):
+        if index == 0 and not isinstance(x, Tensor):
+            raise TypeError(f"{where}: got a {type(x).__name__}, expected a NumPy array")
+        return x
+    dtype = store.dtype
+    if x.dtype.kind != "f":
+        if index > 0:
+            return x
+        raise TypeError(
+            f"{where}: x is {x.dtype}; raw integers need their scale: take batches from a "
+            f"DataLoader of the Dataset, or pass x.astype({dtype!r}) * scale"
+        )
+    if x.dtype != dtype and store.flat_parameters.size:
+        raise TypeError(
+            f"{where}: x is {x.dtype}, this model is {dtype}; pass "
+            f"x.astype({dtype!r}), or take batches from a DataLoader(dtype={dtype!r})"
+        )
+    return Tensor(x)
+
+
+def to_memory(images: Array, bound: LayerCall) -> Array:
     """A batch as a layer takes it: C-ordered, images with their channels last, under the public shape."""
     if images.ndim != 4 or bound.channels_first:
         return np.ascontiguousarray(images)
     return np.ascontiguousarray(images.transpose(0, 2, 3, 1)).reshape(images.shape)
 
 
-def from_memory(memory: Array, bound: Any) -> Array:
+def from_memory(memory: Array, bound: LayerCall) -> Array:
     """A layer's array as users see it: images as a view in the public order."""
     if memory.ndim != 4 or bound.channels_first:
         return memory
@@ -87,10 +112,10 @@ class _LayerNode(Node):
     def __init__(
         self,
         runner: Runner,
-        bound: Any,
+        bound: LayerCall,
         x: Tensor,
         arrays: tuple[Array, Array, Array],
-        settings: tuple[bool, int, int, Any],
+        settings: tuple[bool, int, int, Communicator | None],
     ) -> None:
         super().__init__([x], runner.parameters)
         self.rows, self._sample = len(x), x.shape[1:]
@@ -145,49 +170,3 @@ class _LayerNode(Node):
     @property
     def freed(self) -> bool:
         return self._arrays is None
-
-
-class _LossNode(Node):
-    __slots__ = ("_dy", "rows")
-
-    def __init__(self, outputs: Tensor, dy: Array) -> None:
-        super().__init__([outputs])
-        self._dy: Array | None = dy
-        self.rows = len(dy)
-
-    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
-        assert self._dy is not None
-        factor = float(dy)
-        return [self._dy if factor == 1 else self._dy * factor]
-
-    def free(self) -> None:
-        self._dy = None
-
-    @property
-    def freed(self) -> bool:
-        return self._dy is None
-
-
-def call_loss(loss: Loss, outputs: Tensor | Array, targets: Array) -> Tensor:
-    """The loss of a batch, in double precision, shape ().
-
-    Raises
-    ------
-    TypeError
-        If outputs are neither a Tensor nor floats, or targets no numbers.
-    ValueError
-        If targets do not fit the outputs.
-    """
-    where = type(loss).__name__
-    if not isinstance(outputs, Tensor):
-        if not isinstance(outputs, np.ndarray):
-            raise TypeError(f"{where}: outputs are a {type(outputs).__name__}, expected a Tensor")
-        outputs = Tensor(outputs)
-    if outputs.ndim < 2:
-        raise ValueError(f"{where}: outputs have shape {outputs.shape}, expected one row a sample, (n, k)")
-    dtype = str(outputs.dtype)
-    core = core_for(dtype)
-    rows = prepare_targets(where, targets, loss, prod(outputs.shape[1:]), dtype)
-    wanted = recording() and outputs.requires_grad
-    value, dy = core.evaluate_loss(loss.build(core), np.ascontiguousarray(outputs.data), rows, wanted)
-    return Tensor(np.float64(value), _LossNode(outputs, dy) if wanted else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer, fan_in_uniform
 from pdnn.nn.module import Module, Parameter
 
@@ -51,7 +52,7 @@ class Linear(Module):
         self.weight = Parameter("weight", (in_features, out_features))
         self.bias = Parameter("bias", (out_features,)) if bias else None
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         inits = (
             init.resolve(self.in_features, self.out_features) for init in (self.weight_init, self.bias_init)
@@ -70,7 +71,7 @@ class Linear(Module):
 class Sigmoid(Module):
     """y = 1 / (1 + exp(-x)), element by element."""
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.Activation("sigmoid")
 
@@ -78,7 +79,7 @@ class Sigmoid(Module):
 class Tanh(Module):
     """y = tanh(x), element by element."""
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.Activation("tanh")
 
@@ -86,7 +87,7 @@ class Tanh(Module):
 class ReLU(Module):
     """y = max(x, 0), element by element."""
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.Activation("relu")
 
@@ -98,7 +99,7 @@ class LeakyReLU(Module):
         super().__init__()
         self.negative_slope = negative_slope
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.LeakyReLU(self.negative_slope)
 
@@ -110,7 +111,7 @@ class LeakyReLU(Module):
 class GELU(Module):
     """y = x Φ(x), element by element, with the normal distribution Φ (arXiv 1606.08415, the exact form)."""
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.GELU()
 
@@ -121,7 +122,7 @@ class Softmax(Module):
     For training to tell classes apart, end the network in logits and use `CrossEntropyLoss` instead.
     """
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.Softmax(False)
 
@@ -129,7 +130,7 @@ class Softmax(Module):
 class LogSoftmax(Module):
     """y_j = x_j - log Σ_k exp(x_k) over the features of a sample; what `NLLLoss` takes."""
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.Softmax(True)
 
@@ -137,7 +138,7 @@ class LogSoftmax(Module):
 class Flatten(Module):
     """A sample of any shape as features: (n, 1, 28, 28) becomes (n, 784), in C order."""
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.Flatten()
 
@@ -159,7 +160,7 @@ class Dropout(Module):
             raise ValueError(f"Dropout: p = {p}; the probability of dropping must be in [0, 1)")
         self.p = p
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.Dropout(self.p)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from math import prod
+from typing import ClassVar
 
-from pdnn.nn.eager import call_loss
-from pdnn.nn.parameter import Array
-from pdnn.tensor import Tensor
+import numpy as np
+
+from pdnn.core import CoreLoss, Width, core_for
+from pdnn.nn.targets import prepare_targets
+from pdnn.store import Array
+from pdnn.tensor import Final, Node, Tensor, recording
 
 REDUCTIONS = ("mean", "sum", "batchmean")
 
@@ -47,14 +52,31 @@ class Loss:
 
         Raises
         ------
-        TypeError, ValueError
+        TypeError
+            If outputs are neither a Tensor nor floats, or targets no numbers.
+        ValueError
             If targets do not fit the outputs.
         """
-        return call_loss(self, outputs, targets)
+        where = type(self).__name__
+        if not isinstance(outputs, Tensor):
+            if not isinstance(outputs, np.ndarray):
+                raise TypeError(f"{where}: outputs are a {type(outputs).__name__}, expected a Tensor")
+            outputs = Tensor(outputs)
+        if outputs.ndim < 2:
+            raise ValueError(
+                f"{where}: outputs have shape {outputs.shape}, expected one row a sample, (n, k)"
+            )
+        dtype = str(outputs.dtype)
+        core = core_for(dtype)
+        rows = prepare_targets(where, targets, self, prod(outputs.shape[1:]), dtype)
+        wanted = recording() and outputs.requires_grad
+        value, dy = core.evaluate_loss(self.build(core), np.ascontiguousarray(outputs.data), rows, wanted)
+        return Tensor(np.float64(value), None if dy is None else _LossNode(outputs, dy))
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLoss:
         """This loss as an object of the C++ core; `core` is its submodule for one width."""
-        return getattr(core, type(self).__name__)(self.reduction)
+        loss: CoreLoss = getattr(core, type(self).__name__)(self.reduction)
+        return loss
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(reduction={self.reduction!r})"
@@ -98,3 +120,24 @@ class BCEWithLogitsLoss(Loss):
 
 class MSELoss(Loss):
     """Squared error (y - t)², with targets of the outputs' shape."""
+
+
+class _LossNode(Node):
+    __slots__ = ("_dy", "rows")
+
+    def __init__(self, outputs: Tensor, dy: Array) -> None:
+        super().__init__([outputs])
+        self._dy: Array | None = dy
+        self.rows = len(dy)
+
+    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
+        assert self._dy is not None
+        factor = float(dy)
+        return [self._dy if factor == 1 else self._dy * factor]
+
+    def free(self) -> None:
+        self._dy = None
+
+    @property
+    def freed(self) -> bool:
+        return self._dy is None

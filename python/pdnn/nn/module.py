@@ -3,55 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.core import CoreLayer, Width, core_for
 from pdnn.files import safetensors
-from pdnn.nn import torch_format
-from pdnn.nn.eager import Runner
-from pdnn.nn.parameter import Array as Array
-from pdnn.nn.parameter import Buffer, Handle, Store, offsets_of
-from pdnn.nn.parameter import Parameter as Parameter
-from pdnn.nn.targets import core_for
+from pdnn.nn import state_dict
+from pdnn.nn.eager import Runner, as_tensor
+from pdnn.nn.place import Place
+from pdnn.nn.seeds import next_seed
+from pdnn.store import Array as Array
+from pdnn.store import Buffer, Handle, Store, offsets_of
+from pdnn.store import Parameter as Parameter
 from pdnn.tensor import Tensor
 
 DTYPES = ("float32", "float64")
 
 Self = TypeVar("Self", bound="Module")
 H = TypeVar("H", bound=Handle)
-
-
-@dataclass
-class Place:
-    """Where the parameters and the state of a module lie, once they are gathered.
-
-    Attributes
-    ----------
-    store : Store
-        The memory of the outermost module.
-    span, state : slice or None
-        The module's part of the parameters and of the state; None if another module's lie between its own.
-    fused : bool
-        Whether the core can run the module, with all inside it, as one layer.
-    runners : dict
-        The module as eager calls run it, for each width met.
-    """
-
-    store: Store
-    span: slice | None
-    state: slice | None
-    fused: bool
-    runners: dict[str, Runner] = field(default_factory=dict)
-
-    @property
-    def whole(self) -> bool:
-        """Whether the module's values lie together."""
-        return self.span is not None and self.state is not None
 
 
 class Module:
@@ -233,7 +205,7 @@ class Module:
         return Store(named, data, core.zeros(data.size), state, seed)
 
     def _draw(
-        self, core: Any, seed: int, path: list[int], offsets: dict[Handle, int], data: Array, state: Array
+        self, core: Width, seed: int, path: list[int], offsets: dict[Handle, int], data: Array, state: Array
     ) -> None:
         """Draws this module's initial values; `offsets` holds where those still to be drawn begin."""
         own = self._named(Handle).values()
@@ -299,9 +271,7 @@ class Module:
         """
         self.place()
         arrays = {name: handle.data for name, handle in self._named(Handle).items()}
-        if _is_torch("state_dict", format):
-            return {name: torch_format.to_torch(array) for name, array in arrays.items()}
-        return arrays
+        return state_dict.converted("state_dict", arrays, format)
 
     def load_state_dict(self, state: Mapping[str, Array], *, format: str = "pdnn") -> None:
         """Copies arrays into the parameters and buffers of these names; nothing changes unless all fit.
@@ -317,25 +287,7 @@ class Module:
         ValueError
             If a name is missing or unknown, a shape differs, or the format is neither.
         """
-        own = self.state_dict()
-        if _is_torch("load_state_dict", format):
-            state = {
-                name: torch_format.from_torch(array)
-                for name, array in state.items()
-                if name.rpartition(".")[2] != torch_format.COUNTER
-            }
-        missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
-        if missing or unknown:
-            raise ValueError(
-                f"load_state_dict: missing {sorted(missing) or 'none'}, unknown {sorted(unknown) or 'none'}"
-            )
-        for name, values in state.items():
-            if np.shape(values) != own[name].shape:
-                raise ValueError(
-                    f"load_state_dict: {name} has shape {np.shape(values)}, expected {own[name].shape}"
-                )
-        for name, values in state.items():
-            own[name][...] = values
+        state_dict.load(self.state_dict(), state, format)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes parameters and buffers to one file in the safetensors layout, all or nothing."""
@@ -380,7 +332,8 @@ class Module:
             If shapes do not fit.
         """
         place = self.place()
-        tensors = [self._tensor(index, x) for index, x in enumerate(inputs)]
+        name = type(self).__name__
+        tensors = [as_tensor(name, index, x, place.store) for index, x in enumerate(inputs)]
         if place.fused and all(module.training == self.training for module in self.modules()):
             return Module.forward(self, *tensors, **options)
         return self.forward(*tensors, **options)
@@ -403,29 +356,9 @@ class Module:
             place.runners[dtype] = Runner(self.build(core), core, place.store, place.span, place.state)
         return place.runners[dtype](x, self.training)
 
-    def _tensor(self, index: int, x: Any) -> Any:
-        """An array given to the module, checked, as a Tensor; other things as they are."""
-        if not isinstance(x, np.ndarray):
-            if index == 0 and not isinstance(x, Tensor):
-                raise TypeError(f"{type(self).__name__}: got a {type(x).__name__}, expected a NumPy array")
-            return x
-        if x.dtype.kind != "f":
-            if index > 0:
-                return x
-            raise TypeError(
-                f"{type(self).__name__}: x is {x.dtype}; raw integers need their scale: take batches from a "
-                f"DataLoader of the Dataset, or pass x.astype({self.dtype!r}) * scale"
-            )
-        if x.dtype != self.dtype and self.place().store.flat_parameters.size:
-            raise TypeError(
-                f"{type(self).__name__}: x is {x.dtype}, this model is {self.dtype}; pass "
-                f"x.astype({self.dtype!r}), or take batches from a DataLoader(dtype={self.dtype!r})"
-            )
-        return Tensor(x)
-
     # ---- static form
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """This module as an object of the C++ core; `core` is its submodule for one width."""
         raise NotImplementedError(f"{type(self).__name__} has no static form")
 
@@ -442,54 +375,6 @@ class Module:
         return f"{type(self).__name__}({arguments})"
 
 
-class ModuleList(Module):
-    """Modules in a list, so that their parameters are those of the module that holds it; it has no forward.
-
-    Parameters
-    ----------
-    modules : iterable of Module
-
-    Raises
-    ------
-    TypeError
-        If one is not a Module.
-    """
-
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
-        super().__init__()
-        self._list: list[Module] = []
-        for module in modules:
-            self.append(module)
-
-    def append(self, module: Module) -> ModuleList:
-        """Adds one at the end; returns self."""
-        if not isinstance(module, Module):
-            raise TypeError(f"ModuleList: got a {type(module).__name__}, expected an nn.Module")
-        if self._place is not None:
-            raise ValueError("ModuleList: the model's parameters are gathered already; append before")
-        self._list.append(module)
-        return self
-
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Pairs ("0", module), ("1", module), and so on."""
-        return ((str(index), module) for index, module in enumerate(self._list))
-
-    def __len__(self) -> int:
-        return len(self._list)
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self._list)
-
-    def __getitem__(self, index: int) -> Module:
-        return self._list[index]
-
-
-def _is_torch(where: str, format: str) -> bool:
-    if format not in ("pdnn", "torch"):
-        raise ValueError(f'{where}: format "{format}"; expected "pdnn" or "torch"')
-    return format == "torch"
-
-
 def builds(module: Module) -> bool:
     """Whether the core can build the module, and all inside it."""
     return type(module).build is not Module.build and all(map(builds, module.children()))
@@ -503,29 +388,3 @@ def runs_in_python(module: Module) -> Module | None:
     if own_forward < own_build or type(module).build is Module.build:
         return module
     return next(filter(None, map(runs_in_python, module.children())), None)
-
-
-class _Seeds:
-    """What models without a seed of their own draw from: manual_seed's number, and how many came before."""
-
-    def __init__(self) -> None:
-        self.base = 0
-        self.models = count()
-
-    def next(self) -> int:
-        # The golden ratio's multiples lie far apart, so neighbouring seeds give unrelated models.
-        return (self.base * 0x9E3779B97F4A7C15 + next(self.models)) % 2**64
-
-
-_seeds = _Seeds()
-
-
-def manual_seed(seed: int) -> None:
-    """Makes the models built from here on reproducible; each gets another seed of the same sequence."""
-    _seeds.base = seed
-    _seeds.models = count()
-
-
-def next_seed() -> int:
-    """The seed of a model that was given none."""
-    return _seeds.next()

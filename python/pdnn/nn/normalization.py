@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from pdnn.core import CoreLayer, Width
 from pdnn.nn.module import Module
-from pdnn.nn.parameter import Buffer, Parameter
+from pdnn.store import Buffer, Parameter
 
 
 class _BatchNorm(Module):
@@ -30,7 +31,7 @@ class _BatchNorm(Module):
         self.running_mean = Buffer("running_mean", (num_features,))
         self.running_var = Buffer("running_var", (num_features,))
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.BatchNorm(self.num_features, self._images, self.eps, self.momentum, self.sync)
 
@@ -127,7 +128,7 @@ class LayerNorm(Module):
         self.weight = Parameter("weight", shape)
         self.bias = Parameter("bias", shape)
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.LayerNorm(self.normalized_shape[0], self.eps)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pdnn.core import CoreLayer, Width
 from pdnn.nn.module import Module
 
 
@@ -31,7 +32,7 @@ class Residual(Module):
         """The sum, where fn has its forward in Python."""
         return x + self.fn(x)
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
         return core.Residual(self.fn.build(core))
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.core import CoreModel, CoreNetwork, Width, core_for
 from pdnn.nn.losses import Loss
-from pdnn.nn.module import Module, Place, builds, runs_in_python
-from pdnn.nn.parameter import Array, Handle, Store
-from pdnn.nn.targets import core_for, prepare_targets
+from pdnn.nn.module import Module, builds, runs_in_python
+from pdnn.nn.place import Place
+from pdnn.nn.targets import prepare_targets
+from pdnn.store import Array, Handle, Store
 from pdnn.tensor import no_grad
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class Sequential(Module):
                     f"Sequential: layer {index} is the same object as layer {layers.index(layer)}"
                 )
         self.layers = layers
-        self._model: Any = None
+        self._model: CoreModel | None = None
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Pairs ("0", layer), ("1", layer), and so on."""
@@ -61,7 +63,7 @@ class Sequential(Module):
     # ---- parameters
 
     @property
-    def core(self) -> Any:
+    def core(self) -> CoreModel:
         """The C++ model behind this one, which gathers the parameters when first asked for.
 
         Raises
@@ -125,9 +127,22 @@ class Sequential(Module):
         ValueError
             If samples of this shape do not fit, or batch_size is below 1.
         """
-        from pdnn.nn.summary import summarise  # few programs ask
+        from pdnn.nn.summary import Summary, layer_rows  # few programs ask
 
-        return summarise(self, input_shape, batch_size)
+        if batch_size < 1:
+            raise ValueError(f"summary: batch_size={batch_size}; expected at least 1")
+        sample = tuple(input_shape)
+        self.output_shape(sample)  # refuses by the name of the layer
+        whole, *rows = layer_rows(self, core_for(self.dtype), sample)
+        arrays = (self.flat_parameters, self.flat_gradients, self.flat_state)
+        return Summary(
+            rows=rows,
+            parameters=whole.parameters,
+            flops=whole.flops,
+            model_bytes=sum(array.nbytes for array in arrays),
+            batch_size=batch_size,
+            batch_bytes=self.core.batch_bytes(list(sample), batch_size),
+        )
 
     def output_shape(self, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Shape of one output for samples of this shape.
@@ -222,7 +237,7 @@ class Sequential(Module):
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_model": None}
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreNetwork:
         """The network of the core."""
         return core.Network([layer.build(core) for layer in self.layers])
 

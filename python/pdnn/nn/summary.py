@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
 
-from pdnn.nn.parameter import Parameter
-from pdnn.nn.targets import core_for
-
-if TYPE_CHECKING:
-    from pdnn.nn.module import Module
-    from pdnn.nn.sequential import Sequential
+from pdnn.core import Width
+from pdnn.nn.module import Module
+from pdnn.store import Parameter
 
 
 @dataclass(frozen=True)
@@ -90,36 +86,14 @@ class Summary:
     __repr__ = __str__
 
 
-def summarise(model: Sequential, sample: tuple[int, ...], batch_size: int) -> Summary:
-    """The summary of a model for samples of this shape.
-
-    Raises
-    ------
-    ValueError
-        If the samples do not fit, or batch_size is below 1.
-    """
-    if batch_size < 1:
-        raise ValueError(f"summary: batch_size={batch_size}; expected at least 1")
-    sample = tuple(sample)
-    model.output_shape(sample)  # refuses by the name of the layer
-    whole, *rows = _rows(model, core_for(model.dtype), "", sample, -1)
-    arrays = (model.flat_parameters, model.flat_gradients, model.flat_state)
-    return Summary(
-        rows=rows,
-        parameters=whole.parameters,
-        flops=whole.flops,
-        model_bytes=sum(array.nbytes for array in arrays),
-        batch_size=batch_size,
-        batch_bytes=model.core.batch_bytes(list(sample), batch_size),
-    )
-
-
-def _rows(module: Module, core: Any, name: str, sample: tuple[int, ...], depth: int) -> Iterator[Row]:
+def layer_rows(
+    module: Module, core: Width, sample: tuple[int, ...], name: str = "", depth: int = -1
+) -> Iterator[Row]:
     """A row for the module, then those of its parts, which pass the sample on from one to the next."""
     inside: list[Row] = []
     at = sample
     for part_name, part in module.named_children():
-        rows = list(_rows(part, core, f"{name}.{part_name}" if name else part_name, at, depth + 1))
+        rows = list(layer_rows(part, core, at, f"{name}.{part_name}" if name else part_name, depth + 1))
         inside += rows
         at = rows[0].output
     output = tuple(module.build(core).output_shape(list(sample)))

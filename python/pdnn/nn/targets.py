@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar, Protocol
 
 import numpy as np
 
-from pdnn.nn.parameter import Array
-
-if TYPE_CHECKING:
-    from pdnn.nn.losses import Loss
+from pdnn.store import Array
 
 
-def prepare_targets(where: str, y: Array, loss: Loss, outputs: int, dtype: str) -> Array:
+class Judge(Protocol):
+    """What is asked of a loss here."""
+
+    takes_one_hot: ClassVar[bool]
+
+
+def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str) -> Array:
     """Classes as int32, shape (n,), or values of the model's dtype, shape (n, outputs).
 
     Parameters
@@ -79,10 +82,3 @@ def _one_hot(y: Array) -> bool:
 def target_width(targets: Array) -> int:
     """0 for classes, else values a row."""
     return 0 if targets.ndim == 1 else targets.shape[1]
-
-
-def core_for(dtype: str) -> Any:
-    """The C++ core's submodule for float32 or float64."""
-    from pdnn import _core
-
-    return {"float32": _core.float32, "float64": _core.float64}[dtype]

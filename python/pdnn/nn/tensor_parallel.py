@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer
 from pdnn.nn.layers import Linear
-from pdnn.nn.parameter import Parameter
+from pdnn.store import Parameter
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -32,9 +33,10 @@ class PartOfLinear(Linear):
         """This rank's number of `count` columns or rows; the first ranks have one more."""
         return count // self.comm.size + (self.comm.rank < count % self.comm.size)
 
-    def build(self, core: Any) -> Any:
+    def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
-        return getattr(core, type(self).__name__)(super().build(core), self.comm.core)
+        layer: CoreLayer = getattr(core, type(self).__name__)(super().build(core), self.comm.core)
+        return layer
 
     def config(self) -> dict[str, Any]:
         """The whole layer's widths and bias, and which part of it this is."""

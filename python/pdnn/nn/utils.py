@@ -7,8 +7,8 @@ from math import sqrt
 
 import numpy as np
 
+from pdnn.core import core_for
 from pdnn.nn.module import Parameter
-from pdnn.nn.targets import core_for
 
 
 def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float) -> float:

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pdnn.nn.parameter import Array, Parameter, Store
+from pdnn.core import CoreOptimizer, Width, core_for
 from pdnn.nn.sequential import Sequential
-from pdnn.nn.targets import core_for
+from pdnn.store import Array, Parameter, Store
 
 Params: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
 
@@ -55,7 +55,7 @@ class Optimizer:
         seen = [id(parameter) for parameter in self.parameters()]
         if len(seen) != len(set(seen)):
             raise ValueError(f"{type(self).__name__}: a parameter appears twice")
-        self._core: Any = None
+        self._core: CoreOptimizer | None = None
         self._store: Store | None = None
 
     def parameters(self) -> Iterator[Parameter]:
@@ -142,11 +142,11 @@ class Optimizer:
 
     # ---- the core's side
 
-    def make(self, core: Any, count: int) -> Any:
+    def make(self, core: Width, count: int) -> CoreOptimizer:
         """This rule as an object of the C++ core, for `count` parameters."""
         raise NotImplementedError
 
-    def bind(self, model: Sequential | Store) -> Any:
+    def bind(self, model: Sequential | Store) -> CoreOptimizer:
         """The core's optimizer for this model, with the groups as they are now.
 
         Parameters

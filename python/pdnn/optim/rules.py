@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pdnn.core import CoreOptimizer, Width
 from pdnn.optim.optimizer import Optimizer, Params
 
 
@@ -45,7 +46,7 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.nesterov = nesterov
 
-    def make(self, core: Any, count: int) -> Any:
+    def make(self, core: Width, count: int) -> CoreOptimizer:
         """The core's SGD."""
         return core.SGD(count, self.momentum, self.nesterov)
 
@@ -101,7 +102,7 @@ class Adam(Optimizer):
         self.betas = (float(betas[0]), float(betas[1]))
         self.eps = eps
 
-    def make(self, core: Any, count: int) -> Any:
+    def make(self, core: Width, count: int) -> CoreOptimizer:
         """The core's Adam."""
         return core.Adam(count, *self.betas, self.eps, self.decoupled)
 
@@ -180,7 +181,7 @@ class RMSprop(Optimizer):
         self.check_share("momentum", momentum)
         self.alpha, self.eps, self.momentum, self.centered = alpha, eps, momentum, centered
 
-    def make(self, core: Any, count: int) -> Any:
+    def make(self, core: Width, count: int) -> CoreOptimizer:
         """The core's RMSprop."""
         return core.RMSprop(count, self.alpha, self.eps, self.momentum, self.centered)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pdnn.comm.header import HEADER_BYTES, Header, decode, describe, encode
-from pdnn.nn.targets import core_for
+from pdnn.comm.agree import HEADER_BYTES, Header, decode, describe, encode
+from pdnn.core import core_for
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator

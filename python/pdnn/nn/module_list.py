@@ -1,0 +1,49 @@
+"""ModuleList: modules in a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pdnn.nn.module import Module
+
+
+class ModuleList(Module):
+    """Modules in a list, so that their parameters are those of the module that holds it; it has no forward.
+
+    Parameters
+    ----------
+    modules : iterable of Module
+
+    Raises
+    ------
+    TypeError
+        If one is not a Module.
+    """
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        super().__init__()
+        self._list: list[Module] = []
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> ModuleList:
+        """Adds one at the end; returns self."""
+        if not isinstance(module, Module):
+            raise TypeError(f"ModuleList: got a {type(module).__name__}, expected an nn.Module")
+        if self._place is not None:
+            raise ValueError("ModuleList: the model's parameters are gathered already; append before")
+        self._list.append(module)
+        return self
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Pairs ("0", module), ("1", module), and so on."""
+        return ((str(index), module) for index, module in enumerate(self._list))
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self._list)
+
+    def __getitem__(self, index: int) -> Module:
+        return self._list[index]

@@ -1,0 +1,36 @@
+"""Place: where the values of a module lie in the memory of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pdnn.nn.eager import Runner
+from pdnn.store import Store
+
+
+@dataclass
+class Place:
+    """Where the parameters and the state of a module lie, once they are gathered.
+
+    Attributes
+    ----------
+    store : Store
+        The memory of the outermost module.
+    span, state : slice or None
+        The module's part of the parameters and of the state; None if another module's lie between its own.
+    fused : bool
+        Whether the core can run the module, with all inside it, as one layer.
+    runners : dict
+        The module as eager calls run it, for each width met.
+    """
+
+    store: Store
+    span: slice | None
+    state: slice | None
+    fused: bool
+    runners: dict[str, Runner] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the module's values lie together."""
+        return self.span is not None and self.state is not None

@@ -1,0 +1,73 @@
+"""State dicts: arrays by their names, in pdnn's shapes or PyTorch's, which has other axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from pdnn.store import Array
+
+#: PyTorch's axes in terms of ours: Linear (in, out) to (out, in), Conv2d (height, width, in, out) to
+#: (out, in, height, width). Anything else is the same.
+AXES = {2: (1, 0), 4: (3, 2, 0, 1)}
+
+#: What PyTorch counts batches by; nothing here depends on it.
+COUNTER = "num_batches_tracked"
+
+
+def to_torch(array: Array) -> Array:
+    """An array as PyTorch shapes it: a copy, C-ordered."""
+    return np.array(array.transpose(AXES.get(array.ndim)), order="C")
+
+
+def from_torch(array: Array) -> Array:
+    """An array of PyTorch as pdnn shapes it: a view."""
+    array = np.asarray(array)
+    axes = AXES.get(array.ndim)
+    return array if axes is None else array.transpose(np.argsort(axes))
+
+
+def converted(where: str, arrays: dict[str, Array], format: str) -> dict[str, Array]:
+    """A model's arrays as they are, or copies in PyTorch's shapes.
+
+    Raises
+    ------
+    ValueError
+        If the format is neither "pdnn" nor "torch".
+    """
+    if _is_torch(where, format):
+        return {name: to_torch(array) for name, array in arrays.items()}
+    return arrays
+
+
+def load(own: Mapping[str, Array], state: Mapping[str, Array], format: str) -> None:
+    """Copies a state into a model's own arrays; nothing changes unless all of it fits.
+
+    Raises
+    ------
+    ValueError
+        If a name is missing or unknown, a shape differs, or the format is neither "pdnn" nor "torch".
+    """
+    if _is_torch("load_state_dict", format):
+        state = {
+            name: from_torch(array) for name, array in state.items() if name.rpartition(".")[2] != COUNTER
+        }
+    missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
+    if missing or unknown:
+        raise ValueError(
+            f"load_state_dict: missing {sorted(missing) or 'none'}, unknown {sorted(unknown) or 'none'}"
+        )
+    for name, values in state.items():
+        if np.shape(values) != own[name].shape:
+            raise ValueError(
+                f"load_state_dict: {name} has shape {np.shape(values)}, expected {own[name].shape}"
+            )
+    for name, values in state.items():
+        own[name][...] = values
+
+
+def _is_torch(where: str, format: str) -> bool:
+    if format not in ("pdnn", "torch"):
+        raise ValueError(f'{where}: format "{format}"; expected "pdnn" or "torch"')
+    return format == "torch"
