@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import compileall
 import importlib
 import inspect
@@ -151,3 +152,68 @@ def test_every_public_name_says_what_it_is() -> None:
                 if not inspect.getdoc(promise)
             ]
     assert not silent
+
+
+MOST_QUESTIONS = 12
+
+
+def questions_of_kind(tree: ast.AST, names: set[str], words: set[str]) -> Iterator[str]:
+    """Code that asks of which kind a strategy is, in whatever form, instead of asking the strategy."""
+
+    def names_a_kind(node: ast.AST) -> bool:
+        return any({getattr(part, "id", ""), getattr(part, "attr", "")} & names for part in ast.walk(node))
+
+    def spells_a_kind(node: ast.AST) -> bool:
+        strings = [str(part.value) for part in ast.walk(node) if isinstance(part, ast.Constant)]
+        return any(re.split(r"[^a-z-]", string)[0] in words for string in strings)
+
+    def is_strategy(node: ast.AST) -> bool:
+        return bool(re.search(r"strategy|engine|\bgrid\b", ast.unparse(node)))
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, kind]):
+                found = names_a_kind(kind)
+            case ast.Call(func=ast.Name(id="hasattr" | "getattr"), args=[thing, *_]):
+                found = is_strategy(thing) and "strategies." not in ast.unparse(thing)
+            case ast.Call(func=ast.Attribute(value=thing, attr="startswith" | "endswith" | "removeprefix")):
+                found = is_strategy(thing) and spells_a_kind(node)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"))):
+                found = any(is_strategy(argument) and spells_a_kind(node) for argument in node.args)
+            case ast.Compare(left=left, comparators=others):
+                sides = [left, *others]
+                found = any(is_strategy(side) for side in sides) and any(
+                    spells_a_kind(side) or (names_a_kind(side) and not isinstance(side, ast.Call))
+                    for side in sides
+                )
+            case ast.MatchClass(cls=kind):
+                found = names_a_kind(kind)
+            case _:
+                found = False
+        if found:
+            yield ast.unparse(node)
+
+
+def test_strategies_are_asked_not_told_apart() -> None:
+    strategies = importlib.import_module("pdnn.strategies")
+    classes = [thing for thing in vars(strategies).values() if inspect.isclass(thing)]
+    names = {kind.__name__ for kind in classes if issubclass(kind, strategies.Strategy)}
+    words = {re.split(r"[^a-z-]", kind.pattern)[0] for kind in strategies.base.KINDS}
+    assert {"Team", "ModelAveraging", "Grid"} <= names
+    assert {"team", "average", "tp"} <= words
+    wrong = """
+isinstance(strategy, (Team, strategies.Pool))
+type(strategy) is Grid
+hasattr(self.strategy, "workers")
+strategy == "serial"
+str(strategy).startswith("ddp+")
+match strategy:
+    case Hogwild(): pass
+"""
+    assert len(list(questions_of_kind(ast.parse(wrong), names, words))) == 6, "the test sees every form"
+    found = [
+        f"{path.relative_to(ROOT)}: {test}"
+        for path in sorted((ROOT / "python" / "pdnn").rglob("*.py"))
+        for test in questions_of_kind(ast.parse(path.read_text()), names, words)
+    ]
+    assert len(found) <= MOST_QUESTIONS, "\n".join(["ask the strategy instead:", *found])
