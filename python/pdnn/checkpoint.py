@@ -46,6 +46,7 @@ def save(
         "optimizer": {**trainer.optimizer.config(), "steps": core.steps},
         "schedule": _schedule(trainer),
         "history": trainer.history.to_dict(),
+        "classes": None if trainer.classes_ is None else trainer.classes_.tolist(),
         "layout": layout,
     }
     safetensors.write(path, _arrays(trainer) | (of_ranks or {}), {KEY: json.dumps(state)})
@@ -81,6 +82,11 @@ def load(
             f"{path}: was trained with schedule {schedule}, this trainer has "
             f"{trainer.schedule and trainer.schedule.config()}"
         )
+    names = state.get("classes")
+    if trainer.classes_ is not None and names != trainer.classes_.tolist():
+        raise ValueError(
+            f"{path}: was trained with classes {names}, this trainer has {trainer.classes_.tolist()}"
+        )
     for name, value in layout.items():
         if written.get(name) != value:
             raise ValueError(f"{path}: was written with {name} {written.get(name)}, this run has {value}")
@@ -97,6 +103,7 @@ def load(
     trainer.optimizer.bind(trainer.model).steps = steps
     if trainer.schedule is not None:
         trainer.schedule.step_to(time)
+    trainer.classes_ = None if names is None else np.array(names, np.str_)
     trainer.epoch, trainer.step, trainer.seed = numbers["epoch"], numbers["step"], numbers["seed"]
     trainer.history.history, trainer.history.phases = history.history, history.phases
     trainer.history.updates, trainer.history.books = history.updates, history.books

@@ -7,11 +7,12 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from math import ceil, prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn import _core, handshake, strategies
 from pdnn import checkpoint as checkpoints
@@ -19,11 +20,19 @@ from pdnn.callbacks import Callback
 from pdnn.comm import Communicator, world
 from pdnn.core import core_for
 from pdnn.data import Dataset, PadCropFlip, Subset
+from pdnn.data.source import (
+    Data,
+    Source,
+    classes_of,
+    data_of,
+    epochs_may_come_second,
+    samples_of,
+    source_of,
+)
 from pdnn.history import History
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Array
 from pdnn.nn.sequential import Sequential
-from pdnn.nn.targets import prepare_targets, target_width
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
 from pdnn.progress import Progress
@@ -31,22 +40,6 @@ from pdnn.strategies.options import session_options
 
 if TYPE_CHECKING:
     from pdnn.estimate import Choice, Estimate, Steps
-
-Data: TypeAlias = Dataset | Subset | tuple[Array, Array]
-
-
-@dataclass
-class _Source:
-    """A data set as the core reads it: the source, its rows that belong, and how wide its targets are."""
-
-    core: Any
-    rows: Array
-    width: int
-    sample: tuple[int, ...]
-    arrays: tuple[Array, Array, float, float]  # raw samples, targets, scale, shift
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 class Trainer:
@@ -80,6 +73,8 @@ class Trainer:
         Of all fits.
     epoch, step : int
         Epochs finished and steps made so far.
+    classes_ : ndarray of str, or None
+        The names of the classes in the order of the model's outputs, where labels came as names.
     stop_training : bool
         A callback sets it to end training after the epoch.
     choice : estimate.Choice or None
@@ -115,6 +110,11 @@ class Trainer:
             )
         if not isinstance(loss, Loss):
             raise TypeError(f"Trainer: loss is a {type(loss).__name__}, expected one of pdnn.nn's losses")
+        if type(loss).__call__ is not Loss.__call__:
+            raise TypeError(
+                f"Trainer: {type(loss).__name__} has a __call__ of its own, which training in the core "
+                "does not call; write the loop by hand"
+            )
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
                 f"Trainer: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's"
@@ -150,6 +150,9 @@ class Trainer:
         self.epoch = 0
         self.step = 0
         self.stop_training = False
+        self.classes_: Array | None = None
+        self._plain = False  # whether integers that it trained on meant themselves
+        self._told: set[str] = set()
         model.core  # noqa: B018  a model without a static form is refused here
         self._core_loss = loss.build(core_for(model.dtype))
         self._evaluators: dict[tuple[int, ...], Any] = {}
@@ -158,9 +161,11 @@ class Trainer:
 
     # ---- training
 
+    @epochs_may_come_second
     def fit(
         self,
-        train: Data,
+        train: Data | npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
         epochs: int = 1,
         batch_size: int = 32,
         *,
@@ -176,10 +181,14 @@ class Trainer:
     ) -> History:
         """Trains; a second call continues where the first ended.
 
+        ``fit(x, y, 3)`` is ``fit((x, y), 3)``, and both are ``fit(Dataset(x, y), 3)``.
+
         Parameters
         ----------
-        train : Dataset, Subset or (x, y)
-            The same on every rank; each rank reads its share.
+        train : Dataset, Subset, (x, y), or x
+            The same on every rank; each rank reads its share. A line says what of it had to be converted.
+        y : array or list, optional
+            The labels, where `train` is x. Names of classes are kept in `classes_`.
         epochs : int
             Epochs to train; with ``resume=True`` the epochs to have trained in all.
         batch_size : int
@@ -228,19 +237,25 @@ class Trainer:
             )
         if timeline and not self.strategy.has_pipeline:
             raise ValueError(f'fit: timeline=True is for pipelines, strategy "{self.strategy}" has none')
-        source = self._source("train", train)
+        data = data_of("train", train, y)
+        classes = classes_of(data) if self.classes_ is None else self.classes_
+        source = self._source("train", data, classes)
         if len(source) == 0:
             raise ValueError("fit: the training data have no rows")
         if augment is not None:
             augment.tell(source.core, self.seed, self.epoch)  # refuses samples that are no images
-        held_out = None if validation is None else self._source("validation", validation)
+        held_out = None if validation is None else self._source("validation", validation, classes)
         batch_size = min(batch_size, len(source))
         settings: dict[str, Any] = {"batch size": batch_size, "training rows": len(source), "epochs": epochs}
         settings["augmentation"] = repr(augment)
+        settings["classes"] = None if classes is None else classes.tolist()
         if self._fastest and self.choice is None:
             handshake.agree(self, settings)
             self._choose_fastest(source, batch_size, checkpoint if resume else None, verbose)
         self.strategy.check_rows(len(source), batch_size, augment is not None)
+        self.classes_, self._plain = classes, source.plain
+        if verbose and self.comm.rank == 0:
+            self._tell_converted(train=source, validation=held_out)
         first = self.epoch
         rows_apart = None
         if resume:
@@ -329,10 +344,10 @@ class Trainer:
             If the strategy does not fit the ranks or the model, or ranks hold some of its layers together.
         """
         chosen = self.strategy if strategy is None else strategies.choose(strategy, self.comm)
-        steps = self.calibrate(train, batch_size)
-        epoch = len(train[0] if isinstance(train, tuple) else train)
+        data = data_of("estimate", train)
+        steps = self.calibrate(data, batch_size)
         a_step = chosen.rows_per_step(steps.rows, self.comm.size)
-        return replace(steps.estimate(chosen), steps=epoch / a_step)
+        return replace(steps.estimate(chosen), steps=len(data) / a_step)
 
     def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
         """What `estimate` goes by: this machine's numbers, and a clock for steps of this model; collective.
@@ -346,7 +361,8 @@ class Trainer:
         CommunicationError
             If a rank came with another model, data or settings.
         """
-        source = self._source("estimate", train)
+        data = data_of("estimate", train)
+        source = self._source("estimate", data, classes_of(data) if self.classes_ is None else self.classes_)
         if len(source) == 0 or batch_size < 1:
             raise ValueError(
                 f"estimate: {len(source)} rows in batches of {batch_size}; expected at least 1 of both"
@@ -358,7 +374,7 @@ class Trainer:
             handshake.agree(self, settings, "estimate")
         return self._steps(source, batch_size)
 
-    def _steps(self, source: _Source, batch_size: int) -> Steps:
+    def _steps(self, source: Source, batch_size: int) -> Steps:
         """`calibrate` for ranks that have agreed on their job."""
         from pdnn.estimate import here  # few programs ask
 
@@ -368,7 +384,7 @@ class Trainer:
         return self._calibrated[batch_size, source.sample]
 
     def _choose_fastest(
-        self, source: _Source, batch_size: int, resumed: str | os.PathLike[str] | None, verbose: bool
+        self, source: Source, batch_size: int, resumed: str | os.PathLike[str] | None, verbose: bool
     ) -> None:
         """Takes the fastest strategy; a training that is resumed goes on with the one that it had."""
         from pdnn.estimate import candidates, choose, here
@@ -387,7 +403,7 @@ class Trainer:
         optimizer.set_clip(self.clip_norm, self.clip_value)
         return optimizer
 
-    def _session(self, source: _Source, step_rows: int) -> Any:
+    def _session(self, source: Source, step_rows: int) -> Any:
         return core_for(self.model.dtype).Session(
             model=self.model.core,
             loss=self._core_loss,
@@ -402,7 +418,7 @@ class Trainer:
     def _run_epoch(
         self,
         session: Any,
-        source: _Source,
+        source: Source,
         step_rows: int,
         shuffle: bool,
         progress: Progress,
@@ -428,7 +444,7 @@ class Trainer:
             self.schedule.step_to(self.schedule.last_epoch + passed)
         return sums
 
-    def _logs(self, sums: Any, held_out: _Source | None, source: _Source) -> dict[str, float]:
+    def _logs(self, sums: Any, held_out: Source | None, source: Source) -> dict[str, float]:
         logs = {"loss": sums.loss / sums.rows}
         if self._core_loss.classifies(source.width):
             logs["accuracy"] = sums.correct / sums.rows
@@ -462,12 +478,16 @@ class Trainer:
 
     # ---- evaluation
 
-    def evaluate(self, data: Data, *, comm: Communicator | None = None) -> dict[str, float]:
+    def evaluate(
+        self, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = None, *, comm: Communicator | None = None
+    ) -> dict[str, float]:
         """Loss, and accuracy for classification, in evaluation mode.
 
         Parameters
         ----------
-        data : Dataset, Subset or (x, y)
+        data : Dataset, Subset, (x, y), or x
+        y : array or list, optional
+            The labels, where `data` is x.
         comm : Communicator, optional
             Given, its ranks share the rows and all get the result; otherwise the caller does all rows and
             nothing is communicated.
@@ -476,10 +496,15 @@ class Trainer:
         -------
         dict
             ``{"loss": …, "accuracy": …}``
-        """
-        return self._evaluate(self._source("evaluate", data), comm)
 
-    def _evaluate(self, source: _Source, comm: Communicator | None) -> dict[str, float]:
+        Raises
+        ------
+        TypeError, ValueError
+            If the data do not fit the model, or a label is a name that it was not trained on.
+        """
+        return self._evaluate(self._source("evaluate", data_of("evaluate", data, y), self.classes_), comm)
+
+    def _evaluate(self, source: Source, comm: Communicator | None) -> dict[str, float]:
         rows = source.rows
         if comm is not None:
             rows = rows[len(rows) * comm.rank // comm.size : len(rows) * (comm.rank + 1) // comm.size]
@@ -493,12 +518,12 @@ class Trainer:
             result["accuracy"] = float(sums[1]) / count
         return result
 
-    def predict(self, x: Array | Dataset | Subset) -> Array:
+    def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The model's raw outputs, in evaluation mode.
 
         Parameters
         ----------
-        x : Dataset, Subset, or ndarray, shape (n, ...), float32 or float64
+        x : Dataset, Subset, or samples as `fit` takes them, shape (n, ...)
 
         Returns
         -------
@@ -507,28 +532,27 @@ class Trainer:
         Raises
         ------
         TypeError
-            If x is an array of integers: their scale is the Dataset's to know.
+            If x has integers, and `fit` has not just trained on some that were not scaled: their scale is the
+            Dataset's to know.
         """
-        if isinstance(x, (Dataset, Subset)):
-            raw, rows, scale, shift = _arrays(x)
-        else:
-            x = np.asarray(x)
-            if x.dtype.kind != "f":
-                raise TypeError(f"predict: x is {x.dtype}; raw integers need their scale: pass the Dataset")
-            raw, rows, scale, shift = np.ascontiguousarray(x), np.arange(len(x)), 1.0, 0.0
-        core = core_for(self.model.dtype)
-        source = core.Source(raw, np.zeros(len(raw), np.int32), scale, shift)
-        outputs: Array = self._evaluator(raw.shape[1:]).predict(source, rows)
+        source, rows, sample = samples_of("predict", x, self.model.dtype, self._plain)
+        outputs: Array = self._evaluator(sample).predict(source, rows)
         return outputs
 
-    def predict_classes(self, x: Array | Dataset | Subset) -> Array:
-        """The class of each sample, shape (n,), int64: the largest output, or a single one rounded."""
+    def predict_classes(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
+        """The class of each sample: of the largest output, or 1 where a single one is above the threshold.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Names, where `fit` was given names (`classes_`); else numbers, int64.
+        """
         outputs = self.predict(x)
         if outputs.shape[1] > 1:
-            classes: Array = np.argmax(outputs, axis=1)
-            return classes
-        boundary = 0.0 if type(self.loss).__name__ == "BCEWithLogitsLoss" else 0.5
-        return (outputs[:, 0] > boundary).astype(np.int64)
+            numbers: Array = np.argmax(outputs, axis=1)
+        else:
+            numbers = (outputs[:, 0] > self.loss.threshold).astype(np.int64)
+        return numbers if self.classes_ is None else self.classes_[numbers]
 
     def _evaluator(self, sample: tuple[int, ...]) -> Any:
         if sample not in self._evaluators:
@@ -539,17 +563,19 @@ class Trainer:
 
     # ---- data and files
 
-    def _source(self, where: str, data: Data) -> _Source:
-        if isinstance(data, tuple) and len(data) == 2:
-            data = Dataset(*data)
-        if not isinstance(data, (Dataset, Subset)):
-            raise TypeError(f"{where}: got a {type(data).__name__}, expected a Dataset, a Subset or (x, y)")
-        raw, rows, scale, shift = _arrays(data)
-        labels = data.dataset.y if isinstance(data, Subset) else data.y
-        outputs = prod(self.model.output_shape(raw.shape[1:]))
-        targets = prepare_targets(where, labels, self.loss, outputs, self.model.dtype)
-        core = core_for(self.model.dtype).Source(raw, targets, scale, shift)
-        return _Source(core, rows, target_width(targets), raw.shape[1:], (raw, targets, scale, shift))
+    def _source(self, where: str, data: Data, classes: Array | None) -> Source:
+        return source_of(where, data_of(where, data), self.model, self.loss, classes)
+
+    def _tell_converted(self, **sources: Source | None) -> None:
+        """Says once what of the data had to be converted."""
+        for name, source in sources.items():
+            if source is not None and source.converted and source.converted not in self._told:
+                self._told.add(source.converted)
+                print(
+                    f"{name}: converted {source.converted}; arrays of uint8, float32 or float64 in "
+                    "C order, and class numbers, are read as they are",
+                    flush=True,
+                )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes parameters, optimizer, epoch, step, seed and history to one file, all or nothing."""
@@ -564,12 +590,6 @@ class Trainer:
             If the file is damaged, or belongs to another model or optimizer; nothing is changed then.
         """
         checkpoints.load(self, path)
-
-
-def _arrays(data: Dataset | Subset) -> tuple[Array, Array, float, float]:
-    whole = data.dataset if isinstance(data, Subset) else data
-    rows = data.indices if isinstance(data, Subset) else np.arange(len(whole))
-    return whole.x, rows, whole.scale, whole.shift
 
 
 def _sent(*books: Any) -> dict[str, float]:

@@ -81,29 +81,6 @@ def test_labels_are_class_numbers_one_hot_rows_or_targets(y: np.ndarray) -> None
 X, Y = np.zeros((4, 6), np.float32), np.zeros(4, np.int64)
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "error", "words"),
-    [
-        ([[1.0]], Y, TypeError, "x is a list.*np.asarray"),
-        (X.astype(np.int32), Y, TypeError, "x has dtype <i4, expected uint8, float32 or float64"),
-        (X.astype(">f4"), Y, TypeError, "x has dtype >f4.*byte order"),
-        (X[:, 0], Y, ValueError, r"shape \(4,\).*x\[:, None\]"),
-        (np.asfortranarray(X), Y, ValueError, "not C-contiguous; pass np.ascontiguousarray"),
-        (X[:, ::2], Y, ValueError, "not C-contiguous"),
-        (X.reshape(4, 2, 3).transpose(0, 2, 1), Y, ValueError, "not C-contiguous"),
-        (X, [0, 1, 2, 3], TypeError, "y is a list"),
-        (X, Y.astype(bool), TypeError, "y has dtype"),
-        (X, Y.astype(np.float32), ValueError, r"expected shape \(n, outputs\), as y\[:, None\]"),
-        (X, Y.reshape(4, 1, 1), ValueError, r"expected shape \(n,\) or \(n, classes\)"),
-        (X, np.asfortranarray(np.eye(4)), ValueError, "rows of y.*not C-contiguous"),
-        (X, Y[:3], ValueError, "x has 4 rows and y has 3"),
-    ],
-)
-def test_unfit_arrays_are_refused_with_what_to_do(x: object, y: object, error: type, words: str) -> None:
-    with pytest.raises(error, match=words):
-        Dataset(x, y)  # type: ignore[arg-type]
-
-
 def test_rows_may_lie_apart() -> None:
     wide = np.arange(40, dtype=np.float32).reshape(4, 10)
     data = Dataset(wide[:, 2:5], Y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from operator import index as as_index
 from typing import Any, TypeAlias, overload
@@ -9,35 +10,47 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.data.checks import Array, Indices, check_dtype, check_labels, check_samples, row_numbers
+from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
+from pdnn.data.containers import to_labels, to_samples
 
 Rows: TypeAlias = "slice | Indices"
 ALL = slice(None)
 
 
 class Dataset:
-    """Samples ``x`` and labels ``y``, wrapped without a copy.
+    """Samples ``x`` and labels ``y``, wrapped without a copy where they can be read as they are.
 
     The value of a sample is ``x * scale + shift``, computed as rows are gathered and in the width asked for
     then, so an array of bytes stays an array of bytes in memory.
 
     Parameters
     ----------
-    x : ndarray, shape (n, ...), dtype uint8, float32 or float64
-        One sample a row. Each row must be C-contiguous; the distance between rows is free, so a slice of rows
-        of a larger array is taken as it is.
-    y : ndarray
-        Class numbers, shape (n,), any integer dtype; probabilities or targets, shape (n, outputs), float32 or
-        float64; or one-hot rows, shape (n, classes), any integer dtype.
+    x : array or list, shape (n, ...)
+        One sample a row. Arrays of uint8, float32 or float64 with each row in C order are read as they
+        are; the distance between rows is free, as in a slice of a larger array. Other numbers, orders and
+        containers are converted once (see the table in docs/data.md).
+    y : array or list
+        Class numbers, shape (n,), any integers or booleans; names of classes, strings of shape (n,), which
+        become class numbers; probabilities or targets, shape (n, outputs) or (n,), floats; or one-hot rows,
+        shape (n, classes), any integers.
     scale, shift : float
         ``scale=1 / 255`` maps bytes to [0, 1].
+
+    Attributes
+    ----------
+    x, y : ndarray
+        What is read.
+    classes : ndarray of str, or None
+        The names that class numbers stand for, sorted as ``numpy.unique`` does, where ``y`` had names.
+    converted : str
+        What was converted, in words; empty if nothing was.
 
     Raises
     ------
     TypeError
-        If ``x`` or ``y`` is not an array of such a dtype.
+        If ``x`` or ``y`` is no such thing.
     ValueError
-        If the shapes do not fit, or the rows are not contiguous in memory.
+        If the shapes do not fit.
 
     Examples
     --------
@@ -46,13 +59,14 @@ class Dataset:
     Dataset(10 samples of 784, uint8 * 0.00392157, labels int64)
     """
 
-    def __init__(self, x: Array, y: Array, scale: float = 1.0, shift: float = 0.0) -> None:
-        check_samples(x)
-        check_labels(y)
-        if len(x) != len(y):
-            raise ValueError(f"Dataset: x has {len(x)} rows and y has {len(y)}; every sample needs one label")
-        self.x = x
-        self.y = y
+    def __init__(self, x: npt.ArrayLike, y: npt.ArrayLike, scale: float = 1.0, shift: float = 0.0) -> None:
+        samples, labels = to_samples("Dataset", x), to_labels("Dataset", y)
+        self.x, self.y, self.classes = samples.array, labels.array, labels.classes
+        self.converted = ", ".join(filter(None, (samples.note, labels.note)))
+        if len(self.x) != len(self.y):
+            raise ValueError(
+                f"Dataset: x has {len(self.x)} rows and y has {len(self.y)}; every sample needs one label"
+            )
         self.scale = float(scale)
         self.shift = float(shift)
 
@@ -74,7 +88,9 @@ class Dataset:
     def __getitem__(self, key: Any) -> Any:
         """A scaled sample and its label (integer), a view (slice), or a `Subset` (integers or a mask)."""
         if isinstance(key, slice):
-            return Dataset(self.x[key], self.y[key], self.scale, self.shift)
+            part = copy.copy(self)
+            part.x, part.y = self.x[key], self.y[key]
+            return part
         if np.ndim(key) == 0:
             row = as_index(key)
             return self._scaled(self.x[row], np.dtype(np.float32)), self.y[row]

@@ -31,8 +31,14 @@ class Loss:
         If the reduction is none of these.
     """
 
-    #: Whether integers of shape (n, k) that are one-hot rows may be read as classes.
-    takes_one_hot: ClassVar[bool] = False
+    #: The name of what computes it in the core; a subclass computes as its base does.
+    core_name: ClassVar[str | None] = None
+    #: Whether targets may be classes: integers (n,), or one-hot rows of integers.
+    takes_classes: ClassVar[bool] = True
+    #: Whether a row has exactly one class, so that rows of integers must be one-hot.
+    one_class_a_row: ClassVar[bool] = False
+    #: Where a single output lies above this, its row is predicted to be of class 1.
+    threshold: ClassVar[float] = 0.5
 
     def __init__(self, reduction: str = "mean") -> None:
         if reduction not in REDUCTIONS:
@@ -74,8 +80,19 @@ class Loss:
         return Tensor(np.float64(value), None if dy is None else _LossNode(outputs, dy))
 
     def build(self, core: Width) -> CoreLoss:
-        """This loss as an object of the C++ core; `core` is its submodule for one width."""
-        loss: CoreLoss = getattr(core, type(self).__name__)(self.reduction)
+        """This loss as an object of the C++ core; `core` is its submodule for one width.
+
+        Raises
+        ------
+        TypeError
+            If it is a subclass of none of pdnn's losses.
+        """
+        if self.core_name is None:
+            raise TypeError(
+                f"{type(self).__name__}: the core has no such loss; subclass one that it has, "
+                "such as nn.MSELoss"
+            )
+        loss: CoreLoss = getattr(core, self.core_name)(self.reduction)
         return loss
 
     def __repr__(self) -> str:
@@ -89,7 +106,8 @@ class CrossEntropyLoss(Loss):
     A row's loss is -Σ_j t_j log softmax(y)_j.
     """
 
-    takes_one_hot = True
+    core_name = "CrossEntropyLoss"
+    one_class_a_row = True
 
 
 #: The name that the Horovod-style exercises use.
@@ -99,7 +117,8 @@ SoftmaxLoss = CrossEntropyLoss
 class NLLLoss(Loss):
     """Negative log-likelihood -y[class] of log-probabilities (n, classes), as LogSoftmax makes them."""
 
-    takes_one_hot = True
+    core_name = "NLLLoss"
+    one_class_a_row = True
 
 
 class BCELoss(Loss):
@@ -109,17 +128,21 @@ class BCELoss(Loss):
     Logarithms are at least -100, as in torch.
     """
 
-    takes_one_hot = True
+    core_name = "BCELoss"
 
 
 class BCEWithLogitsLoss(Loss):
     """Binary cross-entropy of sigmoid(y), computed from the logits y without overflow."""
 
-    takes_one_hot = True
+    core_name = "BCEWithLogitsLoss"
+    threshold = 0.0
 
 
 class MSELoss(Loss):
-    """Squared error (y - t)², with targets of the outputs' shape."""
+    """Squared error (y - t)², with targets of the outputs' shape, or (n,) for a single output."""
+
+    core_name = "MSELoss"
+    takes_classes = False
 
 
 class _LossNode(Node):

@@ -12,7 +12,8 @@ from pdnn.store import Array
 class Judge(Protocol):
     """What is asked of a loss here."""
 
-    takes_one_hot: ClassVar[bool]
+    takes_classes: ClassVar[bool]
+    one_class_a_row: ClassVar[bool]
 
 
 def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str) -> Array:
@@ -23,15 +24,17 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
     where : str
         Begins the messages.
     y : ndarray
-        Integers (n,): classes, checked to lie in [0, outputs) (for a single output: 0 and 1). Integers (n,
-        outputs): one-hot rows or targets. Floats (n, outputs), or (n,) for a single output: targets.
+        Integers (n,): classes, checked to lie in [0, outputs) (for a single output: 0 and 1), where the loss
+        takes classes. Integers (n, outputs): one-hot rows or targets. Numbers (n, outputs), or floats (n,),
+        and integers where the loss takes no classes, for a single output: targets.
     outputs : int
         Width of the model's output.
 
     Returns
     -------
     ndarray
-        C-ordered; one array a call, never a view of y that could change under way unless y is as needed.
+        C-ordered. Classes are a copy: what was checked cannot change under way. Targets that are as needed
+        are y itself.
 
     Raises
     ------
@@ -44,21 +47,21 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
     kind = y.dtype.kind
     if kind not in "iubf":
         raise TypeError(f"{where}: labels are {y.dtype}, expected integers or floats")
-    if y.ndim == 1 and kind == "f":
-        if outputs != 1:
-            raise ValueError(
-                f"{where}: labels are {y.dtype} of shape {y.shape}, "
-                f"expected integer classes (n,) or floats (n, {outputs})"
-            )
+    if y.ndim == 1 and kind == "f" and outputs != 1:
+        raise ValueError(
+            f"{where}: labels are {y.dtype} of shape {y.shape}, "
+            f"expected integer classes (n,) or floats (n, {outputs})"
+        )
+    if y.ndim == 1 and (kind == "f" or (outputs == 1 and not loss.takes_classes)):
         y = y[:, np.newaxis]
     if y.ndim == 1:
-        return _classes(where, y, max(outputs, 2))
+        return _classes(where, y, max(outputs, 2))  # which a loss that takes none refuses
     if y.ndim != 2 or y.shape[1] != outputs:
         raise ValueError(f"{where}: labels have shape {y.shape}, expected (n,) or (n, {outputs})")
-    if kind != "f" and loss.takes_one_hot:
+    if kind != "f" and loss.takes_classes:
         if _one_hot(y):
-            return np.ascontiguousarray(y.argmax(axis=1), dtype=np.int32)
-        if type(loss).__name__ in ("CrossEntropyLoss", "NLLLoss"):
+            return np.asarray(y.argmax(axis=1), np.int32)
+        if loss.one_class_a_row:
             raise ValueError(
                 f"{where}: integer labels of shape {y.shape} are not one-hot; pass probabilities as floats"
             )
@@ -72,7 +75,7 @@ def _classes(where: str, y: Array, classes: int) -> Array:
         raise ValueError(
             f"{where}: label {y[row]} of row {row} is outside 0 … {classes - 1}, the model's classes"
         )
-    return np.ascontiguousarray(y, dtype=np.int32)
+    return y.astype(np.int32, order="C")
 
 
 def _one_hot(y: Array) -> bool:

@@ -1,0 +1,145 @@
+"""What a data set makes of what it is given: read as it is, converted once, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pdnn.data.checks import Array
+
+#: Samples of these types are read as they are; bytes stay bytes.
+READ = (np.uint8, np.float32, np.float64)
+
+#: Of the others, the narrower float that holds all their values (of 64-bit integers those up to 2**53).
+WIDENED: dict[Any, Any] = {
+    **dict.fromkeys((np.float16, np.int8, np.int16, np.uint16), np.float32),
+    **dict.fromkeys((np.int32, np.uint32, np.int64, np.uint64), np.float64),
+}
+
+
+class Converted(NamedTuple):
+    """An array that can be read row by row.
+
+    Attributes
+    ----------
+    array : ndarray
+        What was given, if it could be read as it was.
+    note : str
+        What was converted, such as "x from int16 to float32"; empty if nothing was copied.
+    classes : ndarray of str or None
+        The names that class numbers stand for, sorted.
+    """
+
+    array: Array
+    note: str = ""
+    classes: Array | None = None
+
+
+def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
+    """Samples as uint8, float32 or float64, each row in C order; messages begin with `where`.
+
+    Unless `plain`, integers are refused: what they mean is a Dataset's to know.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no numbers that a float holds, or not one sample a row.
+    """
+    x, container = _to_array(where, "x", given)
+    kind = x.dtype.newbyteorder("=").type
+    if kind not in READ and kind not in WIDENED:
+        raise TypeError(
+            f"{where}: x has dtype {x.dtype.str}, expected booleans, integers or floats of at most 64 bits; "
+            "convert it, as by x.astype(np.float32)"
+        )
+    if not plain and x.dtype.kind in "iu":
+        raise TypeError(f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset")
+    if x.ndim < 2:
+        raise ValueError(
+            f"{where}: x has shape {x.shape}, expected (n, ...) with one sample a row; "
+            "for one feature pass x[:, None]"
+        )
+    if kind in (np.int64, np.uint64) and x.size and max(-int(x.min()), int(x.max())) > 2**53:
+        raise ValueError(
+            f"{where}: x has integers beyond 2**53, which float64 rounds; pass x.astype(np.float64)"
+        )
+    return _as("x", x, WIDENED.get(kind, kind), container)
+
+
+def to_labels(where: str, given: Any) -> Converted:
+    """Labels as integers, float32 or float64, each row in C order; names become class numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are neither class numbers, names, one-hot rows, probabilities nor targets.
+    """
+    y, container = _to_array(where, "y", given)
+    names = y.dtype.kind == "U"
+    if y.ndim not in (1, 2) or (names and y.ndim == 2):
+        wanted = "(n,)" if names else "(n,) or (n, classes)"
+        raise ValueError(f"{where}: y has shape {y.shape} and dtype {y.dtype}, expected shape {wanted}")
+    if names:
+        classes, numbers = np.unique(y, return_inverse=True)
+        return Converted(numbers, f"y from names to the numbers of {len(classes)} classes", classes)
+    kind = y.dtype.newbyteorder("=").type
+    if kind not in READ and kind not in WIDENED:
+        raise TypeError(
+            f"{where}: y has dtype {y.dtype.str}, expected integers (class numbers, one-hot), strings "
+            "(names of classes), or floats of at most 64 bits (probabilities, targets)"
+        )
+    return _as("y", y, np.float32 if kind is np.float16 else kind, container)
+
+
+def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
+    """These values as an array of no objects and no booleans, and what they came in if that was none."""
+    if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
+        raise ValueError(f"{where}: {name} has masked entries; fill them, or leave their rows out")
+    sequence = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
+    if not sequence and not hasattr(given, "__array__"):
+        raise TypeError(f"{where}: {name} is a {type(given).__name__}, expected an array or a list")
+    array = given if type(given) in (np.ndarray, np.memmap) else _of(where, name, given)
+    container = f"a {type(given).__name__}" if sequence else ""
+    if array.dtype.kind in "OT":
+        array, container = _of(where, name, array.tolist()), container or "objects"
+    if array.dtype == np.object_:
+        kinds = ", ".join(sorted({type(value).__name__ for value in array.flat})[:4])
+        raise TypeError(f"{where}: {name} holds values of type {kinds}, expected numbers or names of classes")
+    return array.view(np.uint8) if array.dtype == np.bool_ else array, container
+
+
+def _of(where: str, name: str, given: Any) -> Array:
+    """NumPy's array of these, unless it made strings of numbers."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ValueError(f"{where}: {name} has rows of different lengths ({error})") from error
+    if array.dtype.kind == "U" and array.ndim == 1:
+        kinds = sorted({type(value).__name__ for value in given if not isinstance(value, str)})
+        if kinds:
+            raise TypeError(f"{where}: {name} holds strings beside values of type {', '.join(kinds[:4])}")
+    return array
+
+
+def _as(name: str, array: Array, dtype: type[np.generic], container: str) -> Converted:
+    """The array in this type, the machine's byte order and rows in C order; a copy only if it must be."""
+    wanted = np.dtype(dtype)
+    if array.dtype == wanted and _rows_contiguous(array):
+        return Converted(array, container and f"{name} from {container} to {wanted}")
+    if container or array.dtype != wanted:
+        note = f"{name} from {container or array.dtype} to {wanted}"
+    else:
+        note = f"{name} into C order"
+    return Converted(np.require(array, wanted, ["C", "A"]), note)
+
+
+def _rows_contiguous(a: Array) -> bool:
+    """Whether each row is one piece of aligned memory in C order; where the rows lie does not matter."""
+    step = a.itemsize
+    for size, stride in zip(reversed(a.shape[1:]), reversed(a.strides[1:]), strict=True):
+        if size > 1 and stride != step:
+            return a.size == 0
+        step *= size
+    return a.flags.aligned

@@ -1,0 +1,176 @@
+"""Source: a data set as the core reads it, for a model and its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pdnn.core import core_for
+from pdnn.data.checks import Array, Indices
+from pdnn.data.containers import to_samples
+from pdnn.data.dataset import Dataset, Subset
+from pdnn.nn.targets import prepare_targets, target_width
+
+if TYPE_CHECKING:
+    from pdnn.nn.losses import Loss
+    from pdnn.nn.sequential import Sequential
+
+Data: TypeAlias = Dataset | Subset | tuple[npt.ArrayLike, npt.ArrayLike]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def epochs_may_come_second(method: Method) -> Method:
+    """Lets ``fit(data, 3)`` mean ``fit(data, None, 3)``: a number is no labels."""
+
+    @wraps(method)
+    def call(*args: Any, **options: Any) -> Any:
+        if len(args) > 2 and isinstance(args[2], (int, np.integer)):  # after self and data
+            args = (*args[:2], None, *args[2:])
+        return method(*args, **options)
+
+    return call  # type: ignore[return-value]
+
+
+@dataclass
+class Source:
+    """A data set as the core reads it.
+
+    Attributes
+    ----------
+    core : object of the core
+        Gathers batches by row number.
+    rows : ndarray of int64
+        Those that belong.
+    width : int
+        Values of a target; 0 for classes.
+    sample : tuple of int
+    arrays : (raw samples, targets, scale, shift)
+    converted : str
+        What was converted of what was given, in words.
+    """
+
+    core: Any
+    rows: Indices
+    width: int
+    sample: tuple[int, ...]
+    arrays: tuple[Array, Array, float, float]
+    converted: str
+
+    @property
+    def plain(self) -> bool:
+        """Whether the samples mean themselves, neither scaled nor shifted."""
+        return self.arrays[2:] == (1.0, 0.0)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def data_of(where: str, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = None) -> Dataset | Subset:
+    """The data set that was passed as itself, as ``(x, y)``, or as x and y; messages begin with `where`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none of these, or no data set can be made of x and y.
+    """
+    if y is not None:
+        return Dataset(data, y)  # type: ignore[arg-type]
+    if isinstance(data, tuple) and len(data) == 2:
+        return Dataset(*data)
+    if not isinstance(data, (Dataset, Subset)):
+        raise TypeError(
+            f"{where}: got a {type(data).__name__}, expected a Dataset, a Subset, (x, y), or x and y"
+        )
+    return data
+
+
+def classes_of(data: Dataset | Subset) -> Array | None:
+    """The names of its classes, where its labels came as names."""
+    return parts_of(data)[0].classes
+
+
+def parts_of(data: Dataset | Subset) -> tuple[Dataset, Indices]:
+    """A data set and the numbers of those of its rows that belong."""
+    if isinstance(data, Subset):
+        return data.dataset, data.indices
+    return data, np.arange(len(data))
+
+
+def source_of(
+    where: str, data: Dataset | Subset, model: Sequential, loss: Loss, classes: Array | None
+) -> Source:
+    """A source of batches for training or evaluating a model.
+
+    Parameters
+    ----------
+    where : str
+        Begins the messages.
+    data : Dataset or Subset
+    model : nn.Sequential
+    loss : Loss
+    classes : ndarray of str, or None
+        The names of the model's classes, where it knows them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the samples do not fit the model or the labels its outputs; if a name is none of `classes`.
+    """
+    whole, rows = parts_of(data)
+    outputs = prod(model.output_shape(whole.sample_shape))
+    labels = whole.y if whole.classes is None else _numbers(where, whole, loss, outputs, classes)
+    targets = prepare_targets(where, labels, loss, outputs, model.dtype)
+    core = core_for(model.dtype).Source(whole.x, targets, whole.scale, whole.shift)
+    arrays = whole.x, targets, whole.scale, whole.shift
+    return Source(core, rows, target_width(targets), whole.sample_shape, arrays, whole.converted)
+
+
+def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indices, tuple[int, ...]]:
+    """A source of samples without labels, the numbers of its rows, and the shape of a sample.
+
+    Parameters
+    ----------
+    where : str
+        Begins the messages.
+    x : Dataset, Subset, or samples as a Dataset takes them
+    dtype : "float32" or "float64"
+    plain : bool
+        Whether integers are known to mean themselves, and not something that a Dataset would scale.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If x is no such thing; if it has integers and is not `plain`.
+    """
+    if isinstance(x, (Dataset, Subset)):
+        whole, rows = parts_of(x)
+        raw, scale, shift = whole.x, whole.scale, whole.shift
+    else:
+        raw, scale, shift = to_samples(where, x, plain).array, 1.0, 0.0
+        rows = np.arange(len(raw))
+    return core_for(dtype).Source(raw, np.zeros(len(raw), np.int32), scale, shift), rows, raw.shape[1:]
+
+
+def _numbers(where: str, data: Dataset, loss: Loss, outputs: int, classes: Array | None) -> Array:
+    """The class numbers of labels that came as names, as the model counts its classes."""
+    assert data.classes is not None
+    if not loss.takes_classes:
+        raise TypeError(f"{where}: labels are names of classes, {type(loss).__name__} compares numbers")
+    if classes is None:
+        raise ValueError(
+            f"{where}: labels are names, and no fit has told the model's classes; pass class numbers"
+        )
+    places = np.minimum(np.searchsorted(classes, data.classes), len(classes) - 1)
+    unknown = data.classes[classes[places] != data.classes]
+    if len(unknown):
+        names = ", ".join(map(repr, classes[:8].tolist())) + ", …" * (len(classes) > 8)
+        raise ValueError(f"{where}: label {str(unknown[0])!r} is none of the classes trained on: {names}")
+    if len(classes) > max(outputs, 2):
+        raise ValueError(f"{where}: labels have {len(classes)} names, the model {outputs} outputs")
+    return places[data.y]

@@ -1,0 +1,91 @@
+"""Losses as users make and change them: subclasses, and labels that change under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim
+from pdnn.callbacks import Callback
+from pdnn.tensor import Tensor
+
+RNG = np.random.default_rng(3)
+X = RNG.standard_normal((40, 8)).astype(np.float32)
+Y = RNG.integers(0, 2, 40)
+LOSSES = [nn.CrossEntropyLoss, nn.NLLLoss, nn.BCELoss, nn.BCEWithLogitsLoss, nn.MSELoss]
+
+
+def trainer_of(loss: nn.Loss, outputs: int = 2) -> pdnn.Trainer:
+    net = nn.Sequential(nn.Linear(8, outputs), nn.Sigmoid(), seed=1)
+    return pdnn.Trainer(net, loss, optim.SGD(net.parameters(), lr=0.1), strategy="serial")
+
+
+@pytest.mark.parametrize("base", LOSSES)
+def test_a_subclass_computes_as_its_base(base: type[nn.Loss]) -> None:
+    own = type("Own", (base,), {})
+    targets = np.eye(2)[Y] if base is nn.MSELoss else Y
+    want, got = trainer_of(base("sum")), trainer_of(own("sum"))
+    for trainer in (want, got):
+        trainer.fit((X, targets), 2, verbose=False)
+    np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
+    assert got.evaluate((X, targets)) == want.evaluate((X, targets))
+    outputs = np.full((40, 2), 0.25)
+    assert own()(outputs, targets).item() == base()(outputs, targets).item()
+    assert repr(got.loss) == "Own(reduction='sum')"
+
+
+@pytest.mark.parametrize("base", [nn.CrossEntropyLoss, nn.NLLLoss])
+def test_a_subclass_refuses_what_its_base_refuses(base: type[nn.Loss]) -> None:
+    own = type("Own", (base,), {})
+    with pytest.raises(ValueError, match="not one-hot"):
+        own()(np.zeros((2, 2)), np.array([[1, 1], [0, 1]]))
+
+
+def test_a_subclass_predicts_with_the_threshold_of_its_base() -> None:
+    own = type("Own", (nn.BCEWithLogitsLoss,), {})
+    for loss, threshold in ((own(), 0.0), (nn.BCEWithLogitsLoss(), 0.0), (nn.BCELoss(), 0.5)):
+        trainer = trainer_of(loss, outputs=1)
+        outputs = trainer.predict(X)[:, 0]
+        np.testing.assert_array_equal(trainer.predict_classes(X), outputs > threshold)
+
+
+def test_a_loss_that_the_core_lacks_is_refused() -> None:
+    own = type("Own", (nn.Loss,), {})
+    with pytest.raises(TypeError, match="Own: the core has no such loss; subclass"):
+        trainer_of(own())
+    with pytest.raises(TypeError, match="Own: the core has no such loss"):
+        own()(np.zeros((2, 2)), np.zeros(2, np.int64))
+
+
+def test_a_call_of_its_own_is_refused_by_the_trainer_which_would_not_call_it() -> None:
+    class Doubled(nn.MSELoss):
+        def __call__(self, outputs: Any, targets: Any) -> Tensor:
+            return super().__call__(outputs, targets) * 2
+
+    assert Doubled()(np.ones((2, 1)), np.zeros(2)).item() == 2
+    with pytest.raises(TypeError, match=r"Doubled has a __call__ of its own.*by hand"):
+        trainer_of(Doubled())
+
+
+def test_integers_are_targets_where_the_loss_takes_no_classes() -> None:
+    y = RNG.integers(-5, 6, 40)
+    want, got = trainer_of(nn.MSELoss(), outputs=1), trainer_of(nn.MSELoss(), outputs=1)
+    want.fit((X, y[:, None].astype(np.float32)), verbose=False)
+    got.fit((X, y), verbose=False)
+    np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
+
+
+@pytest.mark.parametrize("labels", [Y.astype(np.int32), np.eye(2, dtype=np.int32)[Y]])
+def test_labels_that_change_during_a_fit_change_nothing(labels: Any) -> None:
+    class Change(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            changed[...] = 50_000_000
+
+    want, got, changed = trainer_of(nn.CrossEntropyLoss()), trainer_of(nn.CrossEntropyLoss()), labels.copy()
+    want.fit((X, labels), 3, verbose=False)
+    got.fit((X, changed), 3, callbacks=[Change()], verbose=False)
+    assert (changed == 50_000_000).all()
+    np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
