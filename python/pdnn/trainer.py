@@ -376,10 +376,11 @@ class Trainer:
 
     def _steps(self, source: Source, batch_size: int) -> Steps:
         """`calibrate` for ranks that have agreed on their job."""
-        from pdnn.estimate import here  # few programs ask
+        from pdnn.estimate.trainer import calibrate, samples_of  # few programs ask
 
         if (batch_size, source.sample) not in self._calibrated:
-            steps = here.steps_of(self, source.arrays, source.rows, source.width, batch_size)
+            samples = samples_of(source.arrays, source.rows, source.width, batch_size)
+            steps = calibrate(self.model, self.loss, self.optimizer, samples, batch_size, self.comm)
             self._calibrated[batch_size, source.sample] = steps
         return self._calibrated[batch_size, source.sample]
 
@@ -387,9 +388,10 @@ class Trainer:
         self, source: Source, batch_size: int, resumed: str | os.PathLike[str] | None, verbose: bool
     ) -> None:
         """Takes the fastest strategy; a training that is resumed goes on with the one that it had."""
-        from pdnn.estimate import candidates, choose, here
+        from pdnn.estimate import candidates, choose
+        from pdnn.estimate.trainer import threads_of_ranks
 
-        steps, threads = self._steps(source, batch_size), here.threads_here(self)
+        steps, threads = self._steps(source, batch_size), threads_of_ranks(self.comm)
         had = None if resumed is None else checkpoints.strategy_of(resumed)
         among = candidates(steps.network, self.comm.size, threads) if had is None else [strategies.parse(had)]
         self.choice = choose(steps, among, self.comm)

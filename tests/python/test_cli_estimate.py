@@ -11,7 +11,8 @@ import pytest
 
 from pdnn import cli
 from pdnn.cli.estimate import ranks
-from pdnn.estimate import Link, Machine, cluster, step
+from pdnn.estimate import Link, Machine, step
+from pdnn.estimate.machine import load, save
 from pdnn.models import mlp
 from processes import Completed
 
@@ -42,15 +43,15 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_cluster_file_is_read_and_written(file: Path, root: Path) -> None:
-    machine = cluster.load(file)
+    machine = load(file)
     assert machine == Machine(
         "four cores twice", 2, 4, 1e10, 2, 1e9, 1e-6, Link(1e-6, 1e9), between=Link(1e-4, 1e8)
     )
-    cluster.save(machine, file)
-    assert cluster.load(file) == machine
+    save(machine, file)
+    assert load(file) == machine
     assert Machine.from_dict(json.loads(json.dumps(machine.to_dict()))) == machine
     assert "a message between nodes: 100 µs + bytes / (0.1 GB/s)" in str(machine)
-    assert cluster.load(root / "docs" / "cluster.toml").nodes == 32
+    assert load(root / "docs" / "cluster.toml").nodes == 32
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_cluster_is_estimated_drawn_and_kept(
     assert [row["strategy"] for row in rows] == [point["strategy"] for point in points]
 
     (ddp,) = (point for point in points if point["asked"] == "ddp" and point["ranks"] == 8)
-    known = step(mlp([64, 32, 10], seed=0), (64,), "ddp", 64, 8, cluster.load(file))
+    known = step(mlp([64, 32, 10], seed=0), (64,), "ddp", 64, 8, load(file))
     assert ddp["seconds"] == known.seconds and ddp["bytes"] == known.bytes
     (serial,) = (point for point in points if point["asked"] == "serial")
     assert serial["speedup"] == 1 and ddp["speedup"] == pytest.approx(serial["seconds"] / ddp["seconds"])
@@ -148,6 +149,6 @@ def test_this_machine_is_described_by_measuring_it(
     pytest.importorskip("mpi4py")
     path = tmp_path / "here.toml"
     run_python(["-m", "pdnn", "estimate", "--measure", path, "--model", "mlp:64-32-10"], timeout=90)
-    machine = cluster.load(path)
+    machine = load(path)
     assert machine.nodes == 1 and machine.flops > 1e8 and 0 < machine.memory < 1e13
     assert machine.cores == 1 or machine.inside is not None

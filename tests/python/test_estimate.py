@@ -17,7 +17,7 @@ import pdnn
 from pdnn import estimate, models, nn, optim, strategies
 from pdnn.comm import costs
 from pdnn.estimate import Link, Machine, Network, Steps
-from pdnn.estimate.measuring import timed
+from pdnn.estimate.compute import timed
 from pdnn.strategies import DataParallel
 from processes import Completed
 
@@ -93,7 +93,7 @@ def test_a_pool_takes_as_long_as_its_simulation(pieces: int, workers: int, piece
 
 
 @dataclass
-class FakeClock:
+class FakeCompute:
     """A row takes a second in the whole network and in every stage; threads do not crowd each other."""
 
     a_row: float = 1.0
@@ -113,8 +113,8 @@ MLP = Network(models.mlp([20, 8, 4], seed=0), (20,))
 PARAMS = MLP.params
 
 
-def steps(rows: int, ranks: int, machine: Machine = MACHINE, clock: FakeClock | None = None) -> Steps:
-    return Steps(MLP, rows, ranks, clock or FakeClock(), machine)
+def steps(rows: int, ranks: int, machine: Machine = MACHINE, compute: FakeCompute | None = None) -> Steps:
+    return Steps(MLP, rows, ranks, compute or FakeCompute(), machine)
 
 
 def test_a_network_is_known_by_its_layers() -> None:
@@ -219,27 +219,27 @@ def test_memory_is_the_table_of_what_is_kept() -> None:
     assert pool.memory == model + 2 * (4 * MLP.params + batch(2))
 
 
-def spec_of_fastest(machine: Machine, ranks: int, clock: FakeClock, rows: int = 64) -> str:
+def spec_of_fastest(machine: Machine, ranks: int, compute: FakeCompute, rows: int = 64) -> str:
     world = pdnn.comm.SELF
     among = estimate.candidates(MLP, ranks, machine.cores // ranks)
-    choice = estimate.choose(steps(rows, ranks, machine, clock), among, world)
-    assert not choice.measured  # nothing is measured with a clock that only pretends
+    choice = estimate.choose(steps(rows, ranks, machine, compute), among, world)
+    assert not choice.measured  # nothing is measured with a compute model that only pretends
     assert [each.seconds for each in choice.estimates] == sorted(each.seconds for each in choice.estimates)
     assert str(choice.strategy) in choice.why and "µs" in choice.why
     return str(choice.strategy)
 
 
 def test_the_fastest_is_what_the_machine_makes_cheapest() -> None:
-    one, clock = replace(MACHINE, nodes=1, cores=2), FakeClock(1e-6, 1e-7)
-    assert spec_of_fastest(replace(one, memory=1e8), 1, clock) == "team:2"
-    assert spec_of_fastest(replace(one, barrier=1.0, memory=1e15), 1, clock) == "pool:2/8"
-    assert spec_of_fastest(replace(one, barrier=1.0, memory=1.0), 1, clock) == "serial"
-    assert spec_of_fastest(one, 2, clock) == "ddp"
+    one, compute = replace(MACHINE, nodes=1, cores=2), FakeCompute(1e-6, 1e-7)
+    assert spec_of_fastest(replace(one, memory=1e8), 1, compute) == "team:2"
+    assert spec_of_fastest(replace(one, barrier=1.0, memory=1e15), 1, compute) == "pool:2/8"
+    assert spec_of_fastest(replace(one, barrier=1.0, memory=1.0), 1, compute) == "serial"
+    assert spec_of_fastest(one, 2, compute) == "ddp"
     slow_sums = replace(one, shared=Link(1.0, 1e3), sums=Link(0, 1e5), inside=Link(0, 1e15))
-    assert spec_of_fastest(slow_sums, 2, clock) == "pipeline:2"
+    assert spec_of_fastest(slow_sums, 2, compute) == "pipeline:2"
     wide = replace(slow_sums, sums=Link(1e-9, 1e12), inside=Link(1e-3, 1e15))
-    clock = FakeClock(1e-9, 1e-6)  # a step costs the same for few rows: the only gain is in narrower layers
-    assert spec_of_fastest(replace(wide, shared=Link(1.0, 1e3), sums=Link(1e-7, 1e9)), 2, clock) == "tp:2"
+    compute = FakeCompute(1e-9, 1e-6)  # few rows cost the same: the only gain is in narrower layers
+    assert spec_of_fastest(replace(wide, shared=Link(1.0, 1e3), sums=Link(1e-7, 1e9)), 2, compute) == "tp:2"
 
 
 def test_candidates_train_what_one_process_does() -> None:
@@ -390,3 +390,10 @@ def test_estimates_are_imported_when_they_are_asked_for(run_python: Callable[...
     code = "import sys, pdnn; assert 'pdnn.estimate' not in sys.modules; pdnn.estimate.Link(0, 1)"
     run_python(["-c", code])
     assert sys.modules["pdnn.estimate"] is estimate
+
+
+def test_former_names_are_found_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match=r"estimate\.Clock is pdnn\.estimate\.ComputeModel now"):
+        assert estimate.Clock is estimate.ComputeModel
+    with pytest.raises(AttributeError, match="has no attribute 'Sundial'"):
+        _ = estimate.Sundial

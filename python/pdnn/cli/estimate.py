@@ -81,10 +81,11 @@ def main(arguments: argparse.Namespace) -> int:
             arguments.error(f"{path}: there is no such folder")
     if arguments.measure:
         return _measure(arguments)
-    from pdnn.estimate import Network, cluster
-    from pdnn.estimate.ranks import plot, scaling, table, to_csv
+    from pdnn.estimate import Network
+    from pdnn.estimate.described import plot, scaling, table, to_csv
+    from pdnn.estimate.machine import load
 
-    machine = cluster.load(arguments.cluster)
+    machine = load(arguments.cluster)
     sample = specs.sample(arguments.model)
     model = build(sample, 0, arguments.dtype)
     momenta = len(optimizing.optimizer(arguments, model.parameters()).bind(model).memory)
@@ -118,12 +119,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _measure(arguments: argparse.Namespace) -> int:
     """Describes this machine in a file."""
-    from pdnn.estimate import cluster, describe
+    from pdnn.estimate import describe
+    from pdnn.estimate.machine import save
 
     sample = specs.sample(arguments.model)
     model = specs.model(arguments.model)(sample, 0, arguments.dtype)
     machine = describe(model, specs.loss(model), sample, arguments.batch_size)
-    cluster.save(machine, arguments.measure)
+    save(machine, arguments.measure)
     print(machine)
     return 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pdnn import _core
 
 if TYPE_CHECKING:
-    from pdnn.comm import Communicator
+    from pdnn.comm.communicator import Communicator
 
 
 def cores_of_rank(comm: Communicator) -> int:

@@ -6,30 +6,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pdnn.comm.costs import Link, fit
+from pdnn.moved import moved
 
 if TYPE_CHECKING:
-    from pdnn.estimate.clock import Clock, RatedClock
-    from pdnn.estimate.engines import pool_seconds
+    from pdnn.estimate.choice import Choice, candidates, choose
+    from pdnn.estimate.compute import AnalyticCompute, ComputeModel, MeasuredCompute, Samples
+    from pdnn.estimate.described import Point, scaling, step
     from pdnn.estimate.estimate import Estimate
-    from pdnn.estimate.fastest import Choice, candidates, choose
+    from pdnn.estimate.formulas import Steps, pool_seconds
     from pdnn.estimate.machine import Machine
-    from pdnn.estimate.measuring import MeasuredClock, Samples
     from pdnn.estimate.network import Network
-    from pdnn.estimate.probes import measure
-    from pdnn.estimate.ranks import Point, scaling
-    from pdnn.estimate.steps import Steps, step
-    from pdnn.estimate.this_machine import describe
+    from pdnn.estimate.probes import describe, measure
 
 __all__ = [
+    "AnalyticCompute",
     "Choice",
-    "Clock",
+    "ComputeModel",
     "Estimate",
     "Link",
     "Machine",
-    "MeasuredClock",
+    "MeasuredCompute",
     "Network",
     "Point",
-    "RatedClock",
     "Samples",
     "Steps",
     "candidates",
@@ -43,22 +41,26 @@ __all__ = [
 ]
 
 _MODULES = {
-    "clock": ("Clock", "RatedClock"),
-    "measuring": ("MeasuredClock", "Samples"),
+    "choice": ("Choice", "candidates", "choose"),
+    "compute": ("AnalyticCompute", "ComputeModel", "MeasuredCompute", "Samples"),
     "estimate": ("Estimate",),
-    "fastest": ("Choice", "candidates", "choose"),
+    "formulas": ("Steps", "pool_seconds"),
     "machine": ("Machine",),
     "network": ("Network",),
-    "probes": ("measure",),
-    "ranks": ("Point", "scaling"),
-    "engines": ("pool_seconds",),
-    "steps": ("Steps", "step"),
-    "this_machine": ("describe",),
+    "probes": ("describe", "measure"),
+    "described": ("Point", "scaling", "step"),
 }
 
+_MOVED = moved(
+    __name__,
+    Clock="pdnn.estimate.ComputeModel",
+    RatedClock="pdnn.estimate.AnalyticCompute",
+    MeasuredClock="pdnn.estimate.MeasuredCompute",
+)
 
-def __getattr__(name: str) -> Any:  # closed forms alone, which codecs use, need none of these
+
+def __getattr__(name: str) -> Any:  # few programs ask
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"pdnn.estimate.{module}"), name)
-    raise AttributeError(f"module 'pdnn.estimate' has no attribute {name!r}")
+    return _MOVED(name)

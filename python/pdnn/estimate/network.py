@@ -62,7 +62,7 @@ class Network:
         return self.params * self.itemsize
 
     @property
-    def meetings(self) -> int:
+    def barriers(self) -> int:
         """How often the threads of a team meet in a step: after each layer both ways, loss and batch."""
         return 2 * sum(count > 0 for count in self.layer_params) + 2
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
 from math import ceil
+from platform import node as name_of_machine
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -11,15 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdnn import _core, models, nn, optim
-from pdnn.comm import SELF, Communicator, cores_of_rank
+from pdnn.comm import SELF, Communicator, cores_of_rank, world
 from pdnn.comm.costs import Link, fit, rounds
+from pdnn.estimate.compute import Array, MeasuredCompute, Samples, timed
 from pdnn.estimate.machine import Machine
-from pdnn.estimate.measuring import Array, MeasuredClock, Samples, timed
 from pdnn.estimate.network import Network
+from pdnn.launch import run
 from pdnn.strategies import DataParallel
 
 if TYPE_CHECKING:
-    from pdnn.estimate.clock import Clock
+    from pdnn.estimate.compute import ComputeModel
 
 SIZES = (64, 1 << 14, 1 << 18, 1 << 20)
 """Bytes of the messages that are sent to and fro, and added up."""
@@ -27,14 +31,17 @@ SIZES = (64, 1 << 14, 1 << 18, 1 << 20)
 _SECONDS = 0.004  # of one measurement; each is made three times
 _TAG = 7
 
+MOST_RANKS = 8
+"""Ranks that are started; more would show how a larger node crowds, and take longer."""
 
-def measure(comm: Communicator, clock: Clock, network: Network, rows: int) -> Machine:
+
+def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: int) -> Machine:
     """The machine that these ranks run on; collective.
 
     Parameters
     ----------
     comm : Communicator
-    clock : Clock
+    compute : ComputeModel
         Of the network: what a core comes to is told for its steps.
     network : Network
     rows : int
@@ -49,8 +56,8 @@ def measure(comm: Communicator, clock: Clock, network: Network, rows: int) -> Ma
     sizes = np.array([node.size, -node.size])
     comm.all_reduce(sizes, op="max", check=False)
     local, nodes = int(sizes[0]), -(-comm.size // int(sizes[0]))
-    flops, half_rows = core_rate(clock, network, rows)
-    alone, crowded = clock.step(network, rows), clock.step(network, rows, cores_of_rank(comm))
+    flops, half_rows = core_rate(compute, network, rows)
+    alone, crowded = compute.step(network, rows), compute.step(network, rows, cores_of_rank(comm))
     numbers = np.array([barrier(comm), adding(network.itemsize)])
     comm.all_reduce(numbers, op="max", check=False)
     return Machine(
@@ -69,10 +76,48 @@ def measure(comm: Communicator, clock: Clock, network: Network, rows: int) -> Ma
     )
 
 
-def core_rate(clock: Clock, network: Network, rows: int) -> tuple[float, float]:
+def describe(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows: int) -> Machine:
+    """This machine: as many ranks as cores, at most `MOST_RANKS`, measure links and steps of the network.
+
+    Parameters
+    ----------
+    model : nn.Sequential
+        A classifier; what a core comes to is told for its steps.
+    loss : Loss
+        Its.
+    sample : tuple of int
+    rows : int
+        Of a rank's step.
+
+    Raises
+    ------
+    RuntimeError
+        If there are several cores, and no mpiexec.
+    """
+    cores = _core.available_cores()
+    ranks = min(cores, MOST_RANKS)
+    if ranks == 1 or find_spec("mpi4py") is None:
+        found = _on_a_rank(model, loss, sample, rows)
+    else:
+        found = run(_on_a_rank, model, loss, sample, rows, ranks=ranks, timeout=120)[0]
+    return replace(found, name=name_of_machine() or "this machine", cores=cores, barrier=barrier(SELF))
+
+
+def _on_a_rank(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows: int) -> Machine:
+    rng = np.random.default_rng(0)
+    dtype, count = model.dtype, max(2, 2 * rows)
+    outputs = int(np.prod(model.output_shape(sample)))
+    x = rng.random((count, *sample)).astype(dtype)
+    samples = Samples(x, rng.integers(0, outputs, count).astype(np.int32), 0)
+    comm, sgd = world(), optim.SGD(model.parameters(), lr=0.1)
+    compute = MeasuredCompute(loss, sgd, samples, comm)
+    return measure(comm, compute, Network(model, sample), rows)
+
+
+def core_rate(compute: ComputeModel, network: Network, rows: int) -> tuple[float, float]:
     """Flop/s of very many rows, and the rows with half of it: the line through two sizes of step."""
     many, few = max(2, rows), max(1, rows // 4)
-    long, short = clock.step(network, many), clock.step(network, few)
+    long, short = compute.step(network, many), compute.step(network, few)
     a_row = max(long - short, 0.02 * long) / (many - few)
     flops = max(network.flops, 1) / a_row
     return flops, max(0.0, long / a_row - many)
@@ -136,12 +181,12 @@ def agreement(node: Communicator, comm: Communicator) -> Link | None:
         network = Network(model, widths[:1])
         x, y = np.zeros((node.size, widths[0]), np.float32), np.zeros((node.size, widths[1]), np.float32)
         sgd = optim.SGD(model.parameters(), lr=0.1)
-        clock = MeasuredClock(nn.MSELoss(), sgd, Samples(x, y, widths[1]), comm)
+        compute = MeasuredCompute(nn.MSELoss(), sgd, Samples(x, y, widths[1]), comm)
         try:
-            together = clock.trial(network, DataParallel(shared_memory=True), node, node.size)
+            together = compute.trial(network, DataParallel(shared_memory=True), node, node.size)
         except ValueError:  # these ranks share no memory
             return None
-        seconds = timed([together], comm) - clock.step(network, 1)
+        seconds = timed([together], comm) - compute.step(network, 1)
         read = 2 * (node.size - 1) / node.size * network.size
         points.append((1.0, read, max(seconds, 1e-7)))
     return fit(points)

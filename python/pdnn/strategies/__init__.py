@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pdnn.strategies.averaging import ModelAveraging
-from pdnn.strategies.base import Strategy
+from pdnn.strategies.base import Engine, Strategy
 from pdnn.strategies.data_parallel import DataParallel
-from pdnn.strategies.engines import Engine, Pool, Serial, Team
+from pdnn.strategies.engines import Pool, Serial, Team
 from pdnn.strategies.grid import Grid, Pipeline, TensorParallel
 from pdnn.strategies.hogwild import Hogwild, HogwildProcesses
 from pdnn.strategies.products import matmul, matmul_by_reduction, matmul_by_rows

@@ -6,13 +6,20 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pdnn.strategies.base import Strategy, check_positive, codec_suffix, spelled_codec, take_codec
-from pdnn.strategies.engines import Engine, Serial
+from pdnn.strategies.base import (
+    CostModel,
+    Engine,
+    Strategy,
+    check_positive,
+    codec_suffix,
+    spelled_codec,
+    take_codec,
+)
+from pdnn.strategies.engines import Serial
+from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
-    from pdnn.estimate.parts import Parts
-    from pdnn.estimate.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -91,13 +98,13 @@ class ModelAveraging(Strategy):
         """An update of each rank."""
         return batch_size * ranks
 
-    def estimate(self, steps: Steps) -> Parts:
+    def estimate(self, steps: CostModel) -> StepCost:
         """An update of a rank's own, and now and then a sum of models."""
         return steps.averaging(self.engine, self.every, self.codec, by_master=self.by == "master")
 
-    def memory(self, steps: Steps) -> int:
+    def memory(self, steps: CostModel) -> int:
         """The average beside the model."""
-        return steps.memory(self.engine, steps.rows, steps.network.params + steps.network.state + 1)
+        return steps.memory(self.engine, steps.rows, steps.params + steps.state + 1)
 
     def __str__(self) -> str:
         words = f"average:{'end' if self.every is None else self.every}"

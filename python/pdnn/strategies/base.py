@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
-    from pdnn.estimate.parts import Parts
-    from pdnn.estimate.steps import Steps
-    from pdnn.strategies.engines import Engine
-    from pdnn.strategies.grid import Grid
 
 KINDS: list[type[Strategy]] = []
 """The strategies that strings can spell."""
@@ -105,16 +103,14 @@ class Strategy:
 
     def identity(self) -> str:
         """What all ranks must have alike: all but the engine, which may follow a rank's cores."""
-        from pdnn.strategies.engines import Serial
-
-        words = str(self.with_engine(Serial()) or self)
+        words = str(self).removesuffix(self.engine.suffix)
         values = {name: getattr(self, name) for name in self.unspelled}
         told = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
         return f"{words} with {told}" if told else words
 
     @property
-    def grid(self) -> Grid | None:
-        """The strategy as a product, if ranks hold parts of the network."""
+    def grid(self) -> Any:
+        """The strategy as a `Grid`, if ranks hold parts of the network; else None."""
         return None
 
     @property
@@ -122,13 +118,131 @@ class Strategy:
         """Whether micro-batches pass from rank to rank, so that there is a timeline to keep."""
         return self.grid is not None and self.grid.pipeline is not None
 
-    def estimate(self, steps: Steps) -> Parts:
+    def estimate(self, steps: CostModel) -> StepCost:
         """What a step takes."""
         raise NotImplementedError
 
-    def memory(self, steps: Steps) -> int:
+    def memory(self, steps: CostModel) -> int:
         """Bytes that a rank keeps, its data set apart."""
         return steps.memory(self.engine, -(-steps.rows // steps.ranks))
+
+
+class Engine(Strategy):
+    """How one rank makes its gradient.
+
+    Attributes
+    ----------
+    threads : int
+        That it keeps busy.
+    pieces : int
+        Into which it cuts the rows of a gradient.
+    passes : int
+        That go on side by side, each with a gradient of its own; 0: all threads share one pass.
+    needs_cores : bool
+        Its threads wait for each other so often that each needs a core of its own.
+    suffix : str
+        How a strategy's string ends in it: "+team:2".
+    """
+
+    pieces: ClassVar[int] = 1
+    passes: ClassVar[int] = 0
+    needs_cores: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+
+        @property
+        def threads(self) -> int:
+            """That it keeps busy."""
+
+    @property
+    def engine(self) -> Engine:
+        """Itself."""
+        return self
+
+    @property
+    def suffix(self) -> str:
+        """How a strategy's string ends in it: "+team:2"."""
+        return f"+{self}"
+
+    def misfit(self, ranks: int) -> str | None:
+        """An engine alone knows nothing of other ranks."""
+        return alone(ranks, f"ddp{self.suffix}")
+
+    def identity(self) -> str:
+        """All of it."""
+        return str(self)
+
+    def estimate(self, steps: CostModel) -> StepCost:
+        """A step of all rows."""
+        return steps.engine(self, steps.rows)
+
+
+class CostModel(Protocol):
+    """A network, the rows of a step and the ranks that make it: what each kind of step costs them.
+
+    Attributes
+    ----------
+    rows, ranks : int
+    params, state : int
+        Elements of the network's parameters and of its running statistics.
+    model_elements : float
+        Parameters, gradients and their tail, optimizer state.
+    """
+
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+    @property
+    def ranks(self) -> int: ...  # noqa: D102
+    @property
+    def params(self) -> int: ...  # noqa: D102
+    @property
+    def state(self) -> int: ...  # noqa: D102
+    @property
+    def model_elements(self) -> float: ...  # noqa: D102
+
+    def engine(self, engine: Engine, rows: int) -> StepCost:
+        """A rank's own step of so many rows."""
+
+    def data_parallel(self, strategy: Any) -> StepCost:
+        """Shares of the rows, and a sum of gradients, by a `DataParallel`."""
+
+    def averaging(
+        self, engine: Engine, every: int | None, codec: str | Codec | None, *, by_master: bool
+    ) -> StepCost:
+        """A step of each rank's own on all rows, and every so many steps an average of models."""
+
+    def hogwild(self, workers: int, threads: int = 1) -> StepCost:
+        """From one update to the next of so many workers, `threads` of them in each process."""
+
+    def scatter_gather(self, once: bool) -> StepCost:
+        """A step that rank 0 drives; with `once` the rows are there already."""
+
+    def grid(self, grid: Any) -> StepCost:
+        """A step of replicas that several ranks hold together, by a `Grid`."""
+
+    def memory(self, engine: Engine, rows: int, more: float = 0.0, passes: float = 1.0) -> int:
+        """Bytes that a rank keeps, its data set apart.
+
+        Parameters
+        ----------
+        engine : Engine
+        rows : int
+            Of a gradient of this rank.
+        more : float
+            Elements beside a model's own.
+        passes : float
+            Through the network that are on their way at once.
+        """
+
+
+def alone(ranks: int, fits: str) -> str | None:
+    """Why a strategy for one process does not fit several ranks."""
+    if ranks == 1:
+        return None
+    return (
+        f'is for one process, this world has {ranks} ranks; "{fits}" fits, or pass comm=pdnn.comm.SELF to '
+        "train on each rank by itself"
+    )
 
 
 def check_positive(what: str, value: int) -> None:

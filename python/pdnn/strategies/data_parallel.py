@@ -6,13 +6,20 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pdnn.strategies.base import Strategy, check_positive, codec_suffix, spelled_codec, take_codec
-from pdnn.strategies.engines import Engine, Serial
+from pdnn.strategies.base import (
+    CostModel,
+    Engine,
+    Strategy,
+    check_positive,
+    codec_suffix,
+    spelled_codec,
+    take_codec,
+)
+from pdnn.strategies.engines import Serial
+from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
-    from pdnn.estimate.parts import Parts
-    from pdnn.estimate.steps import Steps
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class DataParallel(Strategy):
         """After "ddp" the way to add up, and a codec."""
         return cls(average="sum" if match[1] else "mean", codec=spelled_codec(match.string, match[2]))
 
-    def estimate(self, steps: Steps) -> Parts:
+    def estimate(self, steps: CostModel) -> StepCost:
         """A rank's share of the rows, and a sum of gradients."""
         return steps.data_parallel(self)
 

@@ -3,63 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
-from pdnn.strategies.base import Strategy, check_positive
-
-if TYPE_CHECKING:
-    from pdnn.estimate.parts import Parts
-    from pdnn.estimate.steps import Steps
-
-
-class Engine(Strategy):
-    """How one rank makes its gradient.
-
-    Attributes
-    ----------
-    threads : int
-        That it keeps busy.
-    pieces : int
-        Into which it cuts the rows of a gradient.
-    passes : int
-        That go on side by side, each with a gradient of its own; 0: all threads share one pass.
-    needs_cores : bool
-        Its threads wait for each other so often that each needs a core of its own.
-    suffix : str
-        How a strategy's string ends in it: "+team:2".
-    """
-
-    pieces: ClassVar[int] = 1
-    passes: ClassVar[int] = 0
-    needs_cores: ClassVar[bool] = True
-
-    if TYPE_CHECKING:
-
-        @property
-        def threads(self) -> int:
-            """That it keeps busy."""
-
-    @property
-    def engine(self) -> Engine:
-        """Itself."""
-        return self
-
-    @property
-    def suffix(self) -> str:
-        """How a strategy's string ends in it: "+team:2"."""
-        return f"+{self}"
-
-    def misfit(self, ranks: int) -> str | None:
-        """An engine alone knows nothing of other ranks."""
-        return alone(ranks, f"ddp{self.suffix}")
-
-    def identity(self) -> str:
-        """All of it."""
-        return str(self)
-
-    def estimate(self, steps: Steps) -> Parts:
-        """A step of all rows."""
-        return steps.engine(self, steps.rows)
+from pdnn.strategies.base import Engine, check_positive
 
 
 @dataclass(frozen=True)
@@ -137,13 +82,3 @@ class Pool(Engine):
 
     def __str__(self) -> str:
         return f"pool:{self.workers}/{self.parallel_batches}"
-
-
-def alone(ranks: int, fits: str) -> str | None:
-    """Why a strategy for one process does not fit several ranks."""
-    if ranks == 1:
-        return None
-    return (
-        f'is for one process, this world has {ranks} ranks; "{fits}" fits, or pass comm=pdnn.comm.SELF to '
-        "train on each rank by itself"
-    )

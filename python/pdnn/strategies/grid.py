@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from pdnn.strategies.base import Strategy, check_positive, codec_suffix
+from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, codec_suffix
 from pdnn.strategies.data_parallel import DataParallel
-from pdnn.strategies.engines import Engine, Serial
+from pdnn.strategies.engines import Serial
+from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
-    from pdnn.estimate.parts import Parts
-    from pdnn.estimate.steps import Steps
     from pdnn.strategies.schedules import Schedule
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
@@ -47,11 +46,11 @@ class PartOfGrid(Strategy):
             advice = f'"{words} x ddp" fits'
         return f"deals the network out to {held_by} ranks, this world has {ranks}; {advice}"
 
-    def estimate(self, steps: Steps) -> Parts:
+    def estimate(self, steps: CostModel) -> StepCost:
         """A replica's step, and an agreement of the replicas."""
         return steps.grid(self.grid)
 
-    def memory(self, steps: Steps) -> int:
+    def memory(self, steps: CostModel) -> int:
         """A rank's part, beside the whole model."""
         held_by, passes = self.grid.held_by, 1.0
         rows = ceil(steps.rows * held_by / steps.ranks)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pdnn.strategies.base import Strategy, check_positive
-from pdnn.strategies.engines import Engine, Serial, Team, alone
-
-if TYPE_CHECKING:
-    from pdnn.estimate.parts import Parts
-    from pdnn.estimate.steps import Steps
+from pdnn.strategies.base import CostModel, Engine, Strategy, alone, check_positive
+from pdnn.strategies.engines import Serial, Team
+from pdnn.strategies.step_cost import StepCost
 
 
 @dataclass(frozen=True)
@@ -51,14 +47,14 @@ class Hogwild(Strategy):
         """Its workers are threads."""
         return alone(ranks, f"hogwild-processes:{ranks}")
 
-    def estimate(self, steps: Steps) -> Parts:
+    def estimate(self, steps: CostModel) -> StepCost:
         """The time from one update to the next."""
         return steps.hogwild(self.workers, threads=self.workers)
 
-    def memory(self, steps: Steps) -> int:
+    def memory(self, steps: CostModel) -> int:
         """The shared parameters, and all that each worker has."""
         others = (self.workers - 1) * steps.model_elements
-        return steps.memory(Serial(), steps.rows, steps.network.params + others, passes=self.workers)
+        return steps.memory(Serial(), steps.rows, steps.params + others, passes=self.workers)
 
     def __str__(self) -> str:
         return f"hogwild:{self.workers}"
@@ -96,13 +92,13 @@ class HogwildProcesses(Strategy):
         fits = HogwildProcesses(ranks) if ranks > 1 else Hogwild(self.workers)
         return f'is for {self.workers} ranks, this world has {ranks}; "{fits}" fits'
 
-    def estimate(self, steps: Steps) -> Parts:
+    def estimate(self, steps: CostModel) -> StepCost:
         """The time from one update to the next."""
         return steps.hogwild(self.workers)
 
-    def memory(self, steps: Steps) -> int:
+    def memory(self, steps: CostModel) -> int:
         """The shared parameters beside its own."""
-        return steps.memory(self.engine, steps.rows, steps.network.params + steps.network.state + 1)
+        return steps.memory(self.engine, steps.rows, steps.params + steps.state + 1)
 
     def __str__(self) -> str:
         return f"hogwild-processes:{self.workers}"

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from pdnn.strategies.base import Strategy
-from pdnn.strategies.engines import Engine, Serial
-
-if TYPE_CHECKING:
-    from pdnn.estimate.parts import Parts
-    from pdnn.estimate.steps import Steps
+from pdnn.strategies.base import CostModel, Engine, Strategy
+from pdnn.strategies.engines import Serial
+from pdnn.strategies.step_cost import StepCost
 
 
 @dataclass(frozen=True)
@@ -52,13 +48,13 @@ class ScatterGather(Strategy):
                 'each epoch; "scatter-gather" can'
             )
 
-    def estimate(self, steps: Steps) -> Parts:
+    def estimate(self, steps: CostModel) -> StepCost:
         """Rows out, gradients in, parameters out through rank 0."""
         return steps.scatter_gather(self.once)
 
-    def memory(self, steps: Steps) -> int:
+    def memory(self, steps: CostModel) -> int:
         """The root's, which has the whole batch and every rank's gradient."""
-        return steps.memory(self.engine, steps.rows, steps.ranks * (steps.network.params + 3))
+        return steps.memory(self.engine, steps.rows, steps.ranks * (steps.params + 3))
 
     def __str__(self) -> str:
         return "scatter-gather:once" if self.once else "scatter-gather"

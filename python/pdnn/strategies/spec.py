@@ -7,9 +7,9 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from pdnn.comm import cores_of_rank
-from pdnn.strategies.base import KINDS, Strategy
+from pdnn.strategies.base import KINDS, Engine, Strategy
 from pdnn.strategies.data_parallel import DataParallel
-from pdnn.strategies.engines import Engine, Serial, Team
+from pdnn.strategies.engines import Serial, Team
 from pdnn.strategies.grid import Grid
 
 if TYPE_CHECKING:

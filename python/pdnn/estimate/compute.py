@@ -1,26 +1,25 @@
-"""Measuring: what the arithmetic of a training step takes, by steps on copies of the network."""
+"""Compute models: what the arithmetic of a training step takes, by a machine's numbers or measured now."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import ceil
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from pdnn import nn
-from pdnn.comm import SELF
+from pdnn import _core, models, nn
+from pdnn.comm import SELF, Communicator
 from pdnn.core import core_for
+from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
+from pdnn.optim import Optimizer
 from pdnn.strategies import Serial, Strategy
 from pdnn.strategies.options import session_options
-
-if TYPE_CHECKING:
-    from pdnn.comm import Communicator
-    from pdnn.optim import Optimizer
 
 Array = np.ndarray[Any, Any]
 Key = TypeVar("Key")
@@ -38,6 +37,56 @@ MOST_COPIES = 8
 """Threads, at most, that work beside each other on models of their own to find out how they crowd."""
 
 
+class ComputeModel(Protocol):
+    """What estimates ask about arithmetic. All ranks ask the same, and get the same answers."""
+
+    def step(self, network: Network, rows: int, threads: int = 1) -> float:
+        """Seconds of forward, backward and update on one thread, while as many of each rank do the same."""
+        ...
+
+    def stages(self, network: Network, cut: tuple[int, ...], rows: int) -> list[tuple[float, float]]:
+        """Seconds of each stage forward and backward, on one thread, while all ranks do the same."""
+        ...
+
+    def cut(self, network: Network, stages: int, rows: int) -> tuple[int, ...]:
+        """Where a pipeline cuts the network."""
+        ...
+
+
+@dataclass(frozen=True)
+class AnalyticCompute:
+    """Steps by a machine's numbers: (rows + half_rows) · flops of a row / rate, and the update's bytes.
+
+    Parameters
+    ----------
+    machine : Machine
+    ranks : int
+        With one rank of one thread, no other core is at work.
+    """
+
+    machine: Machine
+    ranks: int = 1
+
+    def step(self, network: Network, rows: int, threads: int = 1) -> float:
+        """By the formula; a core is crowded wherever it is not the only one at work."""
+        crowding = self.machine.crowding if threads * self.ranks > 1 else 1.0
+        return self._products(network.flops, rows) * crowding + network.size / self.machine.memory
+
+    def stages(self, network: Network, cut: tuple[int, ...], rows: int) -> list[tuple[float, float]]:
+        """By the stages' parameters: a third of the products forward, the rest backward."""
+        ends = [0, *cut, len(network.layer_params)]
+        flops = [sum(network.layer_flops[a:b]) for a, b in pairwise(ends)]
+        times = [self._products(share, rows) * self.machine.crowding for share in flops]
+        return [(time / 3, 2 * time / 3) for time in times]
+
+    def cut(self, network: Network, stages: int, rows: int) -> tuple[int, ...]:
+        """Where the stage with the most products has fewest."""
+        return tuple(_core.cut_by_cost([float(flops) for flops in network.layer_flops], stages))
+
+    def _products(self, flops: float, rows: float) -> float:
+        return flops * (rows + self.machine.half_rows) / self.machine.flops
+
+
 @dataclass(frozen=True)
 class Samples:
     """Rows like those that will be trained on, as the core reads them."""
@@ -50,7 +99,7 @@ class Samples:
 
 
 @dataclass
-class MeasuredClock:
+class MeasuredCompute:
     """Steps of the network itself, measured now, on all ranks at the same time.
 
     Parameters
@@ -124,24 +173,22 @@ class Trial:
 
     def __init__(
         self,
-        clock: MeasuredClock,
+        compute: MeasuredCompute,
         network: Network,
         strategy: Strategy,
         comm: Communicator,
         rows: int,
     ) -> None:
-        from pdnn.models import build_layer
-
-        samples = clock.samples
-        layers = [build_layer(**layer) for layer in network.model.config()["layers"]]
+        samples = compute.samples
+        layers = [models.build_layer(**layer) for layer in network.model.config()["layers"]]
         model = nn.Sequential(*layers, dtype=network.model.dtype, seed=0)
-        optimizer = clock.optimizer.twin(model.parameters())
+        optimizer = compute.optimizer.twin(model.parameters())
         core = core_for(model.dtype)
         self._rows, self._count = rows, len(samples.x)
         self._source = core.Source(samples.x, samples.targets, samples.scale, samples.shift)
         self._session = core.Session(
             model=model.core,
-            loss=clock.loss.build(core),
+            loss=compute.loss.build(core),
             optimizer=optimizer.bind(model),
             comm=comm.core,
             sample=list(network.sample),

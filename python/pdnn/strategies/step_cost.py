@@ -1,4 +1,4 @@
-"""Parts: what a step consists of, put together piece by piece, with the words that explain it."""
+"""What a step costs, put together piece by piece."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 from pdnn.comm.costs import Cost, text
 
 
-class Parts(NamedTuple):
-    """Seconds and bytes of a step; see `Estimate`."""
+class StepCost(NamedTuple):
+    """Seconds and bytes of a step, as `pdnn.estimate.Estimate` has them, with words that explain them."""
 
     compute: float
     communication: float
@@ -16,7 +16,7 @@ class Parts(NamedTuple):
     bytes: float
     why: str
 
-    def and_cost(self, cost: Cost, why: str) -> Parts:
+    def and_cost(self, cost: Cost, why: str) -> StepCost:
         """With messages that nothing is done beside."""
         return self._replace(
             communication=self.communication + cost.seconds,
@@ -24,6 +24,6 @@ class Parts(NamedTuple):
             why=f"{self.why}; {why}, {text(cost.seconds)}",
         )
 
-    def and_compute(self, seconds: float) -> Parts:
+    def and_compute(self, seconds: float) -> StepCost:
         """With more arithmetic."""
         return self._replace(compute=self.compute + seconds)

@@ -8,10 +8,10 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from pdnn.comm.costs import text
+from pdnn.estimate.compute import MeasuredCompute, timed
 from pdnn.estimate.estimate import Estimate
-from pdnn.estimate.measuring import MeasuredClock, timed
+from pdnn.estimate.formulas import Steps
 from pdnn.estimate.network import Network
-from pdnn.estimate.steps import Steps
 from pdnn.strategies import (
     DataParallel,
     Engine,
@@ -110,7 +110,7 @@ def choose(steps: Steps, among: Iterable[Strategy], comm: Communicator) -> Choic
     Parameters
     ----------
     steps : Steps
-        With a `MeasuredClock` close ones are measured, otherwise not.
+        With a `MeasuredCompute` close ones are measured, otherwise not.
     among : iterable of Strategy
         Such as `candidates`.
     comm : Communicator
@@ -131,9 +131,9 @@ def choose(steps: Steps, among: Iterable[Strategy], comm: Communicator) -> Choic
     close = [each.strategy for each in ranked if each.seconds <= CLOSE * ranked[0].seconds][:MOST_MEASURED]
     close = _from_root(close, comm)
     measured: dict[str, float] = {}
-    if len(close) > 1 and isinstance(steps.clock, MeasuredClock):
+    if len(close) > 1 and isinstance(steps.compute, MeasuredCompute):
         for spec in close:
-            trial = steps.clock.trial(steps.network, considered[spec][1], comm, steps.rows)
+            trial = steps.compute.trial(steps.network, considered[spec][1], comm, steps.rows)
             measured[spec] = timed([trial], comm)
     best = _from_root([min(measured, key=lambda spec: measured[spec])] if measured else order[:1], comm)[0]
     return Choice(considered[best][1], tuple(ranked), measured)

@@ -1,4 +1,4 @@
-"""Ranks: a step of several strategies on a described machine, against the number of ranks."""
+"""Described machines: a step of one strategy, or of several against the number of ranks."""
 
 from __future__ import annotations
 
@@ -9,19 +9,50 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pdnn import comm
+from pdnn import comm, nn
 from pdnn.comm.costs import text
 from pdnn.drawing import new_figure
-from pdnn.estimate.clock import RatedClock
+from pdnn.estimate.choice import candidates, choose
+from pdnn.estimate.compute import AnalyticCompute
 from pdnn.estimate.estimate import Estimate
-from pdnn.estimate.fastest import candidates, choose
+from pdnn.estimate.formulas import Steps
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
-from pdnn.estimate.steps import Steps
-from pdnn.strategies import Serial, parse
+from pdnn.strategies import Serial, Strategy, parse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def step(
+    model: nn.Sequential,
+    sample: tuple[int, ...],
+    strategy: str | Strategy,
+    batch_size: int,
+    ranks: int,
+    machine: Machine,
+) -> Estimate:
+    """A training step on a described machine, with nothing measured (but codecs, on the machine at hand).
+
+    Parameters
+    ----------
+    model : nn.Sequential
+    sample : tuple of int
+        Shape of a sample.
+    strategy : str or Strategy
+    batch_size : int
+        Rows behind one update.
+    ranks : int
+    machine : Machine
+
+    Raises
+    ------
+    ValueError
+        If they do not fit each other.
+    """
+    chosen = parse(strategy) if isinstance(strategy, str) else strategy
+    compute = AnalyticCompute(machine, ranks)
+    return Steps(Network(model, sample), batch_size, ranks, compute, machine).estimate(chosen)
 
 
 @dataclass(frozen=True)
@@ -91,7 +122,7 @@ def scaling(
     """
 
     def steps(rows: int, number: int) -> Steps:
-        return Steps(network, rows, number, RatedClock(machine, number), machine, momenta)
+        return Steps(network, rows, number, AnalyticCompute(machine, number), machine, momenta)
 
     alone = steps(batch_size, 1).estimate(Serial()).seconds / batch_size
     points, left_out = [], []

@@ -1,0 +1,29 @@
+"""Former names of what users met, kept for one release."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def moved(module: str, **names: str) -> Callable[[str], Any]:
+    """A module's `__getattr__` that finds what has moved, with a DeprecationWarning.
+
+    Parameters
+    ----------
+    module : str
+        The module's own name.
+    **names : str
+        Where each former name is found now: ``legacy_batches="pdnn.exercises.legacy_batches"``.
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        place, _, now = names[name].rpartition(".")
+        warnings.warn(f"{module}.{name} is {names[name]} now", DeprecationWarning, stacklevel=3)
+        return getattr(import_module(place), now)
+
+    return find
