@@ -42,7 +42,8 @@ def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
     assert train(blobs, *words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6  # a line an epoch, no terminal here
-    assert lines[-2].startswith("serial: estimated ") and ", difference " in lines[-2]
+    assert lines[-2].startswith("serial: estimated ") and " a step, measured " in lines[-2]
+    assert (", difference " in lines[-2]) != ("; both are disturbed: other programs used " in lines[-2])
     assert lines[-1].startswith("test: loss ")
     accuracy = lines[-1].rpartition(" ")[2]
     assert float(accuracy) > 0.9

@@ -9,8 +9,9 @@
   mpiexec -n 2 pdnn train                              # is --ranks 2
 
 With --strategy fastest the exact strategy is taken that is expected to take least; the first line says why.
-The last lines are what a step was expected to take and what it took, on several ranks what each sent and
-waited, and the loss and the accuracy on the test part. Only rank 0 prints and writes files.
+The last lines are what a step was expected to take and what it took, or that other programs disturbed both
+by using the cores meanwhile; on several ranks what each sent and waited; and the loss and the
+accuracy on the test part. Only rank 0 prints and writes files.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, specs
+from pdnn.cli.contention import Contention
 from pdnn.cli.values import positive_int
 
 if TYPE_CHECKING:
@@ -102,6 +104,7 @@ def main(arguments: argparse.Namespace) -> int:
     train, held_out = _parts(arguments.validation, train, test, arguments.seed)
     trainer = _trainer(arguments, train.sample_shape, len(train))
     wanted = bool(arguments.json) or not arguments.quiet
+    contention = Contention()
     if wanted and arguments.strategy != "fastest":
         _estimate(trainer, train, arguments)
     history = trainer.fit(
@@ -116,11 +119,12 @@ def main(arguments: argparse.Namespace) -> int:
     )
     if wanted and arguments.strategy == "fastest":
         _estimate(trainer, train, arguments)
+    others = contention.share(world)
     result = trainer.evaluate(test, comm=world)
     if world.rank == 0:
         if history.estimate is not None and history.history and not arguments.quiet:
             seconds = median(history.history["seconds"])
-            print(history.estimate.beside(seconds / history.estimate.steps))
+            print(history.estimate.beside(seconds / history.estimate.steps, others))
         if arguments.save:
             trainer.model.save(arguments.save)
         if arguments.json:

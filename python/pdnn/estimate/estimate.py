@@ -54,12 +54,16 @@ class Estimate:
         """(estimated - measured) / measured, both seconds a step: above 0, the estimate was too high."""
         return (self.seconds - measured) / measured
 
-    def beside(self, measured: float) -> str:
-        """Estimated, measured (seconds a step) and the difference, in a line."""
-        return (
-            f"{self.strategy}: estimated {text(self.seconds)} a step, measured {text(measured)}, "
-            f"difference {self.difference(measured):+.0%}"
-        )
+    def beside(self, measured: float, others: float = 0.0) -> str:
+        """Estimated, measured (seconds a step) and the difference, in a line.
+
+        Where `others`, the share of the cores' time that other programs used meanwhile, is not 0, the line
+        says so instead of the difference.
+        """
+        figures = f"{self.strategy}: estimated {text(self.seconds)} a step, measured {text(measured)}"
+        if not others:
+            return f"{figures}, difference {self.difference(measured):+.0%}"
+        return f"{figures}; both are disturbed: other programs used {others:.0%} of the cores' time meanwhile"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
