@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pdnn import _core, comm, data, models, nn, optim, strategies
+from pdnn import _core, callbacks, comm, data, models, nn, optim, strategies
 from pdnn._core import CommunicationError
 from pdnn.comm import world
 from pdnn.models import load_model
@@ -23,6 +23,7 @@ __all__ = [
     "CommunicationError",
     "Tensor",
     "Trainer",
+    "callbacks",
     "cat",
     "codec",
     "comm",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pdnn.nn.module import Array
-    from pdnn.trainer import Trainer
+from pdnn.store import Array
+from pdnn.trainer import Trainer
 
 
 class Callback:

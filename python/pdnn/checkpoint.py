@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from pdnn.comm import Communicator
+from pdnn.core import CoreSession
 from pdnn.files import safetensors
 from pdnn.history import History
-
-if TYPE_CHECKING:
-    from pdnn.nn.module import Array
-    from pdnn.trainer import Trainer
+from pdnn.store import Array
+from pdnn.training import Training
 
 FILE = "checkpoint.safetensors"
 KEY = "pdnn.checkpoint"
@@ -22,20 +22,20 @@ RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"
 MEMORY = "codec"  # the name of what its sums by a codec remember
 
 
-def _arrays(trainer: Trainer) -> dict[str, Array]:
+def _arrays(trainer: Training) -> dict[str, Array]:
     model = {f"model.{name}": values for name, values in trainer.model.state_dict().items()}
     memory = trainer.optimizer.state_arrays(trainer.model)
     return model | {f"optimizer.{name}": values for name, values in memory.items()}
 
 
-def _own(trainer: Trainer, counts: Array) -> dict[str, Array]:
+def _own(trainer: Training, counts: Array) -> dict[str, Array]:
     """What is a rank's own where each trains a model of its own."""
     model, memory = trainer.model, trainer.optimizer.state_arrays(trainer.model)
     return {"parameters": model.flat_parameters, "state": model.flat_state, **memory, "counts": counts}
 
 
 def save(
-    trainer: Trainer, path: str | os.PathLike[str], of_ranks: dict[str, Array] | None = None, **layout: Any
+    trainer: Training, path: str | os.PathLike[str], of_ranks: dict[str, Array] | None = None, **layout: Any
 ) -> None:
     """Writes a trainer's state; what is each rank's own and `layout` are kept beside it for resuming."""
     core = trainer.optimizer.bind(trainer.model)
@@ -53,7 +53,7 @@ def save(
 
 
 def load(
-    trainer: Trainer, path: str | os.PathLike[str], rank: dict[str, Array] | None = None, **layout: Any
+    trainer: Training, path: str | os.PathLike[str], rank: dict[str, Array] | None = None, **layout: Any
 ) -> None:
     """Reads what `save` wrote; changes nothing unless all of it fits.
 
@@ -110,12 +110,17 @@ def load(
     trainer.history.ranks, trainer.history.timeline = history.ranks, history.timeline
 
 
-def write(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int, session: Any) -> None:
+def write(
+    trainer: Training,
+    directory: str | os.PathLike[str],
+    batch_size: int,
+    session: CoreSession,
+    comm: Communicator,
+) -> None:
     """Writes the checkpoint of a directory, by rank 0; it returns on every rank when the file is there.
 
     Where ranks train models of their own, it holds all of those, and as the model what they would agree on.
     """
-    comm = trainer.comm
     of_ranks: dict[str, Array] = {}
     if remembered := session.memory:
         parts = comm.gather(np.concatenate(remembered), root=0) or []
@@ -135,7 +140,7 @@ def write(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int, 
     comm.barrier()
 
 
-def resume(trainer: Trainer, directory: str | os.PathLike[str], batch_size: int) -> tuple[int, int] | None:
+def resume(trainer: Training, directory: str | os.PathLike[str], batch_size: int) -> tuple[int, int] | None:
     """Reads the checkpoint of a directory on every rank, if there is one.
 
     Returns
@@ -168,14 +173,17 @@ def strategy_of(directory: str | os.PathLike[str]) -> str | None:
         raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
 
 
-def resume_memory(trainer: Trainer, directory: str | os.PathLike[str], session: Any) -> None:
-    """Reads what sums by a codec remembered on this rank, once there is a session whose sums go on.
+def resume_session(
+    trainer: Training, directory: str | os.PathLike[str], session: CoreSession, rows_apart: tuple[int, int]
+) -> None:
+    """Tells a session what `resume` returned, and what sums by a codec remembered on this rank.
 
     Raises
     ------
     ValueError
         If it was written with other codecs, buckets or feedback.
     """
+    session.rows_apart = rows_apart
     remembered = session.memory
     count = sum(part.size for part in remembered)
     if not remembered:
@@ -195,16 +203,16 @@ def resume_memory(trainer: Trainer, directory: str | os.PathLike[str], session: 
         begin += part.size
 
 
-def _apart(trainer: Trainer) -> bool:
+def _apart(trainer: Training) -> bool:
     """Whether the ranks train models of their own."""
     return trainer.comm.size > 1 and trainer.strategy.models_apart
 
 
-def _schedule(trainer: Trainer) -> tuple[dict[str, Any], int] | None:
+def _schedule(trainer: Training) -> tuple[dict[str, Any], int] | None:
     """What a schedule is recognised by, and its time."""
     schedule = trainer.schedule
     return None if schedule is None else (schedule.config(), schedule.last_epoch)
 
 
-def _layout(trainer: Trainer, batch_size: int) -> dict[str, Any]:
+def _layout(trainer: Training, batch_size: int) -> dict[str, Any]:
     return {"strategy": str(trainer.strategy), "ranks": trainer.comm.size, "batch size": batch_size}

@@ -7,12 +7,14 @@ from typing import TypeAlias
 from pdnn import _core
 
 Width: TypeAlias = "_core.Width"
+CoreEvaluator: TypeAlias = "_core.float32.Evaluator"
 CoreLayer: TypeAlias = "_core.float32.Layer"
-CoreModel: TypeAlias = "_core.float32.Model"
 CoreLoss: TypeAlias = "_core.float32.Loss"
+CoreModel: TypeAlias = "_core.float32.Model"
 CoreNetwork: TypeAlias = "_core.float32.Network"
 CoreOptimizer: TypeAlias = "_core.float32.Optimizer"
 CoreSession: TypeAlias = "_core.float32.Session"
+CoreSource: TypeAlias = "_core.float32.Source"
 LayerCall: TypeAlias = "_core.float32.LayerCall"
 
 

@@ -1,12 +1,17 @@
-"""How one rank's failure ends the whole job: the others would wait for it for ever."""
+"""How one rank's failure, or a signal to it, ends the whole job: the others would wait for it for ever."""
 
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
+
+from pdnn.comm.communicator import Communicator
 
 
 @functools.cache
@@ -40,3 +45,17 @@ def end_the_job_on_errors(mpi: Any) -> None:
                 end()
 
     sys.excepthook, threading.excepthook = hook, hook_of_thread
+
+
+@contextmanager
+def stop_on_sigterm(comm: Communicator) -> Iterator[threading.Event]:
+    """Under ranks a SIGTERM becomes a wish to stop, which all ranks learn of in the same step."""
+    wish = threading.Event()
+    if comm.size == 1 or threading.current_thread() is not threading.main_thread():
+        yield wish
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: wish.set())
+    try:
+        yield wish
+    finally:
+        signal.signal(signal.SIGTERM, before)

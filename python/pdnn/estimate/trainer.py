@@ -1,26 +1,29 @@
-"""Estimates of a training's steps on the machine that it runs on."""
+"""Estimates of a training's steps on the machine that it runs on, and the fastest strategy for it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
 from pdnn.comm import Communicator, cores_of_rank
-from pdnn.estimate.compute import Array, MeasuredCompute, Samples
+from pdnn.data.source import Source
+from pdnn.estimate.choice import Choice, candidates, choose
+from pdnn.estimate.compute import MeasuredCompute, Samples
 from pdnn.estimate.formulas import Steps
 from pdnn.estimate.network import Network
 from pdnn.estimate.probes import measure
 from pdnn.nn import Loss, Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import Optimizer
+from pdnn.strategies import Strategy, parse
 
 MOST_BYTES = 1 << 24
 """Samples that probes train on: the first of the data set, at most so many bytes of them, or a batch."""
 
 
-def calibrate(
-    model: Sequential, loss: Loss, optimizer: Optimizer, samples: Samples, batch_size: int, comm: Communicator
-) -> Steps:
-    """Measures the machine and the network's steps on it; collective over the ranks that will train.
+class Calibration:
+    """This machine's numbers, and a compute model for steps of a model; measured once for each kind of batch.
 
     Parameters
     ----------
@@ -28,47 +31,49 @@ def calibrate(
     loss : Loss
     optimizer : Optimizer
         Of the model's parameters.
-    samples : Samples
-        See `samples_of`.
-    batch_size : int
     comm : Communicator
-
-    Raises
-    ------
-    ValueError
-        If the model has layers of which ranks hold parts.
+        The ranks that will train together, all of which ask the same.
     """
-    if any(isinstance(module, PartOfLinear) for module in model.modules()):
-        raise ValueError("estimate: the model has layers that ranks hold together, which are not estimated")
-    network = Network(model, samples.x.shape[1:])
-    compute = MeasuredCompute(loss, optimizer, samples, comm)
-    machine = measure(comm, compute, network, max(1, -(-batch_size // comm.size)))
-    return Steps(network, batch_size, comm.size, compute, machine, len(optimizer.bind(model).memory))
 
+    def __init__(self, model: Sequential, loss: Loss, optimizer: Optimizer, comm: Communicator) -> None:
+        self._model, self._loss, self._optimizer, self._comm = model, loss, optimizer, comm
+        self._known: dict[tuple[int, tuple[int, ...]], Steps] = {}
 
-def samples_of(
-    arrays: tuple[Array, Array, float, float], rows: Array, width: int, batch_size: int
-) -> Samples:
-    """The first rows of a data set, for probes: at most `MOST_BYTES` of samples, but a batch.
+    def knows(self, source: Source, batch_size: int) -> bool:
+        """Whether steps on such samples, in such batches, were measured before."""
+        return (batch_size, source.sample) in self._known
 
-    Parameters
-    ----------
-    arrays : (raw samples, targets, scale, shift)
-        Of the data set that will be trained on.
-    rows : ndarray
-        Those of it that belong.
-    width : int
-        Of the targets.
-    batch_size : int
-    """
-    raw, targets, scale, shift = arrays
-    rows = rows[: max(batch_size, MOST_BYTES // max(raw[:1].nbytes, 1))]
-    return Samples(np.ascontiguousarray(raw[rows]), targets[rows], width, scale, shift)
+    def steps(self, source: Source, batch_size: int) -> Steps:
+        """Estimates of steps on a source's rows; collective where it must measure.
 
+        Raises
+        ------
+        ValueError
+            If the model has layers of which ranks hold parts.
+        """
+        if not self.knows(source, batch_size):
+            self._known[batch_size, source.sample] = self._measured(source, batch_size)
+        return self._known[batch_size, source.sample]
 
-def threads_of_ranks(comm: Communicator) -> int:
-    """Cores that every one of the ranks has; collective."""
-    least = np.array([cores_of_rank(comm)], np.int64)
-    if comm.size > 1:
-        comm.all_reduce(least, op="min")
-    return int(least[0])
+    def fastest(self, source: Source, batch_size: int, had: str | None) -> Choice:
+        """The exact strategy that is expected to take least, or the one that a training had; collective."""
+        steps = self.steps(source, batch_size)
+        least = np.array([cores_of_rank(self._comm)], np.int64)  # that every rank has
+        if self._comm.size > 1:
+            self._comm.all_reduce(least, op="min")
+        among: Iterable[Strategy] = [parse(had)] if had else ()
+        return choose(steps, among or candidates(steps.network, self._comm.size, int(least[0])), self._comm)
+
+    def _measured(self, source: Source, batch_size: int) -> Steps:
+        model, optimizer, comm = self._model, self._optimizer, self._comm
+        if any(isinstance(module, PartOfLinear) for module in model.modules()):
+            raise ValueError(
+                "estimate: the model has layers that ranks hold together, which are not estimated"
+            )
+        raw, targets, scale, shift = source.arrays
+        rows = source.rows[: max(batch_size, MOST_BYTES // max(raw[:1].nbytes, 1))]
+        samples = Samples(np.ascontiguousarray(raw[rows]), targets[rows], source.width, scale, shift)
+        network = Network(model, source.sample)
+        compute = MeasuredCompute(self._loss, optimizer, samples, comm)
+        machine = measure(comm, compute, network, max(1, -(-batch_size // comm.size)))
+        return Steps(network, batch_size, comm.size, compute, machine, len(optimizer.bind(model).memory))

@@ -1,0 +1,106 @@
+"""Evaluation: losses and predictions of a training's model, in evaluation mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pdnn.comm import Communicator
+from pdnn.core import CoreEvaluator, core_for
+from pdnn.data import Dataset, Subset
+from pdnn.data.source import Data, Source, data_of, samples_of, source_of
+from pdnn.store import Array
+from pdnn.training import Training
+
+
+class Evaluation(Training):
+    """A training whose model is evaluated and predicts, by the threads that train it."""
+
+    _evaluators: dict[tuple[int, ...], CoreEvaluator] | None = None
+
+    def evaluate(
+        self, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = None, *, comm: Communicator | None = None
+    ) -> dict[str, float]:
+        """Loss, and accuracy for classification, in evaluation mode.
+
+        Parameters
+        ----------
+        data : Dataset, Subset, (x, y), or x
+        y : array or list, optional
+            The labels, where `data` is x.
+        comm : Communicator, optional
+            Given, its ranks share the rows and all get the result; otherwise the caller does all rows and
+            nothing is communicated.
+
+        Returns
+        -------
+        dict
+            ``{"loss": …, "accuracy": …}``
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the data do not fit the model, or a label is a name that it was not trained on.
+        """
+        source = source_of("evaluate", data_of("evaluate", data, y), self.model, self.loss, self.classes_)
+        return self.evaluate_source(source, comm)
+
+    def evaluate_source(self, source: Source, comm: Communicator | None) -> dict[str, float]:
+        """As `evaluate`, of a source that was made before."""
+        rows = source.rows
+        if comm is not None:
+            rows = rows[len(rows) * comm.rank // comm.size : len(rows) * (comm.rank + 1) // comm.size]
+        core, width = self._evaluator(source.sample), source.width
+        sums = np.array(core.loss(self.core_loss, source.core, width, rows), np.float64)
+        if comm is not None and comm.size > 1:
+            comm.all_reduce(sums)
+        loss, correct = (sums / max(len(source), 1)).tolist()
+        return {"loss": loss} | ({"accuracy": correct} if self.core_loss.classifies(width) else {})
+
+    def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
+        """The model's raw outputs, in evaluation mode.
+
+        Parameters
+        ----------
+        x : Dataset, Subset, or samples as `fit` takes them, shape (n, ...)
+
+        Returns
+        -------
+        ndarray, shape (n, outputs), of the model's dtype
+
+        Raises
+        ------
+        TypeError
+            If x has integers, and `fit` has not just trained on some that were not scaled: their scale is the
+            Dataset's to know.
+        """
+        source, rows, sample = samples_of("predict", x, self.model.dtype, self._plain)
+        return self._evaluator(sample).predict(source, rows)
+
+    def predict_classes(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
+        """The class of each sample: of the largest output, or 1 where a single one is above the threshold.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Names, where `fit` was given names (`classes_`); else numbers, int64.
+        """
+        outputs = self.predict(x)
+        if outputs.shape[1] > 1:
+            numbers: Array = np.argmax(outputs, axis=1)
+        else:
+            numbers = (outputs[:, 0] > self.loss.threshold).astype(np.int64)
+        return numbers if self.classes_ is None else self.classes_[numbers]
+
+    def forget_evaluators(self) -> None:
+        """The next ones have as many threads as the strategy has by then."""
+        self._evaluators = None
+
+    def _evaluator(self, sample: tuple[int, ...]) -> CoreEvaluator:
+        if self._evaluators is None:
+            self._evaluators = {}
+        if sample not in self._evaluators:
+            self._evaluators[sample] = core_for(self.model.dtype).Evaluator(
+                self.model.core, list(sample), self.strategy.engine.threads
+            )
+        return self._evaluators[sample]

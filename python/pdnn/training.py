@@ -1,0 +1,203 @@
+"""Training: what is trained, by what, and how far it has come; the same on all ranks that train together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdnn import strategies
+from pdnn.comm import Communicator, world
+from pdnn.comm.settings import compare
+from pdnn.core import CoreOptimizer, core_for
+from pdnn.data.source import Source
+from pdnn.history import History
+from pdnn.nn.losses import Loss
+from pdnn.nn.sequential import Sequential
+from pdnn.nn.tensor_parallel import PartOfLinear
+from pdnn.optim import LRScheduler, Optimizer
+from pdnn.optim.optimizer import GROUP_KEYS
+from pdnn.store import Array
+
+if TYPE_CHECKING:
+    from pdnn.estimate import Choice
+
+
+class Training:
+    """What a `Trainer`, its epochs and its checkpoints share; arguments and attributes are the Trainer's."""
+
+    def __init__(
+        self,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        *,
+        strategy: str | strategies.Strategy = "auto",
+        seed: int = 0,
+        comm: Communicator | None = None,
+        schedule: LRScheduler | None = None,
+        schedule_per: str = "epoch",
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
+    ) -> None:
+        _check(model, loss, optimizer, schedule, schedule_per, clip_norm, clip_value)
+        self.comm = world() if comm is None else comm
+        self.wants_fastest = strategy == "fastest"
+        self.choice: Choice | None = None
+        self.strategy = strategies.choose("auto" if self.wants_fastest else strategy, self.comm)
+        self.model = model
+        self.loss = loss
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.schedule_per = schedule_per
+        self.clip_norm = clip_norm
+        self.clip_value = clip_value
+        self.seed = seed
+        self.history = History()
+        self.epoch = 0
+        self.step = 0
+        self.stop_training = False
+        self.classes_: Array | None = None
+        self._plain = False  # whether integers that it trained on meant themselves
+        self._told: set[str] = set()
+        model.core  # noqa: B018  a model without a static form is refused here
+        self.core_loss = loss.build(core_for(model.dtype))
+        self.core_optimizer()  # says what does not fit
+
+    def core_optimizer(self) -> CoreOptimizer:
+        """The core's optimizer for this model, which clips as the arguments say."""
+        optimizer = self.optimizer.bind(self.model)
+        optimizer.set_clip(self.clip_norm, self.clip_value)
+        return optimizer
+
+    def check_fit(
+        self,
+        epochs: int,
+        batch_size: int,
+        every: int,
+        checkpoint: object,
+        resume: bool,
+        timeline: bool,
+    ) -> None:
+        """Raises ValueError if these arguments of `Trainer.fit` do not fit each other or the model."""
+        if epochs < 0 or batch_size < 1 or every < 1:
+            raise ValueError(
+                f"fit: epochs={epochs}, batch_size={batch_size}, every={every}; expected ≥ 0, ≥ 1 and ≥ 1"
+            )
+        if resume and checkpoint is None:
+            raise ValueError("fit: resume=True needs checkpoint=, the directory of the checkpoint")
+        if any(parameter.hooks or parameter.post_hooks for parameter in self.model.parameters()):
+            raise ValueError(
+                "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
+                "loop by hand"
+            )
+        if timeline and not self.strategy.has_pipeline:
+            raise ValueError(f'fit: timeline=True is for pipelines, strategy "{self.strategy}" has none')
+
+    def agree(self, settings: dict[str, Any], where: str = "fit") -> None:
+        """Compares the job over ranks; collective.
+
+        Parameters
+        ----------
+        settings : dict of str to what JSON can hold
+            What must be alike beside the training itself.
+        where : str
+            Begins the messages.
+
+        Raises
+        ------
+        ValueError
+            On every rank, if one differs: names the first rank that does, what differs, and both values.
+        """
+        comm, model = self.comm, self.model
+        if comm.size == 1:
+            return
+        mine: dict[str, Any] = {
+            "model": str([(name, parameter.shape) for name, parameter in model.named_parameters()]),
+            "layers": str(model.config()),
+            "dtype": model.dtype,
+            "loss": repr(self.loss),
+            "optimizer": str(self.optimizer.config()),
+            "groups": str([{key: group[key] for key in GROUP_KEYS} for group in self.optimizer.param_groups]),
+            "clipping": str((self.clip_norm, self.clip_value)),
+            "schedule": str(self.schedule and (self.schedule.config(), self.schedule_per)),
+            "strategy": self.strategy.identity(),
+            "seed": self.seed,
+            "epoch": self.epoch,
+            **settings,
+        }
+        compare(comm, where, mine, "every rank must start the same job")
+
+    def share_model(self) -> None:
+        """Gives all ranks rank 0's parameters and state; its optimizer's too, where ranks update alike."""
+        comm, model = self.comm, self.model
+        if comm.size == 1:
+            return
+        comm.broadcast(model.flat_parameters, root=0)
+        comm.broadcast(model.flat_state, root=0)
+        if self.strategy.same_updates:
+            optimizer = self.optimizer.bind(model)
+            steps = np.array([optimizer.steps], np.int64)
+            comm.broadcast(steps, root=0)
+            optimizer.steps = int(steps[0])
+            for memory in optimizer.memory:
+                comm.broadcast(memory, root=0)
+
+    def agree_to_stop(self, terminated: bool, comm: Communicator) -> bool:
+        """Rank 0 decides for all; returns whether any rank got a SIGTERM, in an epoch too short to poll."""
+        if comm.size > 1:
+            wishes = np.array([self.stop_training and comm.rank == 0, terminated], np.int32)
+            comm.all_reduce(wishes, op="max")
+            self.stop_training, terminated = bool(wishes[0]), bool(wishes[1])
+        return terminated
+
+    def tell_converted(self, **sources: Source | None) -> None:
+        """Says once what of the data had to be converted."""
+        for name, source in sources.items():
+            if source is not None and source.converted and source.converted not in self._told:
+                self._told.add(source.converted)
+                print(
+                    f"{name}: converted {source.converted}; arrays of uint8, float32 or float64 in "
+                    "C order, and class numbers, are read as they are",
+                    flush=True,
+                )
+
+
+def _check(
+    model: object,
+    loss: object,
+    optimizer: object,
+    schedule: object,
+    schedule_per: str,
+    clip_norm: float | None,
+    clip_value: float | None,
+) -> None:
+    if not isinstance(model, Sequential):
+        raise TypeError(
+            f"Trainer: model is a {type(model).__name__}, expected an nn.Sequential; "
+            "use that, or write the loop by hand"
+        )
+    if not isinstance(loss, Loss):
+        raise TypeError(f"Trainer: loss is a {type(loss).__name__}, expected one of pdnn.nn's losses")
+    if type(loss).__call__ is not Loss.__call__:
+        raise TypeError(
+            f"Trainer: {type(loss).__name__} has a __call__ of its own, which training in the core "
+            "does not call; write the loop by hand"
+        )
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"Trainer: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's")
+    if not (schedule is None or isinstance(schedule, LRScheduler)):
+        raise TypeError(
+            f"Trainer: schedule is a {type(schedule).__name__}, expected one of pdnn.optim.lr_scheduler; "
+            "a function goes into LambdaLR"
+        )
+    if schedule is not None and schedule.optimizer is not optimizer:
+        raise ValueError("Trainer: the schedule is of another optimizer")
+    if schedule_per not in ("epoch", "step"):
+        raise ValueError(f'Trainer: schedule_per "{schedule_per}"; expected "epoch" or "step"')
+    if clip_norm is not None and clip_value is not None:
+        raise ValueError("Trainer: got clip_norm and clip_value; gradients are clipped in one way")
+    if clip_norm is not None and any(isinstance(module, PartOfLinear) for module in model.modules()):
+        raise ValueError(
+            "Trainer: clip_norm needs the whole gradient, of which a rank has a part here; use clip_value"
+        )
