@@ -31,6 +31,53 @@ MAY_LOOK_AT = {
     "parallel": ["core", "kernels", "threads", "nn", "optim", "comm", "codec"],
 }
 
+# The same for each room of python/pdnn, a folder or a file; "pdnn" is its __init__.py, which offers the rest.
+PYTHON_MAY_LOOK_AT = {
+    "files": [],
+    "drawing": [],
+    "progress": [],
+    "moved": [],
+    "store": [],
+    "tensor": ["store"],
+    "core": ["_core"],
+    "comm": ["_core", "_mpi"],
+    "launch": ["_core", "comm"],
+    "nn": ["_core", "core", "comm", "files", "store", "tensor"],
+    "models": ["nn", "files"],
+    "optim": ["core", "store", "nn"],
+    "data": ["_core", "core", "comm", "nn"],
+    "datasets": ["data"],
+    "codec": ["_core", "core", "comm"],
+    "strategies": ["_core", "core", "comm", "codec", "drawing", "files", "nn"],
+    "estimate": [
+        *("_core", "core", "comm", "launch", "nn", "models", "optim", "data", "codec", "strategies"),
+        *("drawing", "files", "moved"),
+    ],
+    "history": ["drawing", "files", "estimate", "strategies"],
+    "training": ["core", "comm", "store", "nn", "optim", "data", "strategies", "estimate", "history"],
+    "checkpoint": ["core", "comm", "files", "store", "history", "training"],
+    "evaluation": ["core", "comm", "store", "data", "training"],
+    "epochs": ["_core", "core", "data", "codec", "strategies", "training"],
+    "trainer": [
+        *("_core", "comm", "store", "data", "strategies", "estimate", "history", "progress"),
+        *("checkpoint", "evaluation", "epochs"),
+    ],
+    "callbacks": ["store", "trainer"],
+    "ddp": ["core", "comm", "store", "tensor", "nn", "models", "optim", "data", "codec"],
+    "parallel": ["comm", "ddp", "strategies"],
+    "pdnn": [
+        *("_core", "comm", "tensor", "nn", "models", "optim", "data", "datasets", "codec", "strategies"),
+        *("estimate", "trainer", "callbacks", "ddp", "parallel", "launch"),
+    ],
+    "sweep": ["_core", "comm", "files", "launch", "strategies", "history"],
+    "report": ["drawing", "files", "history", "sweep"],
+    "cli": [
+        *("_core", "comm", "files", "nn", "models", "optim", "data", "datasets", "strategies", "estimate"),
+        *("launch", "sweep", "report", "pdnn"),
+    ],
+    "__main__": ["cli"],
+}
+
 
 def sources(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (CPP / folder).rglob("*.[ch]pp"))
@@ -89,6 +136,89 @@ def test_every_file_opens_with_what_it_is() -> None:
     headers = [path for path in sources("pdnn", "bindings", "tests") if path.suffix == ".hpp"]
     tests = [path for path in sources("tests") if path.suffix == ".cpp"]
     assert not named([path for path in headers + tests if not opens_well(path)])
+
+
+def modules() -> dict[str, Path]:
+    """Python's modules by their dotted names."""
+    found = {}
+    for path in sorted((ROOT / "python" / "pdnn").rglob("*.py")):
+        parts = path.relative_to(ROOT / "python").with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(tree: ast.AST, known: set[str]) -> set[str]:
+    """Modules of pdnn that code imports: anywhere, for types only, or by name where it needs them."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=module, names=names) if module:
+                parts = {f"{module}.{alias.name}" for alias in names}
+                found |= {part if part in known else module for part in parts}
+            case ast.Import(names=names):
+                found |= {alias.name for alias in names}
+            case ast.Call(func=ast.Name(id="import_module"), args=[ast.Constant(value=str(name))]):
+                found.add(name)
+    return {name for name in found if name.split(".")[0] == "pdnn"}
+
+
+def arrows() -> dict[str, set[str]]:
+    """What each module of Python looks at."""
+    paths = modules()
+    known = {*paths, "pdnn._core", "pdnn._mpi"}
+    return {name: imports(ast.parse(path.read_text()), known) - {name} for name, path in paths.items()}
+
+
+def room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "pdnn"
+
+
+def test_every_import_is_seen() -> None:
+    code = """
+import pdnn.a
+from pdnn import b, name
+if TYPE_CHECKING:
+    from pdnn.c import Name
+def function():
+    from pdnn.d.e import name
+    import_module("pdnn.f")
+"""
+    found = imports(ast.parse(code), {"pdnn.b"})
+    assert found == {"pdnn.a", "pdnn.b", "pdnn", "pdnn.c", "pdnn.d.e", "pdnn.f"}
+
+
+def test_every_room_has_its_place() -> None:
+    assert {room(name) for name in modules()} == set(PYTHON_MAY_LOOK_AT)
+    before = {"_core", "_mpi"}
+    for name, allowed in PYTHON_MAY_LOOK_AT.items():
+        assert set(allowed) <= before, f"{name} stands below what it looks at"
+        before.add(name)
+
+
+def test_a_room_looks_only_at_those_before_it() -> None:
+    wrong = [
+        f"{name} imports {other}"
+        for name, others in arrows().items()
+        for other in sorted(others)
+        if room(other) not in {room(name), *PYTHON_MAY_LOOK_AT[room(name)]}
+    ]
+    assert not wrong
+
+
+def test_no_module_imports_in_a_circle() -> None:
+    looks_at = {name: others & modules().keys() for name, others in arrows().items()}
+    while free := [name for name, others in looks_at.items() if not others & looks_at.keys()]:
+        for name in free:
+            del looks_at[name]
+    assert not looks_at, "these, or some of these, import each other"
+
+
+@pytest.mark.parametrize(("folder", "most"), [("python/pdnn", 400), ("python/pdnn/trainer.py", 350)])
+def test_no_file_is_long(folder: str, most: int) -> None:
+    paths = [ROOT / folder] if folder.endswith(".py") else sorted((ROOT / folder).rglob("*.py"))
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in paths}
+    assert lengths and not {path: count for path, count in lengths.items() if count > most}
 
 
 IMPORT_COST = """
