@@ -3,7 +3,7 @@
 
 #include "bindings.hpp"
 #include "numpy.hpp"
-#include "pdnn/parallel/compressed_sum.hpp"
+#include "pdnn/reduce/compressed_sum.hpp"
 
 namespace pdnn::bindings {
 
@@ -21,15 +21,15 @@ std::vector<codec::MatrixAt> to_matrices(const Matrices& tuples) {
 }  // namespace
 
 void bind_books(py::module_& m) {
-  using parallel::Books;
-  py::class_<Books>(m, "Books")
-      .def_readonly("sums", &Books::sums)
-      .def_readonly("bytes", &Books::bytes)
-      .def_readonly("bytes_uncompressed", &Books::bytes_uncompressed)
-      .def_readonly("encode_seconds", &Books::encode_seconds)
-      .def_readonly("decode_seconds", &Books::decode_seconds)
-      .def_readonly("lost", &Books::lost)
-      .def_readonly("given", &Books::given);
+  using data::CompressionStats;
+  py::class_<CompressionStats>(m, "CompressionStats")
+      .def_readonly("sums", &CompressionStats::sums)
+      .def_readonly("bytes", &CompressionStats::bytes)
+      .def_readonly("bytes_uncompressed", &CompressionStats::bytes_uncompressed)
+      .def_readonly("encode_seconds", &CompressionStats::encode_seconds)
+      .def_readonly("decode_seconds", &CompressionStats::decode_seconds)
+      .def_readonly("lost", &CompressionStats::lost)
+      .def_readonly("given", &CompressionStats::given);
   m.def("wants_matrices", codec::wants_matrices, py::arg("spec"),
         "Whether a codec treats matrices as such, and so must see whole ones.");
   m.def("wants_feedback", codec::wants_feedback, py::arg("spec"),
@@ -80,18 +80,18 @@ void bind_codec(py::module_& m) {
       .def_property_readonly("lost", &Feedback::lost)
       .def_property_readonly("given", &Feedback::given);
 
-  using parallel::CompressedSum;
+  using reduce::CompressedSum;
   using WithoutGil = py::call_guard<py::gil_scoped_release>;
   py::class_<CompressedSum<T>>(m, "CompressedSum")
       .def(py::init([](std::shared_ptr<comm::Communicator> comm, const std::string& spec, Index count,
                        const Matrices& matrices, std::optional<bool> feedback, const std::string& form,
                        Index measure_every) {
-             using parallel::Form;
+             using reduce::Form;
              const Form which = form == "gather" ? Form::gather : form == "shares" ? Form::shares : Form::best;
              require(which != Form::best || form == "best", "all-reduce with a codec: form is \"", form,
                      "\"; expected \"gather\", \"shares\" or \"best\"");
-             return parallel::make_compressed_sum<T>(std::move(comm), {spec, feedback, which, measure_every},
-                                                     {0, count}, to_matrices(matrices));
+             return reduce::make_compressed_sum<T>(std::move(comm), {spec, feedback, which, measure_every}, {0, count},
+                                                   to_matrices(matrices));
            }),
            py::arg("comm"), py::arg("spec"), py::arg("count"), py::arg("matrices"), py::arg("feedback"),
            py::arg("form"), py::arg("measure_every"))

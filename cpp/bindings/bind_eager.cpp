@@ -6,7 +6,7 @@
 #include "numpy.hpp"
 #include "pdnn/nn/layer_call.hpp"
 #include "pdnn/nn/loss.hpp"
-#include "pdnn/parallel/rank_sums.hpp"
+#include "pdnn/reduce/rank_sums.hpp"
 #include "target.hpp"
 
 namespace pdnn::bindings {
@@ -30,7 +30,7 @@ std::vector<Index> extents_of(Index rows, const Shape& sample) {
 using Announce = std::function<void(Index, Index)>;  // takes the GIL by itself
 
 /// Tells Python which slice of the gradient is final.
-class CallPython : public nn::Final {
+class CallPython : public nn::GradReady {
  public:
   explicit CallPython(const Announce& announce) : announce_(announce) {}
   void operator()(const nn::Member& member, Range slice) override {
@@ -53,7 +53,7 @@ struct Settings {
   Settings& operator=(const Settings&) = delete;
 
   nn::Member alone;
-  std::optional<parallel::RankSum> sums;
+  std::optional<reduce::RankSum> sums;
   nn::Pass pass{};
 };
 

@@ -7,12 +7,14 @@
 
 #include "bindings.hpp"
 #include "numpy.hpp"
-#include "pdnn/parallel/averaging.hpp"
-#include "pdnn/parallel/cut.hpp"
-#include "pdnn/parallel/grid.hpp"
-#include "pdnn/parallel/hogwild.hpp"
-#include "pdnn/parallel/scatter_gather.hpp"
-#include "pdnn/parallel/tensor_parallel.hpp"
+#include "pdnn/engine/evaluator.hpp"
+#include "pdnn/engine/in_panels.hpp"
+#include "pdnn/partition/column_row_linear.hpp"
+#include "pdnn/partition/cut.hpp"
+#include "pdnn/strategy/grid.hpp"
+#include "pdnn/strategy/hogwild.hpp"
+#include "pdnn/strategy/model_averaging.hpp"
+#include "pdnn/strategy/scatter_gather.hpp"
 #include "schedules.hpp"
 #include "target.hpp"
 
@@ -20,8 +22,8 @@ namespace pdnn::bindings {
 
 namespace {
 
-using parallel::EpochSums;
-using parallel::Samples;
+using data::Samples;
+using strategy::EpochSums;
 
 Samples::Format format_of(const py::array& x) {
   if (py::isinstance<py::array_t<std::uint8_t>>(x)) return Samples::Format::uint8;
@@ -77,7 +79,7 @@ class HeldSource {
   py::array x_, target_;
 
  public:
-  parallel::Source<T> source;
+  data::Source<T> source;
 };
 
 /// A strategy and how it is put together, as Python's `parallel.session_options` spells it.
@@ -88,25 +90,25 @@ struct Plan {
         pieces(value<Index>(options, "pieces")),
         scheme(value<std::string>(options, "scheme")),
         every(value<Index>(options, "every")) {
-    using Memory = parallel::AgreementOptions::Memory;
+    using Memory = reduce::ReducerOptions::Memory;
     const auto shared_memory = value<std::optional<bool>>(options, "shared_memory");
-    agreement.bucket_bytes = value<Index>(options, "bucket_bytes");
+    reducer.bucket_bytes = value<Index>(options, "bucket_bytes");
     const auto codec = value<std::string>(options, "codec");
     if (!codec.empty()) {
       const Index measure_every = scheme == "average" ? 1 : 16;  // which takes next to nothing of an epoch
-      agreement.compression = {codec, value<std::optional<bool>>(options, "error_feedback"), parallel::Form::best,
-                               measure_every};
+      reducer.compression = {codec, value<std::optional<bool>>(options, "error_feedback"), reduce::Form::best,
+                             measure_every};
     }
-    if (shared_memory) agreement.memory = *shared_memory ? Memory::shared : Memory::messages;
+    if (shared_memory) reducer.memory = *shared_memory ? Memory::shared : Memory::messages;
     grid.stages = value<int>(options, "stages");
     grid.tensor = value<int>(options, "tensor");
     grid.chunks = value<int>(options, "chunks");
     grid.pipeline.schedule = value<std::string>(options, "schedule");
-    grid.pipeline.micros = value<Index>(options, "micros");
+    grid.pipeline.micro_batches = value<Index>(options, "micros");
     grid.pipeline.codec = value<std::string>(options, "pipeline_codec");
     grid.cut = value<std::vector<Index>>(options, "cut");
     grid.threads = threads;
-    grid.agreement = agreement;
+    grid.reducer = reducer;
     grid.sum_of_means = scheme == "grid-sum";
   }
 
@@ -116,8 +118,8 @@ struct Plan {
   std::string scheme;  // "replicated", "replicated-sum", "scatter", "scatter-once", "average", "average-by-master",
                        // "hogwild", "grid" or "grid-sum"
   Index every;         // steps from one average to the next
-  parallel::AgreementOptions agreement{};
-  parallel::GridPlan grid{};
+  reduce::ReducerOptions reducer{};
+  strategy::GridPlan grid{};
 
  private:
   template <class V>
@@ -139,40 +141,40 @@ class Session {
         comm_(std::move(comm)),
         network_(model_->bound(to_shape(sample))->with_panels()) {
     loss_->check(network_->output_shape(to_shape(sample)), target_width);
-    const parallel::Job<T> job{*model_, *network_, *loss_, to_shape(sample)};
+    const engine::Job<T> job{*model_, *network_, *loss_, to_shape(sample)};
     if (plan.scheme.starts_with("grid")) {
       plan.grid.batch_size = batch_size;
       strategy_ =
-          std::make_unique<parallel::GridStrategy<T>>(model_, optimizer_, *loss_, to_shape(sample), *comm_, plan.grid);
+          std::make_unique<strategy::GridStrategy<T>>(model_, optimizer_, *loss_, to_shape(sample), *comm_, plan.grid);
       holds_part_ = true;
       return;
     }
     if (plan.scheme == "hogwild") {
-      strategy_ = std::make_unique<parallel::Hogwild<T>>(job, *optimizer_, comm_, plan.threads, batch_size);
+      strategy_ = std::make_unique<strategy::Hogwild<T>>(job, *optimizer_, comm_, plan.threads, batch_size);
       return;
     }
     const Index capacity = (batch_size + comm_->size() - 1) / comm_->size();
-    std::unique_ptr<parallel::Engine<T>> engine;
+    std::unique_ptr<engine::Engine<T>> engine;
     if (plan.engine == "pool") {
-      engine = std::make_unique<parallel::PoolEngine<T>>(job, plan.threads, plan.pieces, capacity);
+      engine = std::make_unique<engine::PoolEngine<T>>(job, plan.threads, plan.pieces, capacity);
     } else {
-      engine = std::make_unique<parallel::TeamEngine<T>>(job, plan.threads, capacity);
+      engine = std::make_unique<engine::TeamEngine<T>>(job, plan.threads, capacity);
     }
     if (plan.scheme.starts_with("replicated")) {
-      using Sum = typename parallel::Replicated<T>::Sum;
-      strategy_ = std::make_unique<parallel::Replicated<T>>(
+      using Sum = typename strategy::DataParallel<T>::Sum;
+      strategy_ = std::make_unique<strategy::DataParallel<T>>(
           job, *optimizer_, std::move(engine), comm_,
-          typename parallel::Replicated<T>::Options{
-              .agreement = plan.agreement, .sum = plan.scheme == "replicated-sum" ? Sum::of_means : Sum::of_rows});
+          typename strategy::DataParallel<T>::Options{
+              .reducer = plan.reducer, .sum = plan.scheme == "replicated-sum" ? Sum::of_means : Sum::of_rows});
     } else if (plan.scheme == "average" || plan.scheme == "average-by-master") {
-      using By = typename parallel::Averaging<T>::By;
-      strategy_ = std::make_unique<parallel::Averaging<T>>(
+      using By = typename strategy::ModelAveraging<T>::By;
+      strategy_ = std::make_unique<strategy::ModelAveraging<T>>(
           job, *optimizer_, std::move(engine), comm_,
-          typename parallel::Averaging<T>::Options{.every = plan.every,
-                                                   .by = plan.scheme == "average" ? By::all_reduce : By::master,
-                                                   .compression = plan.agreement.compression});
+          typename strategy::ModelAveraging<T>::Options{.every = plan.every,
+                                                        .by = plan.scheme == "average" ? By::all_reduce : By::master,
+                                                        .compression = plan.reducer.compression});
     } else {
-      strategy_ = std::make_unique<parallel::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, target_width,
+      strategy_ = std::make_unique<strategy::ScatterGather<T>>(job, *optimizer_, std::move(engine), comm_, target_width,
                                                                batch_size, plan.scheme == "scatter-once");
     }
   }
@@ -180,7 +182,7 @@ class Session {
   EpochSums run_epoch(const HeldSource<T>& held, const py::array& order, Index batch_size, std::uint64_t seed,
                       std::int64_t first_step, const py::array& rates,
                       const std::function<bool(const EpochSums&)>& poll) {
-    const parallel::Epoch epoch{read_order(order, held.source.count()), batch_size, seed, first_step,
+    const strategy::Epoch epoch{read_order(order, held.source.count()), batch_size, seed, first_step,
                                 read_matrix<double>("rates", rates)};
     const Index steps = (static_cast<Index>(epoch.order.size()) + batch_size - 1) / batch_size;
     require(epoch.rates.rows == 0 || epoch.rates.rows == steps, "rates: got ", epoch.rates.rows, " rows, expected ",
@@ -191,7 +193,7 @@ class Session {
       return poll(sums);
     };
     const py::gil_scoped_release release;
-    std::optional<parallel::InPanels<T>> panels;
+    std::optional<engine::InPanels<T>> panels;
     if (!holds_part_) panels.emplace(*network_, *model_, *optimizer_);
     const comm::Traffic before = comm::traffic_of_this_thread();
     EpochSums sums = strategy_->run_epoch(held.source, epoch, look);
@@ -199,7 +201,7 @@ class Session {
     return sums;
   }
 
-  parallel::Strategy<T>& strategy() { return *strategy_; }
+  strategy::Strategy<T>& strategy() { return *strategy_; }
 
  private:
   std::shared_ptr<nn::Model<T>> model_;
@@ -207,7 +209,7 @@ class Session {
   std::shared_ptr<optim::Optimizer<T>> optimizer_;
   std::shared_ptr<comm::Communicator> comm_;
   std::shared_ptr<const nn::Network<T>> network_;
-  std::unique_ptr<parallel::Strategy<T>> strategy_;
+  std::unique_ptr<strategy::Strategy<T>> strategy_;
   bool holds_part_ = false;  // of the network, which the strategy then copies out of the model and back
 };
 
@@ -245,7 +247,7 @@ class HeldEvaluator {
 
   std::shared_ptr<nn::Model<T>> model_;
   Shape sample_;
-  parallel::Evaluator<T> evaluator_;
+  engine::Evaluator<T> evaluator_;
 };
 
 py::array_t<Index> to_array(const std::vector<Index>& rows) {
@@ -258,17 +260,17 @@ void bind_epoch(py::module_& m) {
   m.def(
       "epoch_order",
       [](std::uint64_t seed, std::uint64_t epoch, Index count) {
-        return to_array(parallel::epoch_order(seed, epoch, count));
+        return to_array(data::epoch_order(seed, epoch, count));
       },
       py::arg("seed"), py::arg("epoch"), py::arg("count"), "The order in which an epoch takes its rows.");
   m.def(
       "draw_rows",
       [](std::uint64_t seed, std::uint64_t epoch, Index count, Index rows) {
-        return to_array(parallel::draw_rows(seed, epoch, count, rows));
+        return to_array(data::draw_rows(seed, epoch, count, rows));
       },
       py::arg("seed"), py::arg("epoch"), py::arg("count"), py::arg("rows"), "Rows drawn with replacement.");
   m.def(
-      "cut_by_cost", [](const std::vector<double>& costs, int stages) { return parallel::cut_by_cost(costs, stages); },
+      "cut_by_cost", [](const std::vector<double>& costs, int stages) { return partition::cut_by_cost(costs, stages); },
       py::arg("costs"), py::arg("stages"),
       "The layers with which later stages begin, so that the dearest costs least.");
   py::class_<EpochSums>(m, "EpochSums")
@@ -288,7 +290,7 @@ void bind_epoch(py::module_& m) {
       .def_property_readonly("bytes", [](const EpochSums& sums) { return sums.traffic.bytes; })
       .def_property_readonly("shared_bytes", [](const EpochSums& sums) { return sums.traffic.shared_bytes; })
       .def_property_readonly("phases", [](const EpochSums& sums) {
-        const parallel::Phases& phases = sums.phases;
+        const data::Phases& phases = sums.phases;
         return std::map<std::string, double>{{"broadcast", phases.broadcast}, {"scatter", phases.scatter},
                                              {"gradient", phases.gradient},   {"messages", phases.messages},
                                              {"agreement", phases.agreement}, {"hidden", phases.hidden},
@@ -306,15 +308,15 @@ void bind_part_of_linear(py::module_& m, const char* name) {
 template <class T>
 void bind_parallel(py::module_& m) {
   constexpr auto release = py::call_guard<py::gil_scoped_release>();
-  bind_part_of_linear<parallel::ColumnParallelLinear<T>, T>(m, "ColumnParallelLinear");
-  bind_part_of_linear<parallel::RowParallelLinear<T>, T>(m, "RowParallelLinear");
+  bind_part_of_linear<partition::ColumnParallelLinear<T>, T>(m, "ColumnParallelLinear");
+  bind_part_of_linear<partition::RowParallelLinear<T>, T>(m, "RowParallelLinear");
   py::class_<HeldSource<T>>(m, "Source")
       .def(py::init<py::array, py::array, double, double>(), py::arg("x"), py::arg("target"), py::arg("scale") = 1.0,
            py::arg("shift") = 0.0)
       .def(
           "augment",
           [](HeldSource<T>& held, Index padding, bool flip, std::uint64_t seed, std::uint64_t epoch) {
-            held.source.augment({padding, flip, parallel::augmentation_key(seed, epoch)});
+            held.source.augment({padding, flip, data::augmentation_key(seed, epoch)});
           },
           py::arg("padding"), py::arg("flip"), py::arg("seed"), py::arg("epoch"),
           "From now on images are padded, cut and mirrored as they are gathered.")
@@ -346,7 +348,7 @@ void bind_parallel(py::module_& m) {
       .def(
           "timeline",
           [](Session<T>& session) {
-            std::vector<parallel::Lane> lanes;
+            std::vector<engine::Lane> lanes;
             {
               const py::gil_scoped_release no_gil;
               lanes = session.strategy().timeline();
@@ -355,7 +357,7 @@ void bind_parallel(py::module_& m) {
           },
           "What each rank of this rank's pipeline did when, in that step.")
       .def(
-          "take_books", [](Session<T>& session) { return session.strategy().take_books(); },
+          "take_books", [](Session<T>& session) { return session.strategy().take_stats(); },
           "What was sent by a codec after the last epoch, in finish().")
       .def_property_readonly(
           "memory",
@@ -369,7 +371,7 @@ void bind_parallel(py::module_& m) {
       .def_property(
           "rows_apart",
           [](Session<T>& session) {
-            const parallel::RowsApart rows = session.strategy().rows_apart();
+            const strategy::RowsApart rows = session.strategy().rows_apart();
             return std::pair(rows.own, rows.all);
           },
           [](Session<T>& session, const std::pair<Index, Index>& rows) {
@@ -379,16 +381,17 @@ void bind_parallel(py::module_& m) {
   m.def(
       "measured_cut",
       [](const nn::Model<T>& model, const std::vector<Index>& sample, int stages, Index rows) {
-        return parallel::measured_cut(model.network(), to_shape(sample), stages, rows);
+        return partition::measured_cut(model.network(), to_shape(sample), stages, rows);
       },
       py::arg("model"), py::arg("sample"), py::arg("stages"), py::arg("rows"), release,
       "The layers with which the later stages of a pipeline begin, so that the slowest takes least for so many rows.");
   m.def(
       "stage_seconds",
       [](const nn::Model<T>& model, const std::vector<Index>& sample, const std::vector<Index>& cut, Index rows) {
-        const std::vector<Range> stages = parallel::stages_of(std::ssize(model.network().layers()), cut);
+        const std::vector<Range> stages = partition::stages_of(std::ssize(model.network().layers()), cut);
         std::vector<std::pair<double, double>> seconds;
-        for (const auto& [forward, backward] : parallel::stage_seconds(model.network(), to_shape(sample), stages, rows))
+        for (const auto& [forward, backward] :
+             partition::stage_seconds(model.network(), to_shape(sample), stages, rows))
           seconds.emplace_back(forward, backward);
         return seconds;
       },

@@ -9,19 +9,19 @@ namespace pdnn::bindings {
 
 namespace {
 
-using parallel::Event;
-using parallel::Instruction;
+using engine::Event;
+using engine::Instruction;
 
 using Words = std::tuple<std::string, Index, int>;
 
-parallel::Do parse(const std::string& word) {
-  using parallel::Do;
+engine::Do parse(const std::string& word) {
+  using engine::Do;
   for (const Do what : {Do::recv_x, Do::forward, Do::send_y, Do::recv_dy, Do::backward, Do::send_dx})
-    if (word == parallel::name(what)) return what;
+    if (word == engine::name(what)) return what;
   throw ValueError(message("schedule: instruction \"", word, "\""));
 }
 
-Words to_words(const Instruction& i) { return {parallel::name(i.what), i.micro, i.chunk}; }
+Words to_words(const Instruction& i) { return {engine::name(i.what), i.micro, i.chunk}; }
 Instruction from_words(const Words& words) {
   return {parse(std::get<0>(words)), std::get<1>(words), std::get<2>(words)};
 }
@@ -45,24 +45,24 @@ std::vector<std::vector<To>> convert(const std::vector<std::vector<From>>& ranks
 
 using Programs = std::vector<std::vector<Words>>;
 
-std::vector<parallel::Program> read(const Programs& programs) {
+std::vector<engine::Program> read(const Programs& programs) {
   return convert<Instruction>(programs, [](const Words& words) { return from_words(words); });
 }
-std::vector<parallel::Lane> read(const TimedLanes& lanes) {
+std::vector<engine::Lane> read(const TimedLanes& lanes) {
   return convert<Event>(lanes, [](const TimedWords& words) { return from_words(words); });
 }
 
 }  // namespace
 
-TimedLanes to_words(const std::vector<parallel::Lane>& lanes) {
+TimedLanes to_words(const std::vector<engine::Lane>& lanes) {
   return convert<TimedWords>(lanes, [](const Event& event) { return to_words(event); });
 }
 
 void bind_schedules(py::module_& m) {
   m.def(
       "pipeline_programs",
-      [](const std::string& schedule, int ranks, Index micros, int chunks) {
-        return convert<Words>(parallel::make_programs(schedule, ranks, micros, chunks),
+      [](const std::string& schedule, int ranks, Index micro_batches, int chunks) {
+        return convert<Words>(engine::make_programs(schedule, ranks, micro_batches, chunks),
                               [](const Instruction& instruction) { return to_words(instruction); });
       },
       py::arg("schedule"), py::arg("ranks"), py::arg("micros"), py::arg("chunks"),
@@ -71,18 +71,18 @@ void bind_schedules(py::module_& m) {
       "pipeline_in_flight",
       [](const Programs& programs) {
         std::vector<Index> most;
-        for (const parallel::Program& program : read(programs)) most.push_back(parallel::in_flight(program));
+        for (const engine::Program& program : read(programs)) most.push_back(engine::in_flight(program));
         return most;
       },
       py::arg("programs"), "The most passes that each rank has between forward and backward.");
   m.def(
       "simulate_pipeline",
       [](const Programs& programs, const std::vector<double>& forward, const std::vector<double>& backward,
-         double message) { return to_words(parallel::simulate(read(programs), {forward, backward, message})); },
+         double message) { return to_words(engine::simulate(read(programs), {forward, backward, message})); },
       py::arg("programs"), py::arg("forward"), py::arg("backward"), py::arg("message"),
       "The programs against the clock: (what, micro, chunk, begin, end) of every rank.");
   m.def(
-      "pipeline_bubble", [](const TimedLanes& lanes) { return parallel::bubble(read(lanes)); }, py::arg("lanes"),
+      "pipeline_bubble", [](const TimedLanes& lanes) { return engine::bubble(read(lanes)); }, py::arg("lanes"),
       "The share of all ranks' time in which they compute nothing.");
 }
 

@@ -2,12 +2,12 @@
 /// Lanes of a pipeline as Python has them: lists of (what, micro, chunk, begin, end).
 #include <tuple>
 
-#include "pdnn/parallel/schedule.hpp"
+#include "pdnn/engine/schedule.hpp"
 
 namespace pdnn::bindings {
 
 using TimedWords = std::tuple<std::string, Index, int, double, double>;
 using TimedLanes = std::vector<std::vector<TimedWords>>;
-TimedLanes to_words(const std::vector<parallel::Lane>& lanes);
+TimedLanes to_words(const std::vector<engine::Lane>& lanes);
 
 }  // namespace pdnn::bindings

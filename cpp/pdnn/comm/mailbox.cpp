@@ -7,7 +7,7 @@
 namespace pdnn::comm {
 
 void Mailbox::put(const Address& address, ConstView data) {
-  std::unique_ptr<Letter> letter;
+  std::unique_ptr<Message> letter;
   {
     const std::lock_guard lock(mutex_);
     if (!spare_.empty()) {
@@ -15,7 +15,7 @@ void Mailbox::put(const Address& address, ConstView data) {
       spare_.pop_back();
     }
   }
-  if (!letter) letter = std::make_unique<Letter>();
+  if (!letter) letter = std::make_unique<Message>();
   letter->address = address;
   letter->dtype = data.dtype;
   letter->count = data.count;
@@ -27,7 +27,7 @@ void Mailbox::put(const Address& address, ConstView data) {
 }
 
 bool Mailbox::take(const Address& address, View data) {
-  std::unique_ptr<Letter> letter;
+  std::unique_ptr<Message> letter;
   {
     const std::lock_guard lock(mutex_);
     const auto found =

@@ -25,16 +25,16 @@ class Mailbox {
   Index count() const { return count_.load(std::memory_order_acquire); }
 
  private:
-  struct Letter {
+  struct Message {
     Address address;
     DType dtype = DType::uint8;
     Index count = 0;
     std::vector<std::byte> bytes;
   };
-  using Letters = std::vector<std::unique_ptr<Letter>>;
+  using Messages = std::vector<std::unique_ptr<Message>>;
 
   std::mutex mutex_;
-  Letters waiting_, spare_;
+  Messages waiting_, spare_;
   std::atomic<Index> count_{0};
 };
 

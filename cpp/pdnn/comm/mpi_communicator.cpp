@@ -7,7 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "pdnn/comm/slots.hpp"
+#include "pdnn/comm/slot_pool.hpp"
 #include "pdnn/core/errors.hpp"
 
 namespace pdnn::comm {
@@ -108,7 +108,7 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm comm_;
   Index most_;
   bool owned_;
-  Slots<Slot> slots_;
+  SlotPool<Slot> slots_;
   std::vector<int> forgotten_;  // tickets that nobody will ask for, to be tidied when done
 };
 

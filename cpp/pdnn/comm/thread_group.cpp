@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "pdnn/comm/mailbox.hpp"
-#include "pdnn/comm/meeting.hpp"
-#include "pdnn/comm/slots.hpp"
+#include "pdnn/comm/slot_pool.hpp"
+#include "pdnn/comm/thread_collective.hpp"
 #include "pdnn/core/errors.hpp"
 #include "pdnn/threads/team.hpp"
 
@@ -20,7 +20,7 @@ struct ThreadGroup::State {
   State(int ranks, std::shared_ptr<std::atomic<bool>> aborted_flag) : size(ranks), aborted(std::move(aborted_flag)) {}
 
   /// The meeting of the `number`-th collective call, opened by the first rank that comes to it.
-  Meeting& meeting(Index number);
+  ThreadCollective& meeting(Index number);
   /// A rank has finished with it; the last one clears it for another call.
   void leave(Index number);
   /// The group of one colour in the `number`-th call, made by its first rank.
@@ -29,7 +29,7 @@ struct ThreadGroup::State {
   struct Open {
     Index number;
     int left;
-    std::unique_ptr<Meeting> meeting;
+    std::unique_ptr<ThreadCollective> meeting;
   };
   struct Child {
     int taken = 0;
@@ -41,15 +41,15 @@ struct ThreadGroup::State {
   Mailbox mailbox;
   std::mutex mutex;
   std::vector<Open> open;
-  std::vector<std::unique_ptr<Meeting>> spare;
+  std::vector<std::unique_ptr<ThreadCollective>> spare;
   std::map<std::pair<Index, int>, Child> children;
 };
 
-Meeting& ThreadGroup::State::meeting(Index number) {
+ThreadCollective& ThreadGroup::State::meeting(Index number) {
   const std::lock_guard lock(mutex);
   for (Open& other : open)
     if (other.number == number) return *other.meeting;
-  if (spare.empty()) spare.push_back(std::make_unique<Meeting>(size));
+  if (spare.empty()) spare.push_back(std::make_unique<ThreadCollective>(size));
   open.push_back({number, 0, std::move(spare.back())});
   spare.pop_back();
   return *open.back().meeting;
@@ -94,10 +94,10 @@ class ThreadCommunicator final : public Communicator {
   struct Slot {
     Call call;
     std::vector<Index> counts;
-    Meeting* meeting = nullptr;  // null: a recv
-    Index number = 0;            // of the collective call
-    Address address;             // of the message
-    Index looked = -1;           // the mailbox's count at the last look
+    ThreadCollective* meeting = nullptr;  // null: a recv
+    Index number = 0;                     // of the collective call
+    Address address;                      // of the message
+    Index looked = -1;                    // the mailbox's count at the last look
   };
 
   Request start(const Call& call) override;
@@ -106,7 +106,7 @@ class ThreadCommunicator final : public Communicator {
   [[noreturn]] void time_out(int ticket, const char* call) override;
 
   std::shared_ptr<ThreadGroup::State> group_;
-  Slots<Slot> slots_;
+  SlotPool<Slot> slots_;
   Index calls_ = 0;                                       // collective ones so far
   std::map<std::pair<int, int>, Index> sent_, received_;  // messages so far, by (peer, tag)
 };

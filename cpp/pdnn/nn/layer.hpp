@@ -31,8 +31,8 @@ struct Sizes {
 
 /// Told when a slice of the flat gradient is final: each slice once, falling, by every member of the team after a
 /// barrier. The parameters of that slice are read no more in this pass.
-struct Final {
-  virtual ~Final() = default;
+struct GradReady {
+  virtual ~GradReady() = default;
   virtual void operator()(const Member& member, Range slice) = 0;
   /// Elements from which on a part of a weight is worth telling of before the rest is there; 0: never.
   virtual Index piece() const { return 0; }
@@ -54,7 +54,7 @@ struct Pass {
   Rng key{};            // of (seed, step), then of the path to the network around this layer
   Index first_row = 0;  // of x in the global batch: a dropout mask does not depend on who computes a row
   bool add = false;     // gradients: store, or add
-  Final* final = nullptr;
+  GradReady* final = nullptr;
   Index offset = 0;   // where these parameters stand in the flat buffer
   Index number = -1;  // of this layer in that network; none: the key is its own
   const kernels::Upcoming* upcoming =
@@ -81,8 +81,8 @@ struct Pass {
 /// the gradient of a slice, instead of storing it. Where ranks share the parameters, each updates some panels of a
 /// weight: of the others it stores its gradient first, and its own sums go on from what the others have stored.
 template <class T>
-struct Updates {
-  virtual ~Updates() = default;
+struct FusedUpdate {
+  virtual ~FusedUpdate() = default;
   /// None: the gradient of this slice must be stored.
   virtual std::optional<kernels::Update<T>> of(Range slice) const = 0;
   /// Those of a weight's panels that this rank updates.
@@ -97,7 +97,7 @@ template <class T>
 struct Vars {
   std::span<const T> params, state;
   std::span<T> saved, scratch;
-  const Updates<T>* updates = nullptr;
+  const FusedUpdate<T>* updates = nullptr;
 };
 
 /// Immutable and without hidden state, so one layer serves threads and replicas at once. In forward and backward every

@@ -33,7 +33,7 @@ std::shared_ptr<const Network<T>> Model<T>::bound(const Shape& in) const {
 template <class T>
 LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T>& workspace, const Loss<T>& loss,
                    const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads,
-                   const Updates<T>* updates) {
+                   const FusedUpdate<T>* updates) {
   const Tensor<T> y = workspace.y(x.batch), dy = workspace.dy(x.batch);
   const Vars<T> vars = model.vars(workspace, updates);
   network.forward(pass, vars, x, y);
@@ -68,9 +68,9 @@ template class Model<float>;
 template class Model<double>;
 template LossValue run_pass(const Network<float>&, const Model<float>&, Workspace<float>&, const Loss<float>&,
                             const Pass&, Tensor<const float>, const Target<float>&, double, std::span<float>,
-                            const Updates<float>*);
+                            const FusedUpdate<float>*);
 template LossValue run_pass(const Network<double>&, const Model<double>&, Workspace<double>&, const Loss<double>&,
                             const Pass&, Tensor<const double>, const Target<double>&, double, std::span<double>,
-                            const Updates<double>*);
+                            const FusedUpdate<double>*);
 
 }  // namespace pdnn::nn

@@ -33,7 +33,7 @@ class Model {
   void forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const;
 
   /// What a pass in this workspace reads.
-  Vars<T> vars(Workspace<T>& workspace, const Updates<T>* updates = nullptr) const {
+  Vars<T> vars(Workspace<T>& workspace, const FusedUpdate<T>* updates = nullptr) const {
     return workspace.vars(params->span(), state->span(), updates);
   }
   /// Takes what a training pass over `rows` rows left in the workspace into the state: once a pass, after it, by one
@@ -62,6 +62,6 @@ class Model {
 template <class T>
 LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T>& workspace, const Loss<T>& loss,
                    const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads,
-                   const Updates<T>* updates = nullptr);
+                   const FusedUpdate<T>* updates = nullptr);
 
 }  // namespace pdnn::nn

@@ -3,8 +3,8 @@
 #include "pdnn/core/memory.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
-#include "pdnn/nn/layers/blockwise.hpp"
 #include "pdnn/nn/layers/conv2d.hpp"
+#include "pdnn/nn/layers/conv_pool2d.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/layers/pool2d.hpp"
 
@@ -189,7 +189,7 @@ void Network<T>::fuse_pooling() {
     const auto convolution = std::dynamic_pointer_cast<const Conv2d<T>>(node.layer);
     if (!convolution || convolution->has_relu() || !std::dynamic_pointer_cast<const MaxPool2d<T>>(after.layer))
       continue;
-    node.layer = std::make_shared<Blockwise<T>>(node.layer, after.layer, node.in);
+    node.layer = std::make_shared<ConvPool2d<T>>(node.layer, after.layer, node.in);
     node.out = after.out;
     node.sizes = node.layer->sizes(node.in);
     nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(i) + 1);

@@ -26,7 +26,7 @@ class Workspace {
   Tensor<T> y(Index rows) { return {y_.data(), rows, out_}; }
   Tensor<T> dy(Index rows) { return {dy_.data(), rows, out_}; }
   double* rows() { return rows_.data(); }
-  Vars<T> vars(std::span<const T> params, std::span<const T> state, const Updates<T>* updates) {
+  Vars<T> vars(std::span<const T> params, std::span<const T> state, const FusedUpdate<T>* updates) {
     return {params, state, saved_.span(), scratch_.span(), updates};
   }
   /// What the last pass has for commit().

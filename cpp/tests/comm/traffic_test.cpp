@@ -6,7 +6,7 @@
 #include <numeric>
 #include <thread>
 
-#include "parallel/ranks.hpp"
+#include "ranks.hpp"
 
 namespace bdata = boost::unit_test::data;
 using namespace pdnn;

@@ -24,7 +24,7 @@ LayerPtr<double> linear(Index inputs, Index outputs) {
   return std::make_shared<Linear<double>>(inputs, outputs, true, Init{}, Init{});
 }
 
-struct Slices : Final {
+struct Slices : GradReady {
   void operator()(const Member&, Range slice) override { seen.push_back(slice); }
   std::vector<Range> seen;
 };
@@ -44,7 +44,7 @@ struct Run {
     call.forward({.team = &alone, .key = key}, params, {}, saved.span(), {x.data(), kRows, call.in()},
                  {y.data(), kRows, call.out()});
   }
-  void backward(Rng key, std::span<double> grads, Final* final = nullptr) {
+  void backward(Rng key, std::span<double> grads, GradReady* final = nullptr) {
     call.backward({.team = &alone, .key = key, .final = final}, params, {}, saved.span(), {x.data(), kRows, call.in()},
                   {y.data(), kRows, call.out()}, {dy.data(), kRows, call.out()}, {dx.data(), kRows, call.in()}, grads);
   }

@@ -77,7 +77,7 @@ class LayerRun {
     layer_->forward(pass(member), vars(), {x.data(), rows_, in_}, {y.data(), rows_, out_});
     member.barrier();
   }
-  void backward(const Member& member = {}, bool add = false, bool dx_wanted = true, nn::Final* final = nullptr) {
+  void backward(const Member& member = {}, bool add = false, bool dx_wanted = true, nn::GradReady* final = nullptr) {
     nn::Pass own = pass(member);
     own.add = add;
     own.final = final;

@@ -311,7 +311,7 @@ BOOST_AUTO_TEST_CASE(a_relu_fused_into_batch_norm_changes_no_bit) {
 BOOST_AUTO_TEST_CASE(each_slice_is_announced_final_once_and_falling) {
   for (const Case& test : cases()) {
     if (!test.layer->bind(test.in)) continue;  // a composite's own business
-    struct Record : Final {
+    struct Record : GradReady {
       std::vector<Range> slices;
       void operator()(const Member&, Range slice) override { slices.push_back(slice); }
     } record;

@@ -94,7 +94,7 @@ Matrix<const T> columns(const Tensor<const T>& dy, Range range) {
 
 /// w ← rule(xᵀ dy), or of ranks that share w: first dw of what others update, then w of the own panels.
 template <class T>
-void Linear<T>::update_weight(const Pass& pass, const Updates<T>& updates, const kernels::Update<T>& rule,
+void Linear<T>::update_weight(const Pass& pass, const FusedUpdate<T>& updates, const kernels::Update<T>& rule,
                               Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
                               const kernels::Upcoming* upcoming) const {
   const kernels::Weights<T> dw = weight(grads);

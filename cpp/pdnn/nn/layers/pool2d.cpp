@@ -75,5 +75,6 @@ kernels::Windows GlobalAvgPool2d<T>::windows(const Shape& in) const {
 
 PDNN_INSTANTIATE(float)
 PDNN_INSTANTIATE(double)
+#undef PDNN_INSTANTIATE
 
 }  // namespace pdnn::nn

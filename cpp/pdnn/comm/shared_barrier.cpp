@@ -1,0 +1,44 @@
+#include "pdnn/comm/shared_barrier.hpp"
+
+#include "pdnn/comm/waiting.hpp"
+#include "pdnn/core/errors.hpp"
+
+namespace pdnn::comm {
+
+SharedBarrier::SharedBarrier(Communicator& comm, std::byte* memory)
+    : comm_(comm), ranks_(reinterpret_cast<Arrivals*>(memory), static_cast<std::size_t>(comm.size())) {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "processes share it");
+}
+
+void SharedBarrier::arrive() {
+  ranks_[static_cast<std::size_t>(comm_.rank())].arrivals.store(++arrivals_, std::memory_order_release);
+}
+
+bool SharedBarrier::all_here() const {
+  for (const Arrivals& place : ranks_)
+    if (place.arrivals.load(std::memory_order_acquire) < arrivals_) return false;
+  return true;
+}
+
+void SharedBarrier::wait(const char* call) {
+  constexpr int kLooks = 200;  // before anything costs more than a look
+  for (int look = 0; look < kLooks; ++look)
+    if (all_here()) return;
+  Waiting waiting;
+  while (!all_here()) {
+    comm_.check_others();
+    if (waiting.seconds() > comm_.timeout()) comm_.give_up(comm_.time_out_message(call, missing()));
+    waiting.pause();
+  }
+}
+
+std::string SharedBarrier::missing() const {
+  std::string ranks;
+  int count = 0;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+    if (ranks_[rank].arrivals.load(std::memory_order_acquire) < arrivals_)
+      ranks += message(count++ == 0 ? " " : ", ", rank);
+  return (count == 1 ? "rank" : "ranks") + ranks;
+}
+
+}  // namespace pdnn::comm

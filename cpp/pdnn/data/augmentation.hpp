@@ -1,0 +1,29 @@
+#pragma once
+/// PadCropFlip: images moved and mirrored as they are gathered, as random numbers of (epoch, image) say, whoever
+/// gathers.
+#include "pdnn/core/random.hpp"
+#include "pdnn/core/types.hpp"
+
+namespace pdnn::data {
+
+/// Pads an image with zeros, cuts its size out again at a random place, and mirrors the cut left to right or not.
+struct PadCropFlip {
+  Index padding = 0;  ///< pixels on each side
+  bool flip = false;  ///< whether half of the images are mirrored
+  Rng key{};          ///< of the epoch
+
+  /// Pixel (y, x) of the cut is pixel (y + down, x + right) of the image, or zero where there is none.
+  struct Place {
+    Index down, right;
+    bool mirrored;
+  };
+  Place place(Index image) const;
+};
+
+/// out[r] = scale · (image rows[r], cut and mirrored) + shift; images have the extents (channels, height, width) and
+/// start `stride` elements apart.
+template <class T, class Raw>
+void gather_augmented(Part part, const PadCropFlip& how, const Raw* images, Index stride, std::span<const Index> rows,
+                      const Shape& sample, double scale, double shift, T* out);
+
+}  // namespace pdnn::data

@@ -1,0 +1,94 @@
+#include "pdnn/data/source.hpp"
+
+#include "pdnn/core/errors.hpp"
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::data {
+
+template <class T>
+void Source<T>::augment(const PadCropFlip& how) {
+  require(samples_.sample.rank() == 3, "augment: samples are ", samples_.sample.text(),
+          ", expected images: (channels, height, width)");
+  require(how.padding >= 0, "augment: padding is ", how.padding, ", expected 0 or more");
+  augmentation_ = how;
+}
+
+template <class T>
+bool Source<T>::in_place(std::span<const Index> rows) const {
+  constexpr auto own = sizeof(T) == sizeof(float) ? Samples::Format::float32 : Samples::Format::float64;
+  if (augmentation_ || samples_.format != own || samples_.scale != 1 || samples_.shift != 0) return false;
+  if (samples_.stride != samples_.sample.count()) return false;
+  for (std::size_t i = 1; i < rows.size(); ++i)
+    if (rows[i] != rows[i - 1] + 1) return false;
+  return !rows.empty();
+}
+
+template <class T>
+void Source<T>::gather_samples(Part part, std::span<const Index> rows, T* out) const {
+  const auto gather = [&]<class Raw>(const Raw* raw) {
+    if (augmentation_)
+      return gather_augmented(part, *augmentation_, raw, samples_.stride, rows, samples_.sample, samples_.scale,
+                              samples_.shift, out);
+    kernels::gather_rows<T, Raw>(part, raw, samples_.stride, rows.data(), static_cast<Index>(rows.size()),
+                                 samples_.sample.count(), samples_.scale, samples_.shift, out);
+  };
+  switch (samples_.format) {
+    case Samples::Format::uint8:
+      return gather(static_cast<const std::uint8_t*>(samples_.data));
+    case Samples::Format::float32:
+      return gather(static_cast<const float*>(samples_.data));
+    case Samples::Format::float64:
+      return gather(static_cast<const double*>(samples_.data));
+  }
+}
+
+template <class T>
+Tensor<const T> Source<T>::gather_x(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  const Index count = static_cast<Index>(rows.size());
+  if (in_place(rows)) return {static_cast<const T*>(samples_.data) + rows[0] * samples_.stride, count, samples_.sample};
+  const Tensor<T> x = workspace.x(count);
+  gather_samples(part, rows, x.data);
+  return x;
+}
+
+template <class T>
+nn::Target<T> Source<T>::gather_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  const Index count = static_cast<Index>(rows.size());
+  if (in_place(rows)) return target_.rows({rows[0], rows[0] + count});
+  nn::Target<T> target;
+  if (target_.classes) {
+    const Range mine = part.range(count);
+    for (Index i = mine.begin; i < mine.end; ++i)
+      workspace.classes()[i] = target_.classes[rows[static_cast<std::size_t>(i)]];
+    target.classes = workspace.classes();
+  } else if (target_.values.data) {
+    const Matrix<const T>& values = target_.values;
+    kernels::gather_rows<T, T>(part, values.data, values.stride, rows.data(), count, values.cols, 1, 0,
+                               workspace.values());
+    target.values = {workspace.values(), count, values.cols};
+  }
+  return target;
+}
+
+template <class T>
+Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  const Batch<T> batch{gather_x(member, rows, workspace), gather_target(member, rows, workspace)};
+  if (!in_place(rows)) member.barrier();
+  return batch;
+}
+
+template <class T>
+kernels::Upcoming Source<T>::upcoming(Part part, std::span<const Index> rows) const {
+  const Index count = static_cast<Index>(rows.size());
+  const Range mine = in_place(rows) ? Range{0, count} : part.range(count);
+  const Index element = samples_.format == Samples::Format::uint8     ? Index{sizeof(std::uint8_t)}
+                        : samples_.format == Samples::Format::float32 ? Index{sizeof(float)}
+                                                                      : Index{sizeof(double)};
+  return {static_cast<const char*>(samples_.data), samples_.stride * element, rows.data() + mine.begin, mine.size(),
+          samples_.sample.count() * element};
+}
+
+template class Source<float>;
+template class Source<double>;
+
+}  // namespace pdnn::data

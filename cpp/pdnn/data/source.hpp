@@ -1,0 +1,60 @@
+#pragma once
+/// Source: raw samples and targets from which batches are gathered by index, converted on the way.
+#include <optional>
+
+#include "pdnn/data/augmentation.hpp"
+#include "pdnn/nn/model.hpp"
+
+namespace pdnn::data {
+
+using threads::Member;
+
+/// Samples as they lie in memory; the value of an element is scale · raw + shift.
+struct Samples {
+  enum class Format { uint8, float32, float64 };
+  const void* data = nullptr;
+  Format format = Format::float32;
+  Index count = 0;
+  Index stride = 0;  ///< elements from one sample to the next
+  Shape sample{};
+  double scale = 1, shift = 0;
+};
+
+template <class T>
+struct Batch {
+  Tensor<const T> x;
+  nn::Target<T> target;
+};
+
+/// A view: the arrays belong to the caller.
+template <class T>
+class Source {
+ public:
+  Source(const Samples& samples, const nn::Target<T>& target) : samples_(samples), target_(target) {}
+
+  Index count() const { return samples_.count; }
+  const Shape& sample() const { return samples_.sample; }
+
+  /// From now on samples, which are images, are changed as they are gathered.
+  void augment(const PadCropFlip& how);
+
+  /// The batch of these rows in the workspace's buffers, or in place where the array has it ready. Every member gathers
+  /// its part; contains the barrier it needs.
+  Batch<T> gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+  /// The same for samples or targets alone, without the barrier.
+  Tensor<const T> gather_x(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+  nn::Target<T> gather_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+  /// This part of the samples of these rows. out: [rows, sample]
+  void gather_samples(Part part, std::span<const Index> rows, T* out) const;
+  /// What gather() will have this worker read for these rows.
+  kernels::Upcoming upcoming(Part part, std::span<const Index> rows) const;
+
+ private:
+  bool in_place(std::span<const Index> rows) const;
+
+  Samples samples_;
+  nn::Target<T> target_;
+  std::optional<PadCropFlip> augmentation_;
+};
+
+}  // namespace pdnn::data

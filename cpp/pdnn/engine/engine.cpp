@@ -1,0 +1,100 @@
+#include "pdnn/engine/engine.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::engine {
+
+template <class T>
+void UpdateInBackward<T>::operator()(const Member& member, Range slice) {
+  const Range mine = member.range(slice.size());
+  const Index at = slice.begin + mine.begin;
+  optimizer_.apply(at, model_.params->data() + at, model_.grads->data() + at, mine.size());
+}
+
+template <class T>
+std::optional<kernels::Update<T>> UpdateInBackward<T>::of(Range slice) const {
+  return optimizer_.update(slice, model_.params->data() + slice.begin);
+}
+
+template <class T>
+void Engine<T>::update(optim::Optimizer<T>& optimizer, Range range) {
+  UpdateInBackward<T> update(job_.model, optimizer);
+  team().run([&](const Member& member) {
+    if (optimizer.clip()) (*optimizer.clip())(member, slice(job_.model.grads->span(), range.begin, range.size()));
+    update(member, range);
+  });
+}
+
+template <class T>
+nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
+  nn::LossValue sums;
+  team_.run([&](const Member& member) {
+    const Batch<T> batch = rows.source.gather(member, rows.indices, workspace_);
+    const kernels::Upcoming upcoming = rows.source.upcoming(member, step.next);
+    const nn::Pass pass{.team = &member,
+                        .key = step.key,
+                        .first_row = rows.first_row,
+                        .final = step.final,
+                        .upcoming = &upcoming,
+                        .batch_sum = step.batch_sum};
+    const nn::LossValue own = nn::run_pass(job_.network, job_.model, workspace_, job_.loss, pass, batch.x, batch.target,
+                                           step.scale, job_.model.grads->span(), step.updates);
+    if (!member.first()) return;
+    sums = own;
+    job_.model.commit(job_.network, pass, workspace_, rows.count());
+  });
+  return sums;
+}
+
+template <class T>
+PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity)
+    : Engine<T>(job), pieces_(pieces), pool_(workers) {
+  require(pieces >= 1, "Pool: ", pieces, " parallel batches; expected at least 1");
+  require(!job.network.synchronised(),
+          "Pool: a layer with sync=True needs the whole batch at once, but a pool's pieces ",
+          "go ahead one by one; use a team, or sync=False");
+  require(!job.network.communicates(),
+          "Pool: a layer that is dealt out to ranks needs them at the same passes, but a pool's pieces ",
+          "go ahead in any order; use a team");
+  for (int i = 0; i < workers; ++i)
+    workers_.push_back(
+        {nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces), Buffer<T>(job.model.count())});
+}
+
+template <class T>
+nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
+  const Index count = job_.model.count();
+  T* const grads = job_.model.grads->data();
+  nn::LossValue sums;
+  pool_.run(pieces_, [&](const threads::Task& task) {
+    Worker& worker = workers_[static_cast<std::size_t>(task.worker)];
+    const Member alone;
+    const Rows<T> piece = rows.part(share(rows.count(), task.number, pieces_));
+    const Batch<T> batch = piece.source.gather(alone, piece.indices, worker.workspace);
+    const nn::Pass pass{.team = &alone, .key = step.key, .first_row = piece.first_row};
+    const nn::LossValue own = nn::run_pass(job_.network, job_.model, worker.workspace, job_.loss, pass, batch.x,
+                                           batch.target, step.scale, worker.grads.span());
+    task.order.pass(task.number, [&] {
+      if (task.number == 0) {
+        std::copy_n(worker.grads.data(), count, grads);
+      } else {
+        kernels::add<T>(alone, count, grads, worker.grads.data(), grads);
+      }
+      sums.value += own.value;
+      sums.correct += own.correct;
+      job_.model.commit(job_.network, pass, worker.workspace, piece.count());
+    });
+  });
+  return sums;
+}
+
+template class Engine<float>;
+template class Engine<double>;
+template class UpdateInBackward<float>;
+template class UpdateInBackward<double>;
+template class TeamEngine<float>;
+template class TeamEngine<double>;
+template class PoolEngine<float>;
+template class PoolEngine<double>;
+
+}  // namespace pdnn::engine

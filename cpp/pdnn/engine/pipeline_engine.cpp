@@ -1,0 +1,261 @@
+#include "pdnn/engine/pipeline_engine.hpp"
+
+#include <numeric>
+
+namespace pdnn::engine {
+
+namespace {
+
+template <class T>
+std::span<T> values(const Tensor<T>& tensor) {
+  return {tensor.data, static_cast<std::size_t>(tensor.count())};
+}
+
+}  // namespace
+
+template <class T>
+PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>& chunks,
+                                  std::shared_ptr<comm::Communicator> comm, const PipelinePlan& plan, Index capacity)
+    : Engine<T>(job),
+      plan_(plan),
+      comm_(std::move(comm)),
+      transport_(comm_, plan.codec),
+      team_(plan.threads),
+      middle_(*this),
+      last_(*this) {
+  const StagePosition seat{comm_->rank(), comm_->size(), plan.micro_batches, static_cast<int>(chunks.size())};
+  program_ = make_program(plan.schedule, seat);
+  require(tag_of_dy(seat.stages()) <= comm::kMaxTag, "Pipeline: ", seat.stages(), " stages are too many");
+  stages_.reserve(chunks.size());
+  Index params = 0, state = 0;
+  for (int number = 0; number < seat.chunks; ++number) {
+    const auto& [network, sample] = chunks[static_cast<std::size_t>(number)];
+    require(plan.micro_batches == 1 || !network.synchronised(),
+            "Pipeline: a layer with sync=True needs the whole batch at once, but micro-batches go one by one; ",
+            "use sync=False, or one micro-batch");
+    const Range own_params{params, params + nn::total(network.parameters())};
+    const Range own_state{state, state + nn::total(network.state())};
+    params = own_params.end;
+    state = own_state.end;
+    const int stage_number = seat.stage(number);
+    Stage& stage = stages_.emplace_back(Stage{.network = network,
+                                              .in = sample,
+                                              .number = stage_number,
+                                              .first = stage_number == 0,
+                                              .last = stage_number + 1 == seat.stages(),
+                                              .params = own_params,
+                                              .state = own_state,
+                                              .slots = {},
+                                              .outgoing = {}});
+    const Index rows = (capacity + plan.micro_batches - 1) / plan.micro_batches, slots = in_flight(program_, number);
+    stage.slots.reserve(static_cast<std::size_t>(slots));
+    const Index in = stage.first ? 0 : rows * sample.count();
+    const Index out = stage.last ? 0 : rows * network.output_shape(sample).count();
+    for (Index i = 0; i < slots; ++i)
+      stage.slots.push_back({.workspace = nn::Workspace<T>(network, sample, rows),
+                             .x_in = transport_.parcel(in),
+                             .y_out = transport_.parcel(out),
+                             .dy_in = transport_.parcel(out)});
+    for (SendBuffer& outgoing : stage.outgoing) outgoing = {Buffer<T>(in), transport_.parcel(in)};
+  }
+  require(params == job.model.count(), "Pipeline: the stages of rank ", seat.rank, " have ", params,
+          " parameters, its model has ", job.model.count());
+  lane_.reserve(program_.size());
+}
+
+template <class T>
+Index PipelineEngine<T>::workspaces() const {
+  Index all = 0;
+  for (const Stage& stage : stages_) all += std::ssize(stage.slots);
+  return all;
+}
+
+template <class T>
+template <class Visit>
+void PipelineEngine<T>::each_request(Visit visit) {
+  for (Stage& stage : stages_) {
+    for (Slot& slot : stage.slots) {
+      visit(slot.x_in.request);
+      visit(slot.y_out.request);
+      visit(slot.dy_in.request);
+    }
+    for (SendBuffer& outgoing : stage.outgoing) visit(outgoing.parcel.request);
+  }
+}
+
+template <class T>
+void PipelineEngine<T>::ProgressHook::operator()(const Member& member, Range slice) {
+  if (member.first()) poll();
+  if (final) (*final)(member, slice);
+}
+
+template <class T>
+void PipelineEngine<T>::ProgressHook::poll() {
+  engine.each_request([](comm::Request& request) { request.test(); });
+  if (final) final->poll();
+}
+
+template <class T>
+nn::LossValue PipelineEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
+  nn::LossValue sums;
+  last_.final = step.final;
+  timing_ = recording_ && rows.count() >= most_rows_;
+  try {
+    if (timing_) {
+      most_rows_ = rows.count();
+      lane_.clear();
+      comm_->barrier();
+    }
+    start_ = std::chrono::steady_clock::now();
+    for (Stage& stage : stages_)
+      for (Index micro = 0; micro < std::min<Index>(std::ssize(stage.slots), plan_.micro_batches); ++micro)
+        expect(stage, micro, share(rows.count(), micro, plan_.micro_batches).size());
+    team_.run([&](const Member& member) {
+      for (const Instruction& instruction : program_) execute(member, instruction, rows, step, sums);
+    });
+    each_request([](comm::Request& request) { request.wait(); });
+  } catch (...) {
+    each_request([](comm::Request& request) { request.abandon(); });
+    throw;
+  }
+  return sums;
+}
+
+/// Starts to receive what a micro-batch needs: its workspace is free.
+template <class T>
+void PipelineEngine<T>::expect(Stage& stage, Index micro, Index rows) {
+  if (rows == 0) return;
+  Slot& slot = stage.slot(micro);
+  if (!stage.first)
+    transport_.expect(slot.x_in, values(slot.workspace.x(rows)), rank_of(stage.number - 1), tag_of_x(stage.number));
+  if (!stage.last)
+    transport_.expect(slot.dy_in, values(slot.workspace.dy(rows)), rank_of(stage.number + 1), tag_of_dy(stage.number));
+}
+
+template <class T>
+void PipelineEngine<T>::execute(const Member& member, const Instruction& instruction, const Rows<T>& rows,
+                                const Step<T>& step, nn::LossValue& sums) {
+  const bool timed = timing_ && member.first();
+  const auto now = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); };
+  if (timed) lane_.push_back({instruction, now(), 0});
+
+  Stage& stage = stages_[static_cast<std::size_t>(instruction.chunk)];
+  const Index micro = instruction.micro;
+  const Rows<T> own = rows.part(share(rows.count(), micro, plan_.micro_batches));
+  const Index count = own.count();
+  Slot& slot = stage.slot(micro);
+  SendBuffer& out = stage.out(micro);
+  nn::LossValue loss;
+  switch (instruction.what) {
+    case Do::recv_x:
+      if (member.first()) transport_.receive(slot.x_in, "recv_x of a pipeline");
+      break;
+    case Do::forward:
+      loss = forward(member, stage, slot, own, step);
+      if (!member.first()) break;
+      sums.value += loss.value;
+      sums.correct += loss.correct;
+      break;
+    case Do::send_y:
+      if (member.first() && count > 0)
+        transport_.send(slot.y_out, values(slot.workspace.y(count)), rank_of(stage.number + 1),
+                        tag_of_x(stage.number + 1));
+      break;
+    case Do::recv_dy:
+      if (!member.first()) break;
+      transport_.receive(slot.dy_in, "recv_dy of a pipeline");
+      slot.y_out.request.wait();  // y has arrived, or dy could not be here
+      break;
+    case Do::backward:
+      backward(member, stage, slot, out, own, step, micro);
+      break;
+    case Do::send_dx:
+      if (member.first() && count > 0)
+        transport_.send(out.parcel, values(Tensor<T>{out.dx.data(), count, stage.in}), rank_of(stage.number - 1),
+                        tag_of_dy(stage.number - 1));
+      break;
+  }
+  if (timed) lane_.back().end = now();
+  // The workspace of a micro-batch that has come back is free for another.
+  const Index next = micro + std::ssize(stage.slots);
+  if (instruction.what == Do::backward && member.first() && next < plan_.micro_batches)
+    expect(stage, next, share(rows.count(), next, plan_.micro_batches).size());
+}
+
+template <class T>
+nn::Pass PipelineEngine<T>::pass(const Member& member, const Stage& stage, const Rows<T>& rows,
+                                 const Step<T>& step) const {
+  return {.team = &member,
+          .key = step.key,
+          .first_row = rows.first_row,
+          .offset = stage.params.begin,
+          .batch_sum = step.batch_sum};
+}
+
+template <class T>
+nn::Vars<T> PipelineEngine<T>::vars(const Stage& stage, Slot& slot) const {
+  const std::span<const T> params = job_.model.params->span(), state = job_.model.state->span();
+  return slot.workspace.vars(slice(params, stage.params.begin, stage.params.size()),
+                             slice(state, stage.state.begin, stage.state.size()), nullptr);
+}
+
+template <class T>
+nn::LossValue PipelineEngine<T>::forward(const Member& member, const Stage& stage, Slot& slot, const Rows<T>& rows,
+                                         const Step<T>& step) {
+  const Index count = rows.count();
+  nn::Workspace<T>& workspace = slot.workspace;
+  const Tensor<const T> x = stage.first ? rows.source.gather_x(member, rows.indices, workspace) : workspace.x(count);
+  nn::Target<T> target;
+  if (stage.last) target = rows.source.gather_target(member, rows.indices, workspace);
+  if (member.first()) slot.x = x;  // for the way back
+  member.barrier();                // x has been received or gathered
+  const Tensor<T> y = workspace.y(count);
+  stage.network.forward(pass(member, stage, rows, step), vars(stage, slot), x, y);
+  if (!stage.last) return {};
+  return job_.loss(member, y, target, step.scale, workspace.dy(count), workspace.rows());
+}
+
+template <class T>
+void PipelineEngine<T>::backward(const Member& member, const Stage& stage, Slot& slot, SendBuffer& out,
+                                 const Rows<T>& rows, const Step<T>& step, Index micro) {
+  const Index count = rows.count();
+  nn::Pass own = pass(member, stage, rows, step);
+  own.add = micro > 0;
+  own.final = micro + 1 == plan_.micro_batches ? &last_ : &middle_;
+  if (member.first()) out.parcel.request.wait();  // the dx before the last one has left
+  member.barrier();                               // and dy has been received
+  const Tensor<T> dx{stage.first ? nullptr : out.dx.data(), count, stage.in};
+  stage.network.backward(own, vars(stage, slot), slot.x, slot.workspace.y(count), slot.workspace.dy(count), dx,
+                         slice(job_.model.grads->span(), stage.params.begin, stage.params.size()));
+  if (member.first())
+    stage.network.commit(own, slot.workspace.saved(), count,
+                         slice(job_.model.state->span(), stage.state.begin, stage.state.size()));
+}
+
+template <class T>
+std::vector<Lane> PipelineEngine<T>::timeline() const {
+  if (lane_.size() < program_.size()) return {};
+  const std::vector<Program> programs =
+      make_programs(plan_.schedule, comm_->size(), plan_.micro_batches, static_cast<int>(stages_.size()));
+  std::vector<Index> counts;
+  std::vector<double> own, all;
+  for (const Event& event : lane_) own.insert(own.end(), {event.begin, event.end});
+  for (const Program& program : programs) counts.push_back(2 * std::ssize(program));
+  all.resize(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), Index{0})));
+  comm_->all_gather(comm::ConstView(std::span(own)), comm::View(std::span(all)), counts);
+  std::vector<Lane> lanes;
+  auto time = all.cbegin();
+  for (const Program& program : programs) {
+    lanes.emplace_back();
+    for (const Instruction& instruction : program) {
+      lanes.back().push_back({instruction, time[0], time[1]});
+      time += 2;
+    }
+  }
+  return lanes;
+}
+
+template class PipelineEngine<float>;
+template class PipelineEngine<double>;
+
+}  // namespace pdnn::engine

@@ -1,0 +1,202 @@
+#include "pdnn/partition/network_part.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+namespace pdnn::partition {
+
+namespace {
+
+/// Calls copy(element of the whole, element of the part, elements) for each run of the blocks.
+template <class Copy>
+void each_run(const std::vector<Block>& blocks, Copy copy) {
+  Index at = 0;
+  for (const Block& block : blocks)
+    for (Index row = 0; row < block.rows; ++row, at += block.cols)
+      copy(block.whole + row * block.stride, at, block.cols);
+}
+
+template <class T>
+void take_array(std::span<const T> whole, const std::vector<Block>& blocks, std::span<T> part) {
+  each_run(blocks,
+           [&](Index from, Index to, Index count) { std::copy_n(whole.data() + from, count, part.data() + to); });
+}
+
+template <class T>
+std::shared_ptr<const nn::Network<T>> network_of(const NetworkPart<T>& part) {
+  return std::make_shared<nn::Network<T>>(part.layers, part.first_number);
+}
+
+}  // namespace
+
+Index count(const std::vector<Block>& blocks) {
+  Index sum = 0;
+  for (const Block& block : blocks) sum += block.count();
+  return sum;
+}
+
+template <class T>
+NetworkPart<T> layers_of(const nn::Network<T>& network, Range layers) {
+  const std::vector<nn::LayerPtr<T>>& all = network.layers();
+  NetworkPart<T> part{{all.begin() + layers.begin, all.begin() + layers.end}, layers.begin};
+  const auto block = [&](auto&& arrays) {
+    Index before = 0, within = 0;
+    for (Index i = 0; i < layers.end; ++i) {
+      const Index own = nn::total(arrays(*all[static_cast<std::size_t>(i)]));
+      (i < layers.begin ? before : within) += own;
+    }
+    return std::vector<Block>{{before, within, 1, within}};
+  };
+  part.params = block([](const nn::Layer<T>& layer) { return layer.parameters(); });
+  part.state = block([](const nn::Layer<T>& layer) { return layer.state(); });
+  return part;
+}
+
+template <class T>
+PartialModel<T>::PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_ptr<optim::Optimizer<T>> optimizer,
+                              const NetworkPart<T>& part, std::shared_ptr<comm::Communicator> group)
+    : whole_(std::move(whole)),
+      optimizer_(std::move(optimizer)),
+      group_(std::move(group)),
+      model_(network_of(part), 0),
+      part_optimizer_(optimizer_->like(count(part.params))) {
+  require(model_.count() == count(part.params) && model_.state->size() == count(part.state),
+          "NetworkPart: its layers have ", model_.count(), " parameters and ", model_.state->size(),
+          " numbers of state, its blocks ", count(part.params), " and ", count(part.state));
+  exchange_blocks(part);
+  take_segments();
+  if (const optim::Clip<T>* clip = optimizer_->clip())
+    part_optimizer_->set_clip(std::make_unique<optim::Clip<T>>(*clip, share_of_norm()));
+}
+
+template <class T>
+void PartialModel<T>::exchange_blocks(const NetworkPart<T>& part) {
+  constexpr Index kNumbers = 4;
+  const auto ranks = static_cast<std::size_t>(group_->size());
+  const auto exchange = [&](const Blocks& own, std::vector<Blocks>& all) {
+    std::vector<std::int64_t> numbers;
+    for (const Block& block : own) numbers.insert(numbers.end(), {block.whole, block.stride, block.rows, block.cols});
+    const std::array<std::int64_t, 1> mine{static_cast<std::int64_t>(numbers.size())};
+    std::vector<std::int64_t> sizes(ranks);
+    group_->all_gather(std::span(mine), std::span(sizes));
+    std::vector<Index> counts(sizes.begin(), sizes.end());
+    Index total = 0;
+    for (const Index size : counts) total += size;
+    std::vector<std::int64_t> everyones(static_cast<std::size_t>(total));
+    group_->all_gather(std::span(std::as_const(numbers)), std::span(everyones), counts);
+    all.assign(ranks, {});
+    const std::int64_t* next = everyones.data();
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      for (Index i = 0; i < counts[rank]; i += kNumbers, next += kNumbers)
+        all[rank].push_back({next[0], next[1], next[2], next[3]});
+  };
+  exchange(part.params, params_);
+  exchange(part.state, state_);
+  Index largest = 0;
+  for (const std::vector<Blocks>* all : {&params_, &state_}) {
+    Index sum = 0;
+    for (const Blocks& blocks : *all) sum += count(blocks);
+    largest = std::max(largest, sum);
+  }
+  room_ = Buffer<T>(largest);
+}
+
+template <class T>
+void PartialModel<T>::take_segments() {
+  const std::vector<optim::Segment>& whole = optimizer_->segments();
+  std::vector<optim::Segment> own;
+  Index end = 0;
+  for (const Block& block : params_[static_cast<std::size_t>(group_->rank())]) {
+    if (block.count() == 0) continue;
+    Index begin = block.whole;
+    const Index last = block.whole + (block.rows - 1) * block.stride + block.cols;
+    for (const optim::Segment& segment : whole) {
+      if (segment.end <= begin) continue;
+      optim::Segment piece = segment;
+      const bool to_the_end = last <= segment.end;
+      require(to_the_end || block.rows == 1, optimizer_->name(), ": a parameter group ends at ", segment.end,
+              ", within a weight that is dealt out to several ranks; cut groups between parameters");
+      end += to_the_end ? (block.rows == 1 ? last - begin : block.count()) : segment.end - begin;
+      piece.end = end;
+      own.push_back(piece);
+      if (to_the_end) break;
+      begin = segment.end;
+    }
+  }
+  part_optimizer_->set_segments(std::move(own));
+}
+
+/// A block that several ranks have counts on the first of them.
+template <class T>
+typename optim::Clip<T>::Share PartialModel<T>::share_of_norm() const {
+  const auto rank = static_cast<std::size_t>(group_->rank());
+  std::vector<Range> counted;
+  Index at = 0;
+  for (const Block& block : params_[rank]) {
+    const Range range{at, at + block.count()};
+    at = range.end;
+    const bool before = std::any_of(params_.begin(), params_.begin() + group_->rank(), [&](const Blocks& others) {
+      return std::find(others.begin(), others.end(), block) != others.end();
+    });
+    if (before || range.size() == 0) continue;
+    if (!counted.empty() && counted.back().end == range.begin) {
+      counted.back().end = range.end;
+    } else {
+      counted.push_back(range);
+    }
+  }
+  // Gathered and added in the order of ranks: the same bits on all of them, whatever their MPI does.
+  const auto add_up = [group = group_, sums = std::vector<double>(params_.size())](double own) mutable {
+    group->all_gather(std::span(&own, 1), std::span(sums));
+    return std::accumulate(sums.begin(), sums.end(), 0.0);
+  };
+  return {counted, add_up};
+}
+
+template <class T>
+void PartialModel<T>::take() {
+  const auto rank = static_cast<std::size_t>(group_->rank());
+  const auto take_one = [&](Buffer<T>& whole, const Blocks& blocks, Buffer<T>& part) {
+    take_array<T>(whole.span(), blocks, part.span());
+  };
+  take_segments();
+  take_one(*whole_->params, params_[rank], *model_.params);
+  take_one(*whole_->state, state_[rank], *model_.state);
+  for (std::size_t i = 0; i < optimizer_->memory().size(); ++i)
+    take_one(optimizer_->memory()[i], params_[rank], part_optimizer_->memory()[i]);
+  part_optimizer_->set_steps(optimizer_->steps());
+}
+
+template <class T>
+void PartialModel<T>::gather_array(std::span<const T> part, const std::vector<Blocks>& blocks, std::span<T> whole) {
+  std::vector<Index> counts;
+  Index total = 0;
+  for (const Blocks& of_rank : blocks) total += counts.emplace_back(count(of_rank));
+  const std::span<T> all = slice(room_.span(), 0, total);
+  group_->all_gather(part.first(static_cast<std::size_t>(counts[static_cast<std::size_t>(group_->rank())])), all,
+                     counts);
+  const T* next = all.data();
+  for (const Blocks& of_rank : blocks) {
+    each_run(of_rank, [&](Index to, Index from, Index n) { std::copy_n(next + from, n, whole.data() + to); });
+    next += count(of_rank);
+  }
+}
+
+template <class T>
+void PartialModel<T>::gather() {
+  gather_array(model_.params->span(), params_, whole_->params->span());
+  gather_array(model_.grads->span(), params_, whole_->grads->span());
+  gather_array(model_.state->span(), state_, whole_->state->span());
+  for (std::size_t i = 0; i < optimizer_->memory().size(); ++i)
+    gather_array(part_optimizer_->memory()[i].span(), params_, optimizer_->memory()[i].span());
+  optimizer_->set_steps(part_optimizer_->steps());
+}
+
+template NetworkPart<float> layers_of(const nn::Network<float>&, Range);
+template NetworkPart<double> layers_of(const nn::Network<double>&, Range);
+template class PartialModel<float>;
+template class PartialModel<double>;
+
+}  // namespace pdnn::partition

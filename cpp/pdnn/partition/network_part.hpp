@@ -1,0 +1,67 @@
+#pragma once
+/// NetworkPart: what a rank holds of a network that several ranks hold together, copied out of the whole model and
+/// back.
+#include "pdnn/comm/communicator.hpp"
+#include "pdnn/nn/model.hpp"
+#include "pdnn/optim/optimizer.hpp"
+
+namespace pdnn::partition {
+
+/// rows × cols elements of a flat buffer, from element `whole` on, rows `stride` apart. In the part's own buffer they
+/// lie one after another.
+struct Block {
+  Index whole, stride, rows, cols;
+  Index count() const { return rows * cols; }
+  bool operator==(const Block&) const = default;
+};
+Index count(const std::vector<Block>& blocks);
+
+/// A part's layers, the first of them number `first_number` of the network, and where the whole model has their
+/// parameters and state.
+template <class T>
+struct NetworkPart {
+  std::vector<nn::LayerPtr<T>> layers;
+  Index first_number = 0;
+  std::vector<Block> params{}, state{};
+};
+
+/// Some layers of a network, one after another: a stage of a pipeline.
+template <class T>
+NetworkPart<T> layers_of(const nn::Network<T>& network, Range layers);
+
+/// The model of a part, with an optimizer of its own, beside the whole model that every rank of a group has. Between
+/// take() and gather() it is the part that is trained.
+template <class T>
+class PartialModel {
+ public:
+  /// Collective: `group` are the ranks that hold one whole model together. ValueError if the optimizer's groups differ
+  /// within a block. If it clips, so does the part's, by the norm of the whole gradient.
+  PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_ptr<optim::Optimizer<T>> optimizer,
+               const NetworkPart<T>& part, std::shared_ptr<comm::Communicator> group);
+
+  nn::Model<T>& model() { return model_; }
+  optim::Optimizer<T>& optimizer() { return *part_optimizer_; }
+
+  /// Copies the part's parameters, state and all that the optimizer knows of them out of the whole.
+  void take();
+  /// Collective: the whole model, its last gradient, its state and the optimizer's memory again on every rank.
+  void gather();
+
+ private:
+  using Blocks = std::vector<Block>;
+
+  void take_segments();
+  typename optim::Clip<T>::Share share_of_norm() const;
+  void exchange_blocks(const NetworkPart<T>& part);
+  void gather_array(std::span<const T> part, const std::vector<Blocks>& blocks, std::span<T> whole);
+
+  std::shared_ptr<nn::Model<T>> whole_;
+  std::shared_ptr<optim::Optimizer<T>> optimizer_;
+  std::shared_ptr<comm::Communicator> group_;
+  nn::Model<T> model_;
+  std::unique_ptr<optim::Optimizer<T>> part_optimizer_;
+  std::vector<Blocks> params_, state_;  // of every rank
+  Buffer<T> room_;
+};
+
+}  // namespace pdnn::partition

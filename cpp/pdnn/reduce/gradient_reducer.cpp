@@ -1,0 +1,80 @@
+#include "pdnn/reduce/gradient_reducer.hpp"
+
+#include <array>
+
+#include "pdnn/reduce/bucketed_all_reduce.hpp"
+#include "pdnn/reduce/local_update.hpp"
+#include "pdnn/reduce/shared_parameters.hpp"
+
+namespace pdnn::reduce {
+
+template <class T>
+void write_tail(nn::Model<T>& model, const StepSums& sums) {
+  T* const tail = model.grads->data() + model.count();
+  tail[0] = static_cast<T>(sums.loss.value);
+  tail[1] = static_cast<T>(sums.loss.correct);
+  tail[2] = sums.stop ? T{1} : T{0};
+}
+
+template <class T>
+StepSums read_tail(nn::Model<T>& model, Index rows) {
+  const T* const tail = model.grads->data() + model.count();
+  return {{tail[0], tail[1]}, rows, tail[2] > 0};
+}
+
+namespace {
+
+/// Null, on all ranks, where they cannot share memory: a machine with one rank, or with another number of ranks than
+/// the others, or processes that must not see one another's.
+template <class T>
+std::unique_ptr<SharedParameters<T>> share_parameters(const Replica<T>& replica, comm::Communicator& comm,
+                                                      std::shared_ptr<comm::Communicator> machine) {
+  if (!machine) machine = comm::ranks_of_machine(comm);
+  std::array<std::int32_t, 2> sizes{machine->size(), -machine->size()};
+  comm.all_reduce(std::span(sizes), comm::Op::max);
+  if (sizes[0] != -sizes[1] || sizes[0] == 1) return nullptr;
+  const auto memory = comm::share(*machine, SharedParameters<T>::bytes(replica, machine->size()));
+  std::array<std::int32_t, 1> seen{memory != nullptr};
+  comm.all_reduce(std::span(seen), comm::Op::min);
+  if (!seen[0]) return nullptr;
+  return std::make_unique<SharedParameters<T>>(replica, machine, comm.split(machine->rank(), comm.rank()), memory);
+}
+
+}  // namespace
+
+template <class T>
+std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& replica,
+                                                          const std::shared_ptr<comm::Communicator>& comm,
+                                                          const ReducerOptions& options) {
+  using Memory = ReducerOptions::Memory;
+  if (comm->size() == 1) return std::make_unique<LocalUpdate<T>>(replica);
+  require(!options.compression || options.memory != Memory::shared,
+          "ddp: a codec is of messages, and ranks that share memory send none; use shared_memory=None");
+  const bool messages = options.memory == Memory::messages || options.compression ||
+                        (options.memory == Memory::measured && options.bucket_bytes > 0);
+  std::unique_ptr<SharedParameters<T>> shared = messages ? nullptr : share_parameters(replica, *comm, options.machine);
+  if (options.memory == Memory::shared) {
+    require(shared != nullptr, "ddp: these ranks share no memory (one or another number of ranks on a machine, ",
+            "or processes that may not see one another's); use shared_memory=None");
+    return shared;
+  }
+  auto buckets = std::make_unique<BucketedReducer<T>>(replica, comm, options.bucket_bytes, options.compression);
+  if (!shared) return buckets;
+  std::array<double, 1> times{shared->alone()};
+  comm->all_reduce(std::span(times), comm::Op::max);
+  if (times[0] < buckets->alone()) return shared;
+  return buckets;
+}
+
+template void write_tail(nn::Model<float>&, const StepSums&);
+template void write_tail(nn::Model<double>&, const StepSums&);
+template StepSums read_tail(nn::Model<float>&, Index);
+template StepSums read_tail(nn::Model<double>&, Index);
+template std::unique_ptr<GradientReducer<float>> make_gradient_reducer(const Replica<float>&,
+                                                                       const std::shared_ptr<comm::Communicator>&,
+                                                                       const ReducerOptions&);
+template std::unique_ptr<GradientReducer<double>> make_gradient_reducer(const Replica<double>&,
+                                                                        const std::shared_ptr<comm::Communicator>&,
+                                                                        const ReducerOptions&);
+
+}  // namespace pdnn::reduce

@@ -1,0 +1,246 @@
+#include "pdnn/reduce/shared_parameters.hpp"
+
+#include <array>
+#include <utility>
+
+namespace pdnn::reduce {
+
+namespace {
+
+/// Elements of a weight below which a meeting of the ranks costs more than a pass over it.
+constexpr Index kLeastWeight = 16384;
+
+template <class T>
+Index aligned(Index elements) {
+  constexpr Index line = Index{kCacheLine} / Index{sizeof(T)};
+  return (elements + line - 1) / line * line;
+}
+
+}  // namespace
+
+template <class T>
+Index SharedParameters<T>::bytes(const Replica<T>& replica, int ranks) {
+  const Index array = aligned<T>(replica.job.model.count() + nn::Model<T>::kTail);
+  const Index arrays = 2 + std::ssize(replica.optimizer.memory()) + ranks;  // parameters, total, memory, gradients
+  return comm::SharedBarrier::bytes(ranks) + arrays * array * Index{sizeof(T)};
+}
+
+template <class T>
+SharedParameters<T>::SharedParameters(const Replica<T>& replica, std::shared_ptr<comm::Communicator> machine,
+                                      std::shared_ptr<comm::Communicator> across,
+                                      std::shared_ptr<comm::SharedMemory> memory)
+    : GradientReducer<T>(replica),
+      machine_(std::move(machine)),
+      across_(std::move(across)),
+      memory_(std::move(memory)),
+      rendezvous_(*machine_, memory_->data()),
+      stride_(aligned<T>(count() + nn::Model<T>::kTail)),
+      room_(count()) {
+  T* next = reinterpret_cast<T*>(memory_->data() + comm::SharedBarrier::bytes(machine_->size()));
+  const auto take = [&](Index elements) {
+    T* const array = std::exchange(next, next + stride_);
+    return Buffer<T>(memory_, array, elements);
+  };
+  other_.params = std::make_shared<Buffer<T>>(take(count()));
+  for (std::size_t i = 0; i < replica_.optimizer.memory().size(); ++i) other_.memory.push_back(take(count()));
+  total_ = take(stride_).data();
+  grads_ = next;
+  other_.grads = std::make_shared<Buffer<T>>(memory_, grads(machine_->rank()), model().grads->size());
+  std::array<std::int32_t, 1> announce{replica_.engine.announces()};
+  machine_->all_reduce(std::span(announce), comm::Op::min);
+  all_announce_ = announce[0] != 0;
+  constexpr std::size_t kMostSlices = 1024;
+  slices_.reserve(kMostSlices);
+  alone_ = measure_rounds(*machine_, 3, [&] {
+    meet();
+    add_up(Member(), own_share({0, count()}), false, room_.data());
+    meet();
+  });
+}
+
+template <class T>
+Range SharedParameters<T>::own_share(Range slice) const {
+  const Range mine = share(slice.size(), machine_->rank(), machine_->size());
+  return {slice.begin + mine.begin, slice.begin + mine.end};
+}
+
+template <class T>
+void SharedParameters<T>::add_up(const Member& member, Range range, bool others, T* out) const {
+  const Range mine = member.range(range.size());
+  const Index at = range.begin + mine.begin;
+  const T* sum = nullptr;
+  for (int rank = 0; rank < machine_->size(); ++rank) {
+    if (others && rank == machine_->rank()) continue;
+    if (sum) kernels::add<T>(Part{}, mine.size(), sum, grads(rank) + at, out + at);
+    sum = sum ? out + at : grads(rank) + at;
+  }
+  if (sum != out + at) std::copy_n(sum, mine.size(), out + at);  // there was only one
+}
+
+template <class T>
+void SharedParameters<T>::meet() const {
+  Stopwatch watch;
+  rendezvous_.meet("ddp");
+  watch.lap(waited_);
+}
+
+// ---- an epoch
+
+template <class T>
+void SharedParameters<T>::swap_buffers() {
+  std::swap(model().params, other_.params);
+  std::swap(model().grads, other_.grads);
+  for (std::size_t i = 0; i < other_.memory.size(); ++i) std::swap(replica_.optimizer.memory()[i], other_.memory[i]);
+  within_ = !within_;
+}
+
+template <class T>
+void SharedParameters<T>::begin_epoch() {
+  const Range mine = own_share({0, count()});
+  const auto fill = [&](const Buffer<T>& from, Buffer<T>& to) {
+    std::copy(from.data() + mine.begin, from.data() + mine.end, to.data() + mine.begin);
+  };
+  meet();  // everybody has taken what the last epoch left
+  fill(*model().params, *other_.params);
+  for (std::size_t i = 0; i < other_.memory.size(); ++i) fill(replica_.optimizer.memory()[i], other_.memory[i]);
+  meet();
+  swap_buffers();
+}
+
+template <class T>
+void SharedParameters<T>::end_epoch() {
+  if (!within_) return;
+  swap_buffers();
+  const Index arrays = 1 + std::ssize(other_.memory);
+  machine_->has_read(arrays * (count() - own_share({0, count()}).size()) * Index{sizeof(T)});
+  std::copy_n(other_.params->data(), count(), model().params->data());
+  for (std::size_t i = 0; i < other_.memory.size(); ++i)
+    std::copy_n(other_.memory[i].data(), count(), replica_.optimizer.memory()[i].data());
+}
+
+// ---- a step
+
+template <class T>
+void SharedParameters<T>::begin_step(Step<T>& step, bool keep) {
+  whole_ = keep || replica_.optimizer.clip() || across_->size() > 1;
+  slices_.clear();
+  waited_ = 0;
+  added_ = 0;
+  if (whole_) return;
+  if (!all_announce_) return slices_.push_back({0, count()});
+  step.final = this;
+  step.updates = this;
+}
+
+template <class T>
+void SharedParameters<T>::operator()(const Member& member, Range slice) {
+  if (member.first()) slices_.push_back(slice);
+}
+
+template <class T>
+std::optional<kernels::Update<T>> SharedParameters<T>::of(Range slice) const {
+  if (slice.size() < kLeastWeight) return std::nullopt;
+  return replica_.optimizer.update(slice, model().params->data() + slice.begin);
+}
+
+template <class T>
+const T* SharedParameters<T>::from_others(const Member& member, Range slice) const {
+  member.barrier();
+  if (member.first()) {
+    meet();
+    added_ += slice.size();
+  }
+  member.barrier();
+  if (machine_->size() == 2) return grads(1 - machine_->rank()) + slice.begin;
+  add_up(member, slice, true, room_.data());
+  member.barrier();
+  return room_.data() + slice.begin;
+}
+
+template <class T>
+StepSums SharedParameters<T>::finish_step(const StepSums& own, Phases& phases) {
+  phases.gradient -= waited_;  // inside the backward pass
+  write_tail(model(), own);
+  meet();
+  const double before = waited_;
+  Stopwatch watch;
+  StepSums sums = own;
+  if (whole_) {
+    agree_on_whole();
+    const T* const tail = total_ + count();
+    sums = {{tail[0], tail[1]}, own.rows, tail[2] > 0};
+  } else {
+    update_slices();
+    sums = {{0, 0}, own.rows, false};
+    for (int rank = 0; rank < machine_->size(); ++rank) {
+      const T* const tail = grads(rank) + count();
+      sums.loss.value += tail[0];
+      sums.loss.correct += tail[1];
+      sums.stop = sums.stop || tail[2] > 0;
+    }
+  }
+  watch.lap(phases.update);
+  phases.update -= waited_ - before;
+  count_reads();
+  meet();  // before the next pass reads parameters, and writes gradients that others may be reading
+  phases.agreement += waited_;
+  phases.hidden += std::max(0.0, alone_ - waited_);
+  return sums;
+}
+
+/// What this rank has read of the others in this step: their gradients, to add them up; of a sum that it needs whole,
+/// their shares; their tails otherwise; and the parameters that they have updated.
+template <class T>
+void SharedParameters<T>::count_reads() {
+  constexpr Index kTail = nn::Model<T>::kTail;
+  const Index others = machine_->size() - 1;
+  Index read = 0;
+  if (whole_) {
+    const Index all = count() + kTail, mine = own_share({0, all}).size();
+    read = others * mine + (all - mine) + (count() - own_share({0, count()}).size());
+  } else {
+    for (const Range& slice : slices_) added_ += own_share(slice).size();
+    read = others * (added_ + kTail) + (count() - added_);
+  }
+  machine_->has_read(read * Index{sizeof(T)});
+}
+
+template <class T>
+void SharedParameters<T>::update_slices() {
+  replica_.engine.team().run([&](const Member& member) {
+    for (const Range& slice : slices_) {
+      const Range mine = own_share(slice), part = member.range(mine.size());
+      const Range own{mine.begin + part.begin, mine.begin + part.end};
+      add_up(Member(), own, false, room_.data());
+      replica_.optimizer.apply(own.begin, model().params->data() + own.begin, room_.data() + own.begin, own.size());
+    }
+  });
+}
+
+/// The gradient of the global batch, on every rank; each then updates its share.
+template <class T>
+void SharedParameters<T>::agree_on_whole() {
+  const Index all = count() + nn::Model<T>::kTail;
+  const Range mine = own_share({0, all});
+  replica_.engine.team().run([&](const Member& member) { add_up(member, mine, false, total_); });
+  if (across_->size() > 1)
+    across_->all_reduce(comm::View(std::span(total_ + mine.begin, static_cast<std::size_t>(mine.size()))));
+  meet();
+  T* const kept = other_.grads->data();
+  optim::Clip<T>* const clip = replica_.optimizer.clip();
+  const Range share = own_share({0, count()});
+  replica_.engine.team().run([&](const Member& member) {
+    const Range part = member.range(all);
+    std::copy(total_ + part.begin, total_ + part.end, kept + part.begin);
+    member.barrier();
+    if (clip) (*clip)(member, {kept, static_cast<std::size_t>(count())});
+    const Range own = member.range(share.size());
+    const Index at = share.begin + own.begin;
+    replica_.optimizer.apply(at, model().params->data() + at, kept + at, own.size());
+  });
+}
+
+template class SharedParameters<float>;
+template class SharedParameters<double>;
+
+}  // namespace pdnn::reduce

@@ -1,0 +1,76 @@
+#pragma once
+/// SharedParameters: replicas on one machine keep one copy of the parameters, of which each rank updates a share.
+#include "pdnn/comm/shared_barrier.hpp"
+#include "pdnn/comm/shared_memory.hpp"
+#include "pdnn/reduce/gradient_reducer.hpp"
+
+namespace pdnn::reduce {
+
+/// While an epoch lasts, parameters, what the optimizer remembers of them, and every rank's gradient lie in memory that
+/// the ranks share. A weight in panels is dealt to the ranks by panels: of those that others update a rank stores its
+/// gradient, and its own it updates inside the product that makes their gradient, whose sums begin with the others'. Of
+/// everything else each rank adds up and updates its share when all gradients are there. So the gradient is read once
+/// and the parameters are written once, by whoever needs them next to its core.
+///
+/// Ranks of several machines: each machine's ranks add up a share each, the shares are all-reduced between machines,
+/// and then every machine updates its parameters.
+template <class T>
+class SharedParameters : public GradientReducer<T>, public nn::GradReady, public nn::FusedUpdate<T> {
+ public:
+  /// Collective. `machine` has the ranks of this one's machine, `across` those with the same place in every machine;
+  /// `memory` is shared by `machine`, has bytes(...) and is zero.
+  SharedParameters(const Replica<T>& replica, std::shared_ptr<comm::Communicator> machine,
+                   std::shared_ptr<comm::Communicator> across, std::shared_ptr<comm::SharedMemory> memory);
+  static Index bytes(const Replica<T>& replica, int ranks);
+
+  void begin_epoch() override;
+  void end_epoch() override;
+  void begin_step(Step<T>& step, bool keep) override;
+  StepSums finish_step(const StepSums& own, Phases& phases) override;
+
+  void operator()(const Member& member, Range slice) override;
+  std::optional<kernels::Update<T>> of(Range slice) const override;
+  Range own_panels(Index panels) const override { return share(panels, machine_->rank(), machine_->size()); }
+  const T* from_others(const Member& member, Range slice) const override;
+
+  /// Seconds of an agreement beside which nothing is done: the slowest rank's.
+  double alone() const { return alone_; }
+
+ private:
+  using GradientReducer<T>::replica_, GradientReducer<T>::model;
+
+  /// The buffers of the model and the optimizer that lie in shared memory, or in their stead during an epoch.
+  struct Buffers {
+    std::shared_ptr<Buffer<T>> params, grads;
+    std::vector<Buffer<T>> memory;
+  };
+
+  Index count() const { return model().count(); }
+  T* grads(int rank) const { return grads_ + rank * stride_; }
+  /// The part of a slice that this rank adds up and updates.
+  Range own_share(Range slice) const;
+  /// This member's part of out = the sum of the ranks' gradients over a range, in the order of ranks; out lies as they
+  /// do. With `others`, this rank's own is left out.
+  void add_up(const Member& member, Range range, bool others, T* out) const;
+  void meet() const;
+  void swap_buffers();
+  void count_reads();
+  void update_slices();
+  void agree_on_whole();
+
+  std::shared_ptr<comm::Communicator> machine_, across_;
+  std::shared_ptr<comm::SharedMemory> memory_;
+  mutable comm::SharedBarrier rendezvous_;
+  Index stride_ = 0;                       // elements from one rank's gradient to the next
+  T *grads_ = nullptr, *total_ = nullptr;  // of the ranks; of the global batch
+  Buffers other_;                          // the shared ones between epochs, the own ones within
+  mutable Buffer<T> room_;
+  std::vector<Range> slices_;  // that became final in this step
+  bool all_announce_ = false;  // every rank's engine, slice by slice
+  bool within_ = false, whole_ = false;
+  mutable double waited_ = 0;  // in this step
+  mutable Index added_ = 0;    // elements of the sum of all gradients that this rank has made in this step
+  double alone_ = 0;
+};
+
+}  // namespace pdnn::reduce

@@ -1,0 +1,42 @@
+#pragma once
+/// DataParallel: every rank has the whole model and a share of the rows of each batch.
+#include "pdnn/strategy/strategy.hpp"
+
+namespace pdnn::strategy {
+
+/// Every rank holds the whole network and makes the gradient of its share of the rows; then they agree on an update.
+template <class T>
+class DataParallel : public SynchronousStrategy<T> {
+ public:
+  /// What ranks add up: their parts of the batch's loss, or each the mean over its own rows.
+  enum class Sum { of_rows, of_means };
+  struct Options {
+    reduce::ReducerOptions reducer{};
+    Sum sum = Sum::of_rows;
+    std::shared_ptr<comm::Communicator> replica{};  ///< ranks that hold this replica together; null: this one alone
+    bool counts = true;                             ///< the loss is this rank's to report, among those
+  };
+
+  /// `comm` are the ranks with the same part of the network, which share the rows of a batch.
+  DataParallel(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
+               std::shared_ptr<comm::Communicator> comm, const Options& options = {});
+  EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
+  StepSums step(const Source<T>& source, const Turn& turn) override;
+  std::vector<std::span<T>> memory() override { return reducer_->memory(); }
+
+ protected:
+  void end_epoch(EpochSums&) override { reduce::average_state(job_.model, *comm_); }
+
+ private:
+  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_;
+
+  StepSums agree_in_replica(const StepSums& sums);
+
+  Job<T> job_;
+  std::unique_ptr<Engine<T>> engine_;
+  reduce::RankSum batch_sum_;
+  Options options_;
+  std::unique_ptr<reduce::GradientReducer<T>> reducer_;
+};
+
+}  // namespace pdnn::strategy

@@ -1,0 +1,121 @@
+#include "pdnn/strategy/grid.hpp"
+
+#include <optional>
+
+#include "pdnn/partition/cut.hpp"
+#include "pdnn/partition/split_layers.hpp"
+
+namespace pdnn::strategy {
+
+Grid::Grid(comm::Communicator& world, int stages, int tensor_ranks) {
+  const int held_by = stages * tensor_ranks;
+  require(stages >= 1 && tensor_ranks >= 1 && world.size() % held_by == 0, "Grid: ", stages, " stages of ",
+          tensor_ranks, " ranks do not divide ", world.size(), " ranks");
+  const int own = world.rank() / held_by, within = world.rank() % held_by;
+  stage = within / tensor_ranks;
+  place = within % tensor_ranks;
+  reports = stage == stages - 1 && place == 0;
+  data = world.split(within, world.rank());
+  replica = world.split(own, world.rank());
+  pipeline = world.split(own * tensor_ranks + place, world.rank());
+  tensor = world.split(own * stages + stage, world.rank());
+}
+
+/// The cut that is given, or one by what rank 0 measures.
+template <class T>
+std::vector<Index> GridStrategy<T>::cut(const nn::Network<T>& network, const Shape& sample, comm::Communicator& world,
+                                        const GridPlan& plan) const {
+  const int stages = plan.stages * plan.chunks;
+  if (stages == 1 || !plan.cut.empty()) return plan.cut;
+  std::vector<Index> cut(static_cast<std::size_t>(stages) - 1);
+  require(std::ssize(network.layers()) >= stages, "Pipeline: ", stages, " stages of ", network.layers().size(),
+          " layers; a stage has at least one");
+  if (world.rank() == 0) {
+    const Index rows = std::max<Index>(1, plan.batch_size / (grid_.data->size() * plan.pipeline.micro_batches));
+    cut = partition::measured_cut(network, sample, stages, rows);
+  }
+  world.broadcast(comm::View(std::span(cut)), 0);
+  return cut;
+}
+
+template <class T>
+void GridStrategy<T>::take_stages(const nn::Network<T>& network, const Shape& sample, const GridPlan& plan,
+                                  const std::vector<Range>& all) {
+  Shape in = sample;
+  for (std::size_t number = 0; number < all.size(); ++number) {
+    partition::NetworkPart<T> part = partition::layers_of(network, all[number]);
+    const Shape stage_in = in;
+    for (const nn::LayerPtr<T>& layer : part.layers) in = layer->output_shape(in);
+    if (static_cast<int>(number) % plan.stages != grid_.stage) continue;
+    if (plan.tensor > 1) part = partition::split_layers(part, grid_.tensor, plan.stages * plan.chunks == 1);
+    const auto bound = nn::Network<T>(part.layers, part.first_number).bound(stage_in);
+    stages_.push_back({part, stage_in, plan.chunks == 1 ? bound->with_panels() : bound});
+  }
+}
+
+template <class T>
+std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, const GridPlan& plan) {
+  const Index capacity = (plan.batch_size + grid_.data->size() - 1) / grid_.data->size();
+  if (plan.stages * plan.chunks == 1) return std::make_unique<engine::TeamEngine<T>>(job, plan.threads, capacity);
+  std::vector<engine::Chunk<T>> chunks;
+  for (const Stage& stage : stages_) chunks.push_back({*stage.network, stage.sample});
+  engine::PipelinePlan pipeline = plan.pipeline;
+  pipeline.threads = plan.threads;
+  auto engine = std::make_unique<engine::PipelineEngine<T>>(job, chunks, grid_.pipeline, pipeline, capacity);
+  pipeline_ = engine.get();
+  return engine;
+}
+
+template <class T>
+GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
+                              const std::shared_ptr<optim::Optimizer<T>>& optimizer, const nn::Loss<T>& loss,
+                              const Shape& sample, comm::Communicator& world, const GridPlan& plan)
+    : grid_(world, plan.stages, plan.tensor) {
+  const nn::Network<T>& network = whole->network();
+  take_stages(network, sample, plan,
+              partition::stages_of(std::ssize(network.layers()), cut(network, sample, world, plan)));
+  partition::NetworkPart<T> own = stages_[0].part;
+  for (std::size_t i = 1; i < stages_.size(); ++i) {
+    const partition::NetworkPart<T>& part = stages_[i].part;
+    own.layers.insert(own.layers.end(), part.layers.begin(), part.layers.end());
+    own.params.insert(own.params.end(), part.params.begin(), part.params.end());
+    own.state.insert(own.state.end(), part.state.begin(), part.state.end());
+  }
+  partial_ = std::make_unique<partition::PartialModel<T>>(whole, optimizer, own, grid_.replica);
+  const Job<T> job{partial_->model(), *stages_[0].network, loss, stages_[0].sample};
+  using Options = typename DataParallel<T>::Options;
+  using Sum = typename DataParallel<T>::Sum;
+  replicas_ = std::make_unique<DataParallel<T>>(job, partial_->optimizer(), make_engine(job, plan), grid_.data,
+                                                Options{.reducer = plan.reducer,
+                                                        .sum = plan.sum_of_means ? Sum::of_means : Sum::of_rows,
+                                                        .replica = grid_.replica,
+                                                        .counts = grid_.reports});
+}
+
+template <class T>
+EpochSums GridStrategy<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
+  partial_->take();
+  EpochSums sums;
+  {
+    std::optional<engine::InPanels<T>> panels;
+    if (stages_.size() == 1) panels.emplace(*stages_[0].network, partial_->model(), partial_->optimizer());
+    sums = replicas_->run_epoch(source, epoch, poll);
+  }
+  partial_->gather();
+  return sums;
+}
+
+template <class T>
+void GridStrategy<T>::record() {
+  if (pipeline_) pipeline_->record();
+}
+
+template <class T>
+std::vector<Lane> GridStrategy<T>::timeline() const {
+  return pipeline_ ? pipeline_->timeline() : std::vector<Lane>{};
+}
+
+template class GridStrategy<float>;
+template class GridStrategy<double>;
+
+}  // namespace pdnn::strategy

@@ -1,0 +1,209 @@
+#include "pdnn/strategy/hogwild.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::strategy {
+
+namespace {
+
+constexpr Index kTile = 4096;  // elements that are loaded, updated and stored while they are in the nearest cache
+
+}  // namespace
+
+/// One of those who share the parameters: a model and an optimizer of its own, and what it did in this epoch.
+template <class T>
+class Hogwild<T>::Worker {
+ public:
+  /// The caller's own.
+  Worker(const Job<T>& job, optim::Optimizer<T>& optimizer, Index capacity)
+      : job_(job), optimizer_(optimizer), engine_(job_, 1, capacity) {}
+  /// Like another, with memory of its own.
+  Worker(const Worker& first, Index capacity)
+      : own_model_(first.job_.model.clone()),
+        own_optimizer_(first.optimizer_.clone()),
+        job_{*own_model_, first.job_.network, first.job_.loss, first.job_.sample},
+        optimizer_(*own_optimizer_),
+        engine_(job_, 1, capacity) {}
+
+  /// Takes over what the caller's worker holds, and forgets the last epoch.
+  void begin_epoch(const Worker& first) {
+    sums = {};
+    copied_at_ = 0;
+    if (this == &first) return;
+    std::ranges::copy(first.job_.model.params->span(), job_.model.params->data());
+    std::ranges::copy(first.job_.model.state->span(), job_.model.state->data());
+    optimizer_.set_segments(first.optimizer_.segments());
+  }
+
+  /// A gradient and an update from these rows.
+  void step(const Source<T>& source, std::span<const Index> rows, Rng key, std::span<const double> rates,
+            SharedVector<T>& shared) {
+    Stopwatch watch;
+    if (!rates.empty()) optimizer_.set_rates(rates);
+    optimizer_.begin_step();
+    const Index count = static_cast<Index>(rows.size());
+    const nn::LossValue loss = engine_.gradient({source, rows, 0}, {key, job_.loss.scale(count)});
+    watch.lap(sums.phases.gradient);
+    update(shared);
+    watch.lap(sums.phases.update);
+    sums.loss += loss.value;
+    sums.correct += loss.correct;
+    sums.rows += count;
+    ++sums.steps;
+  }
+
+  nn::Model<T>& model() { return job_.model; }
+  const nn::Model<T>& model() const { return job_.model; }
+
+  EpochSums sums;
+
+ private:
+  void update(SharedVector<T>& shared) {
+    const std::span<T> grads = slice(job_.model.grads->span(), 0, job_.model.count());
+    if (optimizer_.clip()) (*optimizer_.clip())(threads::Member(), grads);
+    const Index ticket = shared.counters().updates.fetch_add(1, std::memory_order_relaxed);
+    sums.staleness.add(ticket - copied_at_);
+    copied_at_ = ticket + 1;
+    T* const params = job_.model.params->data();
+    for (Index at = 0; at < job_.model.count(); at += kTile) {
+      const Range tile{at, std::min(at + kTile, job_.model.count())};
+      shared.load(tile, params + at);
+      optimizer_.apply(at, params + at, grads.data() + at, tile.size());
+      shared.store(tile, params + at);
+    }
+  }
+
+  std::unique_ptr<nn::Model<T>> own_model_;
+  std::unique_ptr<optim::Optimizer<T>> own_optimizer_;
+  Job<T> job_;
+  optim::Optimizer<T>& optimizer_;
+  engine::TeamEngine<T> engine_;
+  Index copied_at_ = 0;  // updates that had begun, this worker's last one included, when it made its copy
+};
+
+template <class T>
+Hogwild<T>::Hogwild(const Job<T>& job, optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm,
+                    int threads, Index capacity)
+    : job_(job),
+      optimizer_(optimizer),
+      comm_(std::move(comm)),
+      capacity_(capacity),
+      shared_(*comm_, job.model.count()),
+      team_(threads) {
+  require(comm_->size() * threads == 1 || !job.network.synchronised(),
+          "Hogwild: a layer with sync=True sums over a batch that all share, but here every worker has its own; ",
+          "use data parallel, or sync=False");
+  require(!job.network.communicates(),
+          "Hogwild: a layer that is dealt out to ranks needs them at the same passes, but here every worker goes ",
+          "ahead by itself; use a team");
+}
+
+template <class T>
+Hogwild<T>::~Hogwild() = default;
+
+template <class T>
+EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
+  begin_epoch();
+  const Index count = static_cast<Index>(epoch.order.size());
+  const Index batches = (count + epoch.batch_size - 1) / epoch.batch_size;
+  auto& [taken, updates, stop] = shared_.counters();
+  EpochClock clock;
+  const auto work = [&](Worker& worker, bool caller) {
+    while (!stop.load(std::memory_order_relaxed)) {
+      const Index batch = taken.fetch_add(1, std::memory_order_relaxed);
+      if (batch >= batches) return;
+      const std::int64_t number = epoch.first_step + batch;
+      const Index at = batch * epoch.batch_size;
+      std::span<const double> rates;
+      if (epoch.rates.rows > 0) rates = {epoch.rates.row(batch), static_cast<std::size_t>(epoch.rates.cols)};
+      if (caller) comm_->at_step(number);
+      worker.step(source, slice(epoch.order, at, std::min(epoch.batch_size, count - at)),
+                  data::step_key(epoch.seed, number), rates, shared_);
+      if (!caller || !clock.time_to_poll()) continue;
+      EpochSums so_far = worker.sums;
+      so_far.steps = updates.load(std::memory_order_relaxed);
+      so_far.seconds = clock.seconds();
+      if (poll(so_far)) stop.store(true, std::memory_order_relaxed);
+    }
+  };
+  team_.run([&](const threads::Member& member) {
+    try {
+      work(*workers_[static_cast<std::size_t>(member.index)], member.first());
+    } catch (...) {
+      stop.store(true, std::memory_order_relaxed);
+      throw;
+    }
+  });
+  Stopwatch watch;
+  comm_->barrier();
+  EpochSums sums;
+  end_epoch(sums);
+  watch.lap(sums.phases.agreement);
+  sums.seconds = clock.seconds();
+  return sums;
+}
+
+/// The vector becomes rank 0's parameters, and all workers begin with them.
+template <class T>
+void Hogwild<T>::begin_epoch() {
+  if (workers_.empty()) {  // now, because an optimizer's memory lies as parameters do while an epoch lasts
+    workers_.push_back(std::make_unique<Worker>(job_, optimizer_, capacity_));
+    for (int i = 1; i < team_.size(); ++i) workers_.push_back(std::make_unique<Worker>(*workers_[0], capacity_));
+  }
+  const Range all{0, job_.model.count()};
+  if (comm_->rank() == 0) {
+    auto& [taken, updates, stop] = shared_.counters();
+    taken.store(0, std::memory_order_relaxed);
+    updates.store(0, std::memory_order_relaxed);
+    stop.store(false, std::memory_order_relaxed);
+    shared_.store(all, job_.model.params->data());
+  }
+  comm_->barrier();
+  if (comm_->rank() != 0) shared_.load(all, job_.model.params->data());
+  for (const auto& worker : workers_) worker->begin_epoch(*workers_[0]);
+}
+
+/// All workers of all ranks are done. No rank begins another epoch before all have read the vector: the sums wait for
+/// everybody.
+template <class T>
+void Hogwild<T>::end_epoch(EpochSums& sums) {
+  shared_.load({0, job_.model.count()}, job_.model.params->data());
+  sums.stopped = shared_.counters().stop.load(std::memory_order_relaxed);
+  sums.steps = sums.updates = shared_.counters().updates.load(std::memory_order_relaxed);
+  sums.phases = workers_[0]->sums.phases;
+  Index steps = 0;
+  for (const auto& worker : workers_) {
+    steps += worker->sums.steps;
+    sums.loss += worker->sums.loss;
+    sums.correct += worker->sums.correct;
+    sums.rows += worker->sums.rows;
+    sums.staleness.add(worker->sums.staleness);
+  }
+  if (comm_->size() > 1) comm_->has_read(steps * job_.model.count() * Index{sizeof(T)});
+  std::array<double, 4> totals{sums.loss, sums.correct, static_cast<double>(sums.rows), sums.staleness.sum};
+  comm_->all_reduce(comm::View(std::span(totals)));
+  comm_->all_reduce(comm::View(std::span(&sums.staleness.most, 1)), comm::Op::max);
+  sums.loss = totals[0];
+  sums.correct = totals[1];
+  sums.rows = static_cast<Index>(totals[2]);
+  sums.staleness.sum = totals[3];
+  if (sums.rows > 0) average_state(totals[2]);
+}
+
+template <class T>
+void Hogwild<T>::average_state(double rows) {
+  const std::span<T> mean = job_.model.state->span();
+  if (mean.empty()) return;
+  const Index count = static_cast<Index>(mean.size());
+  for (const auto& worker : workers_) {
+    T* const state = worker->model().state->data();
+    kernels::scale<T>(Part{}, count, static_cast<T>(static_cast<double>(worker->sums.rows) / rows), state);
+    if (worker != workers_[0]) kernels::add<T>(Part{}, count, mean.data(), state, mean.data());
+  }
+  comm_->all_reduce(comm::View(mean));
+}
+
+template class Hogwild<float>;
+template class Hogwild<double>;
+
+}  // namespace pdnn::strategy

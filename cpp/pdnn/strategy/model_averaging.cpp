@@ -1,0 +1,166 @@
+#include "pdnn/strategy/model_averaging.hpp"
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::strategy {
+
+template <class T>
+ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
+                                  std::shared_ptr<comm::Communicator> comm, const Options& options)
+    : SynchronousStrategy<T>(optimizer, std::move(comm)),
+      model_(job.model),
+      network_(job.network),
+      own_(job, optimizer, std::move(engine), comm::make_self()),
+      options_(options),
+      common_(comm_->size() > 1 ? model_.count() + model_.state->size() + 1 : 0),
+      received_(options.by == By::master && comm_->rank() == kMaster ? common_.size() : 0) {
+  require(comm_->size() == 1 || !job.network.synchronised(),
+          "Average: a layer with sync=True sums over the ranks in every step, but these train apart; ",
+          "use data parallel, or sync=False");
+  if (comm_->size() == 1 || !options_.compression) return;
+  require(options_.by == By::all_reduce, "Average: a codec is of sums that all ranks make; use by=\"all_reduce\"");
+  sum_ = reduce::make_compressed_sum<T>(comm_, *options_.compression, {0, model_.count()}, reduce::matrices_of(job));
+  last_ = Buffer<T>(model_.count());
+  std::copy_n(model_.params->data(), model_.count(), last_.data());
+  Buffer<T> room(model_.count());
+  network_.to_panels(last_.span(), room.span());
+}
+
+template <class T>
+StepSums ModelAveraging<T>::step(const Source<T>& source, const Turn& turn) {
+  const auto part = [&](std::span<const Index> rows) {
+    const Range mine = share(static_cast<Index>(rows.size()), comm_->rank(), comm_->size());
+    return slice(rows, mine.begin, mine.size());
+  };
+  Turn own = turn;
+  own.batch = part(turn.batch);
+  own.next = part(turn.next);
+  own.first_row = own.batch.data() - turn.batch.data();
+  StepSums sums;
+  if (!own.batch.empty()) {  // a rank without rows makes no update
+    own_.phases = {};
+    sums = own_.step(source, own);
+    this->phases.gradient += own_.phases.gradient;
+    this->phases.messages += own_.phases.messages;
+    this->phases.update += own_.phases.update;
+  }
+  apart_.own += sums.rows;
+  apart_.all += static_cast<Index>(turn.batch.size());
+  Stopwatch watch;
+  const bool due = options_.every > 0 && (turn.number + 1) % options_.every == 0;
+  sums.stop = comm_->size() == 1 ? turn.stop : due && average(turn.stop);
+  watch.lap(this->phases.agreement);
+  return sums;
+}
+
+/// The average of all ranks' models in common_; returns whether a rank wants to stop.
+template <class T>
+bool ModelAveraging<T>::make_common(bool stop) {
+  const Index count = model_.count(), whole = common_.size();
+  std::copy_n(model_.params->data(), count, common_.data());
+  std::copy_n(model_.state->data(), model_.state->size(), common_.data() + count);
+  kernels::scale<T>(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
+  common_[whole - 1] = stop ? T{1} : T{0};
+  if (options_.by == By::master) {
+    add_by_master();
+  } else {
+    comm_->all_reduce(comm::View(common_.span()));
+  }
+  return common_[whole - 1] > 0;
+}
+
+template <class T>
+void ModelAveraging<T>::add_by_master() {
+  if (comm_->rank() != kMaster) {
+    comm_->send(comm::ConstView(common_.span()), kMaster);
+    comm_->recv(comm::View(common_.span()), kMaster);
+    return;
+  }
+  for (int rank = 1; rank < comm_->size(); ++rank) {
+    comm_->recv(comm::View(received_.span()), rank);
+    kernels::add<T>(Part{}, common_.size(), common_.data(), received_.data(), common_.data());
+  }
+  for (int rank = 1; rank < comm_->size(); ++rank) comm_->send(comm::ConstView(common_.span()), rank);
+}
+
+template <class T>
+void ModelAveraging<T>::swap_with_common() {
+  const auto params = slice(common_.span(), 0, model_.count());
+  const auto state = slice(common_.span(), model_.count(), model_.state->size());
+  std::swap_ranges(params.begin(), params.end(), model_.params->data());
+  std::swap_ranges(state.begin(), state.end(), model_.state->data());
+}
+
+template <class T>
+bool ModelAveraging<T>::average(bool stop) {
+  const bool wanted = sum_ ? average_by_codec(stop) : make_common(stop);
+  swap_with_common();
+  apart_ = {};
+  return wanted;
+}
+
+/// As make_common(); what all ranks have moved is added to the last average.
+template <class T>
+bool ModelAveraging<T>::average_by_codec(bool stop) {
+  const Index count = model_.count();
+  const std::span<T> moved = slice(common_.span(), 0, count);
+  const std::span<T> rest = slice(common_.span(), count, common_.size() - count);  // the state, and whether to stop
+  const T w = static_cast<T>(weight());
+  std::transform(model_.params->data(), model_.params->data() + count, last_.data(), moved.data(),
+                 [w](T own, T last) { return w * (own - last); });
+  std::transform(model_.state->data(), model_.state->data() + model_.state->size(), rest.data(),
+                 [w](T own) { return w * own; });
+  rest.back() = stop ? T{1} : T{0};
+  (*sum_)(common_.span());
+  comm_->all_reduce(comm::View(rest));
+  kernels::add<T>(Part{}, count, last_.data(), moved.data(), last_.data());
+  std::copy_n(last_.data(), count, moved.data());
+  return rest.back() > 0;
+}
+
+template <class T>
+std::vector<std::span<T>> ModelAveraging<T>::memory() {
+  if (!sum_) return {};
+  std::vector<std::span<T>> all = sum_->memory();
+  all.push_back(last_.span());
+  return all;
+}
+
+template <class T>
+void ModelAveraging<T>::enter_evaluation() {
+  if (agreed()) return;
+  make_common(false);
+  swap_with_common();
+  evaluating_ = true;
+}
+
+template <class T>
+void ModelAveraging<T>::leave_evaluation() {
+  if (evaluating_) swap_with_common();
+  evaluating_ = false;
+}
+
+template <class T>
+void ModelAveraging<T>::finish() {
+  if (agreed()) return;
+  Buffer<T> room(model_.count());
+  network_.to_panels(model_.params->span(), room.span());  // where the last average lies, and what a codec remembers
+  average(false);
+  network_.from_panels(model_.params->span(), room.span());
+}
+
+template <class T>
+void ModelAveraging<T>::end_epoch(EpochSums& sums) {
+  std::array<double, 4> all{sums.loss, sums.correct, static_cast<double>(sums.rows), static_cast<double>(sums.updates)};
+  comm_->all_reduce(comm::View(std::span(all)));
+  sums.loss = all[0];
+  sums.correct = all[1];
+  sums.rows = static_cast<Index>(all[2]);
+  sums.updates = static_cast<Index>(all[3]);
+  sums.books += take_stats();
+}
+
+template class ModelAveraging<float>;
+template class ModelAveraging<double>;
+
+}  // namespace pdnn::strategy

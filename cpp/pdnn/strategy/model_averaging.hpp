@@ -1,0 +1,70 @@
+#pragma once
+/// Averaging: ranks train models of their own, which now and then become one average.
+#include "pdnn/reduce/compressed_sum.hpp"
+#include "pdnn/strategy/data_parallel.hpp"
+
+namespace pdnn::strategy {
+
+/// In a step every rank makes an update of its own from its share of the rows, and nothing travels. An average weighs
+/// each rank's parameters and state by the rows that it has trained on since the last one; an optimizer's memory stays
+/// its own. With plain SGD and an average after every step this is data parallel; otherwise it is local SGD (Stich,
+/// "Local SGD converges fast and communicates little", ICLR 2019), and a single average at the end is one-shot
+/// averaging (Zinkevich, Weimer, Li, Smola, "Parallelized stochastic gradient descent", NeurIPS 2010).
+///
+/// With a codec a rank sends what its model has moved since the last average, times its weight; the new average is the
+/// last one and the sum of that (Basu, Data, Karakus, Diggavi, "Qsparse-local-SGD: distributed SGD with quantization,
+/// sparsification, and local computations", NeurIPS 2019). State travels as it is, and so do averages that are only
+/// looked at: what they lost would be fed back into training.
+template <class T>
+class ModelAveraging : public SynchronousStrategy<T> {
+ public:
+  /// How the weighted models are added up: by all ranks at once, or by rank 0, to which they send theirs and which
+  /// sends the sum back. The same bits where an all-reduce adds in the order of ranks.
+  enum class By { all_reduce, master };
+
+  struct Options {
+    Index every = 0;  ///< steps from one average to the next, counted over all of training; 0: only finish() averages
+    By by = By::all_reduce;
+    std::optional<reduce::Compression>
+        compression{};  ///< not by a master; all ranks must begin with the same parameters
+  };
+
+  ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
+                 std::shared_ptr<comm::Communicator> comm, const Options& options);
+  StepSums step(const Source<T>& source, const Turn& turn) override;
+  void enter_evaluation() override;
+  void leave_evaluation() override;
+  void finish() override;
+  CompressionStats take_stats() override { return sum_ ? sum_->take_stats() : CompressionStats{}; }
+  std::vector<std::span<T>> memory() override;
+  RowsApart rows_apart() const override { return apart_; }
+  void set_rows_apart(const RowsApart& rows) override { apart_ = rows; }
+
+ protected:
+  void end_epoch(EpochSums& sums) override;
+
+ private:
+  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_;
+
+  bool agreed() const { return apart_.all == 0 || comm_->size() == 1; }
+  bool make_common(bool stop);
+  bool average(bool stop);
+  bool average_by_codec(bool stop);
+  double weight() const { return static_cast<double>(apart_.own) / static_cast<double>(apart_.all); }
+  void swap_with_common();
+  void add_by_master();
+
+  static constexpr int kMaster = 0;
+  nn::Model<T>& model_;
+  const nn::Network<T>& network_;
+  DataParallel<T> own_;  // this rank by itself
+  Options options_;
+  RowsApart apart_;
+  bool evaluating_ = false;
+  Buffer<T> common_;                               // parameters, state, and whether a rank wants to stop
+  Buffer<T> received_;                             // one rank's, at the master
+  std::unique_ptr<reduce::CompressedSum<T>> sum_;  // of what the parameters have moved, by a codec
+  Buffer<T> last_;                                 // the last average's parameters, as they lie while an epoch lasts
+};
+
+}  // namespace pdnn::strategy

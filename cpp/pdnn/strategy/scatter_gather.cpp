@@ -1,0 +1,109 @@
+#include "pdnn/strategy/scatter_gather.hpp"
+
+#include <numeric>
+
+#include "pdnn/kernels/kernels.hpp"
+
+namespace pdnn::strategy {
+
+namespace {
+
+Index largest_share(Index rows, int ranks) { return (rows + ranks - 1) / ranks; }
+
+}  // namespace
+
+template <class T>
+ScatterGather<T>::ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
+                                std::shared_ptr<comm::Communicator> comm, Index target_width, Index capacity, bool once)
+    : SynchronousStrategy<T>(optimizer, std::move(comm)),
+      job_(job),
+      engine_(std::move(engine)),
+      batch_sum_(*comm_),
+      target_width_(target_width),
+      once_(once),
+      whole_(job.network, job.sample, root() ? capacity : 0),
+      mine_(job.network, job.sample, largest_share(capacity, comm_->size())),
+      order_(mine_.capacity()),
+      gathered_(root() ? comm_->size() * job.model.grads->size() : 0),
+      counts_(static_cast<std::size_t>(comm_->size())) {
+  std::iota(order_.data(), order_.data() + order_.size(), Index{0});
+}
+
+template <class T>
+void ScatterGather<T>::scatter(const Source<T>& source, std::span<const Index> batch) {
+  const Index all = static_cast<Index>(batch.size());
+  const Index mine = share(all, comm_->rank(), comm_->size()).size();
+  Batch<T> whole{};
+  if (root()) whole = source.gather(Member(), batch, whole_);
+  const auto send = [&](auto* from, auto* to, Index width) {
+    using Element = std::remove_pointer_t<decltype(to)>;
+    for (int r = 0; r < comm_->size(); ++r)
+      counts_[static_cast<std::size_t>(r)] = share(all, r, comm_->size()).size() * width;
+    const comm::DType dtype = comm::dtype_of<Element>();
+    const comm::ConstView everything = root() ? comm::ConstView(from, all * width, dtype) : comm::ConstView();
+    comm_->scatter(everything, counts_, comm::View(to, mine * width, dtype), kRoot);
+  };
+  send(whole.x.data, mine_.x(mine).data, job_.sample.count());
+  if (target_width_ == 0) {
+    send(whole.target.classes, mine_.classes(), 1);
+  } else {
+    send(whole.target.values.data, mine_.values(), target_width_);
+  }
+}
+
+template <class T>
+void ScatterGather<T>::gather_and_add() {
+  const std::span<T> own = job_.model.grads->span();
+  comm_->gather(comm::ConstView(own), root() ? comm::View(gathered_.span()) : comm::View(), {}, kRoot);
+  if (!root()) return;
+  const Index count = job_.model.grads->size();
+  std::copy_n(gathered_.data(), count, own.data());
+  for (int r = 1; r < comm_->size(); ++r)
+    kernels::add<T>(Part{}, count, own.data(), gathered_.data() + r * count, own.data());
+}
+
+template <class T>
+StepSums ScatterGather<T>::step(const Source<T>& source, const Turn& turn) {
+  const Index all = static_cast<Index>(turn.batch.size());
+  const Range mine = share(all, comm_->rank(), comm_->size());
+  Stopwatch watch;
+  if (!once_ || !scattered_) scatter(source, turn.batch);
+  scattered_ = true;
+  watch.lap(this->phases.scatter);
+
+  const data::Samples samples{
+      .data = mine_.x(0).data,
+      .format = sizeof(T) == sizeof(float) ? data::Samples::Format::float32 : data::Samples::Format::float64,
+      .count = mine.size(),
+      .stride = job_.sample.count(),
+      .sample = job_.sample};
+  nn::Target<T> target;
+  if (target_width_ == 0) {
+    target.classes = mine_.classes();
+  } else {
+    target.values = {mine_.values(), mine.size(), target_width_};
+  }
+  const Source<T> local(samples, target);
+  const std::span<const Index> rows(order_.data(), static_cast<std::size_t>(mine.size()));
+  const Step<T> how{turn.key, job_.loss.scale(all), comm_->size() == 1 ? nullptr : &batch_sum_};
+  GradientWatch making;
+  const nn::LossValue own = engine_->gradient({local, rows, mine.begin}, how);
+  making.lap(this->phases);
+
+  watch = {};
+  reduce::write_tail(job_.model, {own, all, turn.stop});
+  gather_and_add();
+  watch.lap(this->phases.agreement);
+  optimizer_.begin_step();
+  if (root()) engine_->update(optimizer_, {0, job_.model.count()});
+  watch.lap(this->phases.update);
+  comm_->broadcast(comm::View(job_.model.params->span()), kRoot);
+  comm_->broadcast(comm::View(slice(job_.model.grads->span(), job_.model.count(), nn::Model<T>::kTail)), kRoot);
+  watch.lap(this->phases.broadcast);
+  return reduce::read_tail(job_.model, all);
+}
+
+template class ScatterGather<float>;
+template class ScatterGather<double>;
+
+}  // namespace pdnn::strategy

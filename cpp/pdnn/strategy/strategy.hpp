@@ -1,0 +1,145 @@
+#pragma once
+/// Strategy: how the ranks of a job train on the rows of an epoch, of which each does its part.
+#include <functional>
+
+#include "pdnn/data/epoch_order.hpp"
+#include "pdnn/engine/schedule.hpp"
+#include "pdnn/reduce/gradient_reducer.hpp"
+
+namespace pdnn::strategy {
+
+using data::Batch;
+using data::CompressionStats;
+using data::GradientWatch;
+using data::Phases;
+using data::Source;
+using data::Stopwatch;
+using engine::Engine;
+using engine::Job;
+using engine::Lane;
+using engine::Rows;
+using engine::Step;
+using reduce::StepSums;
+using threads::Member;
+
+struct Epoch {
+  std::span<const Index> order;  ///< rows of the source
+  Index batch_size;              ///< rows of one step, over all ranks; the last batch may be smaller
+  std::uint64_t seed;
+  std::int64_t first_step;     ///< steps made before this epoch
+  Matrix<const double> rates;  ///< learning rates: a row a step, of one a group; no rows: as the optimizer has them
+};
+
+/// Updates that others made between a worker's copy of the parameters and its own update, where nobody waits.
+struct Staleness {
+  double sum = 0;
+  std::int64_t most = 0;
+
+  void add(std::int64_t updates) { add({static_cast<double>(updates), updates}); }
+  void add(const Staleness& other) {
+    sum += other.sum;
+    most = std::max(most, other.most);
+  }
+};
+
+struct EpochSums {
+  double loss = 0, correct = 0;  ///< over these rows
+  Index rows = 0, steps = 0;
+  Index updates = 0;  ///< of the parameters, by all ranks; more than steps where ranks update models of their own
+  double seconds = 0;
+  Phases phases{};          ///< of this rank
+  comm::Traffic traffic{};  ///< of this rank, the beginning and the end of the epoch included
+  Staleness staleness{};
+  CompressionStats books{};  ///< of this rank
+  bool stopped = false;
+};
+
+/// Called between steps, every few dozen milliseconds, with this rank's sums so far; true asks all ranks to stop. What
+/// it throws ends the epoch between two steps.
+using Poll = std::function<bool(const EpochSums&)>;
+
+/// The time of an epoch, and when to poll in it.
+class EpochClock {
+ public:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  /// Once every few dozen milliseconds.
+  bool time_to_poll() {
+    const auto now = Clock::now();
+    if (now - polled_ < kPollEvery) return false;
+    polled_ = now;
+    return true;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kPollEvery{40};
+  Clock::time_point start_ = Clock::now(), polled_ = start_;
+};
+
+/// Rows trained on since all ranks last held the same model: by this rank, and by all together.
+struct RowsApart {
+  Index own = 0, all = 0;
+};
+
+template <class T>
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+  /// Trains until the order is used up or a rank stops. Every rank calls it with the same epoch, and returns the same
+  /// sums.
+  virtual EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) = 0;
+  /// Between these two the model is what all ranks would agree on now, for evaluation; then it is the rank's own again.
+  virtual void enter_evaluation() {}
+  virtual void leave_evaluation() {}
+  /// After the last epoch: all ranks hold the same model.
+  virtual void finish() {}
+
+  /// From now on the times of a step an epoch are kept, if ranks pass micro-batches to each other. Collective.
+  virtual void record() {}
+  /// What each rank of this rank's pipeline did in it; no lanes if there is no pipeline. Collective.
+  virtual std::vector<Lane> timeline() const { return {}; }
+
+  /// What was sent by a codec after the last epoch, in finish().
+  virtual CompressionStats take_stats() { return {}; }
+
+  /// What a checkpoint must keep beside a rank's model and optimizer: memory is what sums by a codec remember, as long
+  /// on every rank.
+  virtual std::vector<std::span<T>> memory() { return {}; }
+  virtual RowsApart rows_apart() const { return {}; }
+  virtual void set_rows_apart(const RowsApart& /*rows*/) {}
+};
+
+/// One step of an epoch.
+struct Turn {
+  std::span<const Index> batch;  ///< rows of the source behind it, over all ranks
+  std::span<const Index> next;   ///< rows of the step after it; empty: there is none
+  Rng key;
+  bool stop;                ///< asks all ranks to end after this step
+  std::int64_t number = 0;  ///< steps made before
+  Index first_row = 0;      ///< of the batch, among the rows that share the key
+
+  /// After the last step of an epoch the gradient is there to be looked at.
+  bool last() const { return next.empty() || stop; }
+};
+
+/// A strategy whose ranks go step by step, all at once.
+template <class T>
+class SynchronousStrategy : public Strategy<T> {
+ public:
+  EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
+  virtual StepSums step(const Source<T>& source, const Turn& turn) = 0;
+
+  Phases phases;
+
+ protected:
+  SynchronousStrategy(optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm)
+      : optimizer_(optimizer), comm_(std::move(comm)) {}
+  /// After the last step of an epoch: makes the sums, and the state that each rank may have learned from its own rows,
+  /// the same on all ranks.
+  virtual void end_epoch(EpochSums& sums) = 0;
+
+  optim::Optimizer<T>& optimizer_;
+  std::shared_ptr<comm::Communicator> comm_;
+};
+
+}  // namespace pdnn::strategy
