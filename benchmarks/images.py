@@ -60,7 +60,7 @@ class Images:
         import pdnn
 
         if self.model == "lenet":
-            return pdnn.models.lenet_psgd(dropout=0, dtype=self.dtype, seed=0)
+            return pdnn.exercises.lenet_psgd(dropout=0, dtype=self.dtype, seed=0)
         return pdnn.models.ResNet9(sync=sync, dtype=self.dtype, seed=0)
 
 

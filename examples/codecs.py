@@ -79,7 +79,7 @@ def build(network: str, seed: int) -> tuple[nn.Sequential, nn.Loss]:
     """784-256-10 of the thread-pool exercise, or the convolutions of the parallel-SGD exercise."""
     if network == "mlp":
         return pdnn.models.mlp([784, 256, 10], "sigmoid", seed=seed), nn.CrossEntropyLoss()
-    return pdnn.models.lenet_psgd(seed=seed), nn.NLLLoss()
+    return pdnn.exercises.lenet_psgd(seed=seed), nn.NLLLoss()
 
 
 def load(network: str, args: argparse.Namespace) -> tuple[Dataset, Dataset]:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pdnn
 from pdnn import nn
 from pdnn.comm import Communicator
-from pdnn.strategies import matmul, matmul_by_reduction, matmul_by_rows
+from pdnn.exercises import matmul, matmul_by_reduction, matmul_by_rows
 
 Array = npt.NDArray[Any]
 

@@ -69,7 +69,7 @@ def train(
 ) -> tuple[Result, pdnn.Trainer]:
     """Trains a new network; ranks that must start from different values pass different seeds."""
     train_images, test_images = digits
-    model = pdnn.models.lenet_psgd(seed=seed)
+    model = pdnn.exercises.lenet_psgd(seed=seed)
     descent = optim.SGD(model.parameters(), lr=0.1)
     trainer = pdnn.Trainer(model, nn.NLLLoss(), descent, strategy=strategy)
     quiet = say if trainer.comm.rank == 0 else lambda _: None

@@ -63,7 +63,7 @@ def arguments() -> argparse.Namespace:
 def load_digits(folder: Path | None) -> tuple[Dataset, str]:
     """5,000 digits of 20 x 20 pixels, and what they are; a folder that was named must have them."""
     try:
-        return pdnn.datasets.ex4(folder, train=True), "the exercise's digits"
+        return pdnn.exercises.ex4(folder, train=True), "the exercise's digits"
     except (FileNotFoundError, ImportError) as error:
         if folder is not None:
             raise
@@ -76,7 +76,7 @@ def load_digits(folder: Path | None) -> tuple[Dataset, str]:
 def report_pretrained(folder: Path | None, digits: Dataset) -> None:
     """What the exercise's trained weights cost, if they lie beside its digits."""
     try:
-        thetas = pdnn.datasets.ex4_weights(folder)
+        thetas = pdnn.exercises.ex4_weights(folder)
     except (FileNotFoundError, ImportError):
         return
     cost, *_ = job.cost_and_gradients(*thetas, digits.x, digits.y, np.matmul, job.Timer())

@@ -25,7 +25,7 @@ Row = Sequence[object]
 
 def pdnn_product(a: Array, b: Array, threads: int = 1) -> Array:
     """The product by pdnn's kernels, which take C-ordered arrays."""
-    return pdnn.strategies.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b), threads)
+    return pdnn.exercises.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b), threads)
 
 
 #: The products that the job can be told to use; another device's would be one more line.

@@ -21,7 +21,8 @@ import numpy as np
 import pdnn
 from pdnn import nn, optim, strategies
 from pdnn.callbacks import Callback
-from pdnn.data import Dataset, Subset, legacy_batches
+from pdnn.data import Dataset, Subset
+from pdnn.exercises import legacy_batches
 
 BATCH = 105
 L2 = (1e-2, 0.0, 1e-5, 0.0)  # of W1, b1, W2, b2: the objective has ½ a ΣW², its gradient a W

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 import pdnn
-from pdnn import ddp, models, nn, optim
+from pdnn import ddp, exercises, models, nn, optim
 from pdnn.strategies import DataParallel, Engine, Grid, Pipeline, Pool, Serial, Team, TensorParallel
 
 Array = npt.NDArray[Any]
@@ -135,7 +135,7 @@ FULL = {
         31,
     ),
     "cnn": Case(
-        lambda dropout: models.lenet_psgd(dropout=dropout, dtype="float64", seed=4),
+        lambda dropout: exercises.lenet_psgd(dropout=dropout, dtype="float64", seed=4),
         nn.NLLLoss(),
         _sgd(0.1),
         (1, 32, 32),

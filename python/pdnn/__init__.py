@@ -31,6 +31,7 @@ __all__ = [
     "datasets",
     "ddp",
     "estimate",
+    "exercises",
     "load_model",
     "manual_seed",
     "models",
@@ -45,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name in ("codec", "datasets", "ddp", "estimate", "parallel"):
+    if name in ("codec", "datasets", "ddp", "estimate", "exercises", "parallel"):
         return import_module(f"pdnn.{name}")
     if name == "run":
         return import_module("pdnn.launch").run

@@ -2,6 +2,7 @@
 
 from pdnn.comm import cores_of_rank
 from pdnn.ddp import Closeness, check_parameter_closeness
+from pdnn.exercises import matmul, matmul_by_reduction, matmul_by_rows
 from pdnn.strategies import (
     DataParallel,
     Engine,
@@ -19,9 +20,6 @@ from pdnn.strategies import (
     TensorParallel,
     Timeline,
     choose,
-    matmul,
-    matmul_by_reduction,
-    matmul_by_rows,
     parse,
     schedule,
     specs,

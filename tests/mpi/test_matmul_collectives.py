@@ -33,7 +33,7 @@ def test_both_products_equal_the_direct_one(mpiexec: Mpiexec, root: Path, ranks:
 def test_a_mistake_of_the_root_is_raised_on_every_rank(mpiexec: Mpiexec) -> None:
     code = (
         "import numpy as np, pdnn\n"
-        "for product in (pdnn.strategies.matmul_by_rows, pdnn.strategies.matmul_by_reduction):\n"
+        "for product in (pdnn.exercises.matmul_by_rows, pdnn.exercises.matmul_by_reduction):\n"
         "    try:\n"
         "        product(np.ones((3, 2)).T, np.ones((3, 4)), root=1)\n"
         "    except ValueError as error:\n"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import models, nn
+from pdnn import exercises, models, nn
 from pdnn.core import core_for
 
 LAYERS: dict[str, Any] = {
@@ -71,7 +71,7 @@ def test_the_parallel_sgd_network_equals_torch_over_twenty_steps() -> None:
         t.Conv2d(16, 32, 5), t.MaxPool2d(2), t.ReLU(), t.MaxPool2d(2),
         t.Flatten(), t.Linear(128, 512), t.ReLU(), t.Linear(512, 256), t.Linear(256, 10), t.LogSoftmax(1),
     ).double()  # fmt: skip
-    model = models.lenet_psgd(dropout=0, dtype="float64")
+    model = exercises.lenet_psgd(dropout=0, dtype="float64")
     load_from_torch(model, other)
     optimizer = torch.optim.SGD(other.parameters(), lr=0.1)
     rng = np.random.default_rng(0)
@@ -84,12 +84,12 @@ def test_the_parallel_sgd_network_equals_torch_over_twenty_steps() -> None:
         expected.backward()
         optimizer.step()
         assert abs(loss - expected.item()) <= 1e-9
-    load_from_torch(reference := models.lenet_psgd(dropout=0, dtype="float64"), other)
+    load_from_torch(reference := exercises.lenet_psgd(dropout=0, dtype="float64"), other)
     assert np.abs(model.flat_parameters - reference.flat_parameters).max() <= 1e-9
 
 
 def test_the_parallel_sgd_network_is_the_exercise_s() -> None:
-    model = models.lenet_psgd(seed=1)
+    model = exercises.lenet_psgd(seed=1)
     assert model.flat_parameters.size == 213_194
     assert model.output_shape((1, 32, 32)) == (10,)
     weight, bias = model[3].weight.data, model[3].bias.data  # of the second convolution
@@ -106,7 +106,7 @@ def test_the_parallel_sgd_network_has_the_same_bits_for_any_team() -> None:
     )
 
     def trained(strategy: str) -> np.ndarray:
-        network = models.lenet_psgd(seed=5)
+        network = exercises.lenet_psgd(seed=5)
         optimizer = pdnn.optim.SGD(network.parameters(), lr=0.1)
         pdnn.Trainer(network, nn.NLLLoss(), optimizer, strategy=strategy, seed=6).fit(
             data, epochs=2, batch_size=18, verbose=False

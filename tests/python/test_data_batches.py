@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdnn.data import DataLoader, Dataset, legacy_batches, minibatches, train_test_split
+from pdnn.data import DataLoader, Dataset, minibatches, train_test_split
+from pdnn.exercises import legacy_batches
 
 
 def bytes_data(n: int = 20, features: int = 6) -> Dataset:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from broken_files import MIB, flipped, loaded_or_refused, refused
-from pdnn.datasets import ex4, ex4_weights
+from pdnn.exercises import ex4, ex4_weights
 
 
 def element(kind: int, data: bytes) -> bytes:

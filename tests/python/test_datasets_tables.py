@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from data_root import real_data
-from pdnn import datasets
+from pdnn import datasets, exercises
 from pdnn.datasets.matlab import read_mat
 
 Array = npt.NDArray[Any]
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 def test_ex4_keeps_the_order_of_the_file_and_counts_classes_from_0() -> None:
     folder = real_data("ex4-digits")
-    train, test = datasets.ex4(folder)
+    train, test = exercises.ex4(folder)
     assert (len(train), len(test), train.sample_shape, str(train.x.dtype)) == (5000, 0, (400,), "float64")
     halves = train.x[:2500].sum(), train.x[2500:].sum()
     np.testing.assert_allclose(halves, (132986.76649618745, 129691.49366349436), rtol=1e-13)
@@ -27,8 +27,8 @@ def test_ex4_keeps_the_order_of_the_file_and_counts_classes_from_0() -> None:
 
 def test_the_pretrained_weights_of_ex4_reach_the_published_precision() -> None:
     folder = real_data("ex4-digits")
-    data = datasets.ex4(folder, train=True)
-    theta1, theta2 = datasets.ex4_weights(folder)
+    data = exercises.ex4(folder, train=True)
+    theta1, theta2 = exercises.ex4_weights(folder)
     np.testing.assert_allclose(
         (theta1.sum(), theta2.sum()), (9.242643928120069, -100.08344384930399), rtol=1e-13
     )
@@ -44,9 +44,9 @@ def test_the_pretrained_weights_of_ex4_reach_the_published_precision() -> None:
 
 
 def test_ex4_can_hold_rows_out() -> None:
-    train, test = datasets.ex4(real_data("ex4-digits"), test=0.2, seed=1)
+    train, test = exercises.ex4(real_data("ex4-digits"), test=0.2, seed=1)
     order = np.random.RandomState(1).permutation(5000)
-    whole = datasets.ex4(real_data("ex4-digits"), train=True)
+    whole = exercises.ex4(real_data("ex4-digits"), train=True)
     np.testing.assert_array_equal(test.x, whole.x[order[:1000]])
     np.testing.assert_array_equal(train.y, whole.y[order[1000:]])
 
@@ -89,11 +89,11 @@ def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for load, words in (
         (datasets.npz, "nothing.npz"),
         (datasets.read_idx, "nothing.npz"),
-        (datasets.ex4, "nothing.npz"),
+        (exercises.ex4, "nothing.npz"),
     ):
         with pytest.raises(FileNotFoundError, match=words):
             load(tmp_path / "nothing.npz")
     with pytest.raises(FileNotFoundError, match=r"has none of mnistdata.mat, ex4data1.mat"):
-        datasets.ex4(tmp_path)
+        exercises.ex4(tmp_path)
     with pytest.raises(FileNotFoundError, match="no path was given and PDNN_DATA is not set"):
-        datasets.ex4()
+        exercises.ex4()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pdnn
-from pdnn import estimate, models, nn, optim, strategies
+from pdnn import estimate, exercises, models, nn, optim, strategies
 from pdnn.comm import costs
 from pdnn.estimate import Link, Machine, Network, Steps
 from pdnn.estimate.compute import timed
@@ -125,7 +125,7 @@ def test_a_network_is_known_by_its_layers() -> None:
     assert part.params == 20 * 3 + 3 + 3 * 4 + 4
     assert pairs == [estimate.network.Pair(forward=4, backward=0)]
     assert MLP.stage_params((1,)) == [168, 36]
-    cnn = Network(models.lenet_psgd(seed=0), (1, 32, 32))
+    cnn = Network(exercises.lenet_psgd(seed=0), (1, 32, 32))
     assert [cnn.widths[second + 1] for _, second in cnn.pairs] == [256]
     assert cnn.tensor_part(2)[1] == [estimate.network.Pair(forward=256, backward=128)]
     assert Network(models.ResNet9(seed=0), (3, 32, 32)).normalises
@@ -390,10 +390,3 @@ def test_estimates_are_imported_when_they_are_asked_for(run_python: Callable[...
     code = "import sys, pdnn; assert 'pdnn.estimate' not in sys.modules; pdnn.estimate.Link(0, 1)"
     run_python(["-c", code])
     assert sys.modules["pdnn.estimate"] is estimate
-
-
-def test_former_names_are_found_and_warn() -> None:
-    with pytest.warns(DeprecationWarning, match=r"estimate\.Clock is pdnn\.estimate\.ComputeModel now"):
-        assert estimate.Clock is estimate.ComputeModel
-    with pytest.raises(AttributeError, match="has no attribute 'Sundial'"):
-        _ = estimate.Sundial

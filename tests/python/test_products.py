@@ -11,7 +11,7 @@ import pytest
 import pdnn
 from pdnn import nn
 from pdnn.comm import SELF, Communicator, run_threads
-from pdnn.strategies import matmul, matmul_by_reduction, matmul_by_rows
+from pdnn.exercises import matmul, matmul_by_reduction, matmul_by_rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -22,7 +22,7 @@ import scatter_gather_measure as measure
 
 @pytest.fixture(scope="module")
 def digits() -> Dataset:
-    return pdnn.datasets.ex4(real_data("ex4-digits"), train=True)
+    return pdnn.exercises.ex4(real_data("ex4-digits"), train=True)
 
 
 def few_digits(rows: int) -> Dataset:
@@ -37,7 +37,7 @@ def summed(thetas: tuple[job.Array, job.Array], data: Dataset) -> tuple[float, j
 
 
 def test_pretrained_weights_cost_what_was_published(digits: Dataset) -> None:
-    thetas = pdnn.datasets.ex4_weights(real_data("ex4-digits"))
+    thetas = pdnn.exercises.ex4_weights(real_data("ex4-digits"))
     cost, _ = summed(thetas, digits)
     assert cost / len(digits) == pytest.approx(0.287629, abs=5e-7)
     assert job.precision(*thetas, digits.x, digits.y) == 0.9752

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pdnn import models, nn
+from pdnn import exercises, models, nn
 
 
 def test_a_summary_counts_parameters_and_operations() -> None:
@@ -42,7 +42,7 @@ def test_layers_inside_layers_have_lines_of_their_own() -> None:
 
 def test_workload_networks_have_the_published_sizes() -> None:
     assert models.mlp([1024, 256, 256, 256, 32], "tanh", bias=False).summary((1024,)).parameters == 401_408
-    assert models.lenet_psgd().summary((1, 32, 32)).parameters == 213_194
+    assert exercises.lenet_psgd().summary((1, 32, 32)).parameters == 213_194
     summary = models.ResNet9(seed=0).summary((3, 32, 32), batch_size=128)
     assert summary.parameters == 431_946
     assert "431,946" in str(summary)

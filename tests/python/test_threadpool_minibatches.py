@@ -17,7 +17,8 @@ import pytest
 import pdnn
 import processes
 from pdnn import nn, strategies
-from pdnn.data import Dataset, Subset, legacy_batches, minibatches
+from pdnn.data import Dataset, Subset, minibatches
+from pdnn.exercises import legacy_batches
 
 Digits = tuple[Dataset, Dataset]
 Run = Callable[..., processes.Completed]

@@ -85,9 +85,9 @@ def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:
 
 
 def _lenet(sample: tuple[int, ...], seed: int, dtype: str) -> nn.Sequential:
-    from pdnn import models
+    from pdnn.exercises import lenet_psgd
 
-    return models.lenet_psgd(dtype=dtype, seed=seed)
+    return lenet_psgd(dtype=dtype, seed=seed)
 
 
 def _resnet9(sample: tuple[int, ...], seed: int, dtype: str, *, sync: bool) -> nn.Sequential:

@@ -1,12 +1,13 @@
 """Data sets in memory, their parts, and their batches."""
 
-from pdnn.data.batches import legacy_batches, minibatches
+from pdnn.data.batches import minibatches
 from pdnn.data.dataset import Dataset, Subset
 from pdnn.data.distributed import DataPartitioner, DistributedSampler
 from pdnn.data.images import PadCropFlip, resize
 from pdnn.data.loader import DataLoader
 from pdnn.data.samplers import BatchSampler, RandomSampler, SequentialSampler
 from pdnn.data.split import train_test_split
+from pdnn.moved import moved
 
 __all__ = [
     "BatchSampler",
@@ -18,8 +19,9 @@ __all__ = [
     "RandomSampler",
     "SequentialSampler",
     "Subset",
-    "legacy_batches",
     "minibatches",
     "resize",
     "train_test_split",
 ]
+
+__getattr__ = moved(__name__, legacy_batches="pdnn.exercises.legacy_batches")

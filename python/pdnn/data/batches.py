@@ -1,8 +1,6 @@
-"""Which rows go into which batch: the general rule, and one that only fits the exercise it comes from."""
+"""Which rows go into which batch."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from pdnn import _core
 from pdnn.data.checks import Indices
@@ -15,7 +13,7 @@ def epoch_order(n: int, seed: int, epoch: int) -> Indices:
 
 
 def minibatches(n: int, batch_size: int, *, seed: int = 0, epoch: int = 0) -> list[Indices]:
-    """The general rule: every row once, in a fresh shuffle each epoch; the last batch may be smaller.
+    """Every row once, in a fresh shuffle each epoch; the last batch may be smaller.
 
     Parameters
     ----------
@@ -39,30 +37,3 @@ def cut(order: Indices, batch_size: int) -> list[Indices]:
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}, expected at least 1")
     return [order[begin : begin + batch_size] for begin in range(0, len(order), batch_size)]
-
-
-def legacy_batches(n: int, batch: int = 105, count: int = 104, seed: int = 42) -> list[Indices]:
-    """The batching of the thread-pool exercise (workload W0), kept so that its figures can be compared.
-
-    The number of batches starts at `count` and falls until it divides `n`; the rows are shuffled with a seed
-    that is set again every epoch, so every epoch has the same batches; row i of the shuffle goes to batch
-    i // `batch`. With n = 10,500 that is 100 batches of 105. The size is written down beside the count and
-    does not follow from it, so the rule breaks for most other n: use `minibatches` there.
-
-    Returns
-    -------
-    list of ndarray, shape (batch,), int64
-
-    Raises
-    ------
-    ValueError
-        If the number of batches times `batch` is not `n`.
-    """
-    while n % count:
-        count -= 1
-    if count * batch != n:
-        raise ValueError(
-            f"legacy_batches: {n} rows make {count} batches, which do not hold {batch} rows each; "
-            "use minibatches"
-        )
-    return cut(np.random.RandomState(seed).permutation(n).astype(np.int64), batch)

@@ -11,7 +11,6 @@ from pdnn.strategies.data_parallel import DataParallel
 from pdnn.strategies.engines import Pool, Serial, Team
 from pdnn.strategies.grid import Grid, Pipeline, TensorParallel
 from pdnn.strategies.hogwild import Hogwild, HogwildProcesses
-from pdnn.strategies.products import matmul, matmul_by_reduction, matmul_by_rows
 from pdnn.strategies.scatter_gather import ScatterGather
 from pdnn.strategies.spec import choose, parse, specs
 
@@ -36,9 +35,6 @@ __all__ = [
     "TensorParallel",
     "Timeline",
     "choose",
-    "matmul",
-    "matmul_by_reduction",
-    "matmul_by_rows",
     "parse",
     "schedule",
     "specs",
