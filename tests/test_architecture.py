@@ -32,7 +32,10 @@ MAY_LOOK_AT = {
     "partition": ["core", "kernels", "threads", "nn", "optim", "comm"],
     "engine": ["core", "kernels", "threads", "nn", "optim", "comm", "codec", "data"],
     "reduce": ["core", "kernels", "threads", "nn", "optim", "comm", "codec", "data", "engine"],
-    "strategy": ["core", "kernels", "threads", "nn", "optim", "comm", "codec", "data", "partition", "engine", "reduce"],
+    "strategy": [
+        *("core", "kernels", "threads", "nn", "optim", "comm", "codec"),
+        *("data", "partition", "engine", "reduce"),
+    ],
 }
 
 # The same for each room of python/pdnn, a folder or a file; "pdnn" is its __init__.py, which offers the rest.
