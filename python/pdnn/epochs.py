@@ -9,8 +9,7 @@ from math import ceil
 import numpy as np
 
 from pdnn import _core, strategies
-from pdnn._core import Books as CoreBooks
-from pdnn._core import EpochSums
+from pdnn._core import CompressionStats, EpochSums
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
@@ -133,7 +132,7 @@ class Epochs:
             self._training.history.books[-1] = _sent(self._last.books, late)
 
 
-def _sent(*books: CoreBooks) -> dict[str, float]:
+def _sent(*books: CompressionStats) -> dict[str, float]:
     """What `History.books` keeps of an epoch, from the core's books."""
     if not any(each.bytes_uncompressed for each in books):
         return {}

@@ -218,7 +218,7 @@ class CompressedSum:
         Moves it along; whether finish() need not wait at first.
         """
     @property
-    def books(self) -> pdnn._core.Books:
+    def books(self) -> pdnn._core.CompressionStats:
         ...
     @property
     def bytes_sent(self) -> int:
@@ -261,7 +261,7 @@ class Session:
         """
     def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
         ...
-    def take_books(self) -> pdnn._core.Books:
+    def take_books(self) -> pdnn._core.CompressionStats:
         """
         What was sent by a codec after the last epoch, in finish().
         """
