@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "tidy"
 
 
 def changed_files(base: str) -> set[str] | None:
@@ -28,12 +29,21 @@ def touched(source: Path, changed: set[str]) -> bool:
     return bool(changed & {str(source.relative_to(ROOT)), *(f"cpp/{header}" for header in headers)})
 
 
-def tidy(source: Path, build: Path) -> bool:
+def configure() -> list[Path]:
+    """Write how each source is compiled by itself, and give the sources; nothing is compiled."""
+    alone = ["cmake", "--preset", "dev", "-B", str(BUILD), "-DPDNN_UNITY=OFF"]
+    subprocess.run(alone, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    entries = json.loads((BUILD / "compile_commands.json").read_text())
+    sources = {Path(entry["file"]) for entry in entries}
+    return sorted(source for source in sources if BUILD not in source.parents)
+
+
+def tidy(source: Path) -> bool:
     """Check one file, print what is wrong with it; whether nothing is."""
     command = [
         "clang-tidy",
         "-p",
-        str(build),
+        str(BUILD),
         "--quiet",
         "--extra-arg=-Wno-unknown-warning-option",
         "--extra-arg=-Wno-ignored-gch",  # GCC's precompiled headers: read as they are written
@@ -48,18 +58,16 @@ def tidy(source: Path, build: Path) -> bool:
 def main() -> int:
     """The exit status: 0 if all files are clean."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("build", type=Path, help="a build directory with compile_commands.json")
     parser.add_argument("--all", action="store_true", help="check every file")
     arguments = parser.parse_args()
 
-    entries = json.loads((arguments.build / "compile_commands.json").read_text())
-    sources = sorted({Path(entry["file"]) for entry in entries})
+    every = sources = configure()
     changed = None if arguments.all else changed_files(os.environ.get("PDNN_TIDY_BASE", "HEAD~1"))
     if changed is not None:
         sources = [source for source in sources if touched(source, changed)]
-    print(f"clang-tidy on {len(sources)} of {len(entries)} files")
+    print(f"clang-tidy on {len(sources)} of {len(every)} files")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return not all(list(pool.map(lambda source: tidy(source, arguments.build), sources)))
+        return not all(list(pool.map(tidy, sources)))
 
 
 if __name__ == "__main__":

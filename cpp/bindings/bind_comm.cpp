@@ -30,14 +30,14 @@ comm::DType dtype_of(const py::array& array) {
                                "; it takes float32, float64, int32, int64 and uint8"));
 }
 
-comm::ConstView read(const Array& array) {
+comm::ConstView read_view(const Array& array) {
   if (!array) return {};
   require((array->flags() & py::array::c_style) != 0, "communicator: the array is not C-contiguous");
   return {array->data(), array->size(), dtype_of(*array)};
 }
 
-comm::View write(const Array& array) {
-  const comm::ConstView view = read(array);
+comm::View write_view(const Array& array) {
+  const comm::ConstView view = read_view(array);
   require(!array || array->writeable(), "communicator: the array is read-only");
   return {const_cast<void*>(view.data), view.count, view.dtype};
 }
@@ -76,8 +76,8 @@ class HeldRequest {
 };
 
 HeldRequest start_broadcast(const py::object& self, const py::array& data, int root) {
-  const comm::ConstView view = read(data);
-  if (self.cast<Communicator&>().rank() != root) write(data);
+  const comm::ConstView view = read_view(data);
+  if (self.cast<Communicator&>().rank() != root) write_view(data);
   return {self, py::make_tuple(data), [&](Communicator& comm) {
             return comm.start_broadcast({const_cast<void*>(view.data), view.count, view.dtype}, root);
           }};
@@ -85,50 +85,50 @@ HeldRequest start_broadcast(const py::object& self, const py::array& data, int r
 
 HeldRequest start_reduce(const py::object& self, const py::array& in, const Array& out, int root, Op op) {
   return {self, py::make_tuple(in, out),
-          [&, in = read(in), out = write(out)](Communicator& comm) { return comm.start_reduce(in, out, root, op); }};
+          [&, in = read_view(in), out = write_view(out)](Communicator& comm) { return comm.start_reduce(in, out, root, op); }};
 }
 
 HeldRequest start_all_reduce(const py::object& self, const py::array& in, const py::array& out, Op op) {
   return {self, py::make_tuple(in, out),
-          [&, in = read(in), out = write(out)](Communicator& comm) { return comm.start_all_reduce(in, out, op); }};
+          [&, in = read_view(in), out = write_view(out)](Communicator& comm) { return comm.start_all_reduce(in, out, op); }};
 }
 
 HeldRequest start_scatter(const py::object& self, const Array& all, const Counts& counts, const py::array& mine,
                           int root) {
-  return {self, py::make_tuple(all, mine), [&, all = read(all), mine = write(mine)](Communicator& comm) {
+  return {self, py::make_tuple(all, mine), [&, all = read_view(all), mine = write_view(mine)](Communicator& comm) {
             return comm.start_scatter(all, counts, mine, root);
           }};
 }
 
 HeldRequest start_gather(const py::object& self, const py::array& mine, const Array& all, const Counts& counts,
                          int root) {
-  return {self, py::make_tuple(mine, all), [&, mine = read(mine), all = write(all)](Communicator& comm) {
+  return {self, py::make_tuple(mine, all), [&, mine = read_view(mine), all = write_view(all)](Communicator& comm) {
             return comm.start_gather(mine, all, counts, root);
           }};
 }
 
 HeldRequest start_all_gather(const py::object& self, const py::array& mine, const py::array& all,
                              const Counts& counts) {
-  return {self, py::make_tuple(mine, all), [&, mine = read(mine), all = write(all)](Communicator& comm) {
+  return {self, py::make_tuple(mine, all), [&, mine = read_view(mine), all = write_view(all)](Communicator& comm) {
             return comm.start_all_gather(mine, all, counts);
           }};
 }
 
 HeldRequest start_reduce_scatter(const py::object& self, const py::array& all, const py::array& mine,
                                  const Counts& counts, Op op) {
-  return {self, py::make_tuple(all, mine), [&, all = read(all), mine = write(mine)](Communicator& comm) {
+  return {self, py::make_tuple(all, mine), [&, all = read_view(all), mine = write_view(mine)](Communicator& comm) {
             return comm.start_reduce_scatter(all, mine, counts, op);
           }};
 }
 
 HeldRequest start_send(const py::object& self, const py::array& data, int dest, int tag) {
   return {self, py::make_tuple(data),
-          [&, data = read(data)](Communicator& comm) { return comm.start_send(data, dest, tag); }};
+          [&, data = read_view(data)](Communicator& comm) { return comm.start_send(data, dest, tag); }};
 }
 
 HeldRequest start_recv(const py::object& self, const py::array& data, int source, int tag) {
   return {self, py::make_tuple(data),
-          [&, data = write(data)](Communicator& comm) { return comm.start_recv(data, source, tag); }};
+          [&, data = write_view(data)](Communicator& comm) { return comm.start_recv(data, source, tag); }};
 }
 
 HeldRequest start_barrier(const py::object& self) {

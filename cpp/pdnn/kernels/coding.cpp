@@ -69,5 +69,6 @@ double keep_finite(Index n, T* x) {
 
 PDNN_INSTANTIATE(float)
 PDNN_INSTANTIATE(double)
+#undef PDNN_INSTANTIATE
 
 }  // namespace pdnn::kernels

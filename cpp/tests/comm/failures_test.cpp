@@ -39,11 +39,6 @@ auto says(const std::string& text) {
   };
 }
 
-struct ShortTimeout {
-  ShortTimeout() { setenv("PDNN_TIMEOUT", "0.2", 1); }
-  ~ShortTimeout() { unsetenv("PDNN_TIMEOUT"); }
-};
-
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(calls_that_do_not_fit_together_are_an_error_on_every_rank) {
@@ -136,6 +131,11 @@ BOOST_AUTO_TEST_CASE(a_request_dropped_by_an_error_touches_no_memory_afterwards)
   };
   BOOST_CHECK_THROW(run(), std::domain_error);
 }
+
+struct ShortTimeout {
+  ShortTimeout() { setenv("PDNN_TIMEOUT", "0.2", 1); }
+  ~ShortTimeout() { unsetenv("PDNN_TIMEOUT"); }
+};
 
 BOOST_FIXTURE_TEST_CASE(a_wait_that_lasts_too_long_names_the_call_the_step_and_the_ranks, ShortTimeout) {
   const auto from_rank_2 = [&] {

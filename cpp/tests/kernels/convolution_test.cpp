@@ -21,9 +21,9 @@ Convolution shape_of(Index height, Index width, Index inputs, Index outputs, Ind
 
 /// One convolution, all of whose arrays end at a forbidden page.
 template <class T>
-class Problem {
+class ConvolutionProblem {
  public:
-  Problem(const Convolution& shape, Index batch)
+  ConvolutionProblem(const Convolution& shape, Index batch)
       : s_(shape),
         v_(shape.windows),
         batch_(batch),
@@ -146,7 +146,7 @@ class Problem {
 
 template <class T>
 void check_shape(const Convolution& shape, Index batch) {
-  Problem<T> problem(shape, batch);
+  ConvolutionProblem<T> problem(shape, batch);
   for_each_isa<T>([&](const Table<T>& table) {
     problem.check(table, 1 + static_cast<int>((shape.outputs + batch) % 4));
     for (const int team : {2, 3, 4})

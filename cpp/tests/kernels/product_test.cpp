@@ -15,10 +15,10 @@ constexpr Kind kKinds[] = {Kind::nn, Kind::nt, Kind::tn};
 /// c [rows, cols] = a [rows, depth] b [depth, cols], with a and b laid out as `kind` wants them. Rows of every matrix
 /// lie `gap` elements further apart than they are long; the gaps of c hold `kUntouched` before and after.
 template <class T>
-class Problem {
+class ProductProblem {
  public:
   static constexpr T kUntouched = T(12345);
-  Problem(Kind kind, Index rows, Index cols, Index depth, Index gap)
+  ProductProblem(Kind kind, Index rows, Index cols, Index depth, Index gap)
       : kind_(kind), rows_(rows), cols_(cols), depth_(depth), gap_(gap) {
     const auto matrix = [&](Guarded<T>& memory, Index r, Index c, std::uint64_t seed) {
       const Index count = span(r, c);
@@ -92,7 +92,7 @@ class Problem {
 
 template <class T>
 void check_shape(Kind kind, Index rows, Index cols, Index depth) {
-  Problem<T> problem(kind, rows, cols, depth, (rows + cols) % 3);
+  ProductProblem<T> problem(kind, rows, cols, depth, (rows + cols) % 3);
   const bool add = kind == Kind::tn && (rows + cols) % 2 == 0;
   const Activation f = (rows + cols) % 4 == 1 ? Activation::tanh : Activation::identity;
   for_each_isa<T>([&](const Table<T>& table) {
@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_every_depth, T, Elements) 
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_rows_pages_apart, T, Elements) {
   for (const Kind kind : kKinds) {
-    Problem<T> problem(kind, 14, 150, 20, 1024);
+    ProductProblem<T> problem(kind, 14, 150, 20, 1024);
     for_each_isa<T>([&](const Table<T>& table) {
       problem.check(problem.run(table, 1, Activation::identity, false), Activation::identity, false);
     });
@@ -148,7 +148,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(an_empty_batch_may_be_null_and_has_no_gradient, T,
 BOOST_AUTO_TEST_CASE_TEMPLATE(teams_of_any_size_agree_bit_for_bit, T, Elements) {
   for (const Kind kind : kKinds) {
     for (const Index cols : {10, 100, 256}) {
-      Problem<T> problem(kind, 37, cols, 150, 0);
+      ProductProblem<T> problem(kind, 37, cols, 150, 0);
       for_each_isa<T>([&](const Table<T>& table) {
         const std::vector<T> alone = problem.run(table, 1, Activation::identity, false);
         for (const int team : {2, 3, 4, 7})

@@ -9,7 +9,7 @@ namespace pdnn::kernels::testing {
 namespace {
 
 using Elements = boost::mpl::list<float, double>;
-constexpr Index kRows = 5, kMostCols = 70;
+constexpr Index kRows = 5, kMostClasses = 70;
 constexpr double kScale = 0.25;
 
 /// A row's softmax in double.
@@ -37,7 +37,7 @@ struct Fixture {
         dy(numbers<T>(kRows * cols, 21)),
         t(numbers<T>(kRows * cols, 22)),
         classes(kRows) {
-    static Guarded<T> memory(kRows * kMostCols);
+    static Guarded<T> memory(kRows * kMostClasses);
     out = {memory.at_end(kRows * cols), kRows, cols};
     for (std::size_t i = 0; i < x.size(); ++i) {
       x[i] = x[i] * T(20) + T(i < x.size() / 2 ? 300 : 0);
@@ -74,7 +74,7 @@ struct Fixture {
 
 template <class T, class Check>
 void for_every_width(Check check) {
-  for (Index cols = 1; cols <= kMostCols; ++cols) {
+  for (Index cols = 1; cols <= kMostClasses; ++cols) {
     Fixture<T> fixture(cols);
     check(fixture);
   }
