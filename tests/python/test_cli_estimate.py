@@ -54,6 +54,12 @@ def test_a_cluster_file_is_read_and_written(file: Path, root: Path) -> None:
     assert load(root / "docs" / "cluster.toml").nodes == 32
 
 
+def test_a_cluster_file_with_a_former_key_is_read(file: Path) -> None:
+    file.write_text(file.read_text().replace("memory = 1e9", "memory = 1e9\ncrowding = 1.5"))
+    with pytest.warns(DeprecationWarning, match=r"core\.crowding is core\.contention now"):
+        assert load(file).contention == 1.5
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
@@ -77,7 +83,11 @@ def test_a_cluster_file_is_read_and_written(file: Path, root: Path) -> None:
             "",
             "nodes = 2 without [between]; expected its latency",
         ),
-        ("memory = 1e9", "memory = 1e9\ncrowding = 0.5", "core.crowding = 0.5; expected a factor, 1 or more"),
+        (
+            "memory = 1e9",
+            "memory = 1e9\ncontention = 0.5",
+            "core.contention = 0.5; expected a factor, 1 or more",
+        ),
         ("cores = 4", "cores = ", "is no TOML"),
     ],
 )

@@ -94,7 +94,7 @@ def test_a_pool_takes_as_long_as_its_simulation(pieces: int, workers: int, piece
 
 @dataclass
 class FakeCompute:
-    """A row takes a second in the whole network and in every stage; threads do not crowd each other."""
+    """A row takes a second in the whole network and in every stage; threads do not contend."""
 
     a_row: float = 1.0
     fixed: float = 0.0
@@ -268,7 +268,7 @@ def test_estimating_measures_and_leaves_the_training_alone() -> None:
     assert 0 < found.seconds < 1 and found.strategy == "serial"
     known = one.calibrate(data(), 32)
     assert known is one.calibrate(data(), 32)
-    numbers = [known.machine.flops, known.machine.memory, known.machine.crowding]
+    numbers = [known.machine.flops, known.machine.memory, known.machine.contention]
     assert all(math.isfinite(number) and number > 0 for number in numbers)
     assert one.estimate(data(), 32, "pool:1/4").strategy == "pool:1/4"
     histories = [each.fit(data(), 2, 32, verbose=False) for each in (one, other)]

@@ -9,7 +9,7 @@ N in a strategy stands for the number of ranks; "fastest" is the best of the exa
 a second over those of one core, efficiency is speedup over ranks times threads. Combinations that do not fit
 are named and left out. Nothing is trained; a described cluster need not exist.
 
-A cluster file is TOML: name, nodes, cores (of a node); [core] flops, half_rows, memory, crowding; [threads]
+A cluster file is TOML: name, nodes, cores (of a node); [core] flops, half_rows, memory, contention; [threads]
 barrier; and links, each with latency (seconds) and bandwidth (bytes a second): [inside] a node, [between]
 nodes, and where they differ from [inside] on a node [sums] (all-reduces) and [shared] (shared memory).
 """

@@ -34,7 +34,7 @@ MOST = 0.5
 """Seconds that a probe lasts at most; of steps that are slower, one is measured."""
 
 MOST_COPIES = 8
-"""Threads, at most, that work beside each other on models of their own to find out how they crowd."""
+"""Threads, at most, that work beside each other on models of their own to find out how they contend."""
 
 
 class ComputeModel(Protocol):
@@ -68,15 +68,15 @@ class AnalyticCompute:
     ranks: int = 1
 
     def step(self, network: Network, rows: int, threads: int = 1) -> float:
-        """By the formula; a core is crowded wherever it is not the only one at work."""
-        crowding = self.machine.crowding if threads * self.ranks > 1 else 1.0
-        return self._products(network.flops, rows) * crowding + network.size / self.machine.memory
+        """By the formula; cores contend wherever there is more than one at work."""
+        contention = self.machine.contention if threads * self.ranks > 1 else 1.0
+        return self._products(network.flops, rows) * contention + network.size / self.machine.memory
 
     def stages(self, network: Network, cut: tuple[int, ...], rows: int) -> list[tuple[float, float]]:
         """By the stages' parameters: a third of the products forward, the rest backward."""
         ends = [0, *cut, len(network.layer_params)]
         flops = [sum(network.layer_flops[a:b]) for a, b in pairwise(ends)]
-        times = [self._products(share, rows) * self.machine.crowding for share in flops]
+        times = [self._products(share, rows) * self.machine.contention for share in flops]
         return [(time / 3, 2 * time / 3) for time in times]
 
     def cut(self, network: Network, stages: int, rows: int) -> tuple[int, ...]:

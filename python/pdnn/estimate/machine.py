@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -44,7 +45,7 @@ class Machine:
         what a rank reads of others. Unless given, `inside`.
     between : Link or None
         A message between nodes.
-    crowding : float
+    contention : float
         By which factor a core is slower while all cores of its node are at work.
 
     Raises
@@ -64,7 +65,7 @@ class Machine:
     sums: Link | None = None
     shared: Link | None = None
     between: Link | None = None
-    crowding: float = 1.0
+    contention: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("nodes", "cores", "flops", "memory"):
@@ -73,8 +74,8 @@ class Machine:
         for name in ("half_rows", "barrier"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"Machine: {name} = {getattr(self, name)}; expected 0 or more")
-        if not self.crowding >= 1:
-            raise ValueError(f"Machine: crowding = {self.crowding}; expected 1 or more")
+        if not self.contention >= 1:
+            raise ValueError(f"Machine: contention = {self.contention}; expected 1 or more")
         if self.nodes > 1 and self.between is None:
             raise ValueError(f"Machine: {self.nodes} nodes without a link between them")
 
@@ -145,7 +146,7 @@ class Machine:
         lines = [
             f"{self.name}: nodes {self.nodes}, cores of each {self.cores}",
             f"  a core: {self.flops / 1e9:.3g} Gflop/s, half of it with {self.half_rows:.3g} rows",
-            f"  adds {self.memory / 1e9:.3g} GB/s; {self.crowding:.2f} times as slow while all cores work",
+            f"  adds {self.memory / 1e9:.3g} GB/s; {self.contention:.2f} times as slow while all cores work",
             f"  threads meet in {text(self.barrier)}",
         ]
         for name, words in (
@@ -164,7 +165,7 @@ _CORE = {
     "flops": "floating-point operations a second, more than 0",
     "half_rows": "rows, 0 or more",
     "memory": "bytes a second, more than 0",
-    "crowding": "a factor, 1 or more",
+    "contention": "a factor, 1 or more",
 }
 TABLES: dict[str, dict[str, str]] = {
     "": {"name": "words", "nodes": "a whole number, 1 or more", "cores": "a whole number, 1 or more"},
@@ -177,7 +178,7 @@ TABLES: dict[str, dict[str, str]] = {
 }
 """The keys of a file by the table that they are in, and what is expected of each."""
 
-_OPTIONAL = {"core.half_rows": 0.0, "core.crowding": 1.0, "threads.barrier": 1e-6}
+_OPTIONAL = {"core.half_rows": 0.0, "core.contention": 1.0, "threads.barrier": 1e-6}
 _LINKS = ("inside", "sums", "shared", "between")
 
 
@@ -197,6 +198,10 @@ def load(path: str | os.PathLike[str]) -> Machine:
             content = tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: is no TOML ({error})") from error
+    core = content.get("core")
+    if isinstance(core, dict) and "crowding" in core:
+        warnings.warn(f"{path}: core.crowding is core.contention now", DeprecationWarning, stacklevel=2)
+        core["contention"] = core.pop("crowding")
     flat = _flattened(path, content)
     links = {
         name: Link(flat[f"{name}.latency"], flat[f"{name}.bandwidth"])
@@ -207,8 +212,8 @@ def load(path: str | os.PathLike[str]) -> Machine:
         raise ValueError(
             f"{path}: nodes = {flat['nodes']} without [between]; expected its {_keys('between')}"
         )
-    core = {key: flat.get(f"core.{key}", _OPTIONAL.get(f"core.{key}")) for key in _CORE}
-    whole: dict[str, Any] = {**core, **links}
+    numbers = {key: flat.get(f"core.{key}", _OPTIONAL.get(f"core.{key}")) for key in _CORE}
+    whole: dict[str, Any] = {**numbers, **links}
     return Machine(
         name=flat["name"],
         nodes=flat["nodes"],

@@ -32,7 +32,7 @@ _SECONDS = 0.004  # of one measurement; each is made three times
 _TAG = 7
 
 MOST_RANKS = 8
-"""Ranks that are started; more would show how a larger node crowds, and take longer."""
+"""Ranks that are started; more would show how the cores of a larger node contend, and take longer."""
 
 
 def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: int) -> Machine:
@@ -57,7 +57,7 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
     comm.all_reduce(sizes, op="max", check=False)
     local, nodes = int(sizes[0]), -(-comm.size // int(sizes[0]))
     flops, half_rows = core_rate(compute, network, rows)
-    alone, crowded = compute.step(network, rows), compute.step(network, rows, cores_of_rank(comm))
+    alone, together = compute.step(network, rows), compute.step(network, rows, cores_of_rank(comm))
     numbers = np.array([barrier(comm), adding(network.itemsize)])
     comm.all_reduce(numbers, op="max", check=False)
     return Machine(
@@ -72,7 +72,7 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
         sums=sums(node, comm) if local > 1 else None,
         shared=agreement(node, comm) if local > 1 else None,
         between=messages(comm, _partner(comm, node, same=False)) if nodes > 1 else None,
-        crowding=max(1.0, crowded / alone),
+        contention=max(1.0, together / alone),
     )
 
 
