@@ -11,6 +11,7 @@
 #include "pdnn/engine/in_panels.hpp"
 #include "pdnn/partition/column_row_linear.hpp"
 #include "pdnn/partition/cut.hpp"
+#include "pdnn/partition/split_layers.hpp"
 #include "pdnn/strategy/grid.hpp"
 #include "pdnn/strategy/hogwild.hpp"
 #include "pdnn/strategy/model_averaging.hpp"
@@ -66,7 +67,7 @@ class HeldSource {
     Samples samples{.data = x_.data(), .format = format_of(x_), .count = x_.shape(0), .scale = scale, .shift = shift};
     py::ssize_t expected = x_.itemsize();
     for (py::ssize_t axis = x_.ndim() - 1; axis >= 1; --axis) {
-      require(x_.shape(axis) == 1 || x_.strides(axis) == expected,
+      require(x_.size() == 0 || x_.shape(axis) == 1 || x_.strides(axis) == expected,
               "Source: the samples of x are not C-contiguous; pass ", "np.ascontiguousarray(x)");
       expected *= x_.shape(axis);
     }
@@ -378,6 +379,15 @@ void bind_parallel(py::module_& m) {
             session.strategy().set_rows_apart({rows.first, rows.second});
           },
           "Rows trained on since all ranks last held the same model: by this rank, and by all together.");
+  m.def(
+      "linear_pairs",
+      [](const nn::Model<T>& model) {
+        std::vector<std::pair<std::size_t, std::size_t>> pairs;
+        for (const auto [first, second] : partition::linear_pairs(model.network().layers()))
+          pairs.emplace_back(first, second);
+        return pairs;
+      },
+      py::arg("model"), "Numbers of the Linears that tensor parallel cuts together.");
   m.def(
       "measured_cut",
       [](const nn::Model<T>& model, const std::vector<Index>& sample, int stages, Index rows) {

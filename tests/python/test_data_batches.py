@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdnn.data import DataLoader, Dataset, minibatches, train_test_split
+import pdnn
+from pdnn import nn, optim
+from pdnn.data import DataLoader, Dataset, PadCropFlip, minibatches, train_test_split
 from pdnn.exercises import legacy_batches
 
 
@@ -48,6 +50,27 @@ def test_a_shuffle_depends_on_seed_and_epoch_only() -> None:
 def test_a_loader_takes_a_subset_and_a_dtype() -> None:
     x, y = next(iter(DataLoader(bytes_data()[[9, 8, 7]], 2, dtype="float64")))
     assert x.dtype == np.float64 and y.tolist() == [9, 8]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("raw", [np.uint8, np.float32, np.float64])
+def test_whoever_gathers_gets_the_same_bits(raw: type, dtype: str) -> None:
+    x = np.random.default_rng(1).integers(0, 256, (200, 3, 8, 7)).astype(raw)
+    data = Dataset(x, np.arange(200), scale=1 / 255, shift=-0.4914)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(168, 168, bias=False), dtype=dtype)
+    net.flat_parameters[:] = np.eye(168).ravel()  # so that the outputs are the samples
+    trainer = pdnn.Trainer(net, nn.MSELoss(), optim.SGD(net.parameters(), lr=0), strategy="serial")
+    want = trainer.predict(data).reshape(x.shape)
+    np.testing.assert_array_equal(data.gather(dtype=dtype)[0], want)
+    if dtype == "float32":
+        np.testing.assert_array_equal(data[7][0], want[7])
+    for augment in (None, PadCropFlip(0, flip=False)):
+        got = np.concatenate([x for x, _ in DataLoader(data, 64, dtype=dtype, augment=augment)])
+        np.testing.assert_array_equal(got, want)
+    moved = np.concatenate([x for x, _ in DataLoader(data, 64, dtype=dtype, augment=PadCropFlip(2))])
+    outside = np.dtype(dtype).type(-0.4914)
+    for image, whole in zip(moved, want, strict=True):
+        assert np.isin(image, np.append(whole, outside)).all()
 
 
 @pytest.mark.parametrize(

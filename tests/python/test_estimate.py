@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import pdnn
 from pdnn import estimate, exercises, models, nn, optim, strategies
-from pdnn.comm import costs
+from pdnn.comm import costs, run_threads
 from pdnn.estimate import Link, Machine, Network, Steps
 from pdnn.estimate.compute import timed
 from pdnn.strategies import DataParallel
@@ -307,6 +307,40 @@ def test_layers_that_ranks_hold_are_not_estimated() -> None:
     one = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1), strategy="serial")
     with pytest.raises(ValueError, match="layers that ranks hold together"):
         one.estimate(data(), 8)
+
+
+def through_flatten() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(20, 16), nn.Flatten(), nn.Linear(16, 4), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("between", "pairs"),
+    [
+        ([], [(0, 1)]),
+        ([nn.Flatten()], [(0, 2)]),
+        ([nn.GELU(), nn.Dropout(0.1), nn.LeakyReLU()], [(0, 4)]),
+        ([nn.LayerNorm(16)], []),
+        ([nn.Softmax()], []),
+        ([nn.Tanh(), nn.Linear(16, 16), nn.ReLU()], [(0, 2)]),  # the third has no partner
+    ],
+)
+def test_what_is_cut_is_asked_of_the_core(between: list[nn.Module], pairs: list[tuple[int, int]]) -> None:
+    model = nn.Sequential(nn.Linear(20, 16), *between, nn.Linear(16, 4), seed=0)
+    assert Network(model, (20,)).pairs == pairs
+    assert any(
+        str(one).startswith("tp:2") for one in estimate.candidates(Network(model, (20,)), 2, 1)
+    ) == bool(pairs)
+
+
+def test_what_trains_in_parts_is_estimated_in_parts() -> None:
+    def estimated() -> float:
+        model = through_flatten()
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        one = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="tp:2")
+        one.fit(data(), 1, 32, verbose=False)
+        return one.estimate(data(), 32).bytes
+
+    assert all(sent > 0 for sent in run_threads(estimated, 2))
 
 
 def on_a_rank() -> tuple[list[float], str, bytes]:

@@ -18,12 +18,10 @@ struct PadCropFlip {
     bool mirrored;
   };
   Place place(Index image) const;
-};
 
-/// out[r] = scale · (image rows[r], cut and mirrored) + shift; images have the extents (channels, height, width) and
-/// start `stride` elements apart.
-template <class T, class Raw>
-void gather_augmented(Part part, const PadCropFlip& how, const Raw* images, Index stride, std::span<const Index> rows,
-                      const Shape& sample, double scale, double shift, T* out);
+  /// Makes the cut of an image in its place: pixels [channels, height, width], `empty` where there is no pixel.
+  template <class T>
+  void cut(Index image, const Shape& extents, T empty, T* pixels) const;
+};
 
 }  // namespace pdnn::data

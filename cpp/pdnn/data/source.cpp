@@ -25,21 +25,27 @@ bool Source<T>::in_place(std::span<const Index> rows) const {
 
 template <class T>
 void Source<T>::gather_samples(Part part, std::span<const Index> rows, T* out) const {
+  const Index width = samples_.sample.count();
+  const Range mine = part.range(static_cast<Index>(rows.size()));
   const auto gather = [&]<class Raw>(const Raw* raw) {
-    if (augmentation_)
-      return gather_augmented(part, *augmentation_, raw, samples_.stride, rows, samples_.sample, samples_.scale,
-                              samples_.shift, out);
-    kernels::gather_rows<T, Raw>(part, raw, samples_.stride, rows.data(), static_cast<Index>(rows.size()),
-                                 samples_.sample.count(), samples_.scale, samples_.shift, out);
+    kernels::gather_rows<T, Raw>({}, raw, samples_.stride, rows.data() + mine.begin, mine.size(), width, samples_.scale,
+                                 samples_.shift, out + mine.begin * width);
   };
   switch (samples_.format) {
     case Samples::Format::uint8:
-      return gather(static_cast<const std::uint8_t*>(samples_.data));
+      gather(static_cast<const std::uint8_t*>(samples_.data));
+      break;
     case Samples::Format::float32:
-      return gather(static_cast<const float*>(samples_.data));
+      gather(static_cast<const float*>(samples_.data));
+      break;
     case Samples::Format::float64:
-      return gather(static_cast<const double*>(samples_.data));
+      gather(static_cast<const double*>(samples_.data));
+      break;
   }
+  if (!augmentation_) return;
+  for (Index r = mine.begin; r < mine.end; ++r)
+    augmentation_->cut(rows[static_cast<std::size_t>(r)], samples_.sample, static_cast<T>(samples_.shift),
+                       out + r * width);
 }
 
 template <class T>

@@ -76,41 +76,69 @@ class Splitter {
   NetworkPart<T> part_;
 };
 
+/// The layer at which the columns of Linear `first` are needed all at once; the number of layers if there is none.
+template <class T>
+std::size_t columns_end(const std::vector<nn::LayerPtr<T>>& layers, std::size_t first) {
+  std::size_t end = first + 1;
+  while (end < layers.size() && elementwise(layers[end])) ++end;
+  return end;
+}
+
+/// Why there is no pair.
+template <class T>
+std::string reason(const NetworkPart<T>& whole) {
+  const std::vector<nn::LayerPtr<T>>& layers = whole.layers;
+  const auto number = [&](std::size_t i) { return whole.first_number + static_cast<Index>(i); };
+  for (std::size_t i = layers.size(); i-- > 0;) {
+    const std::size_t end = columns_end(layers, i);
+    if (as<nn::Linear<T>>(layers[i]) && end < layers.size())
+      return message("between layer ", number(i), " and the next Linear is ", layers[end]->name(), ", layer ",
+                     number(end), ", which needs all columns at once");
+  }
+  return "it has no two Linear layers";
+}
+
 }  // namespace
+
+template <class T>
+std::vector<LinearPair> linear_pairs(const std::vector<nn::LayerPtr<T>>& layers) {
+  std::vector<LinearPair> pairs;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::size_t end = columns_end(layers, i);
+    if (!as<nn::Linear<T>>(layers[i]) || end == layers.size() || !as<nn::Linear<T>>(layers[end])) continue;
+    pairs.push_back({i, end});
+    i = end;
+  }
+  return pairs;
+}
 
 template <class T>
 NetworkPart<T> split_layers(const NetworkPart<T>& whole, const std::shared_ptr<comm::Communicator>& group,
                             bool needed) {
   const std::vector<nn::LayerPtr<T>>& layers = whole.layers;
-  const auto number = [&](std::size_t i) { return whole.first_number + static_cast<Index>(i); };
-  std::string reason = "it has no two Linear layers";
-  bool split = false;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    require(!layers[i]->communicates(), "TensorParallel: layer ", whole.first_number + static_cast<Index>(i), ", ",
+            layers[i]->name(), ", is split already; use nn.Linear");
+  const std::vector<LinearPair> pairs = linear_pairs(layers);
+  if (pairs.empty() && needed)
+    throw ValueError(message("TensorParallel: nothing in this network can be split, because ", reason(whole),
+                             "; two nn.Linear with nothing but activations and Dropout between them can, or use ",
+                             "\"ddp\""));
   Splitter<T> splitter(whole, group);
-  for (std::size_t i = 0; i < layers.size();) {
-    require(!layers[i]->communicates(), "TensorParallel: layer ", number(i), ", ", layers[i]->name(),
-            ", is split already; use nn.Linear");
-    const auto first = as<nn::Linear<T>>(layers[i]);
-    std::size_t end = i + 1;
-    while (first && end < layers.size() && elementwise(layers[end])) ++end;
-    const auto second = first && end < layers.size() ? as<nn::Linear<T>>(layers[end]) : nullptr;
-    if (!second) {
-      if (first && end < layers.size())
-        reason = message("between layer ", number(i), " and the next Linear is ", layers[end]->name(), ", layer ",
-                         number(end), ", which needs all columns at once");
-      splitter.keep(layers[i++]);
-      continue;
-    }
-    splitter.cut_columns(*first);
-    while (++i < end) splitter.cut_between(layers[i], first->outputs());
-    splitter.cut_rows(*second);
-    ++i;
-    split = true;
+  std::size_t at = 0;
+  for (const auto [first, second] : pairs) {
+    while (at < first) splitter.keep(layers[at++]);
+    const auto linear = as<nn::Linear<T>>(layers[at]);
+    splitter.cut_columns(*linear);
+    while (++at < second) splitter.cut_between(layers[at], linear->outputs());
+    splitter.cut_rows(*as<nn::Linear<T>>(layers[at++]));
   }
-  require(split || !needed, "TensorParallel: nothing in this network can be split, because ", reason,
-          "; two nn.Linear with nothing but activations and Dropout between them can, or use \"ddp\"");
+  while (at < layers.size()) splitter.keep(layers[at++]);
   return std::move(splitter).part();
 }
 
+template std::vector<LinearPair> linear_pairs(const std::vector<nn::LayerPtr<float>>&);
+template std::vector<LinearPair> linear_pairs(const std::vector<nn::LayerPtr<double>>&);
 template NetworkPart<float> split_layers(const NetworkPart<float>&, const std::shared_ptr<comm::Communicator>&, bool);
 template NetworkPart<double> split_layers(const NetworkPart<double>&, const std::shared_ptr<comm::Communicator>&, bool);
 

@@ -4,6 +4,8 @@
 #include <boost/test/unit_test.hpp>
 #include <numeric>
 
+#include "pdnn/data/source.hpp"
+
 namespace pdnn::data {
 
 BOOST_AUTO_TEST_SUITE(augmentation)
@@ -20,8 +22,9 @@ BOOST_AUTO_TEST_CASE(an_image_is_the_cut_that_its_place_says_for_any_team) {
     const PadCropFlip how{padding, padding != 1, Rng(7)};
     for (const int members : {1, 4}) {
       std::vector<double> out(raw.size());
-      for (int member = 0; member < members; ++member)
-        gather_augmented<double>({member, members}, how, raw.data(), count, rows, sample, 2, -1, out.data());
+      Source<double> source({raw.data(), Samples::Format::uint8, images, count, sample, 2, -1}, {});
+      source.augment(how);
+      for (int member = 0; member < members; ++member) source.gather_samples({member, members}, rows, out.data());
       bool equal = true;
       for (Index r = 0; r < images; ++r) {
         const Index image = rows[static_cast<std::size_t>(r)];

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GELU', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'Residual', 'RowParallelLinear', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GELU', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'Residual', 'RowParallelLinear', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -302,6 +302,10 @@ def conv2d_backward(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: nu
 def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dy: bool) -> tuple[float, numpy.typing.NDArray[typing.Any] | None]:
     """
     (loss of the batch, gradient for the outputs or None).
+    """
+def linear_pairs(model: Model) -> list[tuple[int, int]]:
+    """
+    Numbers of the Linears that tensor parallel cuts together.
     """
 def matmul(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], threads: typing.SupportsInt | typing.SupportsIndex = 1, transposed: str = '') -> numpy.typing.NDArray[typing.Any]:
     """

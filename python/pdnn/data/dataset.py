@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.core import CoreSource, core_for
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
 from pdnn.data.containers import to_labels, to_samples
 
@@ -93,7 +94,7 @@ class Dataset:
             return part
         if np.ndim(key) == 0:
             row = as_index(key)
-            return self._scaled(self.x[row], np.dtype(np.float32)), self.y[row]
+            return self.gather(np.array([row]))[0][0], self.y[row]
         return Subset(self, key)
 
     def __iter__(self) -> Iterator[tuple[npt.NDArray[np.float32], Any]]:
@@ -115,15 +116,16 @@ class Dataset:
         y : ndarray, shape (m,) or (m, classes), of the labels' own dtype
         """
         width = check_dtype("Dataset.gather", dtype)
-        return self._scaled(self.x[rows], width), self.y[rows].copy()
+        if isinstance(rows, slice):
+            numbers = np.arange(len(self))[rows]
+        else:
+            numbers = row_numbers("Dataset.gather", rows, len(self))
+        return self.core_source(width).gather(numbers), self.y[numbers]
 
-    def _scaled(self, raw: Array, dtype: np.dtype[Any]) -> Array:
-        x = raw.astype(dtype, order="C")
-        if self.scale != 1.0:
-            x *= dtype.type(self.scale)
-        if self.shift != 0.0:
-            x += dtype.type(self.shift)
-        return x
+    def core_source(self, dtype: npt.DTypeLike) -> CoreSource:
+        """The samples as the core reads them, float32 or float64, whoever gathers."""
+        labels = np.zeros(len(self), np.int32)  # which are not asked for
+        return core_for(np.dtype(dtype).name).Source(self.x, labels, self.scale, self.shift)
 
     def __repr__(self) -> str:
         scale = "" if self.scale == 1.0 else f" * {self.scale:g}"
@@ -195,3 +197,10 @@ class Subset:
 
     def __repr__(self) -> str:
         return f"Subset({len(self)} of {self.dataset!r})"
+
+
+def parts_of(data: Dataset | Subset) -> tuple[Dataset, Indices]:
+    """A data set and the numbers of those of its rows that belong."""
+    if isinstance(data, Subset):
+        return data.dataset, data.indices
+    return data, np.arange(len(data))

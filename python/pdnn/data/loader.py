@@ -8,10 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pdnn import _core
 from pdnn.data.batches import cut, epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
-from pdnn.data.dataset import Dataset, Subset
+from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.data.images import PadCropFlip
 from pdnn.data.samplers import BatchSampler, Sampler, check_epoch, check_seed, tell_epoch
 
@@ -119,17 +118,14 @@ class DataLoader:
 
     def _gatherer(self) -> Callable[[Indices], tuple[Array, Array]]:
         """What makes arrays of rows in this epoch."""
-        if self.augment is None:
-            return lambda rows: self.dataset.gather(rows, self.dtype)
-        whole = self.dataset.dataset if isinstance(self.dataset, Subset) else self.dataset
-        numbers = self.dataset.indices if isinstance(self.dataset, Subset) else None
-        core = _core.float32 if self.dtype == np.float32 else _core.float64
-        source = core.Source(whole.x, np.zeros(len(whole), np.int32), whole.scale, whole.shift)
-        self.augment.tell(source, self.seed, self.epoch)
+        whole, numbers = parts_of(self.dataset)
+        source = whole.core_source(self.dtype)
+        if self.augment is not None:
+            self.augment.tell(source, self.seed, self.epoch)
 
         def gather(rows: Indices) -> tuple[Array, Array]:
-            chosen = rows if numbers is None else numbers[rows]
-            return source.gather(chosen), whole.y[chosen].copy()
+            chosen = numbers[rows]
+            return source.gather(chosen), whole.y[chosen]
 
         return gather
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pdnn.core import core_for
 from pdnn.data.checks import Array, Indices
 from pdnn.data.containers import to_samples
-from pdnn.data.dataset import Dataset, Subset
+from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.nn.targets import prepare_targets, target_width
 
 if TYPE_CHECKING:
@@ -93,13 +93,6 @@ def data_of(where: str, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = No
 def classes_of(data: Dataset | Subset) -> Array | None:
     """The names of its classes, where its labels came as names."""
     return parts_of(data)[0].classes
-
-
-def parts_of(data: Dataset | Subset) -> tuple[Dataset, Indices]:
-    """A data set and the numbers of those of its rows that belong."""
-    if isinstance(data, Subset):
-        return data.dataset, data.indices
-    return data, np.arange(len(data))
 
 
 def source_of(

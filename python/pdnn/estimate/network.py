@@ -10,8 +10,7 @@ from math import prod
 import numpy as np
 
 from pdnn import models, nn
-
-_ELEMENTWISE = (nn.Sigmoid, nn.Tanh, nn.ReLU, nn.LeakyReLU, nn.GELU, nn.Dropout)
+from pdnn.core import core_for
 
 
 @dataclass(frozen=True)
@@ -83,19 +82,7 @@ class Network:
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
         """Numbers of the Linears that tensor parallel cuts together, as the core pairs them."""
-        found, layers, at = [], list(self.model), 0
-        while at < len(layers):
-            end = at + 1
-            if isinstance(layers[at], nn.Linear):
-                while end < len(layers) and isinstance(layers[end], _ELEMENTWISE):
-                    end += 1
-                if end < len(layers) and isinstance(layers[end], nn.Linear):
-                    found.append((at, end))
-                    end += 1
-                else:
-                    end = at + 1
-            at = end
-        return found
+        return core_for(self.model.dtype).linear_pairs(self.model.core)
 
     def tensor_part(self, ranks: int) -> tuple[Network, list[Pair]]:
         """What the first of so many ranks holds, as a network by itself, and what a row costs in sums."""
