@@ -101,23 +101,23 @@ def train(network: str, way: str, digits: tuple[Dataset, Dataset], args: argpars
     result = trainer.evaluate(digits[1], comm=trainer.comm)
     sums = trainer.step // (args.every or 1)
     plain = sums * (2 * (ranks - 1) * model.flat_parameters.nbytes // ranks)
-    books = {"bytes": plain, "bytes_uncompressed": plain} if way == "none" else total(history.books)
+    stats = {"bytes": plain, "bytes_uncompressed": plain} if way == "none" else total(history.compression)
     return Row(
         network,
         way,
         result["accuracy"],
         result["loss"],
-        books["bytes"] / trainer.step,
-        books["bytes_uncompressed"] / trainer.step,
+        stats["bytes"] / trainer.step,
+        stats["bytes_uncompressed"] / trainer.step,
         median(history.history["seconds"]),
-        history.books[-1].get("error", 0.0),
-        (books.get("encode_seconds", 0.0) + books.get("decode_seconds", 0.0)) / trainer.step,
+        history.compression[-1].get("error", 0.0),
+        (stats.get("encode_seconds", 0.0) + stats.get("decode_seconds", 0.0)) / trainer.step,
     )
 
 
-def total(books: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def total(stats: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Those of all epochs."""
-    return {name: sum(epoch.get(name, 0.0) for epoch in books) for name in books[-1]}
+    return {name: sum(epoch.get(name, 0.0) for epoch in stats) for name in stats[-1]}
 
 
 def sweep(args: argparse.Namespace) -> list[Row]:

@@ -243,13 +243,15 @@ def train_coded(
 
         Batching(train).fit(trainer, epochs, 1, Test())
         history = trainer.history
-        books = history.books[-1]
+        stats = history.compression[-1]
         fastest = int(np.argmin(history.history["seconds"]))
-        coding = history.books[fastest]["encode_seconds"] + history.books[fastest]["decode_seconds"]
+        coding = (
+            history.compression[fastest]["encode_seconds"] + history.compression[fastest]["decode_seconds"]
+        )
         found.append(
             Coded(
                 name or "none",
-                int(books["bytes"]),
+                int(stats["bytes"]),
                 bytes_of_epoch(name, len(train), micro_batches),
                 history.history["loss"],
                 accuracy,

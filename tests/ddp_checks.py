@@ -267,10 +267,10 @@ def check_codecs_send_as_many_bytes_as_computed(comm: Communicator) -> None:
             opt.zero_grad()
             nn.CrossEntropyLoss()(model(ROWS[rows]), LABELS[rows]).backward()
             opt.step()
-        books = opt.books
-        assert (books.sums, books.bytes, books.bytes_uncompressed) == (steps, steps * want, steps * plain)
+        stats = opt.stats
+        assert (stats.sums, stats.bytes, stats.bytes_uncompressed) == (steps, steps * want, steps * plain)
         if ranks > 1:
-            assert 0 < books.error < 1, (spec, books)
+            assert 0 < stats.error < 1, (spec, stats)
         for values in comm.all_gather(model.flat_parameters):
             np.testing.assert_array_equal(values, model.flat_parameters)
     model = started(sigmoids, comm)

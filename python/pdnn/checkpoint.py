@@ -106,7 +106,7 @@ def load(
     trainer.classes_ = None if names is None else np.array(names, np.str_)
     trainer.epoch, trainer.step, trainer.seed = numbers["epoch"], numbers["step"], numbers["seed"]
     trainer.history.history, trainer.history.phases = history.history, history.phases
-    trainer.history.updates, trainer.history.books = history.updates, history.books
+    trainer.history.updates, trainer.history.compression = history.updates, history.compression
     trainer.history.ranks, trainer.history.timeline = history.ranks, history.timeline
 
 

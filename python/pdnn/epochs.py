@@ -129,13 +129,13 @@ class Epochs:
         self.session.finish()
         late = self.session.take_books()
         if self._last is not None and late.sums > 0:  # an average made just now
-            self._training.history.books[-1] = _sent(self._last.books, late)
+            self._training.history.compression[-1] = _sent(self._last.books, late)
 
 
-def _sent(*books: CompressionStats) -> dict[str, float]:
-    """What `History.books` keeps of an epoch, from the core's books."""
-    if not any(each.bytes_uncompressed for each in books):
+def _sent(*counted: CompressionStats) -> dict[str, float]:
+    """What `History.compression` keeps of an epoch, from what the core has counted."""
+    if not any(each.bytes_uncompressed for each in counted):
         return {}
-    from pdnn.codec import Books
+    from pdnn.codec import CompressionStats as Stats
 
-    return sum(map(Books.of, books), Books()).to_dict()
+    return sum(map(Stats.of, counted), Stats()).to_dict()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdnn.drawing import new_figure
 from pdnn.files.atomic import replacing
+from pdnn.moved import former
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +43,7 @@ class History:
         An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. Under
         Hogwild also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's
         copy of the parameters and its own update.
-    books : list of dict of str to float
+    compression : list of dict of str to float
         What this rank has sent in an epoch of gradients or averages by a codec, and of activations and their
         gradients between the stages of a pipeline: ``bytes`` that left it; ``bytes_uncompressed`` of the
         values themselves, in sums what an all-reduce sends at least; ``encode_seconds``, ``decode_seconds``;
@@ -55,12 +56,14 @@ class History:
         None unless `fit` was asked for it.
     """
 
+    books = former("books", "compression")
+
     def __init__(self) -> None:
         self.history: dict[str, list[float]] = {}
         self.phases: list[dict[str, float]] = []
         self.ranks: list[list[dict[str, float]]] = []
         self.updates: list[dict[str, float]] = []
-        self.books: list[dict[str, float]] = []
+        self.compression: list[dict[str, float]] = []
         self.estimate: Estimate | None = None
         self.timeline: Timeline | None = None
 
@@ -104,7 +107,7 @@ class History:
         values: dict[str, float],
         phases: dict[str, float],
         updates: dict[str, float] | None = None,
-        books: dict[str, float] | None = None,
+        compression: dict[str, float] | None = None,
         ranks: list[dict[str, float]] | None = None,
     ) -> None:
         """Appends an epoch."""
@@ -112,12 +115,13 @@ class History:
             self.history.setdefault(name, []).append(value)
         self.phases.append(phases)
         self.updates.append(updates or {})
-        self.books.append(books or {})
+        self.compression.append(compression or {})
         self.ranks.append(ranks or [])
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        content = {name: getattr(self, name) for name in ("history", "phases", "updates", "books", "ranks")}
+        names = ("history", "phases", "updates", "compression", "ranks")
+        content = {name: getattr(self, name) for name in names}
         if self.estimate is not None:
             content["estimate"] = self.estimate.to_dict()
         return content if self.timeline is None else content | {"timeline": self.timeline.lanes}
@@ -137,9 +141,11 @@ class History:
         }
         history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
         history.updates = [{str(k): float(v) for k, v in epoch.items()} for epoch in content["updates"]]
-        books = content.get("books", [{} for _ in history.updates])  # older files have none
-        history.books = [{str(k): float(v) for k, v in epoch.items()} for epoch in books]
-        ranks = content.get("ranks", [[] for _ in history.updates])  # nor these
+        compression = content.get("compression", content.get("books"))
+        if compression is None:  # in older files
+            compression = [{} for _ in history.updates]
+        history.compression = [{str(k): float(v) for k, v in epoch.items()} for epoch in compression]
+        ranks = content.get("ranks", [[] for _ in history.updates])
         history.ranks = [[{str(k): float(v) for k, v in rank.items()} for rank in epoch] for epoch in ranks]
         if "estimate" in content:
             from pdnn.estimate import Estimate

@@ -8,6 +8,17 @@ from importlib import import_module
 from typing import Any
 
 
+def former(name: str, now: str) -> Any:
+    """A property under a former name, with a DeprecationWarning."""
+
+    def find(self: Any) -> Any:
+        kind = type(self).__name__
+        warnings.warn(f"{kind}.{name} is {kind}.{now} now", DeprecationWarning, stacklevel=2)
+        return getattr(self, now)
+
+    return property(find, doc=f"Former name of `{now}`.")
+
+
 def moved(module: str, **names: str) -> Callable[[str], Any]:
     """A module's `__getattr__` that finds what has moved, with a DeprecationWarning.
 

@@ -26,7 +26,7 @@ def sums():
             for step in range(3):
                 array = np.random.default_rng((step, comm.rank)).standard_normal((40, 51)).astype("f4")
                 reduce(array)
-            assert reduce.books.bytes == 3 * reduce.bytes_sent > 0
+            assert reduce.stats.bytes == 3 * reduce.bytes_sent > 0
             results.append(array)
     return results
 
@@ -39,11 +39,11 @@ def pipelines():
         trainer = pdnn.Trainer(model, pdnn.nn.CrossEntropyLoss(), sgd, strategy=strategy)
         rng = np.random.default_rng(0)
         data = rng.standard_normal((38, 20), dtype=np.float32), rng.integers(0, 5, 38)
-        books = trainer.fit(data, 1, 9, verbose=False).books[0]
+        stats = trainer.fit(data, 1, 9, verbose=False).compression[0]
         borders = [15, 9][max(0, comm.rank - 1) : min(comm.rank + 1, comm.size - 1)]  # below, above
         rows = [len(piece) for n in (9, 9, 9, 9, 2) for piece in np.array_split(range(n), 4)]
         size = codec.parse(spec).bytes if spec else lambda shape: 4 * shape[0] * shape[1]
-        assert books["bytes"] == sum(size((n, width)) for n in rows for width in borders)
+        assert stats["bytes"] == sum(size((n, width)) for n in rows for width in borders)
         results.append(model.flat_parameters)
     return results
 
@@ -60,8 +60,8 @@ def replicas():
             count, size = len(model.flat_parameters), codec.parse(spec).bytes
             parts = [size(len(part)) for part in np.array_split(range(count), comm.size)]
             once = size(count) if comm.size == 2 else sum(parts) + (comm.size - 2) * parts[comm.rank]
-            for books in history.books:
-                assert books["bytes"] == books["sums"] * once > 0 < books["error"] < 1, (across, spec)
+            for stats in history.compression:
+                assert stats["bytes"] == stats["sums"] * once > 0 < stats["error"] < 1, (across, spec)
             results.append(model.flat_parameters)
     for spec in ("int8:64", "topk:0.2"):
         model = pdnn.models.mlp([20, 15, 9, 5], "tanh", seed=1)
@@ -72,7 +72,7 @@ def replicas():
             opt.zero_grad()
             pdnn.nn.CrossEntropyLoss()(model(data[0][rows]), data[1][rows]).backward()
             opt.step()
-        assert opt.books.sums == 3 and opt.books.bytes > 0
+        assert opt.stats.sums == 3 and opt.stats.bytes > 0
         results.append(model.flat_parameters)
     return results
 

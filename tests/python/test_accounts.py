@@ -138,10 +138,10 @@ def test_bytes_of_an_epoch_are_those_of_the_formulas(
     ],
 )
 def test_what_codecs_send_is_counted_twice_alike(spec: str, ranks: int, beside: Callable[[int], int]) -> None:
-    """By who encodes, in `History.books`, and by who sends."""
+    """By who encodes, in `History.compression`, and by who sends."""
     for rank, history in enumerate(pdnn.run(train, spec, ranks=ranks, backend="threads")):
-        for epoch, books in zip(history.bytes, history.books, strict=True):
-            assert epoch[rank] == books["bytes"] + beside(rank)
+        for epoch, stats in zip(history.bytes, history.compression, strict=True):
+            assert epoch[rank] == stats["bytes"] + beside(rank)
 
 
 def test_buckets_of_any_size_send_the_same() -> None:

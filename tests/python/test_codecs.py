@@ -243,20 +243,20 @@ for spec in ("fp16", "bf16", "int8", "1bit", "topk:0.05"):
 def test_sums_over_ranks(chosen: Codec, ranks: int) -> None:
     shape = (30, 41)
 
-    def work() -> tuple[Array, codec.Books, int]:
+    def work() -> tuple[Array, codec.CompressionStats, int]:
         comm = pdnn.world()
         reduce = CompressedAllReduce(comm, chosen, shape, "float64", op="mean", measure=True)
         for step in range(3):
             array = reduce(normal(shape, "float64", 10 * step + comm.rank))
-        return array, reduce.books, reduce.bytes_sent
+        return array, reduce.stats, reduce.bytes_sent
 
     results = run_threads(work, ranks)
     want = np.mean([normal(shape, "float64", 20 + rank) for rank in range(ranks)], axis=0)
-    for array, books, sent in results:
+    for array, stats, sent in results:
         np.testing.assert_array_equal(array, results[0][0])
-        assert books.sums == 3
-        assert books.bytes == 3 * sent
-        assert books.bytes_uncompressed == 3 * (2 * (ranks - 1) * 30 * 41 * 8 // ranks)
+        assert stats.sums == 3
+        assert stats.bytes == 3 * sent
+        assert stats.bytes_uncompressed == 3 * (2 * (ranks - 1) * 30 * 41 * 8 // ranks)
     if ranks == 1:
         np.testing.assert_array_equal(results[0][0], want)
     elif str(chosen) in ("fp16", "bf16", "int8", "int8:16"):

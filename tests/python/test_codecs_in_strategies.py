@@ -12,7 +12,7 @@ import pytest
 
 import pdnn
 from pdnn import codec, nn, optim, strategies
-from pdnn.codec import Books
+from pdnn.codec import CompressionStats
 from pdnn.data import Dataset
 from pdnn.strategies import DataParallel, Grid, ModelAveraging
 
@@ -130,11 +130,11 @@ def test_data_parallel_sends_as_many_bytes_as_computed(spec: str, ranks: int) ->
             np.testing.assert_array_equal(model, models[0][0])
             want = steps * sum(bytes_of_sum(spec, bucket, ranks, rank) for bucket in cut)
             plain = steps * sum(2 * (ranks - 1) * sum(map(math.prod, bucket)) * 8 // ranks for bucket in cut)
-            for books in history.books:
-                assert (books["sums"], books["bytes"], books["bytes_uncompressed"]) == (steps, want, plain)
-                assert books["encode_seconds"] > 0
-                assert books["decode_seconds"] > 0
-                assert 0 < books["error"] < 1
+            for stats in history.compression:
+                assert (stats["sums"], stats["bytes"], stats["bytes_uncompressed"]) == (steps, want, plain)
+                assert stats["encode_seconds"] > 0
+                assert stats["decode_seconds"] > 0
+                assert 0 < stats["error"] < 1
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -149,32 +149,34 @@ def test_averages_send_as_many_bytes_as_computed(spec: str, ranks: int) -> None:
             averages = [done[0], done[1] + (2 * steps) % 2]
         for rank, (model, history) in enumerate(models):
             np.testing.assert_array_equal(model, models[0][0])
-            for books, sums in zip(history.books, averages, strict=True):
+            for stats, sums in zip(history.compression, averages, strict=True):
                 if sums == 0:
-                    assert books == {}
+                    assert stats == {}
                     continue
-                assert books["sums"] == sums
-                assert books["bytes"] == sums * bytes_of_sum(spec, shapes, ranks, rank)
-                assert books["bytes_uncompressed"] == sums * (2 * (ranks - 1) * COUNT * 8 // ranks)
-                assert 0 < books["error"] < 1
+                assert stats["sums"] == sums
+                assert stats["bytes"] == sums * bytes_of_sum(spec, shapes, ranks, rank)
+                assert stats["bytes_uncompressed"] == sums * (2 * (ranks - 1) * COUNT * 8 // ranks)
+                assert 0 < stats["error"] < 1
 
 
-def test_without_a_codec_or_alone_there_are_no_books() -> None:
-    assert on_ranks(2, "ddp")[0][1].books == [{}, {}]
-    assert on_ranks(1, "ddp:int8")[0][1].books == [{}, {}]
+def test_without_a_codec_or_alone_nothing_is_counted() -> None:
+    assert on_ranks(2, "ddp")[0][1].compression == [{}, {}]
+    assert on_ranks(1, "ddp:int8")[0][1].compression == [{}, {}]
 
 
-def test_books_add_up_and_are_kept_with_a_history(tmp_path: Path) -> None:
+def test_statistics_add_up_and_are_kept_with_a_history(tmp_path: Path) -> None:
     history = on_ranks(2, "ddp:topk:0.05")[0][1]
     history.save(tmp_path / "history.json")
-    assert pdnn.trainer.History.load(tmp_path / "history.json").books == history.books
-    assert Books(1, 2, 3, 4.0, 5.0, 6.0, 7.0) + Books(bytes=5) == Books(1, 7, 3, 4.0, 5.0, 6.0, 7.0)
-    said = str(Books(2, 500, 2000, 0.001, 0.002, 1.0, 400.0))
+    assert pdnn.trainer.History.load(tmp_path / "history.json").compression == history.compression
+    assert CompressionStats(1, 2, 3, 4.0, 5.0, 6.0, 7.0) + CompressionStats(bytes=5) == CompressionStats(
+        1, 7, 3, 4.0, 5.0, 6.0, 7.0
+    )
+    said = str(CompressionStats(2, 500, 2000, 0.001, 0.002, 1.0, 400.0))
     assert said == (
         "2 sums, 250 bytes sent in each instead of 1,000 (4 times fewer), "
         "0.001 s to encode and 0.002 s to decode, 5.00% lost"
     )
-    assert math.isnan(Books().error)
+    assert math.isnan(CompressionStats().error)
 
 
 # ---- numbers
@@ -187,7 +189,7 @@ def test_a_codec_that_loses_nothing_changes_nothing(strategy: str) -> None:
     for model, history in on_ranks(ranks, f"{strategy}:topk:1.0"):
         np.testing.assert_allclose(model, want[0], rtol=0, atol=1e-12)
         np.testing.assert_allclose(history.history["val_loss"], want[1].history["val_loss"], rtol=1e-11)
-        assert history.books[0]["sums"] > 0
+        assert history.compression[0]["sums"] > 0
 
 
 @pytest.mark.parametrize("strategy", ["tp:2 x ddp", "pipeline:2 x ddp", "pipeline:2:interleaved x ddp"])
@@ -198,7 +200,7 @@ def test_in_a_product_the_replicas_sums_are_coded(strategy: str, spec: str) -> N
     for model, history in models:
         np.testing.assert_array_equal(model, models[0][0])
         assert 0 < np.abs(model - want).max() < 0.1
-        assert history.books[0]["bytes"] < history.books[0]["bytes_uncompressed"]
+        assert history.compression[0]["bytes"] < history.compression[0]["bytes_uncompressed"]
 
 
 @pytest.mark.parametrize("across", ["ddp", "average:2"])
@@ -213,7 +215,7 @@ def test_a_resumed_training_remembers_what_codecs_lost(across: str, ranks: int, 
         ):
             np.testing.assert_array_equal(model, wanted)
             assert history.history["val_loss"] == whole.history["val_loss"]
-            sent, expected = ([books["bytes"] for books in each.books[1:]] for each in (history, whole))
+            sent, expected = ([stats["bytes"] for stats in each.compression[1:]] for each in (history, whole))
             assert sent == expected  # the first epoch's are rank 0's, as all of the history that was kept
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from pdnn.codec import CompressedAllReduce
+from pdnn.comm import SELF
+from pdnn.history import History
+
 MOVED = {
+    "pdnn.codec.Books": "pdnn.codec.CompressionStats",
     "pdnn.data.legacy_batches": "pdnn.exercises.legacy_batches",
     "pdnn.datasets.ex4": "pdnn.exercises.ex4",
     "pdnn.datasets.ex4_weights": "pdnn.exercises.ex4_weights",
@@ -31,3 +38,16 @@ def test_other_names_are_errors_as_ever() -> None:
     for module in {former.rpartition(".")[0] for former in MOVED}:
         with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'sundial'"):
             _ = import_module(module).sundial
+
+
+def test_a_former_property_is_found_and_warns(tmp_path: Path) -> None:
+    history = History()
+    history.add({"loss": 1.0}, {}, compression={"bytes": 5.0})
+    with pytest.warns(DeprecationWarning, match=r"History\.books is History\.compression now"):
+        assert history.books is history.compression
+    former = {"books" if name == "compression" else name: it for name, it in history.to_dict().items()}
+    (tmp_path / "history.json").write_text(json.dumps(former))
+    assert History.load(tmp_path / "history.json").compression == [{"bytes": 5.0}]
+    reduce = CompressedAllReduce(SELF, "int8", 4)
+    with pytest.warns(DeprecationWarning, match=r"\.books is CompressedAllReduce\.stats now"):
+        assert reduce.books == reduce.stats

@@ -76,7 +76,7 @@ def two_layers() -> nn.Sequential:
 
 
 def train_coded(spec: str, codec: Any, epochs: int = 1) -> Any:
-    """The parameters after some steps of a pipeline cut behind the Tanh, and its books."""
+    """Parameters after some steps of a pipeline cut behind the Tanh, and what was counted of messages."""
     words = strategies.parse(spec)
     assert isinstance(words, Pipeline)
     model = two_layers()
@@ -85,7 +85,7 @@ def train_coded(spec: str, codec: Any, epochs: int = 1) -> Any:
         model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.3), strategy=pipeline
     )
     trainer.fit(DATA, epochs, BATCH, shuffle=False, verbose=False)
-    return model.state_dict(), trainer.history.books
+    return model.state_dict(), trainer.history.compression
 
 
 @pytest.mark.parametrize("spec", ["pipeline:2/3", "pipeline:2/3:gpipe", "pipeline:2/1"])
@@ -127,11 +127,11 @@ def test_the_bytes_of_an_epoch_are_those_of_the_formula(name: str | None) -> Non
     pieces = [len(piece) for n in (9, 9, 9, 9, 2) for piece in np.array_split(range(n), 4)]
     plain = sum(rows * 9 * 8 for rows in pieces)
     sent = sum(codec.parse(name).bytes((rows, 9), "float64") for rows in pieces) if name else plain
-    for _, books in pdnn.run(train_coded, "pipeline:2/4", name, 2, ranks=2, backend="threads"):
-        for epoch in books:  # rank 0 sends y, rank 1 as much dx
+    for _, stats in pdnn.run(train_coded, "pipeline:2/4", name, 2, ranks=2, backend="threads"):
+        for epoch in stats:  # rank 0 sends y, rank 1 as much dx
             assert (epoch["bytes"], epoch["bytes_uncompressed"]) == (sent, plain)
             assert (epoch["encode_seconds"] > 0) == (epoch["decode_seconds"] > 0) == (name is not None)
-        assert len(books) == 2
+        assert len(stats) == 2
 
 
 def test_how_codecs_of_pipelines_are_spelled() -> None:

@@ -133,7 +133,7 @@ def main(arguments: argparse.Namespace) -> int:
             history.plot(arguments.plot)
         if world.size > 1 and any(history.ranks) and not arguments.quiet:
             print(_account(history))
-            if trainer.step > 0 and any("sums" in books for books in history.books):
+            if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
                 print(_coded(history))
         print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0
@@ -203,8 +203,8 @@ def _account(history: pdnn.History) -> str:
 
 def _coded(history: pdnn.History) -> str:
     """What sums over ranks by a codec have sent from this rank, and cost, over all epochs."""
-    kept = [books for books in history.books if books.get("sums")]
-    total = {name: sum(books.get(name, 0.0) for books in kept) for name in kept[0]}
+    kept = [epoch for epoch in history.compression if epoch.get("sums")]
+    total = {name: sum(epoch.get(name, 0.0) for epoch in kept) for name in kept[0]}
     words = (
         f"by the codec: {total['bytes'] / total['sums']:,.0f} bytes a sum instead of "
         f"{total['bytes_uncompressed'] / total['sums']:,.0f} "
@@ -212,7 +212,7 @@ def _coded(history: pdnn.History) -> str:
         f"{1e6 * total['encode_seconds'] / total['sums']:.0f} µs to encode and "
         f"{1e6 * total['decode_seconds'] / total['sums']:.0f} µs to decode"
     )
-    errors = [books["error"] for books in kept if "error" in books]
+    errors = [epoch["error"] for epoch in kept if "error" in epoch]
     return f"{words}, {errors[-1]:.2%} lost" if errors else words
 
 

@@ -1,6 +1,6 @@
 """Codecs: arrays as fewer bytes, and sums over ranks that travel so."""
 
-from pdnn.codec.all_reduce import Books, CompressedAllReduce, compressed_all_reduce
+from pdnn.codec.all_reduce import CompressedAllReduce, CompressionStats, compressed_all_reduce
 from pdnn.codec.codecs import (
     SPECS,
     BFloat16,
@@ -14,14 +14,15 @@ from pdnn.codec.codecs import (
 )
 from pdnn.codec.feedback import ErrorFeedback
 from pdnn.codec.recommend import Choice, Recommendation, recommend_codec
+from pdnn.moved import moved
 
 __all__ = [
     "SPECS",
     "BFloat16",
-    "Books",
     "Choice",
     "Codec",
     "CompressedAllReduce",
+    "CompressionStats",
     "ErrorFeedback",
     "Float16",
     "Int8",
@@ -33,3 +34,5 @@ __all__ = [
     "parse",
     "recommend_codec",
 ]
+
+__getattr__ = moved(__name__, Books="pdnn.codec.CompressionStats")

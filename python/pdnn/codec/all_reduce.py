@@ -14,6 +14,7 @@ from pdnn import _core as core
 from pdnn.codec.codecs import Array, Codec, as_shape, matrices_in, parse
 from pdnn.codec.feedback import ErrorFeedback
 from pdnn.core import core_for
+from pdnn.moved import former
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -22,7 +23,7 @@ Form = Literal["best", "gather", "shares"]
 
 
 @dataclass(frozen=True)
-class Books:
+class CompressionStats:
     """What a rank has sent, what it cost and what it lost, over all sums so far.
 
     Attributes
@@ -48,8 +49,8 @@ class Books:
     given: float = 0.0
 
     @classmethod
-    def of(cls, core: Any) -> Books:
-        """What the core's books say."""
+    def of(cls, core: Any) -> CompressionStats:
+        """What the core has counted."""
         return cls(**{field.name: getattr(core, field.name) for field in fields(cls)})
 
     @property
@@ -58,14 +59,14 @@ class Books:
         return math.sqrt(self.lost / self.given) if self.given > 0 else math.nan
 
     def to_dict(self) -> dict[str, float]:
-        """As `History.books` has them: ``sums`` and ``error`` only where there are any."""
+        """As `History.compression` has them: ``sums`` and ``error`` only where there are any."""
         told = {name: value for name, value in asdict(self).items() if name not in ("sums", "lost", "given")}
         told |= {"sums": self.sums} if self.sums else {}
         return told if math.isnan(self.error) else told | {"error": self.error}
 
-    def __add__(self, other: Books) -> Books:
+    def __add__(self, other: CompressionStats) -> CompressionStats:
         """Those of both."""
-        return Books(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+        return CompressionStats(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def __str__(self) -> str:
         """One line: bytes of a sum, of how many, what it took and what was lost."""
@@ -104,7 +105,7 @@ class CompressedAllReduce:
         Whether what was lost is added to the next array; by default for OneBit, TopK and PowerSGD.
     form : {"best", "gather", "shares"}
     measure : bool or int
-        Whether errors go into the books also without feedback, for some more time; a number: of one encoding
+        Whether errors are counted also without feedback, for some more time; a number: of one encoding
         in so many.
 
     Attributes
@@ -217,9 +218,11 @@ class CompressedAllReduce:
         return array
 
     @property
-    def books(self) -> Books:
+    def stats(self) -> CompressionStats:
         """What was sent so far, what it cost and what it lost."""
-        return Books.of(self._sum.books)
+        return CompressionStats.of(self._sum.books)
+
+    books = former("books", "stats")
 
     def _agree(self, form: str) -> None:
         """Compares what must be the same on all ranks."""

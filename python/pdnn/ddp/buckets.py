@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pdnn.codec import Books, Codec, CompressedAllReduce
+from pdnn.codec import Codec, CompressedAllReduce, CompressionStats
 from pdnn.comm import Communicator, Request
 from pdnn.store import Array, Parameter, Store
 
@@ -137,10 +137,10 @@ class Reducer:
         return sums
 
     @property
-    def books(self) -> Books:
+    def stats(self) -> CompressionStats:
         """What has been sent by the codec so far; a step is one sum, however many buckets it takes."""
-        told = sum((each.books for each in self._sums), Books())
-        return replace(told, sums=self._sums[0].books.sums) if self._sums else told
+        told = sum((each.stats for each in self._sums), CompressionStats())
+        return replace(told, sums=self._sums[0].stats.sums) if self._sums else told
 
     def _fly(self, number: int) -> None:
         bucket = self.buckets[number]

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from math import isclose
 from typing import Any
 
-from pdnn.codec import Books, Codec, parse
+from pdnn.codec import Codec, CompressionStats, parse
 from pdnn.comm import world
 from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, Width
 from pdnn.ddp.buckets import Reducer, cut
 from pdnn.ddp.collectives import Average, Sum
+from pdnn.moved import former
 from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
 from pdnn.store import Parameter, Store
@@ -58,7 +59,7 @@ class DistributedOptimizer(Optimizer):
     bucket_bytes : int
         Bytes of gradients that travel together: at most so many, or one parameter's.
     compression : str or Codec, optional
-        By which gradients travel: a string as in `pdnn.codec.SPECS`. All ranks get the same bits; `books`
+        By which gradients travel: a string as in `pdnn.codec.SPECS`. All ranks get the same bits; `stats`
         tells bytes, seconds and errors.
     error_feedback : bool, optional
         Whether what a codec lost is added to the next gradient; by default for 1 bit, top k and PowerSGD. It
@@ -260,9 +261,11 @@ class DistributedOptimizer(Optimizer):
                 group["lr"] = mean
 
     @property
-    def books(self) -> Books:
+    def stats(self) -> CompressionStats:
         """What this rank has sent by the codec so far, what that took and lost; zeros without one."""
-        return self._reducer.books
+        return self._reducer.stats
+
+    books = former("books", "stats")
 
     def remove(self) -> None:
         """Takes the hooks back: from here on the model's gradients are this rank's own again."""

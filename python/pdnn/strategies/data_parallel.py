@@ -45,7 +45,7 @@ class DataParallel(Strategy):
     codec : str or Codec, optional
         By which gradients travel, in buckets: a string as in `pdnn.codec.SPECS`. All ranks get the same bits.
         Under `PowerSGD` buckets end where parameters do, since it must see whole matrices. `History.codec`
-        has the books: bytes, seconds, error.
+        has the statistics: bytes, seconds, error.
     error_feedback : bool, optional
         Whether what a codec lost is added to the next gradient; by default for 1 bit, top k and PowerSGD.
         What is remembered is kept in checkpoints, and forgotten between two calls of `fit`.
