@@ -5,6 +5,7 @@
 
 #include "bindings.hpp"
 #include "numpy.hpp"
+#include "pdnn/kernels/table.hpp"
 #include "pdnn/nn/layers/windows.hpp"
 #include "pdnn/threads/team.hpp"
 
@@ -47,7 +48,7 @@ void bind_convolutions(py::module_& m) {
         T* const out = y.mutable_data();
         const py::gil_scoped_release release;
         threads::Team(threads).run([&](const threads::Member& member) {
-          kernels::convolution<T>(member, arrays.shape, arrays.batch, arrays.x, arrays.w, bias, false, out);
+          kernels::table<T>().convolution(member, arrays.shape, arrays.batch, arrays.x, arrays.w, bias, false, out);
         });
         return y;
       },
@@ -73,11 +74,12 @@ void bind_convolutions(py::module_& m) {
           const py::gil_scoped_release release;
           threads::Team(threads).run([&](const threads::Member& member) {
             if (dw_wanted)
-              kernels::convolution_dw<T>(member, arrays.shape, arrays.batch, arrays.x, slope, false, dw_to, db_to);
+              kernels::table<T>().convolution_dw(member, arrays.shape, arrays.batch, arrays.x, slope, false, dw_to,
+                                                 db_to);
             if (!dx_wanted) return;
-            kernels::flip_taps<T>(member, arrays.shape, arrays.w, flipped.data());
+            kernels::table<T>().flip_taps(member, arrays.shape, arrays.w, flipped.data());
             member.barrier();
-            kernels::convolution_dx<T>(member, arrays.shape, arrays.batch, slope, flipped.data(), dx_to);
+            kernels::table<T>().convolution_dx(member, arrays.shape, arrays.batch, slope, flipped.data(), dx_to);
           });
         }
         const auto given = [](const py::array& a, bool wanted) -> py::object {
@@ -111,11 +113,11 @@ void bind_kernels(py::module_& m) {
         threads::Team(threads).run([&](const threads::Member& member) {
           using enum kernels::Activation;
           if (tn)
-            kernels::product_tn<T>(member, x, w, false, y, nullptr);
+            kernels::table<T>().product_tn(member, x, w, false, y, nullptr);
           else if (nt)
-            kernels::product_nt<T>(member, x, w, identity, {}, y);
+            kernels::table<T>().product_nt(member, x, w, identity, {}, y);
           else
-            kernels::product_nn<T>(member, x, w, nullptr, identity, y);
+            kernels::table<T>().product_nn(member, x, w, nullptr, identity, y);
         });
         return c;
       },
@@ -127,7 +129,7 @@ void bind_kernels(py::module_& m) {
         const std::span<const T> values = read<T>("square_sum", x);
         const Index n = static_cast<Index>(values.size());
         Buffer<double> sums(kernels::square_chunks(n));
-        kernels::square_sums<T>(Part{}, n, values.data(), sums.data());
+        kernels::table<T>().square_sums(Part{}, n, values.data(), sums.data());
         return std::accumulate(sums.data(), sums.data() + sums.size(), 0.0);
       },
       py::arg("x"), "Σ x², in an order that depends on the number of elements only.");

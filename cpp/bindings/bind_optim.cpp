@@ -3,17 +3,36 @@
 
 #include "bindings.hpp"
 #include "numpy.hpp"
-#include "pdnn/optim/adam.hpp"
-#include "pdnn/optim/rmsprop.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 
 namespace pdnn::bindings {
+
+namespace {
+
+/// A class of the rule's name whose constructor takes the rule's fields.
+template <class Rule>
+void bind_rule(py::module_& m, const char* name) {
+  const auto with_fields = [&]<class... Number>(const kernels::Field<Rule, Number>&... field) {
+    py::class_<Rule>(m, name).def(py::init([](Number... numbers) { return Rule{numbers...}; }), py::arg(field.name)...);
+  };
+  std::apply(with_fields, Rule::fields());
+}
+
+template <class... Rule>
+void bind_alternatives(py::module_& m, std::type_identity<std::variant<Rule...>>) {
+  (bind_rule<Rule>(m, Rule::kName), ...);
+}
+
+}  // namespace
+
+void bind_rules(py::module_& m) { bind_alternatives(m, std::type_identity<kernels::Rule>{}); }
 
 template <class T>
 void bind_optim(py::module_& m) {
   using Optimizer = optim::Optimizer<T>;
   using SegmentTuple = std::tuple<Index, double, double, bool, std::size_t>;
   py::class_<Optimizer, std::shared_ptr<Optimizer>>(m, "Optimizer")
+      .def(py::init<Index, const kernels::Rule&>(), py::arg("count"), py::arg("rule"))
       .def(
           "set_segments",
           [](Optimizer& optimizer, const std::vector<SegmentTuple>& tuples) {
@@ -55,19 +74,7 @@ void bind_optim(py::module_& m) {
               arrays.emplace_back(buffer.size(), buffer.data(), self);
             return arrays;
           },
-          "What the rule remembers, as arrays that share its memory.");
-  py::class_<optim::SGD<T>, Optimizer, std::shared_ptr<optim::SGD<T>>>(m, "SGD").def(
-      py::init<Index, double, bool>(), py::arg("count"), py::arg("momentum"), py::arg("nesterov"));
-  py::class_<optim::Adam<T>, Optimizer, std::shared_ptr<optim::Adam<T>>>(m, "Adam").def(
-      py::init([](Index count, double beta1, double beta2, double eps, bool decoupled) {
-        return std::make_shared<optim::Adam<T>>(count, optim::AdamNumbers{beta1, beta2, eps, decoupled});
-      }),
-      py::arg("count"), py::arg("beta1"), py::arg("beta2"), py::arg("eps"), py::arg("decoupled"));
-  py::class_<optim::RMSprop<T>, Optimizer, std::shared_ptr<optim::RMSprop<T>>>(m, "RMSprop")
-      .def(py::init([](Index count, double alpha, double eps, double momentum, bool centered) {
-             return std::make_shared<optim::RMSprop<T>>(count, optim::RMSpropNumbers{alpha, eps, momentum, centered});
-           }),
-           py::arg("count"), py::arg("alpha"), py::arg("eps"), py::arg("momentum"), py::arg("centered"));
+          "The rule's state, as arrays that share its memory.");
 }
 
 template void bind_optim<float>(py::module_&);

@@ -9,6 +9,7 @@ namespace py = pybind11;
 void bind_core(py::module_& m);
 void bind_comm(py::module_& m);
 void bind_books(py::module_& m);
+void bind_rules(py::module_& m);
 void bind_epoch(py::module_& m);
 void bind_schedules(py::module_& m);
 template <class T>

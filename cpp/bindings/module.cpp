@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, m) {
   bind_core(m);
   bind_comm(m);
   bind_books(m);
+  bind_rules(m);
   bind_epoch(m);
   bind_schedules(m);
   const auto bind_width = [&]<class T>(T, const char* name) {

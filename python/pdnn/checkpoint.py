@@ -24,13 +24,13 @@ MEMORY = "codec"  # the name of what its sums by a codec remember
 
 def _arrays(trainer: Training) -> dict[str, Array]:
     model = {f"model.{name}": values for name, values in trainer.model.state_dict().items()}
-    memory = trainer.optimizer.state_arrays(trainer.model)
+    memory = trainer.optimizer.state_arrays()
     return model | {f"optimizer.{name}": values for name, values in memory.items()}
 
 
 def _own(trainer: Training, counts: Array) -> dict[str, Array]:
     """What is a rank's own where each trains a model of its own."""
-    model, memory = trainer.model, trainer.optimizer.state_arrays(trainer.model)
+    model, memory = trainer.model, trainer.optimizer.state_arrays()
     return {"parameters": model.flat_parameters, "state": model.flat_state, **memory, "counts": counts}
 
 
@@ -38,12 +38,11 @@ def save(
     trainer: Training, path: str | os.PathLike[str], of_ranks: dict[str, Array] | None = None, **layout: Any
 ) -> None:
     """Writes a trainer's state; what is each rank's own and `layout` are kept beside it for resuming."""
-    core = trainer.optimizer.bind(trainer.model)
     state = {
         "epoch": trainer.epoch,
         "step": trainer.step,
         "seed": trainer.seed,
-        "optimizer": {**trainer.optimizer.config(), "steps": core.steps},
+        "optimizer": {**trainer.optimizer.config(), "steps": trainer.optimizer.core.steps},
         "schedule": _schedule(trainer),
         "history": trainer.history.to_dict(),
         "classes": None if trainer.classes_ is None else trainer.classes_.tolist(),
@@ -100,7 +99,7 @@ def load(
             raise ValueError(f"{path}: {name} is {values.dtype}, this model is {own[name].dtype}")
     for name, mine in own.items():
         mine[...] = arrays[name]
-    trainer.optimizer.bind(trainer.model).steps = steps
+    trainer.optimizer.core.steps = steps
     if trainer.schedule is not None:
         trainer.schedule.step_to(time)
     trainer.classes_ = None if names is None else np.array(names, np.str_)
@@ -126,7 +125,7 @@ def write(
         parts = comm.gather(np.concatenate(remembered), root=0) or []
         of_ranks.update({f"{RANK}{rank}.{MEMORY}": part for rank, part in enumerate(parts)})
     if _apart(trainer):
-        counts = np.array([*session.rows_apart, trainer.optimizer.bind(trainer.model).steps])
+        counts = np.array([*session.rows_apart, trainer.optimizer.core.steps])
         for name, mine in _own(trainer, counts).items():
             parts = comm.gather(mine, root=0) or []
             of_ranks.update({f"{RANK}{rank}.{name}": part for rank, part in enumerate(parts)})
@@ -157,7 +156,7 @@ def resume(trainer: Training, directory: str | os.PathLike[str], batch_size: int
         mine = {f"{RANK}{trainer.comm.rank}.{k}": v for k, v in _own(trainer, counts).items()}
     load(trainer, path, mine, **_layout(trainer, batch_size))
     if mine:
-        trainer.optimizer.bind(trainer.model).steps = int(counts[2])
+        trainer.optimizer.core.steps = int(counts[2])
     return int(counts[0]), int(counts[1])
 
 

@@ -79,7 +79,7 @@ class Epochs:
         order = source.rows
         if self._shuffle:
             order = source.rows[_core.epoch_order(seed, training.epoch, len(source))]
-        training.optimizer.bind(training.model)  # the groups' numbers may have changed
+        training.optimizer.sync_groups()
         rates = np.zeros((0, len(training.optimizer.param_groups)))  # as the groups say
         schedule = training.schedule
         if schedule is not None and training.schedule_per == "step":

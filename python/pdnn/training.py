@@ -66,9 +66,9 @@ class Training:
 
     def core_optimizer(self) -> CoreOptimizer:
         """The core's optimizer for this model, which clips as the arguments say."""
-        optimizer = self.optimizer.bind(self.model)
-        optimizer.set_clip(self.clip_norm, self.clip_value)
-        return optimizer
+        self.optimizer.attach(self.model)
+        self.optimizer.core.set_clip(self.clip_norm, self.clip_value)
+        return self.optimizer.core
 
     def check_fit(
         self,
@@ -136,7 +136,7 @@ class Training:
         comm.broadcast(model.flat_parameters, root=0)
         comm.broadcast(model.flat_state, root=0)
         if self.strategy.same_updates:
-            optimizer = self.optimizer.bind(model)
+            optimizer = self.optimizer.core
             steps = np.array([optimizer.steps], np.int64)
             comm.broadcast(steps, root=0)
             optimizer.steps = int(steps[0])

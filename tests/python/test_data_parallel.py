@@ -43,7 +43,7 @@ def trained(
 def left(trainer: pdnn.Trainer) -> dict[str, np.ndarray]:
     """Parameters, gradients of the last step, and what the optimizer remembers."""
     gradients = np.concatenate([parameter.grad.ravel() for parameter in trainer.model.parameters()])
-    arrays = trainer.optimizer.state_arrays(trainer.model)
+    arrays = trainer.optimizer.state_arrays()
     return {"parameters": trainer.model.flat_parameters, "gradients": gradients, **arrays}
 
 

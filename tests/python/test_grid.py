@@ -44,7 +44,7 @@ def trained(
     )
     gradients = np.concatenate([parameter.grad.ravel() for parameter in model.parameters()])
     left = {"parameters": model.flat_parameters, "state": model.flat_state, "gradients": gradients}
-    return left | adam.state_arrays(model), history
+    return left | adam.state_arrays(), history
 
 
 def check(spec: Any, ranks: int, build: Any, serial: str = "serial", **options: Any) -> None:

@@ -200,6 +200,49 @@ def test_changed_groups_count_from_the_next_epoch() -> None:
     np.testing.assert_array_equal(model.flat_parameters, before)
 
 
+def test_the_core_hears_of_groups_when_they_changed() -> None:
+    model = models.mlp([3, 2], seed=1)
+    weight, bias = model.parameters()
+    sgd = optim.SGD([{"params": [weight]}, {"params": [bias], "lr": 0.5}], lr=1.0)
+    core, told = sgd.core, []
+
+    class Told:
+        """The core's optimizer, which counts what it is told."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "set_segments":
+                told.append(name)
+            return getattr(core, name)
+
+    sgd._core = Told()
+    model.flat_gradients[...] = 1
+
+    def moved() -> list[float]:
+        before = [float(each.data.flat[0]) for each in (weight, bias)]
+        sgd.step()
+        return [old - float(each.data.flat[0]) for old, each in zip(before, (weight, bias), strict=True)]
+
+    assert moved() == pytest.approx([1, 0.5])
+    assert moved() == pytest.approx([1, 0.5])
+    assert told == []  # nothing changed since the core was made
+    sgd.param_groups[1]["lr"] = 0.25
+    assert moved() == pytest.approx([1, 0.25])
+    assert moved() == pytest.approx([1, 0.25])
+    assert len(told) == 1
+    sgd.param_groups[1]["params"] = []  # a parameter of no group stays as it is
+    assert moved() == pytest.approx([1, 0])
+    assert len(told) == 2
+
+
+def test_an_optimizer_stays_with_its_model() -> None:
+    small = models.mlp([3, 2], seed=1)
+    sgd = optim.SGD(small.parameters(), lr=1.0)
+    sgd.step()
+    next(nn.Sequential(*small, nn.Linear(2, 2), seed=1).parameters())  # takes the parameters along
+    with pytest.raises(ValueError, match="SGD: it belongs to another model; make one for each"):
+        sgd.step()
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "words"),
     [

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::codec {
 
@@ -22,10 +23,10 @@ void ErrorFeedback<T>::write(std::span<const T> values, std::uint8_t* out) {
   const Index n = residual_.size();
   const std::span<std::uint8_t> data(out, static_cast<std::size_t>(codec_->bytes(n)));
   if (!remember_) std::fill_n(residual_.data(), n, T{});
-  given_ = kernels::add_and_square(n, values.data(), residual_.data());
+  given_ = kernels::table<T>().add_and_square(n, values.data(), residual_.data());
   codec_->encode(residual_.span(), data);
   codec_->decode(data, residual_.span(), Into::subtract);
-  lost_ = kernels::keep_finite(n, residual_.data());
+  lost_ = kernels::table<T>().keep_finite(n, residual_.data());
 }
 
 template <class T>

@@ -1,15 +1,17 @@
 #include "pdnn/codec/half.hpp"
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::codec {
 
 template <class T>
 void HalfPrecision<T>::write(std::span<const T> values, std::uint8_t* out) {
-  kernels::encode_half(half_, static_cast<Index>(values.size()), values.data(), out);
+  kernels::table<T>().encode_half(half_, static_cast<Index>(values.size()), values.data(), out);
 }
 
 template <class T>
 void HalfPrecision<T>::read(const std::uint8_t* data, std::span<T> values, Into into) {
-  kernels::decode_half(half_, static_cast<Index>(values.size()), data, into, values.data());
+  kernels::table<T>().decode_half(half_, static_cast<Index>(values.size()), data, into, values.data());
 }
 
 template class HalfPrecision<float>;

@@ -1,6 +1,7 @@
 #include "pdnn/codec/int8.hpp"
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::codec {
 
@@ -18,13 +19,13 @@ std::string Int8<T>::spec() const {
 template <class T>
 void Int8<T>::write(std::span<const T> values, std::uint8_t* out) {
   const Index n = static_cast<Index>(values.size());
-  kernels::encode_int8(block_, n, values.data(), out, out + blocks(n) * Index{sizeof(float)});
+  kernels::table<T>().encode_int8(block_, n, values.data(), out, out + blocks(n) * Index{sizeof(float)});
 }
 
 template <class T>
 void Int8<T>::read(const std::uint8_t* data, std::span<T> values, Into into) {
   const Index n = static_cast<Index>(values.size());
-  kernels::decode_int8(block_, n, data, data + blocks(n) * Index{sizeof(float)}, into, values.data());
+  kernels::table<T>().decode_int8(block_, n, data, data + blocks(n) * Index{sizeof(float)}, into, values.data());
 }
 
 template class Int8<float>;

@@ -1,6 +1,7 @@
 #include "pdnn/codec/one_bit.hpp"
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::codec {
 
@@ -18,13 +19,13 @@ std::string OneBit<T>::spec() const {
 template <class T>
 void OneBit<T>::write(std::span<const T> values, std::uint8_t* out) {
   const Index n = static_cast<Index>(values.size());
-  kernels::encode_signs(block_, n, values.data(), out, out + levels_bytes(n));
+  kernels::table<T>().encode_signs(block_, n, values.data(), out, out + levels_bytes(n));
 }
 
 template <class T>
 void OneBit<T>::read(const std::uint8_t* data, std::span<T> values, Into into) {
   const Index n = static_cast<Index>(values.size());
-  kernels::decode_signs(block_, n, data, data + levels_bytes(n), into, values.data());
+  kernels::table<T>().decode_signs(block_, n, data, data + levels_bytes(n), into, values.data());
 }
 
 template class OneBit<float>;

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "pdnn/core/errors.hpp"
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::codec {
 
@@ -19,7 +19,7 @@ double dot(const T* a, const T* b, Index n) {
 }
 
 template <class T>
-kernels::Weights<T> at(T* values, const MatrixAt& m) {
+kernels::PanelMatrix<T> at(T* values, const MatrixAt& m) {
   return {values + m.offset, m.rows, m.cols, m.panel > 0 ? m.panel : m.cols};
 }
 
@@ -96,8 +96,9 @@ void PowerSgd<T>::make_p(std::span<const T> values) {
   T* p = first_.data();
   const T* q = second_.data();
   for (const MatrixAt& m : matrices_) {
-    const kernels::Weights<const T> matrix = at(values.data(), m);
-    kernels::product_nt<T>(Part{}, {q, rank_, m.cols}, matrix, kernels::Activation::identity, {}, {p, rank_, m.rows});
+    const kernels::PanelMatrix<const T> matrix = at(values.data(), m);
+    kernels::table<T>().product_nt(Part{}, {q, rank_, m.cols}, matrix, kernels::Activation::identity, {},
+                                   {p, rank_, m.rows});
     p += rank_ * m.rows;
     q += rank_ * m.cols;
   }
@@ -109,9 +110,9 @@ void PowerSgd<T>::make_q(std::span<const T> values) {
   T *p = first_.data(), *q = second_.data();
   for (const MatrixAt& m : matrices_) {
     orthonormalize(p, m.rows);
-    const kernels::Weights<const T> matrix = at(values.data(), m);
-    kernels::product_nn<T>(Part{}, {p, rank_, m.rows}, matrix, nullptr, kernels::Activation::identity,
-                           {q, rank_, m.cols});
+    const kernels::PanelMatrix<const T> matrix = at(values.data(), m);
+    kernels::table<T>().product_nn(Part{}, {p, rank_, m.rows}, matrix, nullptr, kernels::Activation::identity,
+                                   {q, rank_, m.cols});
     p += rank_ * m.rows;
     q += rank_ * m.cols;
   }
@@ -125,8 +126,8 @@ void PowerSgd<T>::restore(const T* p, const T* q, const T* others, std::span<T> 
       std::transform(p, p + rank_ * m.rows, negative_.data(), [](T x) { return -x; });
       left = negative_.data();
     }
-    kernels::product_tn<T>(Part{}, {left, rank_, m.rows}, {q, rank_, m.cols}, into != Into::store, at(values.data(), m),
-                           nullptr);
+    kernels::table<T>().product_tn(Part{}, {left, rank_, m.rows}, {q, rank_, m.cols}, into != Into::store,
+                                   at(values.data(), m), nullptr);
     p += rank_ * m.rows;
     q += rank_ * m.cols;
   }

@@ -8,7 +8,7 @@
 
 namespace pdnn::codec {
 
-/// Where a matrix lies among the values: row-major, or in panels of so many columns (kernels::Weights).
+/// Where a matrix lies among the values: row-major, or in panels of so many columns (kernels::PanelMatrix).
 struct MatrixAt {
   Index offset, rows, cols;
   Index panel = 0;  ///< 0: row-major

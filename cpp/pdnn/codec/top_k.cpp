@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::codec {
 
@@ -27,8 +28,8 @@ Threshold find_threshold(std::span<const T> values, Index k) {
   for (int shift = kernels::kMagnitudeDigits<T>; shift > 0;) {
     const int width = std::min(kWidth, shift);
     counts.fill(0);
-    kernels::count_magnitudes(static_cast<Index>(values.size()), values.data(), found.magnitude, shift, width,
-                              counts.data());
+    kernels::table<T>().count_magnitudes(static_cast<Index>(values.size()), values.data(), found.magnitude, shift,
+                                         width, counts.data());
     auto digits = static_cast<std::size_t>((1 << width) - 1);
     for (; counts[digits] < found.ties; --digits) found.ties -= counts[digits];
     found.magnitude = found.magnitude << width | digits;
@@ -61,8 +62,8 @@ void TopK<T>::write(std::span<const T> values, std::uint8_t* out) {
   const Index n = static_cast<Index>(values.size()), k = kept(n);
   if (k == 0) return;
   const Threshold threshold = find_threshold(values, k);
-  kernels::pick_largest(n, values.data(), threshold.magnitude, threshold.ties, out,
-                        out + k * Index{sizeof(std::uint32_t)});
+  kernels::table<T>().pick_largest(n, values.data(), threshold.magnitude, threshold.ties, out,
+                                   out + k * Index{sizeof(std::uint32_t)});
 }
 
 template <class T>

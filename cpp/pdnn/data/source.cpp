@@ -1,7 +1,7 @@
 #include "pdnn/data/source.hpp"
 
 #include "pdnn/core/errors.hpp"
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::data {
 
@@ -28,8 +28,8 @@ void Source<T>::gather_samples(Part part, std::span<const Index> rows, T* out) c
   const Index width = samples_.sample.count();
   const Range mine = part.range(static_cast<Index>(rows.size()));
   const auto gather = [&]<class Raw>(const Raw* raw) {
-    kernels::gather_rows<T, Raw>({}, raw, samples_.stride, rows.data() + mine.begin, mine.size(), width, samples_.scale,
-                                 samples_.shift, out + mine.begin * width);
+    kernels::table<T>().template gather_rows<Raw>()({}, raw, samples_.stride, rows.data() + mine.begin, mine.size(),
+                                                    width, samples_.scale, samples_.shift, out + mine.begin * width);
   };
   switch (samples_.format) {
     case Samples::Format::uint8:
@@ -69,8 +69,8 @@ nn::Target<T> Source<T>::gather_target(Part part, std::span<const Index> rows, n
     target.classes = workspace.classes();
   } else if (target_.values.data) {
     const Matrix<const T>& values = target_.values;
-    kernels::gather_rows<T, T>(part, values.data, values.stride, rows.data(), count, values.cols, 1, 0,
-                               workspace.values());
+    kernels::table<T>().template gather_rows<T>()(part, values.data, values.stride, rows.data(), count, values.cols, 1,
+                                                  0, workspace.values());
     target.values = {workspace.values(), count, values.cols};
   }
   return target;

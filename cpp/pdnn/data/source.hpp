@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "pdnn/data/augmentation.hpp"
+#include "pdnn/kernels/products.hpp"
 #include "pdnn/nn/model.hpp"
 
 namespace pdnn::data {

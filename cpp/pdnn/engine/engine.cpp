@@ -1,6 +1,6 @@
 #include "pdnn/engine/engine.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::engine {
 
@@ -78,7 +78,7 @@ nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) 
       if (task.number == 0) {
         std::copy_n(worker.grads.data(), count, grads);
       } else {
-        kernels::add<T>(alone, count, grads, worker.grads.data(), grads);
+        kernels::table<T>().add(alone, count, grads, worker.grads.data(), grads);
       }
       sums.value += own.value;
       sums.correct += own.correct;

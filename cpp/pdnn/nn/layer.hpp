@@ -9,8 +9,12 @@
 #include "pdnn/core/errors.hpp"
 #include "pdnn/core/random.hpp"
 #include "pdnn/core/types.hpp"
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/update.hpp"
 #include "pdnn/threads/team.hpp"
+
+namespace pdnn::kernels {
+struct Upcoming;
+}
 
 namespace pdnn::nn {
 

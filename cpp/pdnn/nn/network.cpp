@@ -1,6 +1,7 @@
 #include "pdnn/nn/network.hpp"
 
 #include "pdnn/core/memory.hpp"
+#include "pdnn/kernels/panels.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/conv2d.hpp"

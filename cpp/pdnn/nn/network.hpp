@@ -31,8 +31,8 @@ class Network : public Layer<T> {
   LayerPtr<T> bind(const Shape& in) const override;
   /// As a whole: images have their channels first on both sides, as users have them.
   std::shared_ptr<const Network> bound(const Shape& in) const;
-  /// A bound network, over parameters whose larger weights lie in panels (kernels::Weights). The same bits, and members
-  /// of a team keep out of each other's pages.
+  /// A bound network, over parameters whose larger weights lie in panels (kernels::PanelMatrix). The same bits, and
+  /// members of a team keep out of each other's pages.
   std::shared_ptr<const Network> with_panels() const;
   /// Whether the weight that begins at this parameter lies in panels.
   bool in_panels(Index offset) const;

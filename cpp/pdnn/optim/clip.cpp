@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "pdnn/core/errors.hpp"
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::optim {
 
@@ -26,7 +26,7 @@ template <class T>
 double Clip<T>::squares(const threads::Member& member, std::span<const T> g) {
   Index chunk = 0;
   for (const Range& range : share_.counted) {
-    kernels::square_sums<T>(member, range.size(), g.data() + range.begin, sums_.data() + chunk);
+    kernels::table<T>().square_sums(member, range.size(), g.data() + range.begin, sums_.data() + chunk);
     chunk += kernels::square_chunks(range.size());
   }
   member.barrier();
@@ -41,11 +41,12 @@ template <class T>
 void Clip<T>::operator()(const threads::Member& member, std::span<T> g) {
   const Index n = static_cast<Index>(g.size());
   if (by_ == By::value) {
-    kernels::clamp<T>(member, n, static_cast<T>(most_), g.data());
+    kernels::table<T>().clamp(member, n, static_cast<T>(most_), g.data());
   } else {
     const double norm = std::sqrt(squares(member, g));
     const double factor = most_ / (norm + 1e-6);
-    if (!(factor >= 1)) kernels::scale<T>(member, n, static_cast<T>(factor), g.data());  // NaN goes into every element
+    if (!(factor >= 1))
+      kernels::table<T>().scale(member, n, static_cast<T>(factor), g.data());  // NaN goes into every element
   }
   member.barrier();
 }

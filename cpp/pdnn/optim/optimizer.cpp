@@ -1,10 +1,26 @@
 #include "pdnn/optim/optimizer.hpp"
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::optim {
 
+namespace {
+
+kernels::States kept_by(const kernels::Rule& rule) {
+  return std::visit([](const auto& own) { return own.keeps(); }, rule);
+}
+
+}  // namespace
+
 template <class T>
-Optimizer<T>::Optimizer(Index count, int arrays) : count_(count) {
-  for (int i = 0; i < arrays; ++i) memory_.emplace_back(count);
+Optimizer<T>::Optimizer(Index count, const kernels::Rule& rule) : rule_(rule), count_(count) {
+  for (const bool kept : kept_by(rule))
+    if (kept) memory_.emplace_back(count);
+}
+
+template <class T>
+std::string_view Optimizer<T>::name() const {
+  return std::visit([](const auto& rule) { return rule.name(); }, rule_);
 }
 
 template <class T>
@@ -39,11 +55,23 @@ void Optimizer<T>::set_rates(std::span<const double> rates) {
 }
 
 template <class T>
+kernels::Update<T> Optimizer<T>::update_of(const Segment& segment, Index offset, T* w) {
+  const kernels::RuleStep step = std::visit(
+      [&](const auto& rule) { return kernels::RuleStep(rule.at(steps_, segment.lr, segment.weight_decay)); }, rule_);
+  kernels::Update<T> update{step, w, {}};
+  const kernels::States kept = kept_by(rule_);
+  auto array = memory_.begin();
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    if (kept[i]) update.state[i] = (array++)->data() + offset;
+  return update;
+}
+
+template <class T>
 std::optional<kernels::Update<T>> Optimizer<T>::update(Range slice, T* w) {
   Index begin = 0;
   for (const Segment& segment : segments_) {
     if (begin <= slice.begin && slice.end <= segment.end)
-      return segment.frozen ? std::nullopt : std::optional(rule(segment, slice.begin, w));
+      return segment.frozen ? std::nullopt : std::optional(update_of(segment, slice.begin, w));
     begin = segment.end;
   }
   return std::nullopt;
@@ -55,7 +83,8 @@ void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
   for (const Segment& segment : segments_) {
     const Index end = std::min(segment.end - offset, n);
     if (end <= begin) continue;
-    if (!segment.frozen) kernels::update<T>(Part{}, rule(segment, offset + begin, w + begin), end - begin, g + begin);
+    if (!segment.frozen)
+      kernels::table<T>().update(Part{}, update_of(segment, offset + begin, w + begin), end - begin, g + begin);
     begin = end;
   }
 }

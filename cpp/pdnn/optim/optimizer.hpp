@@ -1,5 +1,6 @@
 #pragma once
-/// Optimizer: params ← f(params, grads), on any slice of the flat buffer, by any thread, each element once a step.
+/// Optimizer: a rule with its state; params ← f(params, grads), on any slice of the flat buffer, by any thread, each
+/// element once a step.
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,7 +9,7 @@
 
 #include "pdnn/core/errors.hpp"
 #include "pdnn/core/memory.hpp"
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/update.hpp"
 #include "pdnn/optim/clip.hpp"
 
 namespace pdnn::optim {
@@ -24,10 +25,10 @@ struct Segment {
 template <class T>
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
-  virtual std::string_view name() const = 0;
-  /// One with the same numbers for so many parameters, which has made no step.
-  virtual std::unique_ptr<Optimizer> like(Index count) const = 0;
+  Optimizer(Index count, const kernels::Rule& rule);
+  std::string_view name() const;
+  /// One with the same rule for so many parameters, which has made no step.
+  std::unique_ptr<Optimizer> like(Index count) const { return std::make_unique<Optimizer>(count, rule_); }
   /// Another one of the same groups, clipping, steps and memory, which goes its own way from here on.
   std::unique_ptr<Optimizer> clone() const;
 
@@ -49,17 +50,14 @@ class Optimizer {
   Index count() const { return count_; }
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
-  /// What the rule remembers: arrays as long as the parameters (SGD: velocity).
+  /// The rule's state: arrays as long as the parameters (SGD: velocity).
   std::vector<Buffer<T>>& memory() { return memory_; }
 
- protected:
-  Optimizer(Index count, int arrays);
-  /// The update of the parameters from `offset` on, the first of them at w.
-  virtual kernels::Update<T> rule(const Segment& segment, Index offset, T* w) = 0;
-  /// The i-th array of memory from `offset` on.
-  T* memory(std::size_t i, Index offset) { return memory_[i].data() + offset; }
-
  private:
+  /// The update of a segment's parameters from `offset` on, the first of them at w.
+  kernels::Update<T> update_of(const Segment& segment, Index offset, T* w);
+
+  kernels::Rule rule_;
   Index count_;
   std::vector<Segment> segments_;
   std::vector<Buffer<T>> memory_;

@@ -1,6 +1,6 @@
 #include "pdnn/partition/column_row_linear.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::partition {
 
@@ -56,11 +56,11 @@ template <class T>
 void RowParallelLinear<T>::forward(const nn::Pass& pass, nn::Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   using kernels::Activation;
   const T* const b = group_->rank() == 0 ? this->bias(vars.params) : nullptr;  // once in the sum
-  kernels::product_nn<T>(*pass.team, x, this->weight(vars.params), b, Activation::identity, y);
+  kernels::table<T>().product_nn(*pass.team, x, this->weight(vars.params), b, Activation::identity, y);
   add_up(*pass.team, *group_, y);
   if (this->fusion_.own == Activation::identity) return;
   pass.team->barrier();
-  kernels::activate<T>(*pass.team, this->fusion_.own, y.count(), y.data, y.data);
+  kernels::table<T>().activate(*pass.team, this->fusion_.own, y.count(), y.data, y.data);
 }
 
 template class ColumnParallelLinear<float>;

@@ -17,8 +17,8 @@ std::shared_ptr<const Kind> as(const nn::LayerPtr<T>& layer) {
 /// Works on some columns of its input as on all of them. A view of features is one of the same features.
 template <class T>
 bool elementwise(const nn::LayerPtr<T>& layer) {
-  return layer->view() || as<nn::ActivationLayer<T>>(layer) || as<nn::LeakyReLU<T>>(layer) || as<nn::GELU<T>>(layer) ||
-         as<nn::Dropout<T>>(layer);
+  return layer->view() || as<nn::ActivationLayer<T>>(layer) || as<nn::LeakyReLU<T>>(layer) ||
+         as<nn::CurveLayer<T>>(layer) || as<nn::Dropout<T>>(layer);
 }
 
 /// Puts a part together, layer by layer, and keeps count of where the whole model has the parameters.

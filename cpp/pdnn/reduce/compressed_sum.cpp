@@ -1,7 +1,8 @@
 #include "pdnn/reduce/compressed_sum.hpp"
 
 #include "pdnn/core/errors.hpp"
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/panels.hpp"
+#include "pdnn/kernels/table.hpp"
 #include "pdnn/reduce/gathered_sum.hpp"
 #include "pdnn/reduce/low_rank_sum.hpp"
 #include "pdnn/reduce/shared_sum.hpp"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::reduce {
 
 template <class T>
@@ -22,7 +24,7 @@ template <class T>
 void LowRankSum<T>::send(std::span<T> values) {
   Stopwatch watch;
   if (!remember_) std::fill_n(residual_.data(), residual_.size(), T{});
-  this->stats_.given += kernels::add_and_square<T>(residual_.size(), values.data(), residual_.data());
+  this->stats_.given += kernels::table<T>().add_and_square(residual_.size(), values.data(), residual_.data());
   codec_->make_p(residual_.span());
   watch.lap(this->stats_.encode_seconds);
   this->stats_.bytes += bytes_sent();
@@ -35,7 +37,7 @@ void LowRankSum<T>::receive(std::span<T> values) {
   Stopwatch watch;
   codec_->make_q(residual_.span());
   codec_->leave_error(residual_.span());
-  this->stats_.lost += kernels::keep_finite<T>(residual_.size(), residual_.data());
+  this->stats_.lost += kernels::table<T>().keep_finite(residual_.size(), residual_.data());
   watch.lap(this->stats_.encode_seconds);
   this->comm().all_reduce(comm::View(codec_->q()));
   watch = {};

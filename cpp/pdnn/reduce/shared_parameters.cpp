@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::reduce {
 
 namespace {
@@ -71,7 +73,7 @@ void SharedParameters<T>::add_up(const Member& member, Range range, bool others,
   const T* sum = nullptr;
   for (int rank = 0; rank < machine_->size(); ++rank) {
     if (others && rank == machine_->rank()) continue;
-    if (sum) kernels::add<T>(Part{}, mine.size(), sum, grads(rank) + at, out + at);
+    if (sum) kernels::table<T>().add(Part{}, mine.size(), sum, grads(rank) + at, out + at);
     sum = sum ? out + at : grads(rank) + at;
   }
   if (sum != out + at) std::copy_n(sum, mine.size(), out + at);  // there was only one

@@ -1,6 +1,6 @@
 #include "pdnn/reduce/shared_sum.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::reduce {
 
@@ -85,7 +85,7 @@ void SharedSum<T>::receive(std::span<T> values) {
   std::fill_n(sum_.data(), sum_.size(), T{});
   for (int rank = 0; rank < ranks; ++rank) {
     if (rank == own)
-      kernels::add<T>(Part{}, sum_.size(), sum_.data(), values.data() + mine.begin, sum_.data());
+      kernels::table<T>().add(Part{}, sum_.size(), sum_.data(), values.data() + mine.begin, sum_.data());
     else
       encoder.decode(slice(in_.span(), rank * bytes, bytes), sum_.span(), codec::Into::add, this->stats_);
   }

@@ -1,6 +1,6 @@
 #include "pdnn/strategy/hogwild.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::strategy {
 
@@ -197,8 +197,8 @@ void Hogwild<T>::average_state(double rows) {
   const Index count = static_cast<Index>(mean.size());
   for (const auto& worker : workers_) {
     T* const state = worker->model().state->data();
-    kernels::scale<T>(Part{}, count, static_cast<T>(static_cast<double>(worker->sums.rows) / rows), state);
-    if (worker != workers_[0]) kernels::add<T>(Part{}, count, mean.data(), state, mean.data());
+    kernels::table<T>().scale(Part{}, count, static_cast<T>(static_cast<double>(worker->sums.rows) / rows), state);
+    if (worker != workers_[0]) kernels::table<T>().add(Part{}, count, mean.data(), state, mean.data());
   }
   comm_->all_reduce(comm::View(mean));
 }

@@ -1,6 +1,6 @@
 #include "pdnn/strategy/model_averaging.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::strategy {
 
@@ -59,7 +59,7 @@ bool ModelAveraging<T>::make_common(bool stop) {
   const Index count = model_.count(), whole = common_.size();
   std::copy_n(model_.params->data(), count, common_.data());
   std::copy_n(model_.state->data(), model_.state->size(), common_.data() + count);
-  kernels::scale<T>(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
+  kernels::table<T>().scale(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
   common_[whole - 1] = stop ? T{1} : T{0};
   if (options_.by == By::master) {
     add_by_master();
@@ -78,7 +78,7 @@ void ModelAveraging<T>::add_by_master() {
   }
   for (int rank = 1; rank < comm_->size(); ++rank) {
     comm_->recv(comm::View(received_.span()), rank);
-    kernels::add<T>(Part{}, common_.size(), common_.data(), received_.data(), common_.data());
+    kernels::table<T>().add(Part{}, common_.size(), common_.data(), received_.data(), common_.data());
   }
   for (int rank = 1; rank < comm_->size(); ++rank) comm_->send(comm::ConstView(common_.span()), rank);
 }
@@ -113,7 +113,7 @@ bool ModelAveraging<T>::average_by_codec(bool stop) {
   rest.back() = stop ? T{1} : T{0};
   (*sum_)(common_.span());
   comm_->all_reduce(comm::View(rest));
-  kernels::add<T>(Part{}, count, last_.data(), moved.data(), last_.data());
+  kernels::table<T>().add(Part{}, count, last_.data(), moved.data(), last_.data());
   std::copy_n(last_.data(), count, moved.data());
   return rest.back() > 0;
 }

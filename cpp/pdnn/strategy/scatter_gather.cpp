@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::strategy {
 
@@ -59,7 +59,7 @@ void ScatterGather<T>::gather_and_add() {
   const Index count = job_.model.grads->size();
   std::copy_n(gathered_.data(), count, own.data());
   for (int r = 1; r < comm_->size(); ++r)
-    kernels::add<T>(Part{}, count, own.data(), gathered_.data() + r * count, own.data());
+    kernels::table<T>().add(Part{}, count, own.data(), gathered_.data() + r * count, own.data());
 }
 
 template <class T>

@@ -92,10 +92,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(curves_at_every_length, T, Elements) {
         [&](const Table<T>& table, Part part, T* data) { table.leaky_relu(part, T(0.25), n, x.data(), data, data); },
         [&](std::size_t i) { return double{dy[i]} * (x[i] > 0 ? 1 : 0.25); });
     check<T>(
-        x, [&](const Table<T>& table, Part part, T* data) { table.gelu(part, n, data, data); },
+        x, [&](const Table<T>& table, Part part, T* data) { table.curve(part, Curve::gelu, n, data, data); },
         [&](std::size_t i) { return double{x[i]} * below(i); });
     check<T>(
-        dy, [&](const Table<T>& table, Part part, T* data) { table.gelu_backward(part, n, x.data(), data, data); },
+        dy,
+        [&](const Table<T>& table, Part part, T* data) {
+          table.curve_backward(part, Curve::gelu, n, x.data(), data, data);
+        },
         [&](std::size_t i) {
           const double at = double{x[i]};
           return double{dy[i]} * (below(i) + at * std::exp(-at * at / 2) * 0.3989422804014327);

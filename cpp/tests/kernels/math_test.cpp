@@ -24,7 +24,8 @@ constexpr Function<T> kTanh =
     [](const Table<T>& table, Index n, const T* x, T* y) { table.activate({}, Activation::tanh, n, x, y); };
 
 template <class T>
-constexpr Function<T> kGelu = [](const Table<T>& table, Index n, const T* x, T* y) { table.gelu({}, n, x, y); };
+constexpr Function<T> kGelu =
+    [](const Table<T>& table, Index n, const T* x, T* y) { table.curve({}, Curve::gelu, n, x, y); };
 
 long double exact_gelu(long double x) { return x * std::erfc(-x * std::sqrt(0.5L)) / 2; }
 long double exact_sigmoid(long double x) { return 1 / (1 + std::exp(-x)); }
@@ -107,7 +108,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_gelu_is_exact_but_for_its_zero, T, El
   const std::vector<T> x = sample<T>(-15, 15), ones(x.size(), T(1));
   for_each_isa<T>([&](const Table<T>& table) {
     std::vector<T> slope(x.size());
-    table.gelu_backward({}, static_cast<Index>(x.size()), x.data(), ones.data(), slope.data());
+    table.curve_backward({}, Curve::gelu, static_cast<Index>(x.size()), x.data(), ones.data(), slope.data());
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto at = static_cast<long double>(x[i]);
       const long double below = std::erfc(-at * std::sqrt(0.5L)) / 2;

@@ -97,7 +97,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(columns_are_normalised_forward_and_backward, T, El
       for (const Index cols : widths()) {
         const Matrix<const T> x(xs(rows * cols, 1), rows, cols), y(ys(rows * cols, 2), rows, cols),
             dy(dys(rows * cols, 3), rows, cols);
-        const Normal<T> normal{means(cols, 4), vars(cols, 5, 1.5), gammas(cols, 6), betas(cols, 7), kEps};
+        const NormParams<T> normal{means(cols, 4), vars(cols, 5, 1.5), gammas(cols, 6), betas(cols, 7), kEps};
         const T *const shift = shifts(cols, 8), *const slope = slopes(cols, 9);
         const Matrix<T> result(out(rows * cols), rows, cols);
         const auto scale = [&](Index j) { return double{normal.gamma[j]} / std::sqrt(double{normal.var[j]} + kEps); };

@@ -180,23 +180,23 @@ std::vector<T> positive(std::vector<T> values) {
 // The update made inside the product is, bit for bit, the one made after it: for strips that end in the middle of a
 // tile, sums in one piece and in several, and every worker of a team.
 BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, Elements) {
-  const std::pair<Rule, int> rules[] = {{Sgd{0.1, 0, 0.01, false}, 0},
-                                        {Sgd{0.1, 0.9, 0.01, true}, 1},
-                                        {Adam{0.1, 0.5, 0.9, 0.99, 1e-3, 0.01, 0.9}, 2},
-                                        {RmsProp{0.1, 0.9, 1e-3, 0.5, 0.01, true}, 3}};
+  const std::pair<RuleStep, int> rules[] = {{Sgd::Step{0.1, 0, 0.01, false}, 0},
+                                            {Sgd::Step{0.1, 0.9, 0.01, true}, 1},
+                                            {Adam::Step{0.1, 0.5, 0.9, 0.99, 1e-3, 0.01, 0.9}, 2},
+                                            {RmsProp::Step{0.1, 0.9, 1e-3, 0.5, 0.01, true}, 3}};
   for (const auto& [rule, kept] : rules) {
     for (const Index depth : {0, 7, 128, 129, 300}) {
       for (const Index cols : {1, 10, 64, 70, 150}) {
         const Index rows = 61, count = rows * cols;
         const std::vector<T> x = numbers<T>(depth * rows, 1), dy = numbers<T>(depth * cols, 2);
         struct State {
-          std::vector<T> w, memory[kMostMemory];
+          std::vector<T> w, memory[kMostStates];
         };
         const State before{numbers<T>(count, 3),
                            {positive(numbers<T>(count, 4)), positive(numbers<T>(count, 5)), numbers<T>(count, 6)}};
         const auto update_of = [&, rule = rule, kept = kept](State& state) {
           Update<T> update{rule, state.w.data(), {}};
-          for (int k = 0; k < kept; ++k) update.memory[k] = state.memory[k].data();
+          for (int k = 0; k < kept; ++k) update.state[k] = state.memory[k].data();
           return update;
         };
         for_each_isa<T>([&](const Table<T>& table) {
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
                                         from_zero ? nullptr : from.data(), {room.data(), rows, cols}, nullptr);
               });
               BOOST_TEST(same_bits(want.w.data(), inside.w.data(), count));
-              for (int k = 0; k < kMostMemory; ++k)
+              for (int k = 0; k < kMostStates; ++k)
                 BOOST_TEST(same_bits(want.memory[k].data(), inside.memory[k].data(), count));
             }
         });
@@ -253,8 +253,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
     const auto run = [&](const Table<T>& table, int team, const std::vector<T>& weight, Index width) {
       Results r{std::vector<T>(batch * outputs), std::vector<T>(batch * inputs), weight, weight};
       std::vector<T> sums(weight.size());
-      Update<T> rule{Sgd{0.1, 0, 0.01, false}, r.updated.data(), {}};
-      const Weights<const T> view(weight.data(), inputs, outputs, width);
+      Update<T> rule{Sgd::Step{0.1, 0, 0.01, false}, r.updated.data(), {}};
+      const PanelMatrix<const T> view(weight.data(), inputs, outputs, width);
       as_team(team, [&](Part part) {
         table.product_nn(part, in, view, b.data(), Activation::tanh, {r.y.data(), batch, outputs});
         table.product_nt(part, slope, view, Activation::identity, in, {r.dx.data(), batch, inputs});

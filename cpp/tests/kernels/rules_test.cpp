@@ -14,31 +14,31 @@ constexpr Index kLengths[] = {0, 1, 7, 16, 17, 64, 65, 133};
 
 /// w and up to three arrays of memory.
 struct State {
-  Truth w, memory[kMostMemory];
+  Truth w, memory[kMostStates];
 };
 
 /// What the formula makes of element i.
-void follow(const Rule& rule, long double g, std::size_t i, State& s) {
+void follow(const RuleStep& rule, long double g, std::size_t i, State& s) {
   long double& w = s.w[i];
   const auto at = [&](int k) -> long double& { return s.memory[k][i]; };
   switch (rule.kind) {
-    case Rule::Kind::sgd: {
-      const Sgd& r = rule.sgd;
+    case RuleStep::Kind::sgd: {
+      const Sgd::Step& r = rule.sgd;
       const long double d = g + r.l2 * w;
       at(0) = r.momentum * at(0) + d;
       w -= r.lr * (r.nesterov ? d + r.momentum * at(0) : at(0));
       break;
     }
-    case Rule::Kind::adam: {
-      const Adam& r = rule.adam;
+    case RuleStep::Kind::adam: {
+      const Adam::Step& r = rule.adam;
       const long double d = g + r.l2 * w;
       at(0) = r.beta1 * at(0) + (1 - r.beta1) * d;
       at(1) = r.beta2 * at(1) + (1 - r.beta2) * d * d;
       w = r.shrink * w - r.rate * at(0) / (std::sqrt(at(1)) / r.root + r.eps);
       break;
     }
-    case Rule::Kind::rmsprop: {
-      const RmsProp& r = rule.rmsprop;
+    case RuleStep::Kind::rmsprop: {
+      const RmsProp::Step& r = rule.rmsprop;
       const long double d = g + r.l2 * w;
       at(0) = r.alpha * at(0) + (1 - r.alpha) * d * d;
       if (r.centered) at(2) = r.alpha * at(2) + (1 - r.alpha) * d;
@@ -51,7 +51,7 @@ void follow(const Rule& rule, long double g, std::size_t i, State& s) {
 
 /// Two steps of a rule that remembers the arrays in `kept`, by every build and by teams, against the formula.
 template <class T>
-void check_rule(const Rule& rule, std::initializer_list<int> kept) {
+void check_rule(const RuleStep& rule, std::initializer_list<int> kept) {
   static Guarded<T> parameters(256), first(256), second(256), third(256);
   Guarded<T>* const arrays[] = {&first, &second, &third};
   for (const Index n : kLengths) {
@@ -67,8 +67,8 @@ void check_rule(const Rule& rule, std::initializer_list<int> kept) {
         Update<T> update{rule, place(parameters), {}};
         std::copy(w.begin(), w.end(), update.w);
         for (const int k : kept) {
-          update.memory[k] = place(*arrays[k]);
-          std::fill_n(update.memory[k], n, T{});
+          update.state[k] = place(*arrays[k]);
+          std::fill_n(update.state[k], n, T{});
         }
         for (int step = 0; step < 2; ++step) as_team(team, [&](Part part) { table.update(part, update, n, g.data()); });
         const auto close = [&](const T* got, const Truth& expected) {
@@ -80,7 +80,7 @@ void check_rule(const Rule& rule, std::initializer_list<int> kept) {
           }
         };
         close(update.w, want.w);
-        for (const int k : kept) close(update.memory[k], want.memory[k]);
+        for (const int k : kept) close(update.state[k], want.memory[k]);
         if (team == 1) alone.assign(update.w, update.w + n);
         BOOST_TEST(same_bits(update.w, alone.data(), n));
       }
@@ -91,22 +91,22 @@ void check_rule(const Rule& rule, std::initializer_list<int> kept) {
 BOOST_AUTO_TEST_SUITE(rules)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(sgd_follows_its_formula, T, Elements) {
-  check_rule<T>(Sgd{0.1, 0, 0, false}, {});
-  check_rule<T>(Sgd{0.1, 0, 0.01, false}, {});
-  for (const bool nesterov : {false, true}) check_rule<T>(Sgd{0.1, 0.9, 0.01, nesterov}, {0});
+  check_rule<T>(Sgd::Step{0.1, 0, 0, false}, {});
+  check_rule<T>(Sgd::Step{0.1, 0, 0.01, false}, {});
+  for (const bool nesterov : {false, true}) check_rule<T>(Sgd::Step{0.1, 0.9, 0.01, nesterov}, {0});
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(adam_follows_its_formula, T, Elements) {
-  check_rule<T>(Adam{0.01, 0.5, 0.9, 0.99, 1e-3, 0, 1}, {0, 1});
-  check_rule<T>(Adam{0.01, 1, 0.8, 0.9, 1e-2, 0.1, 1}, {0, 1});
-  check_rule<T>(Adam{0.01, 0.7, 0.9, 0.999, 1e-3, 0, 0.75}, {0, 1});
+  check_rule<T>(Adam::Step{0.01, 0.5, 0.9, 0.99, 1e-3, 0, 1}, {0, 1});
+  check_rule<T>(Adam::Step{0.01, 1, 0.8, 0.9, 1e-2, 0.1, 1}, {0, 1});
+  check_rule<T>(Adam::Step{0.01, 0.7, 0.9, 0.999, 1e-3, 0, 0.75}, {0, 1});
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(rmsprop_follows_its_formula, T, Elements) {
-  check_rule<T>(RmsProp{0.01, 0.9, 1e-2, 0, 0, false}, {0});
-  check_rule<T>(RmsProp{0.01, 0.9, 1e-2, 0.5, 0.1, false}, {0, 1});
-  check_rule<T>(RmsProp{0.01, 0.9, 1e-2, 0, 0.1, true}, {0, 2});
-  check_rule<T>(RmsProp{0.01, 0.9, 1e-2, 0.5, 0, true}, {0, 1, 2});
+  check_rule<T>(RmsProp::Step{0.01, 0.9, 1e-2, 0, 0, false}, {0});
+  check_rule<T>(RmsProp::Step{0.01, 0.9, 1e-2, 0.5, 0.1, false}, {0, 1});
+  check_rule<T>(RmsProp::Step{0.01, 0.9, 1e-2, 0, 0.1, true}, {0, 2});
+  check_rule<T>(RmsProp::Step{0.01, 0.9, 1e-2, 0.5, 0, true}, {0, 1, 2});
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_squares_of_chunks, T, Elements) {

@@ -96,7 +96,7 @@ std::vector<Case> cases() {
       {"Dropout", std::make_shared<Dropout<double>>(0.4), {17}},
       {"LeakyReLU", std::make_shared<LeakyReLU<double>>(0.2), {13}},
       {"LeakyReLU of a slope that turns around", std::make_shared<LeakyReLU<double>>(-0.5), {13}},
-      {"GELU", std::make_shared<GELU<double>>(), {2, 3, 4}},
+      {"GELU", std::make_shared<CurveLayer<double>>("GELU"), {2, 3, 4}},
       {"LayerNorm", std::make_shared<LayerNorm<double>>(11, 0.5), {11}},
       {"Residual of one layer", residual(linear(5, 5)), {5}},
       {"BatchNorm1d", batch_norm(19), {19}},
@@ -114,7 +114,7 @@ std::vector<Case> cases() {
                                   residual(network({linear(7, 7), std::make_shared<LayerNorm<double>>(7, 0.5),
                                                     activation(Activation::relu)})),
                                   activation(Activation::relu)})),
-                residual(std::make_shared<GELU<double>>()), linear(7, 3)}),
+                residual(std::make_shared<CurveLayer<double>>("GELU")), linear(7, 3)}),
        {6}},
       {"images, views, dropout and an inner network",
        network({flatten(), linear(12, 8), activation(Activation::relu), std::make_shared<Dropout<double>>(0.3),
@@ -165,11 +165,12 @@ class WrongLayerNorm : public LayerNorm<double> {
   }
 };
 
-class WrongGELU : public GELU<double> {
+class WrongGELU : public CurveLayer<double> {
  public:
+  WrongGELU() : CurveLayer("GELU") {}
   void backward(const Pass& pass, Vars<double> vars, Tensor<const double>, Tensor<const double> y,
                 Tensor<const double> dy, Tensor<double> dx, std::span<double> grads) const override {
-    GELU::backward(pass, vars, y, y, dy, dx, grads);  // takes the slope at y
+    CurveLayer::backward(pass, vars, y, y, dy, dx, grads);  // takes the slope at y
   }
 };
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "pdnn/core/random.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 
 using namespace pdnn;
 using namespace pdnn::optim;

@@ -1,12 +1,10 @@
 // Optimizers: the rules from their formulas, groups that cut anywhere, and slices in any order.
+#include "pdnn/optim/optimizer.hpp"
+
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <memory>
 #include <vector>
-
-#include "pdnn/optim/adam.hpp"
-#include "pdnn/optim/rmsprop.hpp"
-#include "pdnn/optim/sgd.hpp"
 
 using namespace pdnn;
 using namespace pdnn::optim;
@@ -18,16 +16,20 @@ namespace {
 using Numbers = std::vector<double>;
 const std::vector<Segment> kGroups{{2, 0.1, 0.5, false}, {3, 0, 0, true}, {5, 0.2, 0, false}};
 
+std::shared_ptr<Optimizer<double>> make(const kernels::Rule& rule) {
+  return std::make_shared<Optimizer<double>>(5, rule);
+}
+
 /// Every optimizer, for five parameters.
 std::vector<std::shared_ptr<Optimizer<double>>> optimizers() {
-  return {std::make_shared<SGD<double>>(5, 0, false),
-          std::make_shared<SGD<double>>(5, 0.9, false),
-          std::make_shared<SGD<double>>(5, 0.9, true),
-          std::make_shared<Adam<double>>(5, AdamNumbers{0.9, 0.99, 1e-3, false}),
-          std::make_shared<Adam<double>>(5, AdamNumbers{0.9, 0.99, 1e-3, true}),
-          std::make_shared<RMSprop<double>>(5, RMSpropNumbers{0.9, 1e-3, 0, false}),
-          std::make_shared<RMSprop<double>>(5, RMSpropNumbers{0.9, 1e-3, 0, true}),
-          std::make_shared<RMSprop<double>>(5, RMSpropNumbers{0.9, 1e-3, 0.5, true})};
+  return {make(kernels::Sgd{}),
+          make(kernels::Sgd{0.9}),
+          make(kernels::Sgd{0.9, true}),
+          make(kernels::Adam{0.9, 0.99, 1e-3, false}),
+          make(kernels::Adam{0.9, 0.99, 1e-3, true}),
+          make(kernels::RmsProp{0.9, 1e-3, 0, false}),
+          make(kernels::RmsProp{0.9, 1e-3, 0, true}),
+          make(kernels::RmsProp{0.9, 1e-3, 0.5, true})};
 }
 
 Numbers trained(Optimizer<double>& optimizer, const std::vector<Range>& slices) {
@@ -65,7 +67,7 @@ void check_close(const Numbers& got, const Numbers& want) {
 
 BOOST_AUTO_TEST_CASE(sgd_follows_its_formula_in_every_group) {
   for (const bool nesterov : {false, true}) {
-    SGD<double> sgd(5, 0.9, nesterov);
+    Optimizer<double> sgd(5, kernels::Sgd{0.9, nesterov});
     Numbers v(5);
     check_close(trained(sgd, {{0, 5}}), expected([&](std::size_t i, int, double d, double lr) {
                   v[i] = 0.9 * v[i] + d;
@@ -75,7 +77,7 @@ BOOST_AUTO_TEST_CASE(sgd_follows_its_formula_in_every_group) {
 }
 
 BOOST_AUTO_TEST_CASE(adam_follows_its_formula_in_every_group) {
-  Adam<double> adam(5, {0.9, 0.99, 1e-3, false});
+  Optimizer<double> adam(5, kernels::Adam{0.9, 0.99, 1e-3, false});
   Numbers m(5), v(5);
   check_close(trained(adam, {{0, 5}}), expected([&](std::size_t i, int t, double d, double lr) {
                 m[i] = 0.9 * m[i] + 0.1 * d;
@@ -86,7 +88,7 @@ BOOST_AUTO_TEST_CASE(adam_follows_its_formula_in_every_group) {
 }
 
 BOOST_AUTO_TEST_CASE(rmsprop_follows_its_formula_in_every_group) {
-  RMSprop<double> rmsprop(5, {0.9, 1e-3, 0.5, true});
+  Optimizer<double> rmsprop(5, kernels::RmsProp{0.9, 1e-3, 0.5, true});
   Numbers v(5), m(5), b(5);
   check_close(trained(rmsprop, {{0, 5}}), expected([&](std::size_t i, int, double d, double lr) {
                 v[i] = 0.9 * v[i] + 0.1 * d * d;
@@ -97,7 +99,7 @@ BOOST_AUTO_TEST_CASE(rmsprop_follows_its_formula_in_every_group) {
 }
 
 BOOST_AUTO_TEST_CASE(decoupled_weight_decay_stays_out_of_the_means) {
-  Adam<double> adam(1, {0.9, 0.99, 1e-3, true});
+  Optimizer<double> adam(1, kernels::Adam{0.9, 0.99, 1e-3, true});
   adam.set_segments({{1, 0.1, 0.5, false}});
   double w = 8;
   const double g = 0;
@@ -115,7 +117,7 @@ BOOST_AUTO_TEST_CASE(the_order_of_slices_changes_no_bit) {
 }
 
 BOOST_AUTO_TEST_CASE(a_schedule_gives_every_group_its_rate) {
-  SGD<float> sgd(4, 0, false);
+  Optimizer<float> sgd(4, kernels::Sgd{});
   sgd.set_segments({{1, 9, 0, false, 1}, {2, 9, 0, false, 0}, {3, 9, 0, true, 7}, {4, 9, 0, false, 1}});
   const std::vector<double> rates{0.25, 0.5};
   sgd.set_rates(rates);
@@ -127,7 +129,7 @@ BOOST_AUTO_TEST_CASE(a_schedule_gives_every_group_its_rate) {
 }
 
 BOOST_AUTO_TEST_CASE(segments_must_cover_the_parameters) {
-  SGD<double> sgd(5, 0, false);
+  Optimizer<double> sgd(5, kernels::Sgd{});
   BOOST_CHECK_THROW(sgd.set_segments({{4, 0.1, 0, false}}), ValueError);
   BOOST_CHECK_THROW(sgd.set_segments({{5, 0.1, 0, false}, {4, 0.1, 0, false}}), ValueError);
 }

@@ -11,8 +11,7 @@
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
-#include "pdnn/optim/adam.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 #include "pdnn/partition/split_layers.hpp"
 #include "pdnn/strategy/data_parallel.hpp"
 
@@ -58,7 +57,8 @@ std::vector<Case> cases() {
       {"a mask between", {linear(6, 9), activation(Activation::relu), dropout(0.4), linear(9, 3)}},
       {"two pairs",
        {linear(6, 7), activation(Activation::tanh), linear(7, 5), activation(Activation::relu), linear(5, 9, false),
-        std::make_shared<nn::GELU<double>>(), std::make_shared<nn::Flatten<double>>(), dropout(0.3), linear(9, 3)}},
+        std::make_shared<nn::CurveLayer<double>>("GELU"), std::make_shared<nn::Flatten<double>>(), dropout(0.3),
+        linear(9, 3)}},
       {"nothing between, an odd one behind, activation at the end",
        {dropout(0.2), linear(6, 5), linear(5, 7), activation(Activation::sigmoid), linear(7, 3),
         std::make_shared<nn::LeakyReLU<double>>(0.1)}},
@@ -153,12 +153,8 @@ Outcome train(const Layers& layers, const Plan& plan, comm::Communicator& comm) 
   const Source<double> source{{x.data(), Samples::Format::float64, kRows, kInputs, {kInputs}}, {classes.data(), {}}};
   const auto network = std::make_shared<Network>(layers);
   const auto whole = std::make_shared<nn::Model<double>>(network, 3);
-  std::shared_ptr<optim::Optimizer<double>> optimizer;
-  if (plan.adam) {
-    optimizer = std::make_shared<optim::Adam<double>>(whole->count(), optim::AdamNumbers{});
-  } else {
-    optimizer = std::make_shared<optim::SGD<double>>(whole->count(), 0.9, false);
-  }
+  const kernels::Rule rule = plan.adam ? kernels::Rule(kernels::Adam{}) : kernels::Rule(kernels::Sgd{0.9});
+  const auto optimizer = std::make_shared<optim::Optimizer<double>>(whole->count(), rule);
   optimizer->set_segments({{whole->count(), plan.adam ? 1e-2 : 0.1, 1e-3, false}});
 
   const auto replica = comm.split(comm.rank() / plan.tensor, comm.rank());

@@ -9,7 +9,7 @@
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/linear.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 
 using namespace pdnn;
 using namespace pdnn::partition;
@@ -39,7 +39,8 @@ struct Whole {
   }
   std::shared_ptr<nn::Network<double>> network = make_network();
   std::shared_ptr<nn::Model<double>> model = std::make_shared<nn::Model<double>>(network, 1);
-  std::shared_ptr<optim::SGD<double>> sgd = std::make_shared<optim::SGD<double>>(model->count(), 0.9, false);
+  std::shared_ptr<optim::Optimizer<double>> sgd =
+      std::make_shared<optim::Optimizer<double>>(model->count(), kernels::Sgd{0.9});
 };
 
 /// Fails on its rank: Boost.Test's macros are for one thread.

@@ -5,7 +5,7 @@
 
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 #include "ranks.hpp"
 
 using namespace pdnn;
@@ -26,7 +26,7 @@ std::vector<Index> bytes_sent(const std::string& codec, Index bucket_bytes, cons
     nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
     const auto network = model.bound({10});
     const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
-    optim::SGD<double> sgd(model.count(), 0, false);
+    optim::Optimizer<double> sgd(model.count(), kernels::Sgd{});
     sgd.set_segments({{model.count(), 0.1, 0, false}});
     const Job<double> job{model, *network, loss, {10}};
     TeamEngine<double> engine(job, 1, 4);

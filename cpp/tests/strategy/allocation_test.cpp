@@ -12,8 +12,7 @@
 #include "pdnn/nn/layers/pool2d.hpp"
 #include "pdnn/nn/layers/residual.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
-#include "pdnn/optim/adam.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 #include "pdnn/strategy/data_parallel.hpp"
 #include "pdnn/strategy/strategy.hpp"
 
@@ -66,17 +65,11 @@ std::vector<Case> cases() {
   };
 }
 
-template <class Rule>
-void check(const Case& example, int threads, Index pieces) {
+void check(const Case& example, int threads, Index pieces, const kernels::Rule& rule) {
   nn::Model<float> model(std::make_shared<nn::Network<float>>(example.layers), 1);
   const auto bound = model.bound(example.sample);
   const nn::CrossEntropyLoss<float> loss(nn::Reduction::mean);
-  const auto optimizer = [&] {
-    if constexpr (std::is_same_v<Rule, optim::SGD<float>>)
-      return std::make_unique<Rule>(model.count(), 0.9, false);
-    else
-      return std::make_unique<Rule>(model.count(), optim::AdamNumbers{0.9, 0.999, 1e-8, false});
-  }();
+  const auto optimizer = std::make_unique<optim::Optimizer<float>>(model.count(), rule);
   optimizer->set_segments({{model.count(), 0.01, 1e-3, false}});
   const Job<float> job{model, *bound, loss, example.sample};
   std::unique_ptr<Engine<float>> engine;
@@ -118,8 +111,8 @@ void check(const Case& example, int threads, Index pieces) {
 BOOST_AUTO_TEST_CASE(steps_allocate_nothing) {
   for (const Case& example : cases()) {
     for (const auto& [threads, pieces] : {std::pair{1, 0}, {2, 0}, {2, 3}}) {
-      check<optim::SGD<float>>(example, threads, pieces);
-      check<optim::Adam<float>>(example, threads, pieces);
+      check(example, threads, pieces, kernels::Sgd{0.9});
+      check(example, threads, pieces, kernels::Adam{0.9, 0.999, 1e-8, false});
     }
   }
 }

@@ -11,8 +11,7 @@
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
-#include "pdnn/optim/adam.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 #include "pdnn/strategy/data_parallel.hpp"
 #include "ranks.hpp"
 
@@ -85,9 +84,9 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
   const auto bound = model.bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
   const WatchedLoss loss(plan.watch);
-  std::unique_ptr<optim::Optimizer<double>> optimizer = std::make_unique<optim::SGD<double>>(model.count(), 0.5, false);
-  if (plan.adam)
-    optimizer = std::make_unique<optim::Adam<double>>(model.count(), optim::AdamNumbers{0.9, 0.999, 1e-8, false});
+  const kernels::Rule rule =
+      plan.adam ? kernels::Rule(kernels::Adam{0.9, 0.999, 1e-8, false}) : kernels::Rule(kernels::Sgd{0.5});
+  const auto optimizer = std::make_unique<optim::Optimizer<double>>(model.count(), rule);
   optimizer->set_segments({{model.count(), plan.adam ? 0.01 : 0.05, 1e-3, false}});
   if (plan.clip_norm > 0) {
     using Clip = optim::Clip<double>;

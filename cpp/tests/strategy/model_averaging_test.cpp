@@ -8,7 +8,7 @@
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 #include "ranks.hpp"
 
 using namespace pdnn;
@@ -71,7 +71,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
   const auto bound = model.bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
   const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
-  optim::SGD<double> sgd(model.count(), plan.momentum, false);
+  optim::Optimizer<double> sgd(model.count(), kernels::Sgd{plan.momentum});
   sgd.set_segments({{model.count(), 0.1, 1e-2, false}});
   const Job<double> job{model, *network, loss, {kInputs}};
   const Index step_rows = kBatch * comm->size();

@@ -9,7 +9,7 @@
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
-#include "pdnn/optim/sgd.hpp"
+#include "pdnn/optim/optimizer.hpp"
 #include "pdnn/reduce/compressed_sum.hpp"
 #include "pdnn/strategy/data_parallel.hpp"
 #include "pdnn/strategy/scatter_gather.hpp"
@@ -108,7 +108,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   const nn::CrossEntropyLoss<double> cross_entropy(nn::Reduction::mean);
   const nn::MSELoss<double> squares(nn::Reduction::mean);
   const nn::Loss<double>& loss = plan.values ? static_cast<const nn::Loss<double>&>(squares) : cross_entropy;
-  optim::SGD<double> sgd(model.count(), 0.9, false);
+  optim::Optimizer<double> sgd(model.count(), kernels::Sgd{0.9});
   sgd.set_segments({{model.count(), 0.1, 1e-3, false}});
   if (plan.clip_norm > 0) {
     using Clip = optim::Clip<double>;

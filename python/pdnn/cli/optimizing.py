@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pdnn import nn, optim
 from pdnn.cli.values import non_negative_float, positive_float, positive_int
+from pdnn.optim import rules
 
-if TYPE_CHECKING:
-    from pdnn import nn, optim
-
-OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop"}
-"""Words to classes of `pdnn.optim`."""
+OPTIMIZERS: dict[str, type[optim.Optimizer]] = {name.lower(): getattr(rules, name) for name in rules.__all__}
+"""Words to classes."""
 
 SCHEDULE_HELP = (
     "of the learning rate, update by update: linear[:END], from all of it down to END (0) times it; "
@@ -44,18 +44,16 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 
 def optimizer(arguments: argparse.Namespace, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
     """The optimizer of a command line; what is not given is the class's default, as torch has it."""
-    from pdnn import optim
-
     options: dict[str, Any] = {"lr": 0.1, "momentum": 0.9} if arguments.optimizer == "sgd" else {}
     given = {"lr": arguments.lr, "momentum": arguments.momentum, "weight_decay": arguments.l2}
     options |= {name: value for name, value in given.items() if value is not None}
-    made: optim.Optimizer = getattr(optim, OPTIMIZERS[arguments.optimizer])(parameters, **options)
-    return made
+    return OPTIMIZERS[arguments.optimizer](parameters, **options)
 
 
 def check(arguments: argparse.Namespace) -> None:
     """Ends the process if the options do not fit each other."""
-    if arguments.momentum is not None and arguments.optimizer in ("adam", "adamw"):
+    numbers = inspect.signature(OPTIMIZERS[arguments.optimizer]).parameters
+    if arguments.momentum is not None and "momentum" not in numbers:
         arguments.error(f"--momentum is for sgd and rmsprop; {arguments.optimizer} has none")
     if arguments.momentum is not None and arguments.momentum >= 1:
         arguments.error(f"--momentum {arguments.momentum:g} is not below 1")
@@ -69,7 +67,7 @@ class Plan:
     steps_an_epoch: int
 
 
-Maker = Callable[["optim.Optimizer", Plan], "optim.LRScheduler"]
+Maker = Callable[[optim.Optimizer, Plan], optim.LRScheduler]
 
 
 def schedule(text: str) -> Maker:
@@ -81,14 +79,8 @@ def schedule(text: str) -> Maker:
     if kind == "step":
         epochs = positive_int(numbers[0]) if numbers else 10
         gamma = positive_float(numbers[1]) if len(numbers) > 1 else 0.1
-        return lambda own, plan: _optim().StepLR(own, epochs * plan.steps_an_epoch, gamma)
+        return lambda own, plan: optim.StepLR(own, epochs * plan.steps_an_epoch, gamma)
     end = non_negative_float(numbers[0]) if numbers else 0.0
     if kind == "linear":
-        return lambda own, plan: _optim().LinearLR(own, 1.0, end, plan.steps)
-    return lambda own, plan: _optim().CosineAnnealingLR(own, plan.steps, end * own.param_groups[0]["lr"])
-
-
-def _optim() -> Any:
-    from pdnn import optim
-
-    return optim
+        return lambda own, plan: optim.LinearLR(own, 1.0, end, plan.steps)
+    return lambda own, plan: optim.CosineAnnealingLR(own, plan.steps, end * own.param_groups[0]["lr"])

@@ -10,7 +10,7 @@ from typing import Any
 from pdnn.codec import Codec, CompressionStats, parse
 from pdnn.comm import world
 from pdnn.comm.settings import compare
-from pdnn.core import CoreOptimizer, Width
+from pdnn.core import CoreOptimizer
 from pdnn.ddp.buckets import Reducer, cut
 from pdnn.ddp.collectives import Average, Sum
 from pdnn.moved import former
@@ -312,13 +312,22 @@ class DistributedOptimizer(Optimizer):
 
     # ---- the inner optimizer's
 
-    def make(self, core: Width, count: int) -> CoreOptimizer:
-        """As the inner optimizer's."""
-        return self.optimizer.make(core, count)
+    @property
+    def core(self) -> CoreOptimizer:
+        """The inner optimizer's."""
+        return self.optimizer.core
 
-    def bind(self, model: Sequential | Store) -> CoreOptimizer:
+    def attach(self, model: Sequential | Store) -> None:
         """As the inner optimizer's."""
-        return self.optimizer.bind(model)
+        self.optimizer.attach(model)
+
+    def sync_groups(self) -> None:
+        """As the inner optimizer's."""
+        self.optimizer.sync_groups()
+
+    def rule(self) -> Any:
+        """As the inner optimizer's."""
+        return self.optimizer.rule()
 
     def memory_names(self) -> list[str]:
         """As the inner optimizer's."""

@@ -189,7 +189,7 @@ class Trial:
         self._session = core.Session(
             model=model.core,
             loss=compute.loss.build(core),
-            optimizer=optimizer.bind(model),
+            optimizer=optimizer.core,
             comm=comm.core,
             sample=list(network.sample),
             target_width=samples.width,

@@ -113,7 +113,7 @@ class GELU(Module):
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
-        return core.GELU()
+        return core.Curve("GELU")
 
 
 class Softmax(Module):

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pdnn.core import CoreOptimizer, Width, core_for
+from pdnn.core import CoreOptimizer, core_for
 from pdnn.nn.sequential import Sequential
 from pdnn.store import Array, Parameter, Store
 
@@ -55,8 +55,10 @@ class Optimizer:
         seen = [id(parameter) for parameter in self.parameters()]
         if len(seen) != len(set(seen)):
             raise ValueError(f"{type(self).__name__}: a parameter appears twice")
-        self._core: CoreOptimizer | None = None
+        self._core: CoreOptimizer | None = None  # the core's optimizer, of the parameters _handles in _store
         self._store: Store | None = None
+        self._handles: list[Parameter] = []
+        self._synced: list[list[Any]] = []  # the groups that it knows
 
     def parameters(self) -> Iterator[Parameter]:
         """Those of all groups."""
@@ -79,8 +81,10 @@ class Optimizer:
         ValueError
             If the parameters belong to no model, or to several.
         """
-        store = self.store()
-        self.bind(store).apply(store.flat_parameters, store.flat_gradients)
+        self.sync_groups()
+        assert self._core is not None
+        assert self._store is not None
+        self._core.apply(self._store.flat_parameters, self._store.flat_gradients)
 
     def store(self) -> Store:
         """The memory of the model whose parameters these are.
@@ -110,11 +114,10 @@ class Optimizer:
             ``"steps"``, the number of steps made; ``"param_groups"``, the groups' numbers; ``"state"``, names
             to flat arrays in the order of the model's parameters: what the rule remembers.
         """
-        store = self.store()
         return {
-            "steps": self.bind(store).steps,
+            "steps": self.core.steps,
             "param_groups": [_numbers(group) for group in self.param_groups],
-            "state": {name: values.copy() for name, values in self.state_arrays(store).items()},
+            "state": {name: values.copy() for name, values in self.state_arrays().items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -125,8 +128,7 @@ class Optimizer:
         ValueError
             If it is another rule's, or of a model of another size.
         """
-        store, groups = self.store(), state["param_groups"]
-        own = self.state_arrays(store)
+        own, groups = self.state_arrays(), state["param_groups"]
         expected = {name: values.shape for name, values in own.items()}
         given = {name: np.shape(values) for name, values in state["state"].items()}
         if given != expected or len(groups) != len(self.param_groups):
@@ -138,16 +140,30 @@ class Optimizer:
             group.update(numbers)
         for name, values in own.items():
             values[...] = state["state"][name]
-        self.bind(store).steps = state["steps"]
+        self.core.steps = state["steps"]
 
     # ---- the core's side
 
-    def make(self, core: Width, count: int) -> CoreOptimizer:
-        """This rule as an object of the C++ core, for `count` parameters."""
+    def rule(self) -> Any:
+        """The rule with its numbers, as the core has it."""
         raise NotImplementedError
 
-    def bind(self, model: Sequential | Store) -> CoreOptimizer:
-        """The core's optimizer for this model, with the groups as they are now.
+    @property
+    def core(self) -> CoreOptimizer:
+        """The core's optimizer, made once: for the model of `attach`, else for all of `store`'s parameters.
+
+        Raises
+        ------
+        ValueError
+            If the parameters belong to no model, or to several.
+        """
+        if self._core is None:
+            self.attach(self.store())
+        assert self._core is not None
+        return self._core
+
+    def attach(self, model: Sequential | Store) -> None:
+        """Makes the core's optimizer for this model, or checks that it was made for it.
 
         Parameters
         ----------
@@ -159,40 +175,57 @@ class Optimizer:
             If a parameter is not the model's, or the optimizer served another model before.
         """
         handles = list(model.parameters())
-        store = handles[0].store if handles else None
-        if self._core is None:
-            self._core, self._store = self.make(core_for(model.dtype), model.flat_parameters.size), store
-        elif self._store is not store:
-            raise ValueError(f"{type(self).__name__}: it belongs to another model; make one for each")
-        number_of = {
-            id(parameter): number
-            for number, group in enumerate(self.param_groups)
-            for parameter in group["params"]
-        }
-        if stray := number_of.keys() - {id(handle) for handle in handles}:
+        if stray := {id(own) for own in self.parameters()} - {id(handle) for handle in handles}:
             raise ValueError(f"{type(self).__name__}: {len(stray)} of its parameters are not this model's")
+        if self._core is None:
+            core = core_for(model.dtype).Optimizer(model.flat_parameters.size, self.rule())
+            self._core, self._store, self._handles = core, handles[0].store, handles
+        elif self._handles != handles:
+            raise self._elsewhere()
+        self.sync_groups()
+
+    def sync_groups(self) -> None:
+        """Tells the core of parameter groups that changed; steps and a Trainer's epochs begin with it.
+
+        Raises
+        ------
+        ValueError
+            If the parameters belong to no model, to several, or to another one than before.
+        """
+        core, store = self.core, self._store
+        groups = [[group["lr"], group["weight_decay"], *group["params"]] for group in self.param_groups]
+        if store is not None and store.moved:
+            raise self._elsewhere()
+        if groups == self._synced:
+            return
+        if self.store() is not store:
+            raise self._elsewhere()
+        numbers = {own: number for number, group in enumerate(self.param_groups) for own in group["params"]}
         segments, end = [], 0
-        for handle in handles:
+        for handle in self._handles:
             end += handle.size
-            number = number_of.get(id(handle))
+            number = numbers.get(handle)
             if number is None:
                 segments.append((end, 0.0, 0.0, True, 0))
             else:
-                group = self.param_groups[number]
-                segments.append((end, float(group["lr"]), float(group["weight_decay"]), False, number))
-        self._core.set_segments(segments)
-        return self._core
+                lr, weight_decay = groups[number][:2]
+                segments.append((end, float(lr), float(weight_decay), False, number))
+        core.set_segments(segments)
+        self._synced = groups
+
+    def _elsewhere(self) -> ValueError:
+        return ValueError(f"{type(self).__name__}: it belongs to another model; make one for each")
 
     def twin(self, params: Iterable[Parameter]) -> Optimizer:
         """The same rule, with the numbers of the first group, for all parameters of another model."""
         other = copy.copy(self)
-        other._core = other._store = None
+        other._core, other._store, other._handles, other._synced = None, None, [], []
         other.param_groups = [{**self.param_groups[0], "params": list(params)}]
         return other
 
-    def state_arrays(self, model: Sequential | Store) -> dict[str, Array]:
+    def state_arrays(self) -> dict[str, Array]:
         """What the rule remembers between steps, by name: arrays that share its memory."""
-        return dict(zip(self.memory_names(), self.bind(model).memory, strict=True))
+        return dict(zip(self.memory_names(), self.core.memory, strict=True))
 
     def memory_names(self) -> list[str]:
         """Names of `state_arrays`."""

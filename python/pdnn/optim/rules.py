@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pdnn.core import CoreOptimizer, Width
+from pdnn import _core
 from pdnn.optim.optimizer import Optimizer, Params
+
+__all__ = ["SGD", "Adam", "AdamW", "RMSprop"]
 
 
 class SGD(Optimizer):
@@ -46,9 +48,9 @@ class SGD(Optimizer):
         self.momentum = momentum
         self.nesterov = nesterov
 
-    def make(self, core: Width, count: int) -> CoreOptimizer:
+    def rule(self) -> _core.SGD:
         """The core's SGD."""
-        return core.SGD(count, self.momentum, self.nesterov)
+        return _core.SGD(self.momentum, self.nesterov)
 
     def memory_names(self) -> list[str]:
         """The velocity, if there is momentum."""
@@ -102,9 +104,9 @@ class Adam(Optimizer):
         self.betas = (float(betas[0]), float(betas[1]))
         self.eps = eps
 
-    def make(self, core: Width, count: int) -> CoreOptimizer:
+    def rule(self) -> _core.Adam:
         """The core's Adam."""
-        return core.Adam(count, *self.betas, self.eps, self.decoupled)
+        return _core.Adam(*self.betas, self.eps, self.decoupled)
 
     def memory_names(self) -> list[str]:
         """Running means of the gradients and of their squares, under torch's names."""
@@ -181,9 +183,9 @@ class RMSprop(Optimizer):
         self.check_share("momentum", momentum)
         self.alpha, self.eps, self.momentum, self.centered = alpha, eps, momentum, centered
 
-    def make(self, core: Width, count: int) -> CoreOptimizer:
+    def rule(self) -> _core.RMSprop:
         """The core's RMSprop."""
-        return core.RMSprop(count, self.alpha, self.eps, self.momentum, self.centered)
+        return _core.RMSprop(self.alpha, self.eps, self.momentum, self.centered)
 
     def memory_names(self) -> list[str]:
         """The running mean of squares, and what momentum and centering add, under torch's names."""

@@ -1,5 +1,5 @@
 #pragma once
-/// Activations whose slope needs x: LeakyReLU with any slope, and GELU.
+/// Activations whose slope is computed from x: LeakyReLU with any slope, and the curves.
 ///
 /// gelu(x) = x Φ(x) with Φ the normal distribution. Its lower half is Φ(−a) = exp(−a²/2) h(t) / (a + 4), where h, a
 /// polynomial in t = (a − 4)/(a + 4), has neither overflow nor cancellation however far out a lies; the other half is
@@ -81,22 +81,39 @@ PDNN_INLINE Vector<float> in_double(Vector<float> x, F f) {
   return in_double(x, f, std::make_integer_sequence<int, kLanes<double>>{});
 }
 
+/// f(x) and f'(x), f being a curve.
 template <class T>
-void gelu(Part part, Index n, const T* x, T* y) {
+PDNN_INLINE Vector<T> value_of(Curve f, Vector<T> x) {
+  switch (f) {
+    case Curve::gelu:
+      return in_double(x, [](Doubles value) { return gelu(value); });
+  }
+  return x;
+}
+template <class T>
+PDNN_INLINE Vector<T> slope_of(Curve f, Vector<T> x) {
+  switch (f) {
+    case Curve::gelu:
+      return in_double(x, [](Doubles value) { return gelu_slope(value); });
+  }
+  return x;
+}
+
+template <class T>
+void curve(Part part, Curve f, Index n, const T* x, T* y) {
   const Range mine = deal_elements<T>(part, n);
   for (Index i = mine.begin; i < mine.end; i += kLanes<T>) {
     const Index left = mine.end - i;
-    store(y + i, in_double(load(x + i, left), [](Doubles value) { return gelu(value); }), left);
+    store(y + i, value_of<T>(f, load(x + i, left)), left);
   }
 }
 
 template <class T>
-void gelu_backward(Part part, Index n, const T* x, const T* dy, T* dx) {
+void curve_backward(Part part, Curve f, Index n, const T* x, const T* dy, T* dx) {
   const Range mine = deal_elements<T>(part, n);
   for (Index i = mine.begin; i < mine.end; i += kLanes<T>) {
     const Index left = mine.end - i;
-    const Vector<T> slope = in_double(load(x + i, left), [](Doubles value) { return gelu_slope(value); });
-    store(dx + i, load(dy + i, left) * slope, left);
+    store(dx + i, load(dy + i, left) * slope_of<T>(f, load(x + i, left)), left);
   }
 }
 

@@ -51,8 +51,9 @@ PDNN_INLINE void draw(std::uint64_t key, std::uint64_t block, std::uint32_t (&nu
 }
 
 template <class T>
-void dropout(Part part, std::uint64_t key, Index first, Index stride, std::uint64_t threshold, T scale,
-             Matrix<const T> x, Matrix<T> y) {
+void dropout(Part part, std::uint64_t key, Index first, Index stride, double p, Matrix<const T> x, Matrix<T> y) {
+  const auto threshold = static_cast<std::uint64_t>(__builtin_ceil(p * 0x1p32));
+  const T scale = static_cast<T>(1 / (1 - p));
   const Range mine = deal(part, x.rows);
   std::uint32_t numbers[kNumbers];
   for (Index r = mine.begin; r < mine.end; ++r) {

@@ -1,7 +1,7 @@
 #pragma once
 /// Kernels that treat every element alike: activations and their slopes, exp and log, and sums.
+#include "pdnn/kernels/elementwise.hpp"
 #include "pdnn/kernels/impl/math.hpp"
-#include "pdnn/kernels/kernels.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {

@@ -94,7 +94,7 @@ void column_moments(Part part, Matrix<const T> x, T* moments) {
 /// What `normalize` does to the columns of a stripe.
 template <class T, int n>
 struct Columns {
-  PDNN_INLINE Columns(const Normal<T>& normal, Index j, Index left) {
+  PDNN_INLINE Columns(const NormParams<T>& normal, Index j, Index left) {
     PDNN_UNROLL for (int v = 0; v < n; ++v) {
       const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
       mean[v] = load(normal.mean + at, rest);
@@ -106,7 +106,7 @@ struct Columns {
 };
 
 template <class T>
-void normalize(Part part, Matrix<const T> x, const Normal<T>& normal, bool relu, Matrix<T> y) {
+void normalize(Part part, Matrix<const T> x, const NormParams<T>& normal, bool relu, Matrix<T> y) {
   const Range mine = deal(part, x.rows);
   for (Index stripe = 0; stripe < stripes<T>(x.cols); ++stripe)
     with_stripe<T>(x.cols, stripe, [&](auto width, Index j, Index left) {
@@ -156,8 +156,8 @@ void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<cons
 }
 
 template <class T>
-void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const Normal<T>& normal,
-                        const T* shift, const T* slope, bool relu, Matrix<T> dx) {
+void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy,
+                        const NormParams<T>& normal, const T* shift, const T* slope, bool relu, Matrix<T> dx) {
   const Range mine = deal(part, x.rows);
   for (Index stripe = 0; stripe < stripes<T>(x.cols); ++stripe)
     with_stripe<T>(x.cols, stripe, [&](auto width, Index j, Index left) {

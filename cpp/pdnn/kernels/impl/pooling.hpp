@@ -1,6 +1,7 @@
 #pragma once
 /// Pooling: the largest or the mean of each window, channel by channel; and images turned between channels first and
 /// last.
+#include "pdnn/kernels/images.hpp"
 #include "pdnn/kernels/impl/elementwise.hpp"
 
 namespace pdnn::kernels::impl {

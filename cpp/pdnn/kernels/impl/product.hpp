@@ -9,6 +9,7 @@
 #include "pdnn/kernels/impl/pack.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/tile.hpp"
+#include "pdnn/kernels/products.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {
@@ -44,7 +45,7 @@ struct Spot {
   Index stride;
 };
 template <class T>
-PDNN_INLINE Spot<T> spot(const Weights<T>& w, Index r, Index j) {
+PDNN_INLINE Spot<T> spot(const PanelMatrix<T>& w, Index r, Index j) {
   if (w.panel >= w.cols) return {w.data + r * w.stride + j, w.stride};
   const Index first = j / w.panel * w.panel, width = min(w.panel, w.cols - first);
   return {w.data + first * w.rows + r * width + (j - first), width};
@@ -57,11 +58,11 @@ struct Product {
   Index depth;
   const T* a;
   Index row_step, depth_step;
-  Weights<const T> b;
+  PanelMatrix<const T> b;
   bool b_transposed;  // b is [cols, depth]
   const T* bias;
   bool add;
-  Weights<T> c;
+  PanelMatrix<T> c;
   const Update<T>* update = nullptr;
   const T* from = nullptr;  // lies as c does
 };
@@ -108,7 +109,7 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
 
 /// to[k, j] = b[col + j, depth.begin + k] for j < cols, 0 behind them.
 template <Index width, class T>
-PDNN_INLINE void transpose_strip(const Weights<const T>& b, Index col, Range depth, Index cols, T* to) {
+PDNN_INLINE void transpose_strip(const PanelMatrix<const T>& b, Index col, Range depth, Index cols, T* to) {
   for (Index k = depth.begin; k < depth.end;) {
     const Index end = min((k / b.panel + 1) * b.panel, depth.end);
     const Spot<const T> from = spot(b, col, k);
@@ -173,7 +174,7 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
           if (descend) {
             tile.c = p.update->w + (c.data - p.c.data);
             tile.descend = true;
-            tile.lr = static_cast<T>(p.update->rule.sgd.lr), tile.l2 = static_cast<T>(p.update->rule.sgd.l2);
+            tile.lr = static_cast<T>(p.update->step.sgd.lr), tile.l2 = static_cast<T>(p.update->step.sgd.l2);
           }
           multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, whole && !descend,
                                                     [&](Index r, Index n, T* sums, Index stride) {
@@ -205,7 +206,7 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
 }
 
 template <class T>
-void product_nn(Part part, Matrix<const T> x, Weights<const T> w, const T* b, Activation f, Matrix<T> y) {
+void product_nn(Part part, Matrix<const T> x, PanelMatrix<const T> w, const T* b, Activation f, Matrix<T> y) {
   const Product<T> p{x.cols, x.data, x.stride, 1, w, false, b, false, y};
   multiply<T, false>(part, y.rows, y.cols, p, [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
     if (f == Activation::identity) return;
@@ -214,7 +215,7 @@ void product_nn(Part part, Matrix<const T> x, Weights<const T> w, const T* b, Ac
 }
 
 template <class T>
-void product_nt(Part part, Matrix<const T> dy, Weights<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
+void product_nt(Part part, Matrix<const T> dy, PanelMatrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
   const Product<T> p{dy.cols, dy.data, dy.stride, 1, w, true, nullptr, false, dx};
   multiply<T, false>(part, dx.rows, dx.cols, p,
                      [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
@@ -249,13 +250,14 @@ class Fetcher {
 };
 /// How many tiles of dw a worker makes, about.
 template <class T>
-PDNN_INLINE Index tiles_of(Part part, const Weights<T>& dw) {
+PDNN_INLINE Index tiles_of(Part part, const PanelMatrix<T>& dw) {
   constexpr Index rows = kMostRows<kWidest>, cols = kTileCols<T, kWidest>;
   return ceil_div(dw.rows, rows) * ceil_div(dw.cols, cols) / part.size;
 }
 
 template <class T>
-void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, Weights<T> dw, const Upcoming* upcoming) {
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, PanelMatrix<T> dw,
+                const Upcoming* upcoming) {
   const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, add, dw};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
   multiply<T, true>(part, dw.rows, dw.cols, p, [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); });
@@ -269,7 +271,7 @@ PDNN_INLINE void fetch_rows(const char* data, Index stride, Index rows, Index by
 
 template <class T>
 void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, const T* from,
-                       Weights<T> dw, const Upcoming* upcoming) {
+                       PanelMatrix<T> dw, const Upcoming* upcoming) {
   constexpr Index bytes = sizeof(T), next = kColumnBytes / bytes;  // rows that come after those of a block
   const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &update, from};
   Fetcher fetcher(upcoming, tiles_of(part, dw));

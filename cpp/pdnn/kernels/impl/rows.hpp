@@ -1,6 +1,7 @@
 #pragma once
 /// Kernels that treat rows alike: softmax and its kin, and the cross-entropy on top of it.
 #include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/rows.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {

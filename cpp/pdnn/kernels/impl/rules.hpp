@@ -1,29 +1,30 @@
 #pragma once
-/// The optimizers' rules: each as a step on one vector of parameters, which every kernel that has a gradient in hand
-/// may call, and as a kernel over whole arrays.
+/// The optimizers' rules: each on one vector of parameters, which every kernel that has a gradient in hand may call,
+/// and as a kernel over whole arrays.
 #include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/update.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {
 
-/// What a rule remembers of a vector of parameters.
+/// The state of a vector of parameters.
 template <class T>
-using Memory = Vector<T>[kMostMemory];
+using State = Vector<T>[kMostStates];
 
-// A step has its rule's numbers in T, and operator()(w, g, memory) gives the new w and changes the memory.
+// A rule on vectors has its step's numbers in T, and operator()(w, g, state) gives the new w and changes the state.
 
 template <class T>
-struct SgdStep {
+struct SgdRule {
   T lr, momentum, l2;
   bool nesterov;
 
-  PDNN_INLINE explicit SgdStep(const Sgd& rule)
-      : lr(static_cast<T>(rule.lr)),
-        momentum(static_cast<T>(rule.momentum)),
-        l2(static_cast<T>(rule.l2)),
-        nesterov(rule.nesterov) {}
-  PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, Memory<T>& memory) const {
-    Vector<T>& v = memory[0];
+  PDNN_INLINE explicit SgdRule(const Sgd::Step& step)
+      : lr(static_cast<T>(step.lr)),
+        momentum(static_cast<T>(step.momentum)),
+        l2(static_cast<T>(step.l2)),
+        nesterov(step.nesterov) {}
+  PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, State<T>& state) const {
+    Vector<T>& v = state[0];
     const Vector<T> d = g + l2 * w;
     v = momentum * v + d;
     return w - lr * (nesterov ? d + momentum * v : v);
@@ -31,22 +32,22 @@ struct SgdStep {
 };
 
 template <class T>
-struct AdamStep {
+struct AdamRule {
   T rate, root, beta1, beta2, eps, l2, shrink;
   T gain1, gain2;  // 1 − beta1 and 1 − beta2, from numbers more exact than T
 
-  PDNN_INLINE explicit AdamStep(const Adam& rule)
-      : rate(static_cast<T>(rule.rate)),
-        root(static_cast<T>(rule.root)),
-        beta1(static_cast<T>(rule.beta1)),
-        beta2(static_cast<T>(rule.beta2)),
-        eps(static_cast<T>(rule.eps)),
-        l2(static_cast<T>(rule.l2)),
-        shrink(static_cast<T>(rule.shrink)),
-        gain1(static_cast<T>(1 - rule.beta1)),
-        gain2(static_cast<T>(1 - rule.beta2)) {}
-  PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, Memory<T>& memory) const {
-    Vector<T>&m = memory[0], &v = memory[1];
+  PDNN_INLINE explicit AdamRule(const Adam::Step& step)
+      : rate(static_cast<T>(step.rate)),
+        root(static_cast<T>(step.root)),
+        beta1(static_cast<T>(step.beta1)),
+        beta2(static_cast<T>(step.beta2)),
+        eps(static_cast<T>(step.eps)),
+        l2(static_cast<T>(step.l2)),
+        shrink(static_cast<T>(step.shrink)),
+        gain1(static_cast<T>(1 - step.beta1)),
+        gain2(static_cast<T>(1 - step.beta2)) {}
+  PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, State<T>& state) const {
+    Vector<T>&m = state[0], &v = state[1];
     const Vector<T> d = g + l2 * w;
     m += gain1 * (d - m);
     v = beta2 * v + gain2 * (d * d);
@@ -55,21 +56,21 @@ struct AdamStep {
 };
 
 template <class T>
-struct RmsPropStep {
+struct RmsPropRule {
   T lr, alpha, eps, momentum, l2;
   T gain;  // 1 − alpha
   bool centered;
 
-  PDNN_INLINE explicit RmsPropStep(const RmsProp& rule)
-      : lr(static_cast<T>(rule.lr)),
-        alpha(static_cast<T>(rule.alpha)),
-        eps(static_cast<T>(rule.eps)),
-        momentum(static_cast<T>(rule.momentum)),
-        l2(static_cast<T>(rule.l2)),
-        gain(static_cast<T>(1 - rule.alpha)),
-        centered(rule.centered) {}
-  PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, Memory<T>& memory) const {
-    Vector<T>&v = memory[0], &b = memory[1], &m = memory[2];
+  PDNN_INLINE explicit RmsPropRule(const RmsProp::Step& step)
+      : lr(static_cast<T>(step.lr)),
+        alpha(static_cast<T>(step.alpha)),
+        eps(static_cast<T>(step.eps)),
+        momentum(static_cast<T>(step.momentum)),
+        l2(static_cast<T>(step.l2)),
+        gain(static_cast<T>(1 - step.alpha)),
+        centered(step.centered) {}
+  PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, State<T>& state) const {
+    Vector<T>&v = state[0], &b = state[1], &m = state[2];
     const Vector<T> d = g + l2 * w;
     v = alpha * v + gain * (d * d);
     Vector<T> u = v;
@@ -82,44 +83,44 @@ struct RmsPropStep {
   }
 };
 
-/// A step applied to parameters [at, at + n) of an update by their gradients g.
-template <class T, class Step>
-PDNN_INLINE void step_run(const Step& step, const Update<T>& update, Index at, Index n, const T* g) {
+/// A rule applied to parameters [at, at + n) of an update by their gradients g.
+template <class T, class R>
+PDNN_INLINE void rule_run(const R& rule, const Update<T>& update, Index at, Index n, const T* g) {
   T* const w = update.w + at;
-  T* memory[kMostMemory];
-  PDNN_UNROLL for (int k = 0; k < kMostMemory; ++k) memory[k] = update.memory[k] ? update.memory[k] + at : nullptr;
+  T* state[kMostStates];
+  PDNN_UNROLL for (int k = 0; k < kMostStates; ++k) state[k] = update.state[k] ? update.state[k] + at : nullptr;
   for (Index i = 0; i < n; i += kLanes<T>) {
     const Index left = n - i;
-    Memory<T> held;
-    PDNN_UNROLL for (int k = 0; k < kMostMemory; ++k) held[k] = memory[k] ? load(memory[k] + i, left) : Vector<T>{};
-    store(w + i, step(load(w + i, left), load(g + i, left), held), left);
-    PDNN_UNROLL for (int k = 0; k < kMostMemory; ++k) if (memory[k]) store(memory[k] + i, held[k], left);
+    State<T> held;
+    PDNN_UNROLL for (int k = 0; k < kMostStates; ++k) held[k] = state[k] ? load(state[k] + i, left) : Vector<T>{};
+    store(w + i, rule(load(w + i, left), load(g + i, left), held), left);
+    PDNN_UNROLL for (int k = 0; k < kMostStates; ++k) if (state[k]) store(state[k] + i, held[k], left);
   }
 }
 
-/// The rule applied to parameters [at, at + n) by their gradients g.
+/// The same of the update's own rule.
 template <class T>
 PDNN_INLINE void update_run(const Update<T>& update, Index at, Index n, const T* g) {
-  switch (update.rule.kind) {
-    case Rule::Kind::sgd:
-      return step_run<T>(SgdStep<T>(update.rule.sgd), update, at, n, g);
-    case Rule::Kind::adam:
-      return step_run<T>(AdamStep<T>(update.rule.adam), update, at, n, g);
-    case Rule::Kind::rmsprop:
-      return step_run<T>(RmsPropStep<T>(update.rule.rmsprop), update, at, n, g);
+  switch (update.step.kind) {
+    case RuleStep::Kind::sgd:
+      return rule_run<T>(SgdRule<T>(update.step.sgd), update, at, n, g);
+    case RuleStep::Kind::adam:
+      return rule_run<T>(AdamRule<T>(update.step.adam), update, at, n, g);
+    case RuleStep::Kind::rmsprop:
+      return rule_run<T>(RmsPropRule<T>(update.step.rmsprop), update, at, n, g);
   }
 }
 
-/// w −= lr (g + l2 w), and nothing to remember.
+/// w −= lr (g + l2 w), and no state.
 template <class T>
 PDNN_INLINE bool plain_descent(const Update<T>& update) {
-  return update.rule.kind == Rule::Kind::sgd && !update.memory[0];
+  return update.step.kind == RuleStep::Kind::sgd && !update.state[0];
 }
 
 template <class T>
-void update(Part part, const Update<T>& rule, Index n, const T* g) {
+void update(Part part, const Update<T>& update, Index n, const T* g) {
   const Range mine = deal_elements<T>(part, n);
-  update_run<T>(rule, mine.begin, mine.end - mine.begin, g + mine.begin);
+  update_run<T>(update, mine.begin, mine.end - mine.begin, g + mine.begin);
 }
 
 // ---- clipping

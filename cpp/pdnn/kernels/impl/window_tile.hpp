@@ -1,6 +1,7 @@
 #pragma once
 /// The micro-kernel of convolutions: a tile of the output is summed in registers over three nested loops, which are the
 /// taps of a window, or the places of the images of a batch.
+#include "pdnn/kernels/images.hpp"
 #include "pdnn/kernels/impl/vector.hpp"
 
 namespace pdnn::kernels::impl {

@@ -1,5 +1,7 @@
 #include "pdnn/nn/layers/activation.hpp"
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::nn {
 
 using kernels::Activation;
@@ -21,13 +23,13 @@ std::string_view ActivationLayer<T>::name() const {
 
 template <class T>
 void ActivationLayer<T>::forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const {
-  kernels::activate(*pass.team, function_, x.count(), x.data, y.data);
+  kernels::table<T>().activate(*pass.team, function_, x.count(), x.data, y.data);
 }
 
 template <class T>
 void ActivationLayer<T>::backward(const Pass& pass, Vars<T>, Tensor<const T>, Tensor<const T> y, Tensor<const T> dy,
                                   Tensor<T> dx, std::span<T>) const {
-  if (dx.wanted()) kernels::activate_backward(*pass.team, function_, y.count(), y.data, dy.data, dx.data);
+  if (dx.wanted()) kernels::table<T>().activate_backward(*pass.team, function_, y.count(), y.data, dy.data, dx.data);
 }
 
 template class ActivationLayer<float>;

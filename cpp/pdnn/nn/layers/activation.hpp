@@ -1,6 +1,6 @@
 #pragma once
 /// Activations, element by element: ReLU, Sigmoid, Tanh.
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/elementwise.hpp"
 #include "pdnn/nn/layer.hpp"
 
 namespace pdnn::nn {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::nn {
 
 namespace {
@@ -78,7 +80,7 @@ typename BatchNorm<T>::Scratch BatchNorm<T>::scratch_of(const Vars<T>& vars) con
 }
 
 template <class T>
-kernels::Normal<T> BatchNorm<T>::normal(const Pass& pass, const Vars<T>& vars) const {
+kernels::NormParams<T> BatchNorm<T>::normal(const Pass& pass, const Vars<T>& vars) const {
   const T* const moments = pass.training ? vars.saved.data() : vars.state.data();
   return {moments, moments + width(), vars.params.data(), vars.params.data() + width(), options_.eps};
 }
@@ -99,7 +101,7 @@ void BatchNorm<T>::take_moments(const Pass& pass, const Vars<T>& vars, Matrix<co
   const Scratch scratch = scratch_of(vars);
   const Index c = width();
   const Range mine = pass.team->range(c);
-  kernels::column_moments<T>(*pass.team, x, scratch.chunks);
+  kernels::table<T>().column_moments(*pass.team, x, scratch.chunks);
   pass.team->barrier();
 
   const auto at = [](Index i) { return static_cast<std::size_t>(i); };
@@ -134,7 +136,7 @@ void BatchNorm<T>::take_moments(const Pass& pass, const Vars<T>& vars, Matrix<co
 template <class T>
 void BatchNorm<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   if (pass.training) take_moments(pass, vars, by_channel(x, width()));
-  kernels::normalize<T>(*pass.team, by_channel(x, width()), normal(pass, vars), relu_, by_channel(y, width()));
+  kernels::table<T>().normalize(*pass.team, by_channel(x, width()), normal(pass, vars), relu_, by_channel(y, width()));
 }
 
 /// With z = (x − mean) / √(var + eps) and sums over the n values of a channel in the batch:
@@ -149,9 +151,9 @@ void BatchNorm<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, T
   const Scratch scratch = scratch_of(vars);
   const Index c = width();
   const Range mine = pass.team->range(c);
-  const kernels::Normal<T> by = normal(pass, vars);
+  const kernels::NormParams<T> by = normal(pass, vars);
   const Matrix<const T> xs = by_channel(x, c), ys = by_channel(y, c), dys = by_channel(dy, c);
-  kernels::normalize_sums<T>(*pass.team, xs, ys, dys, by.mean, relu_, scratch.chunks);
+  kernels::table<T>().normalize_sums(*pass.team, xs, ys, dys, by.mean, relu_, scratch.chunks);
   pass.team->barrier();
 
   const auto at = [](Index i) { return static_cast<std::size_t>(i); };
@@ -176,7 +178,8 @@ void BatchNorm<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, T
     scratch.slope[i] = static_cast<T>(rows > 0 ? scratch.squares[at(i)] / rows * squared_scale(i) : 0);
   }
   pass.team->barrier();
-  kernels::normalize_backward<T>(*pass.team, xs, ys, dys, by, scratch.shift, scratch.slope, relu_, by_channel(dx, c));
+  kernels::table<T>().normalize_backward(*pass.team, xs, ys, dys, by, scratch.shift, scratch.slope, relu_,
+                                         by_channel(dx, c));
 }
 
 /// The state moves towards the batch's mean and unbiased variance by `momentum`.

@@ -1,6 +1,6 @@
 #pragma once
 /// BatchNorm: every channel normalised over the batch. Ioffe and Szegedy, ICML 2015.
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/rows.hpp"
 #include "pdnn/nn/layer.hpp"
 
 namespace pdnn::nn {
@@ -43,7 +43,7 @@ class BatchNorm : public Layer<T> {
 
   Index width() const { return options_.channels; }
   Scratch scratch_of(const Vars<T>& vars) const;
-  kernels::Normal<T> normal(const Pass& pass, const Vars<T>& vars) const;
+  kernels::NormParams<T> normal(const Pass& pass, const Vars<T>& vars) const;
   void take_moments(const Pass& pass, const Vars<T>& vars, Matrix<const T> x) const;
   void agree(const Pass& pass, std::span<double> sums) const;
 

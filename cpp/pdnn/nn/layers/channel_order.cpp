@@ -1,6 +1,6 @@
 #include "pdnn/nn/layers/channel_order.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::nn {
 
@@ -9,7 +9,7 @@ namespace {
 template <class T>
 void turn(Part part, const Shape& image, bool to_last, Index batch, const T* x, T* y) {
   const Index channels = image[0], places = image[1] * image[2];
-  kernels::transpose_samples(part, batch, to_last ? channels : places, to_last ? places : channels, x, y);
+  kernels::table<T>().transpose_samples(part, batch, to_last ? channels : places, to_last ? places : channels, x, y);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "pdnn/nn/layers/conv2d.hpp"
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::nn {
 
 template <class T>
@@ -58,8 +60,8 @@ void Conv2d<T>::initialize(Rng rng, std::span<T> params, std::span<T>) const {
 template <class T>
 void Conv2d<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   const T* const w = vars.params.data();
-  kernels::convolution<T>(*pass.team, shape_on(x.sample), x.batch, x.data, w, bias_ ? w + weights() : nullptr, relu_,
-                          y.data);
+  kernels::table<T>().convolution(*pass.team, shape_on(x.sample), x.batch, x.data, w, bias_ ? w + weights() : nullptr,
+                                  relu_, y.data);
 }
 
 template <class T>
@@ -69,16 +71,16 @@ void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
   T* const flipped = vars.scratch.data();
   if (relu_) {
     T* const slope = flipped + weights();
-    kernels::activate_backward(*pass.team, kernels::Activation::relu, y.count(), y.data, dy.data, slope);
+    kernels::table<T>().activate_backward(*pass.team, kernels::Activation::relu, y.count(), y.data, dy.data, slope);
     dy.data = slope;
   }
-  if (dx.wanted()) kernels::flip_taps<T>(*pass.team, shape, vars.params.data(), flipped);
+  if (dx.wanted()) kernels::table<T>().flip_taps(*pass.team, shape, vars.params.data(), flipped);
   if (relu_ || dx.wanted()) pass.team->barrier();
-  if (dx.wanted()) kernels::convolution_dx<T>(*pass.team, shape, x.batch, dy.data, flipped, dx.data);
+  if (dx.wanted()) kernels::table<T>().convolution_dx(*pass.team, shape, x.batch, dy.data, flipped, dx.data);
   pass.poll();
   T* const dw = grads.data();
-  kernels::convolution_dw<T>(*pass.team, shape, x.batch, x.data, dy.data, pass.add, dw,
-                             bias_ ? dw + weights() : nullptr);
+  kernels::table<T>().convolution_dw(*pass.team, shape, x.batch, x.data, dy.data, pass.add, dw,
+                                     bias_ ? dw + weights() : nullptr);
 }
 
 template class Conv2d<float>;

@@ -1,6 +1,6 @@
 #include "pdnn/nn/layers/conv_pool2d.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::nn {
 
@@ -82,7 +82,7 @@ void ConvPool2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, 
   T* const sums = grads.data() + mine.begin;
   if (!pass.add) std::fill_n(sums, mine.size(), T{});
   for (Index number = 0; number < kBlocks; ++number)
-    kernels::add<T>(Part{}, mine.size(), sums, vars.scratch.data() + number * params_ + mine.begin, sums);
+    kernels::table<T>().add(Part{}, mine.size(), sums, vars.scratch.data() + number * params_ + mine.begin, sums);
 }
 
 template class ConvPool2d<float>;

@@ -1,6 +1,10 @@
 #pragma once
-/// Activations whose slope needs x: LeakyReLU and GELU. They stand alone, where those of activation.hpp are fused.
-#include "pdnn/kernels/kernels.hpp"
+/// Activations whose slope is computed from x: LeakyReLU and the curves. They stand alone, where those of
+/// activation.hpp are fused.
+#include <algorithm>
+#include <array>
+
+#include "pdnn/kernels/table.hpp"
 #include "pdnn/nn/layer.hpp"
 
 namespace pdnn::nn {
@@ -13,29 +17,42 @@ class LeakyReLU : public Layer<T> {
 
   std::string_view name() const override { return "LeakyReLU"; }
   void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override {
-    kernels::leaky_relu<T>(*pass.team, slope_, x.count(), x.data, x.data, y.data);
+    kernels::table<T>().leaky_relu(*pass.team, slope_, x.count(), x.data, x.data, y.data);
   }
   void backward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<const T>, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T>) const override {
-    if (dx.wanted()) kernels::leaky_relu<T>(*pass.team, slope_, x.count(), x.data, dy.data, dx.data);
+    if (dx.wanted()) kernels::table<T>().leaky_relu(*pass.team, slope_, x.count(), x.data, dy.data, dx.data);
   }
 
  private:
   T slope_;
 };
 
-/// y = x Φ(x), Φ the normal distribution function. Hendrycks and Gimpel, arXiv 1606.08415, in its exact form.
+/// The names of kernels::Curve, in its order.
+inline constexpr std::array<std::string_view, 1> kCurves = {"GELU"};
+
+/// y = f(x), f being one of them.
 template <class T>
-class GELU : public Layer<T> {
+class CurveLayer : public Layer<T> {
  public:
-  std::string_view name() const override { return "GELU"; }
+  /// Throws ValueError if the name is none of kCurves.
+  explicit CurveLayer(std::string_view name) {
+    const auto* const at = std::find(kCurves.begin(), kCurves.end(), name);
+    require(at != kCurves.end(), "Curve: ", name, " is none that the core has");
+    curve_ = static_cast<kernels::Curve>(at - kCurves.begin());
+  }
+
+  std::string_view name() const override { return kCurves[static_cast<std::size_t>(curve_)]; }
   void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override {
-    kernels::gelu<T>(*pass.team, x.count(), x.data, y.data);
+    kernels::table<T>().curve(*pass.team, curve_, x.count(), x.data, y.data);
   }
   void backward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<const T>, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T>) const override {
-    if (dx.wanted()) kernels::gelu_backward<T>(*pass.team, x.count(), x.data, dy.data, dx.data);
+    if (dx.wanted()) kernels::table<T>().curve_backward(*pass.team, curve_, x.count(), x.data, dy.data, dx.data);
   }
+
+ private:
+  kernels::Curve curve_;
 };
 
 }  // namespace pdnn::nn

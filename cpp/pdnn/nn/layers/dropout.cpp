@@ -1,6 +1,6 @@
 #include "pdnn/nn/layers/dropout.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::nn {
 
@@ -14,7 +14,8 @@ template <class T>
 void Dropout<T>::apply(const Pass& pass, Tensor<const T> from, Tensor<T> to) const {
   const double p = pass.training ? p_ : 0;  // p = 0 copies
   const Index columns = columns_ > 0 ? columns_ : from.width();
-  kernels::dropout<T>(*pass.team, pass.rng(), pass.first_row * columns + first_column_, columns, p, from, to);
+  kernels::table<T>().dropout(*pass.team, pass.rng().key(), pass.first_row * columns + first_column_, columns, p, from,
+                              to);
 }
 
 template class Dropout<float>;

@@ -1,6 +1,6 @@
 #include "pdnn/nn/layers/layer_norm.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::nn {
 
@@ -27,7 +27,7 @@ void LayerNorm<T>::initialize(Rng, std::span<T> params, std::span<T>) const {
 template <class T>
 void LayerNorm<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   const T* const weight = vars.params.data();
-  kernels::layer_norm<T>(*pass.team, x, weight, weight + features_, eps_, y, vars.saved.data());
+  kernels::table<T>().layer_norm(*pass.team, x, weight, weight + features_, eps_, y, vars.saved.data());
 }
 
 /// With z = (x − mean) / √(var + eps), dz = dy ∘ weight and means over the features of a row:
@@ -36,8 +36,10 @@ void LayerNorm<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Te
 template <class T>
 void LayerNorm<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T>, Tensor<const T> dy,
                             Tensor<T> dx, std::span<T> grads) const {
-  if (dx.wanted()) kernels::layer_norm_backward<T>(*pass.team, x, dy, vars.params.data(), vars.saved.data(), dx);
-  kernels::layer_norm_sums<T>(*pass.team, x, dy, vars.saved.data(), pass.add, grads.data(), grads.data() + features_);
+  if (dx.wanted())
+    kernels::table<T>().layer_norm_backward(*pass.team, x, dy, vars.params.data(), vars.saved.data(), dx);
+  kernels::table<T>().layer_norm_sums(*pass.team, x, dy, vars.saved.data(), pass.add, grads.data(),
+                                      grads.data() + features_);
 }
 
 template class LayerNorm<float>;

@@ -1,5 +1,7 @@
 #include "pdnn/nn/layers/linear.hpp"
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::nn {
 
 template <class T>
@@ -61,20 +63,21 @@ Index Linear<T>::updated(const Pass& pass, const Vars<T>& vars) const {
 
 template <class T>
 void Linear<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
-  kernels::product_nn<T>(*pass.team, x, weight(vars.params), bias(vars.params), fusion_.own, y);
+  kernels::table<T>().product_nn(*pass.team, x, weight(vars.params), bias(vars.params), fusion_.own, y);
 }
 
 template <class T>
 void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                          Tensor<T> dx, std::span<T> grads) const {
   if (own_slope()) {
-    kernels::activate_backward(*pass.team, fusion_.own, y.count(), y.data, dy.data, vars.scratch.data());
+    kernels::table<T>().activate_backward(*pass.team, fusion_.own, y.count(), y.data, dy.data, vars.scratch.data());
     pass.team->barrier();
     dy.data = vars.scratch.data();
   }
-  if (dx.wanted()) kernels::product_nt<T>(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
+  if (dx.wanted())
+    kernels::table<T>().product_nt(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
   pass.poll();
-  if (bias_) kernels::column_sums<T>(*pass.team, dy, pass.add, bias(grads));  // db = Σ dy
+  if (bias_) kernels::table<T>().column_sums(*pass.team, dy, pass.add, bias(grads));  // db = Σ dy
   const kernels::Upcoming* const upcoming = dx.wanted() ? nullptr : pass.upcoming;
   if (const auto rule = update(pass, vars)) {
     if (dx.wanted()) pass.team->barrier();  // everybody has read w
@@ -82,7 +85,7 @@ void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
   } else if (in_pieces(pass)) {
     announce_weight(pass, x, dy, grads, upcoming);
   } else {
-    kernels::product_tn<T>(*pass.team, x, dy, pass.add, weight(grads), upcoming);  // dw = xᵀ dy
+    kernels::table<T>().product_tn(*pass.team, x, dy, pass.add, weight(grads), upcoming);  // dw = xᵀ dy
   }
 }
 
@@ -97,27 +100,28 @@ template <class T>
 void Linear<T>::update_weight(const Pass& pass, const FusedUpdate<T>& updates, const kernels::Update<T>& rule,
                               Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
                               const kernels::Upcoming* upcoming) const {
-  const kernels::Weights<T> dw = weight(grads);
+  const kernels::PanelMatrix<T> dw = weight(grads);
   const Range own = updates.own_panels(dw.panels());
   for (const Range others : {Range{0, own.begin}, Range{own.end, dw.panels()}})
     if (others.size() > 0)
-      kernels::product_tn<T>(*pass.team, x, columns(dy, dw.columns(others)), pass.add, dw.panels(others), nullptr);
+      kernels::table<T>().product_tn(*pass.team, x, columns(dy, dw.columns(others)), pass.add, dw.panels(others),
+                                     nullptr);
   const Range elements{dw.columns(own).begin * inputs_, dw.columns(own).end * inputs_};
   const T* const from = updates.from_others(*pass.team, {pass.offset + elements.begin, pass.offset + elements.end});
-  kernels::product_tn_update<T>(*pass.team, x, columns(dy, dw.columns(own)), rule.at(elements.begin), from,
-                                dw.panels(own), upcoming);
+  kernels::table<T>().product_tn_update(*pass.team, x, columns(dy, dw.columns(own)), rule.at(elements.begin), from,
+                                        dw.panels(own), upcoming);
 }
 
 /// dw = xᵀ dy, some panels at a time, the last first, so that sending them can begin.
 template <class T>
 void Linear<T>::announce_weight(const Pass& pass, Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
                                 const kernels::Upcoming* upcoming) const {
-  const kernels::Weights<T> dw = weight(grads);
+  const kernels::PanelMatrix<T> dw = weight(grads);
   const Index each = std::max<Index>(1, pass.final->piece() / (dw.panel * inputs_));
   for (Index end = dw.panels(); end > 0; end -= each) {
     const Range panels{std::max<Index>(0, end - each), end}, cols = dw.columns(panels);
-    kernels::product_tn<T>(*pass.team, x, columns(dy, cols), pass.add, dw.panels(panels),
-                           panels.begin == 0 ? upcoming : nullptr);
+    kernels::table<T>().product_tn(*pass.team, x, columns(dy, cols), pass.add, dw.panels(panels),
+                                   panels.begin == 0 ? upcoming : nullptr);
     pass.team->barrier();
     const Index last = end == dw.panels() && bias_ ? (inputs_ + 1) * outputs_ : cols.end * inputs_;
     (*pass.final)(*pass.team, {pass.offset + cols.begin * inputs_, pass.offset + last});

@@ -1,6 +1,6 @@
 #pragma once
 /// Linear: y = f(x w + b), with an activation that binding may fuse into it.
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/products.hpp"
 #include "pdnn/nn/init.hpp"
 #include "pdnn/nn/layer.hpp"
 
@@ -45,7 +45,7 @@ class Linear : public Layer<T> {
   virtual std::shared_ptr<Linear> clone() const { return std::make_shared<Linear>(*this); }
 
   template <class U>
-  kernels::Weights<U> weight(std::span<U> params) const {
+  kernels::PanelMatrix<U> weight(std::span<U> params) const {
     return {params.data(), inputs_, outputs_, fusion_.panels ? kernels::kPanel<T> : outputs_};
   }
   template <class U>

@@ -1,5 +1,7 @@
 #include "pdnn/nn/layers/pool2d.hpp"
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::nn {
 
 template <class T>
@@ -35,7 +37,8 @@ Sizes MaxPool2d<T>::sizes(const Shape& in) const {
 template <class T>
 void MaxPool2d<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   auto* const winners = reinterpret_cast<std::uint8_t*>(vars.saved.data());
-  kernels::max_pool<T>(*pass.team, this->windows(x.sample), x.sample[0], x.batch, relu_, x.data, y.data, winners);
+  kernels::table<T>().max_pool(*pass.team, this->windows(x.sample), x.sample[0], x.batch, relu_, x.data, y.data,
+                               winners);
 }
 
 template <class T>
@@ -43,19 +46,20 @@ void MaxPool2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, T
                             Tensor<T> dx, std::span<T>) const {
   if (!dx.wanted()) return;
   const auto* const winners = reinterpret_cast<const std::uint8_t*>(vars.saved.data());
-  kernels::max_pool_backward<T>(*pass.team, this->windows(x.sample), x.sample[0], x.batch, winners, dy.data, dx.data);
+  kernels::table<T>().max_pool_backward(*pass.team, this->windows(x.sample), x.sample[0], x.batch, winners, dy.data,
+                                        dx.data);
 }
 
 template <class T>
 void AvgPool2d<T>::forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const {
-  kernels::mean_pool<T>(*pass.team, this->windows(x.sample), x.sample[0], x.batch, x.data, y.data);
+  kernels::table<T>().mean_pool(*pass.team, this->windows(x.sample), x.sample[0], x.batch, x.data, y.data);
 }
 
 template <class T>
 void AvgPool2d<T>::backward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<const T>, Tensor<const T> dy,
                             Tensor<T> dx, std::span<T>) const {
   if (!dx.wanted()) return;
-  kernels::mean_pool_backward<T>(*pass.team, this->windows(x.sample), x.sample[0], x.batch, dy.data, dx.data);
+  kernels::table<T>().mean_pool_backward(*pass.team, this->windows(x.sample), x.sample[0], x.batch, dy.data, dx.data);
 }
 
 template <class T>

@@ -1,7 +1,7 @@
 #include "pdnn/nn/layers/residual.hpp"
 
 #include "pdnn/core/memory.hpp"
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 #include "pdnn/nn/network.hpp"
 
 namespace pdnn::nn {
@@ -58,7 +58,7 @@ void Residual<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
   const Tensor<T> fx{vars.saved.data(), x.batch, x.sample};
   vars.saved = vars.saved.subspan(static_cast<std::size_t>(room<T>(x.count())));
   f_->forward(pass, vars, x, fx);
-  kernels::add<T>(*pass.team, x.count(), x.data, fx.data, y.data);
+  kernels::table<T>().add(*pass.team, x.count(), x.data, fx.data, y.data);
 }
 
 template <class T>
@@ -67,7 +67,7 @@ void Residual<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Te
   const Tensor<T> fx{vars.saved.data(), x.batch, x.sample};
   vars.saved = vars.saved.subspan(static_cast<std::size_t>(room<T>(x.count())));
   f_->backward(pass, vars, x, fx, dy, dx, grads);
-  if (dx.wanted()) kernels::add<T>(*pass.team, x.count(), dx.data, dy.data, dx.data);
+  if (dx.wanted()) kernels::table<T>().add(*pass.team, x.count(), dx.data, dy.data, dx.data);
 }
 
 template <class T>

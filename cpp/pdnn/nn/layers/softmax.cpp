@@ -1,6 +1,6 @@
 #include "pdnn/nn/layers/softmax.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::nn {
 
@@ -13,9 +13,9 @@ Shape Softmax<T>::output_shape(const Shape& in) const {
 template <class T>
 void Softmax<T>::forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const {
   if (log_) {
-    kernels::log_softmax<T>(*pass.team, x, y);
+    kernels::table<T>().log_softmax(*pass.team, x, y);
   } else {
-    kernels::softmax<T>(*pass.team, x, y);
+    kernels::table<T>().softmax(*pass.team, x, y);
   }
 }
 
@@ -24,9 +24,9 @@ void Softmax<T>::backward(const Pass& pass, Vars<T>, Tensor<const T>, Tensor<con
                           Tensor<T> dx, std::span<T>) const {
   if (!dx.wanted()) return;
   if (log_) {
-    kernels::log_softmax_backward<T>(*pass.team, y, dy, dx);
+    kernels::table<T>().log_softmax_backward(*pass.team, y, dy, dx);
   } else {
-    kernels::softmax_backward<T>(*pass.team, y, dy, dx);
+    kernels::table<T>().softmax_backward(*pass.team, y, dy, dx);
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 /// How convolutions and pools lie on images: their shapes, checked.
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/images.hpp"
 #include "pdnn/nn/layer.hpp"
 
 namespace pdnn::nn {

@@ -1,6 +1,6 @@
 #include "pdnn/nn/losses/cross_entropy.hpp"
 
-#include "pdnn/kernels/kernels.hpp"
+#include "pdnn/kernels/table.hpp"
 
 namespace pdnn::nn {
 
@@ -15,9 +15,9 @@ template <class T>
 void CrossEntropyLoss<T>::compute(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
                                   double* rows) const {
   if (target.classes) {
-    kernels::cross_entropy<T>(member, y, target.classes, scale, dy, rows);
+    kernels::table<T>().cross_entropy_of_classes(member, y, target.classes, scale, dy, rows);
   } else {
-    kernels::cross_entropy<T>(member, y, target.values, scale, dy, rows);
+    kernels::table<T>().cross_entropy_of_targets(member, y, target.values, scale, dy, rows);
   }
 }
 

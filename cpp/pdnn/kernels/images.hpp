@@ -1,0 +1,59 @@
+#pragma once
+/// Kernels on images: convolution and pooling. A sample is (height, width, channels) in memory.
+#include "pdnn/core/types.hpp"
+
+namespace pdnn::kernels {
+
+/// How a window goes over an image: places of the output, out_height × out_width, see kernel_height × kernel_width
+/// elements of the input each, `stride` apart; the image is surrounded by `padding` zeros.
+struct Windows {
+  Index height, width, kernel_height, kernel_width, stride, padding, out_height, out_width;
+};
+
+/// x [batch, height, width, inputs], w [kernel_height, kernel_width, inputs, outputs],
+/// y [batch, out_height, out_width, outputs]; any batch, and no other extent is 0.
+struct Convolution {
+  Windows windows;
+  Index inputs, outputs;
+};
+
+/// On batches of images.
+template <class T>
+struct ImageKernels {
+  /// y[n, p, q, :] = b + Σ_ij x[n, p stride + i − padding, q stride + j − padding, :] w[i, j, :, :], or relu of it. A
+  /// null bias is none.
+  void (*convolution)(Part part, const Convolution& shape, Index batch, const T* x, const T* w, const T* b, bool relu,
+                      T* y);
+
+  /// flipped_w: the weights as convolution_dx takes them, as many.
+  void (*flip_taps)(Part part, const Convolution& shape, const T* w, T* flipped_w);
+
+  /// dx[n, r, s, :] = Σ dy[n, p, q, :] w[i, j, :, :]ᵀ over all with r = p stride + i − padding, s = q stride + j −
+  /// padding.
+  void (*convolution_dx)(Part part, const Convolution& shape, Index batch, const T* dy, const T* flipped_w, T* dx);
+
+  /// dw[i, j, :, :] = Σ_npq x[n, p stride + i − padding, q stride + j − padding, :]ᵀ dy[n, p, q, :] and db = Σ_npq dy,
+  /// or
+  /// += them. A null db is not wanted; right behind dw it is cheapest.
+  void (*convolution_dw)(Part part, const Convolution& shape, Index batch, const T* x, const T* dy, bool add, T* dw,
+                         T* db);
+
+  /// y[n, p, q, :] = the largest x in the window at place (p, q), channel by channel, or relu of it; windows have no
+  /// padding and at most 256 taps (255 with relu). winners, one a y: the number of the first tap that had it (of the
+  /// last NaN), or 255 if relu made it 0.
+  void (*max_pool)(Part part, const Windows& windows, Index channels, Index batch, bool relu, const T* x, T* y,
+                   std::uint8_t* winners);
+  /// dx = Σ dy over the windows that an element has won.
+  void (*max_pool_backward)(Part part, const Windows& windows, Index channels, Index batch, const std::uint8_t* winners,
+                            const T* dy, T* dx);
+
+  /// y[n, p, q, :] = the mean of x over the window at place (p, q); windows have no padding.
+  void (*mean_pool)(Part part, const Windows& windows, Index channels, Index batch, const T* x, T* y);
+  void (*mean_pool_backward)(Part part, const Windows& windows, Index channels, Index batch, const T* dy, T* dx);
+
+  /// y[n, j, i] = x[n, i, j] for matrices of rows x cols: turns (channels, height · width) into channels last, and
+  /// back.
+  void (*transpose_samples)(Part part, Index batch, Index rows, Index cols, const T* x, T* y);
+};
+
+}  // namespace pdnn::kernels
