@@ -15,7 +15,12 @@ from pdnn.files import safetensors
 from pdnn.moved import moved
 from pdnn.nn.init import kaiming_uniform
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "relu": nn.ReLU}
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "relu": nn.ReLU,
+    "gelu": nn.GELU,
+}
 
 
 def mlp(
@@ -33,7 +38,8 @@ def mlp(
     ----------
     sizes : sequence of int
         Widths from input to output: ``[784, 256, 10]``.
-    activation : "sigmoid", "tanh" or "relu"
+    activation : str
+        One of `ACTIVATIONS`: "sigmoid", "tanh", "relu", ….
     bias : bool
     flatten : bool
         Begin with a Flatten, for samples that are images.

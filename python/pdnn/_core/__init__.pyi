@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'CommunicationError', 'Communicator', 'CompressionStats', 'EpochSums', 'Op', 'Request', 'SharedMemory', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
+__all__: list[str] = ['Aborted', 'Adam', 'CommunicationError', 'Communicator', 'CompressionStats', 'EpochSums', 'Op', 'RMSprop', 'Request', 'SGD', 'SharedMemory', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -201,6 +201,15 @@ class CompressionStats:
     @property
     def sums(self) -> int:
         ...
+class SGD:
+    def __init__(self, momentum: typing.SupportsFloat | typing.SupportsIndex, nesterov: bool) -> None:
+        ...
+class Adam:
+    def __init__(self, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, decoupled: bool) -> None:
+        ...
+class RMSprop:
+    def __init__(self, alpha: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, centered: bool) -> None:
+        ...
 class EpochSums:
     @property
     def books(self) -> CompressionStats:
@@ -349,7 +358,7 @@ class Width(typing.Protocol):
     def LeakyReLU(self) -> type[float32.LeakyReLU]:
         ...
     @property
-    def GELU(self) -> type[float32.GELU]:
+    def Curve(self) -> type[float32.Curve]:
         ...
     @property
     def Residual(self) -> type[float32.Residual]:
@@ -392,15 +401,6 @@ class Width(typing.Protocol):
         ...
     @property
     def Optimizer(self) -> type[float32.Optimizer]:
-        ...
-    @property
-    def SGD(self) -> type[float32.SGD]:
-        ...
-    @property
-    def Adam(self) -> type[float32.Adam]:
-        ...
-    @property
-    def RMSprop(self) -> type[float32.RMSprop]:
         ...
     @property
     def Codec(self) -> type[float32.Codec]:

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'Adam', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GELU', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'RMSprop', 'Residual', 'RowParallelLinear', 'SGD', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -39,8 +39,8 @@ class LayerNorm(Layer):
 class LeakyReLU(Layer):
     def __init__(self, slope: typing.SupportsFloat | typing.SupportsIndex) -> None:
         ...
-class GELU(Layer):
-    def __init__(self) -> None:
+class Curve(Layer):
+    def __init__(self, function: str) -> None:
         ...
 class Residual(Layer):
     def __init__(self, f: Layer) -> None:
@@ -138,6 +138,8 @@ class LayerCall:
         Whether ranks that share a batch add up their sums.
         """
 class Optimizer:
+    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, rule: pdnn._core.SGD | pdnn._core.Adam | pdnn._core.RMSprop) -> None:
+        ...
     def apply(self, params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
         One step from gradients made elsewhere.
@@ -153,22 +155,13 @@ class Optimizer:
     @property
     def memory(self) -> list[numpy.typing.NDArray[typing.Any]]:
         """
-        What the rule remembers, as arrays that share its memory.
+        The rule's state, as arrays that share its memory.
         """
     @property
     def steps(self) -> int:
         ...
     @steps.setter
     def steps(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-class SGD(Optimizer):
-    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, nesterov: bool) -> None:
-        ...
-class Adam(Optimizer):
-    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, decoupled: bool) -> None:
-        ...
-class RMSprop(Optimizer):
-    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, alpha: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, centered: bool) -> None:
         ...
 class Codec:
     def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = []) -> None:

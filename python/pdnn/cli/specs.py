@@ -7,6 +7,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pdnn.models import ACTIVATIONS
+
 if TYPE_CHECKING:
     from pdnn import nn
     from pdnn.data import Dataset
@@ -18,7 +20,7 @@ DATA_HELP = (
     "bytes count as 0..1. Digits are flat; mnist:SIZE, mnist-mini:SIZE, idx:FOLDER:SIZE make images of them"
 )
 MODEL_HELP = (
-    "mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with sigmoid, tanh or relu (default); "
+    f"mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with {', '.join(ACTIVATIONS)} (default: relu); "
     "lenet, for digits as images (mnist:32); resnet9, for cifar10; resnet9:local, the same with batch "
     "normalisation of each rank's rows by themselves"
 )
@@ -72,8 +74,8 @@ def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:
     sizes = widths.split("-")
     if kind != "mlp" or len(sizes) < 2 or not all(size.isdecimal() and int(size) > 0 for size in sizes):
         raise argparse.ArgumentTypeError(f"{text!r} names no model; expected {MODEL_HELP}")
-    if activation not in ("", "sigmoid", "tanh", "relu"):
-        raise argparse.ArgumentTypeError(f"{text!r}: {activation!r} is not sigmoid, tanh or relu")
+    if activation not in ("", *ACTIVATIONS):
+        raise argparse.ArgumentTypeError(f"{text!r}: {activation!r} is none of {', '.join(ACTIVATIONS)}")
 
     def build(sample: tuple[int, ...], seed: int, dtype: str) -> nn.Sequential:
         from pdnn import models
