@@ -1,6 +1,7 @@
 #pragma once
 /// What is measured of training: the seconds of a step's phases, and what compression saves and loses.
 #include <chrono>
+#include <utility>
 
 #include "pdnn/comm/communicator.hpp"
 
@@ -26,21 +27,56 @@ class Stopwatch {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-/// Tells the making of a gradient from the waits for messages in it.
-class GradientWatch {
+/// Times the phases of steps on one thread. Phases nest: while one is timed within another, the outer one pauses.
+class PhaseTimer {
  public:
-  /// Adds the time since it was made, or since the last lap.
-  void lap(Phases& phases) {
-    const double waited = comm::traffic_of_this_thread().seconds;
-    watch_.lap(phases.gradient);
-    phases.gradient -= waited - waited_before_;
-    phases.messages += waited - waited_before_;
-    waited_before_ = waited;
+  /// A phase lasts as long as this lives; then the one that it interrupted goes on.
+  class [[nodiscard]] Scope {
+   public:
+    Scope(PhaseTimer& timer, double Phases::* phase) : timer_(timer), interrupted_(timer.change(phase)) {}
+    ~Scope() { timer_.change(interrupted_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    PhaseTimer& timer_;
+    double Phases::* interrupted_;
+  };
+  Scope time(double Phases::* phase) { return {*this, phase}; }
+
+  /// Seconds of a phase so far.
+  double seconds(double Phases::* phase) {
+    change(current_);
+    return phases_.*phase;
   }
+  void add_hidden(double seconds) { phases_.hidden += seconds; }
+  /// All phases since the last call.
+  Phases take() { return std::exchange(phases_, {}); }
 
  private:
-  Stopwatch watch_;
-  double waited_before_ = comm::traffic_of_this_thread().seconds;
+  using Clock = std::chrono::steady_clock;
+
+  /// The time since the last change belongs to the phase that was on. Waits for messages in a gradient, or in an update
+  /// for the norm of a gradient whose parts other ranks have, are a phase of their own.
+  double Phases::* change(double Phases::* phase) {
+    const Clock::time_point now = Clock::now();
+    const double waited = comm::traffic_of_this_thread().seconds;
+    if (current_) {
+      phases_.*current_ += std::chrono::duration<double>(now - since_).count();
+      if (current_ == &Phases::gradient || current_ == &Phases::update) {
+        phases_.*current_ -= waited - waited_before_;
+        phases_.messages += waited - waited_before_;
+      }
+    }
+    since_ = now;
+    waited_before_ = waited;
+    return std::exchange(current_, phase);
+  }
+
+  Phases phases_;
+  double Phases::* current_ = nullptr;
+  Clock::time_point since_{};
+  double waited_before_ = 0;
 };
 
 /// What a rank has sent of gradients and activations, what it cost and what it lost.

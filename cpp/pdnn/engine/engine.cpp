@@ -26,22 +26,22 @@ void Engine<T>::update(optim::Optimizer<T>& optimizer, Range range) {
 }
 
 template <class T>
-nn::LossValue TeamEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
+nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
   nn::LossValue sums;
   team_.run([&](const Member& member) {
-    const Batch<T> batch = rows.source.gather(member, rows.indices, workspace_);
-    const kernels::Upcoming upcoming = rows.source.upcoming(member, step.next);
+    const Batch<T> batch = source.gather(member, step.rows, workspace_);
+    const kernels::Upcoming upcoming = source.upcoming(member, step.next);
     const nn::Pass pass{.team = &member,
                         .key = step.key,
-                        .first_row = rows.first_row,
-                        .final = step.final,
+                        .first_row = step.first_row,
+                        .final = hooks.grad_ready,
                         .upcoming = &upcoming,
-                        .batch_sum = step.batch_sum};
+                        .batch_sum = hooks.batch_sum};
     const nn::LossValue own = nn::run_pass(job_.network, job_.model, workspace_, job_.loss, pass, batch.x, batch.target,
-                                           step.scale, job_.model.grads->span(), step.updates);
+                                           step.scale, job_.model.grads->span(), hooks.fused_update);
     if (!member.first()) return;
     sums = own;
-    job_.model.commit(job_.network, pass, workspace_, rows.count());
+    job_.model.commit(job_.network, pass, workspace_, step.count());
   });
   return sums;
 }
@@ -62,15 +62,15 @@ PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index ca
 }
 
 template <class T>
-nn::LossValue PoolEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
+nn::LossValue PoolEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>&) {
   const Index count = job_.model.count();
   T* const grads = job_.model.grads->data();
   nn::LossValue sums;
   pool_.run(pieces_, [&](const threads::Task& task) {
     Worker& worker = workers_[static_cast<std::size_t>(task.worker)];
     const Member alone;
-    const Rows<T> piece = rows.part(share(rows.count(), task.number, pieces_));
-    const Batch<T> batch = piece.source.gather(alone, piece.indices, worker.workspace);
+    const Step piece = step.shard({static_cast<int>(task.number), static_cast<int>(pieces_)});
+    const Batch<T> batch = source.gather(alone, piece.rows, worker.workspace);
     const nn::Pass pass{.team = &alone, .key = step.key, .first_row = piece.first_row};
     const nn::LossValue own = nn::run_pass(job_.network, job_.model, worker.workspace, job_.loss, pass, batch.x,
                                            batch.target, step.scale, worker.grads.span());

@@ -3,6 +3,7 @@
 /// pieces.
 #include "pdnn/data/metrics.hpp"
 #include "pdnn/data/source.hpp"
+#include "pdnn/data/step.hpp"
 #include "pdnn/optim/optimizer.hpp"
 #include "pdnn/threads/thread_pool.hpp"
 
@@ -11,34 +12,8 @@ namespace pdnn::engine {
 using data::Batch;
 using data::CompressionStats;
 using data::Source;
+using data::Step;
 using threads::Member;
-
-/// The rows of a source that this rank works on, the first of them at `first_row` of the global batch.
-template <class T>
-struct Rows {
-  const Source<T>& source;
-  std::span<const Index> indices;
-  Index first_row;
-
-  Rows part(Range range) const {
-    const std::span<const Index> cut =
-        indices.subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size()));
-    return {source, cut, first_row + range.begin};
-  }
-  Index count() const { return static_cast<Index>(indices.size()); }
-};
-
-/// What a gradient depends on beside rows and parameters. `scale` is given by whoever knows the global batch, so the
-/// sums of members, pieces and ranks simply add up and nothing is divided by a number of workers.
-template <class T>
-struct Step {
-  Rng key;
-  double scale;
-  nn::BatchSum* batch_sum = nullptr;
-  nn::GradReady* final = nullptr;
-  const nn::FusedUpdate<T>* updates = nullptr;
-  std::span<const Index> next{};  // rows of the step after this one
-};
 
 /// What an engine works on: a model, its network bound to the samples' shape, and a loss. They outlive the engine.
 template <class T>
@@ -53,10 +28,11 @@ template <class T>
 class Engine {
  public:
   virtual ~Engine() = default;
-  /// Whether gradient() uses step.final and step.updates: slices become final one after another, hot in cache.
+  /// Whether gradient() uses the hooks' grad_ready and fused_update: slices become final one after another, hot in
+  /// cache.
   virtual bool announces() const = 0;
-  /// Stores this rank's gradient in model.grads, commits the state, and returns the sums over its rows.
-  virtual nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) = 0;
+  /// Stores the gradient of the step's rows in model.grads, commits the state, and returns the sums over these rows.
+  virtual nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) = 0;
   /// The threads, for what they do all at once between gradients.
   virtual threads::Team& team() = 0;
   /// What gradients have sent to other ranks since the last call.
@@ -91,7 +67,7 @@ class TeamEngine : public Engine<T> {
   TeamEngine(const Job<T>& job, int threads, Index capacity)
       : Engine<T>(job), team_(threads), workspace_(job.network, job.sample, capacity) {}
   bool announces() const override { return true; }
-  nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) override;
+  nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) override;
   threads::Team& team() override { return team_; }
 
  private:
@@ -108,7 +84,7 @@ class PoolEngine : public Engine<T> {
  public:
   PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity);
   bool announces() const override { return false; }  // a gradient is final when all pieces are joined
-  nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) override;
+  nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) override;
   threads::Team& team() override { return pool_.team(); }
 
  private:

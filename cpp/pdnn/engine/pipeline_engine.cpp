@@ -79,7 +79,7 @@ void PipelineEngine<T>::each_request(Visit visit) {
       visit(slot.y_out.request);
       visit(slot.dy_in.request);
     }
-    for (SendBuffer& outgoing : stage.outgoing) visit(outgoing.parcel.request);
+    for (SendBuffer& outgoing : stage.outgoing) visit(outgoing.message.request);
   }
 }
 
@@ -96,22 +96,22 @@ void PipelineEngine<T>::ProgressHook::poll() {
 }
 
 template <class T>
-nn::LossValue PipelineEngine<T>::gradient(const Rows<T>& rows, const Step<T>& step) {
+nn::LossValue PipelineEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
   nn::LossValue sums;
-  last_.final = step.final;
-  timing_ = recording_ && rows.count() >= most_rows_;
+  last_.final = hooks.grad_ready;
+  timing_ = recording_ && step.count() >= most_rows_;
   try {
     if (timing_) {
-      most_rows_ = rows.count();
+      most_rows_ = step.count();
       lane_.clear();
       comm_->barrier();
     }
     start_ = std::chrono::steady_clock::now();
     for (Stage& stage : stages_)
       for (Index micro = 0; micro < std::min<Index>(std::ssize(stage.slots), plan_.micro_batches); ++micro)
-        expect(stage, micro, share(rows.count(), micro, plan_.micro_batches).size());
+        expect(stage, micro, share(step.count(), micro, plan_.micro_batches).size());
     team_.run([&](const Member& member) {
-      for (const Instruction& instruction : program_) execute(member, instruction, rows, step, sums);
+      for (const Instruction& instruction : program_) execute(member, instruction, {source, step, hooks}, sums);
     });
     each_request([](comm::Request& request) { request.wait(); });
   } catch (...) {
@@ -133,15 +133,16 @@ void PipelineEngine<T>::expect(Stage& stage, Index micro, Index rows) {
 }
 
 template <class T>
-void PipelineEngine<T>::execute(const Member& member, const Instruction& instruction, const Rows<T>& rows,
-                                const Step<T>& step, nn::LossValue& sums) {
+void PipelineEngine<T>::execute(const Member& member, const Instruction& instruction, const Work& work,
+                                nn::LossValue& sums) {
   const bool timed = timing_ && member.first();
   const auto now = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); };
   if (timed) lane_.push_back({instruction, now(), 0});
 
   Stage& stage = stages_[static_cast<std::size_t>(instruction.chunk)];
   const Index micro = instruction.micro;
-  const Rows<T> own = rows.part(share(rows.count(), micro, plan_.micro_batches));
+  const Step own = work.step.shard({static_cast<int>(micro), static_cast<int>(plan_.micro_batches)});
+  const Work micro_batch{work.source, own, work.hooks};
   const Index count = own.count();
   Slot& slot = stage.slot(micro);
   SendBuffer& out = stage.out(micro);
@@ -151,7 +152,7 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
       if (member.first()) transport_.receive(slot.x_in, "recv_x of a pipeline");
       break;
     case Do::forward:
-      loss = forward(member, stage, slot, own, step);
+      loss = forward(member, stage, slot, micro_batch);
       if (!member.first()) break;
       sums.value += loss.value;
       sums.correct += loss.correct;
@@ -167,11 +168,11 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
       slot.y_out.request.wait();  // y has arrived, or dy could not be here
       break;
     case Do::backward:
-      backward(member, stage, slot, out, own, step, micro);
+      backward(member, stage, slot, out, micro_batch, micro);
       break;
     case Do::send_dx:
       if (member.first() && count > 0)
-        transport_.send(out.parcel, values(Tensor<T>{out.dx.data(), count, stage.in}), rank_of(stage.number - 1),
+        transport_.send(out.message, values(Tensor<T>{out.dx.data(), count, stage.in}), rank_of(stage.number - 1),
                         tag_of_dy(stage.number - 1));
       break;
   }
@@ -179,17 +180,16 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
   // The workspace of a micro-batch that has come back is free for another.
   const Index next = micro + std::ssize(stage.slots);
   if (instruction.what == Do::backward && member.first() && next < plan_.micro_batches)
-    expect(stage, next, share(rows.count(), next, plan_.micro_batches).size());
+    expect(stage, next, share(work.step.count(), next, plan_.micro_batches).size());
 }
 
 template <class T>
-nn::Pass PipelineEngine<T>::pass(const Member& member, const Stage& stage, const Rows<T>& rows,
-                                 const Step<T>& step) const {
+nn::Pass PipelineEngine<T>::pass(const Member& member, const Stage& stage, const Work& micro_batch) const {
   return {.team = &member,
-          .key = step.key,
-          .first_row = rows.first_row,
+          .key = micro_batch.step.key,
+          .first_row = micro_batch.step.first_row,
           .offset = stage.params.begin,
-          .batch_sum = step.batch_sum};
+          .batch_sum = micro_batch.hooks.batch_sum};
 }
 
 template <class T>
@@ -200,30 +200,31 @@ nn::Vars<T> PipelineEngine<T>::vars(const Stage& stage, Slot& slot) const {
 }
 
 template <class T>
-nn::LossValue PipelineEngine<T>::forward(const Member& member, const Stage& stage, Slot& slot, const Rows<T>& rows,
-                                         const Step<T>& step) {
-  const Index count = rows.count();
+nn::LossValue PipelineEngine<T>::forward(const Member& member, const Stage& stage, Slot& slot,
+                                         const Work& micro_batch) {
+  const auto& [source, step, hooks] = micro_batch;
+  const Index count = step.count();
   nn::Workspace<T>& workspace = slot.workspace;
-  const Tensor<const T> x = stage.first ? rows.source.gather_x(member, rows.indices, workspace) : workspace.x(count);
+  const Tensor<const T> x = stage.first ? source.gather_x(member, step.rows, workspace) : workspace.x(count);
   nn::Target<T> target;
-  if (stage.last) target = rows.source.gather_target(member, rows.indices, workspace);
+  if (stage.last) target = source.gather_target(member, step.rows, workspace);
   if (member.first()) slot.x = x;  // for the way back
   member.barrier();                // x has been received or gathered
   const Tensor<T> y = workspace.y(count);
-  stage.network.forward(pass(member, stage, rows, step), vars(stage, slot), x, y);
+  stage.network.forward(pass(member, stage, micro_batch), vars(stage, slot), x, y);
   if (!stage.last) return {};
   return job_.loss(member, y, target, step.scale, workspace.dy(count), workspace.rows());
 }
 
 template <class T>
 void PipelineEngine<T>::backward(const Member& member, const Stage& stage, Slot& slot, SendBuffer& out,
-                                 const Rows<T>& rows, const Step<T>& step, Index micro) {
-  const Index count = rows.count();
-  nn::Pass own = pass(member, stage, rows, step);
+                                 const Work& micro_batch, Index micro) {
+  const Index count = micro_batch.step.count();
+  nn::Pass own = pass(member, stage, micro_batch);
   own.add = micro > 0;
   own.final = micro + 1 == plan_.micro_batches ? &last_ : &middle_;
-  if (member.first()) out.parcel.request.wait();  // the dx before the last one has left
-  member.barrier();                               // and dy has been received
+  if (member.first()) out.message.request.wait();  // the dx before the last one has left
+  member.barrier();                                // and dy has been received
   const Tensor<T> dx{stage.first ? nullptr : out.dx.data(), count, stage.in};
   stage.network.backward(own, vars(stage, slot), slot.x, slot.workspace.y(count), slot.workspace.dy(count), dx,
                          slice(job_.model.grads->span(), stage.params.begin, stage.params.size()));

@@ -48,7 +48,7 @@ class PipelineEngine : public Engine<T> {
   /// Slices are final when the last micro-batch comes back. Rules are never applied inside a layer.
   bool announces() const override { return true; }
   /// The sums are over the rows of this pipeline, and on the rank of the last stage; zeros elsewhere.
-  nn::LossValue gradient(const Rows<T>& rows, const Step<T>& step) override;
+  nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) override;
   threads::Team& team() override { return team_; }
   CompressionStats take_stats() override { return transport_.take_stats(); }
 
@@ -71,7 +71,7 @@ class PipelineEngine : public Engine<T> {
   /// A dx on its way: there are two, so that one can be made while the other travels.
   struct SendBuffer {
     Buffer<T> dx;
-    MessageBuffer<T> parcel;
+    MessageBuffer<T> message;
   };
   struct Stage {
     const nn::Network<T>& network;
@@ -95,14 +95,20 @@ class PipelineEngine : public Engine<T> {
     nn::GradReady* final = nullptr;
   };
 
-  void execute(const Member& member, const Instruction& instruction, const Rows<T>& rows, const Step<T>& step,
-               nn::LossValue& sums);
+  /// A batch, and what its passes have to tell.
+  struct Work {
+    const Source<T>& source;
+    const Step& step;
+    const nn::Hooks<T>& hooks;
+  };
+
+  void execute(const Member& member, const Instruction& instruction, const Work& work, nn::LossValue& sums);
   /// The sums over these rows in the last stage.
-  nn::LossValue forward(const Member& member, const Stage& stage, Slot& slot, const Rows<T>& rows, const Step<T>& step);
-  void backward(const Member& member, const Stage& stage, Slot& slot, SendBuffer& out, const Rows<T>& rows,
-                const Step<T>& step, Index micro);
+  nn::LossValue forward(const Member& member, const Stage& stage, Slot& slot, const Work& micro_batch);
+  void backward(const Member& member, const Stage& stage, Slot& slot, SendBuffer& out, const Work& micro_batch,
+                Index micro);
   void expect(Stage& stage, Index micro, Index rows);
-  nn::Pass pass(const Member& member, const Stage& stage, const Rows<T>& rows, const Step<T>& step) const;
+  nn::Pass pass(const Member& member, const Stage& stage, const Work& micro_batch) const;
   nn::Vars<T> vars(const Stage& stage, Slot& slot) const;
   int rank_of(int stage) const { return stage % comm_->size(); }
   static int tag_of_x(int stage) { return 2 * stage; }

@@ -97,6 +97,14 @@ struct FusedUpdate {
   virtual const T* from_others(const Member& /*member*/, Range /*slice*/) const { return nullptr; }
 };
 
+/// What a step has its passes tell, and ask of, those who agree on its gradient.
+template <class T>
+struct Hooks {
+  BatchSum* batch_sum = nullptr;
+  GradReady* grad_ready = nullptr;
+  const FusedUpdate<T>* fused_update = nullptr;
+};
+
 template <class T>
 struct Vars {
   std::span<const T> params, state;

@@ -137,27 +137,26 @@ void BucketedReducer<T>::begin_epoch() {
 }
 
 template <class T>
-void BucketedReducer<T>::begin_step(Step<T>& step, bool) {
+nn::Hooks<T> BucketedReducer<T>::begin_step(bool) {
   started_ = 0;
-  spent_ = 0;
-  if (all_announce_) step.final = this;
+  spent_before_ = replica_.timer.seconds(&Phases::agreement);
+  if (!all_announce_) return {};
+  return {.grad_ready = this};
 }
 
 template <class T>
 void BucketedReducer<T>::operator()(const Member& member, Range slice) {
   if (!member.first()) return;
-  Stopwatch watch;
+  const auto timed = replica_.timer.time(&Phases::agreement);
   test_all();
   start_final(slice.begin);
-  watch.lap(spent_);
 }
 
 template <class T>
 void BucketedReducer<T>::poll() {
   if (started_ == 0) return;
-  Stopwatch watch;
+  const auto timed = replica_.timer.time(&Phases::agreement);
   test_all();
-  watch.lap(spent_);
 }
 
 /// Moves along what is under way.
@@ -169,9 +168,8 @@ void BucketedReducer<T>::test_all() {
 }
 
 template <class T>
-StepSums BucketedReducer<T>::finish_step(const StepSums& own, Phases& phases) {
-  phases.gradient -= spent_;  // inside the backward pass
-  Stopwatch watch;
+StepSums BucketedReducer<T>::finish_step(const StepSums& own) {
+  const auto timed = replica_.timer.time(&Phases::agreement);
   const Index params = model().count(), all = params + nn::Model<T>::kTail;
   write_tail(model(), own);
   const bool tail_apart = compression_ || started_ > 0 || params == 0;  // or the last bucket left without the sums
@@ -186,19 +184,21 @@ StepSums BucketedReducer<T>::finish_step(const StepSums& own, Phases& phases) {
     finish(number);
     if (replica_.optimizer.clip()) continue;
     test_all();
-    watch.lap(spent_);
-    replica_.engine.update(replica_.optimizer, bucket(number));
-    watch.lap(phases.update);
+    update(bucket(number));
   }
   if (tail_apart) tail.wait();
   requests_.clear();
   started_ = 0;
-  watch.lap(spent_);
-  phases.agreement += spent_;
-  phases.hidden += std::max(0.0, alone_ - spent_);
-  if (replica_.optimizer.clip()) replica_.engine.update(replica_.optimizer, {0, params});
-  watch.lap(phases.update);
+  const double spent = replica_.timer.seconds(&Phases::agreement) - spent_before_;
+  replica_.timer.add_hidden(std::max(0.0, alone_ - spent));
+  if (replica_.optimizer.clip()) update({0, params});
   return read_tail(model(), own.rows);
+}
+
+template <class T>
+void BucketedReducer<T>::update(Range elements) {
+  const auto timed = replica_.timer.time(&Phases::update);
+  replica_.engine.update(replica_.optimizer, elements);
 }
 
 /// A step is one sum, however many buckets it takes.

@@ -20,8 +20,8 @@ class BucketedReducer : public GradientReducer<T>, public nn::GradReady {
                   std::optional<Compression> compression = {});
 
   void begin_epoch() override;
-  void begin_step(Step<T>& step, bool keep) override;
-  StepSums finish_step(const StepSums& own, Phases& phases) override;
+  nn::Hooks<T> begin_step(bool keep) override;
+  StepSums finish_step(const StepSums& own) override;
   CompressionStats take_stats() override;
   std::vector<std::span<T>> memory() override;
 
@@ -48,6 +48,7 @@ class BucketedReducer : public GradientReducer<T>, public nn::GradReady {
   void finish(Index number);
   comm::Request start_all_reduce(Range elements);
   void test_all();
+  void update(Range elements);
   void choose_size();
   void travel(double seconds);
 
@@ -57,9 +58,9 @@ class BucketedReducer : public GradientReducer<T>, public nn::GradReady {
   std::vector<Range> buckets_;
   bool all_announce_ = false;  // every rank's engine: all start the same calls at the same places
   double alone_ = 0;
-  Index started_ = 0;                    // buckets of this step
-  double spent_ = 0;                     // seconds of this step in calls of the communicator, and to encode and decode
-  std::vector<comm::Request> requests_;  // of buckets, as they are
+  Index started_ = 0;                                    // buckets of this step
+  double spent_before_ = 0;                              // seconds of agreement when this step began
+  std::vector<comm::Request> requests_;                  // of buckets, as they are
   std::vector<std::unique_ptr<CompressedSum<T>>> sums_;  // of buckets, by a codec
 };
 

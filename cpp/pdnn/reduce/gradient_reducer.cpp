@@ -22,6 +22,19 @@ StepSums read_tail(nn::Model<T>& model, Index rows) {
   return {{tail[0], tail[1]}, rows, tail[2] > 0};
 }
 
+template <class T>
+StepSums GradientReducer<T>::step(const Source<T>& source, const Step& own, nn::BatchSum* batch_sum, bool keep) {
+  replica_.optimizer.begin_step();
+  StepSums sums{{}, own.global_rows, own.stop};
+  {
+    const auto timed = replica_.timer.time(&Phases::gradient);
+    nn::Hooks<T> hooks = begin_step(keep);
+    hooks.batch_sum = batch_sum;
+    sums.loss = replica_.engine.gradient(source, own, hooks);
+  }
+  return finish_step(sums);
+}
+
 namespace {
 
 /// Null, on all ranks, where they cannot share memory: a machine with one rank, or with another number of ranks than
@@ -66,6 +79,8 @@ std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& repl
   return buckets;
 }
 
+template class GradientReducer<float>;
+template class GradientReducer<double>;
 template void write_tail(nn::Model<float>&, const StepSums&);
 template void write_tail(nn::Model<double>&, const StepSums&);
 template StepSums read_tail(nn::Model<float>&, Index);

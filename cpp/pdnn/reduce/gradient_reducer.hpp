@@ -8,10 +8,11 @@ namespace pdnn::reduce {
 
 using data::CompressionStats;
 using data::Phases;
+using data::Source;
+using data::Step;
 using data::Stopwatch;
 using engine::Engine;
 using engine::Job;
-using engine::Step;
 using threads::Member;
 
 /// Sums over the rows that a step counts, and whether all ranks end after it.
@@ -33,6 +34,7 @@ struct Replica {
   const Job<T>& job;
   optim::Optimizer<T>& optimizer;
   Engine<T>& engine;
+  data::PhaseTimer& timer;
 };
 
 template <class T>
@@ -45,11 +47,13 @@ class GradientReducer {
   /// Around the steps of an epoch; also after one that failed.
   virtual void begin_epoch() {}
   virtual void end_epoch() {}
-  /// Before a gradient is made: says whom the backward pass has to tell. With `keep` the whole gradient of the global
-  /// batch must be in the model after the step.
-  virtual void begin_step(Step<T>& step, bool keep) = 0;
-  /// After it: every rank's parameters have been updated by the sum of all gradients. Returns the sums of all ranks.
-  virtual StepSums finish_step(const StepSums& own, Phases& phases) = 0;
+  /// One update of the parameters: this rank makes the gradient of its rows, and the ranks agree on their sum. With
+  /// `keep` the gradient of the global batch is in the model afterwards. Returns the sums of all ranks.
+  StepSums step(const Source<T>& source, const Step& own, nn::BatchSum* batch_sum, bool keep);
+  /// Its two halves. Before the gradient is made: whom the backward pass has to tell.
+  virtual nn::Hooks<T> begin_step(bool keep) = 0;
+  /// After it: every rank's parameters have been updated by the sum of all gradients.
+  virtual StepSums finish_step(const StepSums& own) = 0;
   /// What sums by a codec have sent since the last call, and what they remember from step to step.
   virtual CompressionStats take_stats() { return {}; }
   virtual std::vector<std::span<T>> memory() { return {}; }

@@ -3,18 +3,16 @@
 namespace pdnn::reduce {
 
 template <class T>
-void LocalUpdate<T>::begin_step(Step<T>& step, bool keep) {
-  if (!this->slice_by_slice()) return;
-  step.final = &update_;
-  if (!keep) step.updates = &update_;
+nn::Hooks<T> LocalUpdate<T>::begin_step(bool keep) {
+  if (!this->slice_by_slice()) return {};
+  return {.grad_ready = &update_, .fused_update = keep ? nullptr : &update_};
 }
 
 template <class T>
-StepSums LocalUpdate<T>::finish_step(const StepSums& own, Phases& phases) {
+StepSums LocalUpdate<T>::finish_step(const StepSums& own) {
   if (this->slice_by_slice()) return own;
-  Stopwatch watch;
+  const auto timed = this->replica_.timer.time(&Phases::update);
   this->replica_.engine.update(this->replica_.optimizer, {0, this->model().count()});
-  watch.lap(phases.update);
   return own;
 }
 

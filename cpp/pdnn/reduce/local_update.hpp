@@ -10,8 +10,8 @@ class LocalUpdate : public GradientReducer<T> {
  public:
   explicit LocalUpdate(const Replica<T>& replica)
       : GradientReducer<T>(replica), update_(replica.job.model, replica.optimizer) {}
-  void begin_step(Step<T>& step, bool keep) override;
-  StepSums finish_step(const StepSums& own, Phases& phases) override;
+  nn::Hooks<T> begin_step(bool keep) override;
+  StepSums finish_step(const StepSums& own) override;
 
  private:
   engine::UpdateInBackward<T> update_;

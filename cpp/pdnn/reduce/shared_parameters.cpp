@@ -81,9 +81,8 @@ void SharedParameters<T>::add_up(const Member& member, Range range, bool others,
 
 template <class T>
 void SharedParameters<T>::meet() const {
-  Stopwatch watch;
+  const auto timed = replica_.timer.time(&Phases::agreement);
   rendezvous_.meet("ddp");
-  watch.lap(waited_);
 }
 
 // ---- an epoch
@@ -123,15 +122,15 @@ void SharedParameters<T>::end_epoch() {
 // ---- a step
 
 template <class T>
-void SharedParameters<T>::begin_step(Step<T>& step, bool keep) {
+nn::Hooks<T> SharedParameters<T>::begin_step(bool keep) {
   whole_ = keep || replica_.optimizer.clip() || across_->size() > 1;
   slices_.clear();
-  waited_ = 0;
+  spent_before_ = replica_.timer.seconds(&Phases::agreement);
   added_ = 0;
-  if (whole_) return;
-  if (!all_announce_) return slices_.push_back({0, count()});
-  step.final = this;
-  step.updates = this;
+  if (whole_) return {};
+  if (all_announce_) return {.grad_ready = this, .fused_update = this};
+  slices_.push_back({0, count()});
+  return {};
 }
 
 template <class T>
@@ -160,12 +159,10 @@ const T* SharedParameters<T>::from_others(const Member& member, Range slice) con
 }
 
 template <class T>
-StepSums SharedParameters<T>::finish_step(const StepSums& own, Phases& phases) {
-  phases.gradient -= waited_;  // inside the backward pass
+StepSums SharedParameters<T>::finish_step(const StepSums& own) {
   write_tail(model(), own);
   meet();
-  const double before = waited_;
-  Stopwatch watch;
+  const auto timed = replica_.timer.time(&Phases::update);
   StepSums sums = own;
   if (whole_) {
     agree_on_whole();
@@ -181,12 +178,10 @@ StepSums SharedParameters<T>::finish_step(const StepSums& own, Phases& phases) {
       sums.stop = sums.stop || tail[2] > 0;
     }
   }
-  watch.lap(phases.update);
-  phases.update -= waited_ - before;
   count_reads();
   meet();  // before the next pass reads parameters, and writes gradients that others may be reading
-  phases.agreement += waited_;
-  phases.hidden += std::max(0.0, alone_ - waited_);
+  const double spent = replica_.timer.seconds(&Phases::agreement) - spent_before_;
+  replica_.timer.add_hidden(std::max(0.0, alone_ - spent));
   return sums;
 }
 

@@ -25,8 +25,8 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
 
   void begin_epoch() override;
   void end_epoch() override;
-  void begin_step(Step<T>& step, bool keep) override;
-  StepSums finish_step(const StepSums& own, Phases& phases) override;
+  nn::Hooks<T> begin_step(bool keep) override;
+  StepSums finish_step(const StepSums& own) override;
 
   void operator()(const Member& member, Range slice) override;
   std::optional<kernels::Update<T>> of(Range slice) const override;
@@ -68,8 +68,8 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   std::vector<Range> slices_;  // that became final in this step
   bool all_announce_ = false;  // every rank's engine, slice by slice
   bool within_ = false, whole_ = false;
-  mutable double waited_ = 0;  // in this step
-  mutable Index added_ = 0;    // elements of the sum of all gradients that this rank has made in this step
+  double spent_before_ = 0;  // seconds of agreement when this step began
+  mutable Index added_ = 0;  // elements of the sum of all gradients that this rank has made in this step
   double alone_ = 0;
 };
 

@@ -12,7 +12,7 @@ DataParallel<T>::DataParallel(const Job<T>& job, optim::Optimizer<T>& optimizer,
       engine_(std::move(engine)),
       batch_sum_(*comm_),
       options_(options),
-      reducer_(reduce::make_gradient_reducer<T>({job_, optimizer_, *engine_}, comm_, options.reducer)) {}
+      reducer_(reduce::make_gradient_reducer<T>({job_, optimizer_, *engine_, timer_}, comm_, options.reducer)) {}
 
 template <class T>
 EpochSums DataParallel<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
@@ -33,37 +33,22 @@ EpochSums DataParallel<T>::run_epoch(const Source<T>& source, const Epoch& epoch
 }
 
 template <class T>
-StepSums DataParallel<T>::step(const Source<T>& source, const Turn& turn) {
+StepSums DataParallel<T>::step(const Source<T>& source, const Step& step) {
   const bool alone = comm_->size() == 1;
-  const Rows<T> all{source, turn.batch, turn.first_row};
-  const Rows<T> mine = all.part(share(all.count(), comm_->rank(), comm_->size()));
-  const Rows<T> next{source, turn.next, 0};
-  const Index rows = options_.sum == Sum::of_rows ? all.count() : std::max<Index>(1, mine.count());
-  GradientWatch watch;
-  optimizer_.begin_step();
-  Step<T> own{turn.key, job_.loss.scale(rows), alone ? nullptr : &batch_sum_};
-  own.next = next.part(share(next.count(), comm_->rank(), comm_->size())).indices;
-  reducer_->begin_step(own, turn.next.empty() || (alone && turn.stop));  // a wish to stop is not known to all yet
-  const StepSums sums{engine_->gradient(mine, own), all.count(), turn.stop};
-  watch.lap(this->phases);
-  const auto waited_in_replica = [&] { return options_.replica ? options_.replica->traffic().seconds : 0; };
-  const double before = waited_in_replica();
-  const StepSums agreed = reducer_->finish_step(sums, this->phases);
-  const double waited = waited_in_replica() - before;  // in the update, for the norm of the whole gradient
-  this->phases.update -= waited;
-  this->phases.messages += waited;
-  return agree_in_replica(agreed);
+  Step own = step.shard({comm_->rank(), comm_->size()});
+  own.scale = job_.loss.scale(options_.sum == Sum::of_rows ? step.global_rows : std::max<Index>(1, own.count()));
+  const bool keep = step.next.empty() || (alone && step.stop);  // a wish to stop is not known to all yet
+  return agree_in_replica(reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep));
 }
 
 /// The sums of the whole replica, on each of its ranks.
 template <class T>
 StepSums DataParallel<T>::agree_in_replica(const StepSums& sums) {
   if (!options_.replica) return sums;
-  Stopwatch watch;
+  const auto timed = timer_.time(&Phases::messages);
   const double counts = options_.counts ? 1 : 0;
   std::array<double, 3> all{counts * sums.loss.value, counts * sums.loss.correct, sums.stop ? 1.0 : 0.0};
   options_.replica->all_reduce(std::span(all));
-  watch.lap(this->phases.messages);
   return {{all[0], all[1]}, sums.rows, all[2] > 0};
 }
 

@@ -21,14 +21,14 @@ class DataParallel : public SynchronousStrategy<T> {
   DataParallel(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                std::shared_ptr<comm::Communicator> comm, const Options& options = {});
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
-  StepSums step(const Source<T>& source, const Turn& turn) override;
+  StepSums step(const Source<T>& source, const Step& step) override;
   std::vector<std::span<T>> memory() override { return reducer_->memory(); }
 
  protected:
   void end_epoch(EpochSums&) override { reduce::average_state(job_.model, *comm_); }
 
  private:
-  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_;
+  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_, SynchronousStrategy<T>::timer_;
 
   StepSums agree_in_replica(const StepSums& sums);
 

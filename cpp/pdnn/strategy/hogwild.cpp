@@ -38,14 +38,19 @@ class Hogwild<T>::Worker {
   /// A gradient and an update from these rows.
   void step(const Source<T>& source, std::span<const Index> rows, Rng key, std::span<const double> rates,
             SharedVector<T>& shared) {
-    Stopwatch watch;
     if (!rates.empty()) optimizer_.set_rates(rates);
     optimizer_.begin_step();
     const Index count = static_cast<Index>(rows.size());
-    const nn::LossValue loss = engine_.gradient({source, rows, 0}, {key, job_.loss.scale(count)});
-    watch.lap(sums.phases.gradient);
-    update(shared);
-    watch.lap(sums.phases.update);
+    nn::LossValue loss;
+    {
+      const auto timed = timer_.time(&Phases::gradient);
+      loss = engine_.gradient(source, {.rows = rows, .key = key, .global_rows = count, .scale = job_.loss.scale(count)},
+                              {});
+    }
+    {
+      const auto timed = timer_.time(&Phases::update);
+      update(shared);
+    }
     sums.loss += loss.value;
     sums.correct += loss.correct;
     sums.rows += count;
@@ -54,6 +59,8 @@ class Hogwild<T>::Worker {
 
   nn::Model<T>& model() { return job_.model; }
   const nn::Model<T>& model() const { return job_.model; }
+
+  Phases take_phases() { return timer_.take(); }
 
   EpochSums sums;
 
@@ -78,6 +85,7 @@ class Hogwild<T>::Worker {
   Job<T> job_;
   optim::Optimizer<T>& optimizer_;
   engine::TeamEngine<T> engine_;
+  data::PhaseTimer timer_;
   Index copied_at_ = 0;  // updates that had begun, this worker's last one included, when it made its copy
 };
 
@@ -134,7 +142,7 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
       throw;
     }
   });
-  Stopwatch watch;
+  data::Stopwatch watch;
   comm_->barrier();
   EpochSums sums;
   end_epoch(sums);
@@ -170,7 +178,7 @@ void Hogwild<T>::end_epoch(EpochSums& sums) {
   shared_.load({0, job_.model.count()}, job_.model.params->data());
   sums.stopped = shared_.counters().stop.load(std::memory_order_relaxed);
   sums.steps = sums.updates = shared_.counters().updates.load(std::memory_order_relaxed);
-  sums.phases = workers_[0]->sums.phases;
+  sums.phases = workers_[0]->take_phases();
   Index steps = 0;
   for (const auto& worker : workers_) {
     steps += worker->sums.steps;

@@ -8,9 +8,11 @@ template <class T>
 ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                                   std::shared_ptr<comm::Communicator> comm, const Options& options)
     : SynchronousStrategy<T>(optimizer, std::move(comm)),
+      job_(job),
       model_(job.model),
       network_(job.network),
-      own_(job, optimizer, std::move(engine), comm::make_self()),
+      engine_(std::move(engine)),
+      local_({job_, optimizer_, *engine_, timer_}),
       options_(options),
       common_(comm_->size() > 1 ? model_.count() + model_.state->size() + 1 : 0),
       received_(options.by == By::master && comm_->rank() == kMaster ? common_.size() : 0) {
@@ -27,29 +29,18 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
 }
 
 template <class T>
-StepSums ModelAveraging<T>::step(const Source<T>& source, const Turn& turn) {
-  const auto part = [&](std::span<const Index> rows) {
-    const Range mine = share(static_cast<Index>(rows.size()), comm_->rank(), comm_->size());
-    return slice(rows, mine.begin, mine.size());
-  };
-  Turn own = turn;
-  own.batch = part(turn.batch);
-  own.next = part(turn.next);
-  own.first_row = own.batch.data() - turn.batch.data();
+StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
+  Step own = step.shard({comm_->rank(), comm_->size()});
+  own.global_rows = own.count();
+  own.scale = job_.loss.scale(own.global_rows);
   StepSums sums;
-  if (!own.batch.empty()) {  // a rank without rows makes no update
-    own_.phases = {};
-    sums = own_.step(source, own);
-    this->phases.gradient += own_.phases.gradient;
-    this->phases.messages += own_.phases.messages;
-    this->phases.update += own_.phases.update;
-  }
+  // A rank without rows makes no update.
+  if (own.count() > 0) sums = local_.step(source, own, nullptr, own.next.empty() || step.stop);
   apart_.own += sums.rows;
-  apart_.all += static_cast<Index>(turn.batch.size());
-  Stopwatch watch;
-  const bool due = options_.every > 0 && (turn.number + 1) % options_.every == 0;
-  sums.stop = comm_->size() == 1 ? turn.stop : due && average(turn.stop);
-  watch.lap(this->phases.agreement);
+  apart_.all += step.global_rows;
+  const auto timed = timer_.time(&Phases::agreement);
+  const bool due = options_.every > 0 && (step.number + 1) % options_.every == 0;
+  sums.stop = comm_->size() == 1 ? step.stop : due && average(step.stop);
   return sums;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 /// Averaging: ranks train models of their own, which now and then become one average.
 #include "pdnn/reduce/compressed_sum.hpp"
-#include "pdnn/strategy/data_parallel.hpp"
+#include "pdnn/reduce/local_update.hpp"
+#include "pdnn/strategy/strategy.hpp"
 
 namespace pdnn::strategy {
 
@@ -31,7 +32,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
 
   ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                  std::shared_ptr<comm::Communicator> comm, const Options& options);
-  StepSums step(const Source<T>& source, const Turn& turn) override;
+  StepSums step(const Source<T>& source, const Step& step) override;
   void enter_evaluation() override;
   void leave_evaluation() override;
   void finish() override;
@@ -44,7 +45,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
   void end_epoch(EpochSums& sums) override;
 
  private:
-  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_;
+  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_, SynchronousStrategy<T>::timer_;
 
   bool agreed() const { return apart_.all == 0 || comm_->size() == 1; }
   bool make_common(bool stop);
@@ -55,9 +56,11 @@ class ModelAveraging : public SynchronousStrategy<T> {
   void add_by_master();
 
   static constexpr int kMaster = 0;
+  Job<T> job_;
   nn::Model<T>& model_;
   const nn::Network<T>& network_;
-  DataParallel<T> own_;  // this rank by itself
+  std::unique_ptr<Engine<T>> engine_;
+  reduce::LocalUpdate<T> local_;  // this rank by itself
   Options options_;
   RowsApart apart_;
   bool evaluating_ = false;

@@ -63,44 +63,49 @@ void ScatterGather<T>::gather_and_add() {
 }
 
 template <class T>
-StepSums ScatterGather<T>::step(const Source<T>& source, const Turn& turn) {
-  const Index all = static_cast<Index>(turn.batch.size());
-  const Range mine = share(all, comm_->rank(), comm_->size());
-  Stopwatch watch;
-  if (!once_ || !scattered_) scatter(source, turn.batch);
+StepSums ScatterGather<T>::step(const Source<T>& source, const Step& step) {
+  Step own = step.shard({comm_->rank(), comm_->size()});
+  if (!once_ || !scattered_) {
+    const auto timed = timer_.time(&Phases::scatter);
+    scatter(source, step.rows);
+  }
   scattered_ = true;
-  watch.lap(this->phases.scatter);
 
   const data::Samples samples{
       .data = mine_.x(0).data,
       .format = sizeof(T) == sizeof(float) ? data::Samples::Format::float32 : data::Samples::Format::float64,
-      .count = mine.size(),
+      .count = own.count(),
       .stride = job_.sample.count(),
       .sample = job_.sample};
   nn::Target<T> target;
   if (target_width_ == 0) {
     target.classes = mine_.classes();
   } else {
-    target.values = {mine_.values(), mine.size(), target_width_};
+    target.values = {mine_.values(), own.count(), target_width_};
   }
   const Source<T> local(samples, target);
-  const std::span<const Index> rows(order_.data(), static_cast<std::size_t>(mine.size()));
-  const Step<T> how{turn.key, job_.loss.scale(all), comm_->size() == 1 ? nullptr : &batch_sum_};
-  GradientWatch making;
-  const nn::LossValue own = engine_->gradient({local, rows, mine.begin}, how);
-  making.lap(this->phases);
-
-  watch = {};
-  reduce::write_tail(job_.model, {own, all, turn.stop});
-  gather_and_add();
-  watch.lap(this->phases.agreement);
+  own.rows = {order_.data(), static_cast<std::size_t>(own.count())};
+  own.next = {};
+  own.scale = job_.loss.scale(step.global_rows);
+  StepSums sums{{}, step.global_rows, step.stop};
+  {
+    const auto timed = timer_.time(&Phases::gradient);
+    sums.loss = engine_->gradient(local, own, {.batch_sum = comm_->size() == 1 ? nullptr : &batch_sum_});
+  }
+  {
+    const auto timed = timer_.time(&Phases::agreement);
+    reduce::write_tail(job_.model, sums);
+    gather_and_add();
+  }
   optimizer_.begin_step();
-  if (root()) engine_->update(optimizer_, {0, job_.model.count()});
-  watch.lap(this->phases.update);
+  if (root()) {
+    const auto timed = timer_.time(&Phases::update);
+    engine_->update(optimizer_, {0, job_.model.count()});
+  }
+  const auto timed = timer_.time(&Phases::broadcast);
   comm_->broadcast(comm::View(job_.model.params->span()), kRoot);
   comm_->broadcast(comm::View(slice(job_.model.grads->span(), job_.model.count(), nn::Model<T>::kTail)), kRoot);
-  watch.lap(this->phases.broadcast);
-  return reduce::read_tail(job_.model, all);
+  return reduce::read_tail(job_.model, step.global_rows);
 }
 
 template class ScatterGather<float>;

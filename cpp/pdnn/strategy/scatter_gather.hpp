@@ -13,13 +13,13 @@ class ScatterGather : public SynchronousStrategy<T> {
   /// `target_width`: values a row, 0 for classes. `capacity`: the largest batch.
   ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                 std::shared_ptr<comm::Communicator> comm, Index target_width, Index capacity, bool once);
-  StepSums step(const Source<T>& source, const Turn& turn) override;
+  StepSums step(const Source<T>& source, const Step& step) override;
 
  protected:
   void end_epoch(EpochSums&) override { reduce::average_state(job_.model, *comm_); }
 
  private:
-  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_;
+  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_, SynchronousStrategy<T>::timer_;
 
   bool root() const { return comm_->rank() == kRoot; }
   void scatter(const Source<T>& source, std::span<const Index> batch);

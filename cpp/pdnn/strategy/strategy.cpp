@@ -7,7 +7,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
   EpochClock clock;
   const Index count = static_cast<Index>(epoch.order.size());
   EpochSums sums;
-  phases = {};
+  timer_.take();
   bool stop = false;
   for (Index at = 0; at < count && !sums.stopped; at += epoch.batch_size) {
     const Index rows = std::min(epoch.batch_size, count - at);
@@ -16,11 +16,12 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     if (epoch.rates.rows > 0)
       optimizer_.set_rates({epoch.rates.row(sums.steps), static_cast<std::size_t>(epoch.rates.cols)});
     const StepSums own =
-        step(source, {.batch = slice(epoch.order, at, rows),
+        step(source, {.rows = slice(epoch.order, at, rows),
                       .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, count - at - rows)),
                       .key = data::step_key(epoch.seed, number),
-                      .stop = stop,
-                      .number = number});
+                      .global_rows = rows,
+                      .number = number,
+                      .stop = stop});
     sums.loss += own.loss.value;
     sums.correct += own.loss.correct;
     sums.rows += own.rows;
@@ -31,11 +32,12 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     sums.seconds = clock.seconds();
     stop = poll(sums);
   }
-  Stopwatch watch;
-  end_epoch(sums);
-  watch.lap(phases.agreement);
+  {
+    const auto timed = timer_.time(&Phases::agreement);
+    end_epoch(sums);
+  }
   sums.seconds = clock.seconds();
-  sums.phases = phases;
+  sums.phases = timer_.take();
   return sums;
 }
 

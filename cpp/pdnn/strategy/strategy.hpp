@@ -10,15 +10,12 @@ namespace pdnn::strategy {
 
 using data::Batch;
 using data::CompressionStats;
-using data::GradientWatch;
 using data::Phases;
 using data::Source;
-using data::Stopwatch;
+using data::Step;
 using engine::Engine;
 using engine::Job;
 using engine::Lane;
-using engine::Rows;
-using engine::Step;
 using reduce::StepSums;
 using threads::Member;
 
@@ -109,27 +106,12 @@ class Strategy {
   virtual void set_rows_apart(const RowsApart& /*rows*/) {}
 };
 
-/// One step of an epoch.
-struct Turn {
-  std::span<const Index> batch;  ///< rows of the source behind it, over all ranks
-  std::span<const Index> next;   ///< rows of the step after it; empty: there is none
-  Rng key;
-  bool stop;                ///< asks all ranks to end after this step
-  std::int64_t number = 0;  ///< steps made before
-  Index first_row = 0;      ///< of the batch, among the rows that share the key
-
-  /// After the last step of an epoch the gradient is there to be looked at.
-  bool last() const { return next.empty() || stop; }
-};
-
 /// A strategy whose ranks go step by step, all at once.
 template <class T>
 class SynchronousStrategy : public Strategy<T> {
  public:
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
-  virtual StepSums step(const Source<T>& source, const Turn& turn) = 0;
-
-  Phases phases;
+  virtual StepSums step(const Source<T>& source, const Step& step) = 0;
 
  protected:
   SynchronousStrategy(optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm)
@@ -140,6 +122,7 @@ class SynchronousStrategy : public Strategy<T> {
 
   optim::Optimizer<T>& optimizer_;
   std::shared_ptr<comm::Communicator> comm_;
+  data::PhaseTimer timer_;
 };
 
 }  // namespace pdnn::strategy

@@ -131,8 +131,10 @@ void two_steps(const Data& data, Index rows, double scale, Run run) {
   const Source<double> source = data.source();
   const std::span<const Index> order(data.indices);
   for (const Index begin : {Index{0}, kRows - rows})
-    run(Rows<double>{source, order.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows)), kFirstRow},
-        Step<double>{Rng(9).child(static_cast<std::uint64_t>(begin)), scale});
+    run(source, Step{.rows = slice(order, begin, rows),
+                     .key = Rng(9).child(static_cast<std::uint64_t>(begin)),
+                     .first_row = kFirstRow,
+                     .scale = scale});
 }
 
 Outcome train_whole(const Problem& problem, const Case& c) {
@@ -141,8 +143,8 @@ Outcome train_whole(const Problem& problem, const Case& c) {
   const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
   PoolEngine<double> engine({model, *model.bound(problem.sample), loss, problem.sample}, 1, c.micro_batches, c.rows);
   Outcome outcome;
-  two_steps(data, c.rows, 0.1, [&](const Rows<double>& rows, const Step<double>& step) {
-    const nn::LossValue own = engine.gradient(rows, step);
+  two_steps(data, c.rows, 0.1, [&](const Source<double>& source, const Step& step) {
+    const nn::LossValue own = engine.gradient(source, step, {});
     outcome.sums.value += own.value;
     outcome.sums.correct += own.correct;
     append(outcome.grads, *model.grads, {0, model.count()});
@@ -213,8 +215,8 @@ Outcome train_pipeline(const Problem& problem, const Case& c) {
     const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
     PipelineEngine<double> engine = held.engine(loss, comm, c);
     Index offset = 0;
-    two_steps(data, c.rows, 0.1, [&](const Rows<double>& rows, const Step<double>& step) {
-      const nn::LossValue own = engine.gradient(rows, step);
+    two_steps(data, c.rows, 0.1, [&](const Source<double>& source, const Step& step) {
+      const nn::LossValue own = engine.gradient(source, step, {});
       if (comm->rank() + 1 == c.ranks) {
         outcome.sums.value += own.value;
         outcome.sums.correct += own.correct;
@@ -354,7 +356,7 @@ BOOST_AUTO_TEST_CASE(slices_are_announced_once_falling_when_the_last_micro_batch
       PipelineEngine<double> engine = held.engine(loss, comm, c);
       Listener listener(*held.model);
       const Source<double> source = data.source();
-      engine.gradient({source, std::span(data.indices).first(11), 0}, {.key = Rng(1), .scale = 1, .final = &listener});
+      engine.gradient(source, {.rows = std::span(data.indices).first(11), .key = Rng(1)}, {.grad_ready = &listener});
       falling[rank] = listener.falling;
       complete[rank] = listener.lowest == 0;
       equal[rank] = std::equal(listener.told.begin(), listener.told.end(), held.model->grads->data());
@@ -374,13 +376,13 @@ BOOST_AUTO_TEST_CASE(a_recorded_step_tells_what_every_rank_did_when) {
       const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
       PipelineEngine<double> engine = held.engine(loss, comm, c);
       const Source<double> source = data.source();
-      const Rows<double> rows{source, std::span(data.indices).first(11), 0};
-      engine.gradient(rows, {.key = Rng(1), .scale = 1});
+      const Step step{.rows = std::span(data.indices).first(11), .key = Rng(1)};
+      engine.gradient(source, step, {});
       if (!engine.timeline().empty()) throw std::logic_error("recorded unasked");
       engine.record();
-      engine.gradient(rows, {.key = Rng(1), .scale = 1});
+      engine.gradient(source, step, {});
       auto own = engine.timeline();
-      engine.gradient(rows.part({0, 5}), {.key = Rng(1), .scale = 1});  // a smaller batch is not kept
+      engine.gradient(source, step.shard({0, 2}), {});  // a smaller batch is not kept
       if (engine.timeline()[0].back().end != own[0].back().end) throw std::logic_error("another step is kept");
       if (comm->rank() == 0) lanes = std::move(own);
     });
@@ -414,7 +416,7 @@ BOOST_AUTO_TEST_CASE(steps_of_a_pipeline_allocate_nothing) {
       PipelineEngine<double> engine = held.engine(loss, comm, c);
       const Source<double> source = data.source();
       const auto step = [&] {
-        engine.gradient({source, std::span(data.indices).first(23), 0}, {.key = Rng(1), .scale = 1});
+        engine.gradient(source, {.rows = std::span(data.indices).first(23), .key = Rng(1)}, {});
       };
       for (int warm_up = 0; warm_up < 20; ++warm_up) step();
       const long before = tests::own_allocations();
@@ -457,8 +459,7 @@ BOOST_AUTO_TEST_CASE(the_bytes_that_are_sent_are_those_of_the_codec) {
           const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
           PipelineEngine<double> engine = held.engine(loss, comm, c);
           const Source<double> source = data.source();
-          const Rows<double> own{source, std::span(data.indices).first(static_cast<std::size_t>(rows)), 0};
-          engine.gradient(own, {.key = Rng(1), .scale = 1});
+          engine.gradient(source, {.rows = slice(std::span<const Index>(data.indices), 0, rows), .key = Rng(1)}, {});
           books[static_cast<std::size_t>(comm->rank())] = engine.take_stats();
           if (engine.take_stats().bytes != 0) throw std::logic_error("books are not closed");
         });

@@ -30,19 +30,17 @@ std::vector<Index> bytes_sent(const std::string& codec, Index bucket_bytes, cons
     sgd.set_segments({{model.count(), 0.1, 0, false}});
     const Job<double> job{model, *network, loss, {10}};
     TeamEngine<double> engine(job, 1, 4);
-    BucketedReducer<double> reducer({job, sgd, engine}, comm, bucket_bytes, Compression{codec, {}});
+    PhaseTimer timer;
+    BucketedReducer<double> reducer({job, sgd, engine, timer}, comm, bucket_bytes, Compression{codec, {}});
     std::vector<Index> bytes;
     const auto count = [&] { bytes.push_back((bytes.empty() ? 0 : bytes.back()) + reducer.take_stats().bytes); };
-    Step<double> step{Rng(1), 1};
     sgd.begin_step();
-    reducer.begin_step(step, false);
-    if (step.final != &reducer) throw std::logic_error("nobody would announce anything");
+    if (reducer.begin_step(false).grad_ready != &reducer) throw std::logic_error("nobody would announce anything");
     for (const Range& slice : slices) {
       reducer(Member(), slice);
       count();
     }
-    Phases phases;
-    reducer.finish_step({}, phases);
+    reducer.finish_step({});
     count();
     return bytes;
   });

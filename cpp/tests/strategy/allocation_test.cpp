@@ -91,7 +91,10 @@ void check(const Case& example, int threads, Index pieces, const kernels::Rule& 
   const auto steps = [&] {
     const std::span<const Index> rows(order);
     for (int turn = 0; turn < 4; ++turn)
-      strategy.step(source, {rows.first(kBatch), rows.last(turn == 3 ? 0 : kBatch), Rng(2), false});
+      strategy.step(source, {.rows = rows.first(kBatch),
+                             .next = rows.last(turn == 3 ? 0 : kBatch),
+                             .key = Rng(2),
+                             .global_rows = kBatch});
   };
   // A thread makes room when it first takes part, which on a busy machine may be late.
   constexpr int kRounds = 5;

@@ -1,4 +1,5 @@
 // Averaging: what an average is, when it is made, what stays a rank's own.
+#include "pdnn/strategy/data_parallel.hpp"
 #include "pdnn/strategy/model_averaging.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,0 +1,35 @@
+#pragma once
+/// Step: one batch on its way through training. Made once by a strategy, narrowed for whoever does a part of it.
+#include "pdnn/core/random.hpp"
+#include "pdnn/core/types.hpp"
+
+namespace pdnn::data {
+
+struct Step {
+  std::span<const Index> rows;    ///< of the source, in the order of the epoch
+  std::span<const Index> next{};  ///< rows of the step after it; empty: there is none
+  Rng key{};                      ///< of its random numbers
+  Index first_row = 0;            ///< of `rows`, in the global batch
+  Index global_rows = 0;          ///< of the global batch, over all ranks
+  /// What a row's loss is multiplied by. Given by whoever knows the global batch, so the sums of members, pieces and
+  /// ranks simply add up and nothing is divided by a number of workers.
+  double scale = 1;
+  std::int64_t number = 0;  ///< steps made before
+  bool stop = false;        ///< asks all ranks to end after this step
+
+  Index count() const { return static_cast<Index>(rows.size()); }
+  /// The same step, of which a part of the rows is computed.
+  Step shard(Part part) const {
+    const auto own = [&](std::span<const Index> all) {
+      const Range mine = part.range(static_cast<Index>(all.size()));
+      return slice(all, mine.begin, mine.size());
+    };
+    Step step = *this;
+    step.rows = own(rows);
+    step.next = own(next);
+    step.first_row += part.range(count()).begin;
+    return step;
+  }
+};
+
+}  // namespace pdnn::data
