@@ -84,13 +84,15 @@ HeldRequest start_broadcast(const py::object& self, const py::array& data, int r
 }
 
 HeldRequest start_reduce(const py::object& self, const py::array& in, const Array& out, int root, Op op) {
-  return {self, py::make_tuple(in, out),
-          [&, in = read_view(in), out = write_view(out)](Communicator& comm) { return comm.start_reduce(in, out, root, op); }};
+  return {self, py::make_tuple(in, out), [&, in = read_view(in), out = write_view(out)](Communicator& comm) {
+            return comm.start_reduce(in, out, root, op);
+          }};
 }
 
 HeldRequest start_all_reduce(const py::object& self, const py::array& in, const py::array& out, Op op) {
-  return {self, py::make_tuple(in, out),
-          [&, in = read_view(in), out = write_view(out)](Communicator& comm) { return comm.start_all_reduce(in, out, op); }};
+  return {self, py::make_tuple(in, out), [&, in = read_view(in), out = write_view(out)](Communicator& comm) {
+            return comm.start_all_reduce(in, out, op);
+          }};
 }
 
 HeldRequest start_scatter(const py::object& self, const Array& all, const Counts& counts, const py::array& mine,

@@ -156,7 +156,7 @@ void bind_eager(py::module_& m) {
                              })
       .def_property_readonly("channels_first", &Call::channels_first,
                              "Whether images come with their channels first; else last.")
-      .def_property_readonly("synchronised", &Call::synchronised, "Whether ranks that share a batch add up their sums.")
+      .def_property_readonly("synchronised", &Call::synchronized, "Whether ranks that share a batch add up their sums.")
       .def("forward", &forward<T>, py::arg("x"), py::arg("params"), py::arg("state"), py::arg("training"),
            py::arg("seed"), py::arg("number"), py::arg("ranks"),
            "(y, what backward needs); random numbers are those of (seed, number).")

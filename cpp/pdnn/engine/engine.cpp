@@ -50,10 +50,10 @@ template <class T>
 PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity)
     : Engine<T>(job), pieces_(pieces), pool_(workers) {
   require(pieces >= 1, "Pool: ", pieces, " parallel batches; expected at least 1");
-  require(!job.network.synchronised(),
+  require(!job.network.traits().synchronized,
           "Pool: a layer with sync=True needs the whole batch at once, but a pool's pieces ",
           "go ahead one by one; use a team, or sync=False");
-  require(!job.network.communicates(),
+  require(!job.network.traits().communicates,
           "Pool: a layer that is dealt out to ranks needs them at the same passes, but a pool's pieces ",
           "go ahead in any order; use a team");
   for (int i = 0; i < workers; ++i)

@@ -4,16 +4,28 @@ namespace pdnn::engine {
 
 template <class T>
 InPanels<T>::InPanels(const nn::Network<T>& network, nn::Model<T>& model, optim::Optimizer<T>& optimizer)
-    : network_(network), model_(model), optimizer_(optimizer), room_(model.count()) {
-  network_.to_panels(model_.params->span(), room_.span());
-  for (Buffer<T>& memory : optimizer_.memory()) network_.to_panels(memory.span(), room_.span());
+    : layout_(network.layout()), model_(model), optimizer_(optimizer), room_(model.count()) {
+  from_rows(model_.params->span());
+  for (Buffer<T>& memory : optimizer_.memory()) from_rows(memory.span());
 }
 
 template <class T>
 InPanels<T>::~InPanels() {
-  network_.from_panels(model_.params->span(), room_.span());
-  network_.from_panels(model_.grads->span(), room_.span());
-  for (Buffer<T>& memory : optimizer_.memory()) network_.from_panels(memory.span(), room_.span());
+  to_rows(model_.params->span());
+  to_rows(slice(model_.grads->span(), 0, model_.count()));
+  for (Buffer<T>& memory : optimizer_.memory()) to_rows(memory.span());
+}
+
+template <class T>
+void InPanels<T>::from_rows(std::span<T> values) {
+  std::ranges::copy(values, room_.data());
+  layout_.from_rows(room_.span(), values);
+}
+
+template <class T>
+void InPanels<T>::to_rows(std::span<T> values) {
+  std::ranges::copy(values, room_.data());
+  layout_.to_rows(room_.span(), values);
 }
 
 template class InPanels<float>;

@@ -16,7 +16,10 @@ class InPanels {
   InPanels& operator=(const InPanels&) = delete;
 
  private:
-  const nn::Network<T>& network_;
+  void from_rows(std::span<T> values);
+  void to_rows(std::span<T> values);
+
+  const nn::Layout<T>& layout_;
   nn::Model<T>& model_;
   optim::Optimizer<T>& optimizer_;
   Buffer<T> room_;

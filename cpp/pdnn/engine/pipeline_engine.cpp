@@ -30,7 +30,7 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
   Index params = 0, state = 0;
   for (int number = 0; number < seat.chunks; ++number) {
     const auto& [network, sample] = chunks[static_cast<std::size_t>(number)];
-    require(plan.micro_batches == 1 || !network.synchronised(),
+    require(plan.micro_batches == 1 || !network.traits().synchronized,
             "Pipeline: a layer with sync=True needs the whole batch at once, but micro-batches go one by one; ",
             "use sync=False, or one micro-batch");
     const Range own_params{params, params + nn::total(network.parameters())};

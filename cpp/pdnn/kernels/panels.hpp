@@ -37,10 +37,10 @@ struct PanelMatrix {
 template <class T>
 inline constexpr Index kPanel = 256 / Index{sizeof(T)};
 
-/// Row-major weights w [rows, cols] put in panels, or back; `room` holds as many elements.
+/// Copies a row-major weight [rows, cols] into panels, or back.
 template <class T>
-void to_panels(Index rows, Index cols, T* w, T* room);
+void to_panels(Index rows, Index cols, const T* row_major, T* panels);
 template <class T>
-void from_panels(Index rows, Index cols, T* w, T* room);
+void from_panels(Index rows, Index cols, const T* panels, T* row_major);
 
 }  // namespace pdnn::kernels

@@ -9,6 +9,7 @@
 #include "pdnn/core/errors.hpp"
 #include "pdnn/core/random.hpp"
 #include "pdnn/core/types.hpp"
+#include "pdnn/kernels/elementwise.hpp"
 #include "pdnn/kernels/update.hpp"
 #include "pdnn/threads/team.hpp"
 
@@ -112,6 +113,18 @@ struct Vars {
   const FusedUpdate<T>* updates = nullptr;
 };
 
+/// What a network, and whoever divides it, must know of a layer beside its arithmetic.
+struct Traits {
+  bool view = false;         ///< y is x under another shape: aliased, never computed
+  bool elementwise = false;  ///< an element of y is made of the same element of x, and its place, alone
+  /// Takes sums over the whole batch through Pass::batch_sum, so that no part of a batch can go ahead alone.
+  bool synchronized = false;
+  /// Ranks send each other something within a pass, so that they must make the same passes in the same order.
+  bool communicates = false;
+  /// What it computes, if its derivative can be had from y: a layer before may do it in its own pass.
+  kernels::Activation activation = kernels::Activation::identity;
+};
+
 /// Immutable and without hidden state, so one layer serves threads and replicas at once. In forward and backward every
 /// member of the team makes the same call and does its part; a barrier follows each call, supplied by the caller.
 template <class T>
@@ -122,17 +135,20 @@ class Layer {
   virtual std::vector<Parameter> parameters() const { return {}; }
   /// What a layer learns without gradients, like running statistics: read by passes, written by commit() alone.
   virtual std::vector<Parameter> state() const { return {}; }
-  /// Whether it takes sums over the whole batch through Pass::batch_sum, so that no part of a batch can go ahead alone.
-  virtual bool synchronised() const { return false; }
-  /// Whether ranks send each other something within a pass, so that they must make the same passes in the same order.
-  virtual bool communicates() const { return false; }
+  virtual Traits traits() const { return {}; }
   /// The shape of y's samples. Throws ValueError, with both shapes, if x's do not fit.
   virtual Shape output_shape(const Shape& in) const { return in; }
   virtual Sizes sizes(const Shape& /*in*/) const { return {}; }
   /// Composites fix shapes, offsets and fusions once, before anything runs; null: ready as it is.
   virtual std::shared_ptr<const Layer> bind(const Shape& /*in*/) const { return nullptr; }
-  /// y is x under another shape: aliased, never computed.
-  virtual bool view() const { return false; }
+  /// What takes the place of this layer, whose samples are `in`, and of the one after it: one layer that does both, or
+  /// both of them changed. Empty: they stay as they are.
+  virtual std::vector<std::shared_ptr<const Layer>> fused(const std::shared_ptr<const Layer>& /*next*/,
+                                                          const Shape& /*in*/) const {
+    return {};
+  }
+  /// The same layer with its weight, the matrix that its parameters begin with, in panels. Null: it stays in rows.
+  virtual std::shared_ptr<const Layer> in_panels() const { return nullptr; }
   /// How many of its first parameters backward updates itself, so that their gradient is lost, or announces itself.
   virtual Index updated(const Pass& /*pass*/, const Vars<T>& /*vars*/) const { return 0; }
   virtual void initialize(Rng /*rng*/, std::span<T> /*params*/, std::span<T> /*state*/) const {}

@@ -20,9 +20,9 @@ class LayerCall {
   Index saved(Index rows) const { return sizes_.saved + rows * sizes_.saved_row; }
 
   /// The exception: views, like Flatten, take images with their channels first.
-  bool channels_first() const { return layer_->view(); }
+  bool channels_first() const { return layer_->traits().view; }
   /// Whether it takes sums over the whole batch through Pass::batch_sum.
-  bool synchronised() const { return layer_->synchronised(); }
+  bool synchronized() const { return layer_->traits().synchronized; }
 
   /// y from x. A training pass also takes its statistics into the state, at once.
   void forward(const Pass& pass, std::span<const T> params, std::span<T> state, std::span<T> saved, Tensor<const T> x,

@@ -1,26 +1,10 @@
 #include "pdnn/nn/network.hpp"
 
 #include "pdnn/core/memory.hpp"
-#include "pdnn/kernels/panels.hpp"
-#include "pdnn/nn/layers/activation.hpp"
-#include "pdnn/nn/layers/batch_norm.hpp"
-#include "pdnn/nn/layers/conv2d.hpp"
-#include "pdnn/nn/layers/conv_pool2d.hpp"
-#include "pdnn/nn/layers/linear.hpp"
-#include "pdnn/nn/layers/pool2d.hpp"
 
 namespace pdnn::nn {
 
 namespace {
-
-/// A layer and a ReLU after it in one, where there is such a thing.
-template <class T>
-LayerPtr<T> with_relu(const LayerPtr<T>& layer) {
-  if (const auto norm = std::dynamic_pointer_cast<const BatchNorm<T>>(layer)) return norm->with_relu();
-  if (const auto convolution = std::dynamic_pointer_cast<const Conv2d<T>>(layer)) return convolution->with_relu();
-  if (const auto pool = std::dynamic_pointer_cast<const MaxPool2d<T>>(layer)) return pool->with_relu();
-  return nullptr;
-}
 
 template <class T>
 constexpr Index kLine = Index{kCacheLine / sizeof(T)};
@@ -55,13 +39,14 @@ std::vector<Parameter> Network<T>::state() const {
 }
 
 template <class T>
-bool Network<T>::synchronised() const {
-  return std::any_of(layers_.begin(), layers_.end(), [](const LayerPtr<T>& layer) { return layer->synchronised(); });
-}
-
-template <class T>
-bool Network<T>::communicates() const {
-  return std::any_of(layers_.begin(), layers_.end(), [](const LayerPtr<T>& layer) { return layer->communicates(); });
+Traits Network<T>::traits() const {
+  Traits all;
+  for (const LayerPtr<T>& layer : layers_) {
+    const Traits own = layer->traits();
+    all.synchronized |= own.synchronized;
+    all.communicates |= own.communicates;
+  }
+  return all;
 }
 
 template <class T>
@@ -76,7 +61,7 @@ Shape Network<T>::output_shape(const Shape& in) const {
 template <class T>
 std::shared_ptr<const Network<T>> Network<T>::bound(const Shape& in) const {
   auto network = std::make_shared<Network>(layers_, first_number_);
-  const bool channels_last = layers_.empty() || !layers_.front()->view();
+  const bool channels_last = layers_.empty() || !layers_.front()->traits().view;
   if (channels_last) network->turn_channels(ChannelOrder<T>::To::last, in);
   const Shape out = network->add_layers(in, channels_last);
   network->turn_channels(ChannelOrder<T>::To::first, out);
@@ -96,7 +81,7 @@ template <class T>
 Shape Network<T>::add_layers(const Shape& in, bool channels_last) {
   Shape shape = in;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    if (layers_[i]->view() && channels_last) turn_channels(ChannelOrder<T>::To::first, shape);
+    if (layers_[i]->traits().view && channels_last) turn_channels(ChannelOrder<T>::To::first, shape);
     add_node(layers_[i], first_number_ + static_cast<Index>(i), shape);
     shape = nodes_.back().out;
   }
@@ -111,54 +96,21 @@ void Network<T>::turn_channels(typename ChannelOrder<T>::To to, const Shape& sam
 
 template <class T>
 void Network<T>::finish() {
-  fuse_activations();
-  fuse_pooling();
+  fuse();
   connect();
-}
-
-template <class T>
-std::shared_ptr<const Linear<T>> Network<T>::wide_linear(const Node& node) {
-  auto linear = std::dynamic_pointer_cast<const Linear<T>>(node.layer);
-  return linear && linear->inputs() > 0 && linear->outputs() > kernels::kPanel<T> ? linear : nullptr;
 }
 
 template <class T>
 std::shared_ptr<const Network<T>> Network<T>::with_panels() const {
   auto network = std::make_shared<Network>(*this);
   for (Node& node : network->nodes_) {
-    const auto linear = wide_linear(node);
-    if (!linear) continue;
-    auto fusion = linear->fusion();
-    fusion.panels = true;
-    node.layer = linear->with(fusion);
+    LayerPtr<T> in_panels = node.layer->in_panels();
+    if (!in_panels) continue;
+    node.layer = std::move(in_panels);
+    const std::vector<Index> weight = node.layer->parameters().front().shape;
+    network->layout_.put_in_panels({.offset = node.params, .rows = weight[0], .cols = weight[1]});
   }
   return network;
-}
-
-template <class T>
-std::shared_ptr<const Linear<T>> Network<T>::linear_in_panels(const Node& node) {
-  const auto linear = wide_linear(node);
-  return linear && linear->fusion().panels ? linear : nullptr;
-}
-
-template <class T>
-bool Network<T>::in_panels(Index offset) const {
-  return std::any_of(nodes_.begin(), nodes_.end(),
-                     [&](const Node& node) { return node.params == offset && linear_in_panels(node); });
-}
-
-template <class T>
-void Network<T>::to_panels(std::span<T> params, std::span<T> room) const {
-  for (const Node& node : nodes_)
-    if (const auto linear = linear_in_panels(node))
-      kernels::to_panels(linear->inputs(), linear->outputs(), params.data() + node.params, room.data());
-}
-
-template <class T>
-void Network<T>::from_panels(std::span<T> params, std::span<T> room) const {
-  for (const Node& node : nodes_)
-    if (const auto linear = linear_in_panels(node))
-      kernels::from_panels(linear->inputs(), linear->outputs(), params.data() + node.params, room.data());
 }
 
 template <class T>
@@ -172,6 +124,7 @@ void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
     node.layer = std::move(bound);
     node.composite = true;
   }
+  node.view = node.layer->traits().view;
   node.sizes = node.layer->sizes(in);
   node.param_count = total(node.layer->parameters());
   node.state_count = total(node.layer->state());
@@ -180,65 +133,6 @@ void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
     node.state = nodes_.back().state + nodes_.back().state_count;
   }
   nodes_.push_back(std::move(node));
-}
-
-/// Conv2d + MaxPool2d become one node that works on a few samples at a time.
-template <class T>
-void Network<T>::fuse_pooling() {
-  for (std::size_t i = 0; i + 1 < nodes_.size(); ++i) {
-    Node &node = nodes_[i], &after = nodes_[i + 1];
-    const auto convolution = std::dynamic_pointer_cast<const Conv2d<T>>(node.layer);
-    if (!convolution || convolution->has_relu() || !std::dynamic_pointer_cast<const MaxPool2d<T>>(after.layer))
-      continue;
-    node.layer = std::make_shared<ConvPool2d<T>>(node.layer, after.layer, node.in);
-    node.out = after.out;
-    node.sizes = node.layer->sizes(node.in);
-    nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-  }
-}
-
-/// Linear + activation become one node, and the slope of that activation moves into the dx of a Linear right after it:
-/// fewer barriers, half the saved memory, the same bits. A ReLU joins a BatchNorm, Conv2d or MaxPool2d, too.
-template <class T>
-void Network<T>::fuse_activations() {
-  using Fusion = typename Linear<T>::Fusion;
-  std::vector<Node> fused;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const auto linear = std::dynamic_pointer_cast<const Linear<T>>(nodes_[i].layer);
-    if (!linear) {
-      fused.push_back(nodes_[i]);
-      if (i + 1 == nodes_.size() || !is_relu(nodes_[i + 1])) continue;
-      if (LayerPtr<T> both = with_relu(nodes_[i].layer)) {
-        fused.back().layer = std::move(both);
-        fused.back().sizes = fused.back().layer->sizes(nodes_[i].in);
-        ++i;
-      }
-      continue;
-    }
-    Fusion fusion;
-    if (const auto before = fused.empty() ? nullptr : std::dynamic_pointer_cast<const Linear<T>>(fused.back().layer)) {
-      fusion.before = before->fusion().own;
-      fused.back().layer = before->with({before->fusion().own, true, before->fusion().before});
-      fused.back().sizes = fused.back().layer->sizes(fused.back().in);
-    }
-    Node node = nodes_[i];
-    if (i + 1 < nodes_.size()) {
-      if (const auto after = std::dynamic_pointer_cast<const ActivationLayer<T>>(nodes_[i + 1].layer)) {
-        fusion.own = after->function();
-        ++i;
-      }
-    }
-    node.layer = linear->with(fusion);
-    node.sizes = node.layer->sizes(node.in);
-    fused.push_back(std::move(node));
-  }
-  nodes_ = std::move(fused);
-}
-
-template <class T>
-bool Network<T>::is_relu(const Node& node) {
-  const auto activation = std::dynamic_pointer_cast<const ActivationLayer<T>>(node.layer);
-  return activation && activation->function() == kernels::Activation::relu;
 }
 
 template <class T>
@@ -303,7 +197,7 @@ void Network<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     const bool last = i + 1 == nodes_.size();
-    if (node.layer->view() && !last) {
+    if (node.view && !last) {
       x.sample = node.out;
       continue;
     }
@@ -326,7 +220,7 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
   for (std::size_t i = nodes_.size(); i-- > lowest;) {
     const Node& node = nodes_[i];
     const bool last = i + 1 == nodes_.size();
-    if (node.layer->view() && !last && i > 0) {
+    if (node.view && !last && i > 0) {
       dy.sample = node.in;
       continue;
     }

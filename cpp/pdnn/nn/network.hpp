@@ -4,11 +4,9 @@
 #include <optional>
 
 #include "pdnn/nn/layers/channel_order.hpp"
+#include "pdnn/nn/layout.hpp"
 
 namespace pdnn::nn {
-
-template <class T>
-class Linear;
 
 template <class T>
 class Network : public Layer<T> {
@@ -23,8 +21,7 @@ class Network : public Layer<T> {
   /// Every layer's, named "<index of the layer>.<name>".
   std::vector<Parameter> parameters() const override;
   std::vector<Parameter> state() const override;
-  bool synchronised() const override;
-  bool communicates() const override;
+  Traits traits() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
   /// As a part of another network: images have their channels last on both sides.
@@ -34,12 +31,8 @@ class Network : public Layer<T> {
   /// A bound network, over parameters whose larger weights lie in panels (kernels::PanelMatrix). The same bits, and
   /// members of a team keep out of each other's pages.
   std::shared_ptr<const Network> with_panels() const;
-  /// Whether the weight that begins at this parameter lies in panels.
-  bool in_panels(Index offset) const;
-  /// Puts a buffer of parameters, gradients or the like into that order, or back; `room` is as long. Nothing changes if
-  /// nothing lies in panels.
-  void to_panels(std::span<T> params, std::span<T> room) const;
-  void from_panels(std::span<T> params, std::span<T> room) const;
+  /// How the parameters of a bound network lie.
+  const Layout<T>& layout() const { return layout_; }
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
@@ -55,6 +48,7 @@ class Network : public Layer<T> {
     Shape in, out;
     Sizes sizes;
     Index params = 0, param_count = 0, state = 0, state_count = 0;
+    bool view = false;
     bool composite = false;             // announces its own final slices
     std::optional<std::size_t> source;  // the node whose output is this one's x; none: the network's x
   };
@@ -68,16 +62,11 @@ class Network : public Layer<T> {
   void turn_channels(typename ChannelOrder<T>::To to, const Shape& sample);
   void add_node(LayerPtr<T> layer, Index number, const Shape& in);
   void finish();
-  void fuse_activations();
-  void fuse_pooling();
-  static bool is_relu(const Node& node);
-  /// A bound node's Linear, if its weight is wider than a panel; and if it lies in panels.
-  static std::shared_ptr<const Linear<T>> wide_linear(const Node& node);
-  static std::shared_ptr<const Linear<T>> linear_in_panels(const Node& node);
+  void fuse();
   void connect();
   Place place(std::size_t node, Index rows) const;
   Vars<T> vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const;
-  bool keeps_output(std::size_t node) const { return node + 1 < nodes_.size() && !nodes_[node].layer->view(); }
+  bool keeps_output(std::size_t node) const { return node + 1 < nodes_.size() && !nodes_[node].view; }
 
   std::vector<LayerPtr<T>> layers_;
   Index first_number_;
@@ -85,6 +74,7 @@ class Network : public Layer<T> {
   std::vector<Node> nodes_;
   std::size_t first_trained_ = 0;  // the first node with parameters
   Index widest_ = 0;               // of the tensors between nodes
+  Layout<T> layout_;
 };
 
 }  // namespace pdnn::nn

@@ -19,7 +19,7 @@ class ColumnParallelLinear : public nn::Linear<T> {
   ColumnParallelLinear(const nn::Linear<T>& whole, std::shared_ptr<comm::Communicator> group);
 
   std::string_view name() const override { return "ColumnParallelLinear"; }
-  bool communicates() const override { return true; }
+  nn::Traits traits() const override { return {.communicates = true}; }
   /// The values of these columns in the whole layer.
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
   void backward(const nn::Pass& pass, nn::Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
@@ -42,7 +42,7 @@ class RowParallelLinear : public nn::Linear<T> {
   RowParallelLinear(const nn::Linear<T>& whole, std::shared_ptr<comm::Communicator> group);
 
   std::string_view name() const override { return "RowParallelLinear"; }
-  bool communicates() const override { return true; }
+  nn::Traits traits() const override { return {.communicates = true}; }
   /// The values of these rows in the whole layer.
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
   void forward(const nn::Pass& pass, nn::Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;

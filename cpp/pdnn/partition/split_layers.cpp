@@ -1,7 +1,5 @@
 #include "pdnn/partition/split_layers.hpp"
 
-#include "pdnn/nn/layers/activation.hpp"
-#include "pdnn/nn/layers/curves.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/partition/column_row_linear.hpp"
 
@@ -17,8 +15,7 @@ std::shared_ptr<const Kind> as(const nn::LayerPtr<T>& layer) {
 /// Works on some columns of its input as on all of them. A view of features is one of the same features.
 template <class T>
 bool elementwise(const nn::LayerPtr<T>& layer) {
-  return layer->view() || as<nn::ActivationLayer<T>>(layer) || as<nn::LeakyReLU<T>>(layer) ||
-         as<nn::CurveLayer<T>>(layer) || as<nn::Dropout<T>>(layer);
+  return layer->traits().elementwise;
 }
 
 /// Puts a part together, layer by layer, and keeps count of where the whole model has the parameters.
@@ -117,8 +114,8 @@ NetworkPart<T> split_layers(const NetworkPart<T>& whole, const std::shared_ptr<c
                             bool needed) {
   const std::vector<nn::LayerPtr<T>>& layers = whole.layers;
   for (std::size_t i = 0; i < layers.size(); ++i)
-    require(!layers[i]->communicates(), "TensorParallel: layer ", whole.first_number + static_cast<Index>(i), ", ",
-            layers[i]->name(), ", is split already; use nn.Linear");
+    require(!layers[i]->traits().communicates, "TensorParallel: layer ", whole.first_number + static_cast<Index>(i),
+            ", ", layers[i]->name(), ", is split already; use nn.Linear");
   const std::vector<LinearPair> pairs = linear_pairs(layers);
   if (pairs.empty() && needed)
     throw ValueError(message("TensorParallel: nothing in this network can be split, because ", reason(whole),

@@ -58,7 +58,7 @@ std::vector<codec::MatrixAt> matrices_of(const Job<T>& job) {
     const Index count = parameter.count();
     if (parameter.shape.size() >= 2 && count > 0) {
       const Index cols = parameter.shape.back();
-      matrices.push_back({offset, count / cols, cols, job.network.in_panels(offset) ? kernels::kPanel<T> : 0});
+      matrices.push_back({offset, count / cols, cols, job.network.layout().in_panels(offset) ? kernels::kPanel<T> : 0});
     }
     offset += count;
   }

@@ -98,10 +98,10 @@ Hogwild<T>::Hogwild(const Job<T>& job, optim::Optimizer<T>& optimizer, std::shar
       capacity_(capacity),
       shared_(*comm_, job.model.count()),
       team_(threads) {
-  require(comm_->size() * threads == 1 || !job.network.synchronised(),
+  require(comm_->size() * threads == 1 || !job.network.traits().synchronized,
           "Hogwild: a layer with sync=True sums over a batch that all share, but here every worker has its own; ",
           "use data parallel, or sync=False");
-  require(!job.network.communicates(),
+  require(!job.network.traits().communicates,
           "Hogwild: a layer that is dealt out to ranks needs them at the same passes, but here every worker goes ",
           "ahead by itself; use a team");
 }

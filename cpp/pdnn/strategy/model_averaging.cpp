@@ -1,5 +1,6 @@
 #include "pdnn/strategy/model_averaging.hpp"
 
+#include "pdnn/engine/in_panels.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::strategy {
@@ -16,16 +17,14 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
       options_(options),
       common_(comm_->size() > 1 ? model_.count() + model_.state->size() + 1 : 0),
       received_(options.by == By::master && comm_->rank() == kMaster ? common_.size() : 0) {
-  require(comm_->size() == 1 || !job.network.synchronised(),
+  require(comm_->size() == 1 || !job.network.traits().synchronized,
           "Average: a layer with sync=True sums over the ranks in every step, but these train apart; ",
           "use data parallel, or sync=False");
   if (comm_->size() == 1 || !options_.compression) return;
   require(options_.by == By::all_reduce, "Average: a codec is of sums that all ranks make; use by=\"all_reduce\"");
   sum_ = reduce::make_compressed_sum<T>(comm_, *options_.compression, {0, model_.count()}, reduce::matrices_of(job));
   last_ = Buffer<T>(model_.count());
-  std::copy_n(model_.params->data(), model_.count(), last_.data());
-  Buffer<T> room(model_.count());
-  network_.to_panels(last_.span(), room.span());
+  network_.layout().from_rows(model_.params->span(), last_.span());
 }
 
 template <class T>
@@ -134,10 +133,8 @@ void ModelAveraging<T>::leave_evaluation() {
 template <class T>
 void ModelAveraging<T>::finish() {
   if (agreed()) return;
-  Buffer<T> room(model_.count());
-  network_.to_panels(model_.params->span(), room.span());  // where the last average lies, and what a codec remembers
+  const engine::InPanels<T> panels(network_, model_, optimizer_);  // where the last average lies, and what is fed back
   average(false);
-  network_.from_panels(model_.params->span(), room.span());
 }
 
 template <class T>

@@ -238,12 +238,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
     const Index count = inputs * outputs;
     const std::vector<T> x = numbers<T>(batch * inputs, 1), dy = numbers<T>(batch * outputs, 2);
     const std::vector<T> b = numbers<T>(outputs, 3), w = numbers<T>(count, 4);
-    std::vector<T> room(w.size()), panels = w;
-    to_panels(inputs, outputs, panels.data(), room.data());
+    std::vector<T> panels(w.size());
+    to_panels(inputs, outputs, w.data(), panels.data());
     BOOST_TEST(!same_bits(panels.data(), w.data(), count));
-    const auto in_rows = [&](std::vector<T> values) {
-      from_panels(inputs, outputs, values.data(), room.data());
-      return values;
+    const auto in_rows = [&](const std::vector<T>& values) {
+      std::vector<T> rows(values.size());
+      from_panels(inputs, outputs, values.data(), rows.data());
+      return rows;
     };
     BOOST_TEST(same_bits(in_rows(panels).data(), w.data(), count));
     const Matrix<const T> in(x.data(), batch, inputs), slope(dy.data(), batch, outputs);

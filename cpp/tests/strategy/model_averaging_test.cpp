@@ -1,5 +1,4 @@
 // Averaging: what an average is, when it is made, what stays a rank's own.
-#include "pdnn/strategy/data_parallel.hpp"
 #include "pdnn/strategy/model_averaging.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -10,6 +9,7 @@
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/optim/optimizer.hpp"
+#include "pdnn/strategy/data_parallel.hpp"
 #include "ranks.hpp"
 
 using namespace pdnn;

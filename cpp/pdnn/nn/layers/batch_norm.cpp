@@ -37,11 +37,13 @@ BatchNorm<T>::BatchNorm(const Options& options) : options_(options) {
           "; expected a number in [0, 1]");
 }
 
+/// A ReLU after this layer is computed here.
 template <class T>
-std::shared_ptr<const BatchNorm<T>> BatchNorm<T>::with_relu() const {
+std::vector<LayerPtr<T>> BatchNorm<T>::fused(const LayerPtr<T>& next, const Shape&) const {
+  if (relu_ || next->traits().activation != kernels::Activation::relu) return {};
   auto fused = std::make_shared<BatchNorm>(*this);
   fused->relu_ = true;
-  return fused;
+  return {fused};
 }
 
 template <class T>

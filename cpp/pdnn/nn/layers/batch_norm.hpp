@@ -23,13 +23,12 @@ class BatchNorm : public Layer<T> {
     bool sync = false;
   };
   explicit BatchNorm(const Options& options);
-  /// The same followed by a ReLU, in one go.
-  std::shared_ptr<const BatchNorm> with_relu() const;
 
   std::string_view name() const override { return options_.images ? "BatchNorm2d" : "BatchNorm1d"; }
   std::vector<Parameter> parameters() const override { return {{"weight", {width()}}, {"bias", {width()}}}; }
   std::vector<Parameter> state() const override { return {{"running_mean", {width()}}, {"running_var", {width()}}}; }
-  bool synchronised() const override { return options_.sync; }
+  Traits traits() const override { return {.synchronized = options_.sync}; }
+  std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;

@@ -1,6 +1,8 @@
 #include "pdnn/nn/layers/conv2d.hpp"
 
 #include "pdnn/kernels/table.hpp"
+#include "pdnn/nn/layers/conv_pool2d.hpp"
+#include "pdnn/nn/layers/pool2d.hpp"
 
 namespace pdnn::nn {
 
@@ -20,11 +22,15 @@ Conv2d<T>::Conv2d(Index inputs, Index outputs, Index kernel, Index stride, Index
   check_windows("Conv2d", kernel, stride, padding);
 }
 
+/// A ReLU after this layer is computed here, and pooling while a few samples of it are in cache.
 template <class T>
-std::shared_ptr<const Conv2d<T>> Conv2d<T>::with_relu() const {
+std::vector<LayerPtr<T>> Conv2d<T>::fused(const LayerPtr<T>& next, const Shape& in) const {
+  if (!relu_ && dynamic_cast<const MaxPool2d<T>*>(next.get()))
+    return {std::make_shared<ConvPool2d<T>>(std::make_shared<Conv2d>(*this), next, in)};
+  if (relu_ || next->traits().activation != kernels::Activation::relu) return {};
   auto fused = std::make_shared<Conv2d>(*this);
   fused->relu_ = true;
-  return fused;
+  return {fused};
 }
 
 template <class T>

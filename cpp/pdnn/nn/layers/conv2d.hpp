@@ -12,14 +12,11 @@ class Conv2d : public Layer<T> {
   Conv2d(Index inputs, Index outputs, Index kernel, Index stride, Index padding, bool bias, Init weight_init,
          Init bias_init);
 
-  /// This layer and a ReLU after it in one.
-  std::shared_ptr<const Conv2d> with_relu() const;
-  bool has_relu() const { return relu_; }
-
   std::string_view name() const override { return "Conv2d"; }
   std::vector<Parameter> parameters() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
+  std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,

@@ -16,6 +16,7 @@ class LeakyReLU : public Layer<T> {
   explicit LeakyReLU(double slope) : slope_(static_cast<T>(slope)) {}
 
   std::string_view name() const override { return "LeakyReLU"; }
+  Traits traits() const override { return {.elementwise = true}; }
   void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override {
     kernels::table<T>().leaky_relu(*pass.team, slope_, x.count(), x.data, x.data, y.data);
   }
@@ -43,6 +44,7 @@ class CurveLayer : public Layer<T> {
   }
 
   std::string_view name() const override { return kCurves[static_cast<std::size_t>(curve_)]; }
+  Traits traits() const override { return {.elementwise = true}; }
   void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override {
     kernels::table<T>().curve(*pass.team, curve_, x.count(), x.data, y.data);
   }

@@ -15,6 +15,7 @@ class Dropout : public Layer<T> {
   double p() const { return p_; }
 
   std::string_view name() const override { return "Dropout"; }
+  Traits traits() const override { return {.elementwise = true}; }
   void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override { apply(pass, x, y); }
   void backward(const Pass& pass, Vars<T>, Tensor<const T>, Tensor<const T>, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T>) const override {

@@ -8,7 +8,7 @@ template <class T>
 class Flatten : public Layer<T> {
  public:
   std::string_view name() const override { return "Flatten"; }
-  bool view() const override { return true; }
+  Traits traits() const override { return {.view = true, .elementwise = true}; }
   Shape output_shape(const Shape& in) const override { return {in.count()}; }
   void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override { copy(*pass.team, x, y); }
   void backward(const Pass& pass, Vars<T>, Tensor<const T>, Tensor<const T>, Tensor<const T> dy, Tensor<T> dx,

@@ -14,17 +14,6 @@ class Linear : public Layer<T> {
  public:
   Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init);
 
-  /// What binding fuses. `own`: the activation after this layer; its slope is multiplied into dy here, unless the next
-  /// layer does it (`slope_by_next`). `before`: the activation whose output is x and whose slope goes into dx.
-  struct Fusion {
-    Activation own = Activation::identity;
-    bool slope_by_next = false;
-    Activation before = Activation::identity;
-    bool panels = false;  // the weight and its gradient lie in panels
-  };
-  std::shared_ptr<const Linear> with(Fusion fusion) const;
-  const Fusion& fusion() const { return fusion_; }
-
   /// Of the weight, the first of the parameters. A rank that holds a part of a layer may have none.
   Index inputs() const { return inputs_; }
   Index outputs() const { return outputs_; }
@@ -34,6 +23,8 @@ class Linear : public Layer<T> {
   std::vector<Parameter> parameters() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
+  std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
+  LayerPtr<T> in_panels() const override;
   Index updated(const Pass& pass, const Vars<T>& vars) const override;
   void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
@@ -41,6 +32,16 @@ class Linear : public Layer<T> {
                 std::span<T> grads) const override;
 
  protected:
+  /// What binding fuses. `own`: the activation after this layer; its derivative is multiplied into dy here, unless the
+  /// next layer does it (`derivative_by_next`). `before`: the activation whose output is x and whose derivative goes
+  /// into dx.
+  struct Fusion {
+    Activation own = Activation::identity;
+    bool derivative_by_next = false;
+    Activation before = Activation::identity;
+    bool panels = false;  // the weight and its gradient lie in panels
+  };
+
   /// A copy, for kinds of Linear to be fused as what they are.
   virtual std::shared_ptr<Linear> clone() const { return std::make_shared<Linear>(*this); }
 
@@ -59,6 +60,7 @@ class Linear : public Layer<T> {
   Fusion fusion_;
 
  private:
+  std::shared_ptr<Linear> with(Fusion fusion) const;
   std::optional<kernels::Update<T>> update(const Pass& pass, const Vars<T>& vars) const;
   /// Whether the gradient of the weight is told of a few panels at a time.
   bool in_pieces(const Pass& pass) const;
@@ -66,7 +68,7 @@ class Linear : public Layer<T> {
                      Tensor<const T> dy, std::span<T> grads, const kernels::Upcoming* upcoming) const;
   void announce_weight(const Pass& pass, Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
                        const kernels::Upcoming* upcoming) const;
-  bool own_slope() const { return fusion_.own != Activation::identity && !fusion_.slope_by_next; }
+  bool own_derivative() const { return fusion_.own != Activation::identity && !fusion_.derivative_by_next; }
 };
 
 }  // namespace pdnn::nn

@@ -20,12 +20,14 @@ MaxPool2d<T>::MaxPool2d(Index kernel, Index stride) : Pool2d<T>("MaxPool2d", ker
   require(kernel <= 16, "MaxPool2d: kernel ", kernel, "; at most 16");  // whose taps a byte can tell apart
 }
 
+/// A ReLU after this layer is computed here.
 template <class T>
-std::shared_ptr<const MaxPool2d<T>> MaxPool2d<T>::with_relu() const {
-  if (this->kernel_ > 15) return nullptr;  // 255 is no tap then
+std::vector<LayerPtr<T>> MaxPool2d<T>::fused(const LayerPtr<T>& next, const Shape&) const {
+  if (relu_ || this->kernel_ > 15 || next->traits().activation != kernels::Activation::relu)
+    return {};  // 255 is no tap where windows are wider
   auto fused = std::make_shared<MaxPool2d>(*this);
   fused->relu_ = true;
-  return fused;
+  return {fused};
 }
 
 template <class T>

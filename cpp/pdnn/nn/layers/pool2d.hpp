@@ -23,11 +23,9 @@ class MaxPool2d : public Pool2d<T> {
  public:
   MaxPool2d(Index kernel, Index stride);
 
-  /// This layer and a ReLU after it in one; null for windows too large for that.
-  std::shared_ptr<const MaxPool2d> with_relu() const;
-
   std::string_view name() const override { return "MaxPool2d"; }
   Sizes sizes(const Shape& in) const override;
+  std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;

@@ -24,6 +24,12 @@ std::vector<Parameter> Residual<T>::prefixed(std::vector<Parameter> arrays) {
 }
 
 template <class T>
+Traits Residual<T>::traits() const {
+  const Traits inner = f_->traits();
+  return {.synchronized = inner.synchronized, .communicates = inner.communicates};
+}
+
+template <class T>
 Shape Residual<T>::output_shape(const Shape& in) const {
   const Shape out = f_->output_shape(in);
   require(out == in, "Residual: the inner network makes ", out.text(), " of ", in.text(),

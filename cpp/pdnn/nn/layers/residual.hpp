@@ -14,8 +14,7 @@ class Residual : public Layer<T> {
   /// f's, named "fn.<name>".
   std::vector<Parameter> parameters() const override { return prefixed(f_->parameters()); }
   std::vector<Parameter> state() const override { return prefixed(f_->state()); }
-  bool synchronised() const override { return f_->synchronised(); }
-  bool communicates() const override { return f_->communicates(); }
+  Traits traits() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
   LayerPtr<T> bind(const Shape& in) const override;
