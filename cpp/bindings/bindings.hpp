@@ -10,8 +10,10 @@ void bind_core(py::module_& m);
 void bind_comm(py::module_& m);
 void bind_books(py::module_& m);
 void bind_rules(py::module_& m);
-void bind_epoch(py::module_& m);
-void bind_schedules(py::module_& m);
+void bind_data(py::module_& m);
+void bind_partition(py::module_& m);
+void bind_engine(py::module_& m);
+void bind_strategy(py::module_& m);
 template <class T>
 void bind_kernels(py::module_& m);
 template <class T>
@@ -23,6 +25,12 @@ void bind_optim(py::module_& m);
 template <class T>
 void bind_codec(py::module_& m);
 template <class T>
-void bind_parallel(py::module_& m);
+void bind_data(py::module_& m);
+template <class T>
+void bind_partition(py::module_& m);
+template <class T>
+void bind_engine(py::module_& m);
+template <class T>
+void bind_strategy(py::module_& m);
 
 }  // namespace pdnn::bindings

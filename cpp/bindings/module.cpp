@@ -8,8 +8,10 @@ PYBIND11_MODULE(_core, m) {
   bind_comm(m);
   bind_books(m);
   bind_rules(m);
-  bind_epoch(m);
-  bind_schedules(m);
+  bind_data(m);
+  bind_partition(m);
+  bind_engine(m);
+  bind_strategy(m);
   const auto bind_width = [&]<class T>(T, const char* name) {
     pybind11::module_ width = m.def_submodule(name);
     bind_kernels<T>(width);
@@ -17,7 +19,10 @@ PYBIND11_MODULE(_core, m) {
     bind_eager<T>(width);
     bind_optim<T>(width);
     bind_codec<T>(width);
-    bind_parallel<T>(width);
+    bind_data<T>(width);
+    bind_partition<T>(width);
+    bind_engine<T>(width);
+    bind_strategy<T>(width);
   };
   bind_width(float{}, "float32");
   bind_width(double{}, "float64");

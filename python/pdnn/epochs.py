@@ -13,7 +13,6 @@ from pdnn._core import CompressionStats, EpochSums
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
-from pdnn.strategies.options import session_options
 from pdnn.training import Training
 
 
@@ -66,7 +65,7 @@ class Epochs:
             sample=list(source.sample),
             target_width=source.width,
             batch_size=self._rows,
-            plan=session_options(training.strategy),
+            config=training.strategy.config(),
         )
         if timeline:
             self.session.record()

@@ -15,22 +15,23 @@ std::span<T> values(const Tensor<T>& tensor) {
 
 template <class T>
 PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>& chunks,
-                                  std::shared_ptr<comm::Communicator> comm, const PipelinePlan& plan, Index capacity)
+                                  std::shared_ptr<comm::Communicator> comm, const PipelineConfig& config,
+                                  Index capacity)
     : Engine<T>(job),
-      plan_(plan),
+      config_(config),
       comm_(std::move(comm)),
-      transport_(comm_, plan.codec),
-      team_(plan.threads),
+      transport_(comm_, config.codec),
+      team_(config.threads),
       middle_(*this),
       last_(*this) {
-  const StagePosition seat{comm_->rank(), comm_->size(), plan.micro_batches, static_cast<int>(chunks.size())};
-  program_ = make_program(plan.schedule, seat);
+  const StagePosition seat{comm_->rank(), comm_->size(), config.micro_batches, static_cast<int>(chunks.size())};
+  program_ = make_program(config.schedule, seat);
   require(tag_of_dy(seat.stages()) <= comm::kMaxTag, "Pipeline: ", seat.stages(), " stages are too many");
   stages_.reserve(chunks.size());
   Index params = 0, state = 0;
   for (int number = 0; number < seat.chunks; ++number) {
     const auto& [network, sample] = chunks[static_cast<std::size_t>(number)];
-    require(plan.micro_batches == 1 || !network.traits().synchronized,
+    require(config.micro_batches == 1 || !network.traits().synchronized,
             "Pipeline: a layer with sync=True needs the whole batch at once, but micro-batches go one by one; ",
             "use sync=False, or one micro-batch");
     const Range own_params{params, params + nn::total(network.parameters())};
@@ -47,7 +48,8 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
                                               .state = own_state,
                                               .slots = {},
                                               .outgoing = {}});
-    const Index rows = (capacity + plan.micro_batches - 1) / plan.micro_batches, slots = in_flight(program_, number);
+    const Index rows = (capacity + config.micro_batches - 1) / config.micro_batches,
+                slots = in_flight(program_, number);
     stage.slots.reserve(static_cast<std::size_t>(slots));
     const Index in = stage.first ? 0 : rows * sample.count();
     const Index out = stage.last ? 0 : rows * network.output_shape(sample).count();
@@ -108,8 +110,8 @@ nn::LossValue PipelineEngine<T>::gradient(const Source<T>& source, const Step& s
     }
     start_ = std::chrono::steady_clock::now();
     for (Stage& stage : stages_)
-      for (Index micro = 0; micro < std::min<Index>(std::ssize(stage.slots), plan_.micro_batches); ++micro)
-        expect(stage, micro, share(step.count(), micro, plan_.micro_batches).size());
+      for (Index micro = 0; micro < std::min<Index>(std::ssize(stage.slots), config_.micro_batches); ++micro)
+        expect(stage, micro, share(step.count(), micro, config_.micro_batches).size());
     team_.run([&](const Member& member) {
       for (const Instruction& instruction : program_) execute(member, instruction, {source, step, hooks}, sums);
     });
@@ -141,7 +143,7 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
 
   Stage& stage = stages_[static_cast<std::size_t>(instruction.chunk)];
   const Index micro = instruction.micro;
-  const Step own = work.step.shard({static_cast<int>(micro), static_cast<int>(plan_.micro_batches)});
+  const Step own = work.step.shard({static_cast<int>(micro), static_cast<int>(config_.micro_batches)});
   const Work micro_batch{work.source, own, work.hooks};
   const Index count = own.count();
   Slot& slot = stage.slot(micro);
@@ -179,8 +181,8 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
   if (timed) lane_.back().end = now();
   // The workspace of a micro-batch that has come back is free for another.
   const Index next = micro + std::ssize(stage.slots);
-  if (instruction.what == Do::backward && member.first() && next < plan_.micro_batches)
-    expect(stage, next, share(work.step.count(), next, plan_.micro_batches).size());
+  if (instruction.what == Do::backward && member.first() && next < config_.micro_batches)
+    expect(stage, next, share(work.step.count(), next, config_.micro_batches).size());
 }
 
 template <class T>
@@ -222,7 +224,7 @@ void PipelineEngine<T>::backward(const Member& member, const Stage& stage, Slot&
   const Index count = micro_batch.step.count();
   nn::Pass own = pass(member, stage, micro_batch);
   own.add = micro > 0;
-  own.final = micro + 1 == plan_.micro_batches ? &last_ : &middle_;
+  own.final = micro + 1 == config_.micro_batches ? &last_ : &middle_;
   if (member.first()) out.message.request.wait();  // the dx before the last one has left
   member.barrier();                                // and dy has been received
   const Tensor<T> dx{stage.first ? nullptr : out.dx.data(), count, stage.in};
@@ -237,7 +239,7 @@ template <class T>
 std::vector<Lane> PipelineEngine<T>::timeline() const {
   if (lane_.size() < program_.size()) return {};
   const std::vector<Program> programs =
-      make_programs(plan_.schedule, comm_->size(), plan_.micro_batches, static_cast<int>(stages_.size()));
+      make_programs(config_.schedule, comm_->size(), config_.micro_batches, static_cast<int>(stages_.size()));
   std::vector<Index> counts;
   std::vector<double> own, all;
   for (const Event& event : lane_) own.insert(own.end(), {event.begin, event.end});

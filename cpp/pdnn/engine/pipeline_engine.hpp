@@ -16,7 +16,7 @@ struct Chunk {
   Shape sample;
 };
 
-struct PipelinePlan {
+struct PipelineConfig {
   std::string schedule = "1f1b";
   Index micro_batches = 1;  ///< micro-batches of a step
   int threads = 1;          ///< inside each layer
@@ -40,10 +40,11 @@ class PipelineEngine : public Engine<T> {
   /// the parameters of the rank's chunks one after another. ValueError if the schedule does not fit, or a layer needs
   /// the whole batch at once and there are several micro-batches.
   PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>& chunks, std::shared_ptr<comm::Communicator> comm,
-                 const PipelinePlan& plan, Index capacity);
+                 const PipelineConfig& config, Index capacity);
   /// One stage a rank: the job's network.
-  PipelineEngine(const Job<T>& job, std::shared_ptr<comm::Communicator> comm, const PipelinePlan& plan, Index capacity)
-      : PipelineEngine(job, {{job.network, job.sample}}, std::move(comm), plan, capacity) {}
+  PipelineEngine(const Job<T>& job, std::shared_ptr<comm::Communicator> comm, const PipelineConfig& config,
+                 Index capacity)
+      : PipelineEngine(job, {{job.network, job.sample}}, std::move(comm), config, capacity) {}
 
   /// Slices are final when the last micro-batch comes back. Rules are never applied inside a layer.
   bool announces() const override { return true; }
@@ -116,7 +117,7 @@ class PipelineEngine : public Engine<T> {
   template <class Visit>
   void each_request(Visit visit);
 
-  PipelinePlan plan_;
+  PipelineConfig config_;
   std::shared_ptr<comm::Communicator> comm_;
   Transport<T> transport_;
   Program program_;

@@ -24,14 +24,14 @@ Grid::Grid(comm::Communicator& world, int stages, int tensor_ranks) {
 /// The cut that is given, or one by what rank 0 measures.
 template <class T>
 std::vector<Index> GridStrategy<T>::cut(const nn::Network<T>& network, const Shape& sample, comm::Communicator& world,
-                                        const GridPlan& plan) const {
-  const int stages = plan.stages * plan.chunks;
-  if (stages == 1 || !plan.cut.empty()) return plan.cut;
+                                        Index batch_size, const GridConfig& config) const {
+  const int stages = config.stages * config.chunks;
+  if (stages == 1 || !config.cut.empty()) return config.cut;
   std::vector<Index> cut(static_cast<std::size_t>(stages) - 1);
   require(std::ssize(network.layers()) >= stages, "Pipeline: ", stages, " stages of ", network.layers().size(),
           " layers; a stage has at least one");
   if (world.rank() == 0) {
-    const Index rows = std::max<Index>(1, plan.batch_size / (grid_.data->size() * plan.pipeline.micro_batches));
+    const Index rows = std::max<Index>(1, batch_size / (grid_.data->size() * config.pipeline.micro_batches));
     cut = partition::measured_cut(network, sample, stages, rows);
   }
   world.broadcast(comm::View(std::span(cut)), 0);
@@ -39,29 +39,28 @@ std::vector<Index> GridStrategy<T>::cut(const nn::Network<T>& network, const Sha
 }
 
 template <class T>
-void GridStrategy<T>::take_stages(const nn::Network<T>& network, const Shape& sample, const GridPlan& plan,
+void GridStrategy<T>::take_stages(const nn::Network<T>& network, const Shape& sample, const GridConfig& config,
                                   const std::vector<Range>& all) {
   Shape in = sample;
   for (std::size_t number = 0; number < all.size(); ++number) {
     partition::NetworkPart<T> part = partition::layers_of(network, all[number]);
     const Shape stage_in = in;
     for (const nn::LayerPtr<T>& layer : part.layers) in = layer->output_shape(in);
-    if (static_cast<int>(number) % plan.stages != grid_.stage) continue;
-    if (plan.tensor > 1) part = partition::split_layers(part, grid_.tensor, plan.stages * plan.chunks == 1);
+    if (static_cast<int>(number) % config.stages != grid_.stage) continue;
+    if (config.tensor > 1) part = partition::split_layers(part, grid_.tensor, config.stages * config.chunks == 1);
     const auto bound = nn::Network<T>(part.layers, part.first_number).bound(stage_in);
-    stages_.push_back({part, stage_in, plan.chunks == 1 ? bound->with_panels() : bound});
+    stages_.push_back({part, stage_in, config.chunks == 1 ? bound->with_panels() : bound});
   }
 }
 
 template <class T>
-std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, const GridPlan& plan) {
-  const Index capacity = (plan.batch_size + grid_.data->size() - 1) / grid_.data->size();
-  if (plan.stages * plan.chunks == 1) return std::make_unique<engine::TeamEngine<T>>(job, plan.threads, capacity);
+std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, Index batch_size, const GridConfig& config) {
+  const Index capacity = (batch_size + grid_.data->size() - 1) / grid_.data->size();
+  if (config.stages * config.chunks == 1)
+    return std::make_unique<engine::TeamEngine<T>>(job, config.pipeline.threads, capacity);
   std::vector<engine::Chunk<T>> chunks;
   for (const Stage& stage : stages_) chunks.push_back({*stage.network, stage.sample});
-  engine::PipelinePlan pipeline = plan.pipeline;
-  pipeline.threads = plan.threads;
-  auto engine = std::make_unique<engine::PipelineEngine<T>>(job, chunks, grid_.pipeline, pipeline, capacity);
+  auto engine = std::make_unique<engine::PipelineEngine<T>>(job, chunks, grid_.pipeline, config.pipeline, capacity);
   pipeline_ = engine.get();
   return engine;
 }
@@ -69,11 +68,12 @@ std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, const
 template <class T>
 GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
                               const std::shared_ptr<optim::Optimizer<T>>& optimizer, const nn::Loss<T>& loss,
-                              const Shape& sample, comm::Communicator& world, const GridPlan& plan)
-    : grid_(world, plan.stages, plan.tensor) {
+                              const Shape& sample, comm::Communicator& world, Index batch_size,
+                              const GridConfig& config)
+    : grid_(world, config.stages, config.tensor) {
   const nn::Network<T>& network = whole->network();
-  take_stages(network, sample, plan,
-              partition::stages_of(std::ssize(network.layers()), cut(network, sample, world, plan)));
+  take_stages(network, sample, config,
+              partition::stages_of(std::ssize(network.layers()), cut(network, sample, world, batch_size, config)));
   partition::NetworkPart<T> own = stages_[0].part;
   for (std::size_t i = 1; i < stages_.size(); ++i) {
     const partition::NetworkPart<T>& part = stages_[i].part;
@@ -85,11 +85,12 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
   const Job<T> job{partial_->model(), *stages_[0].network, loss, stages_[0].sample};
   using Options = typename DataParallel<T>::Options;
   using Sum = typename DataParallel<T>::Sum;
-  replicas_ = std::make_unique<DataParallel<T>>(job, partial_->optimizer(), make_engine(job, plan), grid_.data,
-                                                Options{.reducer = plan.reducer,
-                                                        .sum = plan.sum_of_means ? Sum::of_means : Sum::of_rows,
-                                                        .replica = grid_.replica,
-                                                        .counts = grid_.reports});
+  replicas_ =
+      std::make_unique<DataParallel<T>>(job, partial_->optimizer(), make_engine(job, batch_size, config), grid_.data,
+                                        Options{.reducer = config.reducer,
+                                                .sum = config.sum_of_means ? Sum::of_means : Sum::of_rows,
+                                                .replica = grid_.replica,
+                                                .counts = grid_.reports});
 }
 
 template <class T>

@@ -5,6 +5,7 @@
 #include "pdnn/engine/in_panels.hpp"
 #include "pdnn/engine/pipeline_engine.hpp"
 #include "pdnn/partition/network_part.hpp"
+#include "pdnn/strategy/config.hpp"
 #include "pdnn/strategy/data_parallel.hpp"
 
 namespace pdnn::strategy {
@@ -24,27 +25,17 @@ struct Grid {
   std::shared_ptr<comm::Communicator> tensor;    ///< ranks of one stage
 };
 
-/// How a replica is dealt out, and how its ranks agree with the other replicas.
-struct GridPlan {
-  int stages = 1, tensor = 1;  ///< ranks
-  int chunks = 1;              ///< stages of a rank
-  engine::PipelinePlan pipeline{};
-  std::vector<Index>
-      cut{};             ///< layers with which the stages after the first begin; none: by the layers' measured times
-  int threads = 1;       ///< of a rank
-  Index batch_size = 1;  ///< the largest, over all replicas
-  reduce::ReducerOptions reducer{};
-  bool sum_of_means = false;
-};
-
 /// Replicas that several ranks hold together. During an epoch a rank trains its part; after it every rank has the whole
 /// model again.
 template <class T>
 class GridStrategy : public Strategy<T> {
  public:
-  /// Collective. `sample`: a sample's shape. ValueError if the network cannot be dealt out like that.
+  /// Collective. `sample`: a sample's shape; `batch_size`: the largest, over all replicas. ValueError if the network
+  /// cannot be dealt out like that.
   GridStrategy(const std::shared_ptr<nn::Model<T>>& whole, const std::shared_ptr<optim::Optimizer<T>>& optimizer,
-               const nn::Loss<T>& loss, const Shape& sample, comm::Communicator& world, const GridPlan& plan);
+               const nn::Loss<T>& loss, const Shape& sample, comm::Communicator& world, Index batch_size,
+               const GridConfig& config);
+  bool trains_whole_model() const override { return false; }
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   void record() override;
   std::vector<Lane> timeline() const override;
@@ -59,10 +50,10 @@ class GridStrategy : public Strategy<T> {
   };
 
   std::vector<Index> cut(const nn::Network<T>& network, const Shape& sample, comm::Communicator& world,
-                         const GridPlan& plan) const;
-  void take_stages(const nn::Network<T>& network, const Shape& sample, const GridPlan& plan,
+                         Index batch_size, const GridConfig& config) const;
+  void take_stages(const nn::Network<T>& network, const Shape& sample, const GridConfig& config,
                    const std::vector<Range>& all);
-  std::unique_ptr<Engine<T>> make_engine(const Job<T>& job, const GridPlan& plan);
+  std::unique_ptr<Engine<T>> make_engine(const Job<T>& job, Index batch_size, const GridConfig& config);
 
   Grid grid_;
   std::vector<Stage> stages_;

@@ -7,22 +7,22 @@ namespace pdnn::strategy {
 
 template <class T>
 ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
-                                  std::shared_ptr<comm::Communicator> comm, const Options& options)
+                                  std::shared_ptr<comm::Communicator> comm, const ModelAveragingConfig& config)
     : SynchronousStrategy<T>(optimizer, std::move(comm)),
       job_(job),
       model_(job.model),
       network_(job.network),
       engine_(std::move(engine)),
       local_({job_, optimizer_, *engine_, timer_}),
-      options_(options),
+      config_(config),
       common_(comm_->size() > 1 ? model_.count() + model_.state->size() + 1 : 0),
-      received_(options.by == By::master && comm_->rank() == kMaster ? common_.size() : 0) {
+      received_(config.by_master && comm_->rank() == kMaster ? common_.size() : 0) {
   require(comm_->size() == 1 || !job.network.traits().synchronized,
           "Average: a layer with sync=True sums over the ranks in every step, but these train apart; ",
           "use data parallel, or sync=False");
-  if (comm_->size() == 1 || !options_.compression) return;
-  require(options_.by == By::all_reduce, "Average: a codec is of sums that all ranks make; use by=\"all_reduce\"");
-  sum_ = reduce::make_compressed_sum<T>(comm_, *options_.compression, {0, model_.count()}, reduce::matrices_of(job));
+  if (comm_->size() == 1 || !config_.compression) return;
+  require(!config_.by_master, "ModelAveraging: a codec is of sums that all ranks make; use by=\"all_reduce\"");
+  sum_ = reduce::make_compressed_sum<T>(comm_, *config_.compression, {0, model_.count()}, reduce::matrices_of(job));
   last_ = Buffer<T>(model_.count());
   network_.layout().from_rows(model_.params->span(), last_.span());
 }
@@ -38,7 +38,7 @@ StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
   apart_.own += sums.rows;
   apart_.all += step.global_rows;
   const auto timed = timer_.time(&Phases::agreement);
-  const bool due = options_.every > 0 && (step.number + 1) % options_.every == 0;
+  const bool due = config_.every > 0 && (step.number + 1) % config_.every == 0;
   sums.stop = comm_->size() == 1 ? step.stop : due && average(step.stop);
   return sums;
 }
@@ -51,7 +51,7 @@ bool ModelAveraging<T>::make_common(bool stop) {
   std::copy_n(model_.state->data(), model_.state->size(), common_.data() + count);
   kernels::table<T>().scale(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
   common_[whole - 1] = stop ? T{1} : T{0};
-  if (options_.by == By::master) {
+  if (config_.by_master) {
     add_by_master();
   } else {
     comm_->all_reduce(comm::View(common_.span()));

@@ -2,6 +2,7 @@
 /// Averaging: ranks train models of their own, which now and then become one average.
 #include "pdnn/reduce/compressed_sum.hpp"
 #include "pdnn/reduce/local_update.hpp"
+#include "pdnn/strategy/config.hpp"
 #include "pdnn/strategy/strategy.hpp"
 
 namespace pdnn::strategy {
@@ -19,19 +20,10 @@ namespace pdnn::strategy {
 template <class T>
 class ModelAveraging : public SynchronousStrategy<T> {
  public:
-  /// How the weighted models are added up: by all ranks at once, or by rank 0, to which they send theirs and which
-  /// sends the sum back. The same bits where an all-reduce adds in the order of ranks.
-  enum class By { all_reduce, master };
-
-  struct Options {
-    Index every = 0;  ///< steps from one average to the next, counted over all of training; 0: only finish() averages
-    By by = By::all_reduce;
-    std::optional<reduce::Compression>
-        compression{};  ///< not by a master; all ranks must begin with the same parameters
-  };
-
+  /// The models are added up by all ranks at once, or by rank 0, to which they send theirs and which sends the sum
+  /// back: the same bits where an all-reduce adds in the order of ranks.
   ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
-                 std::shared_ptr<comm::Communicator> comm, const Options& options);
+                 std::shared_ptr<comm::Communicator> comm, const ModelAveragingConfig& config);
   StepSums step(const Source<T>& source, const Step& step) override;
   void enter_evaluation() override;
   void leave_evaluation() override;
@@ -61,7 +53,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
   const nn::Network<T>& network_;
   std::unique_ptr<Engine<T>> engine_;
   reduce::LocalUpdate<T> local_;  // this rank by itself
-  Options options_;
+  ModelAveragingConfig config_;
   RowsApart apart_;
   bool evaluating_ = false;
   Buffer<T> common_;                               // parameters, state, and whether a rank wants to stop

@@ -91,6 +91,9 @@ class Strategy {
   /// After the last epoch: all ranks hold the same model.
   virtual void finish() {}
 
+  /// During an epoch the ranks train the model itself, not parts of it that are copied out of it and back.
+  virtual bool trains_whole_model() const { return true; }
+
   /// From now on the times of a step an epoch are kept, if ranks pass micro-batches to each other. Collective.
   virtual void record() {}
   /// What each rank of this rank's pipeline did in it; no lanes if there is no pipeline. Collective.

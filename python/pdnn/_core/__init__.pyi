@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CommunicationError', 'Communicator', 'CompressionStats', 'EpochSums', 'Op', 'RMSprop', 'Request', 'SGD', 'SharedMemory', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
+__all__: list[str] = ['Aborted', 'Adam', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -209,6 +209,36 @@ class Adam:
         ...
 class RMSprop:
     def __init__(self, alpha: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, centered: bool) -> None:
+        ...
+class TeamConfig:
+    def __init__(self, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class PoolConfig:
+    def __init__(self, workers: typing.SupportsInt | typing.SupportsIndex, pieces: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class Compression:
+    def __init__(self, codec: str, feedback: bool | None, measure_every: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class ReducerOptions:
+    def __init__(self, shared_memory: bool | None = None, bucket_bytes: typing.SupportsInt | typing.SupportsIndex = 0, compression: Compression | None = None) -> None:
+        ...
+class PipelineConfig:
+    def __init__(self, schedule: str, micro_batches: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, codec: str) -> None:
+        ...
+class DataParallelConfig:
+    def __init__(self, engine: TeamConfig | PoolConfig, sum_of_means: bool, reducer: ReducerOptions) -> None:
+        ...
+class ModelAveragingConfig:
+    def __init__(self, engine: TeamConfig | PoolConfig, every: typing.SupportsInt | typing.SupportsIndex, by_master: bool, compression: Compression | None) -> None:
+        ...
+class HogwildConfig:
+    def __init__(self, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+class ScatterGatherConfig:
+    def __init__(self, engine: TeamConfig | PoolConfig, once: bool) -> None:
+        ...
+class GridConfig:
+    def __init__(self, stages: typing.SupportsInt | typing.SupportsIndex, tensor: typing.SupportsInt | typing.SupportsIndex, chunks: typing.SupportsInt | typing.SupportsIndex, pipeline: PipelineConfig, cut: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], sum_of_means: bool, reducer: ReducerOptions) -> None:
         ...
 class EpochSums:
     @property
@@ -412,19 +442,19 @@ class Width(typing.Protocol):
     def CompressedSum(self) -> type[float32.CompressedSum]:
         ...
     @property
+    def Source(self) -> type[float32.Source]:
+        ...
+    @property
     def ColumnParallelLinear(self) -> type[float32.ColumnParallelLinear]:
         ...
     @property
     def RowParallelLinear(self) -> type[float32.RowParallelLinear]:
         ...
     @property
-    def Source(self) -> type[float32.Source]:
+    def Evaluator(self) -> type[float32.Evaluator]:
         ...
     @property
     def Session(self) -> type[float32.Session]:
-        ...
-    @property
-    def Evaluator(self) -> type[float32.Evaluator]:
         ...
     def conv2d(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None=None, *, stride: typing.SupportsInt | typing.SupportsIndex=1, padding: typing.SupportsInt | typing.SupportsIndex=0, threads: typing.SupportsInt | typing.SupportsIndex=1) -> numpy.typing.NDArray[typing.Any]:
         ...

@@ -218,12 +218,6 @@ class CompressedSum:
         """
         Bytes that leave this rank in a sum.
         """
-class ColumnParallelLinear(Layer):
-    def __init__(self, whole: Linear, group: pdnn._core.Communicator) -> None:
-        ...
-class RowParallelLinear(Layer):
-    def __init__(self, whole: Linear, group: pdnn._core.Communicator) -> None:
-        ...
 class Source:
     def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
         ...
@@ -235,8 +229,23 @@ class Source:
         """
         The samples of these rows, as an array.
         """
+class ColumnParallelLinear(Layer):
+    def __init__(self, whole: Linear, group: pdnn._core.Communicator) -> None:
+        ...
+class RowParallelLinear(Layer):
+    def __init__(self, whole: Linear, group: pdnn._core.Communicator) -> None:
+        ...
+class Evaluator:
+    def __init__(self, model: Model, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], threads: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> tuple[float, float]:
+        """
+        (sum of the rows' losses, number of right predictions).
+        """
+    def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
+        ...
 class Session:
-    def __init__(self, *, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex, plan: dict[str, typing.Any]) -> None:
+    def __init__(self, *, config: pdnn._core.DataParallelConfig | pdnn._core.ModelAveragingConfig | pdnn._core.HogwildConfig | pdnn._core.ScatterGatherConfig | pdnn._core.GridConfig, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     def enter_evaluation(self) -> None:
         """
@@ -274,15 +283,6 @@ class Session:
         """
     @rows_apart.setter
     def rows_apart(self, arg1: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]) -> None:
-        ...
-class Evaluator:
-    def __init__(self, model: Model, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], threads: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> tuple[float, float]:
-        """
-        (sum of the rows' losses, number of right predictions).
-        """
-    def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
         ...
 def conv2d(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None, *, stride: typing.SupportsInt | typing.SupportsIndex = 1, padding: typing.SupportsInt | typing.SupportsIndex = 0, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> numpy.typing.NDArray[typing.Any]:
     """

@@ -19,7 +19,6 @@ from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
 from pdnn.optim import Optimizer
 from pdnn.strategies import Serial, Strategy
-from pdnn.strategies.options import session_options
 
 Array = np.ndarray[Any, Any]
 Key = TypeVar("Key")
@@ -194,7 +193,7 @@ class Trial:
             sample=list(network.sample),
             target_width=samples.width,
             batch_size=rows,
-            plan=session_options(strategy),
+            config=strategy.config(),
         )
         self._kept = (model, optimizer)
 

@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pdnn import _core
 from pdnn.strategies.base import (
     CostModel,
     Engine,
     Strategy,
     check_positive,
     codec_suffix,
+    compression,
     spelled_codec,
     take_codec,
 )
@@ -97,6 +99,12 @@ class ModelAveraging(Strategy):
     def rows_per_step(self, batch_size: int, ranks: int) -> int:
         """An update of each rank."""
         return batch_size * ranks
+
+    def config(self) -> _core.ModelAveragingConfig:
+        """The core's."""
+        return _core.ModelAveragingConfig(
+            self.engine.engine_config(), self.every or 0, self.by == "master", compression(self, 1)
+        )
 
     def estimate(self, steps: CostModel) -> StepCost:
         """An update of a rank's own, and now and then a sum of models."""

@@ -6,6 +6,7 @@ import re
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from pdnn import _core
 from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ class Strategy:
         """Whether micro-batches pass from rank to rank, so that there is a timeline to keep."""
         return self.grid is not None and self.grid.pipeline is not None
 
+    def config(self) -> Any:
+        """The core's configuration, one of those in cpp/pdnn/strategy/config.hpp."""
+        raise NotImplementedError
+
     def estimate(self, steps: CostModel) -> StepCost:
         """What a step takes."""
         raise NotImplementedError
@@ -171,6 +176,14 @@ class Engine(Strategy):
     def identity(self) -> str:
         """All of it."""
         return str(self)
+
+    def engine_config(self) -> _core.TeamConfig | _core.PoolConfig:
+        """The core's configuration of an engine."""
+        return _core.TeamConfig(self.threads)
+
+    def config(self) -> _core.DataParallelConfig:
+        """Of one replica."""
+        return _core.DataParallelConfig(self.engine_config(), False, _core.ReducerOptions())
 
     def estimate(self, steps: CostModel) -> StepCost:
         """A step of all rows."""
@@ -271,6 +284,13 @@ def take_codec(strategy: Any) -> None:
         object.__setattr__(strategy, "codec", parse(strategy.codec))
     elif strategy.error_feedback is not None:
         raise ValueError(f"{type(strategy).__name__}: error_feedback is of a codec; pass codec=")
+
+
+def compression(strategy: Any, measure_every: int) -> _core.Compression | None:
+    """The codec of a strategy as the core takes it; one in `measure_every` encodings tells its error."""
+    if strategy.codec is None:
+        return None
+    return _core.Compression(str(strategy.codec), strategy.error_feedback, measure_every)
 
 
 def codec_suffix(codec: str | Codec | None) -> str:

@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pdnn import _core
 from pdnn.strategies.base import (
     CostModel,
     Engine,
     Strategy,
     check_positive,
     codec_suffix,
+    compression,
     spelled_codec,
     take_codec,
 )
@@ -20,6 +22,10 @@ from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
+
+
+MEASURE_EVERY = 16
+"""Encodings of which one tells its error: that takes next to nothing of an epoch."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,16 @@ class DataParallel(Strategy):
     def spelled(cls, match: re.Match[str]) -> DataParallel:
         """After "ddp" the way to add up, and a codec."""
         return cls(average="sum" if match[1] else "mean", codec=spelled_codec(match.string, match[2]))
+
+    def reducer_options(self) -> _core.ReducerOptions:
+        """How gradients are added up."""
+        coded = compression(self, MEASURE_EVERY)
+        return _core.ReducerOptions(self.shared_memory, self.bucket_bytes or 0, coded)
+
+    def config(self) -> _core.DataParallelConfig:
+        """The core's."""
+        engine = self.engine.engine_config()
+        return _core.DataParallelConfig(engine, self.average == "sum", self.reducer_options())
 
     def estimate(self, steps: CostModel) -> StepCost:
         """A rank's share of the rows, and a sum of gradients."""

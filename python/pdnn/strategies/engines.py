@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pdnn import _core
 from pdnn.strategies.base import Engine, check_positive
 
 
@@ -79,6 +80,10 @@ class Pool(Engine):
     def passes(self) -> int:  # type: ignore[override]
         """As many as there are workers with a piece."""
         return min(self.workers, self.parallel_batches)
+
+    def engine_config(self) -> _core.PoolConfig:
+        """The core's configuration of an engine."""
+        return _core.PoolConfig(self.workers, self.parallel_batches)
 
     def __str__(self) -> str:
         return f"pool:{self.workers}/{self.parallel_batches}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
+from pdnn import _core
 from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, codec_suffix
 from pdnn.strategies.data_parallel import DataParallel
 from pdnn.strategies.engines import Serial
@@ -45,6 +46,22 @@ class PartOfGrid(Strategy):
         if not grid.data and ranks % held_by == 0:
             advice = f'"{words} x ddp" fits'
         return f"deals the network out to {held_by} ranks, this world has {ranks}; {advice}"
+
+    def config(self) -> _core.GridConfig:
+        """The core's."""
+        grid, pipeline = self.grid, self.grid.pipeline or Pipeline(1, 1)
+        data, codec = grid.data or DataParallel(), pipeline.codec
+        return _core.GridConfig(
+            grid.stages,
+            grid.tensor_ranks,
+            pipeline.chunks,
+            _core.PipelineConfig(
+                pipeline.schedule, pipeline.micros, grid.engine.threads, "" if codec is None else str(codec)
+            ),
+            list(pipeline.cut or ()),
+            data.average == "sum",
+            data.reducer_options(),
+        )
 
     def estimate(self, steps: CostModel) -> StepCost:
         """A replica's step, and an agreement of the replicas."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pdnn import _core
 from pdnn.strategies.base import CostModel, Engine, Strategy, alone, check_positive
 from pdnn.strategies.engines import Serial, Team
 from pdnn.strategies.step_cost import StepCost
@@ -46,6 +47,10 @@ class Hogwild(Strategy):
     def misfit(self, ranks: int) -> str | None:
         """Its workers are threads."""
         return alone(ranks, f"hogwild-processes:{ranks}")
+
+    def config(self) -> _core.HogwildConfig:
+        """The core's, of a process."""
+        return _core.HogwildConfig(self.workers)
 
     def estimate(self, steps: CostModel) -> StepCost:
         """The time from one update to the next."""
@@ -91,6 +96,10 @@ class HogwildProcesses(Strategy):
             return None
         fits = HogwildProcesses(ranks) if ranks > 1 else Hogwild(self.workers)
         return f'is for {self.workers} ranks, this world has {ranks}; "{fits}" fits'
+
+    def config(self) -> _core.HogwildConfig:
+        """The core's, of a process."""
+        return _core.HogwildConfig(1)
 
     def estimate(self, steps: CostModel) -> StepCost:
         """The time from one update to the next."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pdnn import _core
 from pdnn.strategies.base import CostModel, Engine, Strategy
 from pdnn.strategies.engines import Serial
 from pdnn.strategies.step_cost import StepCost
@@ -47,6 +48,10 @@ class ScatterGather(Strategy):
                 f'fit: strategy "{self}" sends the rows once, so they cannot be augmented anew '
                 'each epoch; "scatter-gather" can'
             )
+
+    def config(self) -> _core.ScatterGatherConfig:
+        """The core's."""
+        return _core.ScatterGatherConfig(self.engine.engine_config(), self.once)
 
     def estimate(self, steps: CostModel) -> StepCost:
         """Rows out, gradients in, parameters out through rank 0."""

@@ -1,9 +1,11 @@
-/// Pipeline schedules as lists of tuples: (what, micro, chunk), with (begin, end) behind it where time has passed.
+/// Evaluation; and pipeline schedules as lists of tuples: (what, micro, chunk), with (begin, end) behind it where time
+/// has passed.
 #include <pybind11/stl.h>
 
 #include "bindings.hpp"
-#include "pdnn/core/errors.hpp"
+#include "pdnn/engine/evaluator.hpp"
 #include "schedules.hpp"
+#include "source.hpp"
 
 namespace pdnn::bindings {
 
@@ -52,13 +54,50 @@ std::vector<engine::Lane> read(const TimedLanes& lanes) {
   return convert<Event>(lanes, [](const TimedWords& words) { return from_words(words); });
 }
 
+template <class T>
+class HeldEvaluator {
+ public:
+  HeldEvaluator(std::shared_ptr<nn::Model<T>> model, const std::vector<Index>& sample, int threads)
+      : model_(std::move(model)),
+        sample_(to_shape(sample)),
+        evaluator_(*model_, model_->bound(sample_), sample_, threads) {}
+
+  std::pair<double, double> loss(const nn::Loss<T>& loss, const HeldSource<T>& held, Index target_width,
+                                 const py::array& rows) {
+    loss.check(output(), target_width);
+    const std::span<const Index> indices = read_order(rows, held.source.count());
+    const py::gil_scoped_release release;
+    const nn::LossValue sums = evaluator_.loss(loss, held.source, indices);
+    return {sums.value, sums.correct};
+  }
+
+  py::array_t<T> predict(const HeldSource<T>& held, const py::array& rows) {
+    const std::span<const Index> indices = read_order(rows, held.source.count());
+    const Shape out = output();
+    std::vector<Index> extents{static_cast<Index>(indices.size())};
+    for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
+    py::array_t<T> y(extents);
+    T* const data = y.mutable_data();
+    const py::gil_scoped_release release;
+    evaluator_.predict(held.source, indices, data);
+    return y;
+  }
+
+ private:
+  Shape output() const { return model_->bound(sample_)->output_shape(sample_); }
+
+  std::shared_ptr<nn::Model<T>> model_;
+  Shape sample_;
+  engine::Evaluator<T> evaluator_;
+};
+
 }  // namespace
 
 TimedLanes to_words(const std::vector<engine::Lane>& lanes) {
   return convert<TimedWords>(lanes, [](const Event& event) { return to_words(event); });
 }
 
-void bind_schedules(py::module_& m) {
+void bind_engine(py::module_& m) {
   m.def(
       "pipeline_programs",
       [](const std::string& schedule, int ranks, Index micro_batches, int chunks) {
@@ -85,5 +124,18 @@ void bind_schedules(py::module_& m) {
       "pipeline_bubble", [](const TimedLanes& lanes) { return engine::bubble(read(lanes)); }, py::arg("lanes"),
       "The share of all ranks' time in which they compute nothing.");
 }
+
+template <class T>
+void bind_engine(py::module_& m) {
+  py::class_<HeldEvaluator<T>>(m, "Evaluator")
+      .def(py::init<std::shared_ptr<nn::Model<T>>, const std::vector<Index>&, int>(), py::arg("model"),
+           py::arg("sample"), py::arg("threads"))
+      .def("loss", &HeldEvaluator<T>::loss, py::arg("loss"), py::arg("source"), py::arg("target_width"),
+           py::arg("rows"), "(sum of the rows' losses, number of right predictions).")
+      .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"));
+}
+
+template void bind_engine<float>(py::module_&);
+template void bind_engine<double>(py::module_&);
 
 }  // namespace pdnn::bindings

@@ -1,0 +1,59 @@
+/// Sources of rows, and the orders in which epochs take them.
+#include "bindings.hpp"
+#include "pdnn/data/augmentation.hpp"
+#include "pdnn/data/epoch_order.hpp"
+#include "source.hpp"
+
+namespace pdnn::bindings {
+
+data::Samples::Format format_of(const py::array& x) {
+  using data::Samples;
+  if (py::isinstance<py::array_t<std::uint8_t>>(x)) return Samples::Format::uint8;
+  if (py::isinstance<py::array_t<float>>(x)) return Samples::Format::float32;
+  if (py::isinstance<py::array_t<double>>(x)) return Samples::Format::float64;
+  throw py::type_error(
+      message("Source: x is ", std::string(py::str(x.dtype())), ", expected uint8, float32 or float64"));
+}
+
+namespace {
+
+py::array_t<Index> to_array(const std::vector<Index>& rows) {
+  return py::array_t<Index>(static_cast<py::ssize_t>(rows.size()), rows.data());
+}
+
+}  // namespace
+
+void bind_data(py::module_& m) {
+  m.def(
+      "epoch_order",
+      [](std::uint64_t seed, std::uint64_t epoch, Index count) {
+        return to_array(data::epoch_order(seed, epoch, count));
+      },
+      py::arg("seed"), py::arg("epoch"), py::arg("count"), "The order in which an epoch takes its rows.");
+  m.def(
+      "draw_rows",
+      [](std::uint64_t seed, std::uint64_t epoch, Index count, Index rows) {
+        return to_array(data::draw_rows(seed, epoch, count, rows));
+      },
+      py::arg("seed"), py::arg("epoch"), py::arg("count"), py::arg("rows"), "Rows drawn with replacement.");
+}
+
+template <class T>
+void bind_data(py::module_& m) {
+  py::class_<HeldSource<T>>(m, "Source")
+      .def(py::init<py::array, py::array, double, double>(), py::arg("x"), py::arg("target"), py::arg("scale") = 1.0,
+           py::arg("shift") = 0.0)
+      .def(
+          "augment",
+          [](HeldSource<T>& held, Index padding, bool flip, std::uint64_t seed, std::uint64_t epoch) {
+            held.source.augment({padding, flip, data::augmentation_key(seed, epoch)});
+          },
+          py::arg("padding"), py::arg("flip"), py::arg("seed"), py::arg("epoch"),
+          "From now on images are padded, cut and mirrored as they are gathered.")
+      .def("gather", &HeldSource<T>::gather, py::arg("rows"), "The samples of these rows, as an array.");
+}
+
+template void bind_data<float>(py::module_&);
+template void bind_data<double>(py::module_&);
+
+}  // namespace pdnn::bindings

@@ -1,0 +1,165 @@
+/// Strategies: their configurations, and sessions that train by them.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <map>
+
+#include "bindings.hpp"
+#include "pdnn/strategy/session.hpp"
+#include "schedules.hpp"
+#include "source.hpp"
+
+namespace pdnn::bindings {
+
+using strategy::EpochSums;
+using strategy::Session;
+
+namespace {
+
+void bind_configs(py::module_& m) {
+  using namespace strategy;
+  using reduce::Compression, reduce::ReducerOptions;
+  py::class_<TeamConfig>(m, "TeamConfig").def(py::init<int>(), py::arg("threads"));
+  py::class_<PoolConfig>(m, "PoolConfig").def(py::init<int, Index>(), py::arg("workers"), py::arg("pieces"));
+  py::class_<Compression>(m, "Compression")
+      .def(py::init([](std::string codec, std::optional<bool> feedback, Index measure_every) {
+             return Compression{std::move(codec), feedback, reduce::Form::best, measure_every};
+           }),
+           py::arg("codec"), py::arg("feedback"), py::arg("measure_every"));
+  py::class_<ReducerOptions>(m, "ReducerOptions")
+      .def(py::init([](std::optional<bool> shared_memory, Index bucket_bytes, std::optional<Compression> compression) {
+             using Memory = ReducerOptions::Memory;
+             const Memory chosen = *shared_memory ? Memory::shared : Memory::messages;
+             return ReducerOptions{.memory = shared_memory ? chosen : Memory::measured,
+                                   .bucket_bytes = bucket_bytes,
+                                   .compression = std::move(compression)};
+           }),
+           py::arg("shared_memory") = py::none(), py::arg("bucket_bytes") = 0, py::arg("compression") = py::none());
+  py::class_<engine::PipelineConfig>(m, "PipelineConfig")
+      .def(py::init<std::string, Index, int, std::string>(), py::arg("schedule"), py::arg("micro_batches"),
+           py::arg("threads"), py::arg("codec"));
+  py::class_<DataParallelConfig>(m, "DataParallelConfig")
+      .def(py::init<EngineConfig, bool, ReducerOptions>(), py::arg("engine"), py::arg("sum_of_means"),
+           py::arg("reducer"));
+  py::class_<ModelAveragingConfig>(m, "ModelAveragingConfig")
+      .def(py::init<EngineConfig, Index, bool, std::optional<Compression>>(), py::arg("engine"), py::arg("every"),
+           py::arg("by_master"), py::arg("compression"));
+  py::class_<HogwildConfig>(m, "HogwildConfig").def(py::init<int>(), py::arg("threads"));
+  py::class_<ScatterGatherConfig>(m, "ScatterGatherConfig")
+      .def(py::init<EngineConfig, bool>(), py::arg("engine"), py::arg("once"));
+  py::class_<GridConfig>(m, "GridConfig")
+      .def(py::init<int, int, int, engine::PipelineConfig, std::vector<Index>, bool, ReducerOptions>(),
+           py::arg("stages"), py::arg("tensor"), py::arg("chunks"), py::arg("pipeline"), py::arg("cut"),
+           py::arg("sum_of_means"), py::arg("reducer"));
+}
+
+template <class T>
+EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::array& order, Index batch_size,
+                    std::uint64_t seed, std::int64_t first_step, const py::array& rates,
+                    const std::function<bool(const EpochSums&)>& poll) {
+  const strategy::Epoch epoch{read_order(order, held.source.count()), batch_size, seed, first_step,
+                              read_matrix<double>("rates", rates)};
+  const auto look = [&](const EpochSums& sums) {
+    const py::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    return poll(sums);
+  };
+  const py::gil_scoped_release release;
+  return session.run_epoch(held.source, epoch, look);
+}
+
+}  // namespace
+
+void bind_strategy(py::module_& m) {
+  bind_configs(m);
+  py::class_<EpochSums>(m, "EpochSums")
+      .def_readonly("loss", &EpochSums::loss)
+      .def_readonly("correct", &EpochSums::correct)
+      .def_readonly("rows", &EpochSums::rows)
+      .def_readonly("steps", &EpochSums::steps)
+      .def_readonly("updates", &EpochSums::updates)
+      .def_property_readonly("mean_staleness",
+                             [](const EpochSums& sums) {
+                               return sums.updates > 0 ? sums.staleness.sum / static_cast<double>(sums.updates) : 0.0;
+                             })
+      .def_property_readonly("max_staleness", [](const EpochSums& sums) { return sums.staleness.most; })
+      .def_readonly("seconds", &EpochSums::seconds)
+      .def_readonly("books", &EpochSums::books)
+      .def_readonly("stopped", &EpochSums::stopped)
+      .def_property_readonly("bytes", [](const EpochSums& sums) { return sums.traffic.bytes; })
+      .def_property_readonly("shared_bytes", [](const EpochSums& sums) { return sums.traffic.shared_bytes; })
+      .def_property_readonly("phases", [](const EpochSums& sums) {
+        const data::Phases& phases = sums.phases;
+        return std::map<std::string, double>{{"broadcast", phases.broadcast}, {"scatter", phases.scatter},
+                                             {"gradient", phases.gradient},   {"messages", phases.messages},
+                                             {"agreement", phases.agreement}, {"hidden", phases.hidden},
+                                             {"update", phases.update}};
+      });
+}
+
+template <class T>
+void bind_strategy(py::module_& m) {
+  constexpr auto release = py::call_guard<py::gil_scoped_release>();
+  py::class_<Session<T>>(m, "Session")
+      .def(py::init([](const strategy::StrategyConfig& config, std::shared_ptr<nn::Model<T>> model,
+                       std::shared_ptr<nn::Loss<T>> loss, std::shared_ptr<optim::Optimizer<T>> optimizer,
+                       std::shared_ptr<comm::Communicator> comm, const std::vector<Index>& sample, Index target_width,
+                       Index batch_size) {
+             const py::gil_scoped_release no_gil;  // ranks meet in it
+             return std::make_unique<Session<T>>(
+                 config, strategy::Training<T>(std::move(model), std::move(loss), std::move(optimizer), std::move(comm),
+                                               to_shape(sample), target_width, batch_size));
+           }),
+           py::kw_only(), py::arg("config"), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"),
+           py::arg("sample"), py::arg("target_width"), py::arg("batch_size"))
+      .def("run_epoch", &run_epoch<T>, py::arg("source"), py::arg("order"), py::arg("batch_size"), py::arg("seed"),
+           py::arg("first_step"), py::arg("rates"), py::arg("poll"))
+      .def(
+          "enter_evaluation", [](Session<T>& session) { session.strategy().enter_evaluation(); }, release,
+          "Until leave_evaluation() the model is what all ranks would agree on now.")
+      .def("leave_evaluation", [](Session<T>& session) { session.strategy().leave_evaluation(); })
+      .def(
+          "finish", [](Session<T>& session) { session.strategy().finish(); }, release,
+          "After the last epoch: all ranks hold the same model.")
+      .def(
+          "record", [](Session<T>& session) { session.strategy().record(); },
+          "From now on the times of a step an epoch are kept.")
+      .def(
+          "timeline",
+          [](Session<T>& session) {
+            std::vector<engine::Lane> lanes;
+            {
+              const py::gil_scoped_release no_gil;
+              lanes = session.strategy().timeline();
+            }
+            return to_words(lanes);
+          },
+          "What each rank of this rank's pipeline did when, in that step.")
+      .def(
+          "take_books", [](Session<T>& session) { return session.strategy().take_stats(); },
+          "What was sent by a codec after the last epoch, in finish().")
+      .def_property_readonly(
+          "memory",
+          [](py::object self) {
+            std::vector<py::array_t<T>> arrays;
+            for (const std::span<T> part : self.cast<Session<T>&>().strategy().memory())
+              if (!part.empty()) arrays.emplace_back(static_cast<py::ssize_t>(part.size()), part.data(), self);
+            return arrays;
+          },
+          "What sums by a codec remember from step to step: arrays that share its memory.")
+      .def_property(
+          "rows_apart",
+          [](Session<T>& session) {
+            const strategy::RowsApart rows = session.strategy().rows_apart();
+            return std::pair(rows.own, rows.all);
+          },
+          [](Session<T>& session, const std::pair<Index, Index>& rows) {
+            session.strategy().set_rows_apart({rows.first, rows.second});
+          },
+          "Rows trained on since all ranks last held the same model: by this rank, and by all together.");
+}
+
+template void bind_strategy<float>(py::module_&);
+template void bind_strategy<double>(py::module_&);
+
+}  // namespace pdnn::bindings

@@ -1,0 +1,62 @@
+#pragma once
+/// Sources as Python has them: arrays kept alive, and rows of them by number.
+#include "numpy.hpp"
+#include "pdnn/data/source.hpp"
+#include "target.hpp"
+
+namespace pdnn::bindings {
+
+/// The format of samples as they lie in an array.
+data::Samples::Format format_of(const py::array& x);
+
+/// Throws unless every index names a row.
+inline std::span<const Index> read_order(const py::array& order, Index count) {
+  const std::span<const Index> rows = read<Index>("order", order);
+  for (const Index row : rows) require(row >= 0 && row < count, "order: row ", row, " of ", count);
+  return rows;
+}
+
+/// Arrays kept alive, and the view of them that batches are gathered from.
+template <class T>
+class HeldSource {
+ public:
+  HeldSource(py::array x, py::array target, double scale, double shift)
+      : x_(std::move(x)),
+        target_(std::move(target)),
+        source(samples(scale, shift), read_target<T>("Source: y", target_, x_.shape(0))) {}
+
+  py::array_t<T> gather(const py::array& rows) const {
+    const std::span<const Index> indices = read_order(rows, source.count());
+    std::vector<Index> extents(x_.shape(), x_.shape() + x_.ndim());
+    extents[0] = static_cast<Index>(indices.size());
+    py::array_t<T> out(extents);
+    T* const data = out.mutable_data();
+    const py::gil_scoped_release release;
+    source.gather_samples(Part{}, indices, data);
+    return out;
+  }
+
+ private:
+  data::Samples samples(double scale, double shift) const {
+    require(x_.ndim() >= 2, "Source: x has shape ", shape_text(x_), ", expected one row a sample, (n, features)");
+    data::Samples samples{
+        .data = x_.data(), .format = format_of(x_), .count = x_.shape(0), .scale = scale, .shift = shift};
+    py::ssize_t expected = x_.itemsize();
+    for (py::ssize_t axis = x_.ndim() - 1; axis >= 1; --axis) {
+      require(x_.size() == 0 || x_.shape(axis) == 1 || x_.strides(axis) == expected,
+              "Source: the samples of x are not C-contiguous; pass ", "np.ascontiguousarray(x)");
+      expected *= x_.shape(axis);
+    }
+    require(x_.strides(0) % x_.itemsize() == 0, "Source: the rows of x do not start on whole elements");
+    samples.stride = x_.strides(0) / x_.itemsize();
+    samples.sample = to_shape(std::vector<Index>(x_.shape() + 1, x_.shape() + x_.ndim()));
+    return samples;
+  }
+
+  py::array x_, target_;
+
+ public:
+  data::Source<T> source;
+};
+
+}  // namespace pdnn::bindings

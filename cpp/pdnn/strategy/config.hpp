@@ -1,0 +1,59 @@
+#pragma once
+/// Configurations: every strategy as a plain struct that says how it is put together, and nothing else.
+#include <variant>
+
+#include "pdnn/engine/pipeline_engine.hpp"
+#include "pdnn/reduce/gradient_reducer.hpp"
+
+namespace pdnn::strategy {
+
+/// Threads inside each layer; one thread is serial.
+struct TeamConfig {
+  int threads = 1;
+};
+
+/// A fixed number of pieces of a batch, which are tasks for the workers.
+struct PoolConfig {
+  int workers = 1;
+  Index pieces = 1;
+};
+
+/// How one rank makes its gradient.
+using EngineConfig = std::variant<TeamConfig, PoolConfig>;
+
+struct DataParallelConfig {
+  EngineConfig engine{};
+  bool sum_of_means = false;  ///< ranks add up the mean over their own rows each, not their parts of the batch's loss
+  reduce::ReducerOptions reducer{};
+};
+
+struct ModelAveragingConfig {
+  EngineConfig engine{};
+  Index every = 0;         ///< steps from one average to the next, over all of training; 0: only finish() averages
+  bool by_master = false;  ///< rank 0 adds the weighted models up and sends the sum back, in place of an all-reduce
+  std::optional<reduce::Compression> compression{};  ///< not by a master; all ranks begin with the same parameters
+};
+
+struct HogwildConfig {
+  int threads = 1;  ///< workers of each process
+};
+
+struct ScatterGatherConfig {
+  EngineConfig engine{};
+  bool once = false;  ///< rows travel in the first step only: every step takes the same batch
+};
+
+/// How a replica is dealt out, and how its ranks agree with the other replicas.
+struct GridConfig {
+  int stages = 1, tensor = 1;  ///< ranks
+  int chunks = 1;              ///< stages of a rank
+  engine::PipelineConfig pipeline{};
+  std::vector<Index> cut{};  ///< layers with which the later stages begin; none: by the layers' measured times
+  bool sum_of_means = false;
+  reduce::ReducerOptions reducer{};
+};
+
+using StrategyConfig =
+    std::variant<DataParallelConfig, ModelAveragingConfig, HogwildConfig, ScatterGatherConfig, GridConfig>;
+
+}  // namespace pdnn::strategy
