@@ -28,19 +28,20 @@ SIZE, TAIL = 8, 3  # bytes of a float64; sums behind the gradients
 BATCHES = [9, 9, 9, 9, 2]
 
 
-def train(strategy: Any) -> History:
+def train(strategy: Any, data: Dataset = DATA, hidden: int = HIDDEN) -> History:
     """What one rank has measured."""
+    inputs = data.x.shape[1]
     model = nn.Sequential(
-        nn.Linear(INPUTS, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, CLASSES), dtype="float64", seed=2
+        nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, CLASSES), dtype="float64", seed=2
     )
     sgd = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
-    return trainer.fit(DATA, EPOCHS, BATCH, validation=DATA, verbose=False)
+    return trainer.fit(data, EPOCHS, BATCH, validation=data, verbose=False)
 
 
-def on_ranks(strategy: Any, ranks: int) -> History:
+def on_ranks(strategy: Any, ranks: int, **network: Any) -> History:
     """The history of the first rank; the others have the same of all ranks."""
-    histories = pdnn.run(train, strategy, ranks=ranks, backend="threads")
+    histories = pdnn.run(train, strategy, **network, ranks=ranks, backend="threads")
     assert all(history.ranks == histories[0].ranks for history in histories)
     for rank, history in enumerate(histories):
         for phases, epoch in zip(history.phases, history.ranks, strict=True):
@@ -153,15 +154,26 @@ def test_buckets_of_any_size_send_the_same() -> None:
             assert sum(epoch) == len(BATCHES) * 2 * (ranks - 1) * (COUNT + TAIL) * SIZE
 
 
-def test_what_is_read_in_shared_memory_is_counted_beside_what_is_sent() -> None:
-    ranks = 2
-    for epoch in on_ranks(DataParallel(shared_memory=True), ranks).ranks:
-        step = 2 * COUNT + ranks * TAIL  # gradients and parameters of the others; their sums
-        last = 2 * (COUNT + TAIL) + COUNT  # the whole gradient of the last step is on every rank
-        end = 2 * COUNT  # parameters and momentum
+@pytest.mark.parametrize(
+    ("inputs", "hidden", "ranks"),
+    [(INPUTS, HIDDEN, 2), (256, 70, 3), (256, 70, 5)],
+    ids=["no panels", "a panel each", "more ranks than panels"],
+)
+def test_what_is_read_in_shared_memory_is_counted_beside_what_is_sent(
+    inputs: int, hidden: int, ranks: int
+) -> None:
+    data = Dataset(RNG.random((ROWS, inputs)), RNG.integers(0, CLASSES, ROWS))
+    count = (inputs + 1) * hidden + (hidden + 1) * CLASSES
+    for epoch in on_ranks(DataParallel(shared_memory=True), ranks, data=data, hidden=hidden).ranks:
+        step = 2 * count + ranks * TAIL  # gradients and parameters of the others; their sums
+        last = 2 * (count + TAIL) + count  # the whole gradient of the last step is on every rank
+        end = 2 * count  # parameters and momentum
         elements = (ranks - 1) * ((len(BATCHES) - 1) * step + last + end)
         assert sum(rank["shared_bytes"] for rank in epoch) == elements * SIZE
-    for epoch in on_ranks("hogwild-processes:2", ranks).ranks:
+
+
+def test_what_hogwild_reads_is_counted() -> None:
+    for epoch in on_ranks("hogwild-processes:2", 2).ranks:
         assert sum(rank["shared_bytes"] for rank in epoch) == len(BATCHES) * COUNT * SIZE
 
 

@@ -25,7 +25,9 @@ struct PanelMatrix {
       : data(values), rows(row_count), cols(col_count), stride(col_count), panel(columns_of_a_panel) {}
   Index panels() const { return (cols + panel - 1) / panel; }
   /// The columns of these panels.
-  Range columns(Range of_panels) const { return {of_panels.begin * panel, std::min(of_panels.end * panel, cols)}; }
+  Range columns(Range of_panels) const {
+    return {std::min(of_panels.begin * panel, cols), std::min(of_panels.end * panel, cols)};
+  }
   /// These panels by themselves.
   PanelMatrix panels(Range of_panels) const {
     const Range own = columns(of_panels);

@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "pdnn/core/errors.hpp"
+#include "random_rounds.hpp"
 #include "support.hpp"
 
 namespace pdnn::kernels::testing {
@@ -110,7 +111,8 @@ class ConvolutionProblem {
   /// Whether a team changes no bit of any result.
   bool agrees(const Table<T>& table, int team) {
     return same(forward(table, 1, true, true), forward(table, team, true, true)) &&
-           same(dx(table, 1), dx(table, team)) && same(dw(table, 1, false, true), dw(table, team, false, true));
+           same(dx(table, 1), dx(table, team)) && same(dw(table, 1, false, true), dw(table, team, false, true)) &&
+           same(dw(table, 1, true, false), dw(table, team, true, false));
   }
 
   std::string where() const {
@@ -145,11 +147,11 @@ class ConvolutionProblem {
 };
 
 template <class T>
-void check_shape(const Convolution& shape, Index batch) {
+void check_shape(const Convolution& shape, Index batch, int large_team = 37) {
   ConvolutionProblem<T> problem(shape, batch);
   for_each_isa<T>([&](const Table<T>& table) {
     problem.check(table, 1 + static_cast<int>((shape.outputs + batch) % 4));
-    for (const int team : {2, 3, 4})
+    for (const int team : {2, 3, 4, large_team})
       if (!problem.agrees(table, team)) BOOST_ERROR(problem.where() << ": a team of " << team << " changed bits");
   });
 }
@@ -191,6 +193,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_large_images, T, Elements
   check_shape<T>(shape_of(9, 9, 7, 3, 7, 7, 2, 3), 2);
   check_shape<T>(shape_of(40, 40, 16, 4, 3, 3, 1, 1), 4);
   check_shape<T>(shape_of(70, 2, 7, 1, 70, 20, 1, 9), 1);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_random_sizes, T, Elements) {
+  tests::random_rounds(60, [](tests::Draw& draw) {
+    const Index kernel_height = draw(1, 6), kernel_width = draw.once_in(3) ? draw(1, 6) : kernel_height;
+    const Index stride = draw(1, 4), padding = draw(0, draw.once_in(4) ? 7 : 2);
+    const Index height = std::max(draw(1, 14), kernel_height - 2 * padding);
+    const Index width = std::max(draw(1, 14), kernel_width - 2 * padding);
+    const Index inputs = draw.one_of<Index>({1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33});
+    const Index outputs = draw.one_of<Index>({1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 32, 33, 48, 63, 65, 80});
+    const Convolution shape = shape_of(height, width, inputs, outputs, kernel_height, kernel_width, stride, padding);
+    const Index y_sample = shape.windows.out_height * shape.windows.out_width * outputs;
+    const Index batch = std::min(draw(0, 9), Index{1 << 16} / std::max(height * width * inputs, y_sample));
+    check_shape<T>(shape, batch, static_cast<int>(draw(1, 50)));
+  });
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_what_sees_them_and_no_other, T, Elements) {

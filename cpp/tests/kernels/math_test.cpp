@@ -2,6 +2,7 @@
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include "random_rounds.hpp"
 #include "support.hpp"
 
 namespace pdnn::kernels::testing {
@@ -102,6 +103,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(gelu_is_exact_to_3_ulp_and_in_its_lower_tail_to_6,
   check<T>(kGelu<T>, exact_gelu, sample<T>(-3, -0.6), most_below);
   check<T>(kGelu<T>, exact_gelu, sample<T>(-40, -3), most_below);
   check<T>(kGelu<T>, exact_gelu, magnitudes<T>(), most_below);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(functions_keep_their_bounds_at_random_places, T, Elements) {
+  tests::random_rounds(1, [](tests::Draw& draw) {
+    const double widest = sizeof(T) == 4 ? 110 : 760;
+    const auto anywhere = [&](double low, double high) {
+      std::vector<T> x(200000);
+      for (T& value : x) value = static_cast<T>(low + (high - low) * static_cast<double>(draw(0, 1 << 30)) * 0x1p-30);
+      return x;
+    };
+    check<T>(kExp<T>, [](long double x) { return std::exp(x); }, anywhere(-widest, widest));
+    check<T>(kSigmoid<T>, exact_sigmoid, anywhere(-widest, widest));
+    check<T>(kTanh<T>, [](long double x) { return std::tanh(x); }, anywhere(-25, 25));
+    check<T>(kGelu<T>, exact_gelu, anywhere(-40, 3), sizeof(T) == 4 ? 1 : 6);
+  });
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_gelu_is_exact_but_for_its_zero, T, Elements) {

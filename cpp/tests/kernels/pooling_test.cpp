@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "pdnn/core/errors.hpp"
+#include "random_rounds.hpp"
 #include "support.hpp"
 
 namespace pdnn::kernels::testing {
@@ -55,7 +56,7 @@ Pooled<T> pool(const Table<T>& table, int team, const Windows& v, Index channels
 }
 
 template <class T>
-void check(const Windows& v, Index channels, Index batch) {
+void check(const Windows& v, Index channels, Index batch, int large_team = 37) {
   std::vector<T> x = numbers<T>(batch * v.height * v.width * channels, 1);
   for (std::size_t i = 0; i < x.size(); i += 3) x[i] = T(0.5);  // equal ones: the first wins
   const std::vector<T> dy = numbers<T>(batch * v.out_height * v.out_width * channels, 2);
@@ -93,7 +94,7 @@ void check(const Windows& v, Index channels, Index batch) {
     if (!close(got.mean, mean)) BOOST_ERROR("the mean, " << where);
     if (!close(got.largest_dx, largest_dx)) BOOST_ERROR("the slope of the largest, " << where);
     if (!close(got.mean_dx, mean_dx)) BOOST_ERROR("the slope of the mean, " << where);
-    for (const int team : {2, 3, 4})
+    for (const int team : {2, 3, 4, large_team})
       if (got != pool(table, team, v, channels, batch, x, dy)) BOOST_ERROR("a team of " << team << ", " << where);
   });
 }
@@ -116,6 +117,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_for_any_window, T, Elements)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_for_any_batch, T, Elements) {
   for (const Index batch : {0, 1, 2, 3, 7}) check<T>(windows_of(5, 5, 2, 2, 2), 3, batch);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_at_random_sizes, T, Elements) {
+  tests::random_rounds(60, [](tests::Draw& draw) {
+    const Index kernel_height = draw(1, 5), kernel_width = draw.once_in(3) ? draw(1, 5) : kernel_height;
+    const Index height = kernel_height + draw(0, 7), width = kernel_width + draw(0, 7);
+    const Windows windows = windows_of(height, width, kernel_height, kernel_width, draw(1, 5));
+    check<T>(windows, draw(1, 40), draw(0, 2), static_cast<int>(draw(1, 50)));
+  });
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(a_nan_wins_and_gets_the_slope, T, Elements) {

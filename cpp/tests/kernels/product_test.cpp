@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "pdnn/core/errors.hpp"
+#include "random_rounds.hpp"
 #include "support.hpp"
 
 namespace pdnn::kernels::testing {
@@ -91,14 +92,14 @@ class ProductProblem {
 };
 
 template <class T>
-void check_shape(Kind kind, Index rows, Index cols, Index depth) {
+void check_shape(Kind kind, Index rows, Index cols, Index depth, int team = 0) {
   ProductProblem<T> problem(kind, rows, cols, depth, (rows + cols) % 3);
   const bool add = kind == Kind::tn && (rows + cols) % 2 == 0;
   const Activation f = (rows + cols) % 4 == 1 ? Activation::tanh : Activation::identity;
+  if (team == 0) team = 2 + static_cast<int>((rows + cols + depth) % 3);
   for_each_isa<T>([&](const Table<T>& table) {
     const std::vector<T> alone = problem.run(table, 1, f, add);
     problem.check(alone, f, add);
-    const int team = 2 + static_cast<int>((rows + cols + depth) % 3);
     if (!same_bits(alone.data(), problem.run(table, team, f, add).data(), static_cast<Index>(alone.size())))
       BOOST_ERROR(problem.where() << ": a team of " << team << " changed bits");
   });
@@ -122,6 +123,15 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_every_depth, T, Elements) 
   for (const Kind kind : kKinds)
     for (const Index depth : {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 127, 128, 129, 255, 256, 257, 400})
       for (const Index cols : {3, 16, 37, 65}) check_shape<T>(kind, 14, cols, depth);
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_random_sizes, T, Elements) {
+  tests::random_rounds(60, [](tests::Draw& draw) {
+    const Kind kind = draw.one_of({Kind::nn, Kind::nt, Kind::tn});
+    const Index rows = draw(0, draw.once_in(4) ? 300 : 60), cols = draw(0, draw.once_in(4) ? 200 : 60);
+    const Index depth = draw(0, draw.once_in(4) ? 200 : 40);
+    check_shape<T>(kind, rows, cols, depth, static_cast<int>(draw(2, draw.once_in(3) ? 50 : 6)));
+  });
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_rows_pages_apart, T, Elements) {
@@ -228,6 +238,22 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
         });
       }
     }
+  }
+}
+
+// Ranks may be more than panels: those left over own none, of no columns.
+BOOST_AUTO_TEST_CASE(columns_of_no_panels_are_none) {
+  const PanelMatrix<float> weights(nullptr, 3, 100, 64);
+  BOOST_TEST(weights.panels() == 2);
+  for (const int ranks : {1, 2, 3, 7}) {
+    Index sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Range own = weights.columns(share(weights.panels(), rank, ranks));
+      BOOST_TEST(own.begin == sum);
+      BOOST_TEST(own.size() >= 0);
+      sum = own.end;
+    }
+    BOOST_TEST(sum == 100);
   }
 }
 

@@ -363,10 +363,12 @@ void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, co
   const Windows& v = s.windows;
   const Index taps = v.kernel_height * v.kernel_width, x_sample = v.height * v.width * s.inputs;
   const Index dy_sample = v.out_height * v.out_width * s.outputs;
-  const Range mine = deal(part, taps * s.inputs + (db ? 1 : 0));
+  // Dealt are the rows of dw, and behind them db as one more.
+  const Index rows = taps * s.inputs;
+  const Range dealt = deal(part, rows + (db ? 1 : 0)), mine{min(dealt.begin, rows), min(dealt.end, rows)};
+  const bool sums_db = dealt.begin <= rows && rows < dealt.end;
   const Index samples = max(1, kChunkBytes / static_cast<Index>(sizeof(T)) / max(1, x_sample + dy_sample));
-  const bool in_patches =
-      batch > 0 && s.inputs < kFewChannels && taps * s.inputs <= kPatchBytes / static_cast<Index>(sizeof(T));
+  const bool in_patches = batch > 0 && s.inputs < kFewChannels && rows <= kPatchBytes / static_cast<Index>(sizeof(T));
   Index first = 0;
   do {
     Chunk<T> chunk{s,
@@ -378,14 +380,14 @@ void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, co
                    first == 0 && !add};
     if (batch == 0) chunk.in = chunk.dy = dw;  // they may be null, where arithmetic is undefined; nothing is read
     if (in_patches) {
-      sum_patches(chunk, {mine.begin, min(mine.end, taps * s.inputs)}, dw);
+      sum_patches(chunk, mine, dw);
     } else {
-      for (Index tap = mine.begin / s.inputs; tap < taps && tap * s.inputs < mine.end; ++tap) {
+      for (Index tap = mine.begin / s.inputs; tap * s.inputs < mine.end; ++tap) {
         const Range channels{max(mine.begin - tap * s.inputs, 0), min(mine.end - tap * s.inputs, s.inputs)};
         sum_channels(chunk, tap, channels, dw + tap * s.inputs * s.outputs);
       }
     }
-    if (mine.end > taps * s.inputs) sum_places(chunk, db);
+    if (sums_db) sum_places(chunk, db);
     first += samples;
   } while (first < batch);
 }

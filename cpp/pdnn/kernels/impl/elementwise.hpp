@@ -13,12 +13,17 @@ PDNN_INLINE Range deal(Part part, Index count) {
   return {begin, begin + each + (part.index < more ? 1 : 0)};
 }
 
+/// The elements of some tiles, of n in all; the last tile may be narrower. Never negative: dealt to more workers than
+/// there are tiles, those left over get the empty range [n, n).
+PDNN_INLINE Range in_tiles(Range tiles, Index width, Index n) {
+  return {min(tiles.begin * width, n), min(tiles.end * width, n)};
+}
+
 /// A worker's part of n elements: whole cache lines of them.
 template <class T>
 PDNN_INLINE Range deal_elements(Part part, Index n) {
   constexpr Index line = 64 / static_cast<Index>(sizeof(T));
-  const Range lines = deal(part, ceil_div(n, line));
-  return {lines.begin * line, min(lines.end * line, n)};
+  return in_tiles(deal(part, ceil_div(n, line)), line, n);
 }
 
 template <class T>

@@ -31,10 +31,7 @@ struct Block {
 PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols) {
   const Index tiles = ceil_div(cols, tile_cols);
   const Index most_tiles = ceil_div(tiles, part.size), most_rows = ceil_div(rows, part.size);
-  if (tiles * most_rows >= rows * most_tiles) {
-    const Range mine = deal(part, tiles);
-    return {{0, rows}, {mine.begin * tile_cols, min(mine.end * tile_cols, cols)}};
-  }
+  if (tiles * most_rows >= rows * most_tiles) return {{0, rows}, in_tiles(deal(part, tiles), tile_cols, cols)};
   return {deal(part, rows), {0, cols}};
 }
 
