@@ -54,17 +54,16 @@ std::vector<engine::Lane> read(const TimedLanes& lanes) {
   return convert<Event>(lanes, [](const TimedWords& words) { return from_words(words); });
 }
 
+/// A model, and the evaluator that looks at it.
 template <class T>
 class HeldEvaluator {
  public:
-  HeldEvaluator(std::shared_ptr<nn::Model<T>> model, const std::vector<Index>& sample, int threads)
-      : model_(std::move(model)),
-        sample_(to_shape(sample)),
-        evaluator_(*model_, model_->bound(sample_), sample_, threads) {}
+  HeldEvaluator(std::shared_ptr<nn::Model<T>> model, int threads)
+      : model_(std::move(model)), evaluator_(*model_, threads) {}
 
   std::pair<double, double> loss(const nn::Loss<T>& loss, const HeldSource<T>& held, Index target_width,
                                  const py::array& rows) {
-    loss.check(output(), target_width);
+    loss.check(output(held), target_width);
     const std::span<const Index> indices = read_order(rows, held.source.count());
     const py::gil_scoped_release release;
     const nn::LossValue sums = evaluator_.loss(loss, held.source, indices);
@@ -73,9 +72,8 @@ class HeldEvaluator {
 
   py::array_t<T> predict(const HeldSource<T>& held, const py::array& rows) {
     const std::span<const Index> indices = read_order(rows, held.source.count());
-    const Shape out = output();
-    std::vector<Index> extents{static_cast<Index>(indices.size())};
-    for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
+    std::vector<Index> extents = to_extents(output(held));
+    extents.insert(extents.begin(), static_cast<Index>(indices.size()));
     py::array_t<T> y(extents);
     T* const data = y.mutable_data();
     const py::gil_scoped_release release;
@@ -84,10 +82,9 @@ class HeldEvaluator {
   }
 
  private:
-  Shape output() const { return model_->bound(sample_)->output_shape(sample_); }
+  Shape output(const HeldSource<T>& held) const { return model_->network().output_shape(held.source.sample()); }
 
   std::shared_ptr<nn::Model<T>> model_;
-  Shape sample_;
   engine::Evaluator<T> evaluator_;
 };
 
@@ -128,8 +125,7 @@ void bind_engine(py::module_& m) {
 template <class T>
 void bind_engine(py::module_& m) {
   py::class_<HeldEvaluator<T>>(m, "Evaluator")
-      .def(py::init<std::shared_ptr<nn::Model<T>>, const std::vector<Index>&, int>(), py::arg("model"),
-           py::arg("sample"), py::arg("threads"))
+      .def(py::init<std::shared_ptr<nn::Model<T>>, int>(), py::arg("model"), py::arg("threads"))
       .def("loss", &HeldEvaluator<T>::loss, py::arg("loss"), py::arg("source"), py::arg("target_width"),
            py::arg("rows"), "(sum of the rows' losses, number of right predictions).")
       .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"));

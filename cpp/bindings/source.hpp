@@ -41,6 +41,8 @@ class HeldSource {
     require(x_.ndim() >= 2, "Source: x has shape ", shape_text(x_), ", expected one row a sample, (n, features)");
     data::Samples samples{
         .data = x_.data(), .format = format_of(x_), .count = x_.shape(0), .scale = scale, .shift = shift};
+    samples.sample = to_shape(std::vector<Index>(x_.shape() + 1, x_.shape() + x_.ndim()));
+    if (x_.size() == 0) return samples;  // NumPy gives no strides to what has no elements
     py::ssize_t expected = x_.itemsize();
     for (py::ssize_t axis = x_.ndim() - 1; axis >= 1; --axis) {
       require(x_.size() == 0 || x_.shape(axis) == 1 || x_.strides(axis) == expected,
@@ -49,7 +51,6 @@ class HeldSource {
     }
     require(x_.strides(0) % x_.itemsize() == 0, "Source: the rows of x do not start on whole elements");
     samples.stride = x_.strides(0) / x_.itemsize();
-    samples.sample = to_shape(std::vector<Index>(x_.shape() + 1, x_.shape() + x_.ndim()));
     return samples;
   }
 

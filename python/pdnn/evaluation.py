@@ -16,7 +16,7 @@ from pdnn.training import Training
 class Evaluation(Training):
     """A training whose model is evaluated and predicts, by the threads that train it."""
 
-    _evaluators: dict[tuple[int, ...], CoreEvaluator] | None = None
+    _evaluator: CoreEvaluator | None = None
 
     def evaluate(
         self, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = None, *, comm: Communicator | None = None
@@ -40,9 +40,11 @@ class Evaluation(Training):
         Raises
         ------
         TypeError, ValueError
-            If the data do not fit the model, or a label is a name that it was not trained on.
+            If the data have no rows or do not fit the model, or a label is a name that it was not trained on.
         """
         source = source_of("evaluate", data_of("evaluate", data, y), self.model, self.loss, self.classes_)
+        if len(source) == 0:
+            raise ValueError("evaluate: the data have no rows, so there is no mean loss")
         return self.evaluate_source(source, comm)
 
     def evaluate_source(self, source: Source, comm: Communicator | None) -> dict[str, float]:
@@ -50,15 +52,17 @@ class Evaluation(Training):
         rows = source.rows
         if comm is not None:
             rows = rows[len(rows) * comm.rank // comm.size : len(rows) * (comm.rank + 1) // comm.size]
-        core, width = self._evaluator(source.sample), source.width
-        sums = np.array(core.loss(self.core_loss, source.core, width, rows), np.float64)
+        width = source.width
+        sums = np.array(self._evaluating().loss(self.core_loss, source.core, width, rows), np.float64)
         if comm is not None and comm.size > 1:
             comm.all_reduce(sums)
-        loss, correct = (sums / max(len(source), 1)).tolist()
+        loss, correct = (sums / len(source)).tolist()
         return {"loss": loss} | ({"accuracy": correct} if self.core_loss.classifies(width) else {})
 
     def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The model's raw outputs, in evaluation mode.
+
+        Any number of threads may call this, and `evaluate`, at once; the calls go ahead one by one.
 
         Parameters
         ----------
@@ -73,9 +77,11 @@ class Evaluation(Training):
         TypeError
             If x has integers, and `fit` has not just trained on some that were not scaled: their scale is the
             Dataset's to know.
+        ValueError
+            If the samples do not fit the model.
         """
-        source, rows, sample = samples_of("predict", x, self.model.dtype, self._plain)
-        return self._evaluator(sample).predict(source, rows)
+        source, rows = samples_of("predict", x, self.model.dtype, self._plain)
+        return self._evaluating().predict(source, rows)
 
     def predict_classes(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The class of each sample: of the largest output, or 1 where a single one is above the threshold.
@@ -92,15 +98,13 @@ class Evaluation(Training):
             numbers = (outputs[:, 0] > self.loss.threshold).astype(np.int64)
         return numbers if self.classes_ is None else self.classes_[numbers]
 
-    def forget_evaluators(self) -> None:
-        """The next ones have as many threads as the strategy has by then."""
-        self._evaluators = None
+    def forget_evaluator(self) -> None:
+        """The next one has as many threads as the strategy has by then."""
+        self._evaluator = None
 
-    def _evaluator(self, sample: tuple[int, ...]) -> CoreEvaluator:
-        if self._evaluators is None:
-            self._evaluators = {}
-        if sample not in self._evaluators:
-            self._evaluators[sample] = core_for(self.model.dtype).Evaluator(
-                self.model.core, list(sample), self.strategy.engine.threads
-            )
-        return self._evaluators[sample]
+    def _evaluating(self) -> CoreEvaluator:
+        evaluator = self._evaluator
+        if evaluator is None:
+            core, threads = core_for(self.model.dtype), self.strategy.engine.threads
+            evaluator = self._evaluator = core.Evaluator(self.model.core, threads)
+        return evaluator

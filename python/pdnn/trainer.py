@@ -239,7 +239,10 @@ class Trainer(Evaluation):
             raise ValueError("fit: the training data have no rows")
         if augment is not None:
             augment.tell(source.core, self.seed, self.epoch)  # refuses samples that are no images
-        return source, None if validation is None else self._source("validation", validation, classes)
+        held_out = None if validation is None else self._source("validation", validation, classes)
+        if held_out is not None and len(held_out) == 0:
+            raise ValueError("fit: the validation data have no rows; pass validation=None for none")
+        return source, held_out
 
     def _validate(self, held_out: Source | None, comm: Communicator) -> dict[str, float]:
         if held_out is None:
@@ -316,7 +319,7 @@ class Trainer(Evaluation):
         had = None if resumed is None else checkpoints.strategy_of(resumed)
         self.choice = self._calibrations().fastest(source, batch_size, had)
         self.strategy = self.choice.strategy
-        self.forget_evaluators()
+        self.forget_evaluator()
         if shown:
             print(self.choice.why, flush=True)
 

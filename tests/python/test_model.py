@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import pdnn
 from pdnn import models, nn
+from processes import Completed
 
 
 def small(**options: object) -> nn.Sequential:
@@ -201,3 +203,25 @@ def test_saved_models_come_back(tmp_path: object) -> None:
     np.testing.assert_array_equal(twin.flat_parameters, model.flat_parameters)
     with pytest.raises(ValueError, match="missing"):
         small().load(path)
+
+
+def test_memory_of_large_batches_is_let_go(run_python: Callable[..., Completed]) -> None:
+    code = """
+import numpy as np
+from pdnn import models, nn
+
+def mebibytes():
+    return int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1]) / 1024
+
+model = models.mlp([64, 512, 512, 10], "relu", seed=1)
+x, y = np.zeros((16000, 64), np.float32), np.zeros(16000, np.int64)
+model.predict(x[:1])
+before = mebibytes()
+for rows in range(2000, 16001, 2000):  # 8 kB a row at least
+    model.predict(x[:rows])
+    model.gradient(x[:rows], y[:rows], nn.CrossEntropyLoss())
+assert mebibytes() - before < 250, mebibytes()  # one of the largest
+model.predict(x[:1])
+assert mebibytes() - before < 80, mebibytes()
+"""
+    run_python(["-c", code], timeout=60)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pdnn
 from pdnn import nn, optim
+
+RNG = np.random.default_rng(0)
 
 
 class Net(nn.Module):
@@ -199,3 +202,85 @@ def test_parameters_belong_to_layers() -> None:
         Scale().flat_parameters  # noqa: B018
     with pytest.raises(TypeError, match="ModuleList: got a int"):
         nn.ModuleList([1])  # type: ignore[list-item]
+
+
+def test_a_sequential_of_nothing_is_the_identity() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__(dtype="float64", seed=1)
+            self.body = nn.Linear(6, 6)
+            self.shortcut = nn.Sequential()
+
+        def forward(self, x: Any) -> Any:
+            return self.body(x) + self.shortcut(x)
+
+    x = RNG.standard_normal((4, 6))
+    images = RNG.standard_normal((4, 2, 3, 5))
+    nothing = nn.Sequential(dtype="float64")
+    for inputs in (x, images):
+        np.testing.assert_array_equal(nothing.predict(inputs), inputs)
+        np.testing.assert_array_equal(nothing(inputs).numpy(), inputs)
+    block = Block()
+    outputs = block(x)
+    np.testing.assert_allclose(outputs.numpy(), block.body(x).numpy() + x, rtol=1e-14)
+
+    loss, labels = nn.CrossEntropyLoss(), np.arange(4) % 3
+    network = nn.Sequential(
+        nn.Sequential(),
+        nn.Linear(6, 6),
+        nn.Residual(nn.Sequential()),
+        nn.Sequential(nn.Sequential()),
+        nn.Linear(6, 3),
+        nn.Sequential(),
+        dtype="float64",
+        seed=1,
+    )
+    plain = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 3), dtype="float64", seed=2)
+    weights = [parameter.data for parameter in network.parameters()]
+    for parameter, weight, factor in zip(plain.parameters(), weights, [2, 2, 1, 1], strict=True):
+        parameter.data = factor * weight
+    np.testing.assert_allclose(network.predict(x), plain.predict(x), rtol=1e-14)
+    value, gradient = network.gradient(x, labels, loss)
+    want_value, want = plain.gradient(x, labels, loss)
+    assert value == pytest.approx(want_value, rel=1e-14)
+    np.testing.assert_allclose(gradient[:42], 2 * want[:42], rtol=1e-12)
+    np.testing.assert_allclose(gradient[42:], want[42:], rtol=1e-12)
+    loss(network(x), labels).backward()
+    np.testing.assert_allclose(network.flat_gradients, gradient, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("spec", "ranks"), [("team:2", 1), ("pool:2", 1), ("ddp", 2), ("pipeline:3/2", 3), ("tp:2", 2)]
+)
+@pytest.mark.filterwarnings("ignore:strategy:UserWarning")
+def test_a_sequential_of_nothing_is_the_identity_under_every_strategy(spec: str, ranks: int) -> None:
+    x, labels = RNG.standard_normal((12, 6)), np.arange(12) % 3
+
+    def train(strategy: str) -> Any:
+        network = nn.Sequential(
+            nn.Linear(6, 9),
+            nn.Sequential(),
+            nn.Tanh(),
+            nn.Sequential(),
+            nn.Linear(9, 9),
+            nn.Residual(nn.Sequential()),
+            nn.Linear(9, 8),
+            nn.Tanh(),
+            nn.Linear(8, 3),
+            dtype="float64",
+            seed=1,
+        )
+        sgd = optim.SGD(network.parameters(), 0.1)
+        trainer = pdnn.Trainer(network, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+        trainer.fit((x, labels), 2, 5, verbose=False)
+        return network.flat_parameters.copy()
+
+    want = train("serial")
+    for got in pdnn.run(train, spec, ranks=ranks, backend="threads"):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-14)
+
+
+def test_arrays_larger_than_any_memory_are_refused() -> None:
+    for width in (2**31, 2**32):
+        with pytest.raises(ValueError, match=f"{width}x{width} elements is larger than any memory"):
+            nn.Sequential(nn.Linear(width, width)).predict(np.zeros((1, 2), np.float32))

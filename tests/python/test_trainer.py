@@ -293,3 +293,59 @@ def test_wrong_kinds_are_refused() -> None:
 def test_a_prediction_takes_floats_of_any_width() -> None:
     trainer = make()
     np.testing.assert_allclose(trainer.predict(X.astype(np.float32)), trainer.predict(X.astype(np.float64)))
+
+
+def test_no_rows_have_no_predictions_and_no_loss() -> None:
+    trainer = make()
+    none, classes = np.zeros((0, 12), np.float32), np.zeros(0, np.int64)
+    for rows in (none, DATA[:0], Subset(DATA, [])):
+        assert trainer.predict(rows).shape == (0, 4)
+        assert trainer.predict_classes(rows).shape == (0,)
+    for data in ((none, classes), DATA[:0], Subset(DATA, [])):
+        with pytest.raises(ValueError, match="evaluate: the data have no rows"):
+            trainer.evaluate(data)
+    with pytest.raises(ValueError, match="fit: the training data have no rows"):
+        fit(trainer, (none, classes))
+    with pytest.raises(ValueError, match="fit: the validation data have no rows"):
+        fit(trainer, validation=(none, classes))
+    with pytest.raises(ValueError, match="5 features, this layer takes 12"):
+        trainer.predict(none[:, :5])
+
+
+@pytest.mark.parametrize("spec", ["serial", "team:2"])
+def test_any_number_of_threads_predict_and_evaluate_at_once(spec: str) -> None:
+    model = models.mlp([64, 256, 256, 10], seed=1)
+    trainer = pdnn.Trainer(
+        model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1), strategy=spec, seed=5
+    )
+    data = [
+        Dataset(RNG.standard_normal((300 - 40 * i, 64)).astype(np.float32), np.arange(300 - 40 * i) % 10)
+        for i in range(4)
+    ]
+    want = [(trainer.predict(each), trainer.evaluate(each)) for each in data]
+    wrong: list[int] = []
+
+    def work(i: int) -> None:
+        for _ in range(30):
+            outputs, result = trainer.predict(data[i]), trainer.evaluate(data[i])
+            if not np.array_equal(outputs, want[i][0]) or result != want[i][1]:
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
+
+
+def test_samples_of_many_shapes_share_one_team() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), seed=1)
+    trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1), strategy="team:3")
+    trainer.predict(np.zeros((1, 2, 5, 5), np.float32))
+    threads = len(os.listdir("/proc/self/task"))
+    for height in range(5, 30):
+        image = RNG.standard_normal((1, 2, height, 5)).astype(np.float32)
+        np.testing.assert_allclose(trainer.predict(image), model.predict(image), rtol=1e-6)
+    assert len(os.listdir("/proc/self/task")) == threads

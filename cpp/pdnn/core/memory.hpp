@@ -1,15 +1,28 @@
 #pragma once
 /// Buffer: memory aligned to cache lines, allocated once and never grown.
 #include <cstdlib>
+#include <limits>
 #include <memory>
 #include <new>
 #include <span>
 
+#include "pdnn/core/errors.hpp"
 #include "pdnn/core/types.hpp"
 
 namespace pdnn {
 
 inline constexpr std::size_t kCacheLine = 64;
+
+/// MemoryError in Python, with the number of elements that were asked for.
+class OutOfMemory : public std::bad_alloc {
+ public:
+  OutOfMemory(Index elements, std::size_t bytes_each)
+      : words_(message("no memory for ", elements, " elements of ", bytes_each, " bytes")) {}
+  const char* what() const noexcept override { return words_.c_str(); }
+
+ private:
+  std::string words_;
+};
 
 /// `size` elements, zero at first, starting on a cache line; or a part of someone else's memory, which it keeps alive.
 template <class T>
@@ -17,11 +30,13 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(Index size) : size_(size) {
+    constexpr Index kMost = (std::numeric_limits<Index>::max() - Index{kCacheLine}) / Index{sizeof(T)};
+    if (size < 0 || size > kMost) throw OutOfMemory(size, sizeof(T));
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
     const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
     if (lines == 0) return;
     data_.reset(static_cast<T*>(std::aligned_alloc(kCacheLine, lines)), std::free);
-    if (!data_) throw std::bad_alloc();
+    if (!data_) throw OutOfMemory(size, sizeof(T));
     std::fill_n(data_.get(), size, T{});
   }
   Buffer(std::shared_ptr<void> owner, T* data, Index size) : data_(std::move(owner), data), size_(size) {}

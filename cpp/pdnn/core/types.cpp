@@ -4,17 +4,36 @@
 
 namespace pdnn {
 
+namespace {
+
+std::string joined(std::span<const Index> extents) {
+  std::string words;
+  for (const Index extent : extents) words += (words.empty() ? "" : "x") + std::to_string(extent);
+  return words;
+}
+
+}  // namespace
+
+Index element_count(std::span<const Index> extents) {
+  constexpr Index kMost = Index{1} << 56;
+  if (std::ranges::find(extents, Index{0}) != extents.end()) return 0;
+  Index count = 1;
+  for (const Index extent : extents) {
+    require(extent <= kMost / count, "an array of ", joined(extents), " elements is larger than any memory");
+    count *= extent;
+  }
+  return count;
+}
+
 Shape::Shape(std::span<const Index> extents) : rank_(static_cast<int>(extents.size())) {
   require(rank_ <= kMaxRank, "Shape: a sample has at most ", kMaxRank, " axes, got ", rank_);
   std::copy(extents.begin(), extents.end(), extents_.begin());
   for (const Index extent : extents) require(extent >= 0, "Shape: negative extent ", extent);
+  element_count(extents);
 }
 
 std::string Shape::text() const {
-  if (rank_ == 0) return "scalar";
-  std::string words = std::to_string(extents_[0]);
-  for (int axis = 1; axis < rank_; ++axis) words += "x" + std::to_string((*this)[axis]);
-  return words;
+  return rank_ == 0 ? "scalar" : joined(std::span(extents_).first(static_cast<std::size_t>(rank_)));
 }
 
 }  // namespace pdnn

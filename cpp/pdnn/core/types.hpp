@@ -39,6 +39,9 @@ std::span<T> slice(std::span<T> whole, Index at, Index count) {
   return whole.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count));
 }
 
+/// The product of these extents, which are ≥ 0. Throws ValueError beyond 2⁵⁶, where sums and bytes of them still fit.
+Index element_count(std::span<const Index> extents);
+
 /// The shape of one sample: up to three extents, (features) or (channels, height, width).
 class Shape {
  public:

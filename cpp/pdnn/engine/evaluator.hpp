@@ -1,5 +1,7 @@
 #pragma once
 /// Evaluator: outputs and losses of a model in evaluation mode.
+#include <mutex>
+
 #include "pdnn/data/source.hpp"
 
 namespace pdnn::engine {
@@ -8,25 +10,28 @@ using data::Batch;
 using data::Source;
 using threads::Member;
 
-/// Outputs and losses in evaluation mode, a chunk of rows at a time, by a team of threads; never communicates.
+/// Outputs and losses in evaluation mode, a chunk of rows at a time, by a team of threads; never communicates. Any
+/// number of threads may call at once, with samples of any shapes that fit: one call goes ahead at a time.
 template <class T>
 class Evaluator {
  public:
-  Evaluator(const nn::Model<T>& model, std::shared_ptr<const nn::Network<T>> network, const Shape& sample, int threads);
+  Evaluator(const nn::Model<T>& model, int threads) : model_(model), team_(threads) {}
 
   nn::LossValue loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows);
   /// out: [rows, outputs]
   void predict(const Source<T>& source, std::span<const Index> rows, T* out);
 
  private:
-  template <class Chunk>
-  void each_chunk(const Source<T>& source, std::span<const Index> rows, Chunk&& chunk);
+  /// Every member calls action(member, workspace, batch, y) for each chunk; the y lie in `out`, or, without it, in the
+  /// workspace.
+  template <class Action>
+  void each_chunk(const Source<T>& source, std::span<const Index> rows, T* out, Action action);
 
   static constexpr Index kChunk = 256;
   const nn::Model<T>& model_;
-  std::shared_ptr<const nn::Network<T>> network_;
+  std::mutex mutex_;  // a team does one thing at a time
   threads::Team team_;
-  nn::Workspace<T> workspace_;
+  nn::WorkspaceStore<T> workspaces_;
 };
 
 }  // namespace pdnn::engine

@@ -1,11 +1,10 @@
 #include "pdnn/nn/layer.hpp"
 
-#include <functional>
 #include <numeric>
 
 namespace pdnn::nn {
 
-Index Parameter::count() const { return std::accumulate(shape.begin(), shape.end(), Index{1}, std::multiplies<>()); }
+Index Parameter::count() const { return element_count(shape); }
 
 Index total(const std::vector<Parameter>& arrays) {
   return std::accumulate(arrays.begin(), arrays.end(), Index{0},

@@ -56,9 +56,10 @@ struct BatchSum {
 struct Pass {
   const Member* team;
   bool training = true;
-  Rng key{};            // of (seed, step), then of the path to the network around this layer
-  Index first_row = 0;  // of x in the global batch: a dropout mask does not depend on who computes a row
-  bool add = false;     // gradients: store, or add
+  Rng key{};                  // of (seed, step), then of the path to the network around this layer
+  Index first_row = 0;        // of x in the global batch: a dropout mask does not depend on who computes a row
+  bool add = false;           // gradients: store, or add
+  bool forward_only = false;  // no backward pass follows: a whole network keeps nothing for one
   GradReady* final = nullptr;
   Index offset = 0;   // where these parameters stand in the flat buffer
   Index number = -1;  // of this layer in that network; none: the key is its own
@@ -78,6 +79,7 @@ struct Pass {
     pass.key = rng();
     pass.number = index;
     pass.offset = offset + at;
+    pass.forward_only = false;
     return pass;
   }
 };

@@ -26,6 +26,8 @@ std::shared_ptr<const Network<T>> Model<T>::bound(const Shape& in) const {
   for (const auto& [shape, network] : bound_)
     if (shape == in) return network;
   auto network = network_->bound(in);
+  constexpr std::size_t kMostShapes = 16;
+  if (bound_.size() == kMostShapes) bound_.erase(bound_.begin());
   bound_.emplace_back(in, network);
   return network;
 }
@@ -58,9 +60,9 @@ LossValue Model<T>::gradient(Tensor<const T> x, const Target<T>& target, const L
 template <class T>
 void Model<T>::forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const {
   const auto network = bound(x.sample);
-  auto workspace = workspaces_.take(*network, x.sample, x.batch);
+  auto workspace = workspaces_.take(*network, x.sample, x.batch, Use::forward);
   const Member alone;
-  network->forward({.team = &alone, .training = training, .key = key}, vars(*workspace), x, y);
+  network->forward({.team = &alone, .training = training, .key = key, .forward_only = true}, vars(*workspace), x, y);
   workspaces_.give_back(std::move(workspace));
 }
 

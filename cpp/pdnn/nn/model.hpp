@@ -19,7 +19,8 @@ class Model {
   /// The same network, with buffers of its own that hold the same values.
   std::unique_ptr<Model> clone() const;
 
-  /// The network bound to a sample shape; the same one for the same shape. Throws ValueError if the shape does not fit.
+  /// The network bound to a sample shape; those of the last few shapes are kept. Throws ValueError if the shape does
+  /// not fit.
   std::shared_ptr<const Network<T>> bound(const Shape& in) const;
   std::vector<Parameter> parameters() const { return network_->parameters(); }
   /// As it was described.

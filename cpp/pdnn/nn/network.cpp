@@ -1,6 +1,7 @@
 #include "pdnn/nn/network.hpp"
 
 #include "pdnn/core/memory.hpp"
+#include "pdnn/nn/layers/identity.hpp"
 
 namespace pdnn::nn {
 
@@ -80,6 +81,7 @@ LayerPtr<T> Network<T>::bind(const Shape& in) const {
 template <class T>
 Shape Network<T>::add_layers(const Shape& in, bool channels_last) {
   Shape shape = in;
+  if (layers_.empty()) add_node(std::make_shared<Identity<T>>(), first_number_, in);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i]->traits().view && channels_last) turn_channels(ChannelOrder<T>::To::first, shape);
     add_node(layers_[i], first_number_ + static_cast<Index>(i), shape);
@@ -175,6 +177,29 @@ typename Network<T>::Place Network<T>::place(std::size_t index, Index rows) cons
 }
 
 template <class T>
+Sizes Network<T>::forward_sizes() const {
+  Sizes all;
+  for (const Node& node : nodes_) {
+    all.saved = std::max(all.saved, node.sizes.saved);
+    all.saved_row = std::max(all.saved_row, node.sizes.saved_row);
+    all.scratch = std::max(all.scratch, node.sizes.scratch);
+    all.scratch_row = std::max(all.scratch_row, node.sizes.scratch_row);
+  }
+  all.saved += 2 * kLine<T>;  // what aligning may cost
+  all.saved_row += 2 * widest_;
+  return all;
+}
+
+/// A node's output lies where that of the node before its neighbour did; what it saves, behind both.
+template <class T>
+typename Network<T>::Place Network<T>::forward_place(std::size_t index, Index rows) const {
+  const Index turn = align<T>(rows * widest_);
+  const auto before = nodes_.begin() + static_cast<std::ptrdiff_t>(index);
+  const auto computed = std::count_if(nodes_.begin(), before, [](const Node& node) { return !node.layer->view(); });
+  return {2 * turn, computed % 2 * turn};
+}
+
+template <class T>
 Vars<T> Network<T>::vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const {
   return {slice(vars.params, node.params, node.param_count), slice(vars.state, node.state, node.state_count),
           slice(vars.saved, place.saved, node.sizes.saved + rows * node.sizes.saved_row),
@@ -201,7 +226,7 @@ void Network<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
       x.sample = node.out;
       continue;
     }
-    const Place here = place(i, x.batch);
+    const Place here = pass.forward_only ? forward_place(i, x.batch) : place(i, x.batch);
     const Tensor<T> out{last ? y.data : vars.saved.data() + here.output, x.batch, node.out};
     node.layer->forward(pass.child(node.number, node.params), vars_of(node, here, x.batch, vars), x, out);
     pass.team->barrier();

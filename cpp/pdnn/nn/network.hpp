@@ -24,6 +24,8 @@ class Network : public Layer<T> {
   Traits traits() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
+  /// What a pass needs that is forward_only: what layers hand on lies in two places, turn by turn.
+  Sizes forward_sizes() const;
   /// As a part of another network: images have their channels last on both sides.
   LayerPtr<T> bind(const Shape& in) const override;
   /// As a whole: images have their channels first on both sides, as users have them.
@@ -65,6 +67,7 @@ class Network : public Layer<T> {
   void fuse();
   void connect();
   Place place(std::size_t node, Index rows) const;
+  Place forward_place(std::size_t node, Index rows) const;
   Vars<T> vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const;
   bool keeps_output(std::size_t node) const { return node + 1 < nodes_.size() && !nodes_[node].view; }
 

@@ -2,50 +2,70 @@
 
 namespace pdnn::nn {
 
+namespace {
+
 template <class T>
-Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capacity)
+Sizes sizes_of(const Network<T>& network, const Shape& in, Use use) {
+  return use == Use::forward ? network.forward_sizes() : network.sizes(in);
+}
+
+}  // namespace
+
+template <class T>
+Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capacity, Use use)
     : in_(in),
       out_(network.output_shape(in)),
       capacity_(capacity),
+      bytes_(bytes(network, in, capacity, use)),
+      use_(use),
       x_(capacity * in.count()),
       values_(capacity * out_.count()),
       y_(capacity * out_.count()),
-      dy_(capacity * out_.count()),
+      dy_(use == Use::forward ? 0 : capacity * out_.count()),
       classes_(capacity),
       rows_(2 * capacity) {
-  const Sizes sizes = network.sizes(in);
+  const Sizes sizes = sizes_of(network, in, use);
   saved_ = Buffer<T>(sizes.saved + capacity * sizes.saved_row);
   scratch_ = Buffer<T>(sizes.scratch + capacity * sizes.scratch_row);
 }
 
 template <class T>
-Index Workspace<T>::bytes(const Network<T>& network, const Shape& in, Index capacity) {
-  const Sizes sizes = network.sizes(in);
-  const Index row = in.count() + 3 * network.output_shape(in).count() + sizes.saved_row + sizes.scratch_row;
+Index Workspace<T>::bytes(const Network<T>& network, const Shape& in, Index capacity, Use use) {
+  const Sizes sizes = sizes_of(network, in, use);
+  const Index outputs = use == Use::forward ? 2 : 3;
+  const Index row = in.count() + outputs * network.output_shape(in).count() + sizes.saved_row + sizes.scratch_row;
   return (sizes.saved + sizes.scratch + capacity * row) * Index{sizeof(T)} +
          capacity * Index{sizeof(std::int32_t) + 2 * sizeof(double)};
 }
 
 template <class T>
-std::unique_ptr<Workspace<T>> WorkspaceStore<T>::take(const Network<T>& network, const Shape& in, Index rows) {
+std::unique_ptr<Workspace<T>> WorkspaceStore<T>::take(const Network<T>& network, const Shape& in, Index rows, Use use) {
   {
     const std::lock_guard lock(mutex_);
-    const auto fits = [&](const auto& workspace) { return workspace->in() == in && workspace->capacity() >= rows; };
-    if (const auto found = std::find_if(idle_.begin(), idle_.end(), fits); found != idle_.end()) {
+    auto found = idle_.end();  // the smallest that fits
+    for (auto at = idle_.begin(); at != idle_.end(); ++at)
+      if ((*at)->in() == in && (*at)->use() == use && (*at)->capacity() >= rows &&
+          (found == idle_.end() || (*at)->capacity() < (*found)->capacity()))
+        found = at;
+    // A large one for a few rows is left to go as others come.
+    if (found != idle_.end() && ((*found)->bytes() <= kMostBytes || (*found)->capacity() / 4 <= rows)) {
       auto workspace = std::move(*found);
       idle_.erase(found);
       return workspace;
     }
   }
-  return std::make_unique<Workspace<T>>(network, in, rows);
+  return std::make_unique<Workspace<T>>(network, in, rows, use);
 }
 
 template <class T>
 void WorkspaceStore<T>::give_back(std::unique_ptr<Workspace<T>> workspace) {
   const std::lock_guard lock(mutex_);
-  constexpr std::size_t kMost = 16;
-  if (idle_.size() == kMost) idle_.erase(idle_.begin());  // the one idle for longest
   idle_.push_back(std::move(workspace));
+  Index bytes = 0;
+  for (const auto& each : idle_) bytes += each->bytes();
+  auto first = idle_.begin();
+  for (; bytes > kMostBytes && first + 1 != idle_.end(); ++first) bytes -= (*first)->bytes();
+  idle_.erase(idle_.begin(), first);
 }
 
 template class Workspace<float>;

@@ -7,15 +7,20 @@
 
 namespace pdnn::nn {
 
+/// What passes a workspace is for: there and back, or forward_only ones, which need less.
+enum class Use { training, forward };
+
 template <class T>
 class Workspace {
  public:
   /// For batches of up to `capacity` rows of `in`, through a network bound to that shape.
-  Workspace(const Network<T>& network, const Shape& in, Index capacity);
+  Workspace(const Network<T>& network, const Shape& in, Index capacity, Use use = Use::training);
 
   /// The memory that such a workspace takes.
-  static Index bytes(const Network<T>& network, const Shape& in, Index capacity);
+  static Index bytes(const Network<T>& network, const Shape& in, Index capacity, Use use = Use::training);
 
+  Index bytes() const { return bytes_; }
+  Use use() const { return use_; }
   Index capacity() const { return capacity_; }
   const Shape& in() const { return in_; }
   /// Where a batch may be gathered to.
@@ -34,23 +39,27 @@ class Workspace {
 
  private:
   Shape in_, out_;
-  Index capacity_;
+  Index capacity_, bytes_;
+  Use use_;
   Buffer<T> x_, values_, y_, dy_, saved_, scratch_;
   Buffer<std::int32_t> classes_;
   Buffer<double> rows_;
 };
 
-/// Workspaces kept between calls that come from any number of threads.
+/// Workspaces kept between calls that come from any number of threads: the one used last, and as many more as fit into
+/// 64 MiB with it.
 template <class T>
 class WorkspaceStore {
  public:
   /// One for `rows` rows, made if none of those at hand fits.
-  std::unique_ptr<Workspace<T>> take(const Network<T>& network, const Shape& in, Index rows);
+  std::unique_ptr<Workspace<T>> take(const Network<T>& network, const Shape& in, Index rows, Use use = Use::training);
   void give_back(std::unique_ptr<Workspace<T>> workspace);
 
  private:
+  static constexpr Index kMostBytes = Index{64} << 20;
+
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace<T>>> idle_;
+  std::vector<std::unique_ptr<Workspace<T>>> idle_;  // the one idle for longest first
 };
 
 }  // namespace pdnn::nn

@@ -68,6 +68,7 @@ std::vector<Case> cases() {
       {"Flatten", flatten(), {2, 3, 4}},
       {"Conv2d", conv(2, 3, 3), {2, 5, 4}},
       {"Conv2d with stride and padding", conv(9, 5, 3, 2, 1, false), {9, 4, 3}},
+      {"Conv2d of one weight a channel, fewer than members of a team", conv(1, 5, 1), {1, 5, 4}},
       {"Conv2d of one pixel", conv(3, 17, 3, 1, 1), {3, 1, 1}},
       {"MaxPool2d", max_pool(2, 2), {3, 5, 4}},
       {"MaxPool2d, overlapping", max_pool(3, 2), {2, 7, 5}},
@@ -115,6 +116,12 @@ std::vector<Case> cases() {
                                                     activation(Activation::relu)})),
                                   activation(Activation::relu)})),
                 residual(std::make_shared<CurveLayer<double>>("GELU")), linear(7, 3)}),
+       {6}},
+      {"a network of no layers", network({}), {2, 3, 4}},
+      {"a residual of no layers", residual(network({})), {5}},
+      {"networks of no layers between others",
+       network({network({}), linear(6, 5), network({}), activation(Activation::tanh), residual(network({})),
+                linear(5, 3), network({network({})})}),
        {6}},
       {"images, views, dropout and an inner network",
        network({flatten(), linear(12, 8), activation(Activation::relu), std::make_shared<Dropout<double>>(0.3),
@@ -410,6 +417,34 @@ BOOST_AUTO_TEST_CASE(a_network_commits_each_layers_state_in_its_place) {
              boost::test_tools::per_element());
 }
 
+// What no backward pass will ask for lies in two places, turn by turn: as many elements as forward_sizes() says.
+BOOST_AUTO_TEST_CASE(a_pass_that_only_goes_forward_changes_no_bit) {
+  for (const Case& test : cases())
+    for (const Index rows : {0, 1, 5}) {
+      const auto inner = std::dynamic_pointer_cast<const Network<double>>(test.layer);
+      const auto whole = Network<double>(inner ? inner->layers() : std::vector<Ptr>{test.layer}).bound(test.in);
+      const tests::Vector params = tests::draw(Rng(1), total(whole->parameters()));
+      tests::Vector state = tests::draw(Rng(5), total(whole->state()));
+      for (double& value : state) value = std::abs(value);  // variances
+      const tests::Vector x = tests::draw(Rng(2), rows * test.in.count());
+      const Shape out = whole->output_shape(test.in);
+      const auto outputs = [&](const Sizes& sizes, bool forward_only, int size) {
+        tests::Vector y(static_cast<std::size_t>(rows * out.count()));
+        Buffer<double> saved(sizes.saved + rows * sizes.saved_row), scratch(sizes.scratch + rows * sizes.scratch_row);
+        threads::Team team(size);
+        team.run([&](const Member& member) {
+          whole->forward({.team = &member, .training = false, .forward_only = forward_only},
+                         {params, state, saved.span(), scratch.span()}, {x.data(), rows, test.in},
+                         {y.data(), rows, out});
+        });
+        return y;
+      };
+      const tests::Vector want = outputs(whole->sizes(test.in), false, 1);
+      BOOST_TEST(outputs(whole->forward_sizes(), true, 1) == want, boost::test_tools::per_element());
+      BOOST_TEST(outputs(whole->forward_sizes(), true, 3) == want, boost::test_tools::per_element());
+    }
+}
+
 // Outside, images have their channels first: whole networks turn them at both ends, and only where that changes memory.
 BOOST_AUTO_TEST_CASE(a_whole_network_takes_and_gives_channels_first) {
   const auto forward = [](const Layer<double>& layer, const Shape& in, const tests::Vector& x) {
@@ -424,10 +459,10 @@ BOOST_AUTO_TEST_CASE(a_whole_network_takes_and_gives_channels_first) {
     return y;
   };
   const Network<double> pool({max_pool(1, 1), max_pool(1, 1)}), flat({max_pool(1, 1), flatten()}), view({flatten()}),
-      inner({network({flatten()})});
+      inner({network({flatten()})}), nothing({}), nested({network({})});
   const tests::Vector x = tests::draw(Rng(3), 2 * 24);
   for (const Shape& in : {Shape{2, 3, 4}, Shape{1, 6, 4}, Shape{24, 1, 1}})
-    for (const Network<double>* whole : {&pool, &flat, &view, &inner})
+    for (const Network<double>* whole : {&pool, &flat, &view, &inner, &nothing, &nested})
       BOOST_TEST(forward(*whole->bound(in), in, x) == x, boost::test_tools::per_element());
   const tests::Vector last = forward(*view.bind({2, 3, 4}), {2, 3, 4}, x);  // a part takes channels last
   BOOST_TEST(last[1] == x[2]);

@@ -124,8 +124,8 @@ def source_of(
     return Source(core, rows, target_width(targets), whole.sample_shape, arrays, whole.converted)
 
 
-def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indices, tuple[int, ...]]:
-    """A source of samples without labels, the numbers of its rows, and the shape of a sample.
+def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indices]:
+    """A source of samples without labels, and the numbers of its rows.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indice
     else:
         raw, scale, shift = to_samples(where, x, plain).array, 1.0, 0.0
         rows = np.arange(len(raw))
-    return core_for(dtype).Source(raw, np.zeros(len(raw), np.int32), scale, shift), rows, raw.shape[1:]
+    return core_for(dtype).Source(raw, np.zeros(len(raw), np.int32), scale, shift), rows
 
 
 def _numbers(where: str, data: Dataset, loss: Loss, outputs: int, classes: Array | None) -> Array:

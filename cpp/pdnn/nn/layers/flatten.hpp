@@ -1,26 +1,15 @@
 #pragma once
 /// Flatten: (channels, height, width) seen as features. A view inside a network, a copy at its end.
-#include "pdnn/nn/layer.hpp"
+#include "pdnn/nn/layers/identity.hpp"
 
 namespace pdnn::nn {
 
 template <class T>
-class Flatten : public Layer<T> {
+class Flatten : public Identity<T> {
  public:
   std::string_view name() const override { return "Flatten"; }
   Traits traits() const override { return {.view = true, .elementwise = true}; }
   Shape output_shape(const Shape& in) const override { return {in.count()}; }
-  void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override { copy(*pass.team, x, y); }
-  void backward(const Pass& pass, Vars<T>, Tensor<const T>, Tensor<const T>, Tensor<const T> dy, Tensor<T> dx,
-                std::span<T>) const override {
-    if (dx.wanted()) copy(*pass.team, dy, dx);
-  }
-
- private:
-  static void copy(Part part, Tensor<const T> from, Tensor<T> to) {
-    const Range mine = part.range(from.count());
-    std::copy(from.data + mine.begin, from.data + mine.end, to.data + mine.begin);
-  }
 };
 
 }  // namespace pdnn::nn

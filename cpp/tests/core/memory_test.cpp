@@ -1,0 +1,43 @@
+// Buffers and shapes: sizes that no memory has are refused by name, not wrapped.
+#include "pdnn/core/memory.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "pdnn/core/errors.hpp"
+
+using namespace pdnn;
+
+BOOST_AUTO_TEST_SUITE(memory)
+
+BOOST_AUTO_TEST_CASE(buffers_start_on_a_cache_line_with_zeros) {
+  for (const Index size : {0, 1, 17, 1000}) {
+    const Buffer<double> buffer(size);
+    BOOST_TEST(buffer.size() == size);
+    BOOST_TEST(reinterpret_cast<std::uintptr_t>(buffer.data()) % kCacheLine == 0);
+    for (const double value : buffer.span()) BOOST_TEST(value == 0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(buffers_larger_than_memory_are_refused_with_their_size) {
+  const auto says_so = [](const std::bad_alloc& error) {
+    return std::string(error.what()) == "no memory for 4611686018427387904 elements of 8 bytes";
+  };
+  BOOST_CHECK_EXCEPTION(Buffer<double>(Index{1} << 62), std::bad_alloc, says_so);
+  BOOST_CHECK_THROW(Buffer<float>((Index{1} << 61) - 1), std::bad_alloc);  // with its last cache line
+  BOOST_CHECK_THROW(Buffer<float>(-1), std::bad_alloc);
+}
+
+BOOST_AUTO_TEST_CASE(products_of_extents_do_not_wrap) {
+  const auto count = [](std::vector<Index> extents) { return element_count(extents); };
+  BOOST_TEST(count({}) == 1);
+  BOOST_TEST(count({3, 4, 5, 6}) == 360);
+  BOOST_TEST(count({Index{1} << 62, 0, Index{1} << 62}) == 0);
+  BOOST_TEST(count({Index{1} << 28, Index{1} << 28}) == Index{1} << 56);
+  const auto says_so = [](const ValueError& error) {
+    return std::string(error.what()) == "an array of 4294967296x4294967296 elements is larger than any memory";
+  };
+  BOOST_CHECK_EXCEPTION(count({Index{1} << 32, Index{1} << 32}), ValueError, says_so);
+  BOOST_CHECK_THROW(Shape({Index{1} << 31, Index{1} << 31, 2}), ValueError);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
