@@ -208,16 +208,24 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& f) {
   const ThreadGroup group(ranks);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        f(*group.communicator(rank));
-      } catch (...) {
-        errors[static_cast<std::size_t>(rank)] = std::current_exception();
-        group.abort();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  const auto join = [&] {
+    for (std::thread& thread : threads) thread.join();
+  };
+  for (int rank = 0; rank < ranks; ++rank) try {
+      threads.emplace_back([&, rank] {
+        try {
+          f(*group.communicator(rank));
+        } catch (...) {
+          errors[static_cast<std::size_t>(rank)] = std::current_exception();
+          group.abort();
+        }
+      });
+    } catch (const std::exception& error) {
+      group.abort();
+      join();
+      threads::throw_refused(message("run_ranks: the thread of rank ", rank), ranks, error);
+    }
+  join();
   threads::rethrow_first(errors);
 }
 

@@ -1,5 +1,7 @@
 #include "pdnn/threads/team.hpp"
 
+#include <unistd.h>
+
 #include "pdnn/core/errors.hpp"
 #include "pdnn/threads/cores.hpp"
 
@@ -22,24 +24,56 @@ void rethrow_first(std::vector<std::exception_ptr>& errors) {
   if (aborted) std::rethrow_exception(aborted);
 }
 
+void throw_refused(const std::string& thread, Index count, const std::exception& reason) {
+  throw std::runtime_error(message(thread, " of ", count, " could not be started: ", reason.what(),
+                                   "; use fewer threads, or let this process have more threads and memory (ulimit -u, "
+                                   "ulimit -v, a container's limit of pids)"));
+}
+
 Team::Team(int size)
     : size_(size),
       patience_(Patience::for_team(size)),
       meeting_(size, patience_),
       errors_(static_cast<std::size_t>(std::max(size, 0))) {
   require(size >= 1, "Team: size ", size, "; a team has at least one member");
-  for (int index = 1; index < size; ++index) threads_.emplace_back([this, index] { serve(index); });
+  start();
 }
 
 Team::~Team() {
+  if (process_ != getpid()) leave_threads_to_parent();
+  stop();
+}
+
+void Team::start() {
+  process_ = getpid();
+  const std::uint32_t seen = started_.load(std::memory_order_relaxed);
+  for (int index = 1; index < size_; ++index) try {
+      threads_.emplace_back([this, index, seen] { serve(index, seen); });
+    } catch (const std::exception& error) {
+      stop();
+      throw_refused(message("Team: thread ", index), size_ - 1, error);
+    }
+}
+
+void Team::stop() {
   stopping_ = true;
   started_.fetch_add(1, std::memory_order_release);
   started_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  stopping_ = false;
 }
 
-void Team::serve(int index) {
-  for (std::uint32_t seen = 0;;) {
+/// After a fork: what is known of them can be neither joined nor let go of, so it stays where it is.
+void Team::leave_threads_to_parent() {
+  static_cast<void>(new std::vector<std::thread>(std::move(threads_)));
+  threads_.clear();
+  meeting_.reset();
+  callers_core_ = -1;
+}
+
+void Team::serve(int index, std::uint32_t seen) {
+  for (;;) {
     seen = wait_for_change(started_, seen, patience_);
     if (stopping_) return;
     work(index);
@@ -69,7 +103,11 @@ void Team::place_workers() {
 }
 
 void Team::run_task() {
-  if (size_ > 1) place_workers();
+  if (size_ > 1) {
+    if (process_ != getpid()) leave_threads_to_parent();
+    if (threads_.empty()) start();
+    place_workers();
+  }
   busy_.store(static_cast<std::uint32_t>(size_ - 1), std::memory_order_relaxed);
   if (size_ > 1) {
     started_.fetch_add(1, std::memory_order_release);

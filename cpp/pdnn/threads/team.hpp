@@ -23,9 +23,11 @@ struct Member : Part {
 
 /// `size` threads of which the caller of run() is member 0. The others wait between calls: spinning first, asleep in
 /// the end. They keep off the caller's core, where two spinning threads would wait for each other; a team of all cores
-/// has one for each member. The caller's own affinity is left alone.
+/// has one for each member. The caller's own affinity is left alone. A process forked from this one has none of its
+/// threads: there a team starts them anew when it is next used.
 class Team {
  public:
+  /// Throws ValueError for a size below 1, and std::runtime_error if the system refuses a thread.
   explicit Team(int size);
   ~Team();
   Team(const Team&) = delete;
@@ -44,11 +46,15 @@ class Team {
 
  private:
   void run_task();
+  void start();
+  void stop();
+  void leave_threads_to_parent();
   void place_workers();
   void work(int index);
-  void serve(int index);
+  void serve(int index, std::uint32_t seen);
 
   int size_;
+  int process_ = 0;  // in which the threads run
   Patience patience_;
   Barrier meeting_;                        // the task's own
   std::atomic<std::uint32_t> started_{0};  // tasks handed out so far
@@ -60,6 +66,9 @@ class Team {
   std::vector<std::exception_ptr> errors_;
   std::vector<std::thread> threads_;
 };
+
+/// Throws a std::runtime_error: of `count` threads the system refused this one, for this reason; and what to do.
+[[noreturn]] void throw_refused(const std::string& thread, Index count, const std::exception& reason);
 
 /// Rethrows the first error that is not Aborted, or else the first; clears them all. Does nothing if there is none.
 void rethrow_first(std::vector<std::exception_ptr>& errors);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -35,6 +36,11 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     ------
     Exception
         The first error of a rank; whoever waited for that rank has been released.
+    KeyboardInterrupt
+        On Ctrl-C, when all ranks have ended: each does where it next looks at the others, and a second
+        Ctrl-C ends what it does in Python.
+    RuntimeError
+        If the system refuses a thread.
     ValueError
         If ranks is less than 1.
     """
@@ -53,16 +59,42 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     threads = [
         threading.Thread(target=work, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(ranks)
     ]
-    for thread in threads:
-        thread.start()
     try:
+        for rank, thread in enumerate(threads):
+            _start(thread, rank, ranks)
         for thread in threads:
             thread.join()
     except BaseException:  # Ctrl-C
         group.abort()
-        for thread in threads:
-            thread.join()
+        _end(threads)
         raise
     if errors:
         raise next((error for error in errors if not isinstance(error, _core.Aborted)), errors[0])
     return [results[rank] for rank in range(ranks)]
+
+
+def _start(thread: threading.Thread, rank: int, ranks: int) -> None:
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"run: the thread of rank {rank} of {ranks} could not be started: {error}; use fewer ranks, or "
+            "let this process have more threads and memory (ulimit -u, ulimit -v, a limit of pids)"
+        ) from error
+
+
+def _end(threads: list[threading.Thread]) -> None:
+    """Waits for the ranks, whose group was aborted, through any number of Ctrl-C.
+
+    They must not outlive the interpreter: when a thread of the core comes back to it too late, the process is
+    aborted.
+    """
+    while alive := [thread for thread in threads if thread.is_alive()]:
+        try:
+            for thread in alive:
+                thread.join()
+        except KeyboardInterrupt:
+            for thread in alive:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
+                )

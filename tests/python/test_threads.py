@@ -1,0 +1,88 @@
+"""Threads that the system or the user gets in the way of: forks, refused threads, a second Ctrl-C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from processes import Completed
+
+
+def test_a_forked_process_starts_a_team_of_its_own(run_python: Callable[..., Completed]) -> None:
+    code = """
+import os, sys
+import numpy as np
+import pdnn
+from pdnn import models, nn, optim
+
+model = models.mlp([8, 40, 3], seed=1)
+trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), 0.1), strategy="team:3")
+x = np.random.default_rng(0).standard_normal((30, 8)).astype(np.float32)
+want = trainer.predict(x)
+children = []
+for work in (lambda: trainer.predict(x), lambda: want):  # a child may also leave the team alone
+    if (child := os.fork()) == 0:
+        sys.exit(0 if np.array_equal(work(), want) else 3)
+    children.append(child)
+for child in children:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert np.array_equal(trainer.predict(x), want)
+"""
+    run_python(["-W", "ignore", "-c", code], timeout=60)
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_and_no_end(run_python: Callable[..., Completed]) -> None:
+    code = """
+import resource
+import numpy as np
+import pdnn
+from pdnn import _core
+
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+unlimited = resource.getrlimit(resource.RLIMIT_AS)
+a = np.ones((4, 4), np.float32)
+
+def refused(call):
+    resource.setrlimit(resource.RLIMIT_AS, (size + (256 << 20), unlimited[1]))  # 8 MiB or so a thread
+    try:
+        call()
+    except RuntimeError as error:
+        assert "could not be started" in str(error) and "ulimit -u" in str(error), error
+    else:
+        raise AssertionError("started")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, unlimited)
+
+refused(lambda: _core.float32.matmul(a, a, threads=1000))
+assert (_core.float32.matmul(a, a, threads=3) == 4).all()
+refused(lambda: pdnn.run(lambda: pdnn.world().barrier(), ranks=1000, backend="threads"))
+assert pdnn.run(lambda: pdnn.world().rank, ranks=3, backend="threads") == [0, 1, 2]
+"""
+    run_python(["-c", code], timeout=60)
+
+
+def test_a_second_ctrl_c_ends_ranks_that_are_threads(run_python: Callable[..., Completed]) -> None:
+    code = """
+import os, signal, sys, threading, time
+import pdnn
+
+def rank():
+    try:
+        while True:
+            time.sleep(0.01)  # looks at nobody
+    finally:
+        ended.append(pdnn.world().rank)
+
+def press():
+    for _ in range(3):
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+ended = []
+threading.Thread(target=press, daemon=True).start()
+try:
+    pdnn.run(rank, ranks=3, backend="threads")
+except KeyboardInterrupt:
+    assert sorted(ended) == [0, 1, 2], ended
+    print("interrupted")
+"""
+    assert run_python(["-c", code], timeout=60).stdout == "interrupted\n"
