@@ -109,6 +109,26 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rmsprop_follows_its_formula, T, Elements) {
   check_rule<T>(RmsProp::Step{0.01, 0.9, 1e-2, 0.5, 0, true}, {0, 1, 2});
 }
 
+// A constant gradient has no variance: what rounding leaves of it may be below 0.
+BOOST_AUTO_TEST_CASE_TEMPLATE(centered_rmsprop_of_a_constant_gradient_stays_finite, T, Elements) {
+  constexpr Index n = 64;
+  for_each_isa<T>([&](const Table<T>& table) {
+    std::vector<T> w(n), g(n), square(n), mean(n);
+    for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<T>(1 + 0.01 * static_cast<double>(i));
+    const Update<T> update{RmsProp{1e-3, 0.9, 1e-8, 0, 0, true}, w.data(), {square.data(), nullptr, mean.data()}};
+    for (int step = 0; step < 1500; ++step) table.update({}, update, n, g.data());
+    BOOST_TEST(std::all_of(w.begin(), w.end(), [](T value) { return std::isfinite(value) && value < 0; }));
+  });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(rmsprop_passes_nan, T, Elements) {
+  for_each_isa<T>([&](const Table<T>& table) {
+    T w = 0, g = std::numeric_limits<T>::quiet_NaN(), square = 0, mean = 0;
+    table.update({}, {RmsProp{1e-3, 0.9, 1e-8, 0, 0, true}, &w, {&square, nullptr, &mean}}, 1, &g);
+    BOOST_TEST(std::isnan(w));
+  });
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(sums_of_squares_of_chunks, T, Elements) {
   static Guarded<T> memory(3 * kSquareSumChunk);
   for (const Index n : {Index{0}, Index{1}, Index{63}, kSquareSumChunk, kSquareSumChunk + 1, 3 * kSquareSumChunk - 5}) {

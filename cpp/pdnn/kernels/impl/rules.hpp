@@ -76,7 +76,8 @@ struct RmsPropRule {
     Vector<T> u = v;
     if (centered) {
       m += gain * (d - m);
-      u = v - m * m;
+      const Vector<T> variance = v - m * m;  // below 0 by rounding only
+      u = variance < T(0) ? Vector<T>{} : variance;
     }
     b = momentum * b + d / (sqrt<T>(u) + eps);
     return w - lr * b;
