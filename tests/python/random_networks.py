@@ -1,0 +1,135 @@
+"""Random networks: descriptions that are drawn, and what is built of them."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pdnn import nn
+
+
+class Part(NamedTuple):
+    """A layer: the name of its class and its arguments; or layers, one after another, of which it is made."""
+
+    name: str
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, Any] = {}  # noqa: RUF012  never changed
+
+    def static(self) -> nn.Module:
+        """The layer of `pdnn.nn`."""
+        if self.name == "Sequential":
+            return nn.Sequential(*(part.static() for part in self.arguments))
+        if self.name == "Residual":
+            return nn.Residual(nn.Sequential(*(part.static() for part in self.arguments)))
+        return getattr(nn, self.name)(*self.arguments, **self.options)  # type: ignore[no-any-return]
+
+    def by_hand(self) -> nn.Module:
+        """The same, whose parts run one by one in Python."""
+        if self.name == "Sequential":
+            return Chain([part.by_hand() for part in self.arguments])
+        if self.name == "Residual":
+            return Added(Chain([part.by_hand() for part in self.arguments]))
+        return self.static()
+
+
+class Chain(nn.Module):
+    """A Sequential in Python."""
+
+    def __init__(self, parts: list[nn.Module]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x: Any) -> Any:
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+class Added(nn.Module):
+    """A Residual in Python."""
+
+    def __init__(self, f: nn.Module) -> None:
+        super().__init__()
+        self.f = f
+
+    def forward(self, x: Any) -> Any:
+        return x + self.f(x)
+
+
+def draw_parts(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    count: int,
+    depth: int,
+    norms: dict[str, Any] | None,
+    dropout: bool = False,
+) -> tuple[tuple[Part, ...], tuple[int, ...]]:
+    """At most `count` layers that take samples of this shape, and the shape that they make.
+
+    With `depth` above 0 some are networks. `norms`: what BatchNorm gets; None: there is none.
+    """
+    parts: list[Part] = []
+    for _ in range(count):
+        drawn = _draw_part(rng, shape, depth, norms, dropout)
+        if drawn is not None:
+            part, shape = drawn
+            parts.append(part)
+    return tuple(parts), shape
+
+
+def _draw_part(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    depth: int,
+    norms: dict[str, Any] | None,
+    dropout: bool,
+) -> tuple[Part, tuple[int, ...]] | None:
+    """None where what was drawn does not fit."""
+    image = len(shape) == 3
+    kind = rng.choice(
+        ["activation", "linear", "linear", "norm", "layer norm", "dropout", "flatten", "network", "residual"]
+        + ["convolution", "convolution", "pooling", "mean"] * image
+    )
+    if kind == "activation":
+        return Part(str(rng.choice(["ReLU", "ReLU", "Tanh", "Sigmoid", "LeakyReLU", "GELU"]))), shape
+    if kind == "linear" and not image:
+        width = int(rng.integers(33, 200) if rng.integers(4) == 0 else rng.integers(1, 33))
+        return Part("Linear", (shape[0], width), {"bias": bool(rng.integers(4))}), (width,)
+    if kind == "norm" and norms is not None:
+        return Part("BatchNorm2d" if image else "BatchNorm1d", (shape[0],), norms), shape
+    if kind == "layer norm" and not image and shape[0] > 2:
+        return Part("LayerNorm", (shape[0],)), shape
+    if kind == "dropout" and dropout:
+        return Part("Dropout", (0.3,)), shape
+    if kind == "flatten":
+        return Part("Flatten"), (prod(shape),)
+    if kind == "network" and depth > 0:
+        inner, out = draw_parts(rng, shape, int(rng.integers(4)), depth - 1, norms, dropout)
+        return Part("Sequential", inner), out
+    if kind == "residual" and depth > 0:
+        inner, out = draw_parts(rng, shape, int(rng.integers(3)), depth - 1, norms, dropout)
+        return (Part("Residual", inner), shape) if out == shape else None
+    if kind in ("convolution", "pooling"):
+        channels, height, width = shape
+        kernel, stride = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+        padding = int(rng.integers(3)) if kind == "convolution" else 0
+        if min(height, width) + 2 * padding < kernel:
+            return None
+        places = [(extent + 2 * padding - kernel) // stride + 1 for extent in (height, width)]
+        if kind == "pooling":
+            return Part(str(rng.choice(["MaxPool2d", "AvgPool2d"])), (kernel, stride)), (channels, *places)
+        outputs = int(rng.choice([1, 2, 3, 5, 8, 9]))
+        options = {"bias": bool(rng.integers(2))}
+        return Part("Conv2d", (channels, outputs, kernel, stride, padding), options), (outputs, *places)
+    if kind == "mean" and rng.integers(3) == 0:
+        return Part("AdaptiveAvgPool2d", (1,)), (shape[0], 1, 1)
+    return None
+
+
+def draw_shape(rng: np.random.Generator) -> tuple[int, ...]:
+    """Of a sample: features, or an image."""
+    if rng.integers(2):
+        return (int(rng.integers(1, 40)),)
+    return int(rng.integers(1, 4)), int(rng.integers(2, 10)), int(rng.integers(2, 10))
