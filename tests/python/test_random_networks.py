@@ -44,7 +44,7 @@ def check(rng: np.random.Generator) -> None:
     assert_close(static.predict(x), want)
     with pdnn.no_grad():
         assert_close(static(x).numpy(), want)
-    if len(out) > 1:
+    if len(out) > 1 or not list(static.parameters()):
         return
     static.train(), by_hand.train()
     targets, loss = rng.standard_normal((rows, *out)), nn.MSELoss()

@@ -340,6 +340,7 @@ def test_any_number_of_threads_predict_and_evaluate_at_once(spec: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.filterwarnings("ignore:strategy:UserWarning")
 def test_samples_of_many_shapes_share_one_team() -> None:
     model = nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), seed=1)
     trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1), strategy="team:3")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TypeVar
@@ -87,14 +89,13 @@ def _end(threads: list[threading.Thread]) -> None:
     """Waits for the ranks, whose group was aborted, through any number of Ctrl-C.
 
     They must not outlive the interpreter: when a thread of the core comes back to it too late, the process is
-    aborted.
+    aborted. Thread.join() is no help: after a Ctrl-C it takes a running thread for one that has ended.
     """
-    while alive := [thread for thread in threads if thread.is_alive()]:
+    while running := [thread for thread in threads if thread.ident in sys._current_frames()]:
         try:
-            for thread in alive:
-                thread.join()
+            time.sleep(0.01)
         except KeyboardInterrupt:
-            for thread in alive:
+            for thread in running:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
                 )
