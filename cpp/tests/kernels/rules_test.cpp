@@ -115,7 +115,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(centered_rmsprop_of_a_constant_gradient_stays_fini
   for_each_isa<T>([&](const Table<T>& table) {
     std::vector<T> w(n), g(n), square(n), mean(n);
     for (std::size_t i = 0; i < g.size(); ++i) g[i] = static_cast<T>(1 + 0.01 * static_cast<double>(i));
-    const Update<T> update{RmsProp{1e-3, 0.9, 1e-8, 0, 0, true}, w.data(), {square.data(), nullptr, mean.data()}};
+    const Update<T> update{RmsProp::Step{1e-3, 0.9, 1e-8, 0, 0, true}, w.data(), {square.data(), nullptr, mean.data()}};
     for (int step = 0; step < 1500; ++step) table.update({}, update, n, g.data());
     BOOST_TEST(std::all_of(w.begin(), w.end(), [](T value) { return std::isfinite(value) && value < 0; }));
   });
@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(centered_rmsprop_of_a_constant_gradient_stays_fini
 BOOST_AUTO_TEST_CASE_TEMPLATE(rmsprop_passes_nan, T, Elements) {
   for_each_isa<T>([&](const Table<T>& table) {
     T w = 0, g = std::numeric_limits<T>::quiet_NaN(), square = 0, mean = 0;
-    table.update({}, {RmsProp{1e-3, 0.9, 1e-8, 0, 0, true}, &w, {&square, nullptr, &mean}}, 1, &g);
+    table.update({}, {RmsProp::Step{1e-3, 0.9, 1e-8, 0, 0, true}, &w, {&square, nullptr, &mean}}, 1, &g);
     BOOST_TEST(std::isnan(w));
   });
 }
