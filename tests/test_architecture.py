@@ -65,7 +65,7 @@ PYTHON_MAY_LOOK_AT = {
     "training": ["core", "comm", "store", "nn", "optim", "data", "strategies", "estimate", "history"],
     "checkpoint": ["core", "comm", "files", "store", "history", "training"],
     "evaluation": ["core", "comm", "store", "data", "training"],
-    "epochs": ["_core", "core", "data", "codec", "strategies", "training"],
+    "epochs": ["_core", "core", "comm", "data", "codec", "strategies", "training"],
     "trainer": [
         *("_core", "comm", "store", "data", "strategies", "estimate", "history", "progress"),
         *("checkpoint", "evaluation", "epochs"),
@@ -118,11 +118,16 @@ def test_a_folder_looks_only_at_those_before_it(folder: str) -> None:
     assert not wrong
 
 
-def test_mpi_is_named_in_one_source_file() -> None:
+def test_mpi_is_named_in_one_file_of_its_own_module() -> None:
+    """Files named mpi_* go into that module only."""
+    room = CPP / "pdnn" / "comm"
     users = [path for path in sources("pdnn", "bindings", "tests") if "mpi.h" in includes(path)]
-    assert len(users) == 1, named(users)
-    assert users[0].parent == CPP / "pdnn" / "comm"
-    assert users[0].suffix == ".cpp"
+    assert users == [room / "mpi_call.hpp"], named(users)
+    users = [
+        path for path in sources("pdnn", "bindings", "tests") if "pdnn/comm/mpi_call.hpp" in includes(path)
+    ]
+    assert {path.parent for path in users} == {room}
+    assert all(path.name.startswith("mpi_") and path.suffix == ".cpp" for path in users), named(users)
 
 
 def test_python_is_named_in_the_bindings_only() -> None:

@@ -57,8 +57,7 @@ class HeldRequest {
   ~HeldRequest() {
     if (!request_.pending()) return;
     request_.abandon();
-    communicator_.release();  // MPI may write into the arrays yet: they stay for good
-    arrays_.release();
+    keep();
   }
 
   bool test() {
@@ -66,11 +65,22 @@ class HeldRequest {
     return request_.test();
   }
   void wait(const std::optional<std::string>& call) {
-    const py::gil_scoped_release no_gil;
-    request_.wait(call ? call->c_str() : nullptr);
+    try {
+      const py::gil_scoped_release no_gil;
+      request_.wait(call ? call->c_str() : nullptr);
+    } catch (...) {
+      keep();
+      throw;
+    }
   }
 
  private:
+  /// MPI may write into the arrays yet: they stay for good.
+  void keep() {
+    communicator_.release();
+    arrays_.release();
+  }
+
   py::object communicator_, arrays_;
   comm::Request request_;
 };

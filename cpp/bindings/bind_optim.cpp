@@ -68,10 +68,9 @@ void bind_optim(py::module_& m) {
       .def_property("steps", &Optimizer::steps, &Optimizer::set_steps)
       .def_property_readonly(
           "memory",
-          [](py::object self) {
+          [](Optimizer& optimizer) {  // views of the buffers of now: an epoch may put others in their place
             std::vector<py::array_t<T>> arrays;
-            for (Buffer<T>& buffer : self.cast<Optimizer&>().memory())
-              arrays.emplace_back(buffer.size(), buffer.data(), self);
+            for (Buffer<T>& buffer : optimizer.memory()) arrays.push_back(share_buffer(buffer.share(), buffer.size()));
             return arrays;
           },
           "The rule's state, as arrays that share its memory.");

@@ -103,11 +103,11 @@ void bind_strategy(py::module_& m) {
   py::class_<Session<T>>(m, "Session")
       .def(py::init([](const strategy::StrategyConfig& config, std::shared_ptr<nn::Model<T>> model,
                        std::shared_ptr<nn::Loss<T>> loss, std::shared_ptr<optim::Optimizer<T>> optimizer,
-                       std::shared_ptr<comm::Communicator> comm, const std::vector<Index>& sample, Index target_width,
-                       Index batch_size) {
+                       const std::shared_ptr<comm::Communicator>& comm, const std::vector<Index>& sample,
+                       Index target_width, Index batch_size) {
              const py::gil_scoped_release no_gil;  // ranks meet in it
              return std::make_unique<Session<T>>(
-                 config, strategy::Training<T>(std::move(model), std::move(loss), std::move(optimizer), std::move(comm),
+                 config, strategy::Training<T>(std::move(model), std::move(loss), std::move(optimizer), comm->duplicate(),
                                                to_shape(sample), target_width, batch_size));
            }),
            py::kw_only(), py::arg("config"), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"),
@@ -121,6 +121,10 @@ void bind_strategy(py::module_& m) {
       .def(
           "finish", [](Session<T>& session) { session.strategy().finish(); }, release,
           "After the last epoch: all ranks hold the same model.")
+      .def_property_readonly("comm", &Session<T>::comm, "The session's ranks, as a group of its own.")
+      .def(
+          "leave", [](Session<T>& session) { session.comm()->notify(comm::Notice::failed); }, release,
+          "Releases the ranks that wait for this one in the session, now or later, with Aborted.")
       .def(
           "record", [](Session<T>& session) { session.strategy().record(); },
           "From now on the times of a step an epoch are kept.")

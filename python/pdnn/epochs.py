@@ -10,6 +10,7 @@ import numpy as np
 
 from pdnn import _core, strategies
 from pdnn._core import CompressionStats, EpochSums
+from pdnn.comm import Communicator
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
@@ -37,7 +38,8 @@ class Epochs:
     steps : int
         Of an epoch.
     comm : Communicator
-        The ranks that train together.
+        The ranks that train together, as a group of their own: what an error leaves undone in it does not
+        disturb later calls.
     session : object of the core
     """
 
@@ -53,20 +55,20 @@ class Epochs:
     ) -> None:
         self._training, self._source = training, source
         self._shuffle, self._augment, self._timeline = shuffle, augment, timeline
-        self.comm = training.comm
-        self._rows = min(training.strategy.rows_per_step(batch_size, self.comm.size), len(source))
+        self._rows = min(training.strategy.rows_per_step(batch_size, training.comm.size), len(source))
         self.steps = ceil(len(source) / self._rows)
         self._last: EpochSums | None = None
         self.session = core_for(training.model.dtype).Session(
             model=training.model.core,
             loss=training.core_loss,
             optimizer=training.core_optimizer(),
-            comm=self.comm.core,
+            comm=training.comm.core,
             sample=list(source.sample),
             target_width=source.width,
             batch_size=self._rows,
             config=training.strategy.config(),
         )
+        self.comm = Communicator(self.session.comm)
         if timeline:
             self.session.record()
 
@@ -113,6 +115,15 @@ class Epochs:
         mine = {name: float(getattr(sums, name)) for name in names} | sums.phases
         everyones = self.comm.all_gather(np.array(list(mine.values())), check=False)
         return [dict(zip(mine, values.tolist(), strict=True)) for values in everyones]
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """An error on this rank meanwhile releases those that wait for it."""
+        try:
+            yield
+        except (Exception, KeyboardInterrupt):
+            self.session.leave()
+            raise
 
     @contextmanager
     def common_model(self) -> Iterator[None]:

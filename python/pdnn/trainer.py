@@ -159,7 +159,8 @@ class Trainer(Evaluation):
         ValueError, TypeError
             If the arguments do not fit each other or the model.
         CommunicationError
-            If a rank was started with another model, data or settings, or does not answer.
+            If a rank was started with another model, data or settings, does not answer, or was taken out of
+            `fit` by an error or Ctrl-C. All ranks that catch theirs may call `fit` again.
         KeyboardInterrupt
             On Ctrl-C, between two updates; `history` keeps the epochs finished.
         """
@@ -197,7 +198,7 @@ class Trainer(Evaluation):
         self.stop_training = False
         for watcher in watchers:
             watcher.on_train_begin(self)
-        with stop_on_sigterm(self.comm) as terminated, closing(progress):
+        with stop_on_sigterm(self.comm) as terminated, closing(progress), run.together():
 
             def poll(sums: EpochSums) -> bool:
                 progress.at_step(sums.steps, sums.loss / max(sums.rows, 1))

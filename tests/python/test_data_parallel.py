@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pdnn
 from pdnn import models, nn, optim, strategies
 from pdnn.callbacks import Callback
 from pdnn.strategies import DataParallel, Pool, Team
+from processes import Completed
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -153,3 +155,62 @@ def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParal
 
     with pytest.raises(KeyError, match="the real one"):
         pdnn.run(lambda: trained(strategy, callbacks=[Fail()]), ranks=2, backend="threads")
+
+
+@pytest.mark.parametrize("strategy", CHOICES, ids=repr)
+def test_ranks_that_catch_an_error_of_one_of_them_train_on(strategy: DataParallel) -> None:
+    class Fails(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            if pdnn.world().rank == 1:
+                raise LookupError("rank 1 has had enough")
+
+    def job() -> Any:
+        model = models.mlp([300, 70, 5], "tanh", dtype="float64", seed=3)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+        options: dict[str, Any] = {"validation": DATA, "verbose": False}
+        with pytest.raises(LookupError if pdnn.world().rank == 1 else pdnn.CommunicationError):
+            trainer.fit(DATA, 2, 12, callbacks=[Fails()], **options)
+        trainer.fit(DATA, 2, 12, **options)
+        return trainer.epoch, trainer.model.flat_parameters
+
+    (epochs, first), (_, second) = pdnn.run(job, ranks=2, backend="threads")
+    assert epochs == 3  # the epoch before the error counts
+    np.testing.assert_array_equal(first, second)
+
+
+def test_views_of_optimizer_state_outlive_the_epoch_they_were_taken_in(
+    run_python: Callable[..., Completed],
+) -> None:
+    code = """
+import gc
+import numpy as np
+import pdnn
+from pdnn import models, nn, optim
+from pdnn.progress import Progress
+from pdnn.strategies import DataParallel
+
+x, y = np.ones((400_000, 20), np.float32), np.arange(400_000) % 4
+
+def job():
+    model = models.mlp([20, 300, 4], seed=3)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.Adam(model.parameters()), strategy=shared)
+    views = []
+    class Enough(Exception): pass
+    def at_step(self, *arguments):
+        views.extend(trainer.optimizer.state_arrays(model).values())
+        raise Enough
+    if pdnn.world().rank == 0:
+        Progress.at_step = at_step
+    try:
+        trainer.fit((x, y), 1, 4, verbose=False)
+    except (Enough, pdnn.CommunicationError):
+        pass
+    del trainer, model
+    gc.collect()
+    return sum(float(view.sum()) for view in views) != 0, len(views) > 0
+
+shared = DataParallel(shared_memory=True)
+print(pdnn.run(job, ranks=2, backend="threads"))
+"""
+    assert "(True, True)" in run_python(["-W", "ignore::UserWarning", "-c", code]).stdout

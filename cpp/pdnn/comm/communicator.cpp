@@ -6,6 +6,7 @@
 
 #include "pdnn/comm/waiting.hpp"
 #include "pdnn/core/errors.hpp"
+#include "pdnn/core/memory.hpp"
 
 namespace pdnn::comm {
 
@@ -88,14 +89,6 @@ Request& Request::operator=(Request&& other) noexcept {
   return *this;
 }
 
-Request::~Request() {
-  if (std::uncaught_exceptions() > 0) abandon();
-  try {
-    wait();
-  } catch (...) {  // NOLINT: nobody asked for the outcome
-  }
-}
-
 bool Request::test() {
   if (!owner_) return true;
   Communicator* owner = std::exchange(owner_, nullptr);
@@ -111,7 +104,7 @@ void Request::wait(const char* call) {
   while (!test()) {
     try {
       if (waiting.seconds() > owner.timeout_) owner.time_out(ticket_, call);
-      waiting.pause();
+      if (waiting.pause()) owner.check_others();
     } catch (...) {
       abandon();
       throw;
@@ -121,7 +114,10 @@ void Request::wait(const char* call) {
 }
 
 void Request::abandon() {
-  if (owner_) std::exchange(owner_, nullptr)->abandon(ticket_);
+  if (!owner_) return;
+  const Call left = std::exchange(owner_, nullptr)->abandon(ticket_);
+  pin(left.in.data, left.in.bytes());
+  pin(left.out.data, left.out.bytes());
 }
 
 // ---- calls
@@ -184,6 +180,10 @@ Request Communicator::begin(const Call& call) {
   if (call.in.bytes() > 0 && call.out.bytes() > 0 && call.out.data != call.in.data)
     std::memcpy(call.out.data, call.in.data, static_cast<std::size_t>(call.in.bytes()));
   return {};
+}
+
+void Communicator::check_others() {
+  if (notified(Notice::failed) >= 0) throw Aborted("communicator: another rank failed");
 }
 
 std::string Communicator::time_out_message(const char* call, const std::string& silent) const {

@@ -28,6 +28,12 @@ const char* name(Op op);
 const char* name(Kind kind);
 
 inline constexpr int kMaxTag = 32766;
+inline constexpr Index kSmall = 4096;  ///< bytes up to which a call works on copies, and can be forgotten by anybody
+
+/// What ranks tell each other beside their calls: this rank has failed, so nobody may wait for it; this rank wishes
+/// that all come to an end.
+enum class Notice : std::uint8_t { failed, stop };
+inline constexpr std::size_t kNotices = 2;
 
 /// One call as data: what an implementation is asked to do, checked already.
 struct Call {
@@ -54,21 +60,22 @@ struct Traffic {
 const Traffic& traffic_of_this_thread();
 
 /// A call under way. Its buffers belong to it until test() says true or wait() returns; the communicator must outlive
-/// it. Dropped before, it waits, or forgets the call if an exception is passing.
+/// it. Dropped before, it forgets the call.
 class Request {
  public:
   Request() = default;  ///< done already
   Request(Communicator* owner, int ticket) : owner_(owner), ticket_(ticket) {}
   Request(Request&& other) noexcept;
   Request& operator=(Request&& other) noexcept;
-  ~Request();
+  ~Request() { abandon(); }
 
   /// True once the call is done; moves it along. Throws what wait() would throw.
   bool test();
   /// Returns when the call is done. Requests may be waited for in any order. `call` is its name in the message of a
   /// wait that lasts too long; null: its own.
   void wait(const char* call = nullptr);
-  /// Forgets the call; its buffers must then outlive the communicator.
+  /// Forgets the call, as a wait does that throws. Between threads nothing is left of it. MPI may go on with it: then
+  /// Buffers that it was to read or fill stay allocated, and other memory of more than kSmall bytes must stay.
   void abandon();
   /// False once test() or wait() has said that the call is done.
   bool pending() const { return owner_ != nullptr; }
@@ -87,7 +94,7 @@ class Request {
 /// another rank failed.
 class Communicator {
  public:
-  virtual ~Communicator() = default;  ///< no call may be under way
+  virtual ~Communicator() = default;  ///< nobody may wait for a call any more
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -137,6 +144,17 @@ class Communicator {
 
   /// Collective: a group of the ranks that gave the same colour, ordered by (key, rank).
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
+  /// Collective: a group of the same ranks, whose calls and notices are its own: what becomes of it does not concern
+  /// this one. (The failures of this one concern it.)
+  virtual std::shared_ptr<Communicator> duplicate() = 0;
+
+  /// Tells the other ranks of this group, and of all groups split off it, without waiting for them. Not counted.
+  virtual void notify(Notice notice, std::int64_t about = 0) = 0;
+  /// The largest `about` of such notices so far, of this rank's own, too; -1 if there was none. Makes progress with
+  /// what this rank has sent.
+  virtual std::int64_t notified(Notice notice) = 0;
+  /// Throws Aborted if a rank has given the notice that it failed. Waits look themselves, 20 times a second at least.
+  void check_others();
 
   /// Tells where this rank is, for the message of a wait that lasts too long. Inherited by groups split off later.
   void at_step(std::int64_t step) { step_ = step; }
@@ -147,8 +165,6 @@ class Communicator {
 
   // For waits outside of calls, in memory that ranks share:
 
-  /// Throws Aborted if another rank is known to have failed.
-  virtual void check_others() const {}
   /// Seconds after which a wait has lasted too long.
   double timeout() const { return timeout_; }
   /// A wait lasted too long: ends the job, or releases the other ranks and throws CommunicationError.
@@ -165,8 +181,8 @@ class Communicator {
   virtual Request start(const Call& call) = 0;
   /// Moves a call along; once it is done, or throws, the ticket is free again.
   virtual bool test(int ticket) = 0;
-  /// Nobody will ask for this ticket again.
-  virtual void abandon(int ticket) = 0;
+  /// Nobody will ask for this ticket again. Returns the call if its memory may yet be used.
+  virtual Call abandon(int ticket) = 0;
   /// A wait for this ticket lasted too long: gives up.
   [[noreturn]] virtual void time_out(int ticket, const char* call) = 0;
 

@@ -17,14 +17,33 @@ namespace pdnn::comm {
 
 /// What the ranks of a group share.
 struct ThreadGroup::State {
-  State(int ranks, std::shared_ptr<std::atomic<bool>> aborted_flag) : size(ranks), aborted(std::move(aborted_flag)) {}
+  /// The notices of a group and of all that were split off it; a duplicate hears those of its original, too.
+  struct Notices {
+    explicit Notices(std::shared_ptr<const Notices> original) : outer(std::move(original)) {}
+
+    std::atomic<std::int64_t>& of(Notice notice) { return latest[static_cast<std::size_t>(notice)]; }
+    void give(Notice notice, std::int64_t about) {
+      std::int64_t before = of(notice).load(std::memory_order_relaxed);
+      while (before < about && !of(notice).compare_exchange_weak(before, about, std::memory_order_acq_rel)) {
+      }
+    }
+    std::int64_t heard(Notice notice) const {
+      const std::int64_t own = latest[static_cast<std::size_t>(notice)].load(std::memory_order_acquire);
+      return outer ? std::max(own, outer->heard(notice)) : own;
+    }
+
+    std::array<std::atomic<std::int64_t>, kNotices> latest{-1, -1};
+    std::shared_ptr<const Notices> outer;
+  };
+
+  State(int ranks, std::shared_ptr<Notices> all) : size(ranks), notices(std::move(all)) {}
 
   /// The meeting of the `number`-th collective call, opened by the first rank that comes to it.
   ThreadCollective& meeting(Index number);
   /// A rank has finished with it; the last one clears it for another call.
   void leave(Index number);
   /// The group of one colour in the `number`-th call, made by its first rank.
-  std::shared_ptr<State> child(Index number, int color, int child_size);
+  std::shared_ptr<State> child(Index number, int color, int child_size, const std::shared_ptr<Notices>& of_child);
 
   struct Open {
     Index number;
@@ -37,7 +56,7 @@ struct ThreadGroup::State {
   };
 
   const int size;
-  const std::shared_ptr<std::atomic<bool>> aborted;  // one for a group and all that were split off it
+  const std::shared_ptr<Notices> notices;
   Mailbox mailbox;
   std::mutex mutex;
   std::vector<Open> open;
@@ -65,10 +84,11 @@ void ThreadGroup::State::leave(Index number) {
   open.pop_back();
 }
 
-std::shared_ptr<ThreadGroup::State> ThreadGroup::State::child(Index number, int color, int child_size) {
+std::shared_ptr<ThreadGroup::State> ThreadGroup::State::child(Index number, int color, int child_size,
+                                                              const std::shared_ptr<Notices>& of_child) {
   const std::lock_guard lock(mutex);
   Child& child = children[{number, color}];
-  if (!child.state) child.state = std::make_shared<State>(child_size, aborted);
+  if (!child.state) child.state = std::make_shared<State>(child_size, of_child);
   const std::shared_ptr<State> state = child.state;
   if (++child.taken == child_size) children.erase({number, color});
   return state;
@@ -82,11 +102,11 @@ class ThreadCommunicator final : public Communicator {
       : Communicator(rank, group->size), group_(std::move(group)) {}
 
   std::shared_ptr<Communicator> split(int color, int key) override;
-  void check_others() const override {
-    if (group_->aborted->load(std::memory_order_acquire)) throw Aborted("communicator: another rank failed");
-  }
+  std::shared_ptr<Communicator> duplicate() override;
+  void notify(Notice notice, std::int64_t about) override { group_->notices->give(notice, about); }
+  std::int64_t notified(Notice notice) override { return group_->notices->heard(notice); }
   [[noreturn]] void give_up(const std::string& message) override {
-    group_->aborted->store(true, std::memory_order_release);
+    notify(Notice::failed, 0);
     throw CommunicationError(message);
   }
 
@@ -102,7 +122,7 @@ class ThreadCommunicator final : public Communicator {
 
   Request start(const Call& call) override;
   bool test(int ticket) override;
-  void abandon(int ticket) override;
+  Call abandon(int ticket) override;
   [[noreturn]] void time_out(int ticket, const char* call) override;
 
   std::shared_ptr<ThreadGroup::State> group_;
@@ -159,9 +179,10 @@ bool ThreadCommunicator::test(int ticket) {
   return true;
 }
 
-void ThreadCommunicator::abandon(int ticket) {
+Call ThreadCommunicator::abandon(int ticket) {
   if (slots_[ticket].meeting) group_->leave(slots_[ticket].number);
   slots_.give_back(ticket);
+  return {};
 }
 
 void ThreadCommunicator::time_out(int ticket, const char* call) {
@@ -183,16 +204,25 @@ std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
     ++members;
     before += std::pair(other[1], rank) < std::pair(key, this->rank());
   }
-  auto part = std::make_shared<ThreadCommunicator>(group_->child(number, color, members), before);
+  auto part = std::make_shared<ThreadCommunicator>(group_->child(number, color, members, group_->notices), before);
   part->at_step(step());
   return part;
+}
+
+std::shared_ptr<Communicator> ThreadCommunicator::duplicate() {
+  const Index number = calls_;
+  barrier();
+  const auto state = group_->child(number, 0, size(), std::make_shared<ThreadGroup::State::Notices>(group_->notices));
+  auto same = std::make_shared<ThreadCommunicator>(state, rank());
+  same->at_step(step());
+  return same;
 }
 
 }  // namespace
 
 ThreadGroup::ThreadGroup(int size) : size_(size) {
   require(size >= 1, "ThreadGroup: size ", size, "; a group has at least one rank");
-  state_ = std::make_shared<State>(size, std::make_shared<std::atomic<bool>>(false));
+  state_ = std::make_shared<State>(size, std::make_shared<State::Notices>(nullptr));
 }
 
 std::shared_ptr<Communicator> ThreadGroup::communicator(int rank) const {
@@ -200,7 +230,7 @@ std::shared_ptr<Communicator> ThreadGroup::communicator(int rank) const {
   return std::make_shared<ThreadCommunicator>(state_, rank);
 }
 
-void ThreadGroup::abort() const { state_->aborted->store(true, std::memory_order_release); }
+void ThreadGroup::abort() const { state_->notices->give(Notice::failed, 0); }
 
 std::shared_ptr<Communicator> make_self() { return ThreadGroup(1).communicator(0); }
 

@@ -30,17 +30,22 @@ double timeout_from_environment() {
 
 void set_interrupt_hook(void (*hook)()) { interrupt_hook.store(hook); }
 
-void Waiting::pause() {
-  if (++looks_ < kEagerLooks) return;
+bool Interrupts::look(Clock::time_point now) {
+  if (now < next_) return false;
+  next_ = now + kEvery;
+  if (auto* hook = interrupt_hook.load()) hook();
+  return true;
+}
+
+bool Waiting::pause() {
+  if (++looks_ < kEagerLooks) return false;
   now_ = Clock::now();
   if (now_ - start_ < kYielding) {
     std::this_thread::yield();
   } else {
     std::this_thread::sleep_for(std::min<Clock::duration>((now_ - start_) / 100, kLongestNap));
   }
-  if (now_ < next_hook_) return;
-  next_hook_ = now_ + std::chrono::milliseconds(50);
-  if (auto* hook = interrupt_hook.load()) hook();
+  return interrupts_.look(now_);
 }
 
 }  // namespace pdnn::comm

@@ -10,10 +10,25 @@ double timeout_from_environment();
 /// Has every long wait of this process call `hook` about 20 times a second; it may throw (Python's signals).
 void set_interrupt_hook(void (*hook)());
 
+/// For whatever lasts long: calls the hook, about 20 times a second however often it is asked to.
+class Interrupts {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// True if it was time to.
+  bool look(Clock::time_point now = Clock::now());
+
+ private:
+  static constexpr std::chrono::milliseconds kEvery{50};
+
+  Clock::time_point next_ = Clock::now() + kEvery;
+};
+
 class Waiting {
  public:
-  /// Between two looks. A nap is a hundredth of the time waited so far, so that it delays nobody by more.
-  void pause();
+  /// Between two looks. A nap is a hundredth of the time waited so far, so that it delays nobody by more. True about 20
+  /// times a second, for what is not looked at every time.
+  bool pause();
   /// Up to the last look at the clock, which short waits do without.
   double seconds() const { return std::chrono::duration<double>(now_ - start_).count(); }
   double until_now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -23,7 +38,8 @@ class Waiting {
   static constexpr int kEagerLooks = 1000;
 
   int looks_ = 0;
-  Clock::time_point start_ = Clock::now(), now_ = start_, next_hook_ = start_ + std::chrono::milliseconds(50);
+  Clock::time_point start_ = Clock::now(), now_ = start_;
+  Interrupts interrupts_;
 };
 
 }  // namespace pdnn::comm

@@ -24,6 +24,11 @@ class OutOfMemory : public std::bad_alloc {
   std::string words_;
 };
 
+/// From now on these bytes may be read or written even after their owner lets go of them, by a library that cannot
+/// take a call back: a Buffer that holds some of them leaves its memory allocated for good.
+void pin(const void* begin, Index bytes);
+bool pinned(const void* begin, Index bytes);
+
 /// `size` elements, zero at first, starting on a cache line; or a part of someone else's memory, which it keeps alive.
 template <class T>
 class Buffer {
@@ -35,7 +40,10 @@ class Buffer {
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
     const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
     if (lines == 0) return;
-    data_.reset(static_cast<T*>(std::aligned_alloc(kCacheLine, lines)), std::free);
+    const auto free_unless_pinned = [size](T* data) {
+      if (!pinned(data, size * Index{sizeof(T)})) std::free(data);
+    };
+    data_.reset(static_cast<T*>(std::aligned_alloc(kCacheLine, lines)), free_unless_pinned);
     if (!data_) throw OutOfMemory(size, sizeof(T));
     std::fill_n(data_.get(), size, T{});
   }
@@ -52,6 +60,8 @@ class Buffer {
   T* data() { return data_.get(); }
   const T* data() const { return data_.get(); }
   Index size() const { return size_; }
+  /// The same elements, which keep the memory alive when this is gone or another one has taken its place.
+  std::shared_ptr<Buffer> share() { return std::make_shared<Buffer>(data_, data_.get(), size_); }
   std::span<T> span() { return {data(), static_cast<std::size_t>(size_)}; }
   std::span<const T> span() const { return {data(), static_cast<std::size_t>(size_)}; }
   T& operator[](Index index) { return data_.get()[index]; }

@@ -241,13 +241,15 @@ std::vector<Lane> PipelineEngine<T>::timeline() const {
   const std::vector<Program> programs =
       make_programs(config_.schedule, comm_->size(), config_.micro_batches, static_cast<int>(stages_.size()));
   std::vector<Index> counts;
-  std::vector<double> own, all;
-  for (const Event& event : lane_) own.insert(own.end(), {event.begin, event.end});
+  Buffer<double> own(2 * std::ssize(lane_));
+  double* to = own.data();
+  for (const Event& event : lane_)
+    for (const double time : {event.begin, event.end}) *to++ = time;
   for (const Program& program : programs) counts.push_back(2 * std::ssize(program));
-  all.resize(static_cast<std::size_t>(std::accumulate(counts.begin(), counts.end(), Index{0})));
-  comm_->all_gather(comm::ConstView(std::span(own)), comm::View(std::span(all)), counts);
+  Buffer<double> all(std::accumulate(counts.begin(), counts.end(), Index{0}));
+  comm_->all_gather(comm::ConstView(own.span()), comm::View(all.span()), counts);
   std::vector<Lane> lanes;
-  auto time = all.cbegin();
+  const double* time = all.data();
   for (const Program& program : programs) {
     lanes.emplace_back();
     for (const Instruction& instruction : program) {

@@ -76,16 +76,18 @@ void PartialModel<T>::exchange_blocks(const NetworkPart<T>& part) {
   constexpr Index kNumbers = 4;
   const auto ranks = static_cast<std::size_t>(group_->size());
   const auto exchange = [&](const Blocks& own, std::vector<Blocks>& all) {
-    std::vector<std::int64_t> numbers;
-    for (const Block& block : own) numbers.insert(numbers.end(), {block.whole, block.stride, block.rows, block.cols});
-    const std::array<std::int64_t, 1> mine{static_cast<std::int64_t>(numbers.size())};
+    Buffer<std::int64_t> numbers(kNumbers * std::ssize(own));
+    std::int64_t* to = numbers.data();
+    for (const Block& block : own)
+      for (const Index number : {block.whole, block.stride, block.rows, block.cols}) *to++ = number;
+    const std::array<std::int64_t, 1> mine{numbers.size()};
     std::vector<std::int64_t> sizes(ranks);
     group_->all_gather(std::span(mine), std::span(sizes));
     std::vector<Index> counts(sizes.begin(), sizes.end());
     Index total = 0;
     for (const Index size : counts) total += size;
-    std::vector<std::int64_t> everyones(static_cast<std::size_t>(total));
-    group_->all_gather(std::span(std::as_const(numbers)), std::span(everyones), counts);
+    Buffer<std::int64_t> everyones(total);
+    group_->all_gather(numbers.span(), everyones.span(), counts);
     all.assign(ranks, {});
     const std::int64_t* next = everyones.data();
     for (std::size_t rank = 0; rank < ranks; ++rank)

@@ -8,7 +8,7 @@ namespace pdnn::strategy {
 template <class T>
 class Session {
  public:
-  /// Collective.
+  /// Collective. The training has a communicator to itself.
   Session(const StrategyConfig& config, Training<T> training)
       : training_(std::move(training)), strategy_(make_strategy(config, training_)) {}
 
@@ -26,6 +26,8 @@ class Session {
   }
 
   Strategy<T>& strategy() { return *strategy_; }
+  /// A group of its own, so that an epoch that one rank has left does not disturb what the ranks do later.
+  const std::shared_ptr<comm::Communicator>& comm() const { return training_.comm; }
 
  private:
   Training<T> training_;

@@ -137,6 +137,75 @@ struct ShortTimeout {
   ~ShortTimeout() { unsetenv("PDNN_TIMEOUT"); }
 };
 
+BOOST_FIXTURE_TEST_CASE(a_request_that_is_dropped_waits_for_nobody, ShortTimeout) {
+  BOOST_CHECK_NO_THROW(run_ranks(2, [](Communicator& comm) {
+    std::vector<float> data(2, 1.0f), message(1);
+    if (comm.rank() == 0) {
+      {
+        const Request dropped = comm.start_all_reduce(std::span(data));
+      }
+      comm.send(std::span(message), 1);
+    } else {
+      comm.recv(std::span(message), 0);  // rank 0 has gone on
+      comm.all_reduce(std::span(data));
+      if (data[0] != 2) throw std::logic_error("what rank 0 gave is lost");
+    }
+    comm.barrier();
+  }));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_leaves_a_duplicate_releases_the_others_there_and_nowhere_else) {
+  for (const int ranks : {2, 3})
+    BOOST_CHECK_NO_THROW(run_ranks(ranks, [](Communicator& comm) {
+      comm.at_step(5);
+      const auto same = comm.duplicate();
+      if (same->rank() != comm.rank() || same->size() != comm.size() || same->step() != 5)
+        throw std::logic_error("a duplicate is another group");
+      same->barrier();
+      const auto part = same->split(0, 0);
+      if (comm.rank() == 0) {
+        same->notify(Notice::failed);
+      } else {
+        bool released = false;
+        try {
+          comm.rank() == 1 ? part->barrier() : same->barrier();
+        } catch (const Aborted&) {
+          released = true;
+        }
+        if (!released) throw std::logic_error("a rank went on without rank 0");
+      }
+      comm.barrier();
+      comm.duplicate()->barrier();
+    }));
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_concerns_duplicates_too) {
+  const auto run = [] {
+    run_ranks(2, [](Communicator& comm) {
+      const auto same = comm.duplicate();
+      if (comm.rank() == 0) throw std::domain_error("the real one");
+      same->barrier();
+    });
+  };
+  BOOST_CHECK_EXCEPTION(run(), std::domain_error, says<std::domain_error>("the real one"));
+}
+
+BOOST_AUTO_TEST_CASE(notices_tell_the_latest_they_are_about) {
+  BOOST_CHECK_NO_THROW(run_ranks(2, [](Communicator& comm) {
+    const auto part = comm.split(comm.rank(), 0);
+    if (part->notified(Notice::stop) != -1) throw std::logic_error("a notice that nobody gave");
+    comm.barrier();
+    if (comm.rank() == 0) {
+      part->notify(Notice::stop, 3);
+      comm.notify(Notice::stop, 2);
+    }
+    comm.barrier();
+    if (comm.notified(Notice::stop) != 3 || comm.notified(Notice::failed) != -1)
+      throw std::logic_error("not what was told");
+    comm.barrier();
+  }));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_wait_that_lasts_too_long_names_the_call_the_step_and_the_ranks, ShortTimeout) {
   const auto from_rank_2 = [&] {
     const ThreadGroup group(3);

@@ -1,7 +1,8 @@
-// Buffers and shapes: sizes that no memory has are refused by name, not wrapped.
+// Buffers and shapes: sizes that no memory has are refused by name; what a library may yet write to stays.
 #include "pdnn/core/memory.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <vector>
 
 #include "pdnn/core/errors.hpp"
 
@@ -38,6 +39,36 @@ BOOST_AUTO_TEST_CASE(products_of_extents_do_not_wrap) {
   };
   BOOST_CHECK_EXCEPTION(count({Index{1} << 32, Index{1} << 32}), ValueError, says_so);
   BOOST_CHECK_THROW(Shape({Index{1} << 31, Index{1} << 31, 2}), ValueError);
+}
+
+BOOST_AUTO_TEST_CASE(a_pinned_buffer_stays_allocated_and_others_do_not_take_its_place) {
+  constexpr Index kSize = 1000;
+  double* left = nullptr;
+  {
+    Buffer<double> buffer(kSize);
+    left = buffer.data();
+    pin(left + 10, 8);
+  }
+  std::vector<Buffer<double>> later;
+  for (int i = 0; i < 100; ++i) {
+    later.emplace_back(kSize);
+    BOOST_TEST((later.back().data() + kSize <= left || left + kSize <= later.back().data()));
+  }
+  left[10] = 7;  // as the library does
+  for (const Buffer<double>& buffer : later) BOOST_TEST(buffer[10] == 0);
+}
+
+BOOST_AUTO_TEST_CASE(bytes_are_pinned_where_they_overlap_with_pinned_ones) {
+  Buffer<double> buffer(30);
+  const double* const at = buffer.data();
+  BOOST_TEST(!pinned(at, 240));
+  pin(at + 10, 80);
+  BOOST_TEST(pinned(at, 240));
+  BOOST_TEST(pinned(at + 19, 8));
+  BOOST_TEST(!pinned(at, 80));
+  BOOST_TEST(!pinned(at + 20, 80));
+  pin(at, 0);
+  BOOST_TEST(!pinned(at, 80));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -255,6 +255,10 @@ class Session:
         """
         After the last epoch: all ranks hold the same model.
         """
+    def leave(self) -> None:
+        """
+        Releases the ranks that wait for this one in the session, now or later, with Aborted.
+        """
     def leave_evaluation(self) -> None:
         ...
     def record(self) -> None:
@@ -270,6 +274,11 @@ class Session:
     def timeline(self) -> list[list[tuple[str, int, int, float, float]]]:
         """
         What each rank of this rank's pipeline did when, in that step.
+        """
+    @property
+    def comm(self) -> pdnn._core.Communicator:
+        """
+        The session's ranks, as a group of its own.
         """
     @property
     def memory(self) -> list[numpy.typing.NDArray[typing.Any]]:
