@@ -128,6 +128,7 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
       worker.step(source, slice(epoch.order, at, std::min(epoch.batch_size, count - at)),
                   data::step_key(epoch.seed, number), rates, shared_);
       if (!caller || !clock.time_to_poll()) continue;
+      comm_->check_others();
       EpochSums so_far = worker.sums;
       so_far.steps = updates.load(std::memory_order_relaxed);
       so_far.seconds = clock.seconds();

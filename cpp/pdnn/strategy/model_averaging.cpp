@@ -1,6 +1,5 @@
 #include "pdnn/strategy/model_averaging.hpp"
 
-#include "pdnn/engine/in_panels.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::strategy {
@@ -27,6 +26,27 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
   network_.layout().from_rows(model_.params->span(), last_.span());
 }
 
+/// Ranks that do not meet before the end of the epoch need not stop after the same step: each does so when it hears
+/// that one wishes it. Then rows are left over, which tells all of them.
+template <class T>
+EpochSums ModelAveraging<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
+  ++epochs_;
+  const Index before = apart_.all;
+  EpochSums sums = SynchronousStrategy<T>::run_epoch(source, epoch, poll);
+  if (config_.every > 0 || sums.rows == std::ssize(epoch.order)) return sums;
+  sums.stopped = true;
+  sums.steps = sums.updates / comm_->size();
+  apart_.all = before + sums.rows;
+  return sums;
+}
+
+template <class T>
+bool ModelAveraging<T>::wants_to_stop(bool asked) {
+  if (config_.every > 0) return asked;
+  if (asked) comm_->notify(comm::Notice::stop, epochs_);
+  return comm_->notified(comm::Notice::stop) == epochs_;
+}
+
 template <class T>
 StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
   Step own = step.shard({comm_->rank(), comm_->size()});
@@ -39,7 +59,7 @@ StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
   apart_.all += step.global_rows;
   const auto timed = timer_.time(&Phases::agreement);
   const bool due = config_.every > 0 && (step.number + 1) % config_.every == 0;
-  sums.stop = comm_->size() == 1 ? step.stop : due && average(step.stop);
+  sums.stop = comm_->size() == 1 || config_.every == 0 ? step.stop : due && average(step.stop);
   return sums;
 }
 
@@ -133,7 +153,24 @@ void ModelAveraging<T>::leave_evaluation() {
 template <class T>
 void ModelAveraging<T>::finish() {
   if (agreed()) return;
-  const engine::InPanels<T> panels(network_, model_, optimizer_);  // where the last average lies, and what is fed back
+  struct InLayout {  // of training, where the last average lies, and what a codec remembers
+    InLayout(const nn::Layout<T>& of_training, std::span<T> params)
+        : layout(of_training), values(params), room(std::ssize(params)) {
+      std::ranges::copy(values, room.data());
+      layout.from_rows(room.span(), values);
+    }
+    InLayout(const InLayout&) = delete;
+    InLayout& operator=(const InLayout&) = delete;
+    ~InLayout() {
+      std::ranges::copy(values, room.data());
+      layout.to_rows(room.span(), values);
+    }
+
+    const nn::Layout<T>& layout;
+    std::span<T> values;
+    Buffer<T> room;
+  };
+  const InLayout params(network_.layout(), model_.params->span());
   average(false);
 }
 

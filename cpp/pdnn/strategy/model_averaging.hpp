@@ -24,6 +24,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
   /// back: the same bits where an all-reduce adds in the order of ranks.
   ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                  std::shared_ptr<comm::Communicator> comm, const ModelAveragingConfig& config);
+  EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   StepSums step(const Source<T>& source, const Step& step) override;
   void enter_evaluation() override;
   void leave_evaluation() override;
@@ -34,6 +35,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
   void set_rows_apart(const RowsApart& rows) override { apart_ = rows; }
 
  protected:
+  bool wants_to_stop(bool asked) override;
   void end_epoch(EpochSums& sums) override;
 
  private:
@@ -55,6 +57,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
   reduce::LocalUpdate<T> local_;  // this rank by itself
   ModelAveragingConfig config_;
   RowsApart apart_;
+  std::int64_t epochs_ = 0;  // begun so far
   bool evaluating_ = false;
   Buffer<T> common_;                               // parameters, state, and whether a rank wants to stop
   Buffer<T> received_;                             // one rank's, at the master

@@ -29,8 +29,9 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     ++sums.steps;
     sums.stopped = own.stop;
     if (!clock.time_to_poll()) continue;
+    comm_->check_others();
     sums.seconds = clock.seconds();
-    stop = poll(sums);
+    stop = wants_to_stop(poll(sums));
   }
   {
     const auto timed = timer_.time(&Phases::agreement);

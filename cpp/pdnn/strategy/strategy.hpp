@@ -119,6 +119,8 @@ class SynchronousStrategy : public Strategy<T> {
  protected:
   SynchronousStrategy(optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm)
       : optimizer_(optimizer), comm_(std::move(comm)) {}
+  /// Whether this rank asks all ranks to stop from the next step on, if a callback of its own does or not.
+  virtual bool wants_to_stop(bool asked) { return asked; }
   /// After the last step of an epoch: makes the sums, and the state that each rank may have learned from its own rows,
   /// the same on all ranks.
   virtual void end_epoch(EpochSums& sums) = 0;

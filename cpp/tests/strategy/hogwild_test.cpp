@@ -6,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "pdnn/core/errors.hpp"
 #include "pdnn/engine/in_panels.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
@@ -254,6 +255,24 @@ BOOST_AUTO_TEST_CASE(a_wish_to_stop_ends_all_of_them) {
   Plan failing = threads;
   failing.poll = [](const EpochSums&) -> bool { throw std::domain_error("interrupted"); };
   BOOST_CHECK_THROW(alone(failing), std::domain_error);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_hear_at_the_next_look_that_one_has_failed) {
+  const auto slow = [](const Matrix<const double>&) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  const auto looks = tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
+    int seen = 0;
+    const Plan plan{.rows = 4000 * kBatch, .epochs = 1, .watch = slow, .poll = [&](const EpochSums&) {
+                      if (++seen == 1) comm->notify(comm::Notice::failed);
+                      return false;
+                    }};
+    try {
+      train(plan, comm);
+    } catch (const Aborted&) {
+      return seen;
+    }
+    return -1;
+  });
+  for (const int seen : looks) BOOST_TEST((seen == 0 || seen == 1));
 }
 
 BOOST_AUTO_TEST_CASE(layers_that_synchronise_are_refused) {

@@ -2,7 +2,9 @@
 #include "pdnn/strategy/model_averaging.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <functional>
 
+#include "pdnn/core/errors.hpp"
 #include "pdnn/engine/in_panels.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
@@ -34,8 +36,10 @@ struct Plan {
   bool norm = true, synchronised = false;
   Index hidden = 8;
   bool panels = false;
-  bool finish = true;
+  bool finish = true, fail_at_the_end = false;
   std::optional<Compression> compression{};
+  Index rows = kRows;  // of an epoch: those of the source, again and again
+  std::function<bool(comm::Communicator&)> poll = [](comm::Communicator&) { return false; };
 };
 
 struct Outcome {
@@ -43,6 +47,7 @@ struct Outcome {
   EpochSums sums;
   RowsApart apart;
   CompressionStats books{};
+  bool kept = false;  // its own model, when another rank failed at the end
 };
 
 Vector everything(const nn::Model<double>& model) {
@@ -88,9 +93,10 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
     std::optional<InPanels<double>> panels;
     if (plan.panels) panels.emplace(*network, model, sgd);
-    const std::vector<Index> order = epoch_order(4, epoch, kRows);
-    outcome.sums =
-        strategy->run_epoch(source, {order, step_rows, 4, steps, {}}, [](const EpochSums&) { return false; });
+    std::vector<Index> order = epoch_order(4, epoch, kRows);
+    order.resize(static_cast<std::size_t>(plan.rows), 0);
+    outcome.sums = strategy->run_epoch(source, {order, step_rows, 4, steps, {}},
+                                       [&](const EpochSums&) { return plan.poll(*comm); });
     steps += outcome.sums.steps;
   }
   const Vector own = everything(model);
@@ -99,7 +105,17 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   strategy->leave_evaluation();
   if (everything(model) != own) throw std::logic_error("evaluation changed a rank's model");
   outcome.apart = strategy->rows_apart();
-  if (plan.finish) strategy->finish();
+  if (plan.fail_at_the_end && comm->rank() > 0) {
+    comm->notify(comm::Notice::failed);
+  } else if (plan.fail_at_the_end) {
+    try {
+      strategy->finish();
+    } catch (const Aborted&) {
+      outcome.kept = everything(model) == own;
+    }
+  } else if (plan.finish) {
+    strategy->finish();
+  }
   outcome.params = everything(model);
   outcome.books = strategy->take_stats();
   return outcome;
@@ -179,6 +195,44 @@ BOOST_AUTO_TEST_CASE(weights_in_panels_are_averaged_too) {
   const Vector want = on_ranks({.every = 2, .momentum = 0.9, .hidden = 70}, 2)[0].params;
   for (const Outcome& outcome : on_ranks({.every = 2, .momentum = 0.9, .hidden = 70, .panels = true}, 2))
     BOOST_TEST(outcome.params == want, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_last_average_that_fails_leaves_a_rank_its_own_model) {
+  const Plan plan{.every = 0, .hidden = 70, .panels = true, .fail_at_the_end = true};
+  BOOST_TEST(on_ranks(plan, 2)[0].kept);
+}
+
+constexpr Index kMany = 100'000 * kBatch;  // rows that take much longer than it takes to look up
+
+BOOST_AUTO_TEST_CASE(ranks_that_do_not_meet_hear_that_one_wishes_to_stop) {
+  const Plan plan{.every = 0, .norm = false, .finish = false, .rows = 2 * kMany, .poll = [](comm::Communicator& comm) {
+                    return comm.rank() == 1;
+                  }};
+  const std::vector<Outcome> outcomes = on_ranks(plan, 2);
+  for (const Outcome& outcome : outcomes) {
+    BOOST_TEST(outcome.sums.stopped);
+    BOOST_TEST(outcome.sums.rows < plan.rows);
+    BOOST_TEST(outcome.sums.rows == outcomes[0].sums.rows);
+    BOOST_TEST(outcome.sums.steps == outcomes[0].sums.steps);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_do_not_meet_hear_that_one_has_failed) {
+  const auto told = tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
+    Index looks = 0;
+    Plan plan{.every = 0, .norm = false, .finish = false, .rows = 2 * kMany};
+    plan.poll = [&](comm::Communicator& own) {
+      if (++looks == 1) own.notify(comm::Notice::failed);
+      return false;
+    };
+    try {
+      train(plan, comm);
+    } catch (const Aborted&) {
+      return looks;
+    }
+    return Index{-1};
+  });
+  for (const Index looks : told) BOOST_TEST((looks == 0 || looks == 1));
 }
 
 BOOST_AUTO_TEST_CASE(layers_that_synchronise_are_refused_among_ranks) {
