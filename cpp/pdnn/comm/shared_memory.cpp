@@ -1,6 +1,7 @@
 #include "pdnn/comm/shared_memory.hpp"
 
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -44,14 +45,18 @@ constexpr int kReady = 0;
 /// A mapping of a segment.
 class Mapped final : public SharedMemory {
  public:
-  /// Null if it cannot be mapped.
+  /// Null if it cannot be mapped, or is no segment of these bytes: pages behind the end of a file end the process.
   static std::shared_ptr<SharedMemory> of(int file, Index bytes) {
     const auto length = static_cast<std::size_t>(bytes + kHeader);
+    struct stat status{};
+    if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size != bytes + kHeader) return nullptr;
     void* const start = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | kReady, file, 0);
     if (start == MAP_FAILED) return nullptr;
     return std::shared_ptr<SharedMemory>(new Mapped(static_cast<std::byte*>(start), bytes));
   }
-  ~Mapped() override { ::munmap(data_ - kHeader, static_cast<std::size_t>(bytes_ + kHeader)); }
+  ~Mapped() override {
+    if (!pinned(data_, bytes_)) ::munmap(data_ - kHeader, static_cast<std::size_t>(bytes_ + kHeader));
+  }
 
   std::uint64_t token() const {
     std::uint64_t token = 0;
@@ -122,8 +127,7 @@ int open_segment(std::int64_t process, std::int64_t file) {
   return ::open(message("/proc/", process, "/fd/", file).c_str(), O_RDWR | O_CLOEXEC);  // NOLINT: as open() is declared
 }
 
-/// What tells machines, and containers that do not see one another's processes, apart.
-std::string machine() {
+std::string machine_name() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
   std::array<char, 256> host{}, processes{};
@@ -136,7 +140,7 @@ std::string machine() {
 
 int make_segment(Index) { return -1; }
 int open_segment(std::int64_t, std::int64_t) { return -1; }
-std::string machine() {
+std::string machine_name() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   return host.data();
@@ -144,13 +148,27 @@ std::string machine() {
 
 #endif
 
+using Machine = std::array<char, 512>;
+
+/// What tells machines, and containers that do not see one another's processes, apart.
+Machine this_machine() {
+  Machine machine{};
+  machine_name().copy(machine.data(), machine.size());
+  return machine;
+}
+
+std::span<std::uint8_t> bytes_of(Machine& machine) {
+  return {reinterpret_cast<std::uint8_t*>(machine.data()), machine.size()};
+}
+
 }  // namespace
 
 std::shared_ptr<SharedMemory> share(Communicator& comm, Index bytes) {
   require(bytes >= 0, "share: ", bytes, " bytes");
   if (comm.size() == 1) return std::make_shared<Allocated>(bytes);
 
-  // Rank 0 offers a segment: its threads find the token in this process, the others the file in rank 0's process.
+  // Rank 0 offers a segment: its threads find the token in this process, other processes of its machine the file in
+  // rank 0's process.
   std::array<std::int64_t, 3> offer{};
   std::shared_ptr<SharedMemory> memory;
   std::optional<Offer> offered;
@@ -165,14 +183,17 @@ std::shared_ptr<SharedMemory> share(Communicator& comm, Index bytes) {
     offer = {static_cast<std::int64_t>(token), ::getpid(), own.number()};
     offered.emplace(token, memory);
   }
+  const Machine here = this_machine();
+  Machine there = here;
   comm.broadcast(std::span(offer), 0);
+  comm.broadcast(bytes_of(there), 0);
   const auto token = static_cast<std::uint64_t>(offer[0]);
   if (!first) {
     memory = Offer::find(token);
-    if (!memory && offer[2] >= 0) {
+    if (!memory && offer[2] >= 0 && there == here) {
       const File file(open_segment(offer[1], offer[2]));
       if (file.open()) memory = Mapped::of(file.number(), bytes);
-      if (memory && static_cast<Mapped&>(*memory).token() != token) memory = nullptr;  // another machine's process
+      if (memory && static_cast<Mapped&>(*memory).token() != token) memory = nullptr;  // another file by now
     }
   }
   std::array<std::int32_t, 1> seen{memory != nullptr};
@@ -181,13 +202,12 @@ std::shared_ptr<SharedMemory> share(Communicator& comm, Index bytes) {
 }
 
 std::shared_ptr<Communicator> ranks_of_machine(Communicator& comm) {
-  std::array<std::uint8_t, 512> own{};
-  const std::string name = machine().substr(0, own.size());
-  std::copy(name.begin(), name.end(), own.begin());
-  std::vector<std::uint8_t> all(own.size() * static_cast<std::size_t>(comm.size()));
-  comm.all_gather(std::span(own), std::span(all));
+  Machine own = this_machine();
+  const auto length = static_cast<Index>(own.size());
+  Buffer<std::uint8_t> all(length * comm.size());
+  comm.all_gather(bytes_of(own), comm::View(all.span()));
   int color = 0;  // the first rank there
-  while (std::memcmp(&all[static_cast<std::size_t>(color) * own.size()], own.data(), own.size()) != 0) ++color;
+  while (std::memcmp(all.data() + color * length, own.data(), own.size()) != 0) ++color;
   return comm.split(color, comm.rank());
 }
 
