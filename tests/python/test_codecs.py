@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -220,6 +221,29 @@ def test_sums_follow_with_feedback_and_not_without(chosen: Codec) -> None:
         alone += chosen.decode(chosen.encode(array), shape, "float64")
     follows, strays = np.linalg.norm(fed - whole), np.linalg.norm(alone - whole)
     assert follows < 0.4 * strays
+
+
+@pytest.mark.parametrize("chosen", [Int8(), TopK(0.05), PowerSGD(1)], ids=str)
+def test_what_several_threads_give_one_object_comes_one_after_another(chosen: Codec) -> None:
+    """Otherwise one of them overwrites what another has just remembered."""
+    shape, rounds = (60, 500), 40
+    core = _core.float32.ErrorFeedback(str(chosen), math.prod(shape), [(0, *shape)])
+    value = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+
+    def encode() -> Array:
+        received = np.zeros(shape)
+        for _ in range(rounds):
+            out, decoded = np.empty(core.bytes(value.size), np.uint8), np.empty_like(value)
+            core.encode(value, out)
+            plain = _core.float32.Codec(str(chosen), value.size, [(0, *shape)])
+            plain.decode(out, decoded)
+            received += decoded
+        return received
+
+    with ThreadPoolExecutor(2) as pool:
+        received = sum(each.result(60) for each in [pool.submit(encode) for _ in range(2)])
+    given = 2 * rounds * value.astype(np.float64)
+    np.testing.assert_allclose(received + core.residual.reshape(shape), given, atol=1e-3 * rounds)
 
 
 @pytest.mark.parametrize("isa", _core.supported_isas())
