@@ -20,6 +20,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "tanh": nn.Tanh,
     "relu": nn.ReLU,
     "gelu": nn.GELU,
+    "silu": nn.SiLU,
 }
 
 

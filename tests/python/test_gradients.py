@@ -36,6 +36,7 @@ LAYERS = {
     ],
     "leaky relu": lambda: [nn.Linear(INPUTS, 5), nn.LeakyReLU(0.2), nn.Linear(5, OUTPUTS)],
     "gelu": lambda: [nn.Linear(INPUTS, 5), nn.GELU(), nn.Linear(5, OUTPUTS)],
+    "silu": lambda: [nn.Linear(INPUTS, 5), nn.SiLU(), nn.Linear(5, OUTPUTS)],
     "layer norm": lambda: [nn.Linear(INPUTS, 5), nn.LayerNorm(5, eps=0.1), nn.Linear(5, OUTPUTS)],
     "residual": lambda: [
         nn.Residual(nn.Sequential(nn.Linear(INPUTS, INPUTS), nn.ReLU())),

@@ -24,6 +24,7 @@ NETWORKS: dict[str, Any] = {
     ],
     "layer norm": lambda m: [m.LayerNorm(INPUTS), m.Linear(INPUTS, 9), m.LayerNorm(9), m.Linear(9, CLASSES)],
     "gelu": lambda m: [m.Linear(INPUTS, 9), m.GELU(), m.Linear(9, CLASSES)],
+    "silu": lambda m: [m.Linear(INPUTS, 9), m.SiLU(), m.Linear(9, CLASSES)],
     "leaky relu": lambda m: [
         m.Linear(INPUTS, 9), m.LeakyReLU(), m.Linear(9, 9), m.LeakyReLU(0.3), m.Linear(9, CLASSES),
     ],

@@ -8,8 +8,9 @@ namespace pdnn::kernels {
 enum class Activation { identity, relu, sigmoid, tanh };
 
 /// The activations whose slope is computed from x. GELU is x Φ(x), Φ being the normal distribution function: to 3 units
-/// in the last place from x = −0.6 up, to 6 in the lower tail; floats to 1.
-enum class Curve { gelu };
+/// in the last place from x = −0.6 up, to 6 in the lower tail; floats to 1. SiLU is x σ(x), σ being the
+/// logistic function: to 4 units in the last place, where σ(x) is a normal number.
+enum class Curve { gelu, silu };
 
 /// out[r, :] = scale · x[rows[r], :] + shift for `count` rows of `width` elements; rows of x start `stride` elements
 /// apart.

@@ -103,6 +103,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(curves_at_every_length, T, Elements) {
           const double at = double{x[i]};
           return double{dy[i]} * (below(i) + at * std::exp(-at * at / 2) * 0.3989422804014327);
         });
+    const auto logistic = [&](std::size_t i) { return 1 / (1 + std::exp(-double{x[i]})); };
+    check<T>(
+        x, [&](const Table<T>& table, Part part, T* data) { table.curve(part, Curve::silu, n, data, data); },
+        [&](std::size_t i) { return double{x[i]} * logistic(i); });
+    check<T>(
+        dy,
+        [&](const Table<T>& table, Part part, T* data) {
+          table.curve_backward(part, Curve::silu, n, x.data(), data, data);
+        },
+        [&](std::size_t i) { return double{dy[i]} * logistic(i) * (1 + double{x[i]} * (1 - logistic(i))); });
   }
 }
 

@@ -1,4 +1,4 @@
-// exp, log, sigmoid, tanh and gelu of every build against long double: at most 3 units in the last place.
+// exp, log, sigmoid, tanh, gelu and silu of every build against long double: at most 3 units in the last place.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -28,8 +28,13 @@ template <class T>
 constexpr Function<T> kGelu =
     [](const Table<T>& table, Index n, const T* x, T* y) { table.curve({}, Curve::gelu, n, x, y); };
 
+template <class T>
+constexpr Function<T> kSilu =
+    [](const Table<T>& table, Index n, const T* x, T* y) { table.curve({}, Curve::silu, n, x, y); };
+
 long double exact_gelu(long double x) { return x * std::erfc(-x * std::sqrt(0.5L)) / 2; }
 long double exact_sigmoid(long double x) { return 1 / (1 + std::exp(-x)); }
+long double exact_silu(long double x) { return x / (1 + std::exp(-x)); }
 
 /// Evenly spaced over [low, high].
 template <class T>
@@ -137,6 +142,53 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_gelu_is_exact_but_for_its_zero, T, El
   });
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(silu_is_exact_to_4_ulp_where_the_logistic_function_is_normal, T, Elements) {
+  const double lowest = sizeof(T) == 4 ? -87 : -708;
+  check<T>(kSilu<T>, exact_silu, sample<T>(lowest, -lowest), 4);
+  check<T>(kSilu<T>, exact_silu, sample<T>(-8, 8), 4);
+  std::vector<T> within = magnitudes<T>();
+  std::erase_if(within, [=](T value) { return double{value} < lowest; });
+  check<T>(kSilu<T>, exact_silu, within, 4);
+  for_each_isa<T>([&](const Table<T>& table) {  // below, it goes to 0 with the smallest numbers there are
+    const std::vector<T> x = sample<T>(10 * lowest, lowest);
+    std::vector<T> y(x.size());
+    table.curve({}, Curve::silu, static_cast<Index>(x.size()), x.data(), y.data());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const long double error = std::abs(y[i] - exact_silu(static_cast<long double>(x[i])));
+      const long double bound = std::abs(x[i]) * static_cast<long double>(std::numeric_limits<T>::denorm_min());
+      if (!(error <= bound)) BOOST_ERROR("silu(" << x[i] << ") = " << y[i]);
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_silu_is_exact_but_for_its_zero, T, Elements) {
+  const double widest = sizeof(T) == 4 ? 87 : 708;
+  for (const auto& x : {sample<T>(-widest, widest), sample<T>(-8, 8)}) {
+    const std::vector<T> ones(x.size(), T(1));
+    for_each_isa<T>([&](const Table<T>& table) {
+      std::vector<T> slope(x.size());
+      table.curve_backward({}, Curve::silu, static_cast<Index>(x.size()), x.data(), ones.data(), slope.data());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto at = static_cast<long double>(x[i]);
+        const long double value = exact_sigmoid(at), curved = at * exact_sigmoid(-at);
+        const long double error = std::abs(static_cast<long double>(slope[i]) - value * (1 + curved));
+        const auto eps = static_cast<long double>(std::numeric_limits<T>::epsilon());
+        if (!(error <= 4 * eps * value * (1 + std::abs(curved)))) BOOST_ERROR(x[i] << ": " << slope[i]);
+      }
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_silu_at_both_ends, T, Elements) {
+  const T infinity = std::numeric_limits<T>::infinity();
+  const std::vector<T> x = {-infinity, infinity, std::numeric_limits<T>::quiet_NaN()}, ones(x.size(), T(1));
+  for_each_isa<T>([&](const Table<T>& table) {
+    std::vector<T> slope(x.size());
+    table.curve_backward({}, Curve::silu, static_cast<Index>(x.size()), x.data(), ones.data(), slope.data());
+    BOOST_TEST((slope[0] == 0 && slope[1] == 1 && std::isnan(slope[2])));
+  });
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(special_values_come_out_as_in_the_standard_library, T, Elements) {
   const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   const std::vector<T> x = {nan, infinity, -infinity, T(0), T(-0.0), T(1), T(-1)};
@@ -155,6 +207,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(special_values_come_out_as_in_the_standard_library
     check_all(kSigmoid<T>, {nan, T(1), T(0), T(0.5), T(0.5)});
     check_all(kTanh<T>, {nan, T(1), T(-1), T(0), T(-0.0)});
     check_all(kGelu<T>, {nan, infinity, T(-0.0), T(0), T(-0.0)});
+    check_all(kSilu<T>, {nan, infinity, T(-0.0), T(0), T(-0.0)});
   });
 }
 

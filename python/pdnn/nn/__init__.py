@@ -11,6 +11,7 @@ from pdnn.nn.layers import (
     LogSoftmax,
     ReLU,
     Sigmoid,
+    SiLU,
     Softmax,
     Tanh,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "Residual",
     "RowParallelLinear",
     "Sequential",
+    "SiLU",
     "Sigmoid",
     "Softmax",
     "SoftmaxLoss",

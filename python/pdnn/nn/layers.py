@@ -116,6 +116,14 @@ class GELU(Module):
         return core.Curve("GELU")
 
 
+class SiLU(Module):
+    """y = x / (1 + exp(-x)), element by element (arXiv 1702.03118, section 2)."""
+
+    def build(self, core: Width) -> CoreLayer:
+        """The layer of the core."""
+        return core.Curve("SiLU")
+
+
 class Softmax(Module):
     """y_j = exp(x_j) / Σ_k exp(x_k) over the features of a sample.
 

@@ -62,6 +62,31 @@ PDNN_INLINE Doubles gelu_slope(Doubles x) {
   return x < 0 ? far.e * far.mills - density : (1 - far.e * far.mills) + density;
 }
 
+/// σ(x) and 1 − σ(x), neither by subtraction, and x itself, bounded where both are 0 or 1 anyway: −∞ σ(−∞) is 0.
+template <class T>
+struct Logistic {
+  Vector<T> x, value, rest;
+
+  PDNN_INLINE explicit Logistic(Vector<T> at) {
+    const Vector<T> most = broadcast(T(1000));
+    x = at_least<T>(at_most<T>(at, most), -most);
+    const Vector<T> e = exp<T>(-magnitude<T>(x)), near = T(1) / (T(1) + e), far = e / (T(1) + e);
+    value = x < T(0) ? far : near;
+    rest = x < T(0) ? near : far;
+  }
+};
+
+template <class T>
+PDNN_INLINE Vector<T> silu(Vector<T> x) {
+  const Logistic<T> at(x);
+  return (x < T(0) ? at.x : x) * at.value;
+}
+template <class T>
+PDNN_INLINE Vector<T> silu_slope(Vector<T> x) {
+  const Logistic<T> at(x);
+  return at.value * (T(1) + at.x * at.rest);
+}
+
 /// f, a function of Doubles, on a vector of T.
 template <class F>
 PDNN_INLINE Doubles in_double(Doubles x, F f) {
@@ -87,6 +112,8 @@ PDNN_INLINE Vector<T> value_of(Curve f, Vector<T> x) {
   switch (f) {
     case Curve::gelu:
       return in_double(x, [](Doubles value) { return gelu(value); });
+    case Curve::silu:
+      return silu<T>(x);
   }
   return x;
 }
@@ -95,6 +122,8 @@ PDNN_INLINE Vector<T> slope_of(Curve f, Vector<T> x) {
   switch (f) {
     case Curve::gelu:
       return in_double(x, [](Doubles value) { return gelu_slope(value); });
+    case Curve::silu:
+      return silu_slope<T>(x);
   }
   return x;
 }

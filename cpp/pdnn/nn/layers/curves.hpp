@@ -30,7 +30,7 @@ class LeakyReLU : public Layer<T> {
 };
 
 /// The names of kernels::Curve, in its order.
-inline constexpr std::array<std::string_view, 1> kCurves = {"GELU"};
+inline constexpr std::array<std::string_view, 2> kCurves = {"GELU", "SiLU"};
 
 /// y = f(x), f being one of them.
 template <class T>
