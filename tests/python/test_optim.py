@@ -200,6 +200,46 @@ def test_changed_groups_count_from_the_next_epoch() -> None:
     np.testing.assert_array_equal(model.flat_parameters, before)
 
 
+class TorchLion:
+    """Algorithm 2 of arXiv:2302.06675, on torch's tensors; torch itself has no Lion."""
+
+    def __init__(self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float]) -> None:
+        self.groups = [{"lr": lr, "weight_decay": 0.0, **group} for group in groups]
+        self.betas, self.means = betas, {}
+
+    def step(self) -> None:
+        torch = pytest.importorskip("torch")
+        beta1, beta2 = self.betas
+        for group in self.groups:
+            for w in group["params"]:
+                m = self.means.setdefault(w, torch.zeros_like(w))
+                with torch.no_grad():
+                    w.mul_(1 - group["lr"] * group["weight_decay"])
+                    w.sub_(group["lr"] * torch.sign(beta1 * m + (1 - beta1) * w.grad))
+                    m.mul_(beta2).add_((1 - beta2) * w.grad)
+
+
+def test_a_hundred_steps_of_lion_equal_its_algorithm_on_torch() -> None:
+    torch = pytest.importorskip("torch")
+    model = models.mlp([6, 5, 3], "tanh", dtype="float64", seed=1)
+    peer = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).double()
+    with torch.no_grad():
+        for theirs, ours in zip(peer.parameters(), model.parameters(), strict=True):
+            theirs.copy_(torch.from_numpy(ours.data.T.copy()))
+    first, rest = list(model.parameters())[:2], list(model.parameters())[2:]
+    groups = [{"params": first, "weight_decay": 0.1, "lr": 0.005}, {"params": rest}]
+    trained(model, optim.Lion(groups, lr=0.01, betas=(0.8, 0.95)), epochs=20)
+    groups = [{"params": list(peer[0].parameters()), "weight_decay": 0.1, "lr": 0.005}]
+    lion = TorchLion([*groups, {"params": list(peer[2].parameters())}], 0.01, (0.8, 0.95))
+    for begin in 20 * list(range(0, 40, 8)):
+        peer.zero_grad()
+        x, y = torch.from_numpy(X[begin : begin + 8]), torch.from_numpy(Y[begin : begin + 8])
+        torch.nn.functional.cross_entropy(peer(x), y).backward()
+        lion.step()
+    for theirs, ours in zip(peer.parameters(), model.parameters(), strict=True):
+        np.testing.assert_allclose(ours.data, theirs.detach().numpy().T, rtol=0, atol=1e-12)
+
+
 def test_the_core_hears_of_groups_when_they_changed() -> None:
     model = models.mlp([3, 2], seed=1)
     weight, bias = model.parameters()
@@ -253,6 +293,7 @@ def test_an_optimizer_stays_with_its_model() -> None:
         ("SGD", {"lr": 0.1, "weight_decay": -0.1}, "weight_decay"),
         ("Adam", {"betas": (0.9, 1.0)}, "beta2 = 1"),
         ("AdamW", {"eps": -1}, "AdamW: eps = -1"),
+        ("Lion", {"betas": (0.9, 1.0)}, "Lion: beta2 = 1"),
         ("RMSprop", {"alpha": -0.5}, "alpha = -0.5"),
         ("RMSprop", {"momentum": 2}, "momentum = 2"),
     ],

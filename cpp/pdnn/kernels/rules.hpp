@@ -90,19 +90,36 @@ struct RmsProp {
   }
 };
 
-using Rule = std::variant<Sgd, Adam, RmsProp>;
+/// w = shrink w − lr sign(beta1 m + (1 − beta1) g); m = beta2 m + (1 − beta2) g. State: m. shrink = 1 − lr λ. Chen et
+/// al., arXiv:2302.06675, algorithm 2.
+struct Lion {
+  static constexpr const char* kName = "Lion";
+  double beta1, beta2;
+
+  struct Step {
+    double lr, beta1, beta2, shrink;
+  };
+  Step at(std::int64_t /*step*/, double lr, double decay) const { return {lr, beta1, beta2, 1 - lr * decay}; }
+  States keeps() const { return {true}; }
+  std::string_view name() const { return kName; }
+  static constexpr auto fields() { return std::tuple(Field{"beta1", &Lion::beta1}, Field{"beta2", &Lion::beta2}); }
+};
+
+using Rule = std::variant<Sgd, Adam, RmsProp, Lion>;
 
 /// A step of one of them. Not a variant: kernels call no function that is compiled elsewhere.
 struct RuleStep {
-  enum class Kind { sgd, adam, rmsprop } kind;
+  enum class Kind { sgd, adam, rmsprop, lion } kind;
   union {
     Sgd::Step sgd;
     Adam::Step adam;
     RmsProp::Step rmsprop;
+    Lion::Step lion;
   };
   RuleStep(const Sgd::Step& step) : kind(Kind::sgd), sgd(step) {}
   RuleStep(const Adam::Step& step) : kind(Kind::adam), adam(step) {}
   RuleStep(const RmsProp::Step& step) : kind(Kind::rmsprop), rmsprop(step) {}
+  RuleStep(const Lion::Step& step) : kind(Kind::lion), lion(step) {}
 };
 
 }  // namespace pdnn::kernels

@@ -193,6 +193,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
   const std::pair<RuleStep, int> rules[] = {{Sgd::Step{0.1, 0, 0.01, false}, 0},
                                             {Sgd::Step{0.1, 0.9, 0.01, true}, 1},
                                             {Adam::Step{0.1, 0.5, 0.9, 0.99, 1e-3, 0.01, 0.9}, 2},
+                                            {Lion::Step{0.1, 0.9, 0.99, 0.9}, 1},
                                             {RmsProp::Step{0.1, 0.9, 1e-3, 0.5, 0.01, true}, 3}};
   for (const auto& [rule, kept] : rules) {
     for (const Index depth : {0, 7, 128, 129, 300}) {

@@ -37,6 +37,13 @@ void follow(const RuleStep& rule, long double g, std::size_t i, State& s) {
       w = r.shrink * w - r.rate * at(0) / (std::sqrt(at(1)) / r.root + r.eps);
       break;
     }
+    case RuleStep::Kind::lion: {
+      const Lion::Step& r = rule.lion;
+      const long double c = r.beta1 * at(0) + (1 - r.beta1) * g;
+      at(0) = r.beta2 * at(0) + (1 - r.beta2) * g;
+      w = r.shrink * w - r.lr * (c > 0 ? 1 : c < 0 ? -1 : 0);
+      break;
+    }
     case RuleStep::Kind::rmsprop: {
       const RmsProp::Step& r = rule.rmsprop;
       const long double d = g + r.l2 * w;
@@ -126,6 +133,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rmsprop_passes_nan, T, Elements) {
     T w = 0, g = std::numeric_limits<T>::quiet_NaN(), square = 0, mean = 0;
     table.update({}, {RmsProp::Step{1e-3, 0.9, 1e-8, 0, 0, true}, &w, {&square, nullptr, &mean}}, 1, &g);
     BOOST_TEST(std::isnan(w));
+  });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(lion_follows_its_formula, T, Elements) {
+  check_rule<T>(Lion::Step{0.01, 0.9, 0.99, 1}, {0});
+  check_rule<T>(Lion::Step{0.1, 0.5, 0.25, 0.75}, {0});
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(lion_stands_where_the_mean_is_0_and_passes_nan, T, Elements) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  for_each_isa<T>([&](const Table<T>& table) {
+    T w[] = {2, 2, 2}, m[] = {0, 1, 1};
+    const T g[] = {0, -1, nan};
+    table.update({}, {Lion::Step{0.5, 0.5, 0.5, 1}, w, {m}}, 3, g);
+    BOOST_TEST((w[0] == 2 && w[1] == 2 && std::isnan(w[2])));
   });
 }
 

@@ -27,6 +27,7 @@ std::vector<std::shared_ptr<Optimizer<double>>> optimizers() {
           make(kernels::Sgd{0.9, true}),
           make(kernels::Adam{0.9, 0.99, 1e-3, false}),
           make(kernels::Adam{0.9, 0.99, 1e-3, true}),
+          make(kernels::Lion{0.9, 0.99}),
           make(kernels::RmsProp{0.9, 1e-3, 0, false}),
           make(kernels::RmsProp{0.9, 1e-3, 0, true}),
           make(kernels::RmsProp{0.9, 1e-3, 0.5, true})};
@@ -96,6 +97,23 @@ BOOST_AUTO_TEST_CASE(rmsprop_follows_its_formula_in_every_group) {
                 b[i] = 0.5 * b[i] + d / (std::sqrt(v[i] - m[i] * m[i]) + 1e-3);
                 return lr * b[i];
               }));
+}
+
+BOOST_AUTO_TEST_CASE(lion_follows_its_formula_in_every_group) {
+  Optimizer<double> lion(5, kernels::Lion{0.9, 0.99});
+  lion.set_segments({{5, 0.1, 0.5, false}});
+  Numbers w{1, 2, 3, 4, 5}, want = w, m(5);
+  const Numbers g{0.5, -1, 2, 0, -0.125};
+  for (int step = 0; step < 3; ++step) {
+    lion.begin_step();
+    lion.apply(0, w.data(), g.data(), 5);
+    for (std::size_t i = 0; i < 5; ++i) {
+      const double c = 0.9 * m[i] + 0.1 * g[i];
+      want[i] = (1 - 0.1 * 0.5) * want[i] - 0.1 * (c > 0 ? 1 : c < 0 ? -1 : 0);
+      m[i] = 0.99 * m[i] + 0.01 * g[i];
+    }
+  }
+  for (std::size_t i = 0; i < 5; ++i) BOOST_TEST(w[i] == want[i], boost::test_tools::tolerance(1e-14));
 }
 
 BOOST_AUTO_TEST_CASE(decoupled_weight_decay_stays_out_of_the_means) {

@@ -10,7 +10,7 @@ from pdnn.optim.lr_scheduler import (
     StepLR,
 )
 from pdnn.optim.optimizer import Optimizer
-from pdnn.optim.rules import SGD, Adam, AdamW, RMSprop
+from pdnn.optim.rules import SGD, Adam, AdamW, Lion, RMSprop
 
 __all__ = [
     "SGD",
@@ -21,6 +21,7 @@ __all__ = [
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
+    "Lion",
     "Optimizer",
     "RMSprop",
     "SequentialLR",

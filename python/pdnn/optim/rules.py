@@ -7,7 +7,7 @@ from typing import Any
 from pdnn import _core
 from pdnn.optim.optimizer import Optimizer, Params
 
-__all__ = ["SGD", "Adam", "AdamW", "RMSprop"]
+__all__ = ["SGD", "Adam", "AdamW", "Lion", "RMSprop"]
 
 
 class SGD(Optimizer):
@@ -135,6 +135,55 @@ class AdamW(Adam):
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay)
+
+
+class Lion(Optimizer):
+    """Steps of one size: the sign of a running mean, with decoupled weight decay.
+
+    w ← (1 - ηλ) w - η sign(β₁m + (1 - β₁) g); m ← β₂m + (1 - β₂) g. Chen et al., arXiv:2302.06675,
+    algorithm 2. The paper advises a learning rate 3 to 10 times smaller than AdamW's, and a λ as much larger.
+
+    Parameters
+    ----------
+    params : iterable of Parameter, or of dicts
+        All parameters alike, or groups ``{"params": …, "lr": …, "weight_decay": …}``. Parameters in no group
+        stay as they are.
+    lr : float
+        η, of the groups that give none.
+    betas : (float, float)
+        β₁ and β₂, in [0, 1).
+    weight_decay : float
+        λ, of the groups that give none.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or a parameter appears twice.
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.9, 0.99),
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr, weight_decay)
+        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
+            self.check_share(name, beta)
+        self.betas = (float(betas[0]), float(betas[1]))
+
+    def rule(self) -> _core.Lion:
+        """The core's Lion."""
+        return _core.Lion(*self.betas)
+
+    def memory_names(self) -> list[str]:
+        """The running mean of the gradients."""
+        return ["exp_avg"]
+
+    def config(self) -> dict[str, Any]:
+        """Betas."""
+        return {"type": "Lion", "betas": list(self.betas)}
 
 
 class RMSprop(Optimizer):

@@ -84,6 +84,27 @@ struct RmsPropRule {
   }
 };
 
+template <class T>
+struct LionRule {
+  T lr, beta1, beta2, shrink;
+  T gain1, gain2;  // 1 − beta1 and 1 − beta2
+
+  PDNN_INLINE explicit LionRule(const Lion::Step& step)
+      : lr(static_cast<T>(step.lr)),
+        beta1(static_cast<T>(step.beta1)),
+        beta2(static_cast<T>(step.beta2)),
+        shrink(static_cast<T>(step.shrink)),
+        gain1(static_cast<T>(1 - step.beta1)),
+        gain2(static_cast<T>(1 - step.beta2)) {}
+  PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, State<T>& state) const {
+    Vector<T>& m = state[0];
+    const Vector<T> c = beta1 * m + gain1 * g;
+    const Vector<T> sign = c > T(0) ? broadcast(T(1)) : c < T(0) ? broadcast(T(-1)) : c;  // NaN stays NaN
+    m = beta2 * m + gain2 * g;
+    return shrink * w - lr * sign;
+  }
+};
+
 /// A rule applied to parameters [at, at + n) of an update by their gradients g.
 template <class T, class R>
 PDNN_INLINE void rule_run(const R& rule, const Update<T>& update, Index at, Index n, const T* g) {
@@ -109,6 +130,8 @@ PDNN_INLINE void update_run(const Update<T>& update, Index at, Index n, const T*
       return rule_run<T>(AdamRule<T>(update.step.adam), update, at, n, g);
     case RuleStep::Kind::rmsprop:
       return rule_run<T>(RmsPropRule<T>(update.step.rmsprop), update, at, n, g);
+    case RuleStep::Kind::lion:
+      return rule_run<T>(LionRule<T>(update.step.lion), update, at, n, g);
   }
 }
 
