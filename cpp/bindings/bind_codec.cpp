@@ -59,6 +59,7 @@ void bind_books(py::module_& m) {
       .def_readonly("decode_seconds", &CompressionStats::decode_seconds)
       .def_readonly("lost", &CompressionStats::lost)
       .def_readonly("given", &CompressionStats::given);
+  m.attr("CODECS") = codec::kSpecs;
   m.def("wants_matrices", codec::wants_matrices, py::arg("spec"),
         "Whether a codec treats matrices as such, and so must see whole ones.");
   m.def("wants_feedback", codec::wants_feedback, py::arg("spec"),

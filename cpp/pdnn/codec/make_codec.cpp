@@ -3,12 +3,14 @@
 #include <charconv>
 
 #include "pdnn/codec/half.hpp"
-#include "pdnn/codec/int8.hpp"
+#include "pdnn/codec/integers.hpp"
 #include "pdnn/codec/one_bit.hpp"
 #include "pdnn/codec/top_k.hpp"
 #include "pdnn/core/errors.hpp"
 
 namespace pdnn::codec {
+
+const char* const kSpecs = R"("fp16", "bf16", "int8", "int8:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2")";
 
 namespace {
 
@@ -42,9 +44,9 @@ std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const
   double fraction = 0;
   if (spec == "fp16") return std::make_unique<HalfPrecision<T>>(Half::float16);
   if (spec == "bf16") return std::make_unique<HalfPrecision<T>>(Half::bfloat16);
-  if (spec == "int8") return std::make_unique<Int8<T>>();
+  if (spec == "int8") return std::make_unique<Integers<T>>(8);
   if (spec == "1bit") return std::make_unique<OneBit<T>>();
-  if (words.name == "int8" && words.read(block)) return std::make_unique<Int8<T>>(block);
+  if (words.name == "int8" && words.read(block)) return std::make_unique<Integers<T>>(8, block);
   if (words.name == "1bit" && words.read(block)) return std::make_unique<OneBit<T>>(block);
   if (words.name == "topk" && words.read(fraction)) return std::make_unique<TopK<T>>(fraction);
   if (words.name == "powersgd" && words.read(rank)) return std::make_unique<PowerSgd<T>>(rank, count, matrices);

@@ -6,15 +6,15 @@
 
 namespace pdnn::codec {
 
-inline constexpr const char* kSpecs =
-    R"("fp16", "bf16", "int8", "int8:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2")";
+/// Examples of all there are.
+extern const char* const kSpecs;
 
 /// The codec for `count` values at a time, of which `matrices` (for "powersgd") may be treated as such. ValueError if
 /// the string spells none.
 template <class T>
 std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const std::vector<MatrixAt>& matrices = {});
 
-/// Whether its errors grow with the number of steps unless they are fed back: "1bit", "topk:…", "powersgd:…".
+/// Whether its errors grow with the number of steps unless they are fed back.
 bool wants_feedback(const std::string& spec);
 
 /// Whether it treats matrices as such, and so must see whole ones: "powersgd:…".

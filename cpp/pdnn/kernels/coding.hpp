@@ -25,11 +25,12 @@ struct CodingKernels {
   void (*encode_half)(Half half, Index n, const T* x, std::uint8_t* bytes);
   void (*decode_half)(Half half, Index n, const std::uint8_t* bytes, Into into, T* x);
 
-  /// A byte a value, q = round(x / scale) in −127 … 127, and a float a block, its scale: the largest |x| / 127, rounded
-  /// up to 17 digits so that q · scale is exact. The scale is 0 below 2⁻¹²⁰ and NaN if a value of the block is not
-  /// finite.
-  void (*encode_int8)(Index block, Index n, const T* x, std::uint8_t* scales, std::uint8_t* numbers);
-  void (*decode_int8)(Index block, Index n, const std::uint8_t* scales, const std::uint8_t* numbers, Into into, T* x);
+  /// Numbers q = round(x / scale) of 8 bits, −127 … 127, and a float a block, its scale: the largest |x| / 127,
+  /// rounded up to 17 digits so that q · scale is exact. The scale is 0 below 2⁻¹²⁰ and NaN if a value of the block is
+  /// not finite.
+  void (*encode_integers)(int bits, Index block, Index n, const T* x, std::uint8_t* scales, std::uint8_t* numbers);
+  void (*decode_integers)(int bits, Index block, Index n, const std::uint8_t* scales, const std::uint8_t* numbers,
+                          Into into, T* x);
 
   /// A bit a value, its sign, in ⌈n / 8⌉ bytes, the lowest bit first; and two floats a block, its levels: the mean of
   /// the values without the sign and the mean of those with it (0 where there are none).

@@ -81,10 +81,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(instruction_sets_agree_on_int8, T, Elements) {
     check_agreement<T>(
         values, [](Index n) { return (n + 31) / 32 * 4 + n; },
         [](const Table<T>& t, Index n, const T* x, std::uint8_t* to) {
-          t.encode_int8(32, n, x, to, to + (n + 31) / 32 * 4);
+          t.encode_integers(8, 32, n, x, to, to + (n + 31) / 32 * 4);
         },
         [](const Table<T>& t, Index n, const std::uint8_t* from, Into into, T* x) {
-          t.decode_int8(32, n, from, from + (n + 31) / 32 * 4, into, x);
+          t.decode_integers(8, 32, n, from, from + (n + 31) / 32 * 4, into, x);
         });
 }
 

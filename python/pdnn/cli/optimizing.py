@@ -37,7 +37,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         "--l2",
         type=non_negative_float,
         metavar="A",
-        help="adds A/2 Σw² to the loss; with adamw, decoupled weight decay (default: 0.01)",
+        help="weight decay: A/2 Σw² in the loss, or decoupled from it, as the optimizer has it (adamw: 0.01)",
     )
     parser.add_argument("--schedule", type=schedule, metavar="SCHEDULE", help=SCHEDULE_HELP)
 

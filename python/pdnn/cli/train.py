@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strategy",
         default="auto",
         help="auto, fastest, serial, team:N, pool:N, ddp, ddp+team:N, ddp:CODEC, average:end, average:K, "
-        "average:K:CODEC, hogwild:N, tp:N, pipeline:N, ...; CODEC is fp16, bf16, int8, 1bit, topk:0.01, "
-        "powersgd:2",
+        "average:K:CODEC, hogwild:N, tp:N, pipeline:N, ...; CODEC is int8 or another one of "
+        "docs/codecs.md",
     )
     how.add_argument("--ranks", type=positive_int, metavar="N", help="start N MPI ranks of this command")
     how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")

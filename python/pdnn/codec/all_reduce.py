@@ -102,7 +102,7 @@ class CompressedAllReduce:
     dtype : {"float32", "float64"}
     op : {"sum", "mean"}
     error_feedback : bool, optional
-        Whether what was lost is added to the next array; by default for OneBit, TopK and PowerSGD.
+        Whether what was lost is added to the next array; by default if the codec loses much of it.
     form : {"best", "gather", "shares"}
     measure : bool or int
         Whether errors are counted also without feedback, for some more time; a number: of one encoding

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pdnn._core import CODECS
 from pdnn.core import Width, core_for
 
 Array = NDArray[Any]
 Shape = int | tuple[int, ...]
 
-SPECS = '"fp16", "bf16", "int8", "int8:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2"'
+SPECS: str = CODECS
 
 
 class Codec:

@@ -62,7 +62,7 @@ class DistributedOptimizer(Optimizer):
         By which gradients travel: a string as in `pdnn.codec.SPECS`. All ranks get the same bits; `stats`
         tells bytes, seconds and errors.
     error_feedback : bool, optional
-        Whether what a codec lost is added to the next gradient; by default for 1 bit, top k and PowerSGD. It
+        Whether what a codec lost is added to the next gradient; by default if the codec loses much of it. It
         is remembered by this object alone: `state_dict` does not have it.
 
     Raises

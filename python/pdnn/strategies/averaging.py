@@ -53,8 +53,8 @@ class ModelAveraging(Strategy):
         times its weight. The state, and averages that are only looked at, travel as they are. Basu et al.,
         "Qsparse-local-SGD", NeurIPS 2019. Not with ``by="master"`` or ``same_init=False``.
     error_feedback : bool, optional
-        Whether what a codec lost is added to what is sent for the next average; by default for 1 bit, top k
-        and PowerSGD. As in `DataParallel`.
+        Whether what a codec lost is added to what is sent for the next average; by default
+        if the codec loses much of it. As in `DataParallel`.
     """
 
     every: int | None = None

@@ -53,7 +53,7 @@ class DataParallel(Strategy):
         Under `PowerSGD` buckets end where parameters do, since it must see whole matrices. `History.codec`
         has the statistics: bytes, seconds, error.
     error_feedback : bool, optional
-        Whether what a codec lost is added to the next gradient; by default for 1 bit, top k and PowerSGD.
+        Whether what a codec lost is added to the next gradient; by default if the codec loses much of it.
         What is remembered is kept in checkpoints, and forgotten between two calls of `fit`.
     """
 

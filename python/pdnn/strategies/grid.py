@@ -134,8 +134,8 @@ class Pipeline(PartOfGrid):
     engine : Serial or Team
         How a rank computes its stage.
     codec : str or Codec, optional
-        How activations travel up and their gradients down: "fp16", "bf16", "int8", "1bit", "topk:0.1". What
-        it loses is lost: nothing is fed back, as the next message is about other rows. `PowerSGD` is refused,
+        How activations travel up and their gradients down: one of `pdnn.codec.SPECS`. What it
+        loses is lost: nothing is fed back, as the next message is about other rows. `PowerSGD` is refused,
         whose factors are for sums.
     """
 

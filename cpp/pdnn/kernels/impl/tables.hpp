@@ -6,12 +6,14 @@
 #include "pdnn/kernels/impl/curves.hpp"
 #include "pdnn/kernels/impl/dropout.hpp"
 #include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/impl/integers.hpp"
 #include "pdnn/kernels/impl/normalize.hpp"
 #include "pdnn/kernels/impl/peak.hpp"
 #include "pdnn/kernels/impl/pooling.hpp"
 #include "pdnn/kernels/impl/product.hpp"
 #include "pdnn/kernels/impl/rows.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
+#include "pdnn/kernels/impl/signs.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::kernels::impl {
@@ -75,8 +77,8 @@ inline constexpr Table<T> kTable = {
     CodingKernels<T>{
         .encode_half = encode_half<T>,
         .decode_half = decode_half<T>,
-        .encode_int8 = encode_int8<T>,
-        .decode_int8 = decode_int8<T>,
+        .encode_integers = encode_integers<T>,
+        .decode_integers = decode_integers<T>,
         .encode_signs = encode_signs<T>,
         .decode_signs = decode_signs<T>,
         .count_magnitudes = count_magnitudes<T>,

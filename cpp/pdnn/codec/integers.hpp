@@ -1,21 +1,21 @@
 #pragma once
-/// Int8: a byte a value and a scale for each block of them.
+/// Integers: whole numbers of few bits, and a scale for each block of them.
 #include "pdnn/codec/codec.hpp"
 
 namespace pdnn::codec {
 
-/// ⌈n / block⌉ scales (float32), then n numbers q (int8); a value is q · scale, with scale = max |x| / 127 over its
+/// ⌈n / block⌉ scales (float32), then n numbers q of 8 bits; a value is q · scale, with scale = max |x| / 127 over its
 /// block.
 ///
 /// |x − decoded| ≤ max |x| / 254 · (1 + 2⁻¹⁵), the maximum over its block; blocks in which all |x| < 10⁻³⁴ become 0. A
 /// block with a value that is not finite becomes NaN.
 template <class T>
-class Int8 : public Codec<T> {
+class Integers : public Codec<T> {
  public:
   static constexpr Index kBlock = 256;
 
-  explicit Int8(Index block = kBlock);  ///< a multiple of 16
-  Index bytes(Index n) const override { return blocks(n) * Index{sizeof(float)} + n; }
+  explicit Integers(int bits, Index block = kBlock);  ///< block: a multiple of 16
+  Index bytes(Index n) const override { return blocks(n) * Index{sizeof(float)} + (n * bits_ + 7) / 8; }
   std::string spec() const override;
 
  private:
@@ -23,6 +23,7 @@ class Int8 : public Codec<T> {
   void write(std::span<const T> values, std::uint8_t* out) override;
   void read(const std::uint8_t* data, std::span<T> values, Into into) override;
 
+  int bits_;
   Index block_;
 };
 
