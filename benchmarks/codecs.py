@@ -25,7 +25,7 @@ from measure import Runner, Side
 
 SHAPES = ((784, 256), (256,), (256, 10), (10,))
 SIZES = (1e-3, 3e-3, 1e-2, 3e-2)
-SPECS = ("fp16", "bf16", "int8", "1bit", "topk:0.01", "topk:0.1", "powersgd:2")
+SPECS = ("fp16", "bf16", "int8", "int4", "1bit", "topk:0.01", "topk:0.1", "powersgd:2")
 ROUNDS = 50
 
 

@@ -22,6 +22,7 @@ from pdnn.codec import (
     CompressedAllReduce,
     ErrorFeedback,
     Float16,
+    Int4,
     Int8,
     OneBit,
     PowerSGD,
@@ -39,6 +40,8 @@ ALL: tuple[Codec, ...] = (
     BFloat16(),
     Int8(),
     Int8(16),
+    Int4(),
+    Int4(64),
     OneBit(),
     OneBit(64),
     TopK(),
@@ -51,6 +54,8 @@ SPECS = (
     "bf16",
     "int8",
     "int8:16",
+    "int4",
+    "int4:64",
     "1bit",
     "1bit:64",
     "topk:0.01",
@@ -71,6 +76,8 @@ def expected_bytes(chosen: Codec, shape: tuple[int, ...], size: int) -> int:
     match chosen:
         case Int8(block):
             return n + 4 * math.ceil(n / block)
+        case Int4(block):
+            return math.ceil(n / 2) + 4 * math.ceil(n / block)
         case OneBit(block):
             return math.ceil(n / 8) + 8 * math.ceil(n / block)
         case TopK(fraction):
@@ -116,6 +123,7 @@ def test_what_is_no_codec_is_refused() -> None:
         codec.parse(3)  # type: ignore[arg-type]
     for wrong in (
         lambda: Int8(17),
+        lambda: Int4(8),
         lambda: OneBit(0),
         lambda: TopK(0.0),
         lambda: TopK(1.5),
@@ -147,13 +155,14 @@ def test_halves_are_numpys_and_stay_within_their_bounds(numbers: list[float]) ->
     assert (np.abs(back[small] - exact) <= np.maximum(2.0**-8 * np.abs(exact), 2.0**-134)).all()
 
 
-@given(st.lists(floats, max_size=70))
-def test_int8_stays_within_its_bound(numbers: list[float]) -> None:
+@pytest.mark.parametrize(("chosen", "parts"), [(Int8(32), 254), (Int4(32), 14)])
+@given(numbers=st.lists(floats, max_size=70))
+def test_integers_stay_within_their_bound(chosen: Codec, parts: int, numbers: list[float]) -> None:
     array = np.array(numbers, np.float32)
-    back = Int8(32).decode(Int8(32).encode(array), array.size).astype(np.float64)
+    back = chosen.decode(chosen.encode(array), array.size).astype(np.float64)
     for begin in range(0, array.size, 32):
         block = array[begin : begin + 32].astype(np.float64)
-        bound = np.abs(block).max() / 254 * (1 + 2.0**-15)
+        bound = np.abs(block).max() / parts * (1 + 2.0**-15)
         assert (np.abs(back[begin : begin + 32] - block) <= max(bound, 1e-34)).all()
 
 
@@ -253,7 +262,7 @@ import hashlib
 import numpy as np
 from pdnn import codec
 array = np.random.default_rng(0).standard_normal(5003).astype("f4")
-for spec in ("fp16", "bf16", "int8", "1bit", "topk:0.05"):
+for spec in ("fp16", "bf16", "int8", "int4", "1bit", "topk:0.05"):
     chosen = codec.parse(spec)
     data = chosen.encode(array)
     print(hashlib.sha256(data.tobytes() + chosen.decode(data, 5003).tobytes()).hexdigest())

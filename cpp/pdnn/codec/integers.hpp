@@ -4,11 +4,11 @@
 
 namespace pdnn::codec {
 
-/// ⌈n / block⌉ scales (float32), then n numbers q of 8 bits; a value is q · scale, with scale = max |x| / 127 over its
-/// block.
+/// ⌈n / block⌉ scales (float32), then n numbers q of 8 bits or of 4, the first of two in the lower half of a byte; a
+/// value is q · scale, with scale = max |x| / 127, or / 7, over its block.
 ///
-/// |x − decoded| ≤ max |x| / 254 · (1 + 2⁻¹⁵), the maximum over its block; blocks in which all |x| < 10⁻³⁴ become 0. A
-/// block with a value that is not finite becomes NaN.
+/// |x − decoded| ≤ max |x| / 254 · (1 + 2⁻¹⁵), or max |x| / 14 · (1 + 2⁻¹⁵), the maximum over its block; blocks in
+/// which all |x| < 10⁻³⁴ (5 · 10⁻³⁶) become 0. A block with a value that is not finite becomes NaN.
 template <class T>
 class Integers : public Codec<T> {
  public:

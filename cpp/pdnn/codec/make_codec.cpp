@@ -10,7 +10,8 @@
 
 namespace pdnn::codec {
 
-const char* const kSpecs = R"("fp16", "bf16", "int8", "int8:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2")";
+const char* const kSpecs =
+    R"("fp16", "bf16", "int8", "int8:256", "int4", "int4:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2")";
 
 namespace {
 
@@ -45,8 +46,10 @@ std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const
   if (spec == "fp16") return std::make_unique<HalfPrecision<T>>(Half::float16);
   if (spec == "bf16") return std::make_unique<HalfPrecision<T>>(Half::bfloat16);
   if (spec == "int8") return std::make_unique<Integers<T>>(8);
+  if (spec == "int4") return std::make_unique<Integers<T>>(4);
   if (spec == "1bit") return std::make_unique<OneBit<T>>();
   if (words.name == "int8" && words.read(block)) return std::make_unique<Integers<T>>(8, block);
+  if (words.name == "int4" && words.read(block)) return std::make_unique<Integers<T>>(4, block);
   if (words.name == "1bit" && words.read(block)) return std::make_unique<OneBit<T>>(block);
   if (words.name == "topk" && words.read(fraction)) return std::make_unique<TopK<T>>(fraction);
   if (words.name == "powersgd" && words.read(rank)) return std::make_unique<PowerSgd<T>>(rank, count, matrices);
@@ -55,7 +58,7 @@ std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const
 
 bool wants_feedback(const std::string& spec) {
   const std::string name = Words(spec).name;
-  return name == "1bit" || name == "topk" || name == "powersgd";
+  return name == "int4" || name == "1bit" || name == "topk" || name == "powersgd";
 }
 
 bool wants_matrices(const std::string& spec) { return Words(spec).name == "powersgd"; }

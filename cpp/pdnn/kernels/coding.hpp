@@ -25,9 +25,9 @@ struct CodingKernels {
   void (*encode_half)(Half half, Index n, const T* x, std::uint8_t* bytes);
   void (*decode_half)(Half half, Index n, const std::uint8_t* bytes, Into into, T* x);
 
-  /// Numbers q = round(x / scale) of 8 bits, −127 … 127, and a float a block, its scale: the largest |x| / 127,
-  /// rounded up to 17 digits so that q · scale is exact. The scale is 0 below 2⁻¹²⁰ and NaN if a value of the block is
-  /// not finite.
+  /// Numbers q = round(x / scale) of 8 bits, −127 … 127, or of 4, −7 … 7, two a byte, the first in the lower half; and
+  /// a float a block, its scale: the largest |x| / 127, or / 7, rounded up to 17 digits so that q · scale is exact. The
+  /// scale is 0 below 2⁻¹²⁰ and NaN if a value of the block is not finite.
   void (*encode_integers)(int bits, Index block, Index n, const T* x, std::uint8_t* scales, std::uint8_t* numbers);
   void (*decode_integers)(int bits, Index block, Index n, const std::uint8_t* scales, const std::uint8_t* numbers,
                           Into into, T* x);

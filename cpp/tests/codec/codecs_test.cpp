@@ -67,6 +67,7 @@ BOOST_AUTO_TEST_CASE(bytes_are_known_beforehand) {
     BOOST_TEST(make_codec<double>("bf16", n)->bytes(n) == 2 * n);
     BOOST_TEST(make_codec<float>("int8", n)->bytes(n) == n + 4 * ((n + 255) / 256));
     BOOST_TEST(make_codec<float>("int8:64", n)->bytes(n) == n + 4 * ((n + 63) / 64));
+    BOOST_TEST(make_codec<float>("int4", n)->bytes(n) == (n + 1) / 2 + 4 * ((n + 255) / 256));
     BOOST_TEST(make_codec<float>("1bit", n)->bytes(n) == (n + 7) / 8 + 8 * ((n + 1023) / 1024));
     const Index kept = static_cast<Index>(std::ceil(0.03 * static_cast<double>(n)));
     BOOST_TEST(make_codec<float>("topk:0.03", n)->bytes(n) == kept * 8);
@@ -84,15 +85,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(half_precision_stays_within_its_bound, T, Elements
   });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(int8_stays_within_its_bound, T, Elements) {
-  for (const Index block : {16, 256})
-    for_values<T>("int8:" + std::to_string(block), [=](std::size_t i, const auto& x, const auto& back) {
-      const std::size_t begin = i / static_cast<std::size_t>(block) * static_cast<std::size_t>(block);
-      double most = 0;
-      for (std::size_t k = begin; k < std::min(begin + static_cast<std::size_t>(block), x.size()); ++k)
-        most = std::max(most, std::abs(double{x[k]}));
-      BOOST_REQUIRE_LE(std::abs(double{x[i]} - double{back[i]}), most / 254 * (1 + 0x1p-15));
-    });
+BOOST_AUTO_TEST_CASE_TEMPLATE(integers_stay_within_their_bound, T, Elements) {
+  for (const auto& [name, parts] : {std::pair{"int8:", 254}, {"int4:", 14}})
+    for (const Index block : {16, 256})
+      for_values<T>(name + std::to_string(block), [=, parts = parts](std::size_t i, const auto& x, const auto& back) {
+        const std::size_t begin = i / static_cast<std::size_t>(block) * static_cast<std::size_t>(block);
+        double most = 0;
+        for (std::size_t k = begin; k < std::min(begin + static_cast<std::size_t>(block), x.size()); ++k)
+          most = std::max(most, std::abs(double{x[k]}));
+        BOOST_REQUIRE_LE(std::abs(double{x[i]} - double{back[i]}), most / parts * (1 + 0x1p-15));
+      });
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(one_bit_decodes_to_the_mean_of_its_sign, T, Elements) {
@@ -149,7 +151,7 @@ BOOST_AUTO_TEST_CASE(of_equal_magnitudes_the_first_are_kept) {
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(decoding_adds_and_subtracts_what_it_stores, T, Elements) {
-  for (const char* spec : {"fp16", "bf16", "int8", "1bit", "topk:0.1"})
+  for (const char* spec : {"fp16", "bf16", "int8", "int4", "1bit", "topk:0.1"})
     for (const Index n : kSizes) {
       const std::vector<T> x = normals<T>(n), base = normals<T>(n, 5);
       const auto codec = make_codec<T>(spec, n);
@@ -175,22 +177,27 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(what_is_not_finite_is_not_hidden, T, Elements) {
   BOOST_TEST(there_and_back<T>("fp16", {65520})[0] == inf);
   std::vector<T> blocks(48, T(-1));
   blocks[20] = inf;
-  const std::vector<T> int8 = there_and_back("int8:16", blocks), signs = there_and_back("1bit:16", blocks);
+  const std::vector<T> int8 = there_and_back("int8:16", blocks), int4 = there_and_back("int4:16", blocks);
+  const std::vector<T> signs = there_and_back("1bit:16", blocks);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     BOOST_TEST(std::isnan(int8[i]) == (i / 16 == 1));
+    BOOST_TEST(std::isnan(int4[i]) == (i / 16 == 1));
     BOOST_TEST(signs[i] == (i == 20 ? inf : T(-1)));
   }
 }
 
-BOOST_AUTO_TEST_CASE(the_largest_float_stays_finite_as_int8) {
+BOOST_AUTO_TEST_CASE(the_largest_float_stays_finite_as_an_integer) {
   const float most = std::numeric_limits<float>::max();
-  for (const float value : there_and_back<float>("int8", {most, -most}))
-    BOOST_TEST(std::abs(std::abs(value) - most) <= most / 254);
+  for (const auto& [spec, parts] : {std::pair{"int8", 254.0f}, {"int4", 14.0f}})
+    for (const float value : there_and_back<float>(spec, {most, -most}))
+      BOOST_TEST(std::abs(std::abs(value) - most) <= most / parts);
 }
 
 BOOST_AUTO_TEST_CASE(tiny_blocks_of_int8_become_0) {
   for (const float value : there_and_back<float>("int8", {9e-35f, -1e-40f})) BOOST_TEST(value == 0);
   BOOST_TEST(there_and_back<float>("int8", {1e-33f})[0] > 9.9e-34f);
+  for (const float value : there_and_back<float>("int4", {5e-36f, -1e-40f})) BOOST_TEST(value == 0);
+  BOOST_TEST(there_and_back<float>("int4", {1e-34f})[0] > 9.9e-35f);
 }
 
 BOOST_AUTO_TEST_CASE(wrong_sizes_places_and_specs_are_refused) {
@@ -202,13 +209,14 @@ BOOST_AUTO_TEST_CASE(wrong_sizes_places_and_specs_are_refused) {
   BOOST_CHECK_THROW(codec->decode(std::span(bytes).first(8), values), ValueError);
   bytes[0] = 4;  // a place behind the last
   BOOST_CHECK_THROW(codec->decode(bytes, values), ValueError);
-  for (const char* spec : {"", "fp8", "int8:", "int8:20", "int8:0", "int8:16x", "1bit:-16", "topk", "topk:0",
-                           "topk:1.5", "topk:nan", "powersgd", "powersgd:0", "fp16:2"})
+  for (const char* spec : {"", "fp8", "int8:", "int8:20", "int8:0", "int8:16x", "int4:24", "int4:", "1bit:-16", "topk",
+                           "topk:0", "topk:1.5", "topk:nan", "powersgd", "powersgd:0", "fp16:2"})
     BOOST_CHECK_THROW(make_codec<float>(spec, 8), ValueError);
 }
 
 BOOST_AUTO_TEST_CASE(a_codec_is_spelled_as_it_was) {
-  for (const char* spec : {"fp16", "bf16", "int8", "int8:64", "1bit", "1bit:512", "topk:0.01", "topk:1", "powersgd:3"})
+  for (const char* spec :
+       {"fp16", "bf16", "int8", "int8:64", "int4", "int4:64", "1bit", "1bit:512", "topk:0.01", "topk:1", "powersgd:3"})
     BOOST_TEST(make_codec<double>(spec, 10)->spec() == spec);
 }
 

@@ -58,7 +58,8 @@ ErrorFeedback<double> fed_back(const std::string& spec, bool remember = true) {
 }  // namespace
 
 BOOST_DATA_TEST_CASE(what_is_decoded_is_what_was_given_less_the_residual,
-                     boost::unit_test::data::make({"fp16", "bf16", "int8", "1bit", "topk:0.05", "powersgd:2"}), spec) {
+                     boost::unit_test::data::make({"fp16", "bf16", "int8", "int4", "1bit", "topk:0.05", "powersgd:2"}),
+                     spec) {
   ErrorFeedback<double> codec = fed_back(spec);
   std::vector<double> sum(kCount);
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(codec.bytes(kCount)));
@@ -86,7 +87,7 @@ BOOST_DATA_TEST_CASE(sums_follow_with_feedback_and_not_without,
 }
 
 BOOST_AUTO_TEST_CASE(what_is_not_finite_is_sent_once) {
-  for (const char* spec : {"fp16", "int8:16", "1bit:16", "topk:0.1", "powersgd:1"}) {
+  for (const char* spec : {"fp16", "int8:16", "int4:16", "1bit:16", "topk:0.1", "powersgd:1"}) {
     ErrorFeedback<double> codec(make_codec<double>(spec, 32, {{0, 4, 8}}), 32);
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(codec.bytes(32)));
     std::vector<double> g(32, 1.0), decoded(32);
@@ -108,7 +109,7 @@ BOOST_AUTO_TEST_CASE(one_is_for_one_array) {
 
 BOOST_AUTO_TEST_CASE(encoding_and_decoding_allocate_nothing) {
   std::vector<double> g = gradient(0), decoded(kCount);
-  for (const char* spec : {"fp16", "bf16", "int8", "1bit", "topk:0.05", "powersgd:2"}) {
+  for (const char* spec : {"fp16", "bf16", "int8", "int4", "1bit", "topk:0.05", "powersgd:2"}) {
     ErrorFeedback<double> codec = fed_back(spec);
     std::vector<std::uint8_t> bytes(static_cast<std::size_t>(codec.bytes(kCount)));
     const long before = tests::own_allocations();

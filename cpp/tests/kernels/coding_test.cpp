@@ -88,6 +88,31 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(instruction_sets_agree_on_int8, T, Elements) {
         });
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(instruction_sets_agree_on_int4, T, Elements) {
+  for (const auto& values : {wild<T>(kMost), numbers<T>(kMost, 5)})
+    check_agreement<T>(
+        values, [](Index n) { return (n + 31) / 32 * 4 + (n + 1) / 2; },
+        [](const Table<T>& t, Index n, const T* x, std::uint8_t* to) {
+          t.encode_integers(4, 32, n, x, to, to + (n + 31) / 32 * 4);
+        },
+        [](const Table<T>& t, Index n, const std::uint8_t* from, Into into, T* x) {
+          t.decode_integers(4, 32, n, from, from + (n + 31) / 32 * 4, into, x);
+        });
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(int4_lies_as_documented, T, Elements) {
+  const std::vector<T> x = {7, -7, 1, -1, T(2.4)};  // of scale 1
+  const std::vector<std::uint8_t> want = {0x97, 0xf1, 0x02};
+  for_each_isa<T>([&](const Table<T>& table) {
+    std::vector<std::uint8_t> numbers(want.size());
+    float scale = 0;
+    table.encode_integers(4, 16, static_cast<Index>(x.size()), x.data(), reinterpret_cast<std::uint8_t*>(&scale),
+                          numbers.data());
+    BOOST_TEST(scale == 1);
+    BOOST_TEST(numbers == want, boost::test_tools::per_element());
+  });
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(instruction_sets_agree_on_signs, T, Elements) {
   for (const auto& values : {wild<T>(kMost), numbers<T>(kMost, 5)})
     check_agreement<T>(

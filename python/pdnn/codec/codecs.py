@@ -125,6 +125,22 @@ class Int8(Codec):
 
 
 @dataclass(frozen=True)
+class Int4(Codec):
+    """Half a byte a value, and a scale for each block: at most 1/14 of the block's largest magnitude is lost.
+
+    Parameters
+    ----------
+    block : int
+        Values with one scale; a multiple of 16.
+    """
+
+    block: int = 256
+
+    def __str__(self) -> str:
+        return "int4" if self.block == 256 else f"int4:{self.block}"
+
+
+@dataclass(frozen=True)
 class OneBit(Codec):
     """The sign of each value, and for each block the mean of either sign (Seide et al. 2014).
 
@@ -196,6 +212,7 @@ def parse(spec: str | Codec) -> Codec:
         "fp16": (Float16, int),
         "bf16": (BFloat16, int),
         "int8": (Int8, int),
+        "int4": (Int4, int),
         "1bit": (OneBit, int),
         "topk": (TopK, float),
         "powersgd": (PowerSGD, int),

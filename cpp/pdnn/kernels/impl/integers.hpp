@@ -54,14 +54,36 @@ PDNN_INLINE float integer_scale(std::int32_t largest) {
   return scale < 0x1p-120f ? 0 : scale;
 }
 
+/// Eight numbers of 4 bits, a byte each, as four bytes, and back.
+PDNN_INLINE std::uint32_t packed(std::uint64_t bytes) {
+  bytes &= 0x0f0f0f0f0f0f0f0f;
+  bytes = (bytes | bytes >> 4) & 0x00ff00ff00ff00ff;
+  bytes = (bytes | bytes >> 8) & 0x0000ffff0000ffff;
+  return static_cast<std::uint32_t>(bytes | bytes >> 16);
+}
+PDNN_INLINE std::uint64_t unpacked(std::uint64_t bytes) {
+  bytes = (bytes | bytes << 16) & 0x0000ffff0000ffff;
+  bytes = (bytes | bytes << 8) & 0x00ff00ff00ff00ff;
+  bytes = (bytes | bytes << 4) & 0x0f0f0f0f0f0f0f0f;
+  return bytes | (bytes & 0x0808080808080808) * 0x1e;  // with their signs
+}
+
 /// Calls write(room for a group's numbers, a byte each), and read(them).
 template <int bits, class Write>
 PDNN_INLINE void write_numbers(std::uint8_t* to, Index count, Write write) {
-  write_codes<std::int8_t>(to, count, write);
+  if constexpr (bits == 8) return write_codes<std::int8_t>(to, count, write);
+  std::uint64_t bytes[kGroup / 8];
+  write(reinterpret_cast<std::uint8_t*>(bytes));
+  const std::uint32_t numbers[] = {packed(bytes[0]), packed(bytes[1])};
+  copy_codes<std::uint8_t>(to, reinterpret_cast<const std::uint8_t*>(numbers), (min(count, kGroup) + 1) / 2);
 }
 template <int bits, class Read>
 PDNN_INLINE void read_numbers(const std::uint8_t* from, Index count, Read read) {
-  read_codes<std::int8_t>(from, count, read);
+  if constexpr (bits == 8) return read_codes<std::int8_t>(from, count, read);
+  std::uint32_t numbers[2] = {};
+  copy_codes<std::uint8_t>(reinterpret_cast<std::uint8_t*>(numbers), from, (min(count, kGroup) + 1) / 2);
+  const std::uint64_t bytes[] = {unpacked(numbers[0]), unpacked(numbers[1])};
+  read(reinterpret_cast<const std::uint8_t*>(bytes));
 }
 
 template <int bits, class T>
@@ -114,12 +136,14 @@ PDNN_INLINE void decode_integers_run(Index block, Index n, const std::uint8_t* s
 }
 
 template <class T>
-void encode_integers(int /*bits*/, Index block, Index n, const T* x, std::uint8_t* scales, std::uint8_t* numbers) {
+void encode_integers(int bits, Index block, Index n, const T* x, std::uint8_t* scales, std::uint8_t* numbers) {
+  if (bits == 4) return encode_integers_run<4>(block, n, x, scales, numbers);
   encode_integers_run<8>(block, n, x, scales, numbers);
 }
 template <class T>
-void decode_integers(int /*bits*/, Index block, Index n, const std::uint8_t* scales, const std::uint8_t* numbers,
-                     Into into, T* x) {
+void decode_integers(int bits, Index block, Index n, const std::uint8_t* scales, const std::uint8_t* numbers, Into into,
+                     T* x) {
+  if (bits == 4) return decode_integers_run<4>(block, n, scales, numbers, into, x);
   decode_integers_run<8>(block, n, scales, numbers, into, x);
 }
 
