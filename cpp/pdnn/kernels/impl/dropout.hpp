@@ -63,7 +63,9 @@ void dropout(Part part, std::uint64_t key, Index first, Index stride, double p, 
     for (Index j = -(element % 4); j < x.cols; j += kNumbers) {  // blocks need not begin with a row
       draw(key, static_cast<std::uint64_t>((element + j) / 4), numbers);
       const Index begin = j < 0 ? -j : 0, end = min(kNumbers, x.cols - j);
-      for (Index i = begin; i < end; ++i) to[j + i] = numbers[i] >= threshold ? from[j + i] * scale : T(0);
+      for (Index i = begin; i < end; ++i)  // a mask: a branch would be mispredicted
+        to[j + i] = __builtin_bit_cast(
+            T, __builtin_bit_cast(Integer<T>, from[j + i] * scale) & -Integer<T>{numbers[i] >= threshold});
     }
   }
 }
