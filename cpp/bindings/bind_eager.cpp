@@ -13,12 +13,12 @@ namespace pdnn::bindings {
 
 namespace {
 
-/// New memory that starts on a cache line, as an array of this shape.
+/// New memory that starts on a cache line, as an array of this shape, to be written before it is read.
 template <class T>
 py::array_t<T> make_array(const std::vector<Index>& extents) {
   Index count = 1;
   for (const Index extent : extents) count *= extent;
-  return share_buffer(std::make_shared<Buffer<T>>(count), extents);
+  return share_buffer(std::make_shared<Buffer<T>>(count, Contents::anything), extents);
 }
 
 std::vector<Index> extents_of(Index rows, const Shape& sample) {

@@ -132,6 +132,7 @@ void bind_layers(py::module_& m) {
 template <class T>
 void bind_nn(py::module_& m) {
   using Model = nn::Model<T>;
+  m.attr("TAIL") = Model::kTail;
   m.def(
       "zeros", [](Index count) { return share_buffer(std::make_shared<Buffer<T>>(count), count); }, py::arg("count"),
       "An array of zeros that starts on a cache line.");

@@ -29,12 +29,16 @@ class OutOfMemory : public std::bad_alloc {
 void pin(const void* begin, Index bytes);
 bool pinned(const void* begin, Index bytes);
 
-/// `size` elements, zero at first, starting on a cache line; or a part of someone else's memory, which it keeps alive.
+/// What new memory holds: zeros, or anything where all of it is written before it is read.
+enum class Contents { zeros, anything };
+
+/// `size` elements, zero at first unless told otherwise, starting on a cache line; or a part of someone else's
+/// memory, which it keeps alive.
 template <class T>
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(Index size) : size_(size) {
+  explicit Buffer(Index size, Contents contents = Contents::zeros) : size_(size) {
     constexpr Index kMost = (std::numeric_limits<Index>::max() - Index{kCacheLine}) / Index{sizeof(T)};
     if (size < 0 || size > kMost) throw OutOfMemory(size, sizeof(T));
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
@@ -45,7 +49,7 @@ class Buffer {
     };
     data_.reset(static_cast<T*>(std::aligned_alloc(kCacheLine, lines)), free_unless_pinned);
     if (!data_) throw OutOfMemory(size, sizeof(T));
-    std::fill_n(data_.get(), size, T{});
+    if (contents == Contents::zeros) std::fill_n(data_.get(), size, T{});
   }
   Buffer(std::shared_ptr<void> owner, T* data, Index size) : data_(std::move(owner), data), size_(size) {}
   Buffer(Buffer&&) = default;

@@ -102,10 +102,11 @@ Program interleaved(const StagePosition& seat) {
 }
 
 Program make_program(const std::string& schedule, const StagePosition& seat) {
-  if (schedule == "gpipe") return gpipe(seat);
-  if (schedule == "1f1b") return one_f_one_b(seat);
-  require(schedule == "interleaved", "schedule: \"", schedule, "\"; expected \"gpipe\", \"1f1b\" or \"interleaved\"");
-  return interleaved(seat);
+  constexpr std::array<Program (*)(const StagePosition&), kSchedules.size()> programs{gpipe, one_f_one_b, interleaved};
+  const auto* const found = std::find(kSchedules.begin(), kSchedules.end(), schedule);
+  require(found != kSchedules.end(), "schedule: \"", schedule, "\"; expected \"", kSchedules[0], "\", \"", kSchedules[1],
+          "\" or \"", kSchedules[2], "\"");
+  return programs[static_cast<std::size_t>(found - kSchedules.begin())](seat);
 }
 
 std::vector<Program> make_programs(const std::string& schedule, int ranks, Index micro_batches, int chunks) {

@@ -1,8 +1,10 @@
 #pragma once
 /// Schedule: what each rank of a pipeline does in which order, as data. Nothing is communicated to draw, count or time
 /// one.
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pdnn/core/types.hpp"
@@ -42,7 +44,10 @@ Program one_f_one_b(const StagePosition& seat);
 /// number of them will do.
 Program interleaved(const StagePosition& seat);
 
-/// "gpipe", "1f1b" or "interleaved". ValueError for another name, or several chunks where one is meant.
+/// The names of the three.
+inline constexpr std::array<std::string_view, 3> kSchedules{"gpipe", "1f1b", "interleaved"};
+
+/// ValueError for a name that is none of kSchedules, or several chunks where one is meant.
 Program make_program(const std::string& schedule, const StagePosition& seat);
 std::vector<Program> make_programs(const std::string& schedule, int ranks, Index micro_batches, int chunks);
 

@@ -33,7 +33,9 @@ class LayerCall {
                 Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx, std::span<T> grads) const;
 
  private:
-  Buffer<T> scratch(Index rows) const { return Buffer<T>(sizes_.scratch + rows * sizes_.scratch_row); }
+  Buffer<T> scratch(Index rows) const {
+    return Buffer<T>(sizes_.scratch + rows * sizes_.scratch_row, Contents::anything);
+  }
 
   LayerPtr<T> layer_;
   bool composite_ = false;  // announces its own final slices

@@ -43,7 +43,7 @@ class Codec:
         dtype : {"float32", "float64"}
         """
         count = math.prod(as_shape(shape))
-        return int(_core(dtype).Codec(str(self), count, matrices_in([as_shape(shape)])).bytes(count))
+        return int(_width(dtype).Codec(str(self), count, matrices_in([as_shape(shape)])).bytes(count))
 
     def encode(self, array: Array) -> NDArray[np.uint8]:
         """The bytes of an array.
@@ -63,7 +63,7 @@ class Codec:
             If the array is of another dtype.
         """
         array = np.ascontiguousarray(array).reshape(np.shape(array))
-        core = _core(array.dtype.name).Codec(str(self), array.size, matrices_in([array.shape]))
+        core = _width(array.dtype.name).Codec(str(self), array.size, matrices_in([array.shape]))
         out = np.empty(core.bytes(array.size), np.uint8)
         core.encode(array, out)
         return out
@@ -88,7 +88,7 @@ class Codec:
             If the data are not as many bytes as such an array becomes, or no encoding of one.
         """
         out = np.empty(as_shape(shape), dtype)
-        _core(dtype).Codec(str(self), out.size, matrices_in([out.shape])).decode(data, out)
+        _width(dtype).Codec(str(self), out.size, matrices_in([out.shape])).decode(data, out)
         return out
 
 
@@ -237,7 +237,7 @@ def matrices_in(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, int, int]]
     return matrices
 
 
-def _core(dtype: str) -> Width:
+def _width(dtype: str) -> Width:
     """The core's submodule for a dtype that codecs take."""
     if dtype not in ("float32", "float64"):
         raise TypeError(f"codec: got an array of {dtype}, expected float32 or float64")

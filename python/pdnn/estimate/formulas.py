@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import NamedTuple
 
+from pdnn import _core
 from pdnn import codec as codecs
 from pdnn.codec import Codec
 from pdnn.codec.recommend import coding_seconds
@@ -24,7 +25,7 @@ from pdnn.strategies.step_cost import StepCost
 HIDING = 2 / 3
 """The part of a step's arithmetic, its backward pass, beside which gradients can travel between nodes."""
 
-TAIL = 3
+TAIL = _core.float32.TAIL
 """Elements that travel behind a gradient: the loss, right predictions, and a wish to stop."""
 
 OVERLAPPED = 8

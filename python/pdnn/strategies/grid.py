@@ -11,13 +11,12 @@ from pdnn import _core
 from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, codec_suffix
 from pdnn.strategies.data_parallel import DataParallel
 from pdnn.strategies.engines import Serial
+from pdnn.strategies.schedules import SCHEDULES
 from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
     from pdnn.strategies.schedules import Schedule
-
-SCHEDULES = ("1f1b", "gpipe", "interleaved")
 
 
 class PartOfGrid(Strategy):

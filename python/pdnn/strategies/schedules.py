@@ -13,7 +13,7 @@ from pdnn.strategies.timeline import Timeline
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCHEDULES = ("gpipe", "1f1b", "interleaved")
+SCHEDULES = _core.SCHEDULES
 
 
 class Instruction(NamedTuple):
