@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
 # All tests from a fresh clone: what failed, the seconds that each part took, and, on the last line, how many passed.
-#   bash test.sh            all that fits into a quarter of an hour on two cores
-#   bash test.sh --full     the long matrices too
-#   bash test.sh --checks   formatting, lint, types and stubs too, as continuous integration does
+#   bash test.sh         the install and the tests: at most 6 minutes on two cores
+#   bash test.sh --all   formatting, lint, types, sanitizers and the long tests too: at most 15, as continuous integration does
 set -euo pipefail
 cd "$(dirname "$0")"
 . scripts/environment.sh
 
-full=() checks=
+all=
 for argument in "$@"; do
   case $argument in
-    --full) full=(--full) ;;
-    --checks) checks=1 ;;
-    *) die "test.sh: unknown argument $argument, expected --full or --checks" ;;
+    --all) all=--all ;;
+    *) die "test.sh: unknown argument $argument, expected --all" ;;
   esac
 done
 
@@ -36,32 +34,34 @@ install() {
   python -m pip install --quiet 'pip>=23.1' &&
     python -m pip install --quiet -r requirements/build.txt 'cmeel-boost>=1.83' &&
     (install_pdnn --no-build-isolation -Cbuild-dir="$tree" -Cinstall.strip=false -Ccmake.define.PDNN_TESTS=ON \
-      -Ccmake.define.PDNN_WERROR=ON ".[test,sklearn${checks:+,dev}]")
+      -Ccmake.define.PDNN_WERROR=ON ".[test,sklearn${all:+,dev}]")
 }
 
-cpp_tests() { ctest --test-dir "$tree" --output-on-failure --output-junit "$report"; }
+cpp_tests() { ctest --test-dir "$tree" --parallel "$workers" --output-on-failure --output-junit "$report"; }
 
 sanitizer() {
   cmake --preset "$1" >/dev/null && cmake --build --preset "$1" &&
-    ctest --preset "$1" --output-junit "$report"
+    ctest --preset "$1" --parallel "$workers" --output-junit "$report"
 }
 
-python_tests() { python -m pytest ${full[@]+"${full[@]}"} --junitxml="$report" "$@"; }
+# The tests of a file stay together, so what they share is made once.
+python_tests() { python -m pytest $all --numprocesses="$workers" --dist=loadfile --junitxml="$report" "$@"; }
 
 enter_venv
+workers=$(python -c 'import os; print(min(4, len(getattr(os, "sched_getaffinity", lambda _: range(2))(0))))')
 tree=$PWD/build/test-$(python -c 'import sys; print(sys.implementation.cache_tag)')
 part install install
 if [ -e "$reports/install.passed" ]; then
-  if [ -n "$checks" ]; then
-    . scripts/checks.sh
-  fi
   part cpp cpp_tests
-  part asan sanitizer asan
-  part tsan sanitizer tsan
   part architecture python_tests tests/test_architecture.py
   part python python_tests tests/python
   part mpi python_tests tests/mpi
   part notebooks python_tests tests/notebooks
+  if [ -n "$all" ]; then
+    . scripts/checks.sh
+    part asan sanitizer asan
+    part tsan sanitizer tsan
+  fi
 fi
 
 printf '\n'

@@ -1,4 +1,4 @@
-"""What all tests share: `--full`, children that leave nothing behind, and MPI ranks as children."""
+"""What all tests share: `--all` and `--full-length`, children that leave nothing behind, MPI ranks."""
 
 from __future__ import annotations
 
@@ -12,27 +12,23 @@ import processes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="run the tests that take long, too")
+    parser.addoption("--all", action="store_true", help="run the long tests (20 s and more), too")
+    parser.addoption("--full-length", action="store_true", help="run published runs to their end, too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--full"):
-        skip = pytest.mark.skip(reason="takes long; runs with --full")
-        for item in items:
-            if "full" in item.keywords:
-                item.add_marker(skip)
+    for marker, option in [("long", "--all"), ("full_length", "--full-length")]:
+        if not config.getoption(option):
+            skip = pytest.mark.skip(reason=f"takes long; runs with {option}")
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository."""
     return Path(__file__).resolve().parents[1]
-
-
-@pytest.fixture(scope="session")
-def full(request: pytest.FixtureRequest) -> bool:
-    """Whether the whole matrices are wanted."""
-    return bool(request.config.getoption("--full"))
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ def test_ranks_equal_one_process_on_their_joint_batches(mpiexec: Mpiexec, root: 
     assert len(apart) == 2 and max(apart) <= 1e-10
 
 
-@pytest.mark.full
+@pytest.mark.full_length
 @pytest.mark.timeout(900)
 def test_medians_over_five_seeds_lie_in_the_measured_ranges(mpiexec: Mpiexec, root: Path) -> None:
     pytest.importorskip("sklearn")

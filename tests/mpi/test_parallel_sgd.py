@@ -48,7 +48,7 @@ def test_a_sweep_starts_its_ranks_and_draws(run_python: Run, root: Path, tmp_pat
         assert (tmp_path / name).stat().st_size > 5000
 
 
-@pytest.mark.full
+@pytest.mark.full_length
 @pytest.mark.timeout(600)
 def test_averaging_needs_the_same_first_weights(mpiexec: Run, root: Path, tmp_path: Path) -> None:
     """MNIST, two epochs, two ranks; PyTorch gives .927 from the same weights, .667 from different ones."""
@@ -75,7 +75,7 @@ def test_hogwild_by_threads_and_by_processes(
     assert refused.returncode != 0 and "the workers of this job are its ranks" in refused.stdout
 
 
-@pytest.mark.full
+@pytest.mark.full_length
 @pytest.mark.timeout(600)
 def test_hogwild_learns_as_one_worker_does(mpiexec: Run, run_python: Run, root: Path, tmp_path: Path) -> None:
     """MNIST, two epochs, two workers; PyTorch gives .959, and .961 with one."""

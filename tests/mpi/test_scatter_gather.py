@@ -70,7 +70,7 @@ def test_a_named_folder_must_have_the_digits(mpiexec: Mpiexec, root: Path, tmp_p
     assert f"FileNotFoundError: {tmp_path}" in ended.stdout
 
 
-@pytest.mark.full
+@pytest.mark.full_length
 @pytest.mark.timeout(1500)
 def test_1000_iterations_reach_the_published_precision(mpiexec: Mpiexec, root: Path, tmp_path: Path) -> None:
     """Learning rate 2 on 1, 2 and 3 ranks: cost .23 to .26, precision at least 96.5 %, equal costs."""

@@ -112,7 +112,7 @@ SIX = "serial team:2 pool:2 ddp tp:2 pipeline:2"
     ("swept", "trainings"),
     [
         ("--strategy serial --repeats 6", 6),
-        pytest.param(f"--strategy {SIX} --ranks 1 2", 7, marks=[pytest.mark.full, pytest.mark.mpi]),
+        pytest.param(f"--strategy {SIX} --ranks 1 2", 7, marks=[pytest.mark.long, pytest.mark.mpi]),
     ],
 )
 def test_an_interrupted_sweep_loses_and_repeats_nothing(

@@ -78,7 +78,7 @@ def test_both_runs_follow_the_measured_curves(w0: ModuleType, digits: Digits, na
     check_curve(w0, digits, name, epochs=21)
 
 
-@pytest.mark.full
+@pytest.mark.full_length
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PLANS)
 def test_both_runs_follow_the_measured_curves_to_the_end(w0: ModuleType, digits: Digits, name: str) -> None:

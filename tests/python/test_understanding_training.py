@@ -94,7 +94,7 @@ def test_the_script_writes_its_lines(root: Path, run_python: Run) -> None:
     assert run_python([script, "--samples", "1000"], check=False).returncode == 2
 
 
-@pytest.mark.full
+@pytest.mark.full_length
 @pytest.mark.timeout(600)
 def test_medians_over_five_seeds_lie_in_the_measured_ranges(w3: ModuleType) -> None:
     pytest.importorskip("sklearn")
