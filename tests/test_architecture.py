@@ -51,7 +51,7 @@ PYTHON_MAY_LOOK_AT = {
     "launch": ["_core", "comm"],
     "nn": ["_core", "core", "comm", "files", "store", "tensor"],
     "models": ["nn", "files", "moved"],
-    "optim": ["core", "store", "nn"],
+    "optim": ["_core", "core", "store", "nn"],
     "data": ["_core", "core", "comm", "nn", "moved"],
     "datasets": ["data", "moved"],
     "exercises": ["core", "comm", "nn", "data", "datasets"],
