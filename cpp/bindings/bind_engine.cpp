@@ -95,7 +95,6 @@ TimedLanes to_words(const std::vector<engine::Lane>& lanes) {
 }
 
 void bind_engine(py::module_& m) {
-  m.attr("SCHEDULES") = py::cast(engine::kSchedules);
   m.def(
       "pipeline_programs",
       [](const std::string& schedule, int ranks, Index micro_batches, int chunks) {

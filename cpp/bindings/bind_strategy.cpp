@@ -107,8 +107,8 @@ void bind_strategy(py::module_& m) {
                        Index target_width, Index batch_size) {
              const py::gil_scoped_release no_gil;  // ranks meet in it
              return std::make_unique<Session<T>>(
-                 config, strategy::Training<T>(std::move(model), std::move(loss), std::move(optimizer), comm->duplicate(),
-                                               to_shape(sample), target_width, batch_size));
+                 config, strategy::Training<T>(std::move(model), std::move(loss), std::move(optimizer),
+                                               comm->duplicate(), to_shape(sample), target_width, batch_size));
            }),
            py::kw_only(), py::arg("config"), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"),
            py::arg("sample"), py::arg("target_width"), py::arg("batch_size"))

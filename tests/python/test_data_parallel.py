@@ -192,13 +192,14 @@ from pdnn.strategies import DataParallel
 
 x, y = np.ones((400_000, 20), np.float32), np.arange(400_000) % 4
 
+class Enough(Exception): pass
+
 def job():
     model = models.mlp([20, 300, 4], seed=3)
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.Adam(model.parameters()), strategy=shared)
     views = []
-    class Enough(Exception): pass
     def at_step(self, *arguments):
-        views.extend(trainer.optimizer.state_arrays(model).values())
+        views.extend(trainer.optimizer.state_arrays().values())
         raise Enough
     if pdnn.world().rank == 0:
         Progress.at_step = at_step

@@ -129,7 +129,7 @@ def check(rng: np.random.Generator, kind: str) -> None:
             model, nn.CrossEntropyLoss(), optimizer(model), strategy=strategy, seed=5, **clip
         )
         history = trainer.fit((x, y), epochs=2, batch_size=batch, verbose=False)
-        memory = {name: array.copy() for name, array in trainer.optimizer.state_arrays(model).items()}
+        memory = {name: array.copy() for name, array in trainer.optimizer.state_arrays().items()}
         flat = model.flat_parameters.copy(), model.flat_state.copy(), model.flat_gradients.copy()
         return Trained(*flat, memory, history.history["loss"])
 

@@ -20,14 +20,12 @@ struct Step {
   Index count() const { return static_cast<Index>(rows.size()); }
   /// The same step, of which a part of the rows is computed.
   Step shard(Part part) const {
-    const auto own = [&](std::span<const Index> all) {
-      const Range mine = part.range(static_cast<Index>(all.size()));
-      return slice(all, mine.begin, mine.size());
-    };
     Step step = *this;
-    step.rows = own(rows);
-    step.next = own(next);
-    step.first_row += part.range(count()).begin;
+    if (part.size == 1) return step;
+    const Range mine = part.range(count()), next_mine = part.range(static_cast<Index>(next.size()));
+    step.rows = slice(rows, mine.begin, mine.size());
+    step.next = slice(next, next_mine.begin, next_mine.size());
+    step.first_row += mine.begin;
     return step;
   }
 };

@@ -104,8 +104,8 @@ Program interleaved(const StagePosition& seat) {
 Program make_program(const std::string& schedule, const StagePosition& seat) {
   constexpr std::array<Program (*)(const StagePosition&), kSchedules.size()> programs{gpipe, one_f_one_b, interleaved};
   const auto* const found = std::find(kSchedules.begin(), kSchedules.end(), schedule);
-  require(found != kSchedules.end(), "schedule: \"", schedule, "\"; expected \"", kSchedules[0], "\", \"", kSchedules[1],
-          "\" or \"", kSchedules[2], "\"");
+  require(found != kSchedules.end(), "schedule: \"", schedule, "\"; expected \"", kSchedules[0], "\", \"",
+          kSchedules[1], "\" or \"", kSchedules[2], "\"");
   return programs[static_cast<std::size_t>(found - kSchedules.begin())](seat);
 }
 

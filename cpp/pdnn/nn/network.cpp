@@ -195,7 +195,8 @@ template <class T>
 typename Network<T>::Place Network<T>::forward_place(std::size_t index, Index rows) const {
   const Index turn = align<T>(rows * widest_);
   const auto before = nodes_.begin() + static_cast<std::ptrdiff_t>(index);
-  const auto computed = std::count_if(nodes_.begin(), before, [](const Node& node) { return !node.layer->traits().view; });
+  const auto computed =
+      std::count_if(nodes_.begin(), before, [](const Node& node) { return !node.layer->traits().view; });
   return {2 * turn, computed % 2 * turn};
 }
 

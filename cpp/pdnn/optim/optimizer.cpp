@@ -4,17 +4,10 @@
 
 namespace pdnn::optim {
 
-namespace {
-
-kernels::States kept_by(const kernels::Rule& rule) {
-  return std::visit([](const auto& own) { return own.keeps(); }, rule);
-}
-
-}  // namespace
-
 template <class T>
-Optimizer<T>::Optimizer(Index count, const kernels::Rule& rule) : rule_(rule), count_(count) {
-  for (const bool kept : kept_by(rule))
+Optimizer<T>::Optimizer(Index count, const kernels::Rule& rule)
+    : rule_(rule), keeps_(std::visit([](const auto& own) { return own.keeps(); }, rule)), count_(count) {
+  for (const bool kept : keeps_)
     if (kept) memory_.emplace_back(count);
 }
 
@@ -42,6 +35,7 @@ void Optimizer<T>::set_segments(std::vector<Segment> segments) {
   }
   require(end == count_, name(), ": segments cover ", end, " parameters of ", count_);
   segments_ = std::move(segments);
+  take_numbers();
 }
 
 template <class T>
@@ -52,26 +46,43 @@ void Optimizer<T>::set_rates(std::span<const double> rates) {
             " has none");
     segment.lr = rates[segment.group];
   }
+  take_numbers();
 }
 
 template <class T>
-kernels::Update<T> Optimizer<T>::update_of(const Segment& segment, Index offset, T* w) {
-  const kernels::RuleStep step = std::visit(
-      [&](const auto& rule) { return kernels::RuleStep(rule.at(steps_, segment.lr, segment.weight_decay)); }, rule_);
-  kernels::Update<T> update{step, w, {}};
-  const kernels::States kept = kept_by(rule_);
+void Optimizer<T>::begin_step() {
+  ++steps_;
+  take_numbers();
+}
+
+/// The rule's numbers for this step, a segment.
+template <class T>
+void Optimizer<T>::take_numbers() {
+  numbers_.clear();
+  std::visit(
+      [&](const auto& rule) {
+        for (const Segment& segment : segments_)
+          numbers_.emplace_back(rule.at(steps_, segment.lr, segment.weight_decay));
+      },
+      rule_);
+}
+
+template <class T>
+kernels::Update<T> Optimizer<T>::update_of(std::size_t segment, Index offset, T* w) {
+  kernels::Update<T> update{numbers_[segment], w, {}};
   auto array = memory_.begin();
-  for (std::size_t i = 0; i < kept.size(); ++i)
-    if (kept[i]) update.state[i] = (array++)->data() + offset;
+  for (std::size_t i = 0; i < keeps_.size(); ++i)
+    if (keeps_[i]) update.state[i] = (array++)->data() + offset;
   return update;
 }
 
 template <class T>
 std::optional<kernels::Update<T>> Optimizer<T>::update(Range slice, T* w) {
   Index begin = 0;
-  for (const Segment& segment : segments_) {
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const Segment& segment = segments_[i];
     if (begin <= slice.begin && slice.end <= segment.end)
-      return segment.frozen ? std::nullopt : std::optional(update_of(segment, slice.begin, w));
+      return segment.frozen ? std::nullopt : std::optional(update_of(i, slice.begin, w));
     begin = segment.end;
   }
   return std::nullopt;
@@ -80,11 +91,12 @@ std::optional<kernels::Update<T>> Optimizer<T>::update(Range slice, T* w) {
 template <class T>
 void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
   Index begin = 0;
-  for (const Segment& segment : segments_) {
+  for (std::size_t i = 0; i < segments_.size(); ++i) {
+    const Segment& segment = segments_[i];
     const Index end = std::min(segment.end - offset, n);
     if (end <= begin) continue;
     if (!segment.frozen)
-      kernels::table<T>().update(Part{}, update_of(segment, offset + begin, w + begin), end - begin, g + begin);
+      kernels::table<T>().update(Part{}, update_of(i, offset + begin, w + begin), end - begin, g + begin);
     begin = end;
   }
 }

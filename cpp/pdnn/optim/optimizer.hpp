@@ -41,7 +41,7 @@ class Optimizer {
   void set_clip(std::unique_ptr<Clip<T>> clip) { clip_ = std::move(clip); }
   Clip<T>* clip() { return clip_.get(); }
   /// Once a step, before any apply().
-  void begin_step() { ++steps_; }
+  void begin_step();
   /// The same rule for a slice, as a kernel can apply it (w points at its first element); none if groups differ in it.
   std::optional<kernels::Update<T>> update(Range slice, T* w);
   /// Updates parameters [offset, offset + n) from their gradients; w and g point at element `offset`.
@@ -55,11 +55,14 @@ class Optimizer {
 
  private:
   /// The update of a segment's parameters from `offset` on, the first of them at w.
-  kernels::Update<T> update_of(const Segment& segment, Index offset, T* w);
+  kernels::Update<T> update_of(std::size_t segment, Index offset, T* w);
+  void take_numbers();
 
   kernels::Rule rule_;
+  kernels::States keeps_;
   Index count_;
   std::vector<Segment> segments_;
+  std::vector<kernels::RuleStep> numbers_;  // of this step, a segment
   std::vector<Buffer<T>> memory_;
   std::unique_ptr<Clip<T>> clip_;
   std::int64_t steps_ = 0;

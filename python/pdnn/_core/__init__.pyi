@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -210,6 +210,9 @@ class Adam:
 class RMSprop:
     def __init__(self, alpha: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, centered: bool) -> None:
         ...
+class Lion:
+    def __init__(self, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
 class TeamConfig:
     def __init__(self, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
@@ -352,6 +355,7 @@ def wants_matrices(spec: str) -> bool:
     """
     Whether a codec treats matrices as such, and so must see whole ones.
     """
+CODECS: str = '"fp16", "bf16", "int8", "int8:256", "int4", "int4:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2"'
 @typing.type_check_only
 class Width(typing.Protocol):
     """

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -138,7 +138,7 @@ class LayerCall:
         Whether ranks that share a batch add up their sums.
         """
 class Optimizer:
-    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, rule: pdnn._core.SGD | pdnn._core.Adam | pdnn._core.RMSprop) -> None:
+    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, rule: pdnn._core.SGD | pdnn._core.Adam | pdnn._core.RMSprop | pdnn._core.Lion) -> None:
         ...
     def apply(self, params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -236,7 +236,7 @@ class RowParallelLinear(Layer):
     def __init__(self, whole: Linear, group: pdnn._core.Communicator) -> None:
         ...
 class Evaluator:
-    def __init__(self, model: Model, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], threads: typing.SupportsInt | typing.SupportsIndex) -> None:
+    def __init__(self, model: Model, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> tuple[float, float]:
         """
@@ -333,3 +333,4 @@ def zeros(count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDAr
     """
     An array of zeros that starts on a cache line.
     """
+TAIL: int = 3

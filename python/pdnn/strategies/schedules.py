@@ -13,7 +13,7 @@ from pdnn.strategies.timeline import Timeline
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCHEDULES = _core.SCHEDULES
+SCHEDULES = ("1f1b", "gpipe", "interleaved")
 
 
 class Instruction(NamedTuple):
