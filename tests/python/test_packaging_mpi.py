@@ -90,7 +90,7 @@ def test_mpich_is_refused_with_the_line_that_rebuilds(mpich: Path) -> None:
     assert "MPI_CXX_COMPILER" in refused.stdout
 
 
-@pytest.mark.long
+@pytest.mark.full_length
 @pytest.mark.timeout(600)
 def test_the_line_that_rebuilds_does(mpich: Path, root: Path, tmp_path: Path) -> None:
     line = [mpich, "-m", "pip", "install", "-q", "--no-deps", "--force-reinstall", root]
