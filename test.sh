@@ -55,8 +55,9 @@ if [ -e "$reports/install.passed" ]; then
   part cpp cpp_tests
   part architecture python_tests tests/test_architecture.py
   part python python_tests tests/python
-  part mpi python_tests tests/mpi
-  part notebooks python_tests tests/notebooks
+  # One at a time: what they start takes all cores by itself.
+  workers=0 part mpi python_tests tests/mpi
+  workers=0 part notebooks python_tests tests/notebooks
   if [ -n "$all" ]; then
     . scripts/checks.sh
     part asan sanitizer asan
