@@ -234,6 +234,19 @@ def test_no_file_is_long() -> None:
     assert lengths["python/pdnn/trainer.py"] <= 350
 
 
+def test_docs_are_wrapped() -> None:
+    """Tables, code and lone links may be longer."""
+    code = re.compile(r"^```.*?^```|(?<=\n\n)( {4}[^\n]*\n)+", re.MULTILINE | re.DOTALL)
+    docs = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")]
+    long = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for path in docs
+        for line in code.sub("", path.read_text()).splitlines()
+        if len(line) > 100 and not re.match(r"\||\S+$", line)
+    ]
+    assert docs and not long, "\n".join(long)
+
+
 IMPORT_COST = """
 import sys, time
 began = time.process_time()  # what it costs, not what else runs on this machine
