@@ -40,7 +40,7 @@ from peers import Network, TorchJob
 from step import NETWORKS, check_losses
 
 DEFAULT = "w0,w3,lenet,resnet9"
-ONE, RANKS, SYNC, TEAM = "pdnn, one core", "pdnn ddp", "pdnn ddp, synchronised", "pdnn team"
+ONE, RANKS, SYNC, TEAM = "pdnn, one core", "pdnn ddp", "pdnn ddp, synchronized", "pdnn team"
 BUCKETS, ONE_BUCKET, APART = "pdnn ddp, buckets", "pdnn ddp, one bucket", "pdnn, ranks apart"
 TORCH_ONE, TORCH_RANKS = "PyTorch, one core", "PyTorch DDP"
 
@@ -165,7 +165,7 @@ def compare(
 
     results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
     by_name = {side.name: result for side, result in zip(entries, results, strict=True)}
-    # Unless it is synchronised, batch normalisation on a rank sees its own rows only, in both libraries.
+    # Unless it is synchronized, batch normalisation on a rank sees its own rows only, in both libraries.
     for group in ({ONE, SYNC, TEAM, TORCH_ONE}, {RANKS, BUCKETS, ONE_BUCKET, TORCH_RANKS}):
         check_losses([(name, result.check) for name, result in by_name.items() if name in group])
     kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]

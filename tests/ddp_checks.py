@@ -54,7 +54,7 @@ def residual(seed: int) -> nn.Module:
 
 
 class ByHand(nn.Module):
-    """Layers called one by one, with a synchronised BatchNorm below others."""
+    """Layers called one by one, with a synchronized BatchNorm below others."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(dtype="float64", seed=seed)
@@ -438,7 +438,7 @@ def check_collectives(comm: Communicator) -> None:
 def check_state_is_broadcast(comm: Communicator) -> None:
     root = comm.size - 1
     model = residual(comm.rank)
-    model.flat_state[:] += comm.rank
+    model.flat_buffers[:] += comm.rank
     descent = adam(model)
     for _ in range(1 + comm.rank):
         model.flat_gradients[:] = 1 + comm.rank
@@ -446,12 +446,12 @@ def check_state_is_broadcast(comm: Communicator) -> None:
     descent.param_groups[0]["lr"] = 0.5 + comm.rank
     ddp.broadcast_parameters(model, root_rank=root)
     ddp.broadcast_optimizer_state(ddp.DistributedOptimizer(descent), root_rank=root)
-    for array in (model.flat_parameters, model.flat_state, *descent.state_dict()["state"].values()):
+    for array in (model.flat_parameters, model.flat_buffers, *descent.state_dict()["state"].values()):
         for other in comm.all_gather(array):
             np.testing.assert_array_equal(other, array)
     assert descent.state_dict()["steps"] == comm.size
     assert descent.param_groups[0]["lr"] == 0.5 + root
-    assert model.flat_state.max() >= 1 + root
+    assert model.flat_buffers.max() >= 1 + root
     ddp.broadcast_parameters(model.state_dict())  # as Horovod's programs say it
 
 

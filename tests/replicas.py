@@ -293,7 +293,7 @@ WITH_FULL = (
 
 
 def fits(way: str, model: str, ranks: int) -> bool:
-    """Whether a way can train a model: pieces that go one by one cannot synchronise, a stage has a layer."""
+    """Whether a way can train a model: pieces that go one by one cannot synchronize, a stage has a layer."""
     if model == "resnet":
         return not ("pool" in way or "pipeline" in way)
     if "pipeline" not in way:

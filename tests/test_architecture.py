@@ -49,7 +49,7 @@ PYTHON_MAY_LOOK_AT = {
     "core": ["_core"],
     "comm": ["_core", "_mpi"],
     "launch": ["_core", "comm"],
-    "nn": ["_core", "core", "comm", "files", "store", "tensor"],
+    "nn": ["_core", "core", "comm", "files", "moved", "store", "tensor"],
     "models": ["nn", "files", "moved"],
     "optim": ["_core", "core", "store", "nn"],
     "data": ["_core", "core", "comm", "nn", "moved"],

@@ -49,7 +49,7 @@ struct LockedFeedback : Locked<codec::Codec<T>> {
 
 }  // namespace
 
-void bind_books(py::module_& m) {
+void bind_compression_stats(py::module_& m) {
   using data::CompressionStats;
   py::class_<CompressionStats>(m, "CompressionStats")
       .def_readonly("sums", &CompressionStats::sums)
@@ -149,7 +149,7 @@ void bind_codec(py::module_& m) {
       .def_property_readonly(
           "bytes_sent", [](const Sum& self) { return self.object->bytes_sent(); },
           "Bytes that leave this rank in a sum.")
-      .def_property_readonly("books", [](const Sum& self) { return self.object->books(); });
+      .def_property_readonly("stats", [](const Sum& self) { return self.object->stats(); });
 }
 
 template void bind_codec<float>(py::module_&);

@@ -18,7 +18,7 @@ template <class T>
 py::array_t<T> make_array(const std::vector<Index>& extents) {
   Index count = 1;
   for (const Index extent : extents) count *= extent;
-  return share_buffer(std::make_shared<Buffer<T>>(count, Contents::anything), extents);
+  return share_buffer(std::make_shared<AlignedArray<T>>(count, Contents::anything), extents);
 }
 
 std::vector<Index> extents_of(Index rows, const Shape& sample) {
@@ -58,20 +58,20 @@ struct Settings {
 };
 
 template <class T>
-void check_counts(const nn::LayerCall<T>& call, std::size_t params, std::size_t state) {
-  require(static_cast<Index>(params) == call.params() && static_cast<Index>(state) == call.state(), "layer: got ",
-          params, " parameters and a state of ", state, ", expected ", call.params(), " and ", call.state());
+void check_counts(const nn::LayerCall<T>& call, std::size_t params, std::size_t buffers) {
+  require(static_cast<Index>(params) == call.params() && static_cast<Index>(buffers) == call.buffers(), "layer: got ",
+          params, " parameters and buffers of ", buffers, ", expected ", call.params(), " and ", call.buffers());
 }
 
 template <class T>
 std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, const py::array& x,
-                                                  const py::array& params, py::array state, bool training,
+                                                  const py::array& params, py::array buffers, bool training,
                                                   std::uint64_t seed, std::uint64_t number,
                                                   std::optional<comm::Communicator*> ranks) {
   const Tensor<const T> batch = read_batch<T>("x", x);
   require(batch.sample == call.in(), "x: samples are ", batch.sample.text(), ", expected ", call.in().text());
   const std::span<const T> w = read<T>("params", params);
-  const std::span<T> s = write<T>("state", state);
+  const std::span<T> s = write<T>("buffers", buffers);
   check_counts(call, w.size(), s.size());
   py::array_t<T> y = make_array<T>(extents_of(batch.batch, call.out()));
   py::array_t<T> saved = make_array<T>({call.saved(batch.batch)});
@@ -87,7 +87,7 @@ std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, 
 
 template <class T>
 std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::array& x, const py::array& y,
-                                       const py::array& dy, const py::array& params, const py::array& state,
+                                       const py::array& dy, const py::array& params, const py::array& buffers,
                                        py::array saved, py::array grads, bool want_dx, bool training,
                                        std::uint64_t seed, std::uint64_t number,
                                        std::optional<comm::Communicator*> ranks, const std::optional<Announce>& final) {
@@ -96,7 +96,7 @@ std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::a
               out.batch == batch.batch && dout.batch == batch.batch,
           "backward: x, y and dy are ", shape_text(x), ", ", shape_text(y), " and ", shape_text(dy),
           "; expected samples of ", call.in().text(), " and ", call.out().text());
-  const std::span<const T> w = read<T>("params", params), s = read<T>("state", state);
+  const std::span<const T> w = read<T>("params", params), s = read<T>("buffers", buffers);
   check_counts(call, w.size(), s.size());
   const std::span<T> kept = write<T>("saved", saved), g = write<T>("grads", grads);
   require(static_cast<Index>(kept.size()) == call.saved(batch.batch) && g.size() == w.size(), "backward: got ",
@@ -123,7 +123,7 @@ std::pair<double, std::optional<py::array_t<T>>> evaluate(const nn::Loss<T>& los
   const Tensor<const T> outputs = read_batch<T>("outputs", y);
   const nn::Target<T> rows = read_target<T>("targets", target, outputs.batch);
   loss.check(outputs.sample, rows.values.cols);
-  Buffer<double> parts(2 * outputs.batch);
+  AlignedArray<double> parts(2 * outputs.batch);
   std::optional<py::array_t<T>> dy;
   Tensor<T> wanted{nullptr, outputs.batch, outputs.sample};
   if (want_dy) {
@@ -156,11 +156,11 @@ void bind_eager(py::module_& m) {
                              })
       .def_property_readonly("channels_first", &Call::channels_first,
                              "Whether images come with their channels first; else last.")
-      .def_property_readonly("synchronised", &Call::synchronized, "Whether ranks that share a batch add up their sums.")
-      .def("forward", &forward<T>, py::arg("x"), py::arg("params"), py::arg("state"), py::arg("training"),
+      .def_property_readonly("synchronized", &Call::synchronized, "Whether ranks that share a batch add up their sums.")
+      .def("forward", &forward<T>, py::arg("x"), py::arg("params"), py::arg("buffers"), py::arg("training"),
            py::arg("seed"), py::arg("number"), py::arg("ranks"),
            "(y, what backward needs); random numbers are those of (seed, number).")
-      .def("backward", &backward<T>, py::arg("x"), py::arg("y"), py::arg("dy"), py::arg("params"), py::arg("state"),
+      .def("backward", &backward<T>, py::arg("x"), py::arg("y"), py::arg("dy"), py::arg("params"), py::arg("buffers"),
            py::arg("saved"), py::arg("grads"), py::arg("want_dx"), py::arg("training"), py::arg("seed"),
            py::arg("number"), py::arg("ranks"), py::arg("final"),
            "dx, or None; adds to grads and calls final(begin, end) for each slice of them that is final.");

@@ -101,7 +101,7 @@ void bind_engine(py::module_& m) {
         return convert<Words>(engine::make_programs(schedule, ranks, micro_batches, chunks),
                               [](const Instruction& instruction) { return to_words(instruction); });
       },
-      py::arg("schedule"), py::arg("ranks"), py::arg("micros"), py::arg("chunks"),
+      py::arg("schedule"), py::arg("ranks"), py::arg("micro_batches"), py::arg("chunks"),
       "What every rank of a pipeline does: (what, micro, chunk) in order.");
   m.def(
       "pipeline_in_flight",

@@ -60,7 +60,7 @@ void bind_convolutions(py::module_& m) {
       [](const py::array& x, const py::array& w, const py::array& dy, Index stride, Index padding, bool dx_wanted,
          bool dw_wanted, int threads) {
         const Arrays<T> arrays("conv2d_backward", x, w, stride, padding);
-        const T* const slope = read<T>("conv2d_backward: dy", dy).data();
+        const T* const gradient = read<T>("conv2d_backward: dy", dy).data();
         const std::vector<Index> out = arrays.out();
         require(std::vector<Index>(dy.shape(), dy.shape() + dy.ndim()) == out, "conv2d_backward: dy is ",
                 shape_text(dy), ", which is not the shape of y");
@@ -68,18 +68,18 @@ void bind_convolutions(py::module_& m) {
           return wanted ? py::array_t<T>(std::vector<Index>(a.shape(), a.shape() + a.ndim())) : py::array_t<T>(0);
         };
         py::array_t<T> dx = like(x, dx_wanted), dw = like(w, dw_wanted), db(dw_wanted ? arrays.shape.outputs : 0);
-        Buffer<T> flipped(dx_wanted ? w.size() : 0);
+        AlignedArray<T> flipped(dx_wanted ? w.size() : 0);
         T *const dx_to = dx.mutable_data(), *const dw_to = dw.mutable_data(), *const db_to = db.mutable_data();
         {
           const py::gil_scoped_release release;
           threads::Team(threads).run([&](const threads::Member& member) {
             if (dw_wanted)
-              kernels::table<T>().convolution_dw(member, arrays.shape, arrays.batch, arrays.x, slope, false, dw_to,
+              kernels::table<T>().convolution_dw(member, arrays.shape, arrays.batch, arrays.x, gradient, false, dw_to,
                                                  db_to);
             if (!dx_wanted) return;
             kernels::table<T>().flip_taps(member, arrays.shape, arrays.w, flipped.data());
             member.barrier();
-            kernels::table<T>().convolution_dx(member, arrays.shape, arrays.batch, slope, flipped.data(), dx_to);
+            kernels::table<T>().convolution_dx(member, arrays.shape, arrays.batch, gradient, flipped.data(), dx_to);
           });
         }
         const auto given = [](const py::array& a, bool wanted) -> py::object {
@@ -89,7 +89,7 @@ void bind_convolutions(py::module_& m) {
       },
       py::arg("x"), py::arg("w"), py::arg("dy"), py::kw_only(), py::arg("stride") = 1, py::arg("padding") = 0,
       py::arg("dx") = true, py::arg("dw") = true, py::arg("threads") = 1,
-      "(dx, dw, db) of conv2d from its slope dy, shaped like y; None for what is not wanted.");
+      "(dx, dw, db) of conv2d from its gradient dy, shaped like y; None for what is not wanted.");
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ void bind_kernels(py::module_& m) {
       [](const py::array& x) {
         const std::span<const T> values = read<T>("square_sum", x);
         const Index n = static_cast<Index>(values.size());
-        Buffer<double> sums(kernels::square_chunks(n));
+        AlignedArray<double> sums(kernels::square_chunks(n));
         kernels::table<T>().square_sums(Part{}, n, values.data(), sums.data());
         return std::accumulate(sums.data(), sums.data() + sums.size(), 0.0);
       },

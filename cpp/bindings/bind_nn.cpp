@@ -65,18 +65,18 @@ void bind_layers(py::module_& m) {
       .def(
           "initialize",
           [](const nn::Layer<T>& layer, std::uint64_t seed, const std::vector<std::uint64_t>& path, py::array params,
-             py::array state) {
+             py::array buffers) {
             Rng rng(seed);
             for (const std::uint64_t number : path) rng = rng.child(number);
             const std::span<T> values = write<T>("initialize: params", params);
-            const std::span<T> state_values = write<T>("initialize: state", state);
-            const Index count = nn::total(layer.parameters()), state_count = nn::total(layer.state());
-            require(std::ssize(values) == count && std::ssize(state_values) == state_count,
-                    "initialize: ", layer.name(), " has ", count, " parameters and a state of ", state_count,
-                    ", got room for ", values.size(), " and ", state_values.size());
-            layer.initialize(rng, values, state_values);
+            const std::span<T> buffer_values = write<T>("initialize: buffers", buffers);
+            const Index count = nn::total(layer.parameters()), buffer_count = nn::total(layer.buffers());
+            require(std::ssize(values) == count && std::ssize(buffer_values) == buffer_count,
+                    "initialize: ", layer.name(), " has ", count, " parameters and buffers of ", buffer_count,
+                    ", got room for ", values.size(), " and ", buffer_values.size());
+            layer.initialize(rng, values, buffer_values);
           },
-          py::arg("seed"), py::arg("path"), py::arg("params"), py::arg("state"),
+          py::arg("seed"), py::arg("path"), py::arg("params"), py::arg("buffers"),
           "Draws the initial values of the layer at this place: its index in its parent, its parent's, and so on.");
   const auto layer = [&]<class L>(std::type_identity<L>, const char* name) {
     return py::class_<L, nn::Layer<T>, std::shared_ptr<L>>(m, name);
@@ -134,8 +134,8 @@ void bind_nn(py::module_& m) {
   using Model = nn::Model<T>;
   m.attr("TAIL") = Model::kTail;
   m.def(
-      "zeros", [](Index count) { return share_buffer(std::make_shared<Buffer<T>>(count), count); }, py::arg("count"),
-      "An array of zeros that starts on a cache line.");
+      "zeros", [](Index count) { return share_buffer(std::make_shared<AlignedArray<T>>(count), count); },
+      py::arg("count"), "An array of zeros that starts on a cache line.");
   bind_layers<T>(m);
   py::class_<nn::Loss<T>, std::shared_ptr<nn::Loss<T>>>(m, "Loss")
       .def("classifies", &nn::Loss<T>::classifies, py::arg("target_width"),
@@ -155,7 +155,8 @@ void bind_nn(py::module_& m) {
            py::arg("network"), py::arg("seed"))
       .def_property_readonly("params", [](const Model& model) { return share_buffer(model.params, model.count()); })
       .def_property_readonly("grads", [](const Model& model) { return share_buffer(model.grads, model.count()); })
-      .def_property_readonly("state", [](const Model& model) { return share_buffer(model.state, model.state->size()); })
+      .def_property_readonly("buffers",
+                             [](const Model& model) { return share_buffer(model.buffers, model.buffers->size()); })
       .def(
           "parameters",
           [](const Model& model) {

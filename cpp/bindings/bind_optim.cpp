@@ -67,10 +67,11 @@ void bind_optim(py::module_& m) {
           py::arg("params"), py::arg("grads"), "One step from gradients made elsewhere.")
       .def_property("steps", &Optimizer::steps, &Optimizer::set_steps)
       .def_property_readonly(
-          "memory",
+          "state",
           [](Optimizer& optimizer) {  // views of the buffers of now: an epoch may put others in their place
             std::vector<py::array_t<T>> arrays;
-            for (Buffer<T>& buffer : optimizer.memory()) arrays.push_back(share_buffer(buffer.share(), buffer.size()));
+            for (AlignedArray<T>& buffer : optimizer.state())
+              arrays.push_back(share_buffer(buffer.share(), buffer.size()));
             return arrays;
           },
           "The rule's state, as arrays that share its memory.");

@@ -84,7 +84,7 @@ void bind_strategy(py::module_& m) {
                              })
       .def_property_readonly("max_staleness", [](const EpochSums& sums) { return sums.staleness.most; })
       .def_readonly("seconds", &EpochSums::seconds)
-      .def_readonly("books", &EpochSums::books)
+      .def_readonly("compression", &EpochSums::compression)
       .def_readonly("stopped", &EpochSums::stopped)
       .def_property_readonly("bytes", [](const EpochSums& sums) { return sums.traffic.bytes; })
       .def_property_readonly("shared_bytes", [](const EpochSums& sums) { return sums.traffic.shared_bytes; })
@@ -140,7 +140,7 @@ void bind_strategy(py::module_& m) {
           },
           "What each rank of this rank's pipeline did when, in that step.")
       .def(
-          "take_books", [](Session<T>& session) { return session.strategy().take_stats(); },
+          "take_compression", [](Session<T>& session) { return session.strategy().take_stats(); },
           "What was sent by a codec after the last epoch, in finish().")
       .def_property_readonly(
           "memory",

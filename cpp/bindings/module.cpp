@@ -6,7 +6,7 @@ PYBIND11_MODULE(_core, m) {
   m.doc() = "The C++ core of pdnn.";
   bind_core(m);
   bind_comm(m);
-  bind_books(m);
+  bind_compression_stats(m);
   bind_rules(m);
   bind_data(m);
   bind_partition(m);

@@ -70,16 +70,16 @@ inline std::vector<Index> to_extents(const Shape& shape) {
 
 /// A buffer's elements as an array of this shape that shares its memory and keeps it alive.
 template <class T>
-py::array_t<T> share_buffer(std::shared_ptr<Buffer<T>> buffer, const std::vector<Index>& extents) {
+py::array_t<T> share_buffer(std::shared_ptr<AlignedArray<T>> buffer, const std::vector<Index>& extents) {
   T* const data = buffer->data();
-  auto* const owner = new std::shared_ptr<Buffer<T>>(std::move(buffer));
-  const py::capsule keep(owner, [](void* kept) { delete static_cast<std::shared_ptr<Buffer<T>>*>(kept); });
+  auto* const owner = new std::shared_ptr<AlignedArray<T>>(std::move(buffer));
+  const py::capsule keep(owner, [](void* kept) { delete static_cast<std::shared_ptr<AlignedArray<T>>*>(kept); });
   return py::array_t<T>(extents, data, keep);
 }
 
 /// The first `count` elements of a buffer, likewise.
 template <class T>
-py::array_t<T> share_buffer(std::shared_ptr<Buffer<T>> buffer, Index count) {
+py::array_t<T> share_buffer(std::shared_ptr<AlignedArray<T>> buffer, Index count) {
   return share_buffer(std::move(buffer), std::vector<Index>{count});
 }
 

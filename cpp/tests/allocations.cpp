@@ -1,4 +1,4 @@
-// operator new and the memory of Buffers, counted.
+// operator new and the memory of AlignedArrays, counted.
 #include "allocations.hpp"
 
 #include <atomic>

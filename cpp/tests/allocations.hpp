@@ -1,5 +1,5 @@
 #pragma once
-/// Counts what is allocated, by operator new or for Buffers.
+/// Counts what is allocated, by operator new or for AlignedArrays.
 
 namespace pdnn::tests {
 

@@ -31,7 +31,7 @@ def _arrays(trainer: Training) -> dict[str, Array]:
 def _own(trainer: Training, counts: Array) -> dict[str, Array]:
     """What is a rank's own where each trains a model of its own."""
     model, memory = trainer.model, trainer.optimizer.state_arrays()
-    return {"parameters": model.flat_parameters, "state": model.flat_state, **memory, "counts": counts}
+    return {"parameters": model.flat_parameters, "state": model.flat_buffers, **memory, "counts": counts}
 
 
 def save(

@@ -107,7 +107,7 @@ class Epochs:
         updates = {"count": sums.updates, "per_second": sums.updates / max(sums.seconds, 1e-9)}
         if self._training.strategy.asynchronous:
             updates |= {"mean_staleness": sums.mean_staleness, "max_staleness": sums.max_staleness}
-        self._training.history.add(logs, sums.phases, updates, _sent(sums.books), self._ranks(sums))
+        self._training.history.add(logs, sums.phases, updates, _sent(sums.compression), self._ranks(sums))
 
     def _ranks(self, sums: EpochSums) -> list[dict[str, float]]:
         """What `History.ranks` keeps of an epoch; collective."""
@@ -137,9 +137,9 @@ class Epochs:
     def finish(self) -> None:
         """After the last epoch: all ranks hold the same model."""
         self.session.finish()
-        late = self.session.take_books()
+        late = self.session.take_compression()
         if self._last is not None and late.sums > 0:  # an average made just now
-            self._training.history.compression[-1] = _sent(self._last.books, late)
+            self._training.history.compression[-1] = _sent(self._last.compression, late)
 
 
 def _sent(*counted: CompressionStats) -> dict[str, float]:

@@ -195,7 +195,7 @@ class Buffer(Handle):
     def attach(self, name: str, store: Store, offset: int) -> None:
         """Makes this a handle on `store`; values it had are taken along."""
         super().attach(name, store, offset)
-        self._move(store.flat_state)
+        self._move(store.flat_buffers)
 
 
 class RemovableHandle:
@@ -213,35 +213,37 @@ class RemovableHandle:
 
 
 class Store:
-    """The memory of a model: its parameters as one array, their gradients as another, its state as a third.
+    """The memory of a model: its parameters as one array, their gradients as another, its buffers as a third.
 
     Attributes
     ----------
     handles : list of Parameter
         In the order of the arrays.
     buffers : list of Buffer
-        In the order of the state.
+        In the order of `flat_buffers`.
     flat_parameters, flat_gradients : ndarray, shape (count,)
-    flat_state : ndarray, shape (elements of all buffers,)
+    flat_buffers : ndarray, shape (elements of all buffers,)
     dtype : "float32" or "float64"
     seed : int
         Of initial values, and of the dropout masks of eager calls.
     moved : bool
         Whether a larger model has taken the values into its own memory.
-    synchronised : bool
+    synchronized : bool
         Whether a layer of the model takes sums over all ranks (``sync=True``).
     """
 
-    def __init__(self, named: dict[str, Handle], data: Array, grads: Array, state: Array, seed: int) -> None:
+    def __init__(
+        self, named: dict[str, Handle], data: Array, grads: Array, buffers: Array, seed: int
+    ) -> None:
         self.handles = [handle for handle in named.values() if isinstance(handle, Parameter)]
         self.buffers = [handle for handle in named.values() if isinstance(handle, Buffer)]
         self.flat_parameters = data
         self.flat_gradients = grads
-        self.flat_state = state
+        self.flat_buffers = buffers
         self.dtype = str(data.dtype)
         self.seed = seed
         self.moved = False
-        self.synchronised = False
+        self.synchronized = False
         self._pass_hooks: dict[int, PassHook] = {}
         self._pending: Array | None = None
         self._calls = count()

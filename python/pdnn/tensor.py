@@ -60,14 +60,14 @@ class Node:
         Those whose gradients `backward` adds to, in the order of their memory.
     rows : int or None
         Of the batch, where the operation knows what a row is: layers and losses do.
-    synchronised : bool
+    synchronized : bool
         Whether it adds up sums over ranks. Then its `without_rows()` takes part in them for a rank that makes
         no such call, and returns a function that does so for its backward pass.
     """
 
     __slots__ = ("__weakref__", "inputs", "number", "parameters")
     rows: int | None = None
-    synchronised: bool = False
+    synchronized: bool = False
 
     def __init__(self, inputs: Sequence[Tensor], parameters: Sequence[Parameter] = ()) -> None:
         self.inputs = tuple(tensor.node for tensor in inputs)
@@ -336,8 +336,8 @@ def _go_back(root: Node, value: Array) -> None:
     gradients = {root: np.full_like(value, _weight(nodes, uses))}
     try:
         for node in nodes:
-            slopes = node.backward(gradients.pop(node), pending, final if watched else None)
-            for source, dx in zip(node.inputs, slopes, strict=True):
+            dxs = node.backward(gradients.pop(node), pending, final if watched else None)
+            for source, dx in zip(node.inputs, dxs, strict=True):
                 if source is not None and dx is not None:
                     gradients[source] = gradients[source] + dx if source in gradients else dx
             node.free()

@@ -129,19 +129,19 @@ class Training:
         compare(comm, where, mine, "every rank must start the same job")
 
     def share_model(self) -> None:
-        """Gives all ranks rank 0's parameters and state; its optimizer's too, where ranks update alike."""
+        """Gives all ranks rank 0's parameters and buffers; its optimizer's too, where ranks update alike."""
         comm, model = self.comm, self.model
         if comm.size == 1:
             return
         comm.broadcast(model.flat_parameters, root=0)
-        comm.broadcast(model.flat_state, root=0)
+        comm.broadcast(model.flat_buffers, root=0)
         if self.strategy.same_updates:
             optimizer = self.optimizer.core
             steps = np.array([optimizer.steps], np.int64)
             comm.broadcast(steps, root=0)
             optimizer.steps = int(steps[0])
-            for memory in optimizer.memory:
-                comm.broadcast(memory, root=0)
+            for array in optimizer.state:
+                comm.broadcast(array, root=0)
 
     def agree_to_stop(self, terminated: bool, comm: Communicator) -> bool:
         """Rank 0 decides for all; returns whether any rank got a SIGTERM, in an epoch too short to poll."""

@@ -34,7 +34,7 @@ def normalised(strategy: str, comm: pdnn.comm.Communicator, sync: bool, seed: in
     model = nn.Sequential(*layers, dtype="float64", seed=seed)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, comm=comm)
-    model.flat_state[:] += seed  # taken from rank 0, as the parameters are
+    model.flat_buffers[:] += seed  # taken from rank 0, as the parameters are
     trainer.fit(DATA, epochs=2, batch_size=17, validation=DATA, verbose=False)
     return trainer
 
@@ -97,11 +97,11 @@ def main(folder: Path) -> None:
     for strategy in ("ddp", "ddp+team:2", "scatter-gather"):
         got = normalised(strategy, comm, True, seed=2 if comm.rank == 0 else 100 + comm.rank)
         equal(got, want)
-        np.testing.assert_allclose(got.model.flat_state, want.model.flat_state, rtol=1e-11)
-    states = comm.all_gather(normalised("ddp", comm, False).model.flat_state)
+        np.testing.assert_allclose(got.model.flat_buffers, want.model.flat_buffers, rtol=1e-11)
+    states = comm.all_gather(normalised("ddp", comm, False).model.flat_buffers)
     for state in states:
         np.testing.assert_array_equal(state, states[0])
-    assert (np.abs(states[0] - want.model.flat_state).max() > 1e-6) == (comm.size > 1)
+    assert (np.abs(states[0] - want.model.flat_buffers).max() > 1e-6) == (comm.size > 1)
 
     trainer = train("ddp", comm)
     assert trainer.evaluate(DATA, comm=comm) == trainer.evaluate(DATA) or np.isclose(

@@ -45,7 +45,7 @@ def train(strategy: strategies.Strategy | str, epochs: int = 2, batch_size: int 
         own["seed"] = options.pop("seeds")[pdnn.world().rank]
     trainer, look = make(strategy, **own), Look()
     trainer.fit(DATA, epochs, batch_size, validation=DATA, verbose=False, callbacks=[look], **options)
-    model = np.concatenate([trainer.model.flat_parameters, trainer.model.flat_state])
+    model = np.concatenate([trainer.model.flat_parameters, trainer.model.flat_buffers])
     return model, trainer.history, look.seen, trainer.evaluate(DATA)
 
 
@@ -164,13 +164,13 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="rank 1 has strategy average:3, rank 0 has average:2"):
         pdnn.run(different, ranks=2, backend="threads")
 
-    def synchronised() -> None:
+    def synchronized() -> None:
         model = nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4, sync=True), seed=0)
         sgd = optim.SGD(model.parameters(), lr=0.1)
         pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="average:2").fit(DATA, 1)
 
     with pytest.raises(ValueError, match=r"sync=True sums over the ranks.*; use data parallel"):
-        pdnn.run(synchronised, ranks=2, backend="threads")
+        pdnn.run(synchronized, ranks=2, backend="threads")
 
 
 def test_ranks_may_have_different_engines() -> None:

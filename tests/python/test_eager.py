@@ -239,18 +239,18 @@ def test_eager_and_static_training_agree_on_images() -> None:
     trainer.fit((IMAGES, Y), epochs=5, batch_size=12, shuffle=False, verbose=False)
     whole = train_by_hand(build(), IMAGES, Y)
     np.testing.assert_array_equal(whole.flat_parameters, static.flat_parameters)
-    np.testing.assert_array_equal(whole.flat_state, static.flat_state)
+    np.testing.assert_array_equal(whole.flat_buffers, static.flat_buffers)
     one_by_one.flat_parameters[:] = initial
     train_by_hand(one_by_one, IMAGES, Y)
     np.testing.assert_allclose(one_by_one.flat_parameters, static.flat_parameters, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(one_by_one.flat_state, static.flat_state, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(one_by_one.flat_buffers, static.flat_buffers, rtol=0, atol=1e-13)
     for net in (static, whole, one_by_one):
         net.eval()
     np.testing.assert_array_equal(whole(IMAGES).data, static.predict(IMAGES))
     np.testing.assert_allclose(one_by_one(IMAGES).data, static.predict(IMAGES), rtol=0, atol=1e-12)
-    before = one_by_one.flat_state.copy()
+    before = one_by_one.flat_buffers.copy()
     one_by_one(IMAGES)
-    np.testing.assert_array_equal(one_by_one.flat_state, before)  # evaluation learns nothing
+    np.testing.assert_array_equal(one_by_one.flat_buffers, before)  # evaluation learns nothing
 
 
 def test_images_keep_their_public_shape_and_order() -> None:
@@ -303,14 +303,14 @@ def test_residuals_take_modules_in_python_and_parts_in_other_modes() -> None:
     for net in (mixed, whole):
         loss_of(net, IMAGES).backward()
     np.testing.assert_allclose(mixed.flat_gradients, whole.flat_gradients, rtol=1e-12, atol=1e-14)
-    np.testing.assert_array_equal(mixed.flat_state, whole.flat_state)
+    np.testing.assert_array_equal(mixed.flat_buffers, whole.flat_buffers)
     whole[0].fn[1].eval()  # type: ignore[attr-defined]
     assert whole(IMAGES).shape == (12, 3)
-    np.testing.assert_array_equal(mixed.flat_state, whole.flat_state)
+    np.testing.assert_array_equal(mixed.flat_buffers, whole.flat_buffers)
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_synchronised_statistics_are_those_of_the_whole_batch(ranks: int) -> None:
+def test_synchronized_statistics_are_those_of_the_whole_batch(ranks: int) -> None:
     def rank() -> tuple[np.ndarray, np.ndarray]:
         comm = pdnn.world()
         net = nn.Sequential(*image_layers(sync=True), seed=4, dtype="float64")
@@ -318,13 +318,13 @@ def test_synchronised_statistics_are_those_of_the_whole_batch(ranks: int) -> Non
             p.register_hook(lambda grad: comm.all_reduce(grad, op="mean"))
         share = slice(12 // ranks * comm.rank, 12 // ranks * (comm.rank + 1))
         train_by_hand(net, IMAGES[share], Y[share])
-        return net.flat_parameters.copy(), net.flat_state.copy()
+        return net.flat_parameters.copy(), net.flat_buffers.copy()
 
     alone = nn.Sequential(*image_layers(), seed=4, dtype="float64")
     train_by_hand(alone, IMAGES, Y)
     for parameters, state in pdnn.run(rank, ranks=ranks, backend="threads"):
         np.testing.assert_allclose(parameters, alone.flat_parameters, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(state, alone.flat_state, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(state, alone.flat_buffers, rtol=0, atol=1e-12)
 
 
 # ---- modes and randomness

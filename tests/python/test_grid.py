@@ -43,7 +43,7 @@ def trained(
         DATA, **({"epochs": 1, "batch_size": 12, "verbose": False, "validation": DATA} | options)
     )
     gradients = np.concatenate([parameter.grad.ravel() for parameter in model.parameters()])
-    left = {"parameters": model.flat_parameters, "state": model.flat_state, "gradients": gradients}
+    left = {"parameters": model.flat_parameters, "state": model.flat_buffers, "gradients": gradients}
     return left | adam.state_arrays(), history
 
 
@@ -124,10 +124,10 @@ def test_what_cannot_be_dealt_out_is_refused() -> None:
     one = lambda: nn.Sequential(nn.Linear(30, 5), dtype="float64", seed=1)  # noqa: E731
     assert "nothing in this network can be split" in refused("tp:2", one)
     assert "2 stages" in refused("pipeline:2", one)
-    synchronised = lambda: nn.Sequential(  # noqa: E731
+    synchronized = lambda: nn.Sequential(  # noqa: E731
         nn.Linear(30, 8), nn.BatchNorm1d(8, sync=True), nn.Linear(8, 5), dtype="float64", seed=1
     )
-    assert "sync=True needs the whole batch" in refused("pipeline:2", synchronised)
+    assert "sync=True needs the whole batch" in refused("pipeline:2", synchronized)
 
 
 @pytest.mark.parametrize("clip", [{"clip_norm": 0.1}, {"clip_value": 0.01}], ids=str)
@@ -160,7 +160,7 @@ def test_how_products_are_spelled() -> None:
     assert strategies.parse("tp:2 x pipeline:3/6 x ddp:sum") == Grid(
         Pipeline(3, 6), TensorParallel(2), DataParallel(average="sum")
     )
-    assert Pipeline(3).micros == 12
+    assert Pipeline(3).num_micro_batches == 12
     with pytest.raises(ValueError, match='schedule "2f2b"; expected one of 1f1b'):
         strategies.parse("pipeline:2:2f2b")
     with pytest.raises(ValueError, match="expected 1 numbers of layers"):

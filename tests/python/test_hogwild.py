@@ -31,7 +31,7 @@ def make(strategy: str, momentum: float = 0.5, norm: bool = True, **options: Any
 
 
 def values(trainer: pdnn.Trainer) -> Any:
-    return np.concatenate([trainer.model.flat_parameters, trainer.model.flat_state])
+    return np.concatenate([trainer.model.flat_parameters, trainer.model.flat_buffers])
 
 
 @pytest.mark.parametrize("spec", ["hogwild:1", "hogwild-processes:1"])
@@ -122,7 +122,7 @@ def test_ctrl_c_ends_all_workers_between_two_updates() -> None:
     trainer.fit(DATA, 1, 10, verbose=False)
 
 
-def test_layers_that_synchronise_are_refused() -> None:
+def test_layers_that_synchronize_are_refused() -> None:
     model = nn.Sequential(nn.Linear(12, 4), nn.BatchNorm1d(4, sync=True), seed=0)
     sgd = optim.SGD(model.parameters(), lr=0.1)
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="hogwild:2")

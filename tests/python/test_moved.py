@@ -7,8 +7,10 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pdnn import nn
 from pdnn.codec import CompressedAllReduce
 from pdnn.comm import SELF
 from pdnn.history import History
@@ -51,3 +53,6 @@ def test_a_former_property_is_found_and_warns(tmp_path: Path) -> None:
     reduce = CompressedAllReduce(SELF, "int8", 4)
     with pytest.warns(DeprecationWarning, match=r"\.books is CompressedAllReduce\.stats now"):
         assert reduce.books == reduce.stats
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    with pytest.warns(DeprecationWarning, match=r"Sequential\.flat_state is Sequential\.flat_buffers now"):
+        assert np.shares_memory(model.flat_state, model.flat_buffers)

@@ -37,7 +37,7 @@ def test_running_statistics_are_buffers_under_torchs_names() -> None:
     assert list(model.state_dict()) == [
         "0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean", "1.running_var", "3.weight", "3.bias",
     ]  # fmt: skip
-    np.testing.assert_array_equal(model.flat_state, [0] * 8 + [1] * 8)
+    np.testing.assert_array_equal(model.flat_buffers, [0] * 8 + [1] * 8)
     np.testing.assert_array_equal(model.state_dict()["1.weight"], np.ones(8))
 
 
@@ -56,10 +56,10 @@ def test_evaluation_uses_the_running_statistics_and_training_moves_them() -> Non
 
 def test_gradients_leave_the_running_statistics_alone() -> None:
     model = make()
-    before = model.flat_state.copy()
+    before = model.flat_buffers.copy()
     model.gradient(X, Y, nn.CrossEntropyLoss())
     model.predict(X)
-    np.testing.assert_array_equal(model.flat_state, before)
+    np.testing.assert_array_equal(model.flat_buffers, before)
 
 
 @pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # fewer cores than threads
@@ -67,7 +67,7 @@ def test_gradients_leave_the_running_statistics_alone() -> None:
 def test_a_team_gives_the_bits_of_one_thread(strategy: str) -> None:
     one, team = trained().model, trained(strategy).model
     np.testing.assert_array_equal(team.flat_parameters, one.flat_parameters)
-    np.testing.assert_array_equal(team.flat_state, one.flat_state)
+    np.testing.assert_array_equal(team.flat_buffers, one.flat_buffers)
 
 
 def test_a_pool_gives_the_same_bits_for_any_number_of_workers() -> None:
@@ -75,15 +75,15 @@ def test_a_pool_gives_the_same_bits_for_any_number_of_workers() -> None:
     for workers in (2, 5):
         many = trained(f"pool:{workers}/3").model
         np.testing.assert_array_equal(many.flat_parameters, one.flat_parameters)
-        np.testing.assert_array_equal(many.flat_state, one.flat_state)
-    assert (one.flat_state != trained().model.flat_state).all()  # pieces are normalised by themselves
+        np.testing.assert_array_equal(many.flat_buffers, one.flat_buffers)
+    assert (one.flat_buffers != trained().model.flat_buffers).all()  # pieces are normalised by themselves
 
 
-def test_a_pool_cannot_synchronise() -> None:
+def test_a_pool_cannot_synchronize() -> None:
     with pytest.raises(ValueError, match=r"sync=True needs the whole batch.*use a team"):
         trained("pool:2/3", sync=True)
-    synchronised = trained(sync=True).model  # alone: the batch is whole
-    np.testing.assert_array_equal(synchronised.flat_state, trained().model.flat_state)
+    synchronized = trained(sync=True).model  # alone: the batch is whole
+    np.testing.assert_array_equal(synchronized.flat_buffers, trained().model.flat_buffers)
 
 
 def test_copies_and_files_hold_the_running_statistics(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_copies_and_files_hold_the_running_statistics(tmp_path: Path) -> None:
         loaded,
         pdnn.models.load_model(tmp_path / "model"),
     ):
-        np.testing.assert_array_equal(twin.flat_state, model.flat_state)
+        np.testing.assert_array_equal(twin.flat_buffers, model.flat_buffers)
         np.testing.assert_array_equal(twin.predict(X), model.predict(X))
 
 
@@ -108,7 +108,7 @@ def test_a_resumed_training_has_the_bits_of_an_uninterrupted_one(tmp_path: Path)
     second.load(tmp_path / "state")
     second.fit((X, Y), 2, 16, verbose=False)
     np.testing.assert_array_equal(second.model.flat_parameters, whole.model.flat_parameters)
-    np.testing.assert_array_equal(second.model.flat_state, whole.model.flat_state)
+    np.testing.assert_array_equal(second.model.flat_buffers, whole.model.flat_buffers)
 
 
 def test_arguments_are_checked() -> None:
@@ -135,7 +135,7 @@ def test_resnet9_has_the_same_bits_for_any_team() -> None:
     for strategy in ("team:2", "team:3"):
         team = run(strategy)
         np.testing.assert_array_equal(team.flat_parameters, one.flat_parameters)
-        np.testing.assert_array_equal(team.flat_state, one.flat_state)
+        np.testing.assert_array_equal(team.flat_buffers, one.flat_buffers)
 
 
 def test_a_residual_around_a_module_of_ones_own_is_added_in_python() -> None:

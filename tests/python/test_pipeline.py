@@ -93,7 +93,7 @@ def train_coded(spec: str, codec: Any, epochs: int = 1) -> Any:
 def test_what_travels_is_what_the_codec_keeps(spec: str, name: str) -> None:
     """The same steps in NumPy, with the activations and their gradients through the codec."""
     kept = codec.parse(name)
-    micros = int(spec[11])
+    micro_batches = int(spec[11])
 
     def through(values: np.ndarray) -> np.ndarray:
         return kept.decode(kept.encode(values), values.shape, "float64")
@@ -102,7 +102,7 @@ def test_what_travels_is_what_the_codec_keeps(spec: str, name: str) -> None:
     for start in range(0, ROWS, BATCH):
         rows = np.arange(start, min(start + BATCH, ROWS))
         d1, e1, d2, e2 = (np.zeros_like(values) for values in (w1, b1, w2, b2))
-        for micro in np.array_split(rows, micros):
+        for micro in np.array_split(rows, micro_batches):
             if len(micro) == 0:
                 continue
             x = DATA.x[micro] / 255

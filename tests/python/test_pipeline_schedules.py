@@ -12,16 +12,16 @@ from pdnn.strategies.schedules import Instruction, schedule
 
 @pytest.mark.parametrize("name", schedules.SCHEDULES)
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
-@pytest.mark.parametrize("micros", [1, 2, 5, 8])
+@pytest.mark.parametrize("micro_batches", [1, 2, 5, 8])
 def test_every_rank_passes_every_micro_batch_forward_and_backward(
-    name: str, stages: int, micros: int
+    name: str, stages: int, micro_batches: int
 ) -> None:
-    made = schedule(name, stages, micros)
+    made = schedule(name, stages, micro_batches)
     assert len(made.programs) == stages
     for program in made.programs:
         for what in ("forward", "backward"):
             passes = [(i.micro, i.chunk) for i in program if i.what == what]
-            assert sorted(passes) == [(m, c) for m in range(micros) for c in range(made.chunks)]
+            assert sorted(passes) == [(m, c) for m in range(micro_batches) for c in range(made.chunks)]
     assert made.simulate(message=0.1).seconds > 0
 
 

@@ -130,7 +130,7 @@ def check(rng: np.random.Generator, kind: str) -> None:
         )
         history = trainer.fit((x, y), epochs=2, batch_size=batch, verbose=False)
         memory = {name: array.copy() for name, array in trainer.optimizer.state_arrays().items()}
-        flat = model.flat_parameters.copy(), model.flat_state.copy(), model.flat_gradients.copy()
+        flat = model.flat_parameters.copy(), model.flat_buffers.copy(), model.flat_gradients.copy()
         return Trained(*flat, memory, history.history["loss"])
 
     outcomes = pdnn.run(train, drawn.strategy, ranks=drawn.ranks, backend="threads")

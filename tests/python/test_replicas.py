@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more t
 @pytest.mark.parametrize("way", replicas.WAYS)
 def test_replicas_equal_one_process(way: str, model: str, ranks: int) -> None:
     if not replicas.fits(way, model, ranks):
-        pytest.skip("pieces cannot synchronise a layer, or there are more stages than layers")
+        pytest.skip("pieces cannot synchronize a layer, or there are more stages than layers")
     case = replicas.NARROW[model]
     want = replicas.trained(case, "serial", pdnn.comm.SELF)
     of_ranks = pdnn.run(lambda: replicas.WAYS[way](case, pdnn.world()), ranks=ranks, backend="threads")

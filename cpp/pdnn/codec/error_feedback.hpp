@@ -34,7 +34,7 @@ class ErrorFeedback : public Codec<T> {
   void read(const std::uint8_t* data, std::span<T> values, Into into) override;
 
   std::unique_ptr<Codec<T>> codec_;
-  Buffer<T> residual_;
+  AlignedArray<T> residual_;
   bool remember_;
   double lost_ = 0, given_ = 0;
 };

@@ -46,10 +46,10 @@ PowerSgd<T>::PowerSgd(int rank, Index count, const std::vector<MatrixAt>& matric
     most_rows = std::max(most_rows, m.rows);
   }
   leave({end, count});
-  first_ = Buffer<T>(p_count_ + rest);
-  second_ = Buffer<T>(q_count);
-  read_ = Buffer<T>(first_.size() + q_count);
-  negative_ = Buffer<T>(rank * most_rows);
+  first_ = AlignedArray<T>(p_count_ + rest);
+  second_ = AlignedArray<T>(q_count);
+  read_ = AlignedArray<T>(first_.size() + q_count);
+  negative_ = AlignedArray<T>(rank * most_rows);
 }
 
 template <class T>

@@ -56,8 +56,8 @@ class PowerSgd : public Codec<T> {
   std::vector<MatrixAt> matrices_;  // those that get smaller
   std::vector<Range> others_;       // of the values
   Rng rng_;
-  Buffer<T> first_, second_, read_;  // all Pᵀ and the rest; all Qᵀ; both as they were read
-  Buffer<T> negative_;               // −Pᵀ of a matrix
+  AlignedArray<T> first_, second_, read_;  // all Pᵀ and the rest; all Qᵀ; both as they were read
+  AlignedArray<T> negative_;               // −Pᵀ of a matrix
 };
 
 }  // namespace pdnn::codec

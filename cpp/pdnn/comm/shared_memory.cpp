@@ -33,7 +33,7 @@ class Allocated final : public SharedMemory {
   explicit Allocated(Index bytes) : SharedMemory(nullptr, bytes), buffer_(bytes) { data_ = buffer_.data(); }
 
  private:
-  Buffer<std::byte> buffer_;
+  AlignedArray<std::byte> buffer_;
 };
 
 #ifdef MAP_POPULATE
@@ -204,7 +204,7 @@ std::shared_ptr<SharedMemory> share(Communicator& comm, Index bytes) {
 std::shared_ptr<Communicator> ranks_of_machine(Communicator& comm) {
   Machine own = this_machine();
   const auto length = static_cast<Index>(own.size());
-  Buffer<std::uint8_t> all(length * comm.size());
+  AlignedArray<std::uint8_t> all(length * comm.size());
   comm.all_gather(bytes_of(own), comm::View(all.span()));
   int color = 0;  // the first rank there
   while (std::memcmp(all.data() + color * length, own.data(), own.size()) != 0) ++color;

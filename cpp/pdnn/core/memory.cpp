@@ -15,7 +15,7 @@ std::mutex pins_mutex;
 std::atomic<bool> any_pins{false};  // without a pin nobody takes the lock
 
 std::vector<Pin>& pins() {
-  static auto& all = *new std::vector<Pin>;  // for Buffers that outlive static objects, too
+  static auto& all = *new std::vector<Pin>;  // for AlignedArrays that outlive static objects, too
   return all;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// Buffer: memory aligned to cache lines, allocated once and never grown.
+/// AlignedArray: memory aligned to cache lines, allocated once and never grown.
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -25,7 +25,7 @@ class OutOfMemory : public std::bad_alloc {
 };
 
 /// From now on these bytes may be read or written even after their owner lets go of them, by a library that cannot
-/// take a call back: a Buffer that holds some of them leaves its memory allocated for good.
+/// take a call back: a AlignedArray that holds some of them leaves its memory allocated for good.
 void pin(const void* begin, Index bytes);
 bool pinned(const void* begin, Index bytes);
 
@@ -35,10 +35,10 @@ enum class Contents { zeros, anything };
 /// `size` elements, zero at first unless told otherwise, starting on a cache line; or a part of someone else's
 /// memory, which it keeps alive.
 template <class T>
-class Buffer {
+class AlignedArray {
  public:
-  Buffer() = default;
-  explicit Buffer(Index size, Contents contents = Contents::zeros) : size_(size) {
+  AlignedArray() = default;
+  explicit AlignedArray(Index size, Contents contents = Contents::zeros) : size_(size) {
     constexpr Index kMost = (std::numeric_limits<Index>::max() - Index{kCacheLine}) / Index{sizeof(T)};
     if (size < 0 || size > kMost) throw OutOfMemory(size, sizeof(T));
     const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T);
@@ -51,12 +51,12 @@ class Buffer {
     if (!data_) throw OutOfMemory(size, sizeof(T));
     if (contents == Contents::zeros) std::fill_n(data_.get(), size, T{});
   }
-  Buffer(std::shared_ptr<void> owner, T* data, Index size) : data_(std::move(owner), data), size_(size) {}
-  Buffer(Buffer&&) = default;
-  Buffer& operator=(Buffer&&) = default;
+  AlignedArray(std::shared_ptr<void> owner, T* data, Index size) : data_(std::move(owner), data), size_(size) {}
+  AlignedArray(AlignedArray&&) = default;
+  AlignedArray& operator=(AlignedArray&&) = default;
 
-  Buffer copy() const {
-    Buffer other(size_);
+  AlignedArray copy() const {
+    AlignedArray other(size_);
     std::copy_n(data(), size_, other.data());
     return other;
   }
@@ -65,7 +65,7 @@ class Buffer {
   const T* data() const { return data_.get(); }
   Index size() const { return size_; }
   /// The same elements, which keep the memory alive when this is gone or another one has taken its place.
-  std::shared_ptr<Buffer> share() { return std::make_shared<Buffer>(data_, data_.get(), size_); }
+  std::shared_ptr<AlignedArray> share() { return std::make_shared<AlignedArray>(data_, data_.get(), size_); }
   std::span<T> span() { return {data(), static_cast<std::size_t>(size_)}; }
   std::span<const T> span() const { return {data(), static_cast<std::size_t>(size_)}; }
   T& operator[](Index index) { return data_.get()[index]; }

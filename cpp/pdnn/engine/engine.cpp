@@ -57,8 +57,8 @@ PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index ca
           "Pool: a layer that is dealt out to ranks needs them at the same passes, but a pool's pieces ",
           "go ahead in any order; use a team");
   for (int i = 0; i < workers; ++i)
-    workers_.push_back(
-        {nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces), Buffer<T>(job.model.count())});
+    workers_.push_back({nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces),
+                        AlignedArray<T>(job.model.count())});
 }
 
 template <class T>

@@ -31,7 +31,7 @@ class Engine {
   /// Whether gradient() uses the hooks' grad_ready and fused_update: slices become final one after another, hot in
   /// cache.
   virtual bool announces() const = 0;
-  /// Stores the gradient of the step's rows in model.grads, commits the state, and returns the sums over these rows.
+  /// Stores the gradient of the step's rows in model.grads, commits the buffers, and returns the sums over these rows.
   virtual nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) = 0;
   /// The threads, for what they do all at once between gradients.
   virtual threads::Team& team() = 0;
@@ -92,7 +92,7 @@ class PoolEngine : public Engine<T> {
 
   struct Worker {
     nn::Workspace<T> workspace;
-    Buffer<T> grads;
+    AlignedArray<T> grads;
   };
 
   Index pieces_;

@@ -6,14 +6,14 @@ template <class T>
 InPanels<T>::InPanels(const nn::Network<T>& network, nn::Model<T>& model, optim::Optimizer<T>& optimizer)
     : layout_(network.layout()), model_(model), optimizer_(optimizer), room_(model.count()) {
   from_rows(model_.params->span());
-  for (Buffer<T>& memory : optimizer_.memory()) from_rows(memory.span());
+  for (AlignedArray<T>& array : optimizer_.state()) from_rows(array.span());
 }
 
 template <class T>
 InPanels<T>::~InPanels() {
   to_rows(model_.params->span());
   to_rows(slice(model_.grads->span(), 0, model_.count()));
-  for (Buffer<T>& memory : optimizer_.memory()) to_rows(memory.span());
+  for (AlignedArray<T>& array : optimizer_.state()) to_rows(array.span());
 }
 
 template <class T>

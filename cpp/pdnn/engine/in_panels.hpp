@@ -5,7 +5,7 @@
 
 namespace pdnn::engine {
 
-/// While it lives, a model's parameters and gradients and an optimizer's memory lie in panels, for a network that has
+/// While it lives, a model's parameters and gradients and an optimizer's state lie in panels, for a network that has
 /// them so, and nobody else need know of it. The gradients from before are lost.
 template <class T>
 class InPanels {
@@ -22,7 +22,7 @@ class InPanels {
   const nn::Layout<T>& layout_;
   nn::Model<T>& model_;
   optim::Optimizer<T>& optimizer_;
-  Buffer<T> room_;
+  AlignedArray<T> room_;
 };
 
 }  // namespace pdnn::engine

@@ -28,16 +28,16 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
   program_ = make_program(config.schedule, seat);
   require(tag_of_dy(seat.stages()) <= comm::kMaxTag, "Pipeline: ", seat.stages(), " stages are too many");
   stages_.reserve(chunks.size());
-  Index params = 0, state = 0;
+  Index params = 0, buffers = 0;
   for (int number = 0; number < seat.chunks; ++number) {
     const auto& [network, sample] = chunks[static_cast<std::size_t>(number)];
     require(config.micro_batches == 1 || !network.traits().synchronized,
             "Pipeline: a layer with sync=True needs the whole batch at once, but micro-batches go one by one; ",
             "use sync=False, or one micro-batch");
     const Range own_params{params, params + nn::total(network.parameters())};
-    const Range own_state{state, state + nn::total(network.state())};
+    const Range own_buffers{buffers, buffers + nn::total(network.buffers())};
     params = own_params.end;
-    state = own_state.end;
+    buffers = own_buffers.end;
     const int stage_number = seat.stage(number);
     Stage& stage = stages_.emplace_back(Stage{.network = network,
                                               .in = sample,
@@ -45,7 +45,7 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
                                               .first = stage_number == 0,
                                               .last = stage_number + 1 == seat.stages(),
                                               .params = own_params,
-                                              .state = own_state,
+                                              .buffers = own_buffers,
                                               .slots = {},
                                               .outgoing = {}});
     const Index rows = (capacity + config.micro_batches - 1) / config.micro_batches,
@@ -58,7 +58,7 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
                              .x_in = transport_.parcel(in),
                              .y_out = transport_.parcel(out),
                              .dy_in = transport_.parcel(out)});
-    for (SendBuffer& outgoing : stage.outgoing) outgoing = {Buffer<T>(in), transport_.parcel(in)};
+    for (SendBuffer& outgoing : stage.outgoing) outgoing = {AlignedArray<T>(in), transport_.parcel(in)};
   }
   require(params == job.model.count(), "Pipeline: the stages of rank ", seat.rank, " have ", params,
           " parameters, its model has ", job.model.count());
@@ -196,9 +196,9 @@ nn::Pass PipelineEngine<T>::pass(const Member& member, const Stage& stage, const
 
 template <class T>
 nn::Vars<T> PipelineEngine<T>::vars(const Stage& stage, Slot& slot) const {
-  const std::span<const T> params = job_.model.params->span(), state = job_.model.state->span();
+  const std::span<const T> params = job_.model.params->span(), buffers = job_.model.buffers->span();
   return slot.workspace.vars(slice(params, stage.params.begin, stage.params.size()),
-                             slice(state, stage.state.begin, stage.state.size()), nullptr);
+                             slice(buffers, stage.buffers.begin, stage.buffers.size()), nullptr);
 }
 
 template <class T>
@@ -232,7 +232,7 @@ void PipelineEngine<T>::backward(const Member& member, const Stage& stage, Slot&
                          slice(job_.model.grads->span(), stage.params.begin, stage.params.size()));
   if (member.first())
     stage.network.commit(own, slot.workspace.saved(), count,
-                         slice(job_.model.state->span(), stage.state.begin, stage.state.size()));
+                         slice(job_.model.buffers->span(), stage.buffers.begin, stage.buffers.size()));
 }
 
 template <class T>
@@ -241,12 +241,12 @@ std::vector<Lane> PipelineEngine<T>::timeline() const {
   const std::vector<Program> programs =
       make_programs(config_.schedule, comm_->size(), config_.micro_batches, static_cast<int>(stages_.size()));
   std::vector<Index> counts;
-  Buffer<double> own(2 * std::ssize(lane_));
+  AlignedArray<double> own(2 * std::ssize(lane_));
   double* to = own.data();
   for (const Event& event : lane_)
     for (const double time : {event.begin, event.end}) *to++ = time;
   for (const Program& program : programs) counts.push_back(2 * std::ssize(program));
-  Buffer<double> all(std::accumulate(counts.begin(), counts.end(), Index{0}));
+  AlignedArray<double> all(std::accumulate(counts.begin(), counts.end(), Index{0}));
   comm_->all_gather(comm::ConstView(own.span()), comm::View(all.span()), counts);
   std::vector<Lane> lanes;
   const double* time = all.data();

@@ -24,7 +24,7 @@ struct PipelineConfig {
 };
 
 /// Interprets this rank's program. The rows of a step are cut into micro-batches whose sizes differ by at most one; one
-/// without rows goes through all passes and is not sent. Gradients add up, and state is committed, in the order of
+/// without rows goes through all passes and is not sent. Gradients add up, and buffers are committed, in the order of
 /// micro-batches, so the result is that of a pool with as many pieces, whatever the schedule.
 ///
 /// A micro-batch sends rows · width elements up through each border between stages and as many down, each message by
@@ -71,7 +71,7 @@ class PipelineEngine : public Engine<T> {
   };
   /// A dx on its way: there are two, so that one can be made while the other travels.
   struct SendBuffer {
-    Buffer<T> dx;
+    AlignedArray<T> dx;
     MessageBuffer<T> message;
   };
   struct Stage {
@@ -79,7 +79,7 @@ class PipelineEngine : public Engine<T> {
     Shape in;
     int number;  // in the whole network
     bool first, last;
-    Range params, state;
+    Range params, buffers;
     std::vector<Slot> slots;
     std::array<SendBuffer, 2> outgoing;
 

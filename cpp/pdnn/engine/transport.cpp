@@ -16,7 +16,7 @@ Transport<T>::Transport(std::shared_ptr<comm::Communicator> comm, const std::str
 template <class T>
 MessageBuffer<T> Transport<T>::parcel(Index most) const {
   MessageBuffer<T> made;
-  if (codec_) made.code = Buffer<std::uint8_t>(codec_->bytes(most));
+  if (codec_) made.code = AlignedArray<std::uint8_t>(codec_->bytes(most));
   return made;
 }
 

@@ -17,9 +17,9 @@ using data::CompressionStats;
 /// belong to it.
 template <class T>
 struct MessageBuffer {
-  Buffer<std::uint8_t> code;  ///< of the most values; empty without a codec
-  std::span<T> values{};      ///< where those that are expected go
-  comm::Request request;      ///< behind its memory: it lets go of that first
+  AlignedArray<std::uint8_t> code;  ///< of the most values; empty without a codec
+  std::span<T> values{};            ///< where those that are expected go
+  comm::Request request;            ///< behind its memory: it lets go of that first
 };
 
 /// A message of n values is n · sizeof(T) bytes, or as many as the codec makes of n. What a codec loses is not sent

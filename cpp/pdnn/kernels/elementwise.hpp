@@ -4,12 +4,12 @@
 
 namespace pdnn::kernels {
 
-/// The activations whose slope is computed from y, so that a product can apply them.
+/// The activations whose derivative is computed from y, so that a product can apply them.
 enum class Activation { identity, relu, sigmoid, tanh };
 
-/// The activations whose slope is computed from x. GELU is x Φ(x), Φ being the normal distribution function: to 3 units
-/// in the last place from x = −0.6 up, to 6 in the lower tail; floats to 1. SiLU is x σ(x), σ being the
-/// logistic function: to 4 units in the last place, where σ(x) is a normal number.
+/// The activations whose derivative is computed from x. GELU is x Φ(x), Φ being the normal distribution function: to 3
+/// units in the last place from x = −0.6 up, to 6 in the lower tail; floats to 1. SiLU is x σ(x), σ being the logistic
+/// function: to 4 units in the last place, where σ(x) is a normal number.
 enum class Curve { gelu, silu };
 
 /// out[r, :] = scale · x[rows[r], :] + shift for `count` rows of `width` elements; rows of x start `stride` elements

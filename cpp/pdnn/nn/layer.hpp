@@ -21,7 +21,7 @@ namespace pdnn::nn {
 
 using threads::Member;
 
-/// A named array inside the flat buffer of parameters, or of state.
+/// A named array among the parameters, or the buffers, which lie in one flat array each.
 struct Parameter {
   std::string name;
   std::vector<Index> shape;
@@ -110,7 +110,7 @@ struct Hooks {
 
 template <class T>
 struct Vars {
-  std::span<const T> params, state;
+  std::span<const T> params, buffers;
   std::span<T> saved, scratch;
   const FusedUpdate<T>* updates = nullptr;
 };
@@ -136,7 +136,7 @@ class Layer {
   virtual std::string_view name() const = 0;
   virtual std::vector<Parameter> parameters() const { return {}; }
   /// What a layer learns without gradients, like running statistics: read by passes, written by commit() alone.
-  virtual std::vector<Parameter> state() const { return {}; }
+  virtual std::vector<Parameter> buffers() const { return {}; }
   virtual Traits traits() const { return {}; }
   /// The shape of y's samples. Throws ValueError, with both shapes, if x's do not fit.
   virtual Shape output_shape(const Shape& in) const { return in; }
@@ -153,15 +153,15 @@ class Layer {
   virtual std::shared_ptr<const Layer> in_panels() const { return nullptr; }
   /// How many of its first parameters backward updates itself, so that their gradient is lost, or announces itself.
   virtual Index updated(const Pass& /*pass*/, const Vars<T>& /*vars*/) const { return 0; }
-  virtual void initialize(Rng /*rng*/, std::span<T> /*params*/, std::span<T> /*state*/) const {}
+  virtual void initialize(Rng /*rng*/, std::span<T> /*params*/, std::span<T> /*buffers*/) const {}
   virtual void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const = 0;
   /// dy is kept; dx is stored (unless nobody wants it) and aliases nothing; grads are stored, or added to if pass.add.
   virtual void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                         Tensor<T> dx, std::span<T> grads) const = 0;
-  /// Takes what a training pass over `rows` rows left in `saved` into the state. Called once a pass, after it, by one
+  /// Takes what a training pass over `rows` rows left in `saved` into the buffers. Called once a pass, after it, by one
   /// thread; for the pieces of a batch in their order.
   virtual void commit(const Pass& /*pass*/, std::span<const T> /*saved*/, Index /*rows*/,
-                      std::span<T> /*state*/) const {}
+                      std::span<T> /*buffers*/) const {}
 };
 
 template <class T>

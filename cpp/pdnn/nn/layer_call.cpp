@@ -8,7 +8,7 @@ LayerCall<T>::LayerCall(LayerPtr<T> layer, const Shape& in)
       in_(in),
       out_(layer_->output_shape(in)),
       params_(total(layer_->parameters())),
-      state_(total(layer_->state())) {
+      buffers_(total(layer_->buffers())) {
   if (LayerPtr<T> bound = layer_->bind(in)) {
     layer_ = std::move(bound);
     composite_ = true;
@@ -17,20 +17,20 @@ LayerCall<T>::LayerCall(LayerPtr<T> layer, const Shape& in)
 }
 
 template <class T>
-void LayerCall<T>::forward(const Pass& pass, std::span<const T> params, std::span<T> state, std::span<T> saved,
+void LayerCall<T>::forward(const Pass& pass, std::span<const T> params, std::span<T> buffers, std::span<T> saved,
                            Tensor<const T> x, Tensor<T> y) const {
-  Buffer<T> room = scratch(x.batch);
-  layer_->forward(pass, {params, state, saved, room.span()}, x, y);
-  if (pass.training && state_ > 0) layer_->commit(pass, saved, x.batch, state);
+  AlignedArray<T> room = scratch(x.batch);
+  layer_->forward(pass, {params, buffers, saved, room.span()}, x, y);
+  if (pass.training && buffers_ > 0) layer_->commit(pass, saved, x.batch, buffers);
 }
 
 template <class T>
-void LayerCall<T>::backward(Pass pass, std::span<const T> params, std::span<const T> state, std::span<T> saved,
+void LayerCall<T>::backward(Pass pass, std::span<const T> params, std::span<const T> buffers, std::span<T> saved,
                             Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                             std::span<T> grads) const {
   pass.add = true;
-  Buffer<T> room = scratch(x.batch);
-  layer_->backward(pass, {params, state, saved, room.span()}, x, y, dy, dx, grads);
+  AlignedArray<T> room = scratch(x.batch);
+  layer_->backward(pass, {params, buffers, saved, room.span()}, x, y, dy, dx, grads);
   if (pass.final && params_ > 0 && !composite_) (*pass.final)(*pass.team, {0, params_});
 }
 

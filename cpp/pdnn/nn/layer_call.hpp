@@ -15,7 +15,7 @@ class LayerCall {
   const Shape& in() const { return in_; }
   const Shape& out() const { return out_; }
   Index params() const { return params_; }
-  Index state() const { return state_; }
+  Index buffers() const { return buffers_; }
   /// Elements that live from forward to backward.
   Index saved(Index rows) const { return sizes_.saved + rows * sizes_.saved_row; }
 
@@ -24,24 +24,24 @@ class LayerCall {
   /// Whether it takes sums over the whole batch through Pass::batch_sum.
   bool synchronized() const { return layer_->traits().synchronized; }
 
-  /// y from x. A training pass also takes its statistics into the state, at once.
-  void forward(const Pass& pass, std::span<const T> params, std::span<T> state, std::span<T> saved, Tensor<const T> x,
+  /// y from x. A training pass also takes its statistics into the buffers, at once.
+  void forward(const Pass& pass, std::span<const T> params, std::span<T> buffers, std::span<T> saved, Tensor<const T> x,
                Tensor<T> y) const;
   /// dx from dy, unless nobody wants it; the gradients are added to `grads`. Each slice of them is announced once,
   /// falling.
-  void backward(Pass pass, std::span<const T> params, std::span<const T> state, std::span<T> saved, Tensor<const T> x,
+  void backward(Pass pass, std::span<const T> params, std::span<const T> buffers, std::span<T> saved, Tensor<const T> x,
                 Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx, std::span<T> grads) const;
 
  private:
-  Buffer<T> scratch(Index rows) const {
-    return Buffer<T>(sizes_.scratch + rows * sizes_.scratch_row, Contents::anything);
+  AlignedArray<T> scratch(Index rows) const {
+    return AlignedArray<T>(sizes_.scratch + rows * sizes_.scratch_row, Contents::anything);
   }
 
   LayerPtr<T> layer_;
   bool composite_ = false;  // announces its own final slices
   Shape in_, out_;
   Sizes sizes_;
-  Index params_, state_;
+  Index params_, buffers_;
 };
 
 }  // namespace pdnn::nn

@@ -5,18 +5,18 @@ namespace pdnn::nn {
 template <class T>
 Model<T>::Model(std::shared_ptr<const Network<T>> network, std::uint64_t seed) : network_(std::move(network)) {
   const Index count = total(network_->parameters());
-  params = std::make_shared<Buffer<T>>(count);
-  grads = std::make_shared<Buffer<T>>(count + kTail);
-  state = std::make_shared<Buffer<T>>(total(network_->state()));
-  network_->initialize(Rng(seed), params->span(), state->span());
+  params = std::make_shared<AlignedArray<T>>(count);
+  grads = std::make_shared<AlignedArray<T>>(count + kTail);
+  buffers = std::make_shared<AlignedArray<T>>(total(network_->buffers()));
+  network_->initialize(Rng(seed), params->span(), buffers->span());
 }
 
 template <class T>
 std::unique_ptr<Model<T>> Model<T>::clone() const {
   std::unique_ptr<Model> other(new Model(network_));
-  other->params = std::make_shared<Buffer<T>>(params->copy());
-  other->grads = std::make_shared<Buffer<T>>(grads->copy());
-  other->state = std::make_shared<Buffer<T>>(state->copy());
+  other->params = std::make_shared<AlignedArray<T>>(params->copy());
+  other->grads = std::make_shared<AlignedArray<T>>(grads->copy());
+  other->buffers = std::make_shared<AlignedArray<T>>(buffers->copy());
   return other;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// Model: a network with its parameters, gradients and state, each one flat buffer.
+/// Model: a network with its parameters, gradients and buffers, each one flat array.
 #include <mutex>
 
 #include "pdnn/nn/loss.hpp"
@@ -35,18 +35,18 @@ class Model {
 
   /// What a pass in this workspace reads.
   Vars<T> vars(Workspace<T>& workspace, const FusedUpdate<T>* updates = nullptr) const {
-    return workspace.vars(params->span(), state->span(), updates);
+    return workspace.vars(params->span(), buffers->span(), updates);
   }
-  /// Takes what a training pass over `rows` rows left in the workspace into the state: once a pass, after it, by one
+  /// Takes what a training pass over `rows` rows left in the workspace into the buffers: once a pass, after it, by one
   /// thread; for the pieces of a batch in their order.
   void commit(const Network<T>& network, const Pass& pass, const Workspace<T>& workspace, Index rows) {
-    network.commit(pass, workspace.saved(), rows, state->span());
+    network.commit(pass, workspace.saved(), rows, buffers->span());
   }
 
   Index count() const { return params->size(); }
 
   // Shared, so that arrays which look into them may outlive the model.
-  std::shared_ptr<Buffer<T>> params, grads, state;
+  std::shared_ptr<AlignedArray<T>> params, grads, buffers;
 
  private:
   explicit Model(std::shared_ptr<const Network<T>> network) : network_(std::move(network)) {}

@@ -35,8 +35,8 @@ std::vector<Parameter> Network<T>::parameters() const {
 }
 
 template <class T>
-std::vector<Parameter> Network<T>::state() const {
-  return numbered(&Layer<T>::state);
+std::vector<Parameter> Network<T>::buffers() const {
+  return numbered(&Layer<T>::buffers);
 }
 
 template <class T>
@@ -129,10 +129,10 @@ void Network<T>::add_node(LayerPtr<T> layer, Index number, const Shape& in) {
   node.view = node.layer->traits().view;
   node.sizes = node.layer->sizes(in);
   node.param_count = total(node.layer->parameters());
-  node.state_count = total(node.layer->state());
+  node.buffer_count = total(node.layer->buffers());
   if (!nodes_.empty()) {
     node.params = nodes_.back().params + nodes_.back().param_count;
-    node.state = nodes_.back().state + nodes_.back().state_count;
+    node.buffers = nodes_.back().buffers + nodes_.back().buffer_count;
   }
   nodes_.push_back(std::move(node));
 }
@@ -202,19 +202,19 @@ typename Network<T>::Place Network<T>::forward_place(std::size_t index, Index ro
 
 template <class T>
 Vars<T> Network<T>::vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const {
-  return {slice(vars.params, node.params, node.param_count), slice(vars.state, node.state, node.state_count),
+  return {slice(vars.params, node.params, node.param_count), slice(vars.buffers, node.buffers, node.buffer_count),
           slice(vars.saved, place.saved, node.sizes.saved + rows * node.sizes.saved_row),
           slice(vars.scratch, 0, node.sizes.scratch + rows * node.sizes.scratch_row), vars.updates};
 }
 
 template <class T>
-void Network<T>::initialize(Rng rng, std::span<T> params, std::span<T> state) const {
-  Index at = 0, state_at = 0;
+void Network<T>::initialize(Rng rng, std::span<T> params, std::span<T> buffers) const {
+  Index at = 0, buffers_at = 0;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    const Index count = total(layers_[i]->parameters()), state_count = total(layers_[i]->state());
-    layers_[i]->initialize(rng.child(i), slice(params, at, count), slice(state, state_at, state_count));
+    const Index count = total(layers_[i]->parameters()), buffer_count = total(layers_[i]->buffers());
+    layers_[i]->initialize(rng.child(i), slice(params, at, count), slice(buffers, buffers_at, buffer_count));
     at += count;
-    state_at += state_count;
+    buffers_at += buffer_count;
   }
 }
 
@@ -268,12 +268,13 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
 }
 
 template <class T>
-void Network<T>::commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> state) const {
+void Network<T>::commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> buffers) const {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
-    if (node.state_count == 0) continue;
+    if (node.buffer_count == 0) continue;
     const std::span<const T> own = slice(saved, place(i, rows).saved, node.sizes.saved + rows * node.sizes.saved_row);
-    node.layer->commit(pass.child(node.number, node.params), own, rows, slice(state, node.state, node.state_count));
+    node.layer->commit(pass.child(node.number, node.params), own, rows,
+                       slice(buffers, node.buffers, node.buffer_count));
   }
 }
 

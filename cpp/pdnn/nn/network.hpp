@@ -20,7 +20,7 @@ class Network : public Layer<T> {
   std::string_view name() const override { return "Sequential"; }
   /// Every layer's, named "<index of the layer>.<name>".
   std::vector<Parameter> parameters() const override;
-  std::vector<Parameter> state() const override;
+  std::vector<Parameter> buffers() const override;
   Traits traits() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
@@ -35,11 +35,11 @@ class Network : public Layer<T> {
   std::shared_ptr<const Network> with_panels() const;
   /// How the parameters of a bound network lie.
   const Layout<T>& layout() const { return layout_; }
-  void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
+  void initialize(Rng rng, std::span<T> params, std::span<T> buffers) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;
-  void commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> state) const override;
+  void commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> buffers) const override;
 
  private:
   /// A layer in its place. `number` is its index in the description: fusion leaves gaps, names and random numbers do
@@ -49,7 +49,7 @@ class Network : public Layer<T> {
     Index number = 0;
     Shape in, out;
     Sizes sizes;
-    Index params = 0, param_count = 0, state = 0, state_count = 0;
+    Index params = 0, param_count = 0, buffers = 0, buffer_count = 0;
     bool view = false;
     bool composite = false;             // announces its own final slices
     std::optional<std::size_t> source;  // the node whose output is this one's x; none: the network's x

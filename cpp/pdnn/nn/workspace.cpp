@@ -25,8 +25,8 @@ Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capaci
       classes_(capacity),
       rows_(2 * capacity) {
   const Sizes sizes = sizes_of(network, in, use);
-  saved_ = Buffer<T>(sizes.saved + capacity * sizes.saved_row);
-  scratch_ = Buffer<T>(sizes.scratch + capacity * sizes.scratch_row);
+  saved_ = AlignedArray<T>(sizes.saved + capacity * sizes.saved_row);
+  scratch_ = AlignedArray<T>(sizes.scratch + capacity * sizes.scratch_row);
 }
 
 template <class T>

@@ -31,8 +31,8 @@ class Workspace {
   Tensor<T> y(Index rows) { return {y_.data(), rows, out_}; }
   Tensor<T> dy(Index rows) { return {dy_.data(), rows, out_}; }
   double* rows() { return rows_.data(); }
-  Vars<T> vars(std::span<const T> params, std::span<const T> state, const FusedUpdate<T>* updates) {
-    return {params, state, saved_.span(), scratch_.span(), updates};
+  Vars<T> vars(std::span<const T> params, std::span<const T> buffers, const FusedUpdate<T>* updates) {
+    return {params, buffers, saved_.span(), scratch_.span(), updates};
   }
   /// What the last pass has for commit().
   std::span<const T> saved() const { return saved_.span(); }
@@ -41,9 +41,9 @@ class Workspace {
   Shape in_, out_;
   Index capacity_, bytes_;
   Use use_;
-  Buffer<T> x_, values_, y_, dy_, saved_, scratch_;
-  Buffer<std::int32_t> classes_;
-  Buffer<double> rows_;
+  AlignedArray<T> x_, values_, y_, dy_, saved_, scratch_;
+  AlignedArray<std::int32_t> classes_;
+  AlignedArray<double> rows_;
 };
 
 /// Workspaces kept between calls that come from any number of threads: the one used last, and as many more as fit into

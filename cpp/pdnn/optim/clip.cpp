@@ -18,7 +18,7 @@ template <class T>
 Clip<T>::Clip(const Clip& whole, Share share) : by_(whole.by_), most_(whole.most_), share_(std::move(share)) {
   Index chunks = 0;
   for (const Range& range : share_.counted) chunks += kernels::square_chunks(range.size());
-  if (by_ == By::norm) sums_ = Buffer<double>(chunks);
+  if (by_ == By::norm) sums_ = AlignedArray<double>(chunks);
 }
 
 /// Of the whole gradient.

@@ -36,8 +36,8 @@ class Clip {
   By by_;
   double most_;
   Share share_;
-  Buffer<double> sums_;  // of squares, a chunk
-  double total_ = 0;     // of all ranks
+  AlignedArray<double> sums_;  // of squares, a chunk
+  double total_ = 0;           // of all ranks
 };
 
 }  // namespace pdnn::optim

@@ -8,7 +8,7 @@ template <class T>
 Optimizer<T>::Optimizer(Index count, const kernels::Rule& rule)
     : rule_(rule), keeps_(std::visit([](const auto& own) { return own.keeps(); }, rule)), count_(count) {
   for (const bool kept : keeps_)
-    if (kept) memory_.emplace_back(count);
+    if (kept) state_.emplace_back(count);
 }
 
 template <class T>
@@ -22,7 +22,7 @@ std::unique_ptr<Optimizer<T>> Optimizer<T>::clone() const {
   other->segments_ = segments_;
   other->steps_ = steps_;
   if (clip_) other->clip_ = std::make_unique<Clip<T>>(*clip_);
-  for (std::size_t i = 0; i < memory_.size(); ++i) other->memory_[i] = memory_[i].copy();
+  for (std::size_t i = 0; i < state_.size(); ++i) other->state_[i] = state_[i].copy();
   return other;
 }
 
@@ -70,7 +70,7 @@ void Optimizer<T>::take_numbers() {
 template <class T>
 kernels::Update<T> Optimizer<T>::update_of(std::size_t segment, Index offset, T* w) {
   kernels::Update<T> update{numbers_[segment], w, {}};
-  auto array = memory_.begin();
+  auto array = state_.begin();
   for (std::size_t i = 0; i < keeps_.size(); ++i)
     if (keeps_[i]) update.state[i] = (array++)->data() + offset;
   return update;

@@ -29,7 +29,7 @@ class Optimizer {
   std::string_view name() const;
   /// One with the same rule for so many parameters, which has made no step.
   std::unique_ptr<Optimizer> like(Index count) const { return std::make_unique<Optimizer>(count, rule_); }
-  /// Another one of the same groups, clipping, steps and memory, which goes its own way from here on.
+  /// Another one of the same groups, clipping, steps and state, which goes its own way from here on.
   std::unique_ptr<Optimizer> clone() const;
 
   /// Throws ValueError unless the segments cover exactly the parameters, in order.
@@ -51,7 +51,7 @@ class Optimizer {
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
   /// The rule's state: arrays as long as the parameters (SGD: velocity).
-  std::vector<Buffer<T>>& memory() { return memory_; }
+  std::vector<AlignedArray<T>>& state() { return state_; }
 
  private:
   /// The update of a segment's parameters from `offset` on, the first of them at w.
@@ -63,7 +63,7 @@ class Optimizer {
   Index count_;
   std::vector<Segment> segments_;
   std::vector<kernels::RuleStep> numbers_;  // of this step, a segment
-  std::vector<Buffer<T>> memory_;
+  std::vector<AlignedArray<T>> state_;
   std::unique_ptr<Clip<T>> clip_;
   std::int64_t steps_ = 0;
 };

@@ -21,7 +21,7 @@ class ColumnParallelLinear : public nn::Linear<T> {
   std::string_view name() const override { return "ColumnParallelLinear"; }
   nn::Traits traits() const override { return {.communicates = true}; }
   /// The values of these columns in the whole layer.
-  void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
+  void initialize(Rng rng, std::span<T> params, std::span<T> buffers) const override;
   void backward(const nn::Pass& pass, nn::Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                 Tensor<T> dx, std::span<T> grads) const override;
 
@@ -44,7 +44,7 @@ class RowParallelLinear : public nn::Linear<T> {
   std::string_view name() const override { return "RowParallelLinear"; }
   nn::Traits traits() const override { return {.communicates = true}; }
   /// The values of these rows in the whole layer.
-  void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
+  void initialize(Rng rng, std::span<T> params, std::span<T> buffers) const override;
   void forward(const nn::Pass& pass, nn::Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
 
  protected:

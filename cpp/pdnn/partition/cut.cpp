@@ -92,7 +92,7 @@ class Trial {
   std::shared_ptr<const nn::Network<T>> network_;
   nn::Workspace<T> workspace_;
   Tensor<T> x_, y_, dy_;
-  Buffer<T> dx_;
+  AlignedArray<T> dx_;
 };
 
 }  // namespace

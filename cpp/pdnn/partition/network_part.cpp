@@ -50,7 +50,7 @@ NetworkPart<T> layers_of(const nn::Network<T>& network, Range layers) {
     return std::vector<Block>{{before, within, 1, within}};
   };
   part.params = block([](const nn::Layer<T>& layer) { return layer.parameters(); });
-  part.state = block([](const nn::Layer<T>& layer) { return layer.state(); });
+  part.buffers = block([](const nn::Layer<T>& layer) { return layer.buffers(); });
   return part;
 }
 
@@ -62,9 +62,9 @@ PartialModel<T>::PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_p
       group_(std::move(group)),
       model_(network_of(part), 0),
       part_optimizer_(optimizer_->like(count(part.params))) {
-  require(model_.count() == count(part.params) && model_.state->size() == count(part.state),
-          "NetworkPart: its layers have ", model_.count(), " parameters and ", model_.state->size(),
-          " numbers of state, its blocks ", count(part.params), " and ", count(part.state));
+  require(model_.count() == count(part.params) && model_.buffers->size() == count(part.buffers),
+          "NetworkPart: its layers have ", model_.count(), " parameters and ", model_.buffers->size(),
+          " numbers in buffers, its blocks ", count(part.params), " and ", count(part.buffers));
   exchange_blocks(part);
   take_segments();
   if (const optim::Clip<T>* clip = optimizer_->clip())
@@ -76,7 +76,7 @@ void PartialModel<T>::exchange_blocks(const NetworkPart<T>& part) {
   constexpr Index kNumbers = 4;
   const auto ranks = static_cast<std::size_t>(group_->size());
   const auto exchange = [&](const Blocks& own, std::vector<Blocks>& all) {
-    Buffer<std::int64_t> numbers(kNumbers * std::ssize(own));
+    AlignedArray<std::int64_t> numbers(kNumbers * std::ssize(own));
     std::int64_t* to = numbers.data();
     for (const Block& block : own)
       for (const Index number : {block.whole, block.stride, block.rows, block.cols}) *to++ = number;
@@ -86,7 +86,7 @@ void PartialModel<T>::exchange_blocks(const NetworkPart<T>& part) {
     std::vector<Index> counts(sizes.begin(), sizes.end());
     Index total = 0;
     for (const Index size : counts) total += size;
-    Buffer<std::int64_t> everyones(total);
+    AlignedArray<std::int64_t> everyones(total);
     group_->all_gather(numbers.span(), everyones.span(), counts);
     all.assign(ranks, {});
     const std::int64_t* next = everyones.data();
@@ -95,14 +95,14 @@ void PartialModel<T>::exchange_blocks(const NetworkPart<T>& part) {
         all[rank].push_back({next[0], next[1], next[2], next[3]});
   };
   exchange(part.params, params_);
-  exchange(part.state, state_);
+  exchange(part.buffers, buffers_);
   Index largest = 0;
-  for (const std::vector<Blocks>* all : {&params_, &state_}) {
+  for (const std::vector<Blocks>* all : {&params_, &buffers_}) {
     Index sum = 0;
     for (const Blocks& blocks : *all) sum += count(blocks);
     largest = std::max(largest, sum);
   }
-  room_ = Buffer<T>(largest);
+  room_ = AlignedArray<T>(largest);
 }
 
 template <class T>
@@ -160,14 +160,14 @@ typename optim::Clip<T>::Share PartialModel<T>::share_of_norm() const {
 template <class T>
 void PartialModel<T>::take() {
   const auto rank = static_cast<std::size_t>(group_->rank());
-  const auto take_one = [&](Buffer<T>& whole, const Blocks& blocks, Buffer<T>& part) {
+  const auto take_one = [&](AlignedArray<T>& whole, const Blocks& blocks, AlignedArray<T>& part) {
     take_array<T>(whole.span(), blocks, part.span());
   };
   take_segments();
   take_one(*whole_->params, params_[rank], *model_.params);
-  take_one(*whole_->state, state_[rank], *model_.state);
-  for (std::size_t i = 0; i < optimizer_->memory().size(); ++i)
-    take_one(optimizer_->memory()[i], params_[rank], part_optimizer_->memory()[i]);
+  take_one(*whole_->buffers, buffers_[rank], *model_.buffers);
+  for (std::size_t i = 0; i < optimizer_->state().size(); ++i)
+    take_one(optimizer_->state()[i], params_[rank], part_optimizer_->state()[i]);
   part_optimizer_->set_steps(optimizer_->steps());
 }
 
@@ -190,9 +190,9 @@ template <class T>
 void PartialModel<T>::gather() {
   gather_array(model_.params->span(), params_, whole_->params->span());
   gather_array(model_.grads->span(), params_, whole_->grads->span());
-  gather_array(model_.state->span(), state_, whole_->state->span());
-  for (std::size_t i = 0; i < optimizer_->memory().size(); ++i)
-    gather_array(part_optimizer_->memory()[i].span(), params_, optimizer_->memory()[i].span());
+  gather_array(model_.buffers->span(), buffers_, whole_->buffers->span());
+  for (std::size_t i = 0; i < optimizer_->state().size(); ++i)
+    gather_array(part_optimizer_->state()[i].span(), params_, optimizer_->state()[i].span());
   optimizer_->set_steps(part_optimizer_->steps());
 }
 

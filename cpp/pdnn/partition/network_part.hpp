@@ -17,12 +17,12 @@ struct Block {
 Index count(const std::vector<Block>& blocks);
 
 /// A part's layers, the first of them number `first_number` of the network, and where the whole model has their
-/// parameters and state.
+/// parameters and buffers.
 template <class T>
 struct NetworkPart {
   std::vector<nn::LayerPtr<T>> layers;
   Index first_number = 0;
-  std::vector<Block> params{}, state{};
+  std::vector<Block> params{}, buffers{};
 };
 
 /// Some layers of a network, one after another: a stage of a pipeline.
@@ -42,9 +42,9 @@ class PartialModel {
   nn::Model<T>& model() { return model_; }
   optim::Optimizer<T>& optimizer() { return *part_optimizer_; }
 
-  /// Copies the part's parameters, state and all that the optimizer knows of them out of the whole.
+  /// Copies the part's parameters, buffers and all that the optimizer knows of them out of the whole.
   void take();
-  /// Collective: the whole model, its last gradient, its state and the optimizer's memory again on every rank.
+  /// Collective: the whole model, its last gradient, its buffers and the optimizer's state again on every rank.
   void gather();
 
  private:
@@ -60,8 +60,8 @@ class PartialModel {
   std::shared_ptr<comm::Communicator> group_;
   nn::Model<T> model_;
   std::unique_ptr<optim::Optimizer<T>> part_optimizer_;
-  std::vector<Blocks> params_, state_;  // of every rank
-  Buffer<T> room_;
+  std::vector<Blocks> params_, buffers_;  // of every rank
+  AlignedArray<T> room_;
 };
 
 }  // namespace pdnn::partition

@@ -23,7 +23,7 @@ template <class T>
 class Splitter {
  public:
   Splitter(const NetworkPart<T>& whole, std::shared_ptr<comm::Communicator> group)
-      : group_(std::move(group)), at_(whole.params.at(0).whole), part_{{}, whole.first_number, {}, whole.state} {}
+      : group_(std::move(group)), at_(whole.params.at(0).whole), part_{{}, whole.first_number, {}, whole.buffers} {}
 
   void keep(const nn::LayerPtr<T>& layer) { add(layer, {{1, nn::total(layer->parameters())}}); }
 

@@ -26,7 +26,7 @@ BucketedReducer<T>::BucketedReducer(const Replica<T>& replica, std::shared_ptr<c
   make_sums();
   requests_.reserve(static_cast<std::size_t>(count()));
   alone_ = measure_rounds(*comm_, 2, [&] { travel(0); });
-  make_sums();  // that have kept no books and remember nothing
+  make_sums();  // that have counted nothing and remember nothing
 }
 
 template <class T>
@@ -133,7 +133,7 @@ void BucketedReducer<T>::start_final(Index from) {
 
 template <class T>
 void BucketedReducer<T>::begin_epoch() {
-  for (const auto& sum : sums_) sum->measure();  // an epoch's books have an error
+  for (const auto& sum : sums_) sum->measure();  // an epoch's statistics have an error
 }
 
 template <class T>
@@ -205,7 +205,7 @@ void BucketedReducer<T>::update(Range elements) {
 template <class T>
 CompressionStats BucketedReducer<T>::take_stats() {
   CompressionStats all;
-  const Index steps = sums_.empty() ? 0 : sums_.front()->books().sums;
+  const Index steps = sums_.empty() ? 0 : sums_.front()->stats().sums;
   for (const auto& sum : sums_) all += sum->take_stats();
   all.sums = steps;
   return all;

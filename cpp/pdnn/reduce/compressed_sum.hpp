@@ -1,5 +1,5 @@
 #pragma once
-/// CompressedSum: one slice of a flat gradient added up over ranks, with a codec on the way, and books about it.
+/// CompressedSum: one slice of a flat gradient added up over ranks, with a codec on the way, and statistics about it.
 #include <utility>
 
 #include "pdnn/codec/error_feedback.hpp"
@@ -31,14 +31,14 @@ class CompressedSum {
   }
 
   Range slice() const { return slice_; }
-  const CompressionStats& books() const { return stats_; }
+  const CompressionStats& stats() const { return stats_; }
   /// Those since the last call.
   CompressionStats take_stats() { return std::exchange(stats_, {}); }
   /// Bytes that leave this rank in a sum.
   virtual Index bytes_sent() const = 0;
   /// What is remembered from sum to sum, as long on every rank.
   virtual std::vector<std::span<T>> memory() = 0;
-  /// The next sum's errors go into the books, if any do.
+  /// The next sum's errors are counted, if any are.
   virtual void measure() {}
 
  protected:

@@ -1,5 +1,5 @@
 #pragma once
-/// Encoder: a codec for so many values, with its errors fed back, measured, or neither; times and errors go into books.
+/// Encoder: a codec for so many values, with its errors fed back, measured, or neither; times and errors are counted.
 #include "pdnn/reduce/compressed_sum.hpp"
 
 namespace pdnn::reduce {
@@ -23,19 +23,19 @@ class Encoder {
   /// The next encoding is measured, if any are.
   void measure() { encoded_ = 0; }
 
-  void encode(std::span<const T> values, std::span<std::uint8_t> out, CompressionStats& books) {
+  void encode(std::span<const T> values, std::span<std::uint8_t> out, CompressionStats& stats) {
     Stopwatch watch;
     const bool looks = feedback_ || (fed_back_ && encoded_++ % measure_every_ == 0);
     (looks || !fed_back_ ? *codec_ : fed_back_->inner()).encode(values, out);
-    watch.lap(books.encode_seconds);
+    watch.lap(stats.encode_seconds);
     if (!looks) return;
-    books.lost += fed_back_->lost();
-    books.given += fed_back_->given();
+    stats.lost += fed_back_->lost();
+    stats.given += fed_back_->given();
   }
-  void decode(std::span<const std::uint8_t> data, std::span<T> values, codec::Into into, CompressionStats& books) {
+  void decode(std::span<const std::uint8_t> data, std::span<T> values, codec::Into into, CompressionStats& stats) {
     Stopwatch watch;
     codec_->decode(data, values, into);
-    watch.lap(books.decode_seconds);
+    watch.lap(stats.decode_seconds);
   }
 
  private:

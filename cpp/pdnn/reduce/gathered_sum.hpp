@@ -18,7 +18,7 @@ class GatheredSum : public CompressedSum<T> {
   void receive(std::span<T> values) override;
 
   Encoder<T> encoder_;
-  Buffer<std::uint8_t> mine_, all_;  // this rank's code; all ranks'
+  AlignedArray<std::uint8_t> mine_, all_;  // this rank's code; all ranks'
   comm::Request request_;
 };
 

@@ -24,7 +24,7 @@ class LowRankSum : public CompressedSum<T> {
 
   std::unique_ptr<codec::PowerSgd<T>> codec_;
   bool remember_;
-  Buffer<T> residual_;
+  AlignedArray<T> residual_;
   comm::Request request_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-/// What ranks agree on beside gradients: sums over a batch that they share, and the state that each learned from its
+/// What ranks agree on beside gradients: sums over a batch that they share, and the buffers that each learned from its
 /// own rows.
 #include "pdnn/comm/communicator.hpp"
 #include "pdnn/nn/model.hpp"
@@ -16,10 +16,10 @@ class RankSum : public nn::BatchSum {
   comm::Communicator& comm_;
 };
 
-/// The state becomes its mean over the ranks, the same bits on all of them.
+/// The buffers become their mean over the ranks, the same bits on all of them.
 template <class T>
 void average_state(nn::Model<T>& model, comm::Communicator& comm) {
-  if (comm.size() > 1 && model.state->size() > 0) comm.all_reduce(comm::View(model.state->span()), comm::Op::mean);
+  if (comm.size() > 1 && model.buffers->size() > 0) comm.all_reduce(comm::View(model.buffers->span()), comm::Op::mean);
 }
 
 /// The fastest of a few rounds, in seconds, on the rank where it is slowest; collective.

@@ -23,7 +23,7 @@ Index aligned(Index elements) {
 template <class T>
 Index SharedParameters<T>::bytes(const Replica<T>& replica, int ranks) {
   const Index array = aligned<T>(replica.job.model.count() + nn::Model<T>::kTail);
-  const Index arrays = 2 + std::ssize(replica.optimizer.memory()) + ranks;  // parameters, total, memory, gradients
+  const Index arrays = 2 + std::ssize(replica.optimizer.state()) + ranks;  // parameters, total, memory, gradients
   return comm::SharedBarrier::bytes(ranks) + arrays * array * Index{sizeof(T)};
 }
 
@@ -41,13 +41,13 @@ SharedParameters<T>::SharedParameters(const Replica<T>& replica, std::shared_ptr
   T* next = reinterpret_cast<T*>(memory_->data() + comm::SharedBarrier::bytes(machine_->size()));
   const auto take = [&](Index elements) {
     T* const array = std::exchange(next, next + stride_);
-    return Buffer<T>(memory_, array, elements);
+    return AlignedArray<T>(memory_, array, elements);
   };
-  other_.params = std::make_shared<Buffer<T>>(take(count()));
-  for (std::size_t i = 0; i < replica_.optimizer.memory().size(); ++i) other_.memory.push_back(take(count()));
+  other_.params = std::make_shared<AlignedArray<T>>(take(count()));
+  for (std::size_t i = 0; i < replica_.optimizer.state().size(); ++i) other_.state.push_back(take(count()));
   total_ = take(stride_).data();
   grads_ = next;
-  other_.grads = std::make_shared<Buffer<T>>(memory_, grads(machine_->rank()), model().grads->size());
+  other_.grads = std::make_shared<AlignedArray<T>>(memory_, grads(machine_->rank()), model().grads->size());
   std::array<std::int32_t, 1> announce{replica_.engine.announces()};
   machine_->all_reduce(std::span(announce), comm::Op::min);
   all_announce_ = announce[0] != 0;
@@ -91,19 +91,19 @@ template <class T>
 void SharedParameters<T>::swap_buffers() {
   std::swap(model().params, other_.params);
   std::swap(model().grads, other_.grads);
-  for (std::size_t i = 0; i < other_.memory.size(); ++i) std::swap(replica_.optimizer.memory()[i], other_.memory[i]);
+  for (std::size_t i = 0; i < other_.state.size(); ++i) std::swap(replica_.optimizer.state()[i], other_.state[i]);
   within_ = !within_;
 }
 
 template <class T>
 void SharedParameters<T>::begin_epoch() {
   const Range mine = own_share({0, count()});
-  const auto fill = [&](const Buffer<T>& from, Buffer<T>& to) {
+  const auto fill = [&](const AlignedArray<T>& from, AlignedArray<T>& to) {
     std::copy(from.data() + mine.begin, from.data() + mine.end, to.data() + mine.begin);
   };
   meet();  // everybody has taken what the last epoch left
   fill(*model().params, *other_.params);
-  for (std::size_t i = 0; i < other_.memory.size(); ++i) fill(replica_.optimizer.memory()[i], other_.memory[i]);
+  for (std::size_t i = 0; i < other_.state.size(); ++i) fill(replica_.optimizer.state()[i], other_.state[i]);
   meet();
   swap_buffers();
 }
@@ -112,11 +112,11 @@ template <class T>
 void SharedParameters<T>::end_epoch() {
   if (!within_) return;
   swap_buffers();
-  const Index arrays = 1 + std::ssize(other_.memory);
+  const Index arrays = 1 + std::ssize(other_.state);
   machine_->has_read(arrays * (count() - own_share({0, count()}).size()) * Index{sizeof(T)});
   std::copy_n(other_.params->data(), count(), model().params->data());
-  for (std::size_t i = 0; i < other_.memory.size(); ++i)
-    std::copy_n(other_.memory[i].data(), count(), replica_.optimizer.memory()[i].data());
+  for (std::size_t i = 0; i < other_.state.size(); ++i)
+    std::copy_n(other_.state[i].data(), count(), replica_.optimizer.state()[i].data());
 }
 
 // ---- a step

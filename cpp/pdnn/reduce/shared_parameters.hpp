@@ -41,8 +41,8 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
 
   /// The buffers of the model and the optimizer that lie in shared memory, or in their stead during an epoch.
   struct Buffers {
-    std::shared_ptr<Buffer<T>> params, grads;
-    std::vector<Buffer<T>> memory;
+    std::shared_ptr<AlignedArray<T>> params, grads;
+    std::vector<AlignedArray<T>> state;
   };
 
   Index count() const { return model().count(); }
@@ -64,7 +64,7 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   Index stride_ = 0;                       // elements from one rank's gradient to the next
   T *grads_ = nullptr, *total_ = nullptr;  // of the ranks; of the global batch
   Buffers other_;                          // the shared ones between epochs, the own ones within
-  mutable Buffer<T> room_;
+  mutable AlignedArray<T> room_;
   std::vector<Range> slices_;  // that became final in this step
   bool all_announce_ = false;  // every rank's engine, slice by slice
   bool within_ = false, whole_ = false;

@@ -22,10 +22,10 @@ SharedSum<T>::SharedSum(std::shared_ptr<comm::Communicator> comm, const Compress
     offsets_.push_back(bytes);
     bytes += counts_.back();
   }
-  out_ = Buffer<std::uint8_t>(bytes);
-  in_ = Buffer<std::uint8_t>(ranks * counts_[static_cast<std::size_t>(own)]);
-  all_ = Buffer<std::uint8_t>(bytes);
-  sum_ = Buffer<T>(share_of(own).size());
+  out_ = AlignedArray<std::uint8_t>(bytes);
+  in_ = AlignedArray<std::uint8_t>(ranks * counts_[static_cast<std::size_t>(own)]);
+  all_ = AlignedArray<std::uint8_t>(bytes);
+  sum_ = AlignedArray<T>(share_of(own).size());
   requests_.reserve(2 * static_cast<std::size_t>(ranks));
 }
 
@@ -44,7 +44,7 @@ std::vector<std::span<T>> SharedSum<T>::memory() {
 
 /// Where the code of a rank's share lies among the codes of all shares.
 template <class T>
-std::span<std::uint8_t> SharedSum<T>::code_of(int rank, Buffer<std::uint8_t>& codes) {
+std::span<std::uint8_t> SharedSum<T>::code_of(int rank, AlignedArray<std::uint8_t>& codes) {
   const auto at = static_cast<std::size_t>(rank);
   return slice(codes.span(), offsets_[at], counts_[at]);
 }

@@ -19,17 +19,17 @@ class SharedSum : public CompressedSum<T> {
 
  private:
   Range share_of(int rank) const { return share(this->slice().size(), rank, this->comm().size()); }
-  std::span<std::uint8_t> code_of(int rank, Buffer<std::uint8_t>& codes);
+  std::span<std::uint8_t> code_of(int rank, AlignedArray<std::uint8_t>& codes);
   void send(std::span<T> values) override;
   bool arrived() override;
   void receive(std::span<T> values) override;
 
   std::vector<Encoder<T>> encoders_;     // of the share of each rank; this rank's encodes the sum
   std::vector<Index> counts_, offsets_;  // bytes of each share's code, and where they begin among all
-  Buffer<std::uint8_t> out_;             // the codes of this rank's gradient, share by share
-  Buffer<std::uint8_t> in_;              // the ranks' codes of this rank's share
-  Buffer<std::uint8_t> all_;             // the codes of the sums
-  Buffer<T> sum_;                        // of this rank's share
+  AlignedArray<std::uint8_t> out_;       // the codes of this rank's gradient, share by share
+  AlignedArray<std::uint8_t> in_;        // the ranks' codes of this rank's share
+  AlignedArray<std::uint8_t> all_;       // the codes of the sums
+  AlignedArray<T> sum_;                  // of this rank's share
   std::vector<comm::Request> requests_;
 };
 

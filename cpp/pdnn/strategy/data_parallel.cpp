@@ -27,8 +27,8 @@ EpochSums DataParallel<T>::run_epoch(const Source<T>& source, const Epoch& epoch
   };
   const Within within(*reducer_);
   EpochSums sums = SynchronousStrategy<T>::run_epoch(source, epoch, poll);
-  sums.books += engine_->take_stats();
-  sums.books += reducer_->take_stats();
+  sums.compression += engine_->take_stats();
+  sums.compression += reducer_->take_stats();
   return sums;
 }
 

@@ -79,7 +79,7 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
     const partition::NetworkPart<T>& part = stages_[i].part;
     own.layers.insert(own.layers.end(), part.layers.begin(), part.layers.end());
     own.params.insert(own.params.end(), part.params.begin(), part.params.end());
-    own.state.insert(own.state.end(), part.state.begin(), part.state.end());
+    own.buffers.insert(own.buffers.end(), part.buffers.begin(), part.buffers.end());
   }
   partial_ = std::make_unique<partition::PartialModel<T>>(whole, optimizer, own, grid_.replica);
   const Job<T> job{partial_->model(), *stages_[0].network, loss, stages_[0].sample};

@@ -31,7 +31,7 @@ class Hogwild<T>::Worker {
     copied_at_ = 0;
     if (this == &first) return;
     std::ranges::copy(first.job_.model.params->span(), job_.model.params->data());
-    std::ranges::copy(first.job_.model.state->span(), job_.model.state->data());
+    std::ranges::copy(first.job_.model.buffers->span(), job_.model.buffers->data());
     optimizer_.set_segments(first.optimizer_.segments());
   }
 
@@ -155,7 +155,7 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
 /// The vector becomes rank 0's parameters, and all workers begin with them.
 template <class T>
 void Hogwild<T>::begin_epoch() {
-  if (workers_.empty()) {  // now, because an optimizer's memory lies as parameters do while an epoch lasts
+  if (workers_.empty()) {  // now, because an optimizer's state lies as parameters do while an epoch lasts
     workers_.push_back(std::make_unique<Worker>(job_, optimizer_, capacity_));
     for (int i = 1; i < team_.size(); ++i) workers_.push_back(std::make_unique<Worker>(*workers_[0], capacity_));
   }
@@ -201,13 +201,13 @@ void Hogwild<T>::end_epoch(EpochSums& sums) {
 
 template <class T>
 void Hogwild<T>::average_state(double rows) {
-  const std::span<T> mean = job_.model.state->span();
+  const std::span<T> mean = job_.model.buffers->span();
   if (mean.empty()) return;
   const Index count = static_cast<Index>(mean.size());
   for (const auto& worker : workers_) {
-    T* const state = worker->model().state->data();
-    kernels::table<T>().scale(Part{}, count, static_cast<T>(static_cast<double>(worker->sums.rows) / rows), state);
-    if (worker != workers_[0]) kernels::table<T>().add(Part{}, count, mean.data(), state, mean.data());
+    T* const buffers = worker->model().buffers->data();
+    kernels::table<T>().scale(Part{}, count, static_cast<T>(static_cast<double>(worker->sums.rows) / rows), buffers);
+    if (worker != workers_[0]) kernels::table<T>().add(Part{}, count, mean.data(), buffers, mean.data());
   }
   comm_->all_reduce(comm::View(mean));
 }

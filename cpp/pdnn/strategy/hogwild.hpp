@@ -11,7 +11,7 @@ namespace pdnn::strategy {
 /// Where two store the same tile at once, the later one's stays. Workers are threads of this process, and so many of
 /// every rank: all ranks of a machine update the same vector. One worker alone is serial, bit for bit.
 ///
-/// A worker's state (running statistics) is its own; when an epoch ends, all get the mean, weighed by the rows that
+/// A worker's buffers (running statistics) are its own; when an epoch ends, all get the mean, weighed by the rows that
 /// each trained on. The caller's thread is a worker too, with the caller's own model and optimizer.
 template <class T>
 class Hogwild : public Strategy<T> {

@@ -14,7 +14,7 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
       engine_(std::move(engine)),
       local_({job_, optimizer_, *engine_, timer_}),
       config_(config),
-      common_(comm_->size() > 1 ? model_.count() + model_.state->size() + 1 : 0),
+      common_(comm_->size() > 1 ? model_.count() + model_.buffers->size() + 1 : 0),
       received_(config.by_master && comm_->rank() == kMaster ? common_.size() : 0) {
   require(comm_->size() == 1 || !job.network.traits().synchronized,
           "Average: a layer with sync=True sums over the ranks in every step, but these train apart; ",
@@ -22,7 +22,7 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
   if (comm_->size() == 1 || !config_.compression) return;
   require(!config_.by_master, "ModelAveraging: a codec is of sums that all ranks make; use by=\"all_reduce\"");
   sum_ = reduce::make_compressed_sum<T>(comm_, *config_.compression, {0, model_.count()}, reduce::matrices_of(job));
-  last_ = Buffer<T>(model_.count());
+  last_ = AlignedArray<T>(model_.count());
   network_.layout().from_rows(model_.params->span(), last_.span());
 }
 
@@ -68,7 +68,7 @@ template <class T>
 bool ModelAveraging<T>::make_common(bool stop) {
   const Index count = model_.count(), whole = common_.size();
   std::copy_n(model_.params->data(), count, common_.data());
-  std::copy_n(model_.state->data(), model_.state->size(), common_.data() + count);
+  std::copy_n(model_.buffers->data(), model_.buffers->size(), common_.data() + count);
   kernels::table<T>().scale(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
   common_[whole - 1] = stop ? T{1} : T{0};
   if (config_.by_master) {
@@ -96,9 +96,9 @@ void ModelAveraging<T>::add_by_master() {
 template <class T>
 void ModelAveraging<T>::swap_with_common() {
   const auto params = slice(common_.span(), 0, model_.count());
-  const auto state = slice(common_.span(), model_.count(), model_.state->size());
+  const auto buffers = slice(common_.span(), model_.count(), model_.buffers->size());
   std::swap_ranges(params.begin(), params.end(), model_.params->data());
-  std::swap_ranges(state.begin(), state.end(), model_.state->data());
+  std::swap_ranges(buffers.begin(), buffers.end(), model_.buffers->data());
 }
 
 template <class T>
@@ -114,11 +114,11 @@ template <class T>
 bool ModelAveraging<T>::average_by_codec(bool stop) {
   const Index count = model_.count();
   const std::span<T> moved = slice(common_.span(), 0, count);
-  const std::span<T> rest = slice(common_.span(), count, common_.size() - count);  // the state, and whether to stop
+  const std::span<T> rest = slice(common_.span(), count, common_.size() - count);  // the buffers, and whether to stop
   const T w = static_cast<T>(weight());
   std::transform(model_.params->data(), model_.params->data() + count, last_.data(), moved.data(),
                  [w](T own, T last) { return w * (own - last); });
-  std::transform(model_.state->data(), model_.state->data() + model_.state->size(), rest.data(),
+  std::transform(model_.buffers->data(), model_.buffers->data() + model_.buffers->size(), rest.data(),
                  [w](T own) { return w * own; });
   rest.back() = stop ? T{1} : T{0};
   (*sum_)(common_.span());
@@ -168,7 +168,7 @@ void ModelAveraging<T>::finish() {
 
     const nn::Layout<T>& layout;
     std::span<T> values;
-    Buffer<T> room;
+    AlignedArray<T> room;
   };
   const InLayout params(network_.layout(), model_.params->span());
   average(false);
@@ -182,7 +182,7 @@ void ModelAveraging<T>::end_epoch(EpochSums& sums) {
   sums.correct = all[1];
   sums.rows = static_cast<Index>(all[2]);
   sums.updates = static_cast<Index>(all[3]);
-  sums.books += take_stats();
+  sums.compression += take_stats();
 }
 
 template class ModelAveraging<float>;

@@ -8,7 +8,7 @@
 namespace pdnn::strategy {
 
 /// In a step every rank makes an update of its own from its share of the rows, and nothing travels. An average weighs
-/// each rank's parameters and state by the rows that it has trained on since the last one; an optimizer's memory stays
+/// each rank's parameters and buffers by the rows that it has trained on since the last one; an optimizer's state stays
 /// its own. With plain SGD and an average after every step this is data parallel; otherwise it is local SGD (Stich,
 /// "Local SGD converges fast and communicates little", ICLR 2019), and a single average at the end is one-shot
 /// averaging (Zinkevich, Weimer, Li, Smola, "Parallelized stochastic gradient descent", NeurIPS 2010).
@@ -59,10 +59,10 @@ class ModelAveraging : public SynchronousStrategy<T> {
   RowsApart apart_;
   std::int64_t epochs_ = 0;  // begun so far
   bool evaluating_ = false;
-  Buffer<T> common_;                               // parameters, state, and whether a rank wants to stop
-  Buffer<T> received_;                             // one rank's, at the master
+  AlignedArray<T> common_;                         // parameters, buffers, and whether a rank wants to stop
+  AlignedArray<T> received_;                       // one rank's, at the master
   std::unique_ptr<reduce::CompressedSum<T>> sum_;  // of what the parameters have moved, by a codec
-  Buffer<T> last_;                                 // the last average's parameters, as they lie while an epoch lasts
+  AlignedArray<T> last_;                           // the last average's parameters, as they lie while an epoch lasts
 };
 
 }  // namespace pdnn::strategy

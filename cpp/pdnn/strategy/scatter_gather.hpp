@@ -33,8 +33,8 @@ class ScatterGather : public SynchronousStrategy<T> {
   bool once_, scattered_ = false;
   nn::Workspace<T> whole_;     // the batch, at the root
   nn::Workspace<T> mine_;      // this rank's rows of it
-  Buffer<Index> order_;        // 0, 1, 2, …: all of mine_
-  Buffer<T> gathered_;         // every rank's gradient and tail, at the root
+  AlignedArray<Index> order_;  // 0, 1, 2, …: all of mine_
+  AlignedArray<T> gathered_;   // every rank's gradient and tail, at the root
   std::vector<Index> counts_;  // of elements, a rank
 };
 

@@ -47,7 +47,7 @@ struct EpochSums {
   Phases phases{};          ///< of this rank
   comm::Traffic traffic{};  ///< of this rank, the beginning and the end of the epoch included
   Staleness staleness{};
-  CompressionStats books{};  ///< of this rank
+  CompressionStats compression{};  ///< of this rank
   bool stopped = false;
 };
 
@@ -121,8 +121,8 @@ class SynchronousStrategy : public Strategy<T> {
       : optimizer_(optimizer), comm_(std::move(comm)) {}
   /// Whether this rank asks all ranks to stop from the next step on, if a callback of its own does or not.
   virtual bool wants_to_stop(bool asked) { return asked; }
-  /// After the last step of an epoch: makes the sums, and the state that each rank may have learned from its own rows,
-  /// the same on all ranks.
+  /// After the last step of an epoch: makes the sums, and the buffers that each rank may have learned from its own
+  /// rows, the same on all ranks.
   virtual void end_epoch(EpochSums& sums) = 0;
 
   optim::Optimizer<T>& optimizer_;

@@ -1,4 +1,4 @@
-// Buffers and shapes: sizes that no memory has are refused by name; what a library may yet write to stays.
+// AlignedArrays and shapes: sizes that no memory has are refused by name; what a library may yet write to stays.
 #include "pdnn/core/memory.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -12,7 +12,7 @@ BOOST_AUTO_TEST_SUITE(memory)
 
 BOOST_AUTO_TEST_CASE(buffers_start_on_a_cache_line_with_zeros) {
   for (const Index size : {0, 1, 17, 1000}) {
-    const Buffer<double> buffer(size);
+    const AlignedArray<double> buffer(size);
     BOOST_TEST(buffer.size() == size);
     BOOST_TEST(reinterpret_cast<std::uintptr_t>(buffer.data()) % kCacheLine == 0);
     for (const double value : buffer.span()) BOOST_TEST(value == 0);
@@ -23,9 +23,9 @@ BOOST_AUTO_TEST_CASE(buffers_larger_than_memory_are_refused_with_their_size) {
   const auto says_so = [](const std::bad_alloc& error) {
     return std::string(error.what()) == "no memory for 4611686018427387904 elements of 8 bytes";
   };
-  BOOST_CHECK_EXCEPTION(Buffer<double>(Index{1} << 62), std::bad_alloc, says_so);
-  BOOST_CHECK_THROW(Buffer<float>((Index{1} << 61) - 1), std::bad_alloc);  // with its last cache line
-  BOOST_CHECK_THROW(Buffer<float>(-1), std::bad_alloc);
+  BOOST_CHECK_EXCEPTION(AlignedArray<double>(Index{1} << 62), std::bad_alloc, says_so);
+  BOOST_CHECK_THROW(AlignedArray<float>((Index{1} << 61) - 1), std::bad_alloc);  // with its last cache line
+  BOOST_CHECK_THROW(AlignedArray<float>(-1), std::bad_alloc);
 }
 
 BOOST_AUTO_TEST_CASE(products_of_extents_do_not_wrap) {
@@ -45,21 +45,21 @@ BOOST_AUTO_TEST_CASE(a_pinned_buffer_stays_allocated_and_others_do_not_take_its_
   constexpr Index kSize = 1000;
   double* left = nullptr;
   {
-    Buffer<double> buffer(kSize);
+    AlignedArray<double> buffer(kSize);
     left = buffer.data();
     pin(left + 10, 8);
   }
-  std::vector<Buffer<double>> later;
+  std::vector<AlignedArray<double>> later;
   for (int i = 0; i < 100; ++i) {
     later.emplace_back(kSize);
     BOOST_TEST((later.back().data() + kSize <= left || left + kSize <= later.back().data()));
   }
   left[10] = 7;  // as the library does
-  for (const Buffer<double>& buffer : later) BOOST_TEST(buffer[10] == 0);
+  for (const AlignedArray<double>& buffer : later) BOOST_TEST(buffer[10] == 0);
 }
 
 BOOST_AUTO_TEST_CASE(bytes_are_pinned_where_they_overlap_with_pinned_ones) {
-  Buffer<double> buffer(30);
+  AlignedArray<double> buffer(30);
   const double* const at = buffer.data();
   BOOST_TEST(!pinned(at, 240));
   pin(at + 10, 80);

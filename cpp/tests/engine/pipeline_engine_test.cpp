@@ -116,13 +116,13 @@ Range elements(const Layers& layers, Range range, std::vector<nn::Parameter> (nn
   return found;
 }
 
-void append(Vector& out, const Buffer<double>& from, Range range) {
+void append(Vector& out, const AlignedArray<double>& from, Range range) {
   out.insert(out.end(), from.data() + range.begin, from.data() + range.end);
 }
 
-/// The gradient of two steps, one after another, and what the state has become.
+/// The gradient of two steps, one after another, and what the buffers have become.
 struct Outcome {
-  Vector grads, state;
+  Vector grads, buffers;
   nn::LossValue sums;
 };
 
@@ -149,7 +149,7 @@ Outcome train_whole(const Problem& problem, const Case& c) {
     outcome.sums.correct += own.correct;
     append(outcome.grads, *model.grads, {0, model.count()});
   });
-  append(outcome.state, *model.state, {0, model.state->size()});
+  append(outcome.buffers, *model.buffers, {0, model.buffers->size()});
   return outcome;
 }
 
@@ -168,7 +168,7 @@ struct Held {
         shapes.push_back(shape);
         own.insert(own.end(), layers.begin(), layers.end());
         params.push_back(elements(problem.layers, range, &nn::Layer<double>::parameters));
-        state.push_back(elements(problem.layers, range, &nn::Layer<double>::state));
+        buffers.push_back(elements(problem.layers, range, &nn::Layer<double>::buffers));
       }
       shape = network->output_shape(shape);
     }
@@ -176,9 +176,9 @@ struct Held {
     double* at = model->params->data();
     for (const Range& range : params)
       at = std::copy(whole.params->data() + range.begin, whole.params->data() + range.end, at);
-    at = model->state->data();
-    for (const Range& range : state)
-      at = std::copy(whole.state->data() + range.begin, whole.state->data() + range.end, at);
+    at = model->buffers->data();
+    for (const Range& range : buffers)
+      at = std::copy(whole.buffers->data() + range.begin, whole.buffers->data() + range.end, at);
   }
 
   PipelineEngine<double> engine(const nn::Loss<double>& loss, const std::shared_ptr<comm::Communicator>& comm,
@@ -195,7 +195,7 @@ struct Held {
   std::vector<std::shared_ptr<const Network>> networks;
   std::vector<Shape> shapes;
   std::unique_ptr<nn::Model<double>> model;
-  std::vector<Range> params, state;  // of each chunk, in the whole model
+  std::vector<Range> params, buffers;  // of each chunk, in the whole model
 };
 
 /// f(communicator) on threads, each with its own end.
@@ -208,7 +208,7 @@ Outcome train_pipeline(const Problem& problem, const Case& c) {
   const Range all{0, std::ssize(problem.layers)};
   const Index params = elements(problem.layers, all, &nn::Layer<double>::parameters).end;
   Outcome outcome{Vector(static_cast<std::size_t>(2 * params)),
-                  Vector(static_cast<std::size_t>(elements(problem.layers, all, &nn::Layer<double>::state).end)),
+                  Vector(static_cast<std::size_t>(elements(problem.layers, all, &nn::Layer<double>::buffers).end)),
                   {}};
   on_ranks(c.ranks, [&](const std::shared_ptr<comm::Communicator>& comm) {
     Held held(problem, comm->rank(), c.ranks, c.chunks());
@@ -230,9 +230,9 @@ Outcome train_pipeline(const Problem& problem, const Case& c) {
       }
       offset += params;
     });
-    const double* from = held.model->state->data();
-    for (const Range& range : held.state) {
-      std::copy_n(from, range.size(), outcome.state.data() + range.begin);
+    const double* from = held.model->buffers->data();
+    for (const Range& range : held.buffers) {
+      std::copy_n(from, range.size(), outcome.buffers.data() + range.begin);
       from += range.size();
     }
   });
@@ -253,7 +253,7 @@ void check_equal(const Problem& problem, const Case& c) {
   BOOST_TEST_CONTEXT(c) {
     const Outcome got = train_pipeline(problem, c), want = train_whole(problem, c);
     check_close(got.grads, want.grads);
-    check_close(got.state, want.state);
+    check_close(got.buffers, want.buffers);
     BOOST_TEST(got.sums.value == want.sums.value, boost::test_tools::tolerance(1e-13));
     BOOST_TEST(got.sums.correct == want.sums.correct);
   }
@@ -311,7 +311,7 @@ struct Listener : nn::GradReady {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(gradients_and_state_are_those_of_the_whole_network_over_as_many_pieces) {
+BOOST_AUTO_TEST_CASE(gradients_and_buffers_are_those_of_the_whole_network_over_as_many_pieces) {
   const Problem problem = features();
   for (const Case& c : cases({1, 2, 3, 4})) check_equal(problem, c);
 }
@@ -453,20 +453,20 @@ BOOST_AUTO_TEST_CASE(the_bytes_that_are_sent_are_those_of_the_codec) {
               plain[static_cast<std::size_t>(sender)] += n * Index{sizeof(double)};
             }
           }
-        std::array<CompressionStats, 2> books{};
+        std::array<CompressionStats, 2> stats{};
         on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
           Held held(problem, comm->rank(), 2, c.chunks());
           const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
           PipelineEngine<double> engine = held.engine(loss, comm, c);
           const Source<double> source = data.source();
           engine.gradient(source, {.rows = slice(std::span<const Index>(data.indices), 0, rows), .key = Rng(1)}, {});
-          books[static_cast<std::size_t>(comm->rank())] = engine.take_stats();
-          if (engine.take_stats().bytes != 0) throw std::logic_error("books are not closed");
+          stats[static_cast<std::size_t>(comm->rank())] = engine.take_stats();
+          if (engine.take_stats().bytes != 0) throw std::logic_error("statistics are not taken");
         });
         for (std::size_t rank = 0; rank < 2; ++rank) {
-          BOOST_TEST(books[rank].bytes == expected[rank], c << ", rank " << rank);
-          BOOST_TEST(books[rank].bytes_uncompressed == plain[rank], c << ", rank " << rank);
-          BOOST_TEST((books[rank].encode_seconds > 0) == (*spec != 0), c);
+          BOOST_TEST(stats[rank].bytes == expected[rank], c << ", rank " << rank);
+          BOOST_TEST(stats[rank].bytes_uncompressed == plain[rank], c << ", rank " << rank);
+          BOOST_TEST((stats[rank].encode_seconds > 0) == (*spec != 0), c);
         }
       }
 }

@@ -1,4 +1,4 @@
-// Activations and their slopes, and additions against one-line loops, at every remainder of a vector.
+// Activations and their derivatives, and additions against one-line loops, at every remainder of a vector.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -24,7 +24,7 @@ double value(Activation f, double x) {
   return x;
 }
 
-double slope(Activation f, double y) {
+double derivative(Activation f, double y) {
   switch (f) {
     case Activation::relu:
       return y > 0 ? 1 : 0;
@@ -71,14 +71,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(activations_in_place_at_every_length, T, Elements)
   }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(slopes_in_place_at_every_length, T, Elements) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(derivatives_in_place_at_every_length, T, Elements) {
   for (const Activation f : kActivations) {
     for (Index n = 0; n <= 70; ++n) {
       const std::vector<T> y = numbers<T>(n, 6), dy = numbers<T>(n, 7);
       check<T>(
           dy,
           [&](const Table<T>& table, Part part, T* data) { table.activate_backward(part, f, n, y.data(), data, data); },
-          [&](std::size_t i) { return double{dy[i]} * slope(f, double{y[i]}); });
+          [&](std::size_t i) { return double{dy[i]} * derivative(f, double{y[i]}); });
     }
   }
 }
@@ -125,7 +125,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(sums_at_every_length, T, Elements) {
   }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(relu_passes_nan_and_its_slope_passes_a_gradient_of_nan, T, Elements) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(relu_passes_nan_and_its_derivative_passes_a_gradient_of_nan, T, Elements) {
   const T nan = std::numeric_limits<T>::quiet_NaN();
   for_each_isa<T>([&](const Table<T>& table) {
     const std::vector<T> x = {nan, T(-1), T(2)}, dy = {T(1), T(1), nan};

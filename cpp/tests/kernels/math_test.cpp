@@ -125,19 +125,19 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(functions_keep_their_bounds_at_random_places, T, E
   });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_gelu_is_exact_but_for_its_zero, T, Elements) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_derivative_of_gelu_is_exact_but_for_its_zero, T, Elements) {
   const std::vector<T> x = sample<T>(-15, 15), ones(x.size(), T(1));
   for_each_isa<T>([&](const Table<T>& table) {
-    std::vector<T> slope(x.size());
-    table.curve_backward({}, Curve::gelu, static_cast<Index>(x.size()), x.data(), ones.data(), slope.data());
+    std::vector<T> derivative(x.size());
+    table.curve_backward({}, Curve::gelu, static_cast<Index>(x.size()), x.data(), ones.data(), derivative.data());
     for (std::size_t i = 0; i < x.size(); ++i) {
       const auto at = static_cast<long double>(x[i]);
       const long double below = std::erfc(-at * std::sqrt(0.5L)) / 2;
       const long double density = std::exp(-at * at / 2) * 0.398942280401432677939946L;
-      const long double error = std::abs(static_cast<long double>(slope[i]) - (below + at * density));
+      const long double error = std::abs(static_cast<long double>(derivative[i]) - (below + at * density));
       const auto eps = static_cast<long double>(std::numeric_limits<T>::epsilon());
       const long double least = std::numeric_limits<T>::min();
-      if (!(error <= 4 * eps * (below + std::abs(at) * density) + least)) BOOST_ERROR(x[i] << ": " << slope[i]);
+      if (!(error <= 4 * eps * (below + std::abs(at) * density) + least)) BOOST_ERROR(x[i] << ": " << derivative[i]);
     }
   });
 }
@@ -161,31 +161,31 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(silu_is_exact_to_4_ulp_where_the_logistic_function
   });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_silu_is_exact_but_for_its_zero, T, Elements) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_derivative_of_silu_is_exact_but_for_its_zero, T, Elements) {
   const double widest = sizeof(T) == 4 ? 87 : 708;
   for (const auto& x : {sample<T>(-widest, widest), sample<T>(-8, 8)}) {
     const std::vector<T> ones(x.size(), T(1));
     for_each_isa<T>([&](const Table<T>& table) {
-      std::vector<T> slope(x.size());
-      table.curve_backward({}, Curve::silu, static_cast<Index>(x.size()), x.data(), ones.data(), slope.data());
+      std::vector<T> derivative(x.size());
+      table.curve_backward({}, Curve::silu, static_cast<Index>(x.size()), x.data(), ones.data(), derivative.data());
       for (std::size_t i = 0; i < x.size(); ++i) {
         const auto at = static_cast<long double>(x[i]);
         const long double value = exact_sigmoid(at), curved = at * exact_sigmoid(-at);
-        const long double error = std::abs(static_cast<long double>(slope[i]) - value * (1 + curved));
+        const long double error = std::abs(static_cast<long double>(derivative[i]) - value * (1 + curved));
         const auto eps = static_cast<long double>(std::numeric_limits<T>::epsilon());
-        if (!(error <= 4 * eps * value * (1 + std::abs(curved)))) BOOST_ERROR(x[i] << ": " << slope[i]);
+        if (!(error <= 4 * eps * value * (1 + std::abs(curved)))) BOOST_ERROR(x[i] << ": " << derivative[i]);
       }
     });
   }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(the_slope_of_silu_at_both_ends, T, Elements) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_derivative_of_silu_at_both_ends, T, Elements) {
   const T infinity = std::numeric_limits<T>::infinity();
   const std::vector<T> x = {-infinity, infinity, std::numeric_limits<T>::quiet_NaN()}, ones(x.size(), T(1));
   for_each_isa<T>([&](const Table<T>& table) {
-    std::vector<T> slope(x.size());
-    table.curve_backward({}, Curve::silu, static_cast<Index>(x.size()), x.data(), ones.data(), slope.data());
-    BOOST_TEST((slope[0] == 0 && slope[1] == 1 && std::isnan(slope[2])));
+    std::vector<T> derivative(x.size());
+    table.curve_backward({}, Curve::silu, static_cast<Index>(x.size()), x.data(), ones.data(), derivative.data());
+    BOOST_TEST((derivative[0] == 0 && derivative[1] == 1 && std::isnan(derivative[2])));
   });
 }
 

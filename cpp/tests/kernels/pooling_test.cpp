@@ -36,21 +36,21 @@ Pooled<T> pool(const Table<T>& table, int team, const Windows& v, Index channels
   static Guarded<T> memory[4] = {Guarded<T>(1 << 14), Guarded<T>(1 << 14), Guarded<T>(1 << 14), Guarded<T>(1 << 14)};
   static Guarded<std::uint8_t> bytes(1 << 14);
   const Index x_count = static_cast<Index>(x.size()), y_count = static_cast<Index>(dy.size());
-  T *const in = memory[0].at_end(x_count), *const slope = memory[1].at_end(y_count);
+  T *const in = memory[0].at_end(x_count), *const gradient = memory[1].at_end(y_count);
   T *const y = memory[2].at_end(y_count), *const dx = memory[3].at_end(x_count);
   std::uint8_t* const winners = bytes.at_end(y_count);
   std::copy(x.begin(), x.end(), in);
-  std::copy(dy.begin(), dy.end(), slope);
+  std::copy(dy.begin(), dy.end(), gradient);
   const auto untouched = [&] { std::fill_n(dx, x_count, T(12345)), std::fill_n(y, y_count, T(12345)); };
   Pooled<T> result;
   untouched();
   as_team(team, [&](Part part) { table.max_pool(part, v, channels, batch, relu, in, y, winners); });
-  as_team(team, [&](Part part) { table.max_pool_backward(part, v, channels, batch, winners, slope, dx); });
+  as_team(team, [&](Part part) { table.max_pool_backward(part, v, channels, batch, winners, gradient, dx); });
   result.largest.assign(y, y + y_count), result.largest_dx.assign(dx, dx + x_count);
   result.winners.assign(winners, winners + y_count);
   untouched();
   as_team(team, [&](Part part) { table.mean_pool(part, v, channels, batch, in, y); });
-  as_team(team, [&](Part part) { table.mean_pool_backward(part, v, channels, batch, slope, dx); });
+  as_team(team, [&](Part part) { table.mean_pool_backward(part, v, channels, batch, gradient, dx); });
   result.mean.assign(y, y + y_count), result.mean_dx.assign(dx, dx + x_count);
   return result;
 }
@@ -92,8 +92,8 @@ void check(const Windows& v, Index channels, Index batch, int large_team = 37) {
                                       "x", v.kernel_width, ", stride ", v.stride);
     if (got.largest != largest) BOOST_ERROR("the largest, " << where);
     if (!close(got.mean, mean)) BOOST_ERROR("the mean, " << where);
-    if (!close(got.largest_dx, largest_dx)) BOOST_ERROR("the slope of the largest, " << where);
-    if (!close(got.mean_dx, mean_dx)) BOOST_ERROR("the slope of the mean, " << where);
+    if (!close(got.largest_dx, largest_dx)) BOOST_ERROR("the gradient of the largest, " << where);
+    if (!close(got.mean_dx, mean_dx)) BOOST_ERROR("the gradient of the mean, " << where);
     for (const int team : {2, 3, 4, large_team})
       if (got != pool(table, team, v, channels, batch, x, dy)) BOOST_ERROR("a team of " << team << ", " << where);
   });
@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_at_random_sizes, T, Elements
   });
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(a_nan_wins_and_gets_the_slope, T, Elements) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(a_nan_wins_and_gets_the_gradient, T, Elements) {
   const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
   const std::vector<T> x = {1, nan, infinity, 2, 3, infinity, 4, 5};  // two windows of 2 x 2, side by side
   for_each_isa<T>([&](const Table<T>& table) {

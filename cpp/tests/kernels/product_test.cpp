@@ -274,7 +274,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
       return rows;
     };
     BOOST_TEST(same_bits(in_rows(panels).data(), w.data(), count));
-    const Matrix<const T> in(x.data(), batch, inputs), slope(dy.data(), batch, outputs);
+    const Matrix<const T> in(x.data(), batch, inputs), gradient(dy.data(), batch, outputs);
     struct Results {
       std::vector<T> y, dx, dw, updated;
     };
@@ -285,9 +285,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
       const PanelMatrix<const T> view(weight.data(), inputs, outputs, width);
       as_team(team, [&](Part part) {
         table.product_nn(part, in, view, b.data(), Activation::tanh, {r.y.data(), batch, outputs});
-        table.product_nt(part, slope, view, Activation::identity, in, {r.dx.data(), batch, inputs});
-        table.product_tn(part, in, slope, true, {r.dw.data(), inputs, outputs, width}, nullptr);
-        table.product_tn_update(part, in, slope, rule, nullptr, {sums.data(), inputs, outputs, width}, nullptr);
+        table.product_nt(part, gradient, view, Activation::identity, in, {r.dx.data(), batch, inputs});
+        table.product_tn(part, in, gradient, true, {r.dw.data(), inputs, outputs, width}, nullptr);
+        table.product_tn_update(part, in, gradient, rule, nullptr, {sums.data(), inputs, outputs, width}, nullptr);
       });
       return r;
     };

@@ -52,7 +52,7 @@ struct Run {
   Member alone;
   LayerCall<double> call;
   Vector params, x, dy, y, dx;
-  Buffer<double> saved;
+  AlignedArray<double> saved;
 };
 
 }  // namespace

@@ -38,7 +38,7 @@ inline Vector draw(Rng rng, Index count) {
 /// d function / d values, by central differences.
 inline Vector differences(Vector& values, const std::function<double()>& function) {
   constexpr double h = 1e-5;
-  Vector slopes(values.size());
+  Vector derivatives(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double value = values[i];
     values[i] = value + h;
@@ -46,9 +46,9 @@ inline Vector differences(Vector& values, const std::function<double()>& functio
     values[i] = value - h;
     const double below = function();
     values[i] = value;
-    slopes[i] = (above - below) / (2 * h);
+    derivatives[i] = (above - below) / (2 * h);
   }
-  return slopes;
+  return derivatives;
 }
 
 /// A layer bound to a shape, with random parameters and a random batch, and all that its passes leave behind.
@@ -61,16 +61,16 @@ class LayerRun {
         rows_(rows),
         training_(training),
         params(draw(Rng(1), total(layer_->parameters()))),
-        state(draw(Rng(5), total(layer_->state()))),
+        buffers(draw(Rng(5), total(layer_->buffers()))),
         x(draw(Rng(2), rows * in.count())),
         y(static_cast<std::size_t>(rows * out_.count())),
         dy(draw(Rng(3), rows * out_.count())),
         dx(x.size()),
         grads(params.size()) {
     const nn::Sizes sizes = layer_->sizes(in);
-    saved_ = Buffer<double>(sizes.saved + rows * sizes.saved_row);
-    scratch_ = Buffer<double>(sizes.scratch + rows * sizes.scratch_row);
-    for (double& value : state) value = std::abs(value);  // variances
+    saved_ = AlignedArray<double>(sizes.saved + rows * sizes.saved_row);
+    scratch_ = AlignedArray<double>(sizes.scratch + rows * sizes.scratch_row);
+    for (double& value : buffers) value = std::abs(value);  // variances
   }
 
   void forward(const Member& member = {}) {
@@ -101,10 +101,10 @@ class LayerRun {
                     relative_difference(analytic_grads, differences(params, weighted_sum)));
   }
 
-  /// What a training pass leaves for the state, taken into it.
-  void commit() { layer_->commit(pass({}), saved_.span(), rows_, state); }
+  /// What a training pass leaves for the buffers, taken into it.
+  void commit() { layer_->commit(pass({}), saved_.span(), rows_, buffers); }
 
-  nn::Vars<double> vars() { return {params, state, saved_.span(), scratch_.span()}; }
+  nn::Vars<double> vars() { return {params, buffers, saved_.span(), scratch_.span()}; }
 
  private:
   nn::Pass pass(const Member& member) const { return {.team = &member, .training = training_, .key = Rng(4)}; }
@@ -113,10 +113,10 @@ class LayerRun {
   Shape in_, out_;
   Index rows_;
   bool training_;
-  Buffer<double> saved_, scratch_;
+  AlignedArray<double> saved_, scratch_;
 
  public:
-  Vector params, state, x, y, dy, dx, grads;
+  Vector params, buffers, x, y, dy, dx, grads;
 };
 
 }  // namespace pdnn::tests

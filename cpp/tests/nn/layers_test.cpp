@@ -103,7 +103,7 @@ std::vector<Case> cases() {
       {"Residual of one layer", residual(linear(5, 5)), {5}},
       {"BatchNorm1d", batch_norm(19), {19}},
       {"BatchNorm2d", batch_norm(3, true), {3, 4, 5}},
-      {"synchronised BatchNorm1d, alone", batch_norm(5, false, true), {5}},
+      {"synchronized BatchNorm1d, alone", batch_norm(5, false, true), {5}},
       {"fused BatchNorm1d and ReLU", network({batch_norm(7), activation(Activation::relu)}), {7}},
       {"fused Linear and Sigmoid", network({linear(6, 4), activation(Activation::sigmoid)}), {6}},
       {"Linear, Tanh, Linear", network({linear(6, 9), activation(Activation::tanh), linear(9, 3)}), {6}},
@@ -314,7 +314,7 @@ BOOST_AUTO_TEST_CASE(a_relu_fused_into_batch_norm_changes_no_bit) {
   BOOST_TEST(fused.y == plain.y, boost::test_tools::per_element());
   BOOST_TEST(fused.dx == plain.dx, boost::test_tools::per_element());
   BOOST_TEST(fused.grads == plain.grads, boost::test_tools::per_element());
-  BOOST_TEST(fused.state == plain.state, boost::test_tools::per_element());
+  BOOST_TEST(fused.buffers == plain.buffers, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(each_slice_is_announced_final_once_and_falling) {
@@ -371,7 +371,7 @@ BOOST_AUTO_TEST_CASE(batch_norm_has_its_moments_and_its_running_statistics_move_
   const Index rows = 21, channels = 3, pixels = 4;
   const auto layer = std::make_shared<BatchNorm<double>>(BatchNorm<double>::Options{.channels = 3, .images = true});
   LayerRun run(layer, {channels, 2, 2}, rows);
-  const tests::Vector before = run.state;
+  const tests::Vector before = run.buffers;
   run.forward();
   run.commit();
   const double count = static_cast<double>(rows * pixels);
@@ -383,38 +383,38 @@ BOOST_AUTO_TEST_CASE(batch_norm_has_its_moments_and_its_running_statistics_move_
     const auto m = static_cast<std::size_t>(c), v = static_cast<std::size_t>(channels + c);
     const auto near = boost::test_tools::tolerance(1e-13);
     BOOST_TEST(run.y[m] == (run.x[m] - mean) / std::sqrt(var + 1e-5) * run.params[m] + run.params[v], near);
-    BOOST_TEST(run.state[m] == 0.9 * before[m] + 0.1 * mean, near);
-    BOOST_TEST(run.state[v] == 0.9 * before[v] + 0.1 * var * count / (count - 1), near);
+    BOOST_TEST(run.buffers[m] == 0.9 * before[m] + 0.1 * mean, near);
+    BOOST_TEST(run.buffers[v] == 0.9 * before[v] + 0.1 * var * count / (count - 1), near);
   }
 }
 
-BOOST_AUTO_TEST_CASE(batch_norm_of_one_value_or_none_has_no_variance_and_leaves_its_state_alone) {
+BOOST_AUTO_TEST_CASE(batch_norm_of_one_value_or_none_has_no_variance_and_leaves_its_buffers_alone) {
   for (const Index rows : {0, 1}) {
     LayerRun run(batch_norm(3), {3}, rows);
-    const tests::Vector before = run.state, beta(run.params.begin() + 3, run.params.end());
+    const tests::Vector before = run.buffers, beta(run.params.begin() + 3, run.params.end());
     run.forward();
     run.backward();
     run.commit();
-    BOOST_TEST(run.state == before, boost::test_tools::per_element());
+    BOOST_TEST(run.buffers == before, boost::test_tools::per_element());
     if (rows == 1) BOOST_TEST(run.y == beta, boost::test_tools::per_element());
     for (const double slope : run.dx) BOOST_TEST(slope == 0);
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_network_commits_each_layers_state_in_its_place) {
+BOOST_AUTO_TEST_CASE(a_network_commits_each_layers_buffers_in_their_place) {
   const Ptr first = batch_norm(6), second = batch_norm(4);
   LayerRun whole(network({first, linear(6, 4), network({second, activation(Activation::relu)})}), {6}, 5);
-  BOOST_TEST(whole.state.size() == 20);
-  const tests::Vector before = whole.state;
+  BOOST_TEST(whole.buffers.size() == 20);
+  const tests::Vector before = whole.buffers;
   whole.forward();
   whole.commit();
   LayerRun alone(first, {6}, 5);
   alone.x = whole.x;
-  alone.state.assign(before.begin(), before.begin() + 12);
+  alone.buffers.assign(before.begin(), before.begin() + 12);
   alone.forward();
   alone.commit();
-  for (std::size_t i = 0; i < 20; ++i) BOOST_TEST(whole.state[i] != before[i]);
-  BOOST_TEST(std::vector(whole.state.begin(), whole.state.begin() + 12) == alone.state,
+  for (std::size_t i = 0; i < 20; ++i) BOOST_TEST(whole.buffers[i] != before[i]);
+  BOOST_TEST(std::vector(whole.buffers.begin(), whole.buffers.begin() + 12) == alone.buffers,
              boost::test_tools::per_element());
 }
 
@@ -425,17 +425,18 @@ BOOST_AUTO_TEST_CASE(a_pass_that_only_goes_forward_changes_no_bit) {
       const auto inner = std::dynamic_pointer_cast<const Network<double>>(test.layer);
       const auto whole = Network<double>(inner ? inner->layers() : std::vector<Ptr>{test.layer}).bound(test.in);
       const tests::Vector params = tests::draw(Rng(1), total(whole->parameters()));
-      tests::Vector state = tests::draw(Rng(5), total(whole->state()));
-      for (double& value : state) value = std::abs(value);  // variances
+      tests::Vector buffers = tests::draw(Rng(5), total(whole->buffers()));
+      for (double& value : buffers) value = std::abs(value);  // variances
       const tests::Vector x = tests::draw(Rng(2), rows * test.in.count());
       const Shape out = whole->output_shape(test.in);
       const auto outputs = [&](const Sizes& sizes, bool forward_only, int size) {
         tests::Vector y(static_cast<std::size_t>(rows * out.count()));
-        Buffer<double> saved(sizes.saved + rows * sizes.saved_row), scratch(sizes.scratch + rows * sizes.scratch_row);
+        AlignedArray<double> saved(sizes.saved + rows * sizes.saved_row),
+            scratch(sizes.scratch + rows * sizes.scratch_row);
         threads::Team team(size);
         team.run([&](const Member& member) {
           whole->forward({.team = &member, .training = false, .forward_only = forward_only},
-                         {params, state, saved.span(), scratch.span()}, {x.data(), rows, test.in},
+                         {params, buffers, saved.span(), scratch.span()}, {x.data(), rows, test.in},
                          {y.data(), rows, out});
         });
         return y;
@@ -453,7 +454,7 @@ BOOST_AUTO_TEST_CASE(a_whole_network_takes_and_gives_channels_first) {
     const Index rows = static_cast<Index>(x.size()) / in.count();
     tests::Vector y(static_cast<std::size_t>(rows * out.count()));
     const Sizes sizes = layer.sizes(in);
-    Buffer<double> saved(sizes.saved + rows * sizes.saved_row), scratch(sizes.scratch + rows * sizes.scratch_row);
+    AlignedArray<double> saved(sizes.saved + rows * sizes.saved_row), scratch(sizes.scratch + rows * sizes.scratch_row);
     const Member alone;
     layer.forward({.team = &alone}, {{}, {}, saved.span(), scratch.span()}, {x.data(), rows, in},
                   {y.data(), rows, out});

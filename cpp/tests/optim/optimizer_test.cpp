@@ -124,7 +124,7 @@ BOOST_AUTO_TEST_CASE(decoupled_weight_decay_stays_out_of_the_means) {
   adam.begin_step();
   adam.apply(0, &w, &g, 1);
   BOOST_TEST(w == 8 * (1 - 0.1 * 0.5), boost::test_tools::tolerance(1e-15));
-  BOOST_TEST(adam.memory()[1][0] == 0);
+  BOOST_TEST(adam.state()[1][0] == 0);
 }
 
 BOOST_AUTO_TEST_CASE(the_order_of_slices_changes_no_bit) {

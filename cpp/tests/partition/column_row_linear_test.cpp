@@ -112,16 +112,17 @@ struct Passed {
   Passed(const std::shared_ptr<Network>& network, Vector parameters, bool dx_wanted)
       : bound(network->bound({kInputs})),
         params(std::move(parameters)),
-        state(1, 0.0),
+        buffers(1, 0.0),
         x(values(1, kBatch * kInputs)),
         y(static_cast<std::size_t>(kBatch * kClasses)),
         dy(values(2, kBatch * kClasses)),
         dx(x.size()),
         grads(params.size()) {
     const nn::Sizes sizes = bound->sizes({kInputs});
-    Buffer<double> saved(sizes.saved + kBatch * sizes.saved_row), scratch(sizes.scratch + kBatch * sizes.scratch_row);
-    state.resize(static_cast<std::size_t>(nn::total(bound->state())));
-    const nn::Vars<double> vars{params, state, saved.span(), scratch.span()};
+    AlignedArray<double> saved(sizes.saved + kBatch * sizes.saved_row),
+        scratch(sizes.scratch + kBatch * sizes.scratch_row);
+    buffers.resize(static_cast<std::size_t>(nn::total(bound->buffers())));
+    const nn::Vars<double> vars{params, buffers, saved.span(), scratch.span()};
     const nn::Member alone;
     const nn::Pass pass{.team = &alone, .key = Rng(5), .first_row = 3};
     bound->forward(pass, vars, {x.data(), kBatch, {kInputs}}, {y.data(), kBatch, {kClasses}});
@@ -129,7 +130,7 @@ struct Passed {
                     {dy.data(), kBatch, {kClasses}}, {dx_wanted ? dx.data() : nullptr, kBatch, {kInputs}}, grads);
   }
   std::shared_ptr<const Network> bound;
-  Vector params, state, x, y, dy, dx, grads;
+  Vector params, buffers, x, y, dy, dx, grads;
 };
 
 /// How ranks train: every `tensor` of them hold a model together.
@@ -141,7 +142,7 @@ struct Plan {
 };
 
 struct Outcome {
-  Vector params, grads, state, memory;
+  Vector params, grads, buffers, memory;
   double loss, correct;
 };
 
@@ -184,8 +185,8 @@ Outcome train(const Layers& layers, const Plan& plan, comm::Communicator& comm) 
   const auto copy = [](std::span<const double> from) { return Vector(from.begin(), from.end()); };
   return {copy(whole->params->span()),
           copy(whole->grads->span().first(static_cast<std::size_t>(whole->count()))),
-          copy(whole->state->span()),
-          copy(optimizer->memory()[0].span()),
+          copy(whole->buffers->span()),
+          copy(optimizer->state()[0].span()),
           sums.loss,
           sums.correct};
 }
@@ -205,8 +206,8 @@ Outcome train_alone(const Layers& layers, bool adam = false) {
 void check_equal(const Outcome& got, const Outcome& want, double tolerance, const std::string& what) {
   check_close(got.params, want.params, tolerance, what + ", parameters");
   check_close(got.grads, want.grads, tolerance, what + ", gradients");
-  check_close(got.state, want.state, tolerance, what + ", state");
-  check_close(got.memory, want.memory, tolerance, what + ", the optimizer's memory");
+  check_close(got.buffers, want.buffers, tolerance, what + ", buffers");
+  check_close(got.memory, want.memory, tolerance, what + ", the optimizer's state");
   check(std::abs(got.loss - want.loss) <= tolerance * std::abs(want.loss), what + ", loss");
   check(got.correct == want.correct, what + ", correct");
 }
@@ -227,8 +228,8 @@ BOOST_AUTO_TEST_CASE(a_pass_over_parts_is_a_pass_over_the_whole) {
     for (const int ranks : {1, 2, 3, 4}) {
       const auto network = std::make_shared<Network>(test.layers);
       Vector params(static_cast<std::size_t>(nn::total(network->parameters())));
-      Vector state(static_cast<std::size_t>(nn::total(network->state())));
-      network->initialize(Rng(7), params, state);
+      Vector buffers(static_cast<std::size_t>(nn::total(network->buffers())));
+      network->initialize(Rng(7), params, buffers);
       const Passed whole(network, params, true);
       BOOST_CHECK_NO_THROW(comm::run_ranks(ranks, [&](comm::Communicator& comm) {
         const auto part = part_of_network(*network, comm.split(0, comm.rank()));
@@ -244,12 +245,12 @@ BOOST_AUTO_TEST_CASE(a_rank_draws_its_part_of_what_the_whole_network_draws) {
   for (const Case& test : cases()) {
     const Network network(test.layers);
     Vector params(static_cast<std::size_t>(nn::total(network.parameters())));
-    Vector state(static_cast<std::size_t>(nn::total(network.state())));
-    network.initialize(Rng(7), params, state);
+    Vector buffers(static_cast<std::size_t>(nn::total(network.buffers())));
+    network.initialize(Rng(7), params, buffers);
     BOOST_CHECK_NO_THROW(comm::run_ranks(3, [&](comm::Communicator& comm) {
       const auto part = part_of_network(network, comm.split(0, comm.rank()));
-      Vector own(static_cast<std::size_t>(count(part.params))), own_state(state.size());
-      Network(part.layers).initialize(Rng(7), own, own_state);
+      Vector own(static_cast<std::size_t>(count(part.params))), own_buffers(buffers.size());
+      Network(part.layers).initialize(Rng(7), own, own_buffers);
       check(own == taken(params, part.params), test.name);
     }));
   }
@@ -272,7 +273,7 @@ BOOST_AUTO_TEST_CASE(ranks_together_train_as_one_alone_and_all_hold_the_whole_wi
 BOOST_AUTO_TEST_CASE(replicas_of_split_models_train_as_one_alone) {
   using Memory = ReducerOptions::Memory;
   for (const Case& test : cases()) {
-    if (nn::total(Network(test.layers).state()) > 0) continue;  // each rank normalises its own rows
+    if (nn::total(Network(test.layers).buffers()) > 0) continue;  // each rank normalises its own rows
     const Outcome serial = train_alone(test.layers, true);
     for (const ReducerOptions& reducer :
          {ReducerOptions{Memory::shared, 0, nullptr}, ReducerOptions{Memory::messages, 512, nullptr}}) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr nn::Init kInit{nn::Init::Kind::uniform, 0.5};
 
-/// 5-4-3: parameters 20 + 4, 4 + 4, 12 + 3; state 4 + 4.
+/// 5-4-3: parameters 20 + 4, 4 + 4, 12 + 3; buffers 4 + 4.
 std::shared_ptr<nn::Network<double>> make_network() {
   return std::make_shared<nn::Network<double>>(std::vector<nn::LayerPtr<double>>{
       std::make_shared<nn::Linear<double>>(5, 4, true, kInit, kInit),
@@ -32,8 +32,8 @@ std::shared_ptr<nn::Network<double>> make_network() {
 struct Whole {
   Whole() {
     std::iota(model->params->span().begin(), model->params->span().end(), 0.0);
-    std::iota(model->state->span().begin(), model->state->span().end(), 100.0);
-    std::iota(sgd->memory()[0].span().begin(), sgd->memory()[0].span().end(), 1000.0);
+    std::iota(model->buffers->span().begin(), model->buffers->span().end(), 100.0);
+    std::iota(sgd->state()[0].span().begin(), sgd->state()[0].span().end(), 1000.0);
     sgd->set_steps(7);
     sgd->set_segments({{24, 0.1, 0, false, 0}, {47, 0.2, 1e-3, true, 1}});
   }
@@ -61,18 +61,18 @@ BOOST_AUTO_TEST_CASE(stages_are_taken_trained_and_gathered) {
       part.take();
       const double moved = epoch * 0.5;
       check((*part.model().params)[0] == first + moved, "parameters are those of the layers");
-      check(part.optimizer().memory()[0][1] == 1001 + first + moved, "and so is the memory");
+      check(part.optimizer().state()[0][1] == 1001 + first + moved, "and so is its state");
       check(part.optimizer().steps() == 7 + epoch, "and the steps");
-      if (comm.rank() == 1) check((*part.model().state)[3] == 103, "state is the stage's");
+      if (comm.rank() == 1) check((*part.model().buffers)[3] == 103, "buffers is the stage's");
       part.optimizer().begin_step();
       for (double& value : part.model().params->span()) value += 0.5;
-      for (double& value : part.optimizer().memory()[0].span()) value += 0.5;
+      for (double& value : part.optimizer().state()[0].span()) value += 0.5;
       for (double& value : slice(part.model().grads->span(), 0, part.model().count())) value = 10.0 * comm.rank() + 1;
       part.gather();
     }
     for (Index i = 0; i < whole.model->count(); ++i) {
       check((*whole.model->params)[i] == static_cast<double>(i) + 1, "all parameters came back");
-      check(whole.sgd->memory()[0][i] == 1001 + static_cast<double>(i), "and all memory");
+      check(whole.sgd->state()[0][i] == 1001 + static_cast<double>(i), "and all its state");
       check((*whole.model->grads)[i] == (i < 24 ? 1 : 11), "and all gradients");
     }
     check(whole.sgd->steps() == 9, "steps count");

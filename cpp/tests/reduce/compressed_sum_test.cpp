@@ -59,10 +59,10 @@ auto on_ranks(int ranks, Work work) {
   return results;
 }
 
-/// What a rank has after some steps: its last sum, the sum of all sums, and its books.
+/// What a rank has after some steps: its last sum, the sum of all sums, and its statistics.
 struct Outcome {
   std::vector<double> last, all;
-  CompressionStats books;
+  CompressionStats stats;
   Index bytes_sent;
 };
 
@@ -75,7 +75,7 @@ std::vector<Outcome> outcomes(int ranks, const Compression& how, int steps, Rang
       (*sum)(outcome.last);
       for (std::size_t i = 0; i < outcome.all.size(); ++i) outcome.all[i] += outcome.last[i];
     }
-    outcome.books = sum->books();
+    outcome.stats = sum->stats();
     return outcome;
   });
 }
@@ -89,7 +89,7 @@ BOOST_DATA_TEST_CASE(ranks_get_the_same_bits_near_the_sum, kCodecs * kForms * bd
   double lost = 0;
   for (const Outcome& end : ends) {
     BOOST_TEST(end.last == ends[0].last, boost::test_tools::per_element());
-    lost += std::sqrt(end.books.lost);
+    lost += std::sqrt(end.stats.lost);
   }
   BOOST_TEST(distance(ends[0].last, want) <= lost + 1e-9);  // no more than what was lost on the way
   BOOST_TEST(lost > 0);
@@ -100,10 +100,10 @@ BOOST_DATA_TEST_CASE(bytes_are_as_computed, kCodecs* bdata::make({1, 2}) * bdata
   const auto codec = codec::make_codec<double>(spec, kCount, kMatrices);
   Index all = 0, shares = 0;
   for (const Outcome& end : ends) {
-    BOOST_TEST(end.books.sums == 3);
-    BOOST_TEST(end.books.bytes == (ranks == 1 ? 0 : 3 * end.bytes_sent));
-    BOOST_TEST(end.books.bytes_uncompressed == 3 * (2 * (ranks - 1) * kCount * 8 / ranks));
-    all += end.books.bytes;
+    BOOST_TEST(end.stats.sums == 3);
+    BOOST_TEST(end.stats.bytes == (ranks == 1 ? 0 : 3 * end.bytes_sent));
+    BOOST_TEST(end.stats.bytes_uncompressed == 3 * (2 * (ranks - 1) * kCount * 8 / ranks));
+    all += end.stats.bytes;
   }
   if (codec->spec() == "powersgd:2") {
     BOOST_TEST(all == 3 * ranks * (2 * (ranks - 1) * codec->bytes(kCount) / ranks));

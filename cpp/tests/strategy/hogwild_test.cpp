@@ -49,7 +49,7 @@ class WatchedLoss : public nn::MSELoss<double> {
 struct Plan {
   int workers = 1;
   bool serial = false;
-  bool norm = false, synchronised = false, adam = false;
+  bool norm = false, synchronized = false, adam = false;
   double clip_norm = 0;
   Index hidden = 8, first_row = 0, rows = kRows;
   bool panels = false, rates = false;
@@ -59,7 +59,7 @@ struct Plan {
 };
 
 struct Outcome {
-  Vector params;  // and behind them the state
+  Vector params;  // and behind them the buffers
   EpochSums sums;
 };
 
@@ -78,7 +78,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(kInputs, hidden, true, init, init)};
   if (plan.norm)
     layers.push_back(std::make_shared<nn::BatchNorm<double>>(
-        nn::BatchNorm<double>::Options{.channels = hidden, .images = false, .eps = 0.1, .sync = plan.synchronised}));
+        nn::BatchNorm<double>::Options{.channels = hidden, .images = false, .eps = 0.1, .sync = plan.synchronized}));
   else
     layers.push_back(std::make_shared<nn::Dropout<double>>(0.2));
   layers.push_back(std::make_shared<nn::Linear<double>>(hidden, kOutputs, true, init, init));
@@ -115,7 +115,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
     steps += outcome.sums.steps;
   }
   outcome.params.assign(model.params->data(), model.params->data() + model.count());
-  outcome.params.insert(outcome.params.end(), model.state->data(), model.state->data() + model.state->size());
+  outcome.params.insert(outcome.params.end(), model.buffers->data(), model.buffers->data() + model.buffers->size());
   return outcome;
 }
 
@@ -196,18 +196,18 @@ BOOST_AUTO_TEST_CASE(an_update_from_an_older_copy_is_counted_as_stale) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(states_are_averaged_by_rows) {
+BOOST_AUTO_TEST_CASE(buffers_are_averaged_by_rows) {
   // Two workers with a batch each, of 4 and of 2 rows, which begin together.
-  const auto state = [](const Outcome& outcome) { return Vector(outcome.params.end() - 16, outcome.params.end()); };
-  const Vector four = state(alone({.serial = true, .norm = true, .rows = 4, .epochs = 1}));
-  const Vector two = state(alone({.serial = true, .norm = true, .first_row = 4, .rows = 2, .epochs = 1}));
+  const auto buffers = [](const Outcome& outcome) { return Vector(outcome.params.end() - 16, outcome.params.end()); };
+  const Vector four = buffers(alone({.serial = true, .norm = true, .rows = 4, .epochs = 1}));
+  const Vector two = buffers(alone({.serial = true, .norm = true, .first_row = 4, .rows = 2, .epochs = 1}));
   std::atomic<int> threads{0}, ranks{0};
   const Plan plan{.norm = true, .rows = 6, .epochs = 1, .watch = meeting_of(2, ranks)};
   std::vector<Outcome> outcomes = on_ranks(plan, 2);
   outcomes.push_back(alone({.workers = 2, .norm = true, .rows = 6, .epochs = 1, .watch = meeting_of(2, threads)}));
   for (const Outcome& outcome : outcomes)
     for (std::size_t i = 0; i < four.size(); ++i)
-      BOOST_TEST(std::abs(state(outcome)[i] - (4 * four[i] + 2 * two[i]) / 6) <= 1e-15);
+      BOOST_TEST(std::abs(buffers(outcome)[i] - (4 * four[i] + 2 * two[i]) / 6) <= 1e-15);
 }
 
 BOOST_AUTO_TEST_CASE(several_workers_learn_as_one_does) {
@@ -275,9 +275,9 @@ BOOST_AUTO_TEST_CASE(ranks_hear_at_the_next_look_that_one_has_failed) {
   for (const int seen : looks) BOOST_TEST((seen == 0 || seen == 1));
 }
 
-BOOST_AUTO_TEST_CASE(layers_that_synchronise_are_refused) {
-  BOOST_CHECK_THROW(alone({.workers = 2, .norm = true, .synchronised = true}), ValueError);
-  BOOST_CHECK_THROW(on_ranks({.norm = true, .synchronised = true}, 2), ValueError);
+BOOST_AUTO_TEST_CASE(layers_that_synchronize_are_refused) {
+  BOOST_CHECK_THROW(alone({.workers = 2, .norm = true, .synchronized = true}), ValueError);
+  BOOST_CHECK_THROW(on_ranks({.norm = true, .synchronized = true}, 2), ValueError);
 }
 
 BOOST_AUTO_TEST_CASE(a_shared_vector_gives_back_what_it_got) {

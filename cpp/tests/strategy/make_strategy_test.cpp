@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(the_fields_of_a_configuration_reach_the_strategy) {
     BOOST_TEST(difference(outcome, serial) > 1e-3);
   const reduce::ReducerOptions coded{.bucket_bytes = 64, .compression = reduce::Compression{"int8", {}}};
   for (const Outcome& outcome : train_on_ranks(DataParallelConfig{.reducer = coded}, 2)) {
-    BOOST_TEST(outcome.sums.books.sums > 0);
+    BOOST_TEST(outcome.sums.compression.sums > 0);
     BOOST_TEST(difference(outcome, serial) > 0);
   }
   const GridConfig pipeline{.stages = 2, .pipeline = {.micro_batches = 2}};

@@ -33,7 +33,7 @@ struct Plan {
   bool data_parallel = false;
   double momentum = 0;
   int threads = 1;
-  bool norm = true, synchronised = false;
+  bool norm = true, synchronized = false;
   Index hidden = 8;
   bool panels = false;
   bool finish = true, fail_at_the_end = false;
@@ -43,16 +43,16 @@ struct Plan {
 };
 
 struct Outcome {
-  Vector params, seen;  // at the end, parameters and behind them the state; in evaluation
+  Vector params, seen;  // at the end, parameters and behind them the buffers; in evaluation
   EpochSums sums;
   RowsApart apart;
-  CompressionStats books{};
+  CompressionStats stats{};
   bool kept = false;  // its own model, when another rank failed at the end
 };
 
 Vector everything(const nn::Model<double>& model) {
   Vector all(model.params->data(), model.params->data() + model.count());
-  all.insert(all.end(), model.state->data(), model.state->data() + model.state->size());
+  all.insert(all.end(), model.buffers->data(), model.buffers->data() + model.buffers->size());
   return all;
 }
 
@@ -69,7 +69,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(kInputs, hidden, true, init, init)};
   if (plan.norm)
     layers.push_back(std::make_shared<nn::BatchNorm<double>>(
-        nn::BatchNorm<double>::Options{.channels = hidden, .images = false, .eps = 0.1, .sync = plan.synchronised}));
+        nn::BatchNorm<double>::Options{.channels = hidden, .images = false, .eps = 0.1, .sync = plan.synchronized}));
   else
     layers.push_back(std::make_shared<nn::Dropout<double>>(0.2));
   layers.push_back(std::make_shared<nn::Linear<double>>(hidden, kClasses, true, init, init));
@@ -117,7 +117,7 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
     strategy->finish();
   }
   outcome.params = everything(model);
-  outcome.books = strategy->take_stats();
+  outcome.stats = strategy->take_stats();
   return outcome;
 }
 
@@ -156,7 +156,7 @@ BOOST_AUTO_TEST_CASE(the_master_and_an_all_reduce_give_the_same_bits) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(an_average_weighs_parameters_and_state_by_rows) {
+BOOST_AUTO_TEST_CASE(an_average_weighs_parameters_and_buffers_by_rows) {
   // Steps of 12 and 11 rows, in two epochs: 16, 16 and 14 rows for the three ranks.
   const std::vector<Outcome> apart = on_ranks({.every = 0, .finish = false}, 3);
   Index rows = 0;
@@ -235,9 +235,9 @@ BOOST_AUTO_TEST_CASE(ranks_that_do_not_meet_hear_that_one_has_failed) {
   for (const Index looks : told) BOOST_TEST((looks == 0 || looks == 1));
 }
 
-BOOST_AUTO_TEST_CASE(layers_that_synchronise_are_refused_among_ranks) {
-  BOOST_CHECK_THROW(on_ranks({.synchronised = true}, 2), ValueError);
-  BOOST_CHECK_NO_THROW(on_ranks({.synchronised = true}, 1));
+BOOST_AUTO_TEST_CASE(layers_that_synchronize_are_refused_among_ranks) {
+  BOOST_CHECK_THROW(on_ranks({.synchronized = true}, 2), ValueError);
+  BOOST_CHECK_NO_THROW(on_ranks({.synchronized = true}, 1));
 }
 
 BOOST_AUTO_TEST_CASE(a_codec_that_loses_nothing_makes_the_same_averages) {
@@ -252,7 +252,7 @@ BOOST_AUTO_TEST_CASE(a_codec_that_loses_nothing_makes_the_same_averages) {
           BOOST_TEST(difference(got[rank].params, want[rank].params) <= 1e-13);
           BOOST_TEST(difference(got[rank].seen, want[rank].seen) <= 1e-13);  // which travelled as it is
           BOOST_TEST(got[rank].params == got[0].params, boost::test_tools::per_element());
-          if (every == 0) BOOST_TEST(got[rank].books.sums == (ranks > 1 ? 1 : 0));
+          if (every == 0) BOOST_TEST(got[rank].stats.sums == (ranks > 1 ? 1 : 0));
         }
       }
 }

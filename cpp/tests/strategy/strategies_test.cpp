@@ -28,7 +28,7 @@ namespace {
 using Vector = std::vector<double>;
 constexpr Index kRows = 23, kInputs = 6, kClasses = 3, kBatch = 7;  // batches of 7, 7, 7 and 2
 
-enum class Norm { none, own_rows, synchronised };
+enum class Norm { none, own_rows, synchronized };
 
 /// How a rank trains.
 struct Plan {
@@ -73,7 +73,7 @@ std::shared_ptr<nn::Network<double>> make_network(Norm norm, Index hidden, bool 
                                           std::make_shared<nn::Linear<double>>(hidden, kClasses, true, init, init)});
   if (norm != Norm::none) {
     const nn::BatchNorm<double>::Options options{
-        .channels = 8, .images = false, .eps = 0.1, .sync = norm == Norm::synchronised};
+        .channels = 8, .images = false, .eps = 0.1, .sync = norm == Norm::synchronized};
     return std::make_shared<nn::Network<double>>(
         std::vector<nn::LayerPtr<double>>{std::make_shared<nn::Linear<double>>(kInputs, 8, true, init, init),
                                           std::make_shared<nn::BatchNorm<double>>(options),
@@ -93,9 +93,9 @@ std::unique_ptr<Engine<double>> make_engine(const Job<double>& job, const Plan& 
 }
 
 struct Outcome {
-  Vector params;  // and behind them the state
+  Vector params;  // and behind them the buffers
   double loss, correct;
-  CompressionStats books{};
+  CompressionStats stats{};
   Index remembered = 0;  // elements
 };
 
@@ -136,8 +136,8 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   if (sums.rows != kRows) throw std::logic_error("an epoch took another number of rows");
   panels.reset();
   Vector params(model.params->data(), model.params->data() + model.count());
-  params.insert(params.end(), model.state->data(), model.state->data() + model.state->size());
-  Outcome outcome{params, sums.loss, sums.correct, sums.books};
+  params.insert(params.end(), model.buffers->data(), model.buffers->data() + model.buffers->size());
+  Outcome outcome{params, sums.loss, sums.correct, sums.compression};
   for (const std::span<double> part : strategy->memory()) outcome.remembered += std::ssize(part);
   return outcome;
 }
@@ -255,7 +255,7 @@ BOOST_AUTO_TEST_CASE(a_codec_that_loses_nothing_changes_nothing) {
           for (const Outcome& outcome : outcomes) {
             check_equal(outcome, serial, 1e-12);
             check_equal(outcome, outcomes[0], 0);
-            BOOST_TEST(outcome.books.sums == (ranks > 1 ? 4 : 0));
+            BOOST_TEST(outcome.stats.sums == (ranks > 1 ? 4 : 0));
           }
         }
   }
@@ -292,7 +292,7 @@ BOOST_AUTO_TEST_CASE(low_rank_sums_see_whole_matrices_in_panels_or_in_rows) {
     const Outcome want = train_on_ranks(rows, 2)[0];
     for (const Outcome& outcome : train_on_ranks(panels, 2)) {
       check_equal(outcome, want, 1e-9);
-      BOOST_TEST(outcome.books.bytes == 4 * 8 * (2 * (6 + 130) + 2 * (130 + 130) + 2 * (130 + 3) + (130 + 130 + 3)));
+      BOOST_TEST(outcome.stats.bytes == 4 * 8 * (2 * (6 + 130) + 2 * (130 + 130) + 2 * (130 + 3) + (130 + 130 + 3)));
     }
   }
 }
@@ -312,8 +312,8 @@ BOOST_AUTO_TEST_CASE(bytes_of_codes_are_those_of_the_buckets) {
           want += 2 * (ranks - 1) * coder->bytes(share(size, rank, ranks).size());
       }
       for (const Outcome& outcome : train_on_ranks(plan, ranks)) {
-        all += outcome.books.bytes;
-        BOOST_TEST(outcome.books.bytes_uncompressed == 4 * own);
+        all += outcome.stats.bytes;
+        BOOST_TEST(outcome.stats.bytes_uncompressed == 4 * own);
         BOOST_TEST(outcome.remembered == 0);
       }
       BOOST_TEST(all == 4 * want, codec << " on " << ranks << " ranks");
@@ -374,18 +374,18 @@ BOOST_AUTO_TEST_CASE(batch_norm_is_the_same_for_any_team_and_any_number_of_a_poo
   const Outcome pool = train_alone({.threads = 1, .pieces = 3, .norm = Norm::own_rows});
   for (const int workers : {2, 5})
     check_equal(train_alone({.threads = workers, .pieces = 3, .norm = Norm::own_rows}), pool, 0);
-  BOOST_CHECK_THROW(train_alone({.pieces = 3, .norm = Norm::synchronised}), ValueError);
+  BOOST_CHECK_THROW(train_alone({.pieces = 3, .norm = Norm::synchronized}), ValueError);
 }
 
-BOOST_AUTO_TEST_CASE(synchronised_batch_norm_over_ranks_equals_serial_also_when_some_have_no_row) {
+BOOST_AUTO_TEST_CASE(synchronized_batch_norm_over_ranks_equals_serial_also_when_some_have_no_row) {
   const Outcome serial = train_alone({.norm = Norm::own_rows});
   for (const int ranks : {1, 2, 3, 4})
-    for (const Plan& plan : {Plan{.norm = Norm::synchronised}, Plan{.threads = 2, .norm = Norm::synchronised},
-                             Plan{.scatter = true, .norm = Norm::synchronised}})
+    for (const Plan& plan : {Plan{.norm = Norm::synchronized}, Plan{.threads = 2, .norm = Norm::synchronized},
+                             Plan{.scatter = true, .norm = Norm::synchronized}})
       for (const Outcome& outcome : train_on_ranks(plan, ranks)) check_equal(outcome, serial, 1e-12);
 }
 
-BOOST_AUTO_TEST_CASE(without_synchronising_ranks_train_as_a_pool_of_as_many_pieces_and_agree_on_one_state) {
+BOOST_AUTO_TEST_CASE(without_synchronizing_ranks_train_as_a_pool_of_as_many_pieces_and_agree_on_the_buffers) {
   for (const int ranks : {2, 3}) {
     const Outcome pool = train_alone({.pieces = ranks, .norm = Norm::own_rows});
     const std::vector<Outcome> outcomes = train_on_ranks({.norm = Norm::own_rows}, ranks);

@@ -245,10 +245,10 @@ class GridConfig:
         ...
 class EpochSums:
     @property
-    def books(self) -> CompressionStats:
+    def bytes(self) -> int:
         ...
     @property
-    def bytes(self) -> int:
+    def compression(self) -> CompressionStats:
         ...
     @property
     def correct(self) -> float:
@@ -327,7 +327,7 @@ def pipeline_in_flight(programs: collections.abc.Sequence[collections.abc.Sequen
     """
     The most passes that each rank has between forward and backward.
     """
-def pipeline_programs(schedule: str, ranks: typing.SupportsInt | typing.SupportsIndex, micros: typing.SupportsInt | typing.SupportsIndex, chunks: typing.SupportsInt | typing.SupportsIndex) -> list[list[tuple[str, int, int]]]:
+def pipeline_programs(schedule: str, ranks: typing.SupportsInt | typing.SupportsIndex, micro_batches: typing.SupportsInt | typing.SupportsIndex, chunks: typing.SupportsInt | typing.SupportsIndex) -> list[list[tuple[str, int, int]]]:
     """
     What every rank of a pipeline does: (what, micro, chunk) in order.
     """

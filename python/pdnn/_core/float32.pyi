@@ -6,7 +6,7 @@ import pdnn._core
 import typing
 __all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
-    def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+    def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
         Draws the initial values of the layer at this place: its index in its parent, its parent's, and so on.
         """
@@ -103,24 +103,24 @@ class Model:
         Name and shape of each parameter, in the order of the flat buffer.
         """
     @property
+    def buffers(self) -> numpy.typing.NDArray[typing.Any]:
+        ...
+    @property
     def grads(self) -> numpy.typing.NDArray[typing.Any]:
         ...
     @property
     def params(self) -> numpy.typing.NDArray[typing.Any]:
-        ...
-    @property
-    def state(self) -> numpy.typing.NDArray[typing.Any]:
         ...
 class LayerCall:
     def __init__(self, layer: Layer, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
         """
         A layer bound to samples of this shape.
         """
-    def backward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], y: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], saved: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dx: bool, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None, final: collections.abc.Callable[[int, int], None] | None) -> numpy.typing.NDArray[typing.Any] | None:
+    def backward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], y: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], saved: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], grads: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dx: bool, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None, final: collections.abc.Callable[[int, int], None] | None) -> numpy.typing.NDArray[typing.Any] | None:
         """
         dx, or None; adds to grads and calls final(begin, end) for each slice of them that is final.
         """
-    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], state: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None) -> tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[typing.Any]]:
+    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None) -> tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[typing.Any]]:
         """
         (y, what backward needs); random numbers are those of (seed, number).
         """
@@ -133,7 +133,7 @@ class LayerCall:
     def output_shape(self) -> list[int]:
         ...
     @property
-    def synchronised(self) -> bool:
+    def synchronized(self) -> bool:
         """
         Whether ranks that share a batch add up their sums.
         """
@@ -153,7 +153,7 @@ class Optimizer:
         Parameter groups as (end, lr, weight decay, frozen, group), in the order of the flat buffer.
         """
     @property
-    def memory(self) -> list[numpy.typing.NDArray[typing.Any]]:
+    def state(self) -> list[numpy.typing.NDArray[typing.Any]]:
         """
         The rule's state, as arrays that share its memory.
         """
@@ -211,13 +211,13 @@ class CompressedSum:
         Moves it along; whether finish() need not wait at first.
         """
     @property
-    def books(self) -> pdnn._core.CompressionStats:
-        ...
-    @property
     def bytes_sent(self) -> int:
         """
         Bytes that leave this rank in a sum.
         """
+    @property
+    def stats(self) -> pdnn._core.CompressionStats:
+        ...
 class Source:
     def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
         ...
@@ -267,7 +267,7 @@ class Session:
         """
     def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
         ...
-    def take_books(self) -> pdnn._core.CompressionStats:
+    def take_compression(self) -> pdnn._core.CompressionStats:
         """
         What was sent by a codec after the last epoch, in finish().
         """
@@ -299,7 +299,7 @@ def conv2d(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarr
     """
 def conv2d_backward(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], *, stride: typing.SupportsInt | typing.SupportsIndex = 1, padding: typing.SupportsInt | typing.SupportsIndex = 0, dx: bool = True, dw: bool = True, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> tuple[typing.Any, typing.Any, typing.Any]:
     """
-    (dx, dw, db) of conv2d from its slope dy, shaped like y; None for what is not wanted.
+    (dx, dw, db) of conv2d from its gradient dy, shaped like y; None for what is not wanted.
     """
 def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dy: bool) -> tuple[float, numpy.typing.NDArray[typing.Any] | None]:
     """

@@ -88,7 +88,7 @@ def main(arguments: argparse.Namespace) -> int:
     machine = load(arguments.cluster)
     sample = specs.sample(arguments.model)
     model = build(sample, 0, arguments.dtype)
-    momenta = len(optimizing.optimizer(arguments, model.parameters()).core.memory)
+    momenta = len(optimizing.optimizer(arguments, model.parameters()).core.state)
     points, left_out = scaling(
         Network(model, sample),
         arguments.batch_size,

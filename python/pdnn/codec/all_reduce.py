@@ -220,7 +220,7 @@ class CompressedAllReduce:
     @property
     def stats(self) -> CompressionStats:
         """What was sent so far, what it cost and what it lost."""
-        return CompressionStats.of(self._sum.books)
+        return CompressionStats.of(self._sum.stats)
 
     books = former("books", "stats")
 

@@ -141,7 +141,7 @@ class DistributedOptimizer(Optimizer):
         self._passes = self._rows = 0  # since the ranks last agreed
         self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with
         self._clean = False  # whether nothing is left of gradients that were the ranks' common ones
-        self._synchronised: list[Any] = []  # the nodes of the last pass that add up over ranks
+        self._synchronized: list[Any] = []  # the nodes of the last pass that add up over ranks
         self._hooks = [self._memory.register_pass_hook(self._begin)]
         self._hooks += [each.register_post_accumulate_grad_hook(self._final) for each in self.parameters()]
 
@@ -158,7 +158,7 @@ class DistributedOptimizer(Optimizer):
             raise ValueError("backward: gradients from before are still there; call opt.zero_grad() first")
         self._clean = True
         rows = next((node.rows for node in nodes if node.rows is not None), 0)
-        self._synchronised = [node for node in nodes if node.synchronised]
+        self._synchronized = [node for node in nodes if node.synchronized]
         self._agreed = False
         self._passes += 1
         self._rows += rows
@@ -297,13 +297,13 @@ class DistributedOptimizer(Optimizer):
 
     def _pass_without_rows(self, times: int) -> None:
         """The sums over ranks of so many passes, for the layers that the last pass went through."""
-        if times and self._memory.synchronised and not self._synchronised:
+        if times and self._memory.synchronized and not self._synchronized:
             raise ValueError(
                 "join: layers with sync=True add up over all ranks, and this rank had no batch to know them "
                 "from; give each rank at least one, which may have 0 rows"
             )
         for left in reversed(range(times)):
-            forward = sorted(self._synchronised, key=lambda node: node.number)
+            forward = sorted(self._synchronized, key=lambda node: node.number)
             backward = [node.without_rows() for node in forward]
             if left == 0:
                 self._reducer.start(self._counts())  # ranks with rows may wait for it on their way back
@@ -329,9 +329,9 @@ class DistributedOptimizer(Optimizer):
         """As the inner optimizer's."""
         return self.optimizer.rule()
 
-    def memory_names(self) -> list[str]:
+    def state_names(self) -> list[str]:
         """As the inner optimizer's."""
-        return self.optimizer.memory_names()
+        return self.optimizer.state_names()
 
     def config(self) -> dict[str, Any]:
         """As the inner optimizer's."""

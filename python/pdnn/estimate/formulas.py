@@ -82,9 +82,9 @@ class Steps:
         return self.network.params
 
     @property
-    def state(self) -> int:
+    def buffers(self) -> int:
         """Elements of the running statistics."""
-        return self.network.state
+        return self.network.buffers
 
     @property
     def model_elements(self) -> float:
@@ -128,12 +128,12 @@ class Steps:
     def averaging(
         self, engine: Engine, every: int | None, codec: str | Codec | None = None, *, by_master: bool = False
     ) -> StepCost:
-        """t(N), and every K-th step a sum of parameters and state over ranks, or through rank 0."""
+        """t(N), and every K-th step a sum of parameters and buffers over ranks, or through rank 0."""
         own = self.engine(engine, self.rows)
         if every is None or self.ranks == 1:
             return own
         network, machine, threads = self.network, self.machine, engine.threads
-        elements = network.params + network.state + 1
+        elements = network.params + network.buffers + 1
         size, coding = elements * network.itemsize, 0.0
         if by_master:
             link, turns = machine.message(self.ranks, threads), 2 * (self.ranks - 1)
@@ -232,8 +232,8 @@ class Steps:
         """
         pipeline, itemsize = grid.pipeline, network.itemsize
         assert pipeline is not None
-        micros = min(pipeline.micros, rows)
-        each = ceil(rows / micros)
+        micro_batches = min(pipeline.num_micro_batches, rows)
+        each = ceil(rows / micro_batches)
         if (stages := grid.stages * pipeline.chunks) > len(network.layer_params):  # on all ranks alike
             raise ValueError(
                 f"estimate: {stages} stages of {len(network.layer_params)} layers; a stage has at least one"
@@ -246,23 +246,23 @@ class Steps:
             message, coding = code.bytes, code.encode + code.decode
         threads = grid.engine.threads
         travel = self.machine.message(self.ranks, threads).seconds(message) if grid.stages > 1 else 0.0
-        beside = sums.seconds / micros / 2 / (len(cut) + 1) + (coding if grid.stages > 1 else 0.0)
+        beside = sums.seconds / micro_batches / 2 / (len(cut) + 1) + (coding if grid.stages > 1 else 0.0)
         if self.machine.ranks_a_node(self.ranks, threads) == self.ranks:
             beside += travel  # a node's ranks move their bytes themselves
         times = [
             (forward / threads + beside, backward / threads + beside)
             for forward, backward in self.compute.stages(network, cut, each)
         ]
-        plan = schedule(pipeline.schedule, grid.stages, micros, pipeline.chunks)
+        plan = schedule(pipeline.schedule, grid.stages, micro_batches, pipeline.chunks)
         whole = plan.simulate([f for f, _ in times], [b for _, b in times], travel).seconds
         of_ranks = [times[rank :: grid.stages] for rank in range(grid.stages)]
-        busy = micros * max(sum(f + b for f, b in own) for own in of_ranks)
+        busy = micro_batches * max(sum(f + b for f, b in own) for own in of_ranks)
         params = max(sum(network.stage_params(cut)[rank :: grid.stages]) for rank in range(grid.stages))
         update = params * itemsize / self.machine.memory
         borders = min(2, len(cut)) if grid.stages > 1 else 0
-        sent = borders * micros * message + sums.bytes
+        sent = borders * micro_batches * message + sums.bytes
         why = (
-            f"{micros} micro-batches of {each} rows, cut before layer {', '.join(map(str, cut))}: "
+            f"{micro_batches} micro-batches of {each} rows, cut before layer {', '.join(map(str, cut))}: "
             f"stages of {', '.join(text(f + b) for f, b in times)}, messages of {text(travel)}"
         )
         return StepCost(busy + update, 0.0, max(0.0, whole - busy), sent, why), params * itemsize

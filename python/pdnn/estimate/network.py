@@ -31,7 +31,7 @@ class Network:
 
     Attributes
     ----------
-    params, state : int
+    params, buffers : int
         Elements of parameters, and of running statistics.
     itemsize : int
         Bytes of an element.
@@ -47,7 +47,7 @@ class Network:
         self.model, self.sample = model, tuple(sample)
         layers = [row for row in model.summary(self.sample).rows if row.depth == 0]
         self.itemsize = np.dtype(model.dtype).itemsize
-        self.params, self.state = model.flat_parameters.size, model.flat_state.size
+        self.params, self.buffers = model.flat_parameters.size, model.flat_buffers.size
         self.widths = [prod(self.sample), *(prod(layer.output) for layer in layers)]
         self.layer_params = [layer.parameters for layer in layers]
         products = [3 * layer.flops for layer in layers]
@@ -71,7 +71,7 @@ class Network:
         return any(isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) for module in self.model.modules())
 
     @property
-    def synchronised(self) -> bool:
+    def synchronized(self) -> bool:
         """Whether a normalisation waits for all rows of a batch."""
         return any(getattr(module, "sync", False) for module in self.model.modules())
 

@@ -76,4 +76,4 @@ class Calibration:
         network = Network(model, source.sample)
         compute = MeasuredCompute(self._loss, optimizer, samples, comm)
         machine = measure(comm, compute, network, max(1, -(-batch_size // comm.size)))
-        return Steps(network, batch_size, comm.size, compute, machine, len(optimizer.core.memory))
+        return Steps(network, batch_size, comm.size, compute, machine, len(optimizer.core.state))

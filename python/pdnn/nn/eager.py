@@ -22,16 +22,16 @@ class Runner:
     layer : object of the core
     core : the core's submodule
     store : Store
-    span, state : slice
+    span, buffers : slice
         The module's part of the store.
     """
 
-    def __init__(self, layer: CoreLayer, core: Width, store: Store, span: slice, state: slice) -> None:
+    def __init__(self, layer: CoreLayer, core: Width, store: Store, span: slice, buffers: slice) -> None:
         self.layer, self.core, self.store, self.span = layer, core, store, span
-        flats = store.flat_parameters[span], store.flat_gradients[span], store.flat_state[state]
+        flats = store.flat_parameters[span], store.flat_gradients[span], store.flat_buffers[buffers]
         if not (flats[0].size or flats[2].size):  # no values, so no width of its own
             flats = (core.zeros(0),) * 3
-        self.params, self.grads, self.state = flats
+        self.params, self.grads, self.buffers = flats
         self.parameters = [
             handle for handle in store.handles if span.start <= handle.offset < span.stop and handle.size
         ]
@@ -54,8 +54,8 @@ class Runner:
         bound = self.bound(x.shape[1:])
         memory = to_memory(x.data, bound)
         key = (self.store.seed, self.store.next_call()) if training else (0, 0)
-        ranks = world().core if training and bound.synchronised else None
-        y, saved = bound.forward(memory, self.params, self.state, training, *key, ranks)
+        ranks = world().core if training and bound.synchronized else None
+        y, saved = bound.forward(memory, self.params, self.buffers, training, *key, ranks)
         if recording() and (x.requires_grad or self.parameters):
             node = _LayerNode(self, bound, x, (memory, y, saved), (training, *key, ranks))
             return Tensor(from_memory(y, bound), node)
@@ -107,7 +107,7 @@ def from_memory(memory: Array, bound: LayerCall) -> Array:
 
 
 class _LayerNode(Node):
-    __slots__ = ("_arrays", "_bound", "_runner", "_sample", "_settings", "rows", "synchronised")
+    __slots__ = ("_arrays", "_bound", "_runner", "_sample", "_settings", "rows", "synchronized")
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _LayerNode(Node):
     ) -> None:
         super().__init__([x], runner.parameters)
         self.rows, self._sample = len(x), x.shape[1:]
-        self.synchronised = settings[-1] is not None
+        self.synchronized = settings[-1] is not None
         self._runner, self._bound, self._settings = runner, bound, settings
         self._arrays: tuple[Array, Array, Array] | None = arrays
 
@@ -139,7 +139,7 @@ class _LayerNode(Node):
             y,
             to_memory(dy, self._bound),
             runner.params,
-            runner.state,
+            runner.buffers,
             saved,
             grads,
             self.inputs[0] is not None,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pdnn.core import CoreLayer, Width, core_for
 from pdnn.files import safetensors
+from pdnn.moved import former
 from pdnn.nn import state_dict
 from pdnn.nn.eager import Runner, as_tensor
 from pdnn.nn.place import Place
@@ -180,7 +181,7 @@ class Module:
                             "which is not inside this one; build new layers, or take the whole model"
                         )
             store = self._allocate(named, self.dtype, next_seed() if self.seed is None else self.seed % 2**64)
-            store.synchronised = any(getattr(module, "sync", False) for module in self.modules())
+            store.synchronized = any(getattr(module, "sync", False) for module in self.modules())
             for other in stores.values():
                 other.moved = True
         for module in self.modules():
@@ -189,9 +190,9 @@ class Module:
 
     def _place_in(self, store: Store) -> Place:
         parameters, buffers = self._named(Parameter).values(), self._named(Buffer).values()
-        span, state = store.find(list(parameters)), store.find(list(buffers))
-        whole = span is not None and state is not None
-        return Place(store, span, state, fused=whole and runs_in_python(self) is None)
+        span, stretch = store.find(list(parameters)), store.find(list(buffers))
+        whole = span is not None and stretch is not None
+        return Place(store, span, stretch, fused=whole and runs_in_python(self) is None)
 
     def _allocate(self, named: dict[str, Handle], dtype: str, seed: int) -> Store:
         """New memory with the values in it: those that parts have, else initial ones."""
@@ -200,18 +201,18 @@ class Module:
             kind: sum(handle.size for handle in named.values() if isinstance(handle, kind))
             for kind in (Parameter, Buffer)
         }
-        data, state = core.zeros(sizes[Parameter]), core.zeros(sizes[Buffer])
-        self._draw(core, seed, [], offsets_of(named.values()), data, state)
-        return Store(named, data, core.zeros(data.size), state, seed)
+        data, buffers = core.zeros(sizes[Parameter]), core.zeros(sizes[Buffer])
+        self._draw(core, seed, [], offsets_of(named.values()), data, buffers)
+        return Store(named, data, core.zeros(data.size), buffers, seed)
 
     def _draw(
-        self, core: Width, seed: int, path: list[int], offsets: dict[Handle, int], data: Array, state: Array
+        self, core: Width, seed: int, path: list[int], offsets: dict[Handle, int], data: Array, buffers: Array
     ) -> None:
         """Draws this module's initial values; `offsets` holds where those still to be drawn begin."""
         own = self._named(Handle).values()
         if own and builds(self) and offsets.keys() >= set(own):
             spans = []
-            for kind, flat in ((Parameter, data), (Buffer, state)):
+            for kind, flat in ((Parameter, data), (Buffer, buffers)):
                 mine = [handle for handle in own if isinstance(handle, kind)]
                 begin = offsets[mine[0]] if mine else 0
                 spans.append(flat[begin : begin + sum(handle.size for handle in mine)])
@@ -222,7 +223,7 @@ class Module:
         if not builds(self) and any(isinstance(value, Handle) for value in vars(self).values()):
             raise TypeError(f"{type(self).__name__}: has a Parameter of its own; parameters belong to layers")
         for index, child in enumerate(self.children()):
-            child._draw(core, seed, [*path, index], offsets, data, state)
+            child._draw(core, seed, [*path, index], offsets, data, buffers)
 
     def _settle(self, place: Place) -> None:
         """Takes its place in the memory of a model."""
@@ -239,13 +240,15 @@ class Module:
         return self._flat("flat_gradients")
 
     @property
-    def flat_state(self) -> Array:
+    def flat_buffers(self) -> Array:
         """All buffers as one array, shape (their elements,)."""
-        return self._flat("flat_state")
+        return self._flat("flat_buffers")
+
+    flat_state = former("flat_state", "flat_buffers")
 
     def _flat(self, which: str) -> Array:
         place = self.place()
-        span = place.state if which == "flat_state" else place.span
+        span = place.buffers if which == "flat_buffers" else place.span
         if span is None:
             raise ValueError(
                 f"{type(self).__name__}: its parameters do not lie together, another module uses some of them"
@@ -351,9 +354,9 @@ class Module:
             raise TypeError(f"{name}: x is {x.dtype}, this model is {dtype}")
         if dtype not in place.runners:
             assert place.span is not None
-            assert place.state is not None
+            assert place.buffers is not None
             core = core_for(dtype)
-            place.runners[dtype] = Runner(self.build(core), core, place.store, place.span, place.state)
+            place.runners[dtype] = Runner(self.build(core), core, place.store, place.span, place.buffers)
         return place.runners[dtype](x, self.training)
 
     # ---- static form

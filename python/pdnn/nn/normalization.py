@@ -65,7 +65,7 @@ class BatchNorm1d(_BatchNorm):
     sync : bool
         Under ranks, whether mean and variance are those of the whole batch; otherwise each rank takes those
         of its own rows, and the running statistics become their mean over the ranks after each epoch. A
-        ``pool`` cannot synchronise; without it, each of its pieces is normalised by itself.
+        ``pool`` cannot synchronize; without it, each of its pieces is normalised by itself.
 
     Attributes
     ----------

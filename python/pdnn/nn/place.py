@@ -10,14 +10,14 @@ from pdnn.store import Store
 
 @dataclass
 class Place:
-    """Where the parameters and the state of a module lie, once they are gathered.
+    """Where the parameters and the buffers of a module lie, once they are gathered.
 
     Attributes
     ----------
     store : Store
         The memory of the outermost module.
-    span, state : slice or None
-        The module's part of the parameters and of the state; None if another module's lie between its own.
+    span, buffers : slice or None
+        The module's part of the parameters and of the buffers; None if another module's lie between its own.
     fused : bool
         Whether the core can run the module, with all inside it, as one layer.
     runners : dict
@@ -26,11 +26,11 @@ class Place:
 
     store: Store
     span: slice | None
-    state: slice | None
+    buffers: slice | None
     fused: bool
     runners: dict[str, Runner] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
         """Whether the module's values lie together."""
-        return self.span is not None and self.state is not None
+        return self.span is not None and self.buffers is not None

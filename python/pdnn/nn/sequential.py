@@ -90,7 +90,7 @@ class Sequential(Module):
             return super()._allocate(named, dtype, seed)
         core = core_for(dtype)
         model = core.Model(self.build(core), seed)
-        store = Store(named, model.params, model.grads, model.state, seed)
+        store = Store(named, model.params, model.grads, model.buffers, seed)
         self._model = model
         return store
 
@@ -134,7 +134,7 @@ class Sequential(Module):
         sample = tuple(input_shape)
         self.output_shape(sample)  # refuses by the name of the layer
         whole, *rows = layer_rows(self, core_for(self.dtype), sample)
-        arrays = (self.flat_parameters, self.flat_gradients, self.flat_state)
+        arrays = (self.flat_parameters, self.flat_gradients, self.flat_buffers)
         return Summary(
             rows=rows,
             parameters=whole.parameters,

@@ -225,9 +225,9 @@ class Optimizer:
 
     def state_arrays(self) -> dict[str, Array]:
         """What the rule remembers between steps, by name: arrays that share its memory."""
-        return dict(zip(self.memory_names(), self.core.memory, strict=True))
+        return dict(zip(self.state_names(), self.core.state, strict=True))
 
-    def memory_names(self) -> list[str]:
+    def state_names(self) -> list[str]:
         """Names of `state_arrays`."""
         return []
 

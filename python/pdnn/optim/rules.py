@@ -52,7 +52,7 @@ class SGD(Optimizer):
         """The core's SGD."""
         return _core.SGD(self.momentum, self.nesterov)
 
-    def memory_names(self) -> list[str]:
+    def state_names(self) -> list[str]:
         """The velocity, if there is momentum."""
         return ["velocity"] if self.momentum else []
 
@@ -108,7 +108,7 @@ class Adam(Optimizer):
         """The core's Adam."""
         return _core.Adam(*self.betas, self.eps, self.decoupled)
 
-    def memory_names(self) -> list[str]:
+    def state_names(self) -> list[str]:
         """Running means of the gradients and of their squares, under torch's names."""
         return ["exp_avg", "exp_avg_sq"]
 
@@ -177,7 +177,7 @@ class Lion(Optimizer):
         """The core's Lion."""
         return _core.Lion(*self.betas)
 
-    def memory_names(self) -> list[str]:
+    def state_names(self) -> list[str]:
         """The running mean of the gradients."""
         return ["exp_avg"]
 
@@ -236,7 +236,7 @@ class RMSprop(Optimizer):
         """The core's RMSprop."""
         return _core.RMSprop(self.alpha, self.eps, self.momentum, self.centered)
 
-    def memory_names(self) -> list[str]:
+    def state_names(self) -> list[str]:
         """The running mean of squares, and what momentum and centering add, under torch's names."""
         return [
             "square_avg",

@@ -30,7 +30,7 @@ class ModelAveraging(Strategy):
 
     An update is one rank's, from `batch_size` rows: a step deals ranks × `batch_size` rows of the epoch, in
     shares that differ by at most one; a rank may get none of the last ones and then makes no update. The
-    average weighs parameters and state (running statistics) by the rows that each rank has trained on since
+    average weighs parameters and buffers (running statistics) by the rows that each rank has trained on since
     the last one. The optimizer's memory (momentum) is never averaged: it stays each rank's own.
 
     `fit` ends with an average, so every rank then holds the same model. Validation and callbacks in between
@@ -50,7 +50,7 @@ class ModelAveraging(Strategy):
         How a rank makes its gradient.
     codec : str or Codec, optional
         By which an average travels: each rank sends what its parameters have moved since the last average,
-        times its weight. The state, and averages that are only looked at, travel as they are. Basu et al.,
+        times its weight. The buffers, and averages that are only looked at, travel as they are. Basu et al.,
         "Qsparse-local-SGD", NeurIPS 2019. Not with ``by="master"`` or ``same_init=False``.
     error_feedback : bool, optional
         Whether what a codec lost is added to what is sent for the next average; by default
@@ -112,7 +112,7 @@ class ModelAveraging(Strategy):
 
     def memory(self, steps: CostModel) -> int:
         """The average beside the model."""
-        return steps.memory(self.engine, steps.rows, steps.params + steps.state + 1)
+        return steps.memory(self.engine, steps.rows, steps.params + steps.buffers + 1)
 
     def __str__(self) -> str:
         words = f"average:{'end' if self.every is None else self.every}"

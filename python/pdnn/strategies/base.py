@@ -196,7 +196,7 @@ class CostModel(Protocol):
     Attributes
     ----------
     rows, ranks : int
-    params, state : int
+    params, buffers : int
         Elements of the network's parameters and of its running statistics.
     model_elements : float
         Parameters, gradients and their tail, optimizer state.
@@ -209,7 +209,7 @@ class CostModel(Protocol):
     @property
     def params(self) -> int: ...  # noqa: D102
     @property
-    def state(self) -> int: ...  # noqa: D102
+    def buffers(self) -> int: ...  # noqa: D102
     @property
     def model_elements(self) -> float: ...  # noqa: D102
 

@@ -55,7 +55,10 @@ class PartOfGrid(Strategy):
             grid.tensor_ranks,
             pipeline.chunks,
             _core.PipelineConfig(
-                pipeline.schedule, pipeline.micros, grid.engine.threads, "" if codec is None else str(codec)
+                pipeline.schedule,
+                pipeline.num_micro_batches,
+                grid.engine.threads,
+                "" if codec is None else str(codec),
             ),
             list(pipeline.cut or ()),
             data.average == "sum",
@@ -71,7 +74,7 @@ class PartOfGrid(Strategy):
         held_by, passes = self.grid.held_by, 1.0
         rows = ceil(steps.rows * held_by / steps.ranks)
         if pipeline := self.grid.pipeline:
-            rows, passes = ceil(rows / pipeline.micros), max(pipeline.plan().in_flight)
+            rows, passes = ceil(rows / pipeline.num_micro_batches), max(pipeline.plan().in_flight)
         return steps.memory(self.engine, rows, steps.model_elements / held_by, passes / held_by)
 
 
@@ -189,7 +192,7 @@ class Pipeline(PartOfGrid):
         return 2 if self.schedule == "interleaved" else 1
 
     @property
-    def micros(self) -> int:
+    def num_micro_batches(self) -> int:
         """Micro-batches of a step."""
         return self.micro_batches or 4 * self.stages
 
@@ -197,7 +200,7 @@ class Pipeline(PartOfGrid):
         """What every rank does in one step."""
         from pdnn.strategies.schedules import schedule
 
-        return schedule(self.schedule, self.stages, self.micros, self.chunks)
+        return schedule(self.schedule, self.stages, self.num_micro_batches, self.chunks)
 
     def __str__(self) -> str:
         words = f"pipeline:{self.stages}"

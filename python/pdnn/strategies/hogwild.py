@@ -19,7 +19,7 @@ class Hogwild(Strategy):
     made in the meantime is measured as staleness, see `History.updates`. Runs differ from one to the next,
     unless there is one worker: that is serial, bit for bit.
 
-    Every worker has an optimizer memory and a state (running statistics) of its own. They begin as the
+    Every worker has an optimizer state and buffers (running statistics) of its own. They begin as the
     Trainer's; when an epoch ends, the states become their average, weighed by rows. What checkpoints keep and
     later fits begin with is the first worker's memory.
 
@@ -107,7 +107,7 @@ class HogwildProcesses(Strategy):
 
     def memory(self, steps: CostModel) -> int:
         """The shared parameters beside its own."""
-        return steps.memory(self.engine, steps.rows, steps.params + steps.state + 1)
+        return steps.memory(self.engine, steps.rows, steps.params + steps.buffers + 1)
 
     def __str__(self) -> str:
         return f"hogwild-processes:{self.workers}"

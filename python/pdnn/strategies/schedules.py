@@ -112,7 +112,7 @@ class Schedule:
         return self.simulate().chrome_trace(path)
 
 
-def schedule(name: str, stages: int, micros: int, chunks: int | None = None) -> Schedule:
+def schedule(name: str, stages: int, micro_batches: int, chunks: int | None = None) -> Schedule:
     """What every rank of a pipeline does in one step.
 
     Parameters
@@ -124,7 +124,7 @@ def schedule(name: str, stages: int, micros: int, chunks: int | None = None) -> 
         time shorter by that factor, for as many times the messages (Narayanan et al. 2021).
     stages : int
         Ranks of the pipeline.
-    micros : int
+    micro_batches : int
         Micro-batches of a step; any number.
     chunks : int, optional
         Stages of each rank, of which "interleaved" has two or more (2 unless given), the others one.
@@ -140,7 +140,7 @@ def schedule(name: str, stages: int, micros: int, chunks: int | None = None) -> 
     """
     if chunks is None:
         chunks = 2 if name == "interleaved" else 1
-    programs = _core.pipeline_programs(name, stages, micros, chunks)
+    programs = _core.pipeline_programs(name, stages, micro_batches, chunks)
     return Schedule(
         name, [[Instruction(*instruction) for instruction in program] for program in programs], chunks
     )

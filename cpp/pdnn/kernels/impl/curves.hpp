@@ -1,5 +1,5 @@
 #pragma once
-/// Activations whose slope is computed from x: LeakyReLU with any slope, and the curves.
+/// Activations whose derivative is computed from x: LeakyReLU with any slope, and the curves.
 ///
 /// gelu(x) = x Φ(x) with Φ the normal distribution. Its lower half is Φ(−a) = exp(−a²/2) h(t) / (a + 4), where h, a
 /// polynomial in t = (a − 4)/(a + 4), has neither overflow nor cancellation however far out a lies; the other half is
@@ -56,7 +56,7 @@ PDNN_INLINE Doubles gelu(Doubles x) {
 }
 
 /// Φ(x) + x φ(x).
-PDNN_INLINE Doubles gelu_slope(Doubles x) {
+PDNN_INLINE Doubles gelu_derivative(Doubles x) {
   const Tail far = tail(x);
   const Doubles density = far.e * (far.a * 0.398942280401432678);
   return x < 0 ? far.e * far.mills - density : (1 - far.e * far.mills) + density;
@@ -82,7 +82,7 @@ PDNN_INLINE Vector<T> silu(Vector<T> x) {
   return (x < T(0) ? at.x : x) * at.value;
 }
 template <class T>
-PDNN_INLINE Vector<T> silu_slope(Vector<T> x) {
+PDNN_INLINE Vector<T> silu_derivative(Vector<T> x) {
   const Logistic<T> at(x);
   return at.value * (T(1) + at.x * at.rest);
 }
@@ -118,12 +118,12 @@ PDNN_INLINE Vector<T> value_of(Curve f, Vector<T> x) {
   return x;
 }
 template <class T>
-PDNN_INLINE Vector<T> slope_of(Curve f, Vector<T> x) {
+PDNN_INLINE Vector<T> derivative_of(Curve f, Vector<T> x) {
   switch (f) {
     case Curve::gelu:
-      return in_double(x, [](Doubles value) { return gelu_slope(value); });
+      return in_double(x, [](Doubles value) { return gelu_derivative(value); });
     case Curve::silu:
-      return silu_slope<T>(x);
+      return silu_derivative<T>(x);
   }
   return x;
 }
@@ -142,7 +142,7 @@ void curve_backward(Part part, Curve f, Index n, const T* x, const T* dy, T* dx)
   const Range mine = deal_elements<T>(part, n);
   for (Index i = mine.begin; i < mine.end; i += kLanes<T>) {
     const Index left = mine.end - i;
-    store(dx + i, load(dy + i, left) * slope_of<T>(f, load(x + i, left)), left);
+    store(dx + i, load(dy + i, left) * derivative_of<T>(f, load(x + i, left)), left);
   }
 }
 

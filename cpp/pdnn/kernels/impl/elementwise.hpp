@@ -1,5 +1,5 @@
 #pragma once
-/// Kernels that treat every element alike: activations and their slopes, exp and log, and sums.
+/// Kernels that treat every element alike: activations and their derivatives, exp and log, and sums.
 #include "pdnn/kernels/elementwise.hpp"
 #include "pdnn/kernels/impl/math.hpp"
 
@@ -43,7 +43,7 @@ PDNN_INLINE Vector<T> activation(Activation f, Vector<T> x) {
 
 /// dy f'(x), from y = f(x).
 template <class T>
-PDNN_INLINE Vector<T> times_slope(Activation f, Vector<T> dy, Vector<T> y) {
+PDNN_INLINE Vector<T> times_derivative(Activation f, Vector<T> dy, Vector<T> y) {
   switch (f) {
     case Activation::relu:
       return y <= T(0) ? Vector<T>{} : dy;
@@ -64,9 +64,10 @@ void activate_run(Activation f, Index n, const T* x, T* y) {
 }
 
 template <class T>
-void times_slope_run(Activation f, Index n, const T* y, const T* dy, T* dx) {
+void times_derivative_run(Activation f, Index n, const T* y, const T* dy, T* dx) {
   for (Index i = 0; i < n; i += kLanes<T>)
-    store(dx + i, times_slope<T>(f, load(dy + i, n - i), f == Activation::identity ? Vector<T>{} : load(y + i, n - i)),
+    store(dx + i,
+          times_derivative<T>(f, load(dy + i, n - i), f == Activation::identity ? Vector<T>{} : load(y + i, n - i)),
           n - i);
 }
 
@@ -79,7 +80,7 @@ void activate(Part part, Activation f, Index n, const T* x, T* y) {
 template <class T>
 void activate_backward(Part part, Activation f, Index n, const T* y, const T* dy, T* dx) {
   const Range mine = deal_elements<T>(part, n);
-  times_slope_run<T>(f, mine.end - mine.begin, y + mine.begin, dy + mine.begin, dx + mine.begin);
+  times_derivative_run<T>(f, mine.end - mine.begin, y + mine.begin, dy + mine.begin, dx + mine.begin);
 }
 
 template <class T>

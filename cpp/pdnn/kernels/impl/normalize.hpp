@@ -123,9 +123,9 @@ void normalize(Part part, Matrix<const T> x, const NormParams<T>& normal, bool r
 
 /// A vector of dz = dy f'(y) for f the identity or ReLU, of the columns from j on.
 template <class T>
-PDNN_INLINE Vector<T> slope_at(Matrix<const T> y, Matrix<const T> dy, bool relu, Index r, Index j, Index left) {
+PDNN_INLINE Vector<T> dz_at(Matrix<const T> y, Matrix<const T> dy, bool relu, Index r, Index j, Index left) {
   const Vector<T> dz = load(dy.data + r * dy.stride + j, left);
-  return relu ? times_slope<T>(Activation::relu, dz, load(y.data + r * y.stride + j, left)) : dz;
+  return relu ? times_derivative<T>(Activation::relu, dz, load(y.data + r * y.stride + j, left)) : dz;
 }
 
 template <class T>
@@ -141,7 +141,7 @@ void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<cons
         sum_rows<T, 2 * n>(min(kBlock, rows.end - r), here, [&](Index row, int v) {
           const int w = v % n;
           const Index at = j + w * kLanes<T>, rest = left - w * kLanes<T>;
-          const Vector<T> dz = slope_at<T>(y, dy, relu, r + row, at, rest);
+          const Vector<T> dz = dz_at<T>(y, dy, relu, r + row, at, rest);
           return v < n ? dz : dz * (load(x.data + (r + row) * x.stride + at, rest) - center[w]);
         });
         PDNN_UNROLL for (int v = 0; v < 2 * n; ++v) total[v] += here[v];
@@ -171,7 +171,7 @@ void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<
       for (Index r = mine.begin; r < mine.end; ++r) PDNN_UNROLL for (int v = 0; v < n; ++v) {
           const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
           const Vector<T> apart = load(x.data + r * x.stride + at, rest) - columns.mean[v];
-          const Vector<T> dz = slope_at<T>(y, dy, relu, r, at, rest);
+          const Vector<T> dz = dz_at<T>(y, dy, relu, r, at, rest);
           store(dx.data + r * dx.stride + at, ((dz - shifts[v]) - apart * slopes[v]) * columns.scale[v], rest);
         }
     });
@@ -214,11 +214,11 @@ void layer_norm_backward(Part part, Matrix<const T> x, Matrix<const T> dy, const
                          Matrix<T> dx) {
   const T each = T(1) / static_cast<T>(x.cols);
   for_rows(part, x.rows, [&](Index r) {
-    const T *const from = x.data + r * x.stride, *const slope = dy.data + r * dy.stride;
+    const T *const from = x.data + r * x.stride, *const gradient = dy.data + r * dy.stride;
     T* const to = dx.data + r * dx.stride;
     const T mean = moments[2 * r], scale = moments[2 * r + 1];
     const auto normal = [&](Index j, Index left) { return (load(from + j, left) - mean) * scale; };
-    const auto weighted = [&](Index j, Index left) { return load(slope + j, left) * load(gamma + j, left); };
+    const auto weighted = [&](Index j, Index left) { return load(gradient + j, left) * load(gamma + j, left); };
     const Vector<T> shift = sum_row<T>(x.cols, weighted) * each;
     const Vector<T> tilt =
         sum_row<T>(x.cols, [&](Index j, Index left) { return weighted(j, left) * normal(j, left); }) * each;
@@ -236,9 +236,9 @@ void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* 
     const Index left = mine.end - j;
     Vector<T> gamma = add ? load(dgamma + j, left) : Vector<T>{}, beta = add ? load(dbeta + j, left) : Vector<T>{};
     for (Index r = 0; r < x.rows; ++r) {
-      const Vector<T> slope = load(dy.data + r * dy.stride + j, left);
-      gamma += slope * ((load(x.data + r * x.stride + j, left) - moments[2 * r]) * moments[2 * r + 1]);
-      beta += slope;
+      const Vector<T> gradient = load(dy.data + r * dy.stride + j, left);
+      gamma += gradient * ((load(x.data + r * x.stride + j, left) - moments[2 * r]) * moments[2 * r + 1]);
+      beta += gradient;
     }
     store(dgamma + j, gamma, left);
     store(dbeta + j, beta, left);

@@ -90,10 +90,10 @@ void mean_pool(Part part, const Windows& v, Index channels, Index batch, const T
   });
 }
 
-/// dx from slope(place in y, left), which gives the function of a tap that is that tap's share of dy. Windows that
+/// dx from gradient(place in y, left), which gives the function of a tap that is that tap's share of dy. Windows that
 /// cover an image without overlapping store, others add to zeros.
-template <class T, class Slope>
-PDNN_INLINE void pool_backward(Part part, const Windows& v, Index channels, Index batch, T* dx, Slope slope) {
+template <class T, class Gradient>
+PDNN_INLINE void pool_backward(Part part, const Windows& v, Index channels, Index batch, T* dx, Gradient gradient) {
   const Range mine = deal(part, batch);
   const Index sample = v.height * v.width * channels;
   const bool cover = v.stride == v.kernel_height && v.stride == v.kernel_width && v.out_height * v.stride == v.height &&
@@ -105,7 +105,7 @@ PDNN_INLINE void pool_backward(Part part, const Windows& v, Index channels, Inde
     for_places(v, channels, {0, v.out_height}, [&](Index to, Index from) {
       for (Index j = 0; j < channels; j += kLanes<T>) {
         const Index left = channels - j;
-        const auto share = slope(y + from + j, left);
+        const auto share = gradient(y + from + j, left);
         for_taps(v, channels, [&](Index tap, Index offset) {
           T* const at = out + to + offset + j;
           store(at, cover ? share(tap) : load(at, left) + share(tap), left);
@@ -119,9 +119,9 @@ template <class T>
 void max_pool_backward(Part part, const Windows& v, Index channels, Index batch, const std::uint8_t* winners,
                        const T* dy, T* dx) {
   pool_backward(part, v, channels, batch, dx, [&](Index place, Index left) {
-    const Vector<T> slope = load(dy + place, left);
+    const Vector<T> gradient = load(dy + place, left);
     const Integers<T> winner = load_bytes<T>(winners + place, left);
-    return [=](Index tap) { return winner == static_cast<Integer<T>>(tap) ? slope : Vector<T>{}; };
+    return [=](Index tap) { return winner == static_cast<Integer<T>>(tap) ? gradient : Vector<T>{}; };
   });
 }
 
@@ -129,8 +129,8 @@ template <class T>
 void mean_pool_backward(Part part, const Windows& v, Index channels, Index batch, const T* dy, T* dx) {
   const T scale = T(1) / static_cast<T>(v.kernel_height * v.kernel_width);
   pool_backward(part, v, channels, batch, dx, [&](Index place, Index left) {
-    const Vector<T> slope = load(dy + place, left) * scale;
-    return [=](Index) { return slope; };
+    const Vector<T> gradient = load(dy + place, left) * scale;
+    return [=](Index) { return gradient; };
   });
 }
 

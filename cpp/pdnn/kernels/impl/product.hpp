@@ -37,12 +37,12 @@ PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols) 
 
 /// Where element (r, j) lies, and how far from it the one in the next row.
 template <class T>
-struct Spot {
+struct Element {
   T* data;
   Index stride;
 };
 template <class T>
-PDNN_INLINE Spot<T> spot(const PanelMatrix<T>& w, Index r, Index j) {
+PDNN_INLINE Element<T> spot(const PanelMatrix<T>& w, Index r, Index j) {
   if (w.panel >= w.cols) return {w.data + r * w.stride + j, w.stride};
   const Index first = j / w.panel * w.panel, width = min(w.panel, w.cols - first);
   return {w.data + first * w.rows + r * width + (j - first), width};
@@ -109,7 +109,7 @@ template <Index width, class T>
 PDNN_INLINE void transpose_strip(const PanelMatrix<const T>& b, Index col, Range depth, Index cols, T* to) {
   for (Index k = depth.begin; k < depth.end;) {
     const Index end = min((k / b.panel + 1) * b.panel, depth.end);
-    const Spot<const T> from = spot(b, col, k);
+    const Element<const T> from = spot(b, col, k);
     transpose_block<width>(from.data, from.stride, end - k, cols, to + (k - depth.begin) * width);
     k = end;
   }
@@ -145,8 +145,8 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
         if constexpr (adjacent_rows) copy_block<columns>(a, p.depth_step, depth, height, a_copy);
         for (Index j = col; j < col_end; j += width) {
           const Index cols = min(width, col_end - j);
-          const Spot<T> c = spot(p.c, first, j);
-          const Spot<const T> b = p.b_transposed ? Spot<const T>{} : spot(p.b, k, j);
+          const Element<T> c = spot(p.c, first, j);
+          const Element<const T> b = p.b_transposed ? Element<const T>{} : spot(p.b, k, j);
           Tile<T> tile{depth,  a,      p.row_step, p.depth_step, b.data,  b.stride,
                        kAhead, c.data, c.stride,   c.data,       c.stride};
           if (adjacent_rows) tile.a = a_copy, tile.depth_step = columns;
@@ -218,7 +218,7 @@ void product_nt(Part part, Matrix<const T> dy, PanelMatrix<const T> w, Activatio
                      [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
                        if (f == Activation::identity) return;
                        for (const T* y = x.data + row * x.stride + col; rows > 0; --rows, y += x.stride, sums += stride)
-                         times_slope_run<T>(f, cols, y, sums, sums);
+                         times_derivative_run<T>(f, cols, y, sums, sums);
                      });
 }
 
@@ -275,7 +275,7 @@ void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const U
   multiply<T, true>(part, dw.rows, dw.cols, p,
                     [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
                       fetcher.after_tile();
-                      const Spot<T> first = spot(dw, row, col);
+                      const Element<T> first = spot(dw, row, col);
                       Index at = first.data - dw.data;
                       if (from)
                         fetch_rows(reinterpret_cast<const char*>(from + at + next * first.stride), first.stride * bytes,

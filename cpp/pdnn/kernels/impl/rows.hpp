@@ -68,11 +68,12 @@ void softmax(Part part, Matrix<const T> x, Matrix<T> y) {
 template <class T>
 void softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matrix<T> dx) {
   for_rows(part, y.rows, [&](Index r) {
-    const T *at = y.data + r * y.stride, *slope = dy.data + r * dy.stride;
+    const T *at = y.data + r * y.stride, *gradient = dy.data + r * dy.stride;
     T* const to = dx.data + r * dx.stride;
-    const Vector<T> mean = dot<T>(y.cols, slope, at);
-    for_vectors<T>(
-        y.cols, [&](Index j, Index left) { store(to + j, load(at + j, left) * (load(slope + j, left) - mean), left); });
+    const Vector<T> mean = dot<T>(y.cols, gradient, at);
+    for_vectors<T>(y.cols, [&](Index j, Index left) {
+      store(to + j, load(at + j, left) * (load(gradient + j, left) - mean), left);
+    });
   });
 }
 
@@ -91,11 +92,11 @@ void log_softmax(Part part, Matrix<const T> x, Matrix<T> y) {
 template <class T>
 void log_softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matrix<T> dx) {
   for_rows(part, y.rows, [&](Index r) {
-    const T *at = y.data + r * y.stride, *slope = dy.data + r * dy.stride;
+    const T *at = y.data + r * y.stride, *gradient = dy.data + r * dy.stride;
     T* const to = dx.data + r * dx.stride;
-    const Vector<T> sum = dot<T>(y.cols, slope, nullptr);
+    const Vector<T> sum = dot<T>(y.cols, gradient, nullptr);
     for_vectors<T>(y.cols, [&](Index j, Index left) {
-      store(to + j, load(slope + j, left) - exp<T>(load(at + j, left)) * sum, left);
+      store(to + j, load(gradient + j, left) - exp<T>(load(at + j, left)) * sum, left);
     });
   });
 }

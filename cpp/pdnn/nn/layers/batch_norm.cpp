@@ -65,11 +65,11 @@ Sizes BatchNorm<T>::sizes(const Shape&) const {
 }
 
 template <class T>
-void BatchNorm<T>::initialize(Rng, std::span<T> params, std::span<T> state) const {
+void BatchNorm<T>::initialize(Rng, std::span<T> params, std::span<T> buffers) const {
   std::fill_n(params.data(), width(), T{1});
   std::fill_n(params.data() + width(), width(), T{0});
-  std::fill_n(state.data(), width(), T{0});
-  std::fill_n(state.data() + width(), width(), T{1});
+  std::fill_n(buffers.data(), width(), T{0});
+  std::fill_n(buffers.data() + width(), width(), T{1});
 }
 
 template <class T>
@@ -83,7 +83,7 @@ typename BatchNorm<T>::Scratch BatchNorm<T>::scratch_of(const Vars<T>& vars) con
 
 template <class T>
 kernels::NormParams<T> BatchNorm<T>::normal(const Pass& pass, const Vars<T>& vars) const {
-  const T* const moments = pass.training ? vars.saved.data() : vars.state.data();
+  const T* const moments = pass.training ? vars.saved.data() : vars.buffers.data();
   return {moments, moments + width(), vars.params.data(), vars.params.data() + width(), options_.eps};
 }
 
@@ -184,17 +184,17 @@ void BatchNorm<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, T
                                          by_channel(dx, c));
 }
 
-/// The state moves towards the batch's mean and unbiased variance by `momentum`.
+/// The buffers move towards the batch's mean and unbiased variance by `momentum`.
 template <class T>
-void BatchNorm<T>::commit(const Pass& pass, std::span<const T> saved, Index, std::span<T> state) const {
+void BatchNorm<T>::commit(const Pass& pass, std::span<const T> saved, Index, std::span<T> buffers) const {
   const Index c = width();
   const double rows = static_cast<double>(saved[static_cast<std::size_t>(2 * c)]);
   if (!pass.training || rows < 2) return;
   const T momentum = static_cast<T>(options_.momentum), unbiased = static_cast<T>(rows / (rows - 1));
   for (std::size_t i = 0; i < static_cast<std::size_t>(c); ++i) {
     const std::size_t v = i + static_cast<std::size_t>(c);
-    state[i] += momentum * (saved[i] - state[i]);
-    state[v] += momentum * (saved[v] * unbiased - state[v]);
+    buffers[i] += momentum * (saved[i] - buffers[i]);
+    buffers[v] += momentum * (saved[v] * unbiased - buffers[v]);
   }
 }
 

@@ -76,9 +76,9 @@ void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
   const kernels::Convolution shape = shape_on(x.sample);
   T* const flipped = vars.scratch.data();
   if (relu_) {
-    T* const slope = flipped + weights();
-    kernels::table<T>().activate_backward(*pass.team, kernels::Activation::relu, y.count(), y.data, dy.data, slope);
-    dy.data = slope;
+    T* const dz = flipped + weights();
+    kernels::table<T>().activate_backward(*pass.team, kernels::Activation::relu, y.count(), y.data, dy.data, dz);
+    dy.data = dz;
   }
   if (dx.wanted()) kernels::table<T>().flip_taps(*pass.team, shape, vars.params.data(), flipped);
   if (relu_ || dx.wanted()) pass.team->barrier();

@@ -17,7 +17,7 @@ class Conv2d : public Layer<T> {
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
   std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
-  void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
+  void initialize(Rng rng, std::span<T> params, std::span<T> buffers) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;

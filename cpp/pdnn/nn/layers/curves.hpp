@@ -1,5 +1,5 @@
 #pragma once
-/// Activations whose slope is computed from x: LeakyReLU and the curves. They stand alone, where those of
+/// Activations whose derivative is computed from x: LeakyReLU and the curves. They stand alone, where those of
 /// activation.hpp are fused.
 #include <algorithm>
 #include <array>

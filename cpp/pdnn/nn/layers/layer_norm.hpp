@@ -14,7 +14,7 @@ class LayerNorm : public Layer<T> {
   std::vector<Parameter> parameters() const override { return {{"weight", {features_}}, {"bias", {features_}}}; }
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape&) const override { return {.saved_row = 2}; }
-  void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
+  void initialize(Rng rng, std::span<T> params, std::span<T> buffers) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;

@@ -26,7 +26,7 @@ class Linear : public Layer<T> {
   std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
   LayerPtr<T> in_panels() const override;
   Index updated(const Pass& pass, const Vars<T>& vars) const override;
-  void initialize(Rng rng, std::span<T> params, std::span<T> state) const override;
+  void initialize(Rng rng, std::span<T> params, std::span<T> buffers) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;

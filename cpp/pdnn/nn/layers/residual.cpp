@@ -55,8 +55,8 @@ Sizes Residual<T>::sizes(const Shape& in) const {
 }
 
 template <class T>
-void Residual<T>::initialize(Rng rng, std::span<T> params, std::span<T> state) const {
-  f_->initialize(rng, params, state);
+void Residual<T>::initialize(Rng rng, std::span<T> params, std::span<T> buffers) const {
+  f_->initialize(rng, params, buffers);
 }
 
 template <class T>
@@ -77,8 +77,8 @@ void Residual<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Te
 }
 
 template <class T>
-void Residual<T>::commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> state) const {
-  f_->commit(pass, saved.subspan(static_cast<std::size_t>(room<T>(rows * width_))), rows, state);
+void Residual<T>::commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> buffers) const {
+  f_->commit(pass, saved.subspan(static_cast<std::size_t>(room<T>(rows * width_))), rows, buffers);
 }
 
 template class Residual<float>;

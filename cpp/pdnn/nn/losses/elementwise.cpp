@@ -42,7 +42,7 @@ void ElementwiseLoss<T, Function>::compute(const Member& member, Tensor<const T>
       const double t = !target.classes ? target.values.row(r)[j] : width == 1 ? static_cast<double>(label) : j == label;
       const Point point = Function::at(row[j], t);
       loss += point.loss;
-      if (dy.wanted()) dy.row(r)[j] = static_cast<T>(scale * each * point.slope);
+      if (dy.wanted()) dy.row(r)[j] = static_cast<T>(scale * each * point.derivative);
     }
     rows[2 * r] = each * loss;
     rows[2 * r + 1] = 0;

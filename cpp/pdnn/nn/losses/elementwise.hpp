@@ -6,7 +6,7 @@ namespace pdnn::nn {
 
 /// One output's loss and its derivative.
 struct Point {
-  double loss, slope;
+  double loss, derivative;
 };
 
 /// (y − t)²
