@@ -19,7 +19,7 @@ from processes import Completed
 ROOT = Path(__file__).resolve().parents[1]
 CPP = ROOT / "cpp"
 
-# Each folder of cpp/pdnn may include itself and these; what stands here is also told in docs/architecture.md.
+# Each folder of cpp/pdnn may include itself and these; docs/architecture.md has the same table.
 MAY_LOOK_AT = {
     "core": [],
     "kernels": ["core"],
@@ -232,6 +232,14 @@ def test_no_file_is_long() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in code}
     assert lengths and not {path: count for path, count in lengths.items() if count > 400}
     assert lengths["python/pdnn/trainer.py"] <= 350
+
+
+def test_the_docs_have_these_folders() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \|([\w ]*)\| .* \|$", text, re.MULTILINE))
+    assert {folder: others.split() for folder, others in rows.items()} == MAY_LOOK_AT
+    rooms = re.findall(r"^\| ((?:`\w+` ?)+) \| [^|]* \|$", text, re.MULTILINE)
+    assert sorted(" ".join(rooms).replace("`", "").split()) == sorted({*PYTHON_MAY_LOOK_AT} - {"pdnn"})
 
 
 def test_docs_are_wrapped() -> None:
