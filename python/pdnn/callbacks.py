@@ -1,4 +1,4 @@
-"""Callbacks: what a user wants done between epochs."""
+"""Callbacks: functions that run between epochs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pdnn.trainer import Trainer
 
 
 class Callback:
-    """Base with empty hooks. Under ranks every rank runs its callbacks on the same numbers.
+    """Base with empty hooks. Every rank runs its callbacks, with the same numbers.
 
     Set ``trainer.stop_training = True`` to end training after the epoch; rank 0's wish counts.
     """

@@ -62,7 +62,7 @@ class Evaluation(Training):
     def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The model's raw outputs, in evaluation mode.
 
-        Any number of threads may call this, and `evaluate`, at once; the calls go ahead one by one.
+        Any number of threads may call this, and `evaluate`, at once; the calls run one after another.
 
         Parameters
         ----------
@@ -75,8 +75,8 @@ class Evaluation(Training):
         Raises
         ------
         TypeError
-            If x has integers, and `fit` has not just trained on some that were not scaled: their scale is the
-            Dataset's to know.
+            If x has integers, and `fit` has not just trained on unscaled integers: only a Dataset knows
+            their scale.
         ValueError
             If the samples do not fit the model.
         """

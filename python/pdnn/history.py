@@ -1,4 +1,4 @@
-"""History: what training measured, an epoch a value, as numbers, a file and a picture."""
+"""History: what training measured, one value per epoch, as numbers, a file and a picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMMUNICATING = ("agreement", "messages", "scatter", "broadcast")
 
 
 class History:
-    """Lists of one value an epoch.
+    """Lists with one value per epoch.
 
     Attributes
     ----------
@@ -29,31 +29,30 @@ class History:
         ``loss`` (mean over the epoch's rows, without the L2 term, as the parameters changed under way),
         ``accuracy`` (classification only), ``val_loss``, ``val_accuracy``, ``seconds`` (training only).
     phases : list of dict of str to float
-        Seconds of an epoch's steps on this rank (in a file: on the first): ``gradient``, without the
-        ``messages`` that it waited for meanwhile, of ranks that hold the network or share a batch with it;
-        ``agreement``, waiting for the other ranks' gradients or models; ``update``, ``scatter``,
-        ``broadcast``; and ``hidden``, by how much the agreements would have been longer with nothing done
-        beside them. Where weights are updated as their gradient is made, alone and in memory that ranks
-        share, that is within gradient.
+        Seconds of an epoch's steps on this rank (in a file: on rank 0): ``gradient``, computing it;
+        ``messages``, waits during that for ranks that share the network or a batch; ``agreement``, waiting
+        for the other ranks' gradients or models; ``update``, ``scatter``, ``broadcast``; and ``hidden``,
+        the part of the agreements that overlapped with other work. If weights are updated as their gradient
+        is made (in one process, or in memory that ranks share), that time is part of ``gradient``.
     ranks : list of list of dict of str to float
-        For each epoch, what every rank measured: its ``seconds``, ``steps`` and `phases`; ``bytes``, what it
-        sent (see "What is counted" in docs/algorithms.md); and ``shared_bytes``, what it read where other
-        ranks wrote, in memory that they share. The same on all ranks.
+        For each epoch, what every rank measured: its ``seconds``, ``steps`` and `phases`; ``bytes``, which
+        it sent (see "What is counted" in docs/algorithms.md); and ``shared_bytes``, which other ranks wrote
+        to shared memory and it read. The same on all ranks.
     updates : list of dict of str to float
         An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. Under
         Hogwild also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's
         copy of the parameters and its own update.
     compression : list of dict of str to float
-        What this rank has sent in an epoch of gradients or averages by a codec, and of activations and their
-        gradients between the stages of a pipeline: ``bytes`` that left it; ``bytes_uncompressed`` of the
-        values themselves, in sums what an all-reduce sends at least; ``encode_seconds``, ``decode_seconds``;
-        the number of ``sums``; ``error``, the ‖x - decoded‖ / ‖x‖ of sums where it was measured. Empty
-        where nothing is counted. An average that `fit` ends with is the last epoch's.
+        What this rank has sent by a codec in an epoch (gradients or averages), and between the stages of a
+        pipeline (activations and their gradients): ``bytes``; ``bytes_uncompressed``, the bytes of the
+        values themselves, or for sums the least that an all-reduce sends; ``encode_seconds``,
+        ``decode_seconds``; the number of ``sums``; ``error``, the measured ‖x - decoded‖ / ‖x‖ of sums.
+        Empty without such messages. The average at the end of `fit` belongs to the last epoch.
     estimate : Estimate or None
-        What a step was expected to take, where that was asked for (`Trainer.estimate`, ``pdnn train``).
+        The estimate of a step, if one was made (`Trainer.estimate`, ``pdnn train``).
     timeline : Timeline or None
-        What the ranks of this rank's pipeline did when, in the last epoch's last step of a whole batch;
-        None unless `fit` was asked for it.
+        The instructions of this rank's pipeline with their times, in the last epoch's last step of a whole
+        batch; None without ``timeline=True``.
     """
 
     books = former("books", "compression")
@@ -69,10 +68,10 @@ class History:
 
     @property
     def hidden(self) -> list[float]:
-        """Share of each epoch's communication that took place beside other work; 0 if there was none.
+        """Fraction of each epoch's communication that overlapped with other work; 0 if there was none.
 
-        Ranks' agreements on gradients, in `DataParallel`: what they take when nothing is done beside them
-        (measured when `fit` begins) less what this rank still waited for.
+        For the sums of gradients in `DataParallel`: their time without overlap (measured when `fit` begins)
+        minus the time that this rank waited.
         """
         shares = []
         for phases in self.phases:
@@ -88,12 +87,12 @@ class History:
 
     @property
     def times(self) -> list[list[dict[str, float]]]:
-        """Seconds of each epoch and rank, ``times[epoch][rank]``, by what they went to.
+        """Seconds of each epoch and rank, ``times[epoch][rank]``, by purpose.
 
-        ``compute`` is gradient and update. Of the time that ranks spent in agreements, the least over the
-        ranks is exposed ``communication``, which even the last to come has to wait for; what a rank spent
-        beyond that it was ``waiting`` for the slowest. So too of messages, where the idle time of a pipeline
-        is among both, and of scatters and broadcasts. The rest is ``other``: between steps, mostly.
+        ``compute`` is gradient and update. The least time of all ranks in agreements is exposed
+        ``communication``: even the last rank to arrive waits that long. What a rank spent beyond that is
+        ``waiting`` for the slowest. The same holds for messages (both parts then include a pipeline's idle
+        time), scatters and broadcasts. The rest is ``other``, mostly between steps.
         """
         return [_times(epoch) for epoch in self.ranks]
 

@@ -59,9 +59,10 @@ class Trainer(Evaluation):
     optimizer : Optimizer
         Of the model's parameters.
     strategy : str or a strategy of `pdnn.strategies`
-        ``"auto"``: alone a team of threads on all cores; under ranks data parallel with a team on
-        each rank's cores. ``"fastest"``: when `fit` first begins, of the exact strategies the one that is
-        estimated, and where that is close measured, to take least. Others: see `pdnn.strategies`.
+        ``"auto"``: in one process a team of threads on all cores; on several ranks data parallel with a
+        team on each rank's cores. ``"fastest"``: chosen when `fit` first begins, of the strategies that
+        equal serial training to rounding, by the least estimated time; close ones are measured. Others: see
+        `pdnn.strategies`.
     seed : int
         Orders of rows and dropout masks are functions of it.
     comm : Communicator, optional
@@ -69,7 +70,7 @@ class Trainer(Evaluation):
     schedule : LRScheduler, optional
         Of the optimizer's learning rates; see `pdnn.optim.lr_scheduler`.
     schedule_per : "epoch" or "step"
-        When the schedule goes on: after every epoch, or after every update.
+        When the schedule advances: after every epoch, or after every update.
     clip_norm, clip_value : float, optional
         At most one: before the update, the gradient of every global batch is shortened to this norm, or its
         elements are bounded to this size, as `nn.utils.clip_grad_norm_` and `clip_grad_value_` do.
@@ -85,7 +86,7 @@ class Trainer(Evaluation):
     stop_training : bool
         A callback sets it to end training after the epoch.
     choice : estimate.Choice or None
-        What ``"fastest"`` came to, and why; None before the first `fit` and for other strategies.
+        What ``"fastest"`` chose, and why; None before the first `fit` and for other strategies.
 
     Raises
     ------
@@ -125,30 +126,31 @@ class Trainer(Evaluation):
         Parameters
         ----------
         train : Dataset, Subset, (x, y), or x
-            The same on every rank; each rank reads its share. A line says what of it had to be converted.
+            The same on every rank; each rank reads its share. A line is printed if it had to be converted.
         y : array or list, optional
             The labels, where `train` is x. Names of classes are kept in `classes_`.
         epochs : int
-            Epochs to train; with ``resume=True`` the epochs to have trained in all.
+            Epochs to train; with ``resume=True`` the total, including those before.
         batch_size : int
-            Rows behind one update, over all threads and ranks; under "average" and "hogwild" an update is one
+            Rows of one update, over all threads and ranks; under "average" and "hogwild" an update is one
             worker's. The last batch of an epoch may be smaller.
         validation : Dataset, Subset or (x, y), optional
             Evaluated after each epoch, its rows shared between ranks.
         shuffle : bool
             A new order each epoch, a function of (seed, epoch); otherwise the rows' own order.
         augment : PadCropFlip, optional
-            What happens to each training image, a function of (seed, epoch, its number in the data set).
+            Changes each training image at random, as a function of (seed, epoch, its number in the data
+            set).
         callbacks : iterable of Callback
         checkpoint : path, optional
             Directory of the checkpoint, written every ``every`` epochs and at the end.
         resume : bool
-            Continue from the checkpoint if there is one, bit for bit as if never interrupted.
+            Continue from the checkpoint if there is one, with the bits of an uninterrupted training.
         timeline : bool
-            Keep in `history.timeline` what each rank of a pipeline did when, of one step an epoch. The ranks
-            then begin every step together.
+            Record one step per epoch of each rank of a pipeline in `history.timeline`. The ranks then begin
+            every step together.
         verbose : bool
-            Progress on rank 0: a bar on a terminal, a line an epoch elsewhere.
+            Progress on rank 0: a bar on a terminal, one line per epoch elsewhere.
 
         Returns
         -------
@@ -159,8 +161,8 @@ class Trainer(Evaluation):
         ValueError, TypeError
             If the arguments do not fit each other or the model.
         CommunicationError
-            If a rank was started with another model, data or settings, does not answer, or was taken out of
-            `fit` by an error or Ctrl-C. All ranks that catch theirs may call `fit` again.
+            If a rank was started with another model, data or settings, does not answer, or left `fit` with
+            an error or Ctrl-C. Ranks that catch this may all call `fit` again.
         KeyboardInterrupt
             On Ctrl-C, between two updates; `history` keeps the epochs finished.
         """
@@ -254,10 +256,10 @@ class Trainer(Evaluation):
     def estimate(
         self, train: Data, batch_size: int = 32, strategy: str | strategies.Strategy | None = None
     ) -> Estimate:
-        """What a step of `fit` is expected to take, send and keep; collective.
+        """Estimates the time, messages and memory of a step of `fit`; collective.
 
-        Measures, for a second or less, this machine and parts of the step on copies of the model; what is
-        known already is not measured again, so that asking for several strategies is cheap.
+        Measures this machine and parts of the step, on copies of the model, for about a second.
+        Measurements are reused, so estimating several strategies is cheap.
 
         Parameters
         ----------
@@ -270,12 +272,12 @@ class Trainer(Evaluation):
         Returns
         -------
         Estimate
-            Printed, it explains itself; `Estimate.beside` compares it with what was measured.
+            Its string explains it; `Estimate.beside` compares it with the measured time.
 
         Raises
         ------
         ValueError
-            If the strategy does not fit the ranks or the model, or ranks hold some of its layers together.
+            If the strategy does not fit the ranks or the model, or the model has layers that ranks share.
         """
         chosen = self.strategy if strategy is None else strategies.choose(strategy, self.comm)
         data = data_of("estimate", train)
@@ -284,14 +286,14 @@ class Trainer(Evaluation):
         return replace(steps.estimate(chosen), steps=len(data) / a_step)
 
     def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
-        """What `estimate` goes by: this machine's numbers, and a compute model of its steps; collective.
+        """This machine's numbers and a compute model of its steps, as `estimate` uses them; collective.
 
         Measures once for each batch size and shape of samples, and later returns the same.
 
         Raises
         ------
         ValueError
-            If there are no rows, or ranks hold some of the model's layers together.
+            If there are no rows, or the model has layers that ranks share.
         CommunicationError
             If a rank came with another model, data or settings.
         """

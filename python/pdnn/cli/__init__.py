@@ -22,8 +22,7 @@ COMMANDS = {
     "doctor": doctor,
 }
 """Each has a docstring (its help), ``add_arguments(parser)`` and ``main(arguments) -> exit code``;
-``arguments.error(text)`` ends
-the process as argparse does, ``arguments.words`` are the words of the whole command line."""
+``arguments.error(text)`` ends the process as argparse does, ``arguments.words`` is the whole command line."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -37,12 +36,12 @@ def main(words: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0 if all went well, 1 after an error that is explained on standard error.
+        The exit code: 0 for success, 1 after an error, whose message is on standard error.
 
     Raises
     ------
     SystemExit
-        With code 2 if the words make no sense, 0 after ``--help``.
+        With code 2 for wrong arguments, 0 after ``--help``.
     """
     parser = argparse.ArgumentParser(prog="pdnn", description="Neural networks trained in parallel, on CPUs.")
     parser.add_argument("--version", action="version", version=f"pdnn {pdnn.__version__}")

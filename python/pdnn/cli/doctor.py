@@ -1,9 +1,9 @@
-"""Look at this installation: versions, instruction set, cores, MPI, and what to do.
+"""Check this installation: versions, instruction set, cores, MPI; suggest repairs.
 
   pdnn doctor
   pdnn doctor --json
 
-The exit code is 0 if all that is installed works, 1 if something is broken.
+The exit code is 0 if everything installed works, 1 if something is broken.
 """
 
 from __future__ import annotations

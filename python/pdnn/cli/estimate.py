@@ -5,13 +5,14 @@
   pdnn estimate --measure here.toml                    # describes this machine; takes some seconds
   pdnn estimate --cluster here.toml --ranks 2 --strategy fastest --json estimates.json --csv estimates.csv
 
-N in a strategy stands for the number of ranks; "fastest" is the best of the exact strategies. Speedup is rows
-a second over those of one core, efficiency is speedup over ranks times threads. Combinations that do not fit
-are named and left out. Nothing is trained; a described cluster need not exist.
+N in a strategy stands for the number of ranks; "fastest" is the best of the strategies that equal serial
+training to rounding. Speedup is rows per second divided by those of one core; efficiency is speedup divided
+by ranks times threads. Combinations that do not fit are named and left out. No training is run, and the
+described cluster need not exist.
 
-A cluster file is TOML: name, nodes, cores (of a node); [core] flops, half_rows, memory, contention; [threads]
-barrier; and links, each with latency (seconds) and bandwidth (bytes a second): [inside] a node, [between]
-nodes, and where they differ from [inside] on a node [sums] (all-reduces) and [shared] (shared memory).
+A cluster file is TOML: name, nodes, cores (per node); [core] flops, half_rows, memory, contention; [threads]
+barrier; and links, each with latency (seconds) and bandwidth (bytes per second): [inside] a node, [between]
+nodes, and, if they differ from [inside], [sums] (all-reduces) and [shared] (shared memory) on a node.
 """
 
 from __future__ import annotations
@@ -45,33 +46,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn estimate``."""
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--cluster", metavar="FILE", help="the machine, described in TOML")
-    where.add_argument("--measure", metavar="FILE", help="measure this machine, write such a file and end")
-    what = parser.add_argument_group("what")
+    where.add_argument("--measure", metavar="FILE", help="measure this machine, write such a file, and end")
+    what = parser.add_argument_group("training")
     what.add_argument("--ranks", type=ranks, default=ranks("1..64"), metavar="A..B", help="default: 1..64")
     what.add_argument(
         "--strategy",
         nargs="+",
         default=list(STRATEGIES),
         metavar="STRATEGY",
-        help=f"as pdnn train has them, N for the number of ranks; default: {' '.join(STRATEGIES)}",
+        help=f"as in pdnn train, N for the number of ranks; default: {' '.join(STRATEGIES)}",
     )
     what.add_argument("--model", default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP)
     what.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="default: float32")
     what.add_argument(
         "--batch-size", type=positive_int, default=128, metavar="N", help="rows of one update; default: 128"
     )
-    what.add_argument(
-        "--weak", action="store_true", help="the batch size is that of a rank, and grows with them"
-    )
+    what.add_argument("--weak", action="store_true", help="the batch size is that of one rank (weak scaling)")
     optimizing.add_arguments(what)
-    out = parser.add_argument_group("what to keep")
-    out.add_argument("--output", metavar="FILE", help="picture: .png, .svg, .pdf")
+    out = parser.add_argument_group("output")
+    out.add_argument("--output", metavar="FILE", help="a picture: .png, .svg, .pdf")
     out.add_argument("--json", metavar="FILE", help="all numbers")
     out.add_argument("--csv", metavar="FILE", help="the same as a table")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Prints a table, and writes what is asked for; 1 if nothing fits."""
+    """Prints a table, and writes the requested files; 1 if no combination fits."""
     try:
         build = specs.model(arguments.model)
     except argparse.ArgumentTypeError as error:

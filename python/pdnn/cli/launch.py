@@ -2,11 +2,11 @@
 
   pdnn launch -n 2 train.py --epochs 3
   pdnn launch -n 4 --threads 2 -m package.module
-  pdnn launch -n 2 --dry-run train.py       # what it would run, to add a --hostfile to
+  pdnn launch -n 2 --dry-run train.py       # prints the command, to add a --hostfile
 
 Each rank gets cores of its own and as many threads; every line of output begins with [rank]. The ranks
-read no standard input. A rank that fails, Ctrl-C or the time-out ends all of them.
-The exit code is the job's; 124 after the time-out.
+read no standard input. A failing rank, Ctrl-C or the timeout ends all of them.
+The exit code is the job's; 124 after the timeout.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threads", type=positive_int, metavar="T", help="threads of each rank; default: cores / N"
     )
     parser.add_argument(
-        "--bind-to", choices=("core", "none"), default="core", help="give each rank cores of its own, or not"
+        "--bind-to",
+        choices=("core", "none"),
+        default="core",
+        help="whether to bind each rank to cores of its own",
     )
     parser.add_argument(
         "--timeout", type=positive_float, metavar="SECONDS", help="end the job after this long"

@@ -16,8 +16,8 @@ OPTIMIZERS: dict[str, type[optim.Optimizer]] = {name.lower(): getattr(rules, nam
 """Words to classes."""
 
 SCHEDULE_HELP = (
-    "of the learning rate, update by update: linear[:END], from all of it down to END (0) times it; "
-    "cosine[:END], the same in half a wave; step[:EPOCHS[:FACTOR]], times FACTOR (0.1) every EPOCHS (10)"
+    "of the learning rate, after each update: linear[:END], falls to END (0) times its first value; "
+    "cosine[:END], the same along half a wave; step[:EPOCHS[:FACTOR]], times FACTOR (0.1) every EPOCHS (10)"
 )
 
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         "--l2",
         type=non_negative_float,
         metavar="A",
-        help="weight decay: A/2 Σw² in the loss, or decoupled from it, as the optimizer has it (adamw: 0.01)",
+        help="weight decay: A/2 Σw² in the loss, or decoupled from it for adamw (default: 0.01) and lion",
     )
     parser.add_argument("--schedule", type=schedule, metavar="SCHEDULE", help=SCHEDULE_HELP)
 

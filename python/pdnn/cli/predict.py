@@ -1,10 +1,10 @@
-"""Predict classes with a model that was saved by training.
+"""Predict classes with a saved model.
 
-  pdnn predict model.safetensors mnist-mini                     # accuracy on the test part
+  pdnn predict model.safetensors mnist-mini                     # accuracy on the test set
   pdnn predict model.safetensors npz:mine.npz --out classes.csv
   pdnn predict model.safetensors samples.npy --out classes.npy  # samples without labels
 
-Samples without labels are a .npy file of floats, one sample a row, scaled as those of the training.
+Samples without labels are a .npy file of floats, one sample per row, scaled as in training.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Draw what a sweep has measured: pictures, and one HTML page that holds them and opens without a network.
+"""Draw the results of a sweep: pictures, and one HTML page with them that opens without a network.
 
   pdnn sweep results.json --strategy serial team:2 hogwild:2 --repeats 3
   pdnn report results.json --out report                       # report/index.html and its pictures
   pdnn report results.json --out report --baseline team:1
 
-Speedup and efficiency, accuracy against time and against updates, what the time of an epoch went to on each
-rank, the bytes that each rank sends, updates a second. A sweep that is not finished can be drawn, too.
+It shows speedup and efficiency, accuracy against time and against updates, the phases of an epoch on each
+rank, the bytes that each rank sends, and updates per second. An unfinished sweep can be drawn too.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import argparse
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn report``."""
-    parser.add_argument("file", metavar="FILE", help="what pdnn sweep wrote")
+    parser.add_argument("file", metavar="FILE", help="the file of pdnn sweep")
     parser.add_argument("--out", required=True, metavar="FOLDER", help="for the page and its pictures")
     parser.add_argument(
         "--baseline",
         default="serial",
         metavar="STRATEGY",
-        help="on one rank, what speedup is over; default: %(default)s",
+        help="strategy on one rank that speedup compares with; default: %(default)s",
     )
 
 

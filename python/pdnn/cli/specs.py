@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Parts = tuple["Dataset", "Dataset"]
 
 DATA_HELP = (
-    "mnist-mini (comes with pdnn), mnist or cifar10 (downloaded once), cifar10:FOLDER, idx:FOLDER, npz:FILE; "
-    "bytes count as 0..1. Digits are flat; mnist:SIZE, mnist-mini:SIZE, idx:FOLDER:SIZE make images of them"
+    "mnist-mini (part of pdnn), mnist or cifar10 (downloaded once), cifar10:FOLDER, idx:FOLDER, npz:FILE; "
+    "bytes count as 0..1. Digits are flat; mnist:SIZE, mnist-mini:SIZE, idx:FOLDER:SIZE are images"
 )
 MODEL_HELP = (
     f"mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with {', '.join(ACTIVATIONS)} (default: relu); "
     "lenet, for digits as images (mnist:32); resnet9, for cifar10; resnet9:local, the same with batch "
-    "normalisation of each rank's rows by themselves"
+    "normalization over each rank's own rows"
 )
 
 

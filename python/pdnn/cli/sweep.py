@@ -1,15 +1,15 @@
-"""Train over a grid of strategies, ranks, batch sizes and models, again and again; keep all in one file.
+"""Train over a grid of strategies, ranks, batch sizes and models; store all results in one file.
 
   pdnn sweep results.json --strategy serial team:2 ddp average:8 --ranks 1 2 --repeats 3
-  pdnn sweep results.json --strategy serial team:2 ddp average:8 --ranks 1 2 --repeats 3   # goes on
+  pdnn sweep results.json --strategy serial team:2 ddp average:8 --ranks 1 2 --repeats 3   # continues
   pdnn sweep results.json --strategy serial hogwild:2 --batch-size 32 128 --epochs 3 --csv results.csv
   pdnn report results.json --out report
 
-Every training is a launch of its own, ended after --timeout. The file is replaced whole after each one, so a
-sweep that was interrupted, in whatever way, goes on with what is missing when it is started again. More
-strategies, sizes or repeats may be added then; other settings or another machine are refused. A run that
-failed is kept with its message, and tried again with --retry-failed. Combinations that do not fit, such as
-serial on two ranks, are named and left out. Repeat r trains with the seed plus r.
+Every training is a launch of its own, which ends after --timeout. The file is replaced as a whole after
+each one, so an interrupted sweep continues when it is started again. More strategies, sizes or repeats may be
+added then; other settings or another machine are refused. A failed run is stored with its message, and run
+again with --retry-failed. Combinations that do not fit, such as serial on two ranks, are named and left out.
+Repeat r trains with the seed plus r.
 
 The exit code is 1 if a run failed.
 """
@@ -45,8 +45,8 @@ _PASSED_ON = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn sweep``."""
-    parser.add_argument("file", metavar="FILE", help="the results, JSON; continued if it is there")
-    swept = parser.add_argument_group("what to go through: one or more of each, as pdnn train has them")
+    parser.add_argument("file", metavar="FILE", help="the results, JSON; continued if it exists")
+    swept = parser.add_argument_group("the grid: one or more of each, as in pdnn train")
     swept.add_argument("--strategy", nargs="+", required=True, metavar="STRATEGY")
     swept.add_argument("--ranks", nargs="+", type=positive_int, default=[1], metavar="N", help="default: 1")
     swept.add_argument(
@@ -60,13 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: mlp:784-256-10:sigmoid",
     )
     swept.add_argument("--repeats", type=positive_int, default=1, metavar="N", help="default: %(default)s")
-    alike = parser.add_argument_group("the same in all runs, see pdnn train --help")
+    alike = parser.add_argument_group("the same in all runs; see pdnn train --help")
     for name in _PASSED_ON:
         alike.add_argument(f"--{name}")
-    alike.add_argument("--seed", type=int, default=0, help="of repeat 0; default: %(default)s")
+    alike.add_argument("--seed", type=int, default=0, help="seed of repeat 0; default: %(default)s")
     how = parser.add_argument_group("how to run")
-    how.add_argument("--csv", metavar="FILE", help="also write a table, a line an epoch")
-    how.add_argument("--retry-failed", action="store_true", help="run again what has failed")
+    how.add_argument("--csv", metavar="FILE", help="also write a table, one line per epoch")
+    how.add_argument("--retry-failed", action="store_true", help="run failed trainings again")
     how.add_argument(
         "--timeout",
         type=positive_float,

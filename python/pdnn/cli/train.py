@@ -6,12 +6,12 @@
   pdnn train --optimizer adam --schedule cosine
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
   pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
-  mpiexec -n 2 pdnn train                              # is --ranks 2
+  mpiexec -n 2 pdnn train                              # the same as --ranks 2
 
-With --strategy fastest the exact strategy is taken that is expected to take least; the first line says why.
-The last lines are what a step was expected to take and what it took, or that other programs disturbed both
-by using the cores meanwhile; on several ranks what each sent and waited; and the loss and the
-accuracy on the test part. Only rank 0 prints and writes files.
+--strategy fastest chooses, of the strategies that equal serial training to rounding, the one with the least
+estimated time; the first line says why. The last lines are: the estimated and the measured time of a step, or
+that other programs disturbed both by using the cores meanwhile; on several ranks the bytes that each sent and
+how long it waited; the loss and the accuracy on the test set. Only rank 0 prints and writes files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn train``."""
-    what = parser.add_argument_group("what")
+    what = parser.add_argument_group("data and model")
     what.add_argument("--data", type=specs.data, default="mnist-mini", metavar="DATA", help=specs.DATA_HELP)
     what.add_argument(
         "--model", type=specs.model, default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP
@@ -42,9 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", choices=("float32", "float64"), default="float32", help="default: %(default)s"
     )
     what.add_argument(
-        "--seed", type=int, default=0, help="of parameters and of the order of rows; default: %(default)s"
+        "--seed",
+        type=int,
+        default=0,
+        help="seed of parameters and of the order of rows; default: %(default)s",
     )
-    how = parser.add_argument_group("how")
+    how = parser.add_argument_group("training")
     how.add_argument(
         "--strategy",
         default="auto",
@@ -66,18 +69,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--augment",
         type=positive_int,
         metavar="PIXELS",
-        help="train on images padded by so many pixels, cut to their size at random and mirrored at random",
+        help="train on images padded by so many pixels, cut to their size and mirrored at random",
     )
     how.add_argument(
         "--validation",
         type=specs.validation,
         default="test",
         metavar="PART",
-        help="evaluated each epoch: test (default), none, or the share of the training rows to hold out",
+        help="evaluated each epoch: test (default), none, or the fraction of training rows to hold out",
     )
-    out = parser.add_argument_group("what to keep")
-    out.add_argument("--json", metavar="FILE", help="history, an epoch a value")
-    out.add_argument("--plot", metavar="FILE", help="picture of it: .png, .svg, .pdf")
+    out = parser.add_argument_group("output")
+    out.add_argument("--json", metavar="FILE", help="the history, one value per epoch")
+    out.add_argument("--plot", metavar="FILE", help="a picture of the history: .png, .svg, .pdf")
     out.add_argument("--save", metavar="FILE", help="the model, .safetensors; see pdnn predict")
     out.add_argument("--checkpoint", metavar="FOLDER", help="written every epoch")
     out.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
@@ -172,7 +175,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
 
 
 def _estimate(trainer: pdnn.Trainer, train: Dataset | Subset, arguments: argparse.Namespace) -> None:
-    """What a step is expected to take, kept in the history; a line where that cannot be told."""
+    """Stores the estimated time of a step in the history; prints why if there is no estimate."""
     try:
         trainer.history.estimate = trainer.estimate(train, arguments.batch_size)
     except ValueError as error:
@@ -181,7 +184,7 @@ def _estimate(trainer: pdnn.Trainer, train: Dataset | Subset, arguments: argpars
 
 
 def _account(history: pdnn.History) -> str:
-    """What a step of a rank sent and where its time went, on the average over ranks and epochs."""
+    """What a step of a rank sent and where its time went: the mean over ranks and epochs."""
     ranks = [rank for epoch in history.ranks for rank in epoch]
     times = [rank for epoch in history.times for rank in epoch]
     steps = max(1.0, sum(rank["steps"] for rank in ranks))
@@ -202,7 +205,7 @@ def _account(history: pdnn.History) -> str:
 
 
 def _coded(history: pdnn.History) -> str:
-    """What sums over ranks by a codec have sent from this rank, and cost, over all epochs."""
+    """Bytes and times of this rank's sums by a codec, over all epochs."""
     kept = [epoch for epoch in history.compression if epoch.get("sums")]
     total = {name: sum(epoch.get(name, 0.0) for epoch in kept) for name in kept[0]}
     words = (

@@ -1,4 +1,4 @@
-"""Averaging: ranks train models of their own, which now and then become one."""
+"""Averaging: each rank trains its own model, and the models are averaged at intervals."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelAveraging(Strategy):
-    """Every rank trains a model of its own; now and then all models become their average.
+    """Every rank trains its own model; at intervals all models become their average.
 
     An update is one rank's, from `batch_size` rows: a step deals ranks × `batch_size` rows of the epoch, in
     shares that differ by at most one; a rank may get none of the last ones and then makes no update. The
     average weighs parameters and buffers (running statistics) by the rows that each rank has trained on since
-    the last one. The optimizer's memory (momentum) is never averaged: it stays each rank's own.
+    the last one. The optimizer's state (momentum) is not averaged: it stays each rank's own.
 
     `fit` ends with an average, so every rank then holds the same model. Validation and callbacks in between
-    see the average of the models so far, which the ranks do not take over.
+    see the average of the models so far; the ranks continue with their own models.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Strategy: what the trainer, the estimates and the core ask of each way to make a training step parallel."""
+"""Strategy: the interface of each way to make a training step parallel."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ KINDS: list[type[Strategy]] = []
 class Strategy:
     """A way to make a training step parallel.
 
-    Each subclass is a frozen dataclass that answers for itself. One with a `pattern` is also spelled by
-    strings: `pdnn.strategies.parse` tries the patterns, and `spelled` makes the strategy.
+    Each subclass is a frozen dataclass with everything about its strategy. One with a `pattern` can also be
+    spelled as a string: `pdnn.strategies.parse` tries the patterns, and `spelled` makes the strategy.
 
     Attributes
     ----------
@@ -33,13 +33,13 @@ class Strategy:
     factor : str
         Which argument of `Grid` it can be in a product; "" for none.
     unspelled : tuple of str
-        Fields that the string leaves out and all ranks must have alike.
+        Fields that the string leaves out and that must be equal on all ranks.
     same_init : bool
         Training begins with rank 0's parameters on all ranks.
     models_apart : bool
         Between two averages each rank trains a model of its own.
     same_updates : bool
-        All ranks make the same updates, so their optimizers hold the same state.
+        All ranks make the same updates, so their optimizers have the same state.
     asynchronous : bool
         Workers do not wait for each other; the staleness of their updates is counted.
     grid : Grid or None
@@ -103,7 +103,7 @@ class Strategy:
         """Raises ValueError if it cannot train on so many rows in such batches, or on augmented ones."""
 
     def identity(self) -> str:
-        """What all ranks must have alike: all but the engine, which may follow a rank's cores."""
+        """What must be equal on all ranks: all but the engine, which may depend on a rank's cores."""
         words = str(self).removesuffix(self.engine.suffix)
         values = {name: getattr(self, name) for name in self.unspelled}
         told = ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
@@ -128,7 +128,7 @@ class Strategy:
         raise NotImplementedError
 
     def memory(self, steps: CostModel) -> int:
-        """Bytes that a rank keeps, its data set apart."""
+        """Bytes of memory of a rank, without its data set."""
         return steps.memory(self.engine, -(-steps.rows // steps.ranks))
 
 
@@ -170,7 +170,7 @@ class Engine(Strategy):
         return f"+{self}"
 
     def misfit(self, ranks: int) -> str | None:
-        """An engine alone knows nothing of other ranks."""
+        """An engine alone is for one process."""
         return alone(ranks, f"ddp{self.suffix}")
 
     def identity(self) -> str:

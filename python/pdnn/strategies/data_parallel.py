@@ -1,4 +1,4 @@
-"""Data parallel: every rank holds the whole network, and all make the same updates."""
+"""Data parallel: every rank has the whole network, and all make the same updates."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ MEASURE_EVERY = 16
 
 @dataclass(frozen=True)
 class DataParallel(Strategy):
-    """Every rank makes the gradient of its share of each batch; the shares add up to the batch's gradient.
+    """Every rank computes the gradient of its share of each batch; their sum is the batch's gradient.
 
-    Between ranks of one machine gradients and parameters lie in memory that they share, and each rank updates
-    its part of the parameters; elsewhere, or where that is measured to be slower, gradients travel in
-    buckets, the last layer's first, while the backward pass goes on.
+    Ranks of one machine store gradients and parameters in shared memory, and each rank updates its part of
+    the parameters. Otherwise, or if that is measured to be slower, gradients are sent in buckets during the
+    backward pass, the last layer's first.
 
     Parameters
     ----------
     engine : Serial, Team or Pool
-        How a rank makes its gradient.
+        How a rank computes its gradient.
     average : "mean" or "sum"
         The gradient of an update: of the mean loss over the rows of the whole batch, or the sum over ranks of
         each one's mean over its own rows. The sum is another optimizer: its steps grow with the ranks.
     bucket_bytes : int, optional
-        Size of a bucket; given, gradients travel in buckets. None: what the latency and bandwidth of an
-        all-reduce, measured when `fit` begins, make best; with a codec 256 KiB.
+        Size of a bucket; if given, gradients are sent in buckets. None: the best size by the latency and
+        bandwidth of an all-reduce, measured when `fit` begins; with a codec 256 KiB.
     shared_memory : bool, optional
-        Whether ranks of one machine share memory. None: where it is measured to be faster.
+        Whether ranks of one machine share memory. None: if it is measured to be faster.
     codec : str or Codec, optional
-        By which gradients travel, in buckets: a string as in `pdnn.codec.SPECS`. All ranks get the same bits.
-        Under `PowerSGD` buckets end where parameters do, since it must see whole matrices. `History.codec`
-        has the statistics: bytes, seconds, error.
+        Encodes the buckets: a string as in `pdnn.codec.SPECS`. All ranks get the same bits. With `PowerSGD`
+        buckets end where parameters end, because it needs whole matrices. `History.compression` has the
+        statistics: bytes, seconds, error.
     error_feedback : bool, optional
-        Whether what a codec lost is added to the next gradient; by default if the codec loses much of it.
-        What is remembered is kept in checkpoints, and forgotten between two calls of `fit`.
+        Whether the error of the codec is added to the next gradient; by default if the codec loses much.
+        Checkpoints contain this residual; a new call of `fit` starts without one.
     """
 
     engine: Engine = field(default_factory=Serial)

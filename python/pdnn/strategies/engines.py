@@ -1,4 +1,4 @@
-"""Engines: how one rank makes its gradient; each is also a strategy for one process."""
+"""Engines: how one rank computes its gradient; each is also a strategy for one process."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Team(Engine):
 class Pool(Engine):
     """A batch cut into `parallel_batches` pieces, whose gradients are tasks for `workers` threads.
 
-    The gradients join in the order of the pieces, so the number of workers never changes a bit.
+    The gradients are added in the order of the pieces, so the bits do not depend on the number of workers.
 
     Parameters
     ----------
     workers : int
     parallel_batches : int
-        Fixed; never derived from the number of workers.
+        Fixed; it does not depend on the number of workers.
     """
 
     workers: int
@@ -73,7 +73,7 @@ class Pool(Engine):
 
     @property
     def pieces(self) -> int:  # type: ignore[override]
-        """Into which the rows of a gradient are cut."""
+        """Number of pieces of the rows of a gradient."""
         return self.parallel_batches
 
     @property

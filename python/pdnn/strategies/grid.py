@@ -1,4 +1,4 @@
-"""Strategies in which a rank holds only a part of the network, and their products with data parallel."""
+"""Strategies in which a rank has only a part of the network, and their products with data parallel."""
 
 from __future__ import annotations
 
@@ -80,16 +80,16 @@ class PartOfGrid(Strategy):
 
 @dataclass(frozen=True)
 class TensorParallel(PartOfGrid):
-    """Linears are cut among the ranks: of a pair, the first by columns and the second by rows.
+    """Pairs of Linears are divided among the ranks: the first by columns and the second by rows.
 
     A pair needs one all-reduce forward, and one backward unless it is the first layer. Activations and
-    Dropout may stand between the two. Whatever else the network has is computed by every rank. Shoeybi et
+    Dropout may be between the two. All other layers are computed by every rank. Shoeybi et
     al., "Megatron-LM", arXiv:1909.08053, 2019.
 
     Parameters
     ----------
     ranks : int
-        Among which a replica of the network is cut; widths need not divide.
+        Number of ranks of a replica of the network; it need not divide the widths.
     engine : Serial or Team
         How a rank computes its part.
     """
@@ -116,29 +116,31 @@ class TensorParallel(PartOfGrid):
 
 @dataclass(frozen=True)
 class Pipeline(PartOfGrid):
-    """Every rank holds some layers; micro-batches pass through the ranks one behind another.
+    """Every rank has some layers; micro-batches pass through the ranks one after another.
 
-    BatchNorm normalises each micro-batch by itself, as ``pool:1/M`` does with its pieces.
+    BatchNorm normalizes each micro-batch by itself, as ``pool:1/M`` does with its pieces.
 
     Parameters
     ----------
     stages : int
         Ranks that hold a replica of the network.
     micro_batches : int, optional
-        Pieces of the rows of a replica; four a stage unless given. p stages idle for (p - 1) / (m + p - 1) of
+        Pieces of the rows of a replica; four per stage by default. p stages idle for (p - 1) / (m + p - 1)
+        of
         the time with m of them.
     schedule : "1f1b", "gpipe" or "interleaved"
-        In which order a rank takes them: one forward and one backward in turn, which holds fewest
-        activations; all forward first; or in turn with two stages a rank, which idles less and sends more.
+        The order of a rank's passes: one forward and one backward by turns, which stores fewest
+        activations; all forward first; or by turns with two stages per rank, which idles less and sends
+        more.
     cut : tuple of int, optional
         The layers with which the second, third, … stage begin. None: so that the slowest stage, by the
         layers' measured times, takes least.
     engine : Serial or Team
         How a rank computes its stage.
     codec : str or Codec, optional
-        How activations travel up and their gradients down: one of `pdnn.codec.SPECS`. What it
-        loses is lost: nothing is fed back, as the next message is about other rows. `PowerSGD` is refused,
-        whose factors are for sums.
+        Encodes activations and their gradients between stages: one of `pdnn.codec.SPECS`. There is no error
+        feedback, because the next message is about other rows. `PowerSGD` is refused: its factors are for
+        sums.
     """
 
     stages: int
@@ -211,7 +213,7 @@ class Pipeline(PartOfGrid):
 
 @dataclass(frozen=True)
 class Grid(PartOfGrid):
-    """A product: replicas share the rows of a batch, and each is held by stages × tensor ranks.
+    """A product: replicas share the rows of a batch, and each consists of stages × tensor ranks.
 
     Rank = (replica · stages + stage) · tensor ranks + place in the stage.
 
@@ -220,7 +222,7 @@ class Grid(PartOfGrid):
     pipeline : Pipeline, optional
     tensor : TensorParallel, optional
     data : DataParallel, optional
-        Given, there are as many replicas as the world has room for; otherwise one.
+        If given, the number of replicas follows from the number of ranks; otherwise there is one.
     engine : Serial or Team
         How a rank computes its part. The factors have none of their own.
     """
@@ -264,7 +266,7 @@ class Grid(PartOfGrid):
         return self
 
     def identity(self) -> str:
-        """What each factor must have alike."""
+        """What must be equal on all ranks, for each factor."""
         return " x ".join(factor.identity() for factor in self.factors)
 
     def __str__(self) -> str:

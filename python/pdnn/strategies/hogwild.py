@@ -15,13 +15,14 @@ class Hogwild(Strategy):
     """Workers of this process share one vector of parameters and update it without waiting for each other.
 
     A worker takes the epoch's next batch, makes its gradient on a copy of the parameters, and updates the
-    shared ones by its own optimizer. `batch_size` is the rows of one worker's update. How many updates others
-    made in the meantime is measured as staleness, see `History.updates`. Runs differ from one to the next,
+    shared ones by its own optimizer. `batch_size` is the rows of one worker's update. The number of updates
+    that others made meanwhile is measured as staleness, see `History.updates`. Runs differ from one to the
+    next,
     unless there is one worker: that is serial, bit for bit.
 
     Every worker has an optimizer state and buffers (running statistics) of its own. They begin as the
-    Trainer's; when an epoch ends, the states become their average, weighed by rows. What checkpoints keep and
-    later fits begin with is the first worker's memory.
+    Trainer's. At the end of an epoch the buffers become their average, weighted by rows. Checkpoints and
+    later fits use the first worker's optimizer state.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Scatter and gather: the root holds the data and drives every step."""
+"""Scatter and gather: the root has the data and controls every step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pdnn.strategies.step_cost import StepCost
 
 @dataclass(frozen=True)
 class ScatterGather(Strategy):
-    """Rank 0 holds the data: it scatters each batch, gathers the gradients, updates and broadcasts.
+    """Rank 0 has the data: it scatters each batch, gathers the gradients, updates and broadcasts.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pipeline schedules as data: drawn, counted and timed without a rank."""
+"""Pipeline schedules as data: drawn, counted and timed without running them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Schedule:
     name : str
         "gpipe", "1f1b" or "interleaved".
     programs : list of list of Instruction
-        One a rank. They may be edited; `simulate` refuses what does not work out.
+        One per rank. They may be edited; `simulate` refuses programs that cannot run.
     chunks : int
         Stages of each rank.
     """
@@ -54,15 +54,15 @@ class Schedule:
 
     @property
     def in_flight(self) -> list[int]:
-        """Micro-batches between forward and backward, of each rank the most at one time.
+        """The largest number of micro-batches between forward and backward at one time, for each rank.
 
-        Each is held in memory, with what its layers saved; a chunk's is only that of its layers.
+        Each is in memory, with the arrays that its layers saved; that of a chunk has only its own layers.
         """
         return _core.pipeline_in_flight(self.programs)
 
     @property
     def bubble(self) -> float:
-        """Share of all ranks' time in which they compute nothing, with equal stages and free messages.
+        """Fraction of all ranks' time in which they are idle, with equal stages and free messages.
 
         (p - 1) / (v m + p - 1) for p ranks with v stages each and m micro-batches, a multiple of p if v > 1.
         """
@@ -74,7 +74,7 @@ class Schedule:
         backward: float | Sequence[float] = 2.0,
         message: float = 0.0,
     ) -> Timeline:
-        """The step against the clock, each instruction as early as its rank and its message allow.
+        """The times of a step in which each instruction begins as early as its rank and its message allow.
 
         Parameters
         ----------
@@ -91,8 +91,8 @@ class Schedule:
         Raises
         ------
         ValueError
-            If ranks would wait for ever, messages do not match, or a micro-batch is left out; or if there are
-            other than as many times as stages.
+            If ranks would wait forever, messages do not match, or a micro-batch is left out; or if the
+            number of times is not that of the stages.
         """
         stages = len(self.programs) * self.chunks
 
@@ -118,10 +118,11 @@ def schedule(name: str, stages: int, micro_batches: int, chunks: int | None = No
     Parameters
     ----------
     name : "gpipe", "1f1b" or "interleaved"
-        All forward passes, then all backward passes (Huang et al. 2019). Or, after as many forward passes as
-        fill the pipeline, one of each in turn: as fast, and a rank holds no more micro-batches than ranks
-        follow, with its own (Narayanan et al. 2019). Or that with several stages a rank, which makes the idle
-        time shorter by that factor, for as many times the messages (Narayanan et al. 2021).
+        All forward passes, then all backward passes (Huang et al. 2019). Or, after the forward passes that
+        fill the pipeline, one of each by turns: as fast, and a rank stores at most as many micro-batches as
+        there are ranks from it to the end (Narayanan et al. 2019). Or the same with several stages per
+        rank, which divides the idle time by that factor and multiplies the messages by about it (Narayanan
+        et al. 2021).
     stages : int
         Ranks of the pipeline.
     micro_batches : int

@@ -22,8 +22,8 @@ class Event(NamedTuple):
     Attributes
     ----------
     what : str
-        "forward" or "backward": arithmetic. "recv_x" or "recv_dy": waiting for what the neighbours send.
-        "send_y" or "send_dx": handing over, which does not wait.
+        "forward" or "backward": arithmetic. "recv_x" or "recv_dy": waiting for a neighbor's message.
+        "send_y" or "send_dx": starting a send, which does not wait.
     micro : int
         The micro-batch.
     chunk : int
@@ -62,12 +62,12 @@ class Timeline:
 
     @property
     def bubble(self) -> float:
-        """Share of all ranks' time in which they compute nothing."""
+        """Fraction of all ranks' time in which they are idle."""
         return float(_core.pipeline_bubble(self.lanes))
 
     @property
     def in_flight(self) -> list[int]:
-        """Micro-batches between forward and backward, of each rank the most at one time: what it holds."""
+        """The largest number of micro-batches between forward and backward at one time, for each rank."""
         return _core.pipeline_in_flight([[event[:3] for event in lane] for lane in self.lanes])
 
     def chrome_trace(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -107,7 +107,7 @@ class Timeline:
         return text
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Forward and backward passes over time, with the number of their micro-batch; what is blank is idle.
+        """Forward and backward passes over time, with the number of their micro-batch; blank time is idle.
 
         Parameters
         ----------
