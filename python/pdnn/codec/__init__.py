@@ -1,4 +1,4 @@
-"""Codecs: arrays as fewer bytes, and sums over ranks that travel so."""
+"""Codecs: arrays in fewer bytes, and compressed sums over ranks."""
 
 from pdnn.codec.all_reduce import CompressedAllReduce, CompressionStats, compressed_all_reduce
 from pdnn.codec.codecs import (

@@ -1,4 +1,4 @@
-"""Sums over ranks that travel by a codec."""
+"""Sums over ranks, compressed by a codec."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ Form = Literal["best", "gather", "shares"]
 
 @dataclass(frozen=True)
 class CompressionStats:
-    """What a rank has sent, what it cost and what it lost, over all sums so far.
+    """Bytes, times and errors of one rank, over all sums so far.
 
     Attributes
     ----------
     sums : int
         How many sums.
     bytes : int
-        That left this rank, each as often as it was sent.
+        Sent by this rank.
     bytes_uncompressed : int
-        That an all-reduce of the arrays themselves sends at least, 2 (p − 1)/p of each.
+        The least that an all-reduce of the arrays themselves sends, 2 (p − 1)/p of each.
     encode_seconds, decode_seconds : float
         That this rank took.
     lost, given : float
-        Σ (x − decoded)² and Σ x² of what this rank encoded and looked at; 0 where it did not.
+        Σ (x − decoded)² and Σ x² of what this rank encoded and measured; 0 if it did not measure.
     """
 
     sums: int = 0
@@ -55,7 +55,7 @@ class CompressionStats:
 
     @property
     def error(self) -> float:
-        """‖x − decoded‖ / ‖x‖ of what was looked at; nan where errors are neither fed back nor measured."""
+        """‖x − decoded‖ / ‖x‖ of measured encodings; nan if errors are neither fed back nor measured."""
         return math.sqrt(self.lost / self.given) if self.given > 0 else math.nan
 
     def to_dict(self) -> dict[str, float]:
@@ -69,7 +69,7 @@ class CompressionStats:
         return CompressionStats(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     def __str__(self) -> str:
-        """One line: bytes of a sum, of how many, what it took and what was lost."""
+        """One line: bytes of a sum, compressed and uncompressed, its times and its error."""
         each = max(self.sums, 1)
         words = (
             f"{self.sums:,} sums, {self.bytes / each:,.0f} bytes sent in each instead of "
@@ -82,36 +82,37 @@ class CompressionStats:
 
 
 class CompressedAllReduce:
-    """An all-reduce whose arrays travel by a codec; all ranks get the same bits. Collective, calls too.
+    """A compressed all-reduce; all ranks get the same bits. Construction and calls are collective.
 
-    Each rank encodes its array. Between two ranks every rank gets every code and adds up what they hold, in
-    the order of ranks (``form="gather"``); between more, rank i adds up the i-th share of the array and sends
-    the code of the sum to all (``form="shares"``), which encodes twice but sends 2/p of the bytes. `PowerSGD`
-    adds up its factors as they are made. In a group of one nothing changes.
+    Each rank encodes its array. Between two ranks, every rank gets every code, decodes them and adds them
+    up in the order of ranks (``form="gather"``). Between more, rank i adds up the i-th share of the array
+    and sends the code of the sum to all (``form="shares"``); this encodes twice but sends 2/p of the bytes.
+    `PowerSGD` adds up its factors as they are made. A group of one leaves the array unchanged.
 
-    One is for one array that is summed again and again, such as a gradient: it remembers what was lost.
+    Use one object for each array that is summed repeatedly, such as a gradient: it keeps the residual.
 
     Parameters
     ----------
     comm : Communicator
     codec : str or Codec or ErrorFeedback
-        A string as in `SPECS`; an ErrorFeedback's codec, with its errors fed back.
+        A string as in `SPECS`; or an ErrorFeedback, whose codec is used with error feedback.
     shape : int or tuple of int, or sequence of tuples
-        The array's shape; or the shapes of arrays laid one after another, whose sum is flat: what is a matrix
-        to `PowerSGD` in a flat gradient, ``[p.shape for p in model.parameters()]``.
+        The array's shape; or the shapes of arrays stored one after another in a flat array, such as
+        ``[p.shape for p in model.parameters()]`` for a flat gradient. `PowerSGD` needs them to find its
+        matrices.
     dtype : {"float32", "float64"}
     op : {"sum", "mean"}
     error_feedback : bool, optional
-        Whether what was lost is added to the next array; by default if the codec loses much of it.
+        Whether the error is added to the next array; by default if the codec loses much.
     form : {"best", "gather", "shares"}
     measure : bool or int
-        Whether errors are counted also without feedback, for some more time; a number: of one encoding
-        in so many.
+        Whether errors are measured also without feedback, which takes more time; a number n: in one of n
+        encodings.
 
     Attributes
     ----------
     bytes_sent : int
-        That leave this rank in a sum, known beforehand.
+        Bytes that this rank sends in a sum; known beforehand.
 
     Raises
     ------
@@ -177,7 +178,7 @@ class CompressedAllReduce:
         return self.finish()
 
     def start(self, array: Array) -> None:
-        """Encodes the array and sends it; never waits. Until `finish` nobody else may touch the array.
+        """Encodes the array and starts to send it, without waiting. Do not use the array until `finish`.
 
         Sums of several arrays may be under way at once: started in one order on all ranks, and finished in
         the same order.
@@ -219,7 +220,7 @@ class CompressedAllReduce:
 
     @property
     def stats(self) -> CompressionStats:
-        """What was sent so far, what it cost and what it lost."""
+        """Bytes, times and errors so far."""
         return CompressionStats.of(self._sum.stats)
 
     books = former("books", "stats")
@@ -254,7 +255,7 @@ def compressed_all_reduce(
     op: Literal["sum", "mean"] = "sum",
     form: Form = "best",
 ) -> Array:
-    """`CompressedAllReduce` of one array, once, in place: nothing is remembered, nothing fed back."""
+    """`CompressedAllReduce` of one array, once, in place, without error feedback."""
     once = CompressedAllReduce(
         comm, codec, array.shape, array.dtype.name, op=op, error_feedback=False, form=form
     )

@@ -20,9 +20,9 @@ SPECS: str = CODECS
 
 
 class Codec:
-    """One way to write an array as bytes. Values of the same class and numbers are equal.
+    """One way to encode an array as bytes. Codecs of the same class and numbers are equal.
 
-    Nothing is remembered from call to call; see `ErrorFeedback` and `CompressedAllReduce` for that. float64
+    A codec keeps nothing from call to call; `ErrorFeedback` and `CompressedAllReduce` do. float64
     arrays are rounded to float32 first by all but `TopK` and `PowerSGD`.
 
     Raises
@@ -35,7 +35,7 @@ class Codec:
         core_for("float32").Codec(str(self), 0)  # knows what is in range
 
     def bytes(self, shape: Shape, dtype: str = "float32") -> int:
-        """Bytes that an array of this shape becomes, whatever is in it.
+        """Bytes of an encoded array of this shape, whatever its values.
 
         Parameters
         ----------
@@ -51,7 +51,7 @@ class Codec:
         Parameters
         ----------
         array : ndarray of float32 or float64
-            Of any shape. In C order, or it is copied so.
+            Of any shape. It is copied unless it is in C order.
 
         Returns
         -------
@@ -69,7 +69,7 @@ class Codec:
         return out
 
     def decode(self, data: NDArray[np.uint8], shape: Shape, dtype: str = "float32") -> Array:
-        """The array that was encoded, as near as the codec keeps it.
+        """Decodes an array, up to the error of the codec.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class Codec:
         Raises
         ------
         ValueError
-            If the data are not as many bytes as such an array becomes, or no encoding of one.
+            If the number of bytes is not that of such an array, or they are no encoding of one.
         """
         out = np.empty(as_shape(shape), dtype)
         _width(dtype).Codec(str(self), out.size, matrices_in([out.shape])).decode(data, out)
@@ -94,7 +94,8 @@ class Codec:
 
 @dataclass(frozen=True)
 class Float16(Codec):
-    """Two bytes a value, IEEE 754's half precision: 2⁻¹¹ of a value is lost; from 65520 up it is infinite."""
+    """Two bytes per value, IEEE 754 half precision: relative error 2⁻¹¹ from 2⁻¹⁴ up, infinite from 65520
+    up."""
 
     def __str__(self) -> str:
         return "fp16"
@@ -102,7 +103,7 @@ class Float16(Codec):
 
 @dataclass(frozen=True)
 class BFloat16(Codec):
-    """Two bytes a value, the upper half of a float32: 2⁻⁸ of a value is lost."""
+    """Two bytes per value, the upper half of a float32: the relative error is at most 2⁻⁸."""
 
     def __str__(self) -> str:
         return "bf16"
@@ -110,7 +111,7 @@ class BFloat16(Codec):
 
 @dataclass(frozen=True)
 class Int8(Codec):
-    """A byte a value, and a scale for each block: at most 1/254 of the block's largest magnitude is lost.
+    """One byte per value, a scale per block: the error is at most 1/254 of the block's largest magnitude.
 
     Parameters
     ----------
@@ -126,7 +127,7 @@ class Int8(Codec):
 
 @dataclass(frozen=True)
 class Int4(Codec):
-    """Half a byte a value, and a scale for each block: at most 1/14 of the block's largest magnitude is lost.
+    """Half a byte per value, a scale per block: the error is at most 1/14 of the block's largest magnitude.
 
     Parameters
     ----------
@@ -142,7 +143,7 @@ class Int4(Codec):
 
 @dataclass(frozen=True)
 class OneBit(Codec):
-    """The sign of each value, and for each block the mean of either sign (Seide et al. 2014).
+    """The sign of each value, and for each block the means of both signs (Seide et al. 2014).
 
     Parameters
     ----------
@@ -176,9 +177,9 @@ class TopK(Codec):
 class PowerSGD(Codec):
     """A matrix as the product of two thin ones, from a step of power iteration (Vogels et al. 2019).
 
-    An array of two or more dimensions is a matrix whose columns are its last axis; vectors, and matrices that
-    would not get smaller, stay as they are. By itself each call starts from the same random matrix;
-    `ErrorFeedback` and `CompressedAllReduce` go on from call to call.
+    An array of two or more dimensions is a matrix whose columns are its last axis. Vectors, and matrices
+    that would not get smaller, are not compressed. Each call of the codec itself starts from the same
+    random matrix; `ErrorFeedback` and `CompressedAllReduce` continue from the previous call.
 
     Parameters
     ----------

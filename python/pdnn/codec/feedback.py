@@ -1,4 +1,4 @@
-"""Error feedback: what a codec lost is added to the next array."""
+"""Error feedback: the error of a codec is added to the next array."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pdnn.core import core_for
 
 
 class ErrorFeedback:
-    """A codec that remembers what it lost: it encodes g + e and keeps e ← g + e − decoded.
+    """A codec with error feedback: it encodes g + e and stores the residual e ← g + e − decoded.
 
-    After any number of arrays, the sum of what is decoded is the sum of the arrays less e (Karimireddy et al.
-    2019). One is for arrays of one shape and dtype, those of its first.
+    At any time, the sum of the decoded arrays is the sum of the arrays minus e, to rounding (Karimireddy et
+    al. 2019). All arrays must have the shape and dtype of the first.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class ErrorFeedback:
         return f'ErrorFeedback("{self.codec}")'
 
     def encode(self, array: Array) -> NDArray[np.uint8]:
-        """The bytes of the array and of what was lost before; as `Codec.encode`.
+        """The bytes of the array plus the residual; as `Codec.encode`.
 
         Raises
         ------
@@ -59,7 +59,7 @@ class ErrorFeedback:
 
     @property
     def residual(self) -> Array:
-        """What was lost so far, e; shaped like the arrays. A copy."""
+        """A copy of the residual e, shaped like the arrays."""
         if self._like is None:
             raise ValueError("ErrorFeedback: nothing has been encoded yet")
         residual: Array = self._core.residual.reshape(self._like[0]).copy()  # type: ignore[attr-defined]

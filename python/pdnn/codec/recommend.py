@@ -1,4 +1,4 @@
-"""Whether a codec pays on a network, from its bandwidth and latency and from rates measured here."""
+"""Whether a codec saves time on a network: by its bandwidth and latency, and by rates measured here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_MEASURED = 1 << 22  # elements
 
 @dataclass(frozen=True)
 class Choice:
-    """One way to sum an array over ranks, and what it is expected to take.
+    """One way to sum an array over ranks, and its estimated time.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Choice:
     form : str
         ``"gather"`` or ``"shares"`` as in `CompressedAllReduce`, or ``"all_reduce"``.
     bytes : int
-        That leave a rank.
+        Sent by a rank.
     transfer, computing : float
         Seconds on the network, and to encode and decode on this machine.
     """
@@ -54,12 +54,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What `recommend_codec` says.
+    """The result of `recommend_codec`.
 
     Attributes
     ----------
     codec : Codec or None
-        None: no codec would pay.
+        None: no codec would save time.
     form : str
         For `CompressedAllReduce`, or ``"all_reduce"``.
     why : str
@@ -91,15 +91,15 @@ def recommend_codec(
     An all-reduce of n bytes among p ranks takes the smaller of ⌈log₂ p⌉ (L + n/B) and
     2 ⌈log₂ p⌉ L + 2 (p−1)/p n/B. Codes of b bytes take ⌈log₂ p⌉ L + (p−1) b/B when gathered, and are encoded
     once and decoded p times; in shares they take (p−1 + ⌈log₂ p⌉) L + 2 (p−1)/p b/B, and are encoded once
-    and decoded (2p − 1)/p times. Encoding (with error feedback where the codec wants it) and decoding are
-    measured here and now, on one core.
+    and decoded (2p − 1)/p times. Encoding (with error feedback if it is the codec's default) and decoding
+    are measured now, on one core of this machine.
 
     Parameters
     ----------
     bandwidth : float
         B, bytes a second that a rank can send.
     latency : float
-        L, seconds that a message takes beside.
+        L, seconds that each message takes in addition.
     elements : int
         Of the array.
     ranks : int

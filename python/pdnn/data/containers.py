@@ -1,4 +1,4 @@
-"""What a data set makes of what it is given: read as it is, converted once, or refused."""
+"""Containers of samples and labels: read without a copy, converted once, or refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Converted(NamedTuple):
 def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
     """Samples as uint8, float32 or float64, each row in C order; messages begin with `where`.
 
-    Unless `plain`, integers are refused: what they mean is a Dataset's to know.
+    Unless `plain`, integers are refused: only a Dataset knows their scale.
 
     Raises
     ------

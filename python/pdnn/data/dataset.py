@@ -1,4 +1,4 @@
-"""Samples and labels that stay where they are: Dataset wraps two arrays, Subset picks rows by index."""
+"""Samples and labels without a copy: Dataset wraps two arrays, Subset picks rows by index."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ALL = slice(None)
 class Dataset:
     """Samples ``x`` and labels ``y``, wrapped without a copy where they can be read as they are.
 
-    The value of a sample is ``x * scale + shift``, computed as rows are gathered and in the width asked for
-    then, so an array of bytes stays an array of bytes in memory.
+    The value of a sample is ``x * scale + shift``, computed when rows are gathered, in the dtype of that
+    call. So an array of bytes stays an array of bytes in memory.
 
     Parameters
     ----------
     x : array or list, shape (n, ...)
-        One sample a row. Arrays of uint8, float32 or float64 with each row in C order are read as they
-        are; the distance between rows is free, as in a slice of a larger array. Other numbers, orders and
+        One sample per row. Arrays of uint8, float32 or float64 with each row in C order are read without a
+        copy; rows may be apart in memory, as in a slice of a larger array. Other numbers, orders and
         containers are converted once (see the table in docs/data.md).
     y : array or list
         Class numbers, shape (n,), any integers or booleans; names of classes, strings of shape (n,), which
@@ -123,7 +123,7 @@ class Dataset:
         return self.core_source(width).gather(numbers), self.y[numbers]
 
     def core_source(self, dtype: npt.DTypeLike) -> CoreSource:
-        """The samples as the core reads them, float32 or float64, whoever gathers."""
+        """The samples as the core reads them, float32 or float64, for all loaders."""
         labels = np.zeros(len(self), np.int32)  # which are not asked for
         return core_for(np.dtype(dtype).name).Source(self.x, labels, self.scale, self.shift)
 

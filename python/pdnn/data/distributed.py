@@ -18,15 +18,16 @@ MODES = ("pad", "drop", "exact")
 class DistributedSampler:
     """The rows of one of several ranks (torch.utils.data.DistributedSampler).
 
-    Of an order that all ranks share it takes the places `rank`, `rank` + `num_replicas`, … Where the ranks do
-    not divide the rows, `mode` says what becomes of the rest:
+    It takes the places `rank`, `rank` + `num_replicas`, … of an order that all ranks share. If the number
+    of ranks does not divide the rows, `mode` decides about the rest:
 
     ``"pad"``
-        The first rows come again, until all ranks have the same number. Some count twice.
+        The first rows are repeated, until all ranks have the same number.
     ``"drop"``
-        The rest is left out: other rows each epoch if shuffled, else always the same.
+        The rest is left out: other rows in each epoch if shuffled, otherwise the same ones.
     ``"exact"``
-        Every row once; some ranks have one more. A `BatchSampler` of this sampler gives all ranks the same
+        Every row is used once; some ranks have one more. A `BatchSampler` of this sampler gives all ranks
+        the same
         number of batches, with sizes that differ by at most one row.
 
     Parameters
@@ -46,8 +47,8 @@ class DistributedSampler:
     Attributes
     ----------
     epoch : int
-        Of the next iterations. Stays until `set_epoch` is called, on all ranks alike: without it every epoch
-        has the same order.
+        Of the next iterations. Call `set_epoch` on all ranks to change it; otherwise every epoch has the
+        same order.
     num_samples, min_samples : int
         Rows of the ranks with most and with fewest.
     total_size : int
@@ -112,7 +113,7 @@ class DistributedSampler:
 
 
 class DataPartitioner:
-    """A data set cut at random into shares that have no row in common.
+    """A data set divided at random into shares without common rows.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Images: resized, and changed a little every epoch so that a network does not learn them by heart."""
+"""Images: resized, and augmented at random in every epoch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PadCropFlip:
 
     An image is padded with zeros on all sides, its own size is cut out again at a random place, and the cut
     is mirrored left to right or not (torchvision's ``RandomCrop(size, padding)`` and
-    ``RandomHorizontalFlip()``). What happens to an image is a function of (seed, epoch, its number in the
-    data set): the same whatever the order, the batches, the threads or the ranks.
+    ``RandomHorizontalFlip()``). The result is a function of (seed, epoch, number of the image in the data
+    set). It does not depend on the order of rows, the batches, the threads or the ranks.
 
-    `Trainer.fit` and `DataLoader` take it as ``augment=``; evaluation never changes an image.
+    `Trainer.fit` and `DataLoader` accept it as ``augment=``; evaluation does not change images.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ class PadCropFlip:
 def resize(images: Array, size: int) -> npt.NDArray[np.float32]:
     """Bilinear interpolation, as PyTorch's ``F.interpolate(mode="bilinear", align_corners=False)``.
 
-    Pixels are squares and samples their centres: output pixel i lies at (i + 1/2) old/new - 1/2 of the
-    input, never before its first or behind its last pixel, and mixes the two nearest ones by distance; rows
-    first, then columns.
+    Pixels are squares and samples their centers: output pixel i is at (i + 1/2) old/new - 1/2 of the input,
+    bounded to the first and the last pixel. It is the mean of the two nearest pixels, weighted by distance;
+    rows first, then columns.
 
     Parameters
     ----------

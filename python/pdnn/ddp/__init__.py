@@ -2,7 +2,7 @@
 
 ``init`` and the numbers of ranks; ``partition_dataset``; ``broadcast_parameters`` and
 ``broadcast_optimizer_state``; ``DistributedOptimizer`` and ``join``; ``allreduce``, ``allgather`` and
-``broadcast`` for numbers of one's own; ``check_parameter_closeness``. Names and the order of arguments are
+``broadcast`` for numbers of your own; ``check_parameter_closeness``. Names and the order of arguments are
 Horovod's.
 """
 

@@ -1,4 +1,4 @@
-"""Whether ranks that train together still hold the same parameters."""
+"""Whether ranks that train together still have the same parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives under Horovod's names: on numbers of one's own, and on the state of models and optimizers."""
+"""Collectives under Horovod's names: on numbers of your own, and on the state of models and optimizers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Max: Literal["max"] = "max"
 def allreduce(tensor: Tensor | Array | float, name: str | None = None, *, op: Op = Average) -> Any:
     """The mean of all ranks' values, or their sum, minimum or maximum, on every rank.
 
-    A mean over ranks is the mean over rows only where all ranks have the same number of rows: for a metric,
-    take the sum of its sums and the sum of its counts.
+    A mean over ranks is the mean over rows only if all ranks have the same number of rows. For a metric,
+    add up the ranks' sums and their counts.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def allgather(tensor: Tensor | Array, name: str | None = None) -> Array:
 
 
 def broadcast(tensor: Tensor | Array | float, root_rank: int, name: str | None = None) -> Any:
-    """What one rank has, on every rank.
+    """The value of one rank, on every rank.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def broadcast(tensor: Tensor | Array | float, root_rank: int, name: str | None =
 
 
 def broadcast_parameters(params: Module | Mapping[str, Array], root_rank: int = 0) -> None:
-    """Gives every rank the parameters of one, and the state (BatchNorm's running statistics).
+    """Copies the parameters and buffers (BatchNorm's running statistics) of one rank to all.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def broadcast_parameters(params: Module | Mapping[str, Array], root_rank: int = 
 
 
 def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int = 0) -> None:
-    """Gives every rank one rank's optimizer state: steps, the groups' numbers, and what the rule remembers.
+    """Copies one rank's optimizer state to all: steps, the groups' numbers, and the state of the rule.
 
     Parameters
     ----------

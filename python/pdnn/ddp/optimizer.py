@@ -1,4 +1,4 @@
-"""DistributedOptimizer: an optimizer whose gradients all ranks agree on, and `join` for uneven inputs."""
+"""DistributedOptimizer: an optimizer with the gradients of all ranks, and `join` for uneven inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GOLDEN_RATIO = 0x9E3779B97F4A7C15  # of 2^64: multiples of it lie far apart
 
 
 class Compression:
-    """Horovod's names of two ways in which gradients may travel; `pdnn.codec` has others."""
+    """Horovod's names of two ways to send gradients; `pdnn.codec` has others."""
 
     none = None
     fp16 = "fp16"
@@ -33,37 +33,38 @@ class DistributedOptimizer(Optimizer):
     """An optimizer that steps with the gradient of all ranks' batches as if they were one.
 
     Rank k's loss l_k is a mean over m_k rows. With n = Σ m_k rows on all ranks, the mean loss over all of
-    them has the gradient ∂L/∂w = Σ_k (m_k / n) ∂l_k/∂w, and that is what ``op=Average`` steps with, whatever
-    the m_k: a plain mean of the ranks' gradients would give rows on a rank with few of them more weight than
-    others. ``op=Sum`` is another optimizer: its gradient is Σ_k ∂l_k/∂w, p times as long on p ranks with
-    equal batches; it is right for losses that are themselves sums over rows.
+    them has the gradient ∂L/∂w = Σ_k (m_k / n) ∂l_k/∂w. ``op=Average`` uses this gradient, for any m_k. (A
+    plain mean of the ranks' gradients would give more weight to the rows of a rank with few rows.)
+    ``op=Sum`` is another optimizer: its gradient is Σ_k ∂l_k/∂w, p times as long on p ranks with equal
+    batches; it is right for losses that are themselves sums over rows.
 
-    The weights enter where a backward pass begins, so that layers which take sums over all ranks
-    (``nn.BatchNorm2d(…, sync=True)``) go back with the right ones, too. Until `synchronize`, `Parameter.grad`
-    therefore holds m_k ∂l_k/∂w. Gradients travel in buckets, each as soon as it is final, while the pass goes
-    on below; `step` waits for them. A parameter that a rank's loss does not reach counts as zero there.
-    From here on, dropout draws other masks on each rank.
+    The weights m_k are applied where a backward pass begins, so that layers with sums over all ranks
+    (``nn.BatchNorm2d(…, sync=True)``) use them too. Until `synchronize`, `Parameter.grad` therefore
+    contains m_k ∂l_k/∂w. Gradients are sent in buckets, each as soon as it is final, during the backward
+    pass; `step` waits for them. A parameter that a rank's loss does not use counts as zero there. From now
+    on, dropout draws other masks on each rank.
 
-    Everything else is the inner optimizer's: schedules take this one in its place.
+    Everything else is the inner optimizer's. Schedules accept this object in its place.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Of one model. Only its own parameters are agreed on.
+        Of one model. Only its own parameters are summed over the ranks.
     named_parameters : iterable of (str, Parameter), optional
         As Horovod's programs pass it. Parameters know their names, so it is only checked to name them all.
     op : Average or Sum
     backward_passes_per_step : int
-        Passes whose gradients add up before the ranks exchange them: with Average, the gradient is that of
+        Passes whose gradients are added up before the ranks exchange them: with Average, the gradient is
+        that of
         the mean over the rows of all of them. (Horovod adds up the means instead.)
     bucket_bytes : int
-        Bytes of gradients that travel together: at most so many, or one parameter's.
+        Size of a bucket: at most so many bytes of gradients, or one parameter.
     compression : str or Codec, optional
-        By which gradients travel: a string as in `pdnn.codec.SPECS`. All ranks get the same bits; `stats`
-        tells bytes, seconds and errors.
+        Encodes the gradients: a string as in `pdnn.codec.SPECS`. All ranks get the same bits; `stats` has
+        bytes, seconds and errors.
     error_feedback : bool, optional
-        Whether what a codec lost is added to the next gradient; by default if the codec loses much of it. It
-        is remembered by this object alone: `state_dict` does not have it.
+        Whether the error of the codec is added to the next gradient; by default if the codec loses much.
+        `state_dict` does not contain this residual.
 
     Raises
     ------
@@ -71,7 +72,7 @@ class DistributedOptimizer(Optimizer):
         If `optimizer` is no Optimizer, or distributed already.
     ValueError
         If an argument is out of range, or the parameters belong to no model or to several; on every rank, if
-        ranks differ in parameters, dtype, rule or arguments, naming the first that does and both sides.
+        ranks differ in parameters, dtype, rule or arguments, with the first that differs and both values.
     """
 
     def __init__(
@@ -190,16 +191,17 @@ class DistributedOptimizer(Optimizer):
         self.zero_grad()
 
     def synchronize(self) -> None:
-        """Waits until the gradients are all ranks': then they may be clipped, or looked at, before `step`.
+        """Waits for the gradients of all ranks, so that they can be clipped or read before `step`.
 
-        On every rank, or on none. A rank without a backward pass since the last step counts with no rows.
+        Call it on every rank or on none. A rank without a backward pass since the last step counts with no
+        rows.
         """
         if not self._agreed:
             self._agree()
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """A context for `step` after `synchronize`, as in Horovod's programs; here `step` knows by itself.
+        """A context for `step` after `synchronize`, as in Horovod's programs; here `step` does not need it.
 
         Raises
         ------
@@ -262,13 +264,13 @@ class DistributedOptimizer(Optimizer):
 
     @property
     def stats(self) -> CompressionStats:
-        """What this rank has sent by the codec so far, what that took and lost; zeros without one."""
+        """Bytes, times and errors of this rank's codec so far; zeros without one."""
         return self._reducer.stats
 
     books = former("books", "stats")
 
     def remove(self) -> None:
-        """Takes the hooks back: from here on the model's gradients are this rank's own again."""
+        """Removes the hooks: from now on the model's gradients are this rank's own."""
         for hook in self._hooks:
             hook.remove()
 
@@ -285,7 +287,7 @@ class DistributedOptimizer(Optimizer):
         Raises
         ------
         ValueError
-            If layers add up over ranks, and this rank never had a batch to know them from.
+            If layers add up over ranks, and this rank has had no batch, from which it would know them.
         """
         if not self._agreed:
             self._pass_without_rows(self.backward_passes_per_step - self._passes)
@@ -340,14 +342,14 @@ class DistributedOptimizer(Optimizer):
 
 @contextmanager
 def join(optimizer: DistributedOptimizer) -> Iterator[None]:
-    """Lets ranks have different numbers of batches: ``with ddp.join(opt):`` around the loop, on every rank.
+    """Allows different numbers of batches: put ``with ddp.join(opt):`` around the loop, on every rank.
 
-    A rank that leaves the block goes on taking part in the others' steps, with gradients of zero and no rows,
-    until all have left it. So every update is that of the rows there were, all ranks end with the same
-    parameters, and layers with ``sync=True`` stay together. Inside the block, ranks do nothing else together.
-    Passes left over before a step (``backward_passes_per_step``) count in the next step of any rank, or in a
-    last one. A rank that has left follows the others' learning rates; if a schedule goes on inside the block,
-    take all ranks' to the same time afterwards (`LRScheduler.step_to`).
+    A rank that leaves the block continues to take part in the others' steps, with gradients of zero and no
+    rows, until all have left it. So every update is that of the rows that there were, all ranks end with
+    the same parameters, and layers with ``sync=True`` get no missing calls. Do not call other collectives
+    inside the block. Passes left over before a step (``backward_passes_per_step``) count in the next step
+    of any rank, or in a last one. A rank that has left uses the others' learning rates; if a schedule
+    advances inside the block, set all ranks' schedules to the same time afterwards (`LRScheduler.step_to`).
 
     Parameters
     ----------
@@ -358,7 +360,7 @@ def join(optimizer: DistributedOptimizer) -> Iterator[None]:
     TypeError
         If it is no DistributedOptimizer.
     ValueError
-        If layers add up over ranks, and this rank never had a batch.
+        If layers add up over ranks, and this rank has had no batch.
     """
     if not isinstance(optimizer, DistributedOptimizer):
         raise TypeError(f"join: got a {type(optimizer).__name__}, expected a DistributedOptimizer")

@@ -1,4 +1,4 @@
-"""A data set shared among ranks: batches of which each rank gets its part."""
+"""A data set divided among ranks: each rank gets its part of every batch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pdnn.models import check_device
 class SharedBatches:
     """One rank's rows of each batch: place p of the shuffled rows is rank p mod size's.
 
-    So batches are what one process would take, every rank has as many, and each rank's part of a batch, and
-    of all rows, is at most one row larger than another's. A batch smaller than the number of ranks leaves
-    some without a row.
+    So batches are those of one process, all ranks have the same number of batches, and each rank's part of
+    a batch, and of all rows, is at most one row larger than another's. In a batch smaller than the number
+    of ranks, some ranks have no row.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def partition_dataset(
 ) -> tuple[DataLoader, int]:
     """This rank's part of a data set, in batches; collective.
 
-    No row is left out and none comes twice. The parts are the same in every epoch, as in the published
+    No row is left out or repeated. The parts are the same in every epoch, as in the published
     exercise; ``train_set.set_epoch(epoch)``, on every rank, shuffles all rows anew.
 
     Parameters
@@ -69,24 +69,24 @@ def partition_dataset(
     dataset : Dataset or Subset
         The same on every rank.
     batch_size : int
-        Rows behind one update, over all ranks.
+        Rows of one update, over all ranks.
     device : "cpu"
         There is no other.
     dtype : float32 or float64
         Of the samples, which are scaled; labels keep their dtype.
     seed : int, not negative
-        Of the shuffle, and of what happens to images.
+        Of the shuffle and the augmentation.
     augment : PadCropFlip, optional
-        What happens to each image, another thing every epoch; the same for any number of ranks.
+        Changes each image at random, differently in every epoch; the same for any number of ranks.
     verbose : bool, optional
         Whether to print how many rows there are and how many are this rank's; on rank 0 unless given.
 
     Returns
     -------
     train_set : DataLoader
-        Iterating it gives arrays (x, y): every rank has the same number of batches, together they are those
-        that one process would take, and their sizes differ by at most one row between ranks. Where the last
-        batch has fewer rows than there are ranks, some get one with no rows, which layers and losses take.
+        Iterating it gives arrays (x, y). Every rank has the same number of batches; together they are those
+        of one process, and their sizes differ by at most one row between ranks. If the last batch has fewer
+        rows than there are ranks, some ranks get one without rows, which layers and losses accept.
     bsz : int
         This rank's share of `batch_size`, as of the first batch.
 

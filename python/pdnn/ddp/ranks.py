@@ -1,4 +1,4 @@
-"""Who this process is: its rank among all, and among those of its machine."""
+"""This process's rank, among all ranks and among those of its machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _places: WeakKeyDictionary[Communicator, tuple[int, int]] = WeakKeyDictionary()
 
 
 def init() -> tuple[int, str]:
-    """Starts MPI where this process is one of its ranks; collective, and to be called first.
+    """Starts MPI if this process is one of its ranks; collective; call it first.
 
     Returns
     -------
