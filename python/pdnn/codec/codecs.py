@@ -94,8 +94,7 @@ class Codec:
 
 @dataclass(frozen=True)
 class Float16(Codec):
-    """Two bytes per value, IEEE 754 half precision: relative error 2⁻¹¹ from 2⁻¹⁴ up, infinite from 65520
-    up."""
+    """Two bytes per value, IEEE 754 half precision: relative error 2⁻¹¹; infinite from 65520 up."""
 
     def __str__(self) -> str:
         return "fp16"
