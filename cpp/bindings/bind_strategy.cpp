@@ -115,11 +115,11 @@ void bind_strategy(py::module_& m) {
       .def("run_epoch", &run_epoch<T>, py::arg("source"), py::arg("order"), py::arg("batch_size"), py::arg("seed"),
            py::arg("first_step"), py::arg("rates"), py::arg("poll"))
       .def(
-          "enter_evaluation", [](Session<T>& session) { session.strategy().enter_evaluation(); }, release,
+          "enter_evaluation", [](Session<T>& session) { session.enter_evaluation(); }, release,
           "Until leave_evaluation() the model is what all ranks would agree on now.")
-      .def("leave_evaluation", [](Session<T>& session) { session.strategy().leave_evaluation(); })
+      .def("leave_evaluation", [](Session<T>& session) { session.leave_evaluation(); })
       .def(
-          "finish", [](Session<T>& session) { session.strategy().finish(); }, release,
+          "finish", [](Session<T>& session) { session.finish(); }, release,
           "After the last epoch: all ranks hold the same model.")
       .def_property_readonly("comm", &Session<T>::comm, "The session's ranks, as a group of its own.")
       .def(

@@ -212,7 +212,7 @@ def test_averaging_pays_for_its_sum_every_so_many_steps() -> None:
 
 
 def test_memory_is_the_table_of_what_is_kept() -> None:
-    model, batch = 4 * (2 * MLP.params + 3), MLP.batch_bytes
+    model, batch = 2 * 4 * (2 * MLP.params + 3), MLP.batch_bytes  # users', and the one that is trained
     assert steps(8, 1).estimate(strategies.Serial()).memory == model + batch(8)
     assert steps(8, 4).estimate(DataParallel()).memory == model + batch(2)
     pool = steps(8, 1).estimate(strategies.Pool(2, 4))

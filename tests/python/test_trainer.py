@@ -219,6 +219,32 @@ def test_ctrl_c_ends_between_two_steps_and_keeps_the_history() -> None:
     assert np.isfinite(trainer.model.flat_parameters).all()
 
 
+@pytest.mark.parametrize("strategy", ["serial", "pool:2/4", "hogwild:2"])
+def test_during_an_epoch_others_see_the_last_finished_one(strategy: str) -> None:
+    model = models.mlp([12, 80, 40, 4], "relu", dtype="float64", seed=2)  # of several panels
+    trainer = pdnn.Trainer(
+        model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), 0.05), strategy=strategy
+    )
+    big = Dataset(np.tile(X, (2000, 1)), np.tile(Y, 2000), scale=1 / 255)
+    seen: list[np.ndarray] = []
+    former = signal.signal(signal.SIGALRM, lambda *_: seen.append(model.predict(X / 255)))
+    try:
+        for _ in range(2):
+            before = model.predict(X / 255)
+            seen.clear()
+            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+            fit(trainer, big, epochs=1, batch_size=4)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            after = model.predict(X / 255)
+            assert seen
+            for outputs in seen[:-1]:  # the last one may have come when the epoch was over
+                np.testing.assert_array_equal(outputs, before)
+            assert (seen[-1] == before).all() or (seen[-1] == after).all()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+
+
 def test_progress_is_a_line_an_epoch_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     make().fit(DATA, 2, 10, validation=DATA)
     lines = capsys.readouterr().out.splitlines()

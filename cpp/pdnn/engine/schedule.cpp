@@ -142,7 +142,7 @@ class Simulation {
         chunks = std::max(chunks, instruction.chunk + 1);
         micros_ = std::max(micros_, instruction.micro + 1);
       }
-    stages_ = static_cast<std::size_t>(ranks_ * chunks);
+    stages_ = static_cast<std::size_t>(ranks_) * static_cast<std::size_t>(chunks);
     require(durations.forward.size() == stages_ && durations.backward.size() == stages_, "simulate: times of ",
             durations.forward.size(), " and ", durations.backward.size(), " stages, forward and backward; expected ",
             stages_);
@@ -195,7 +195,7 @@ class Simulation {
   bool has(std::size_t stage, int what) const {
     const bool above = what == static_cast<int>(Do::send_y) || what == static_cast<int>(Do::recv_dy);
     const bool below = what == static_cast<int>(Do::recv_x) || what == static_cast<int>(Do::send_dx);
-    return !(above && stage + 1 == stages_) && !(below && stage == 0);
+    return !((above && stage + 1 == stages_) || (below && stage == 0));
   }
   static constexpr int kInstructions = 6;
   int end(std::size_t stage) const { return stage == 0 ? static_cast<int>(Do::send_dx) : kInstructions; }
@@ -204,7 +204,8 @@ class Simulation {
   bool go_on(int rank) {
     const Instruction* const instruction = next(rank);
     if (!instruction) return false;
-    const auto stage = static_cast<std::size_t>(instruction->chunk * ranks_ + rank);
+    const auto stage = static_cast<std::size_t>(instruction->chunk) * static_cast<std::size_t>(ranks_) +
+                       static_cast<std::size_t>(rank);
     const int what = static_cast<int>(instruction->what);
     int& done = progress(stage, instruction->micro);
     while (!has(stage, done) && done < kInstructions) ++done;

@@ -56,12 +56,14 @@ NetworkPart<T> layers_of(const nn::Network<T>& network, Range layers) {
 
 template <class T>
 PartialModel<T>::PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_ptr<optim::Optimizer<T>> optimizer,
-                              const NetworkPart<T>& part, std::shared_ptr<comm::Communicator> group)
+                              const NetworkPart<T>& part, std::shared_ptr<comm::Communicator> group,
+                              nn::Layout<T> layout)
     : whole_(std::move(whole)),
       optimizer_(std::move(optimizer)),
       group_(std::move(group)),
       model_(network_of(part), 0),
-      part_optimizer_(optimizer_->like(count(part.params))) {
+      part_optimizer_(optimizer_->like(count(part.params))),
+      layout_(std::move(layout)) {
   require(model_.count() == count(part.params) && model_.buffers->size() == count(part.buffers),
           "NetworkPart: its layers have ", model_.count(), " parameters and ", model_.buffers->size(),
           " numbers in buffers, its blocks ", count(part.params), " and ", count(part.buffers));
@@ -70,6 +72,12 @@ PartialModel<T>::PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_p
   if (const optim::Clip<T>* clip = optimizer_->clip())
     part_optimizer_->set_clip(std::make_unique<optim::Clip<T>>(*clip, share_of_norm()));
 }
+
+template <class T>
+PartialModel<T>::PartialModel(const std::shared_ptr<nn::Model<T>>& whole,
+                              std::shared_ptr<optim::Optimizer<T>> optimizer, nn::Layout<T> layout)
+    : PartialModel(whole, std::move(optimizer), layers_of(whole->network(), {0, std::ssize(whole->network().layers())}),
+                   comm::make_self(), std::move(layout)) {}
 
 template <class T>
 void PartialModel<T>::exchange_blocks(const NetworkPart<T>& part) {
@@ -96,13 +104,6 @@ void PartialModel<T>::exchange_blocks(const NetworkPart<T>& part) {
   };
   exchange(part.params, params_);
   exchange(part.buffers, buffers_);
-  Index largest = 0;
-  for (const std::vector<Blocks>* all : {&params_, &buffers_}) {
-    Index sum = 0;
-    for (const Blocks& blocks : *all) sum += count(blocks);
-    largest = std::max(largest, sum);
-  }
-  room_ = AlignedArray<T>(largest);
 }
 
 template <class T>
@@ -158,16 +159,24 @@ typename optim::Clip<T>::Share PartialModel<T>::share_of_norm() const {
 }
 
 template <class T>
+template <class Copy>
+void PartialModel<T>::each_array(Copy copy) {
+  copy(whole_->params->span(), model_.params->span());
+  copy(whole_->grads->span(), slice(model_.grads->span(), 0, model_.count()));
+  for (std::size_t i = 0; i < optimizer_->state().size(); ++i)
+    copy(optimizer_->state()[i].span(), part_optimizer_->state()[i].span());
+}
+
+template <class T>
 void PartialModel<T>::take() {
   const auto rank = static_cast<std::size_t>(group_->rank());
-  const auto take_one = [&](AlignedArray<T>& whole, const Blocks& blocks, AlignedArray<T>& part) {
-    take_array<T>(whole.span(), blocks, part.span());
-  };
+  AlignedArray<T> rows(model_.count());
   take_segments();
-  take_one(*whole_->params, params_[rank], *model_.params);
-  take_one(*whole_->buffers, buffers_[rank], *model_.buffers);
-  for (std::size_t i = 0; i < optimizer_->state().size(); ++i)
-    take_one(optimizer_->state()[i], params_[rank], part_optimizer_->state()[i]);
+  each_array([&](std::span<const T> whole, std::span<T> part) {
+    take_array<T>(whole, params_[rank], rows.span());
+    layout_.from_rows(rows.span(), part);
+  });
+  take_array<T>(whole_->buffers->span(), buffers_[rank], model_.buffers->span());
   part_optimizer_->set_steps(optimizer_->steps());
 }
 
@@ -176,9 +185,8 @@ void PartialModel<T>::gather_array(std::span<const T> part, const std::vector<Bl
   std::vector<Index> counts;
   Index total = 0;
   for (const Blocks& of_rank : blocks) total += counts.emplace_back(count(of_rank));
-  const std::span<T> all = slice(room_.span(), 0, total);
-  group_->all_gather(part.first(static_cast<std::size_t>(counts[static_cast<std::size_t>(group_->rank())])), all,
-                     counts);
+  AlignedArray<T> all(total);
+  group_->all_gather(part, all.span(), counts);
   const T* next = all.data();
   for (const Blocks& of_rank : blocks) {
     each_run(of_rank, [&](Index to, Index from, Index n) { std::copy_n(next + from, n, whole.data() + to); });
@@ -188,11 +196,12 @@ void PartialModel<T>::gather_array(std::span<const T> part, const std::vector<Bl
 
 template <class T>
 void PartialModel<T>::gather() {
-  gather_array(model_.params->span(), params_, whole_->params->span());
-  gather_array(model_.grads->span(), params_, whole_->grads->span());
+  AlignedArray<T> rows(model_.count());
+  each_array([&](std::span<T> whole, std::span<const T> part) {
+    layout_.to_rows(part, rows.span());
+    gather_array(rows.span(), params_, whole);
+  });
   gather_array(model_.buffers->span(), buffers_, whole_->buffers->span());
-  for (std::size_t i = 0; i < optimizer_->state().size(); ++i)
-    gather_array(part_optimizer_->state()[i].span(), params_, optimizer_->state()[i].span());
   optimizer_->set_steps(part_optimizer_->steps());
 }
 

@@ -29,15 +29,18 @@ struct NetworkPart {
 template <class T>
 NetworkPart<T> layers_of(const nn::Network<T>& network, Range layers);
 
-/// The model of a part, with an optimizer of its own, beside the whole model that every rank of a group has. Between
-/// take() and gather() it is the part that is trained.
+/// The model of a part, or of all, as it lies while it is trained, with an optimizer of its own, beside the whole model
+/// that every rank of a group has and users see. Between take() and gather() the whole one stands still.
 template <class T>
 class PartialModel {
  public:
   /// Collective: `group` are the ranks that hold one whole model together. ValueError if the optimizer's groups differ
   /// within a block. If it clips, so does the part's, by the norm of the whole gradient.
   PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_ptr<optim::Optimizer<T>> optimizer,
-               const NetworkPart<T>& part, std::shared_ptr<comm::Communicator> group);
+               const NetworkPart<T>& part, std::shared_ptr<comm::Communicator> group, nn::Layout<T> layout = {});
+  /// All of a model that this rank trains by itself.
+  PartialModel(const std::shared_ptr<nn::Model<T>>& whole, std::shared_ptr<optim::Optimizer<T>> optimizer,
+               nn::Layout<T> layout);
 
   nn::Model<T>& model() { return model_; }
   optim::Optimizer<T>& optimizer() { return *part_optimizer_; }
@@ -53,6 +56,9 @@ class PartialModel {
   void take_segments();
   typename optim::Clip<T>::Share share_of_norm() const;
   void exchange_blocks(const NetworkPart<T>& part);
+  /// Calls copy(array of the whole, array of the part) for each that is as long as the parameters.
+  template <class Copy>
+  void each_array(Copy copy);
   void gather_array(std::span<const T> part, const std::vector<Blocks>& blocks, std::span<T> whole);
 
   std::shared_ptr<nn::Model<T>> whole_;
@@ -61,7 +67,7 @@ class PartialModel {
   nn::Model<T> model_;
   std::unique_ptr<optim::Optimizer<T>> part_optimizer_;
   std::vector<Blocks> params_, buffers_;  // of every rank
-  AlignedArray<T> room_;
+  nn::Layout<T> layout_;
 };
 
 }  // namespace pdnn::partition

@@ -1,7 +1,5 @@
 #include "pdnn/strategy/grid.hpp"
 
-#include <optional>
-
 #include "pdnn/partition/cut.hpp"
 #include "pdnn/partition/split_layers.hpp"
 
@@ -81,7 +79,8 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
     own.params.insert(own.params.end(), part.params.begin(), part.params.end());
     own.buffers.insert(own.buffers.end(), part.buffers.begin(), part.buffers.end());
   }
-  partial_ = std::make_unique<partition::PartialModel<T>>(whole, optimizer, own, grid_.replica);
+  const nn::Layout<T> layout = stages_.size() == 1 ? stages_[0].network->layout() : nn::Layout<T>();
+  partial_ = std::make_unique<partition::PartialModel<T>>(whole, optimizer, own, grid_.replica, layout);
   const Job<T> job{partial_->model(), *stages_[0].network, loss, stages_[0].sample};
   using Options = typename DataParallel<T>::Options;
   using Sum = typename DataParallel<T>::Sum;
@@ -96,12 +95,7 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
 template <class T>
 EpochSums GridStrategy<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
   partial_->take();
-  EpochSums sums;
-  {
-    std::optional<engine::InPanels<T>> panels;
-    if (stages_.size() == 1) panels.emplace(*stages_[0].network, partial_->model(), partial_->optimizer());
-    sums = replicas_->run_epoch(source, epoch, poll);
-  }
+  const EpochSums sums = replicas_->run_epoch(source, epoch, poll);
   partial_->gather();
   return sums;
 }

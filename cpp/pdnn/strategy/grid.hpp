@@ -2,7 +2,6 @@
 /// Grid: the ranks of a job as replicas × stages × tensor ranks, and the groups that this makes of them.
 #include <memory>
 
-#include "pdnn/engine/in_panels.hpp"
 #include "pdnn/engine/pipeline_engine.hpp"
 #include "pdnn/partition/network_part.hpp"
 #include "pdnn/strategy/config.hpp"
@@ -35,7 +34,6 @@ class GridStrategy : public Strategy<T> {
   GridStrategy(const std::shared_ptr<nn::Model<T>>& whole, const std::shared_ptr<optim::Optimizer<T>>& optimizer,
                const nn::Loss<T>& loss, const Shape& sample, comm::Communicator& world, Index batch_size,
                const GridConfig& config);
-  bool trains_whole_model() const override { return false; }
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   void record() override;
   std::vector<Lane> timeline() const override;

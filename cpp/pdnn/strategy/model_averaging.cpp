@@ -10,7 +10,6 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
     : SynchronousStrategy<T>(optimizer, std::move(comm)),
       job_(job),
       model_(job.model),
-      network_(job.network),
       engine_(std::move(engine)),
       local_({job_, optimizer_, *engine_, timer_}),
       config_(config),
@@ -22,8 +21,7 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
   if (comm_->size() == 1 || !config_.compression) return;
   require(!config_.by_master, "ModelAveraging: a codec is of sums that all ranks make; use by=\"all_reduce\"");
   sum_ = reduce::make_compressed_sum<T>(comm_, *config_.compression, {0, model_.count()}, reduce::matrices_of(job));
-  last_ = AlignedArray<T>(model_.count());
-  network_.layout().from_rows(model_.params->span(), last_.span());
+  last_ = model_.params->copy();
 }
 
 /// Ranks that do not meet before the end of the epoch need not stop after the same step: each does so when it hears
@@ -137,41 +135,16 @@ std::vector<std::span<T>> ModelAveraging<T>::memory() {
 }
 
 template <class T>
-void ModelAveraging<T>::enter_evaluation() {
-  if (agreed()) return;
+bool ModelAveraging<T>::enter_evaluation() {
+  if (agreed()) return false;
   make_common(false);
   swap_with_common();
-  evaluating_ = true;
-}
-
-template <class T>
-void ModelAveraging<T>::leave_evaluation() {
-  if (evaluating_) swap_with_common();
-  evaluating_ = false;
+  return true;
 }
 
 template <class T>
 void ModelAveraging<T>::finish() {
-  if (agreed()) return;
-  struct InLayout {  // of training, where the last average lies, and what a codec remembers
-    InLayout(const nn::Layout<T>& of_training, std::span<T> params)
-        : layout(of_training), values(params), room(std::ssize(params)) {
-      std::ranges::copy(values, room.data());
-      layout.from_rows(room.span(), values);
-    }
-    InLayout(const InLayout&) = delete;
-    InLayout& operator=(const InLayout&) = delete;
-    ~InLayout() {
-      std::ranges::copy(values, room.data());
-      layout.to_rows(room.span(), values);
-    }
-
-    const nn::Layout<T>& layout;
-    std::span<T> values;
-    AlignedArray<T> room;
-  };
-  const InLayout params(network_.layout(), model_.params->span());
-  average(false);
+  if (!agreed()) average(false);
 }
 
 template <class T>

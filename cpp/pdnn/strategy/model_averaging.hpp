@@ -26,8 +26,8 @@ class ModelAveraging : public SynchronousStrategy<T> {
                  std::shared_ptr<comm::Communicator> comm, const ModelAveragingConfig& config);
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   StepSums step(const Source<T>& source, const Step& step) override;
-  void enter_evaluation() override;
-  void leave_evaluation() override;
+  bool enter_evaluation() override;
+  void leave_evaluation() override { swap_with_common(); }
   void finish() override;
   CompressionStats take_stats() override { return sum_ ? sum_->take_stats() : CompressionStats{}; }
   std::vector<std::span<T>> memory() override;
@@ -52,17 +52,15 @@ class ModelAveraging : public SynchronousStrategy<T> {
   static constexpr int kMaster = 0;
   Job<T> job_;
   nn::Model<T>& model_;
-  const nn::Network<T>& network_;
   std::unique_ptr<Engine<T>> engine_;
   reduce::LocalUpdate<T> local_;  // this rank by itself
   ModelAveragingConfig config_;
   RowsApart apart_;
-  std::int64_t epochs_ = 0;  // begun so far
-  bool evaluating_ = false;
+  std::int64_t epochs_ = 0;                        // begun so far
   AlignedArray<T> common_;                         // parameters, buffers, and whether a rank wants to stop
   AlignedArray<T> received_;                       // one rank's, at the master
   std::unique_ptr<reduce::CompressedSum<T>> sum_;  // of what the parameters have moved, by a codec
-  AlignedArray<T> last_;                           // the last average's parameters, as they lie while an epoch lasts
+  AlignedArray<T> last_;                           // the last average's parameters
 };
 
 }  // namespace pdnn::strategy

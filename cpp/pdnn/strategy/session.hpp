@@ -1,28 +1,63 @@
 #pragma once
 /// Session: a strategy with all that it works on, from the first epoch of a training to the last.
-#include "pdnn/engine/in_panels.hpp"
+#include "pdnn/partition/network_part.hpp"
 #include "pdnn/strategy/make_strategy.hpp"
 
 namespace pdnn::strategy {
 
+/// While an epoch lasts, users see the model as it was before: the strategy trains a copy, whose weights lie in panels.
+/// Afterwards, also of an epoch that was broken off, they see what it has become.
 template <class T>
 class Session {
  public:
   /// Collective. The training has a communicator to itself.
-  Session(const StrategyConfig& config, Training<T> training)
-      : training_(std::move(training)), strategy_(make_strategy(config, training_)) {}
+  Session(const StrategyConfig& config, Training<T> training) : training_(std::move(training)) {
+    if (!std::holds_alternative<GridConfig>(config)) {  // which copies parts
+      copy_ = std::make_shared<partition::PartialModel<T>>(training_.model, training_.optimizer,
+                                                           training_.network->layout());
+      copy_->take();
+      training_.model = {copy_, &copy_->model()};
+      training_.optimizer = {copy_, &copy_->optimizer()};
+    }
+    strategy_ = make_strategy(config, training_);
+  }
 
   /// Strategy::run_epoch, with what it sent.
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
     const Index steps = (std::ssize(epoch.order) + epoch.batch_size - 1) / epoch.batch_size;
     require(epoch.rates.rows == 0 || epoch.rates.rows == steps, "rates: got ", epoch.rates.rows, " rows, expected ",
             steps, ", one a step");
-    std::optional<engine::InPanels<T>> panels;
-    if (strategy_->trains_whole_model()) panels.emplace(*training_.network, *training_.model, *training_.optimizer);
+    take();
     const comm::Traffic before = comm::traffic_of_this_thread();
-    EpochSums sums = strategy_->run_epoch(source, epoch, poll);
+    EpochSums sums;
+    try {
+      sums = strategy_->run_epoch(source, epoch, poll);
+    } catch (...) {
+      give_back();
+      throw;
+    }
     sums.traffic = comm::traffic_of_this_thread() - before;
+    give_back();
     return sums;
+  }
+
+  /// Until leave_evaluation() the model is what all ranks would agree on now.
+  void enter_evaluation() {
+    take();
+    evaluating_ = strategy_->enter_evaluation();
+    if (evaluating_) give_back();
+  }
+  void leave_evaluation() {
+    if (!evaluating_) return;
+    strategy_->leave_evaluation();
+    give_back();
+    evaluating_ = false;
+  }
+  /// After the last epoch: all ranks hold the same model.
+  void finish() {
+    take();
+    strategy_->finish();
+    give_back();
   }
 
   Strategy<T>& strategy() { return *strategy_; }
@@ -30,8 +65,17 @@ class Session {
   const std::shared_ptr<comm::Communicator>& comm() const { return training_.comm; }
 
  private:
+  void take() {
+    if (copy_) copy_->take();
+  }
+  void give_back() {
+    if (copy_) copy_->gather();
+  }
+
   Training<T> training_;
+  std::shared_ptr<partition::PartialModel<T>> copy_;  // null for a strategy that makes its own
   std::unique_ptr<Strategy<T>> strategy_;
+  bool evaluating_ = false;
 };
 
 }  // namespace pdnn::strategy

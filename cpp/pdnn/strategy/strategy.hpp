@@ -85,14 +85,12 @@ class Strategy {
   /// Trains until the order is used up or a rank stops. Every rank calls it with the same epoch, and returns the same
   /// sums.
   virtual EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) = 0;
-  /// Between these two the model is what all ranks would agree on now, for evaluation; then it is the rank's own again.
-  virtual void enter_evaluation() {}
+  /// For evaluation the model becomes what all ranks would agree on now, where that is another one than the rank's own:
+  /// then true, and leave_evaluation() must follow, after which it is the rank's own again.
+  virtual bool enter_evaluation() { return false; }
   virtual void leave_evaluation() {}
   /// After the last epoch: all ranks hold the same model.
   virtual void finish() {}
-
-  /// During an epoch the ranks train the model itself, not parts of it that are copied out of it and back.
-  virtual bool trains_whole_model() const { return true; }
 
   /// From now on the times of a step an epoch are kept, if ranks pass micro-batches to each other. Collective.
   virtual void record() {}

@@ -4,7 +4,6 @@
 #include <boost/test/unit_test.hpp>
 
 #include "pdnn/comm/thread_group.hpp"
-#include "pdnn/engine/in_panels.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/curves.hpp"
@@ -161,26 +160,23 @@ Outcome train(const Layers& layers, const Plan& plan, comm::Communicator& comm) 
   const auto replica = comm.split(comm.rank() / plan.tensor, comm.rank());
   const auto data = comm.split(comm.rank() % plan.tensor, comm.rank());
   const bool split = replica->size() > 1;
-  std::optional<PartialModel<double>> part;
-  if (split) part.emplace(whole, optimizer, part_of_network(*network, replica), replica);
-  nn::Model<double>& model = split ? part->model() : *whole;
-  optim::Optimizer<double>& own_optimizer = split ? part->optimizer() : *optimizer;
-  const auto bound = model.bound({kInputs})->with_panels();
+  const NetworkPart<double> own =
+      split ? part_of_network(*network, replica) : layers_of(*network, {0, std::ssize(network->layers())});
+  const auto bound = Network(own.layers).bound({kInputs})->with_panels();
+  PartialModel<double> part(whole, optimizer, own, replica, bound->layout());
+  nn::Model<double>& model = part.model();
   const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
   const Job<double> job{model, *bound, loss, {kInputs}};
   DataParallel<double> strategy(
-      job, own_optimizer, std::make_unique<TeamEngine<double>>(job, plan.threads, kBatch), data,
+      job, part.optimizer(), std::make_unique<TeamEngine<double>>(job, plan.threads, kBatch), data,
       {.reducer = plan.reducer, .replica = split ? replica : nullptr, .counts = replica->rank() == 0});
   EpochSums sums;
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-    if (split) part->take();
-    {
-      const InPanels<double> panels(*bound, model, own_optimizer);
-      const std::vector<Index> order = epoch_order(4, epoch, kRows);
-      sums = strategy.run_epoch(source, {order, kBatch, 4, static_cast<std::int64_t>(epoch) * 4, {}},
-                                [](const EpochSums&) { return false; });
-    }
-    if (split) part->gather();
+    part.take();
+    const std::vector<Index> order = epoch_order(4, epoch, kRows);
+    sums = strategy.run_epoch(source, {order, kBatch, 4, static_cast<std::int64_t>(epoch) * 4, {}},
+                              [](const EpochSums&) { return false; });
+    part.gather();
   }
   const auto copy = [](std::span<const double> from) { return Vector(from.begin(), from.end()); };
   return {copy(whole->params->span()),

@@ -7,12 +7,12 @@
 #include <thread>
 
 #include "pdnn/core/errors.hpp"
-#include "pdnn/engine/in_panels.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
 #include "pdnn/optim/optimizer.hpp"
+#include "pdnn/partition/network_part.hpp"
 #include "pdnn/strategy/data_parallel.hpp"
 #include "ranks.hpp"
 
@@ -82,30 +82,31 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   else
     layers.push_back(std::make_shared<nn::Dropout<double>>(0.2));
   layers.push_back(std::make_shared<nn::Linear<double>>(hidden, kOutputs, true, init, init));
-  nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
-  const auto bound = model.bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
+  const auto whole = std::make_shared<nn::Model<double>>(std::make_shared<nn::Network<double>>(layers), 3);
+  const auto bound = whole->bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
   const WatchedLoss loss(plan.watch);
   const kernels::Rule rule =
       plan.adam ? kernels::Rule(kernels::Adam{0.9, 0.999, 1e-8, false}) : kernels::Rule(kernels::Sgd{0.5});
-  const auto optimizer = std::make_unique<optim::Optimizer<double>>(model.count(), rule);
-  optimizer->set_segments({{model.count(), plan.adam ? 0.01 : 0.05, 1e-3, false}});
+  const auto optimizer = std::make_shared<optim::Optimizer<double>>(whole->count(), rule);
+  optimizer->set_segments({{whole->count(), plan.adam ? 0.01 : 0.05, 1e-3, false}});
   if (plan.clip_norm > 0) {
     using Clip = optim::Clip<double>;
-    optimizer->set_clip(std::make_unique<Clip>(Clip::By::norm, plan.clip_norm, model.count()));
+    optimizer->set_clip(std::make_unique<Clip>(Clip::By::norm, plan.clip_norm, whole->count()));
   }
+  partition::PartialModel<double> copy(whole, optimizer, network->layout());
+  nn::Model<double>& model = copy.model();
   const Job<double> job{model, *network, loss, {kInputs}};
   std::unique_ptr<Strategy<double>> strategy;
   if (plan.serial)
-    strategy = std::make_unique<DataParallel<double>>(job, *optimizer,
+    strategy = std::make_unique<DataParallel<double>>(job, copy.optimizer(),
                                                       std::make_unique<TeamEngine<double>>(job, 1, kBatch), comm);
   else
-    strategy = std::make_unique<Hogwild<double>>(job, *optimizer, comm, plan.workers, kBatch);
+    strategy = std::make_unique<Hogwild<double>>(job, copy.optimizer(), comm, plan.workers, kBatch);
   Outcome outcome;
   std::int64_t steps = 0;
   const Vector rates{0.05, 0.02, 0.1, 0.03, 0.01, 0.08};
   for (int epoch = 0; epoch < plan.epochs; ++epoch) {
-    std::optional<InPanels<double>> panels;
-    if (plan.panels) panels.emplace(*network, model, *optimizer);
+    copy.take();
     std::vector<Index> order = epoch_order(4, static_cast<std::uint64_t>(epoch), kRows);
     order.erase(order.begin(), order.begin() + plan.first_row);
     order.resize(static_cast<std::size_t>(plan.rows), 0);
@@ -113,9 +114,10 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
         plan.rates ? Matrix<const double>(rates.data(), 6, 1) : Matrix<const double>();
     outcome.sums = strategy->run_epoch(source, {order, kBatch, 4, steps, schedule}, plan.poll);
     steps += outcome.sums.steps;
+    copy.gather();
   }
-  outcome.params.assign(model.params->data(), model.params->data() + model.count());
-  outcome.params.insert(outcome.params.end(), model.buffers->data(), model.buffers->data() + model.buffers->size());
+  outcome.params.assign(whole->params->data(), whole->params->data() + whole->count());
+  outcome.params.insert(outcome.params.end(), whole->buffers->data(), whole->buffers->data() + whole->buffers->size());
   return outcome;
 }
 

@@ -5,12 +5,12 @@
 #include <functional>
 
 #include "pdnn/core/errors.hpp"
-#include "pdnn/engine/in_panels.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
 #include "pdnn/nn/layers/linear.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/optim/optimizer.hpp"
+#include "pdnn/partition/network_part.hpp"
 #include "pdnn/strategy/data_parallel.hpp"
 #include "ranks.hpp"
 
@@ -73,11 +73,15 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   else
     layers.push_back(std::make_shared<nn::Dropout<double>>(0.2));
   layers.push_back(std::make_shared<nn::Linear<double>>(hidden, kClasses, true, init, init));
-  nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
-  const auto bound = model.bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
+  const auto whole = std::make_shared<nn::Model<double>>(std::make_shared<nn::Network<double>>(layers), 3);
+  const auto bound = whole->bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
   const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
-  optim::Optimizer<double> sgd(model.count(), kernels::Sgd{plan.momentum});
-  sgd.set_segments({{model.count(), 0.1, 1e-2, false}});
+  const auto optimizer = std::make_shared<optim::Optimizer<double>>(whole->count(), kernels::Sgd{plan.momentum});
+  optimizer->set_segments({{whole->count(), 0.1, 1e-2, false}});
+  partition::PartialModel<double> copy(whole, optimizer, network->layout());
+  copy.take();
+  nn::Model<double>& model = copy.model();
+  optim::Optimizer<double>& sgd = copy.optimizer();
   const Job<double> job{model, *network, loss, {kInputs}};
   const Index step_rows = kBatch * comm->size();
   auto engine = std::make_unique<TeamEngine<double>>(job, plan.threads, step_rows);
@@ -91,19 +95,23 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
   Outcome outcome;
   std::int64_t steps = 0;
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-    std::optional<InPanels<double>> panels;
-    if (plan.panels) panels.emplace(*network, model, sgd);
+    copy.take();
     std::vector<Index> order = epoch_order(4, epoch, kRows);
     order.resize(static_cast<std::size_t>(plan.rows), 0);
     outcome.sums = strategy->run_epoch(source, {order, step_rows, 4, steps, {}},
                                        [&](const EpochSums&) { return plan.poll(*comm); });
     steps += outcome.sums.steps;
+    copy.gather();
   }
-  const Vector own = everything(model);
-  strategy->enter_evaluation();
-  outcome.seen = everything(model);
-  strategy->leave_evaluation();
-  if (everything(model) != own) throw std::logic_error("evaluation changed a rank's model");
+  const auto seen = [&] {
+    copy.gather();
+    return everything(*whole);
+  };
+  const Vector own = seen();
+  const bool entered = strategy->enter_evaluation();
+  outcome.seen = seen();
+  if (entered) strategy->leave_evaluation();
+  if (seen() != own) throw std::logic_error("evaluation changed a rank's model");
   outcome.apart = strategy->rows_apart();
   if (plan.fail_at_the_end && comm->rank() > 0) {
     comm->notify(comm::Notice::failed);
@@ -111,12 +119,12 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
     try {
       strategy->finish();
     } catch (const Aborted&) {
-      outcome.kept = everything(model) == own;
+      outcome.kept = seen() == own;
     }
   } else if (plan.finish) {
     strategy->finish();
   }
-  outcome.params = everything(model);
+  outcome.params = seen();
   outcome.stats = strategy->take_stats();
   return outcome;
 }

@@ -2,7 +2,6 @@
 #include <boost/test/unit_test.hpp>
 #include <numeric>
 
-#include "pdnn/engine/in_panels.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
@@ -10,6 +9,7 @@
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
 #include "pdnn/optim/optimizer.hpp"
+#include "pdnn/partition/network_part.hpp"
 #include "pdnn/reduce/compressed_sum.hpp"
 #include "pdnn/strategy/data_parallel.hpp"
 #include "pdnn/strategy/scatter_gather.hpp"
@@ -103,17 +103,21 @@ struct Outcome {
 Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm) {
   const Data data;
   const Source<double> source = data.source(plan.values);
-  nn::Model<double> model(make_network(plan.norm, plan.hidden, plan.deep), 3);
-  const auto bound = model.bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
+  const auto whole = std::make_shared<nn::Model<double>>(make_network(plan.norm, plan.hidden, plan.deep), 3);
+  const auto bound = whole->bound({kInputs}), network = plan.panels ? bound->with_panels() : bound;
   const nn::CrossEntropyLoss<double> cross_entropy(nn::Reduction::mean);
   const nn::MSELoss<double> squares(nn::Reduction::mean);
   const nn::Loss<double>& loss = plan.values ? static_cast<const nn::Loss<double>&>(squares) : cross_entropy;
-  optim::Optimizer<double> sgd(model.count(), kernels::Sgd{0.9});
-  sgd.set_segments({{model.count(), 0.1, 1e-3, false}});
+  const auto optimizer = std::make_shared<optim::Optimizer<double>>(whole->count(), kernels::Sgd{0.9});
+  optimizer->set_segments({{whole->count(), 0.1, 1e-3, false}});
   if (plan.clip_norm > 0) {
     using Clip = optim::Clip<double>;
-    sgd.set_clip(std::make_unique<Clip>(Clip::By::norm, plan.clip_norm, model.count()));
+    optimizer->set_clip(std::make_unique<Clip>(Clip::By::norm, plan.clip_norm, whole->count()));
   }
+  partition::PartialModel<double> copy(whole, optimizer, network->layout());
+  copy.take();
+  nn::Model<double>& model = copy.model();
+  optim::Optimizer<double>& sgd = copy.optimizer();
   const Job<double> job{model, *network, loss, {kInputs}};
   std::unique_ptr<Strategy<double>> strategy;
   if (plan.scatter) {
@@ -126,17 +130,15 @@ Outcome train(const Plan& plan, const std::shared_ptr<comm::Communicator>& comm)
                                                       DataParallel<double>::Options{.reducer = options});
   }
   EpochSums sums;
-  std::optional<InPanels<double>> panels;
-  if (plan.panels) panels.emplace(*network, model, sgd);
   for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
     const std::vector<Index> order = epoch_order(4, plan.once ? 0 : epoch, kRows);
     const Epoch work{order, plan.batch, 4, static_cast<std::int64_t>(epoch) * 4, {}};
     sums = strategy->run_epoch(source, work, [](const EpochSums&) { return false; });
   }
   if (sums.rows != kRows) throw std::logic_error("an epoch took another number of rows");
-  panels.reset();
-  Vector params(model.params->data(), model.params->data() + model.count());
-  params.insert(params.end(), model.buffers->data(), model.buffers->data() + model.buffers->size());
+  copy.gather();
+  Vector params(whole->params->data(), whole->params->data() + whole->count());
+  params.insert(params.end(), whole->buffers->data(), whole->buffers->data() + whole->buffers->size());
   Outcome outcome{params, sums.loss, sums.correct, sums.compression};
   for (const std::span<double> part : strategy->memory()) outcome.remembered += std::ssize(part);
   return outcome;

@@ -91,9 +91,11 @@ class Steps:
         """Parameters, gradients and their tail, optimizer state: (2 + v) P + 3."""
         return (2 + self.momenta) * self.network.params + 3
 
-    def memory(self, engine: Engine, rows: int, more: float = 0.0, passes: float = 1.0) -> int:
+    def memory(
+        self, engine: Engine, rows: int, more: float = 0.0, passes: float = 1.0, held: float = 1.0
+    ) -> int:
         """Bytes that a rank keeps, as the table in docs/algorithms.md has them, without its data set."""
-        elements = self.model_elements + more + engine.passes * self.network.params
+        elements = (1 + held) * self.model_elements + more + engine.passes * self.network.params
         each = self.network.batch_bytes(ceil(rows / engine.pieces))
         return int(elements * self.network.itemsize + (engine.passes or passes) * each)
 

@@ -233,7 +233,9 @@ class CostModel(Protocol):
     def grid(self, grid: Any) -> StepCost:
         """A step of replicas that several ranks hold together, by a `Grid`."""
 
-    def memory(self, engine: Engine, rows: int, more: float = 0.0, passes: float = 1.0) -> int:
+    def memory(
+        self, engine: Engine, rows: int, more: float = 0.0, passes: float = 1.0, held: float = 1.0
+    ) -> int:
         """Bytes that a rank keeps, its data set apart.
 
         Parameters
@@ -242,9 +244,11 @@ class CostModel(Protocol):
         rows : int
             Of a gradient of this rank.
         more : float
-            Elements beside a model's own.
+            Elements beside those of the model that users see, and of what is trained of it.
         passes : float
             Through the network that are on their way at once.
+        held : float
+            Which part of the model a rank trains.
         """
 
 

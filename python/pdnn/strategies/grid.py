@@ -75,7 +75,7 @@ class PartOfGrid(Strategy):
         rows = ceil(steps.rows * held_by / steps.ranks)
         if pipeline := self.grid.pipeline:
             rows, passes = ceil(rows / pipeline.num_micro_batches), max(pipeline.plan().in_flight)
-        return steps.memory(self.engine, rows, steps.model_elements / held_by, passes / held_by)
+        return steps.memory(self.engine, rows, passes=passes / held_by, held=1 / held_by)
 
 
 @dataclass(frozen=True)
