@@ -166,7 +166,7 @@ class Trainer(Evaluation):
         KeyboardInterrupt
             On Ctrl-C, between two updates; `history` keeps the epochs finished.
         """
-        self.check_fit(epochs, batch_size, every, checkpoint, resume, timeline)
+        self._check_fit(epochs, batch_size, every, checkpoint, resume, timeline)
         data = data_of("train", train, y)
         classes = classes_of(data) if self.classes_ is None else self.classes_
         source, held_out = self._sources(data, validation, classes, augment)
@@ -180,18 +180,18 @@ class Trainer(Evaluation):
         }
         shown = verbose and self.comm.rank == 0
         if self.wants_fastest and self.choice is None:
-            self.agree(settings)
+            self._agree(settings)
             self._choose_fastest(source, batch_size, checkpoint if resume else None, shown)
         self.strategy.check_rows(len(source), batch_size, augment is not None)
         self.classes_, self._plain = classes, source.plain
         if shown:
-            self.tell_converted(train=source, validation=held_out)
+            self._tell_converted(train=source, validation=held_out)
         first, apart = self.epoch, None
         if checkpoint is not None and resume:
             first, apart = 0, checkpoints.resume(self, checkpoint, batch_size)
-        self.agree(settings)
+        self._agree(settings)
         if apart is None and self.strategy.same_init:
-            self.share_model()
+            self._share_model()
         run = Epochs(self, source, batch_size, shuffle=shuffle, augment=augment, timeline=timeline)
         if checkpoint is not None and apart is not None:
             checkpoints.resume_session(self, checkpoint, run.session, apart)
@@ -218,7 +218,7 @@ class Trainer(Evaluation):
                     progress.end_epoch(self.epoch - 1, logs)
                     for watcher in watchers:
                         watcher.on_epoch_end(self, self.epoch - 1, logs)
-                ending = self.agree_to_stop(terminated.is_set(), run.comm)
+                ending = self._agree_to_stop(terminated.is_set(), run.comm)
                 last = self.epoch == first + epochs or self.stop_training or ending
                 if checkpoint is not None and (last or self.epoch % every == 0):
                     checkpoints.write(self, checkpoint, batch_size, run.session, run.comm)
@@ -305,7 +305,7 @@ class Trainer(Evaluation):
             )
         batch_size, calibration = min(batch_size, len(source)), self._calibrations()
         if not calibration.knows(source, batch_size):
-            self.agree({"batch size": batch_size, "training rows": len(source)}, "estimate")
+            self._agree({"batch size": batch_size, "training rows": len(source)}, "estimate")
         return calibration.steps(source, batch_size)
 
     def _calibrations(self) -> Calibration:

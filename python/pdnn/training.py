@@ -70,7 +70,7 @@ class Training:
         self.optimizer.core.set_clip(self.clip_norm, self.clip_value)
         return self.optimizer.core
 
-    def check_fit(
+    def _check_fit(
         self,
         epochs: int,
         batch_size: int,
@@ -94,7 +94,7 @@ class Training:
         if timeline and not self.strategy.has_pipeline:
             raise ValueError(f'fit: timeline=True is for pipelines, strategy "{self.strategy}" has none')
 
-    def agree(self, settings: dict[str, Any], where: str = "fit") -> None:
+    def _agree(self, settings: dict[str, Any], where: str = "fit") -> None:
         """Compares the job over ranks; collective.
 
         Parameters
@@ -128,7 +128,7 @@ class Training:
         }
         compare(comm, where, mine, "every rank must start the same job")
 
-    def share_model(self) -> None:
+    def _share_model(self) -> None:
         """Gives all ranks rank 0's parameters and buffers; its optimizer's too, where ranks update alike."""
         comm, model = self.comm, self.model
         if comm.size == 1:
@@ -143,7 +143,7 @@ class Training:
             for array in optimizer.state:
                 comm.broadcast(array, root=0)
 
-    def agree_to_stop(self, terminated: bool, comm: Communicator) -> bool:
+    def _agree_to_stop(self, terminated: bool, comm: Communicator) -> bool:
         """Rank 0 decides for all; returns whether any rank got a SIGTERM, in an epoch too short to poll."""
         if comm.size > 1:
             wishes = np.array([self.stop_training and comm.rank == 0, terminated], np.int32)
@@ -151,7 +151,7 @@ class Training:
             self.stop_training, terminated = bool(wishes[0]), bool(wishes[1])
         return terminated
 
-    def tell_converted(self, **sources: Source | None) -> None:
+    def _tell_converted(self, **sources: Source | None) -> None:
         """Says once what of the data had to be converted."""
         for name, source in sources.items():
             if source is not None and source.converted and source.converted not in self._told:

@@ -12,12 +12,6 @@ std::shared_ptr<const Kind> as(const nn::LayerPtr<T>& layer) {
   return std::dynamic_pointer_cast<const Kind>(layer);
 }
 
-/// Works on some columns of its input as on all of them. A view of features is one of the same features.
-template <class T>
-bool elementwise(const nn::LayerPtr<T>& layer) {
-  return layer->traits().elementwise;
-}
-
 /// Puts a part together, layer by layer, and keeps count of where the whole model has the parameters.
 template <class T>
 class Splitter {
@@ -77,7 +71,7 @@ class Splitter {
 template <class T>
 std::size_t columns_end(const std::vector<nn::LayerPtr<T>>& layers, std::size_t first) {
   std::size_t end = first + 1;
-  while (end < layers.size() && elementwise(layers[end])) ++end;
+  while (end < layers.size() && layers[end]->traits().elementwise) ++end;
   return end;
 }
 
