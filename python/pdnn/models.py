@@ -67,7 +67,8 @@ def ResNet9(
 ) -> nn.Sequential:
     """The residual network of the Horovod-style exercise: images (n, 3, 32, 32) to logits (n, 10).
 
-    Eight convolutions, each with batch normalisation and ReLU, and two linear layers, 431,946 parameters. The
+    Eight convolutions, each with batch normalization and ReLU, and two linear layers, 431,946 parameters.
+    The
     ReLU comes before a residual's addition, and none after it. Weights are uniform in ±√(6/fan_in), biases
     in ±1/√fan_in.
 
@@ -76,7 +77,7 @@ def ResNet9(
     device : "cpu"
         There is no other.
     sync : bool
-        Whether batches are normalised as a whole where ranks share them, see `nn.BatchNorm2d`. A ``pool``
+        Whether a batch is normalized over all ranks that share it, see `nn.BatchNorm2d`. A ``pool``
         needs ``sync=False``.
     dtype, seed
         As for `nn.Sequential`.

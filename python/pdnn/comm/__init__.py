@@ -1,4 +1,4 @@
-"""Communicators: arrays passed between ranks, which are MPI processes, threads, or this process alone."""
+"""Communicators: arrays sent between ranks, which are MPI processes, threads, or one process alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SELF = Communicator(_core.make_self())
 def world() -> Communicator:
     """All ranks of this job.
 
-    In a thread of `run_threads`, those threads. In a process that was started as an MPI rank (mpiexec sets
+    In a thread of `run_threads`: those threads. In a process that was started as an MPI rank (mpiexec sets
     ``OMPI_COMM_WORLD_SIZE``, ``PMI_SIZE`` or ``PMIX_RANK``; ``PDNN_MPI=0`` or ``1`` overrides), MPI's world:
     the first call starts MPI, is collective, and from then on an uncaught exception of one rank, or an exit
     code other than 0, ends the whole job. Otherwise `SELF`.

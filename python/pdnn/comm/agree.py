@@ -1,4 +1,4 @@
-"""Headers: what ranks tell each other before a call, so that a mismatch is an error on all of them."""
+"""Headers that ranks exchange before a call, so that a mismatch is an error on all of them."""
 
 from __future__ import annotations
 

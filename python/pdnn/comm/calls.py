@@ -1,4 +1,4 @@
-"""Collective calls on NumPy arrays as data: what a rank tells the others, and how its part begins."""
+"""Collective calls on NumPy arrays as data: the header of a rank, and how its part begins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Call(Generic[Result]):
     header : Header
         This rank's side of it.
     begin : callable
-        Starts it, given all ranks' headers; returns the request and what it will have filled.
+        Starts it, given all ranks' headers; returns the request and the array that it fills.
     uneven : bool
         Whether the ranks' shapes may differ.
     """

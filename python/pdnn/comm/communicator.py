@@ -23,16 +23,17 @@ class Communicator:
     """A group of ranks, seen by one of them: `pdnn.world`, `from_mpi4py`, ``SELF``, or a `split` of one.
 
     Arrays are C-ordered, of float32, float64, int32, int64 or uint8, with at most 8 dimensions. Every rank
-    makes the same collective calls in the same order. Each call first exchanges a small header, so that calls
-    or arguments that do not fit together are an error on every rank, which names two of them;
+    makes the same collective calls in the same order. Each call first exchanges a small header, so that
+    calls or arguments that do not match are an error on every rank, which names two of them;
     ``check=False``, on every rank, leaves this out. A ``start_`` form begins the call and returns a
-    `Request`; its header travels beside the data, and `Request.wait` raises the error. Between threads, sums
+    `Request`; its header is sent beside the data, and `Request.wait` raises the error. Between threads,
+    sums
     are taken in the order of ranks; MPI has its own.
 
     Parameters
     ----------
     core : _core.Communicator
-        The communicator that does the work.
+        The communicator of the core.
 
     Attributes
     ----------
@@ -44,10 +45,10 @@ class Communicator:
     Raises
     ------
     ValueError, TypeError
-        From every call: wrong arguments, or arguments of two ranks that do not fit together.
+        From every call: wrong arguments, or arguments of two ranks that do not match.
     CommunicationError
         From every call: MPI failed; or another rank did, where ranks are threads, or did not answer within
-        ``PDNN_TIMEOUT`` seconds (default 300; 0: for ever). Under MPI that ends the job.
+        ``PDNN_TIMEOUT`` seconds (default 300; 0: forever). Under MPI that ends the job.
     """
 
     def __init__(self, core: _core.Communicator) -> None:
@@ -59,7 +60,7 @@ class Communicator:
         return f"Communicator(rank {self.rank} of {self.size})"
 
     def broadcast(self, a: Array, root: int = 0, *, check: bool = True) -> Array:
-        """Makes `a` on every rank what it is on the root, in place; returns it."""
+        """Copies the root's `a` to every rank, in place; returns it."""
         return self._run(calls.broadcast(self.core, a, root), check)
 
     def start_broadcast(self, a: Array, root: int = 0, *, check: bool = True) -> Request[Array]:
@@ -69,7 +70,7 @@ class Communicator:
     def reduce(
         self, a: Array, root: int = 0, op: Op = "sum", out: Array | None = None, *, check: bool = True
     ) -> Array | None:
-        """`all_reduce` on the root only; elsewhere `a` stays, `out` does not matter, and None is returned."""
+        """`all_reduce` on the root only; other ranks keep `a`, do not use `out`, and get None."""
         return self._run(calls.reduce(self.core, a, root, op, out), check)
 
     def start_reduce(
@@ -101,12 +102,12 @@ class Communicator:
         return self._start(calls.all_reduce(self.core, a, op, out), check)
 
     def scatter(self, parts: Parts = None, root: int = 0, *, check: bool = True) -> Array:
-        """This rank's part of what the root has.
+        """This rank's part of the root's array.
 
         Parameters
         ----------
         parts : array, shape (n, ...), or sequence of arrays, one for each rank
-            At the root; None elsewhere. An array is cut into rows: the first n % size ranks get one more.
+            At the root; None elsewhere. An array is divided by rows: the first n % size ranks get one more.
             Parts of a sequence have any shapes and one type; they are joined in a copy.
         root : int
             The rank that has them.
@@ -168,10 +169,10 @@ class Communicator:
         return Communicator(self.core.split(color, key))
 
     def share(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Array | None:
-        """Memory that all ranks see at once, as an array of zeros; collective.
+        """Memory that all ranks share, as an array of zeros; collective.
 
-        Nothing orders what ranks read and write there, but their calls: after a `barrier` a rank sees what
-        the others wrote before it.
+        Only calls order the ranks' reads and writes: after a `barrier` a rank sees what the others wrote
+        before it.
 
         Parameters
         ----------
@@ -224,17 +225,17 @@ class Communicator:
 
     @property
     def traffic(self) -> _core.Traffic:
-        """What this rank has sent in this group's calls so far, and how long it has waited for them.
+        """The bytes that this rank has sent in this group's calls so far, and the seconds of its waits.
 
-        Its ``bytes`` are those that good algorithms for the calls send, see docs/algorithms.md, whatever the
-        MPI library does; headers of checked calls are among them. ``shared_bytes`` were read where other
-        ranks wrote, in memory that they share, by `Trainer`. ``seconds`` were waited. Groups that were split
-        off count by themselves.
+        ``bytes`` are those of good algorithms for the calls (docs/algorithms.md), whatever the MPI library
+        really sends; they include the headers of checked calls. ``shared_bytes`` is what `Trainer` read in
+        shared memory where other ranks wrote. ``seconds`` is the time of waits. Groups that were split off
+        have counts of their own.
         """
         return self.core.traffic
 
     def at_step(self, step: int) -> None:
-        """Says which training step this rank is at, for the message of a wait that takes too long."""
+        """Sets the training step of this rank, for the message of a wait that takes too long."""
         self.core.at_step(step)
 
     def _run(self, call: Call[Result], check: bool) -> Result:

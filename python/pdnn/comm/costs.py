@@ -1,9 +1,9 @@
-"""What messages and collective calls take and send: closed forms for p ranks, n bytes, L and B of a link.
+"""Times and bytes of messages and collective calls: formulas for p ranks, n bytes, L and B of a link.
 
 Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19,
 2005; the ring: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC
 69, 2009.
-What adding up takes is left out: it goes on while the next bytes arrive.
+The time of additions is left out: they overlap with the arrival of the next bytes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Link:
 
 
 def fit(points: Sequence[tuple[float, float, float]]) -> Link:
-    """The link that explains measured times best, each by its share of the time.
+    """The link that fits measured times best, by relative errors.
 
     Least squares of (latency · messages + bytes / bandwidth) / seconds - 1, with neither below zero.
 
@@ -76,7 +76,7 @@ def fit(points: Sequence[tuple[float, float, float]]) -> Link:
 
 
 def text(seconds: float) -> str:
-    """Seconds in the unit that suits them: "12.3 µs"."""
+    """Seconds with a suitable unit: "12.3 µs"."""
     for size, unit in ((1.0, "s"), (1e-3, "ms")):
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -126,7 +126,7 @@ def ring(link: Link, ranks: int, size: float) -> Cost:
 
 
 def all_reduce(link: Link, ranks: int, size: float) -> Cost:
-    """The faster of `recursive_doubling` and `rabenseifner`, which is never slower than the ring here."""
+    """The faster of `recursive_doubling` and `rabenseifner`; by these formulas the ring is not faster."""
     return min(recursive_doubling(link, ranks, size), rabenseifner(link, ranks, size))
 
 

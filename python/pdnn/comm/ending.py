@@ -1,4 +1,4 @@
-"""How one rank's failure, or a signal to it, ends the whole job: the others would wait for it for ever."""
+"""How one rank's failure, or a signal to it, ends the whole job, so that the others do not wait forever."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def end_the_job_on_errors(mpi: Any) -> None:
 
 @contextmanager
 def stop_on_sigterm(comm: Communicator) -> Iterator[threading.Event]:
-    """Under ranks a SIGTERM becomes a wish to stop, which all ranks learn of in the same step."""
+    """On several ranks a SIGTERM becomes a wish to stop, which reaches all ranks in the same step."""
     wish = threading.Event()
     if comm.size == 1 or threading.current_thread() is not threading.main_thread():
         yield wish

@@ -22,7 +22,7 @@ _REBUILD = (
 
 
 def launched_ranks() -> int | None:
-    """How many ranks the launcher says there are; None if it started this process as no rank of MPI's.
+    """The launcher's number of ranks; None if this process was not started as an MPI rank.
 
     ``PDNN_MPI=0`` or ``1`` overrides. A launcher that does not say how many (``PMIX_RANK`` alone) counts as
     1. Slurm's own variables do not count: they are also there when a batch script runs this process alone.

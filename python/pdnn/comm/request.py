@@ -1,4 +1,4 @@
-"""Requests: calls under way, and the comparison of headers that travels beside them."""
+"""Requests: calls under way, and the comparison of their headers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Check:
 
 
 class Request(Generic[Result]):
-    """A call that was started; its arrays belong to it until it is done, for good if it is dropped before.
+    """A call that was started. Do not use its arrays before it is done, and never if it is dropped before.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Request(Generic[Result]):
         self._check = check
 
     def test(self) -> bool:
-        """Whether the call is done; moves it along. Raises what `wait` raises."""
+        """Advances the call; returns whether it is done. Raises what `wait` raises."""
         if self._check is not None:
             if not self._check.request.test():
                 return False
@@ -58,7 +58,7 @@ class Request(Generic[Result]):
         Raises
         ------
         ValueError, TypeError
-            If the ranks' arguments do not fit together.
+            If the ranks' arguments do not match.
         CommunicationError
             As every wait.
         """

@@ -1,4 +1,4 @@
-"""Settings that ranks came with, compared: an error names the first rank that differs, and in what."""
+"""Compares the settings of ranks: an error names the first rank that differs, and the setting."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pdnn.comm.communicator import Communicator
 
 
 def compare(comm: Communicator, where: str, mine: Mapping[str, Any], advice: str) -> None:
-    """Compares what ranks came with, by name; collective.
+    """Compares the ranks' settings, by name; collective.
 
     Parameters
     ----------

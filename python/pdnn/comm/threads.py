@@ -37,10 +37,10 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     Raises
     ------
     Exception
-        The first error of a rank; whoever waited for that rank has been released.
+        The first error of a rank; the ranks that waited for it are released.
     KeyboardInterrupt
-        On Ctrl-C, when all ranks have ended: each does where it next looks at the others, and a second
-        Ctrl-C ends what it does in Python.
+        On Ctrl-C, when all ranks have ended: each ends where it next checks the others, and a second Ctrl-C
+        interrupts its Python code.
     RuntimeError
         If the system refuses a thread.
     ValueError

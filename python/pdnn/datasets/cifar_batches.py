@@ -49,9 +49,9 @@ def parse_records(data: bytearray, where: str) -> tuple[Bytes, Bytes]:
 def parse_pickle(data: bytearray, where: str) -> tuple[Bytes, Bytes]:
     """Images and labels of the python layout: a pickled dict with a list ``labels`` and an array ``data``.
 
-    The pickle machine runs, restricted: in the protocols up to 2, with a bound on its steps, and the three
-    names of NumPy that it may ask for give it records of arguments instead. So nothing is called, and
-    nothing is allocated that the file does not hold. What it built is checked, and the array made here.
+    A restricted pickle reader is used: only protocols up to 2, with a limit on its steps. The three names
+    of NumPy that a file may use only record their arguments. So no function from the file is called, and no
+    more memory is allocated than the file has data. The result is checked, and the array is made here.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def parse_pickle(data: bytearray, where: str) -> tuple[Bytes, Bytes]:
 
 
 class _Recorded:
-    """What stands for a name of NumPy: keeps what it is given."""
+    """Replaces a name of NumPy: records its arguments."""
 
     def __init__(self, *arguments: Any) -> None:
         self.arguments = arguments
@@ -91,7 +91,7 @@ class _Recorded:
 
 
 class _Counted(io.BytesIO):
-    """A pickle in memory that gives up on readers who never end."""
+    """A pickle in memory with a limit on the number of reads."""
 
     reads = 0
 

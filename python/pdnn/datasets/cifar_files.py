@@ -87,11 +87,12 @@ def cifar10(
 ) -> Dataset | tuple[Dataset, Dataset]:
     """60,000 small photographs of ten kinds of things, 50,000 to train and 10,000 to test.
 
-    Taken are, in this order: the official files (``data_batch_1.bin`` … ``test_batch.bin``, or without
+    It uses, in this order: the official files (``data_batch_1.bin`` … ``test_batch.bin``, or without
     ``.bin`` those of the python layout) in `root` or its folder ``cifar-10-batches-bin`` or ``-py``; one of
-    the two official archives, ``cifar-10-binary.tar.gz`` or ``cifar-10-python.tar.gz``, which is read and
-    never unpacked; any record files ``*train*.bin`` and ``*test*.bin`` of the binary layout, whole sets or
-    parts. Where there are none the binary archive is downloaded, into `root` if it is given and the cache
+    the two official archives, ``cifar-10-binary.tar.gz`` or ``cifar-10-python.tar.gz``, which is read
+    without unpacking it; any record files ``*train*.bin`` and ``*test*.bin`` of the binary layout, whole
+    sets or
+    parts. If there are none the binary archive is downloaded, into `root` if it is given and the cache
     otherwise, and checked against its MD5; any number of ranks may do so at once.
 
     Parameters
@@ -117,7 +118,7 @@ def cifar10(
     OSError
         If the download fails.
     ValueError
-        With the file's name, if one is damaged. No pickle is ever run.
+        With the file's name, if one is damaged. Pickles are read without calling what they name.
     """
     place = Path(root) if root is not None else data_folder("cifar10")
     if place is None or (root is None and not place.is_dir()):

@@ -1,7 +1,7 @@
 """Matrices of numbers in MATLAB's .mat files, version 5 (what `save` writes with -v6 or -v7).
 
 Read here and not with SciPy because its reader ends the process where a damaged file names an unknown type
-of element (SciPy 1.17: segmentation fault), and because so it costs nobody a dependency. The format is in
+of element (SciPy 1.17: segmentation fault), and because this needs no dependency. The format is in
 MathWorks' *MAT-File Format*: a header of 128 bytes, then elements, each a tag (type, bytes) and its data,
 padded to 8 bytes; a matrix is an element that holds four others: flags, dimensions, name, numbers in
 column-major order. An element may be compressed as a whole.

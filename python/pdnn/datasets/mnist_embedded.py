@@ -34,7 +34,7 @@ def mnist_mini(
     MNIST's 60,000 training images and then its 10,000 test images are counted through, and every fifth is
     taken, from the first on. The split is that of scikit-learn's ``train_test_split(random_state=0)``: the
     test part is the first 3,500 rows of ``np.random.RandomState(0).permutation(14000)``, the training part
-    the rest, in that order. Source and licence (CC BY-SA 3.0) lie beside the files, in
+    the rest, in that order. Source and license (CC BY-SA 3.0) are beside the files, in
     ``pdnn/datasets/embedded``.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Data sets in NumPy's .npz archives, read without pickle and without trusting what their headers promise."""
+"""Data sets in NumPy's .npz archives, read without pickle; headers are checked before memory is allocated."""
 
 from __future__ import annotations
 

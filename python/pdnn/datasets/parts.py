@@ -1,4 +1,4 @@
-"""What all loaders share: where data may lie, (train, test) or one of them, errors with the file's name."""
+"""Shared by all loaders: folders of data, (train, test) or one of them, errors with the file's name."""
 
 from __future__ import annotations
 

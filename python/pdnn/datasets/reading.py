@@ -1,4 +1,4 @@
-"""Reading files that nobody vouches for: never more memory than what really comes out of the file."""
+"""Reading untrusted files: memory grows only with the data that the file really has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Stream(Protocol):
 
 
 def read_exactly(stream: Stream, size: int, where: str) -> bytearray:
-    """The next `size` bytes; the buffer grows with what arrives, so a lying header allocates nothing.
+    """The next `size` bytes; the buffer grows with the data, so a wrong header allocates no memory.
 
     Raises
     ------
@@ -33,10 +33,10 @@ def read_exactly(stream: Stream, size: int, where: str) -> bytearray:
 
 
 def check_inflation(promised: int, stored: int, where: str) -> None:
-    """Refuse a compressed file that promises to grow beyond what data sets do.
+    """Refuse a compressed file whose declared size is too large for a data set.
 
     Images, text and tables shrink 2 to 20 times, runs of equal labels up to 1,032 times (the limit of
-    deflate). So 64 MiB are always allowed, and 200 times the stored size on top.
+    deflate). So 64 MiB plus 200 times the stored size is allowed.
 
     Raises
     ------

@@ -12,7 +12,7 @@ Array = npt.NDArray[Any]
 
 
 def shape_images(where: str, x: Array, image: bool, size: int | None) -> Array:
-    """Images as the options of a loader ask for them.
+    """Images in the form that a loader's options select.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fastest: the exact strategy that is expected to take least, and why."""
+"""Fastest: of the strategies that equal serial training to rounding, the one estimated to be fastest."""
 
 from __future__ import annotations
 

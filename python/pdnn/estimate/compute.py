@@ -1,4 +1,4 @@
-"""Compute models: what the arithmetic of a training step takes, by a machine's numbers or measured now."""
+"""Compute models: the time of a training step's arithmetic, by a machine's numbers or measured now."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_COPIES = 8
 
 
 class ComputeModel(Protocol):
-    """What estimates ask about arithmetic. All ranks ask the same, and get the same answers."""
+    """Times of arithmetic, for estimates. All ranks must make the same calls, and get the same results."""
 
     def step(self, network: Network, rows: int, threads: int = 1) -> float:
         """Seconds of forward, backward and update on one thread, while as many of each rank do the same."""

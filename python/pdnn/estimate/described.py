@@ -32,7 +32,7 @@ def step(
     ranks: int,
     machine: Machine,
 ) -> Estimate:
-    """A training step on a described machine, with nothing measured (but codecs, on the machine at hand).
+    """A training step on a described machine, without measuring (except codecs, on this machine).
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Point:
     Attributes
     ----------
     words : str
-        The strategy as it was asked for: ``"tp:N"``.
+        The strategy as it was given: ``"tp:N"``.
     estimate : Estimate
     workers : int
         Ranks times threads.

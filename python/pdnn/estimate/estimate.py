@@ -1,4 +1,4 @@
-"""Estimate: what a step is expected to take, and what came of it."""
+"""Estimate: time, messages and memory of a step, and the comparison with measurements."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Estimate:
     strategy : str
     ranks, batch_size : int
     compute, communication, waiting : float
-        Seconds: arithmetic of the busiest rank; messages with nothing done beside them; waiting for each
-        other: threads that meet, pieces that queue, stages that fill and drain.
+        Seconds: arithmetic of the busiest rank; messages that do not overlap with it; waiting: threads at
+        barriers, pieces in a queue, stages that fill and drain.
     bytes : float
-        That the rank that sends most sends; none in shared memory.
+        Sent by the rank that sends most; 0 in shared memory.
     memory : int
-        Bytes that a rank keeps, its data set apart.
+        Bytes of memory of a rank, without its data set.
     why : str
-        What the seconds consist of, in words.
+        The parts of the seconds, in words.
     steps : float
         Of an epoch, the last one as a part of a step; 0 where no epoch is known.
     """

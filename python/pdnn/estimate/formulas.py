@@ -150,7 +150,7 @@ class Steps:
         return own.and_cost(cost * (1 / every), f"an average every {every} steps")
 
     def hogwild(self, workers: int, threads: int = 1) -> StepCost:
-        """Nobody waits: (t(N) + 2 P / memory) / W from one update to the next."""
+        """Without waits: (t(N) + 2 P / memory) / W from one update to the next."""
         alone = self.compute.step(self.network, self.rows, threads)
         shared = 2 * self.network.size / self.machine.memory
         why = f"{workers} workers: {text(alone)} an update, {text(shared)} to share it"
@@ -196,7 +196,7 @@ class Steps:
         return self._agreed(step, grid.data or DataParallel(), size, replicas, grid.engine.threads)
 
     def _sum(self, grid: Grid, ranks: int, size: float) -> Cost:
-        """An all-reduce among so many neighbours."""
+        """An all-reduce among so many neighbors."""
         return self.machine.all_reduce(ranks, size, grid.engine.threads) if ranks > 1 else NOTHING
 
     def _agreed(self, own: StepCost, data: DataParallel, size: float, ranks: int, threads: int) -> StepCost:

@@ -67,12 +67,12 @@ class Network:
 
     @property
     def normalises(self) -> bool:
-        """Whether a batch's rows depend on each other: then who sees which rows changes what is computed."""
+        """Whether a batch's rows depend on each other, so that dividing them changes the result."""
         return any(isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) for module in self.model.modules())
 
     @property
     def synchronized(self) -> bool:
-        """Whether a normalisation waits for all rows of a batch."""
+        """Whether a normalization waits for all rows of a batch."""
         return any(getattr(module, "sync", False) for module in self.model.modules())
 
     def batch_bytes(self, rows: int) -> int:

@@ -173,7 +173,7 @@ def sums(node: Communicator, comm: Communicator) -> Link:
 def agreement(node: Communicator, comm: Communicator) -> Link | None:
     """What data parallel in shared memory adds to a step, by the bytes that a rank reads of others.
 
-    Steps of one row a rank, of which there is next to nothing to compute, less the same step of one rank.
+    Steps of one row per rank, with very little computation, minus the same step of one rank.
     """
     points = []
     for widths in ((64, 64), (512, 512)):

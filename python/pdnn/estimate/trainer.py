@@ -56,7 +56,7 @@ class Calibration:
         return self._known[batch_size, source.sample]
 
     def fastest(self, source: Source, batch_size: int, had: str | None) -> Choice:
-        """The exact strategy that is expected to take least, or the one that a training had; collective."""
+        """The strategy with the least estimated time, or the one of a resumed training; collective."""
         steps = self.steps(source, batch_size)
         least = np.array([cores_of_rank(self._comm)], np.int64)  # that every rank has
         if self._comm.size > 1:

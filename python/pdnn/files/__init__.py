@@ -1,1 +1,1 @@
-"""Files: arrays with names, written all or nothing and read with suspicion."""
+"""Files: named arrays, replaced as a whole and checked when they are read."""

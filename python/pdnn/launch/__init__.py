@@ -1,4 +1,4 @@
-"""Starting ranks: a program on N of them (`launch`), or a function (`run`); this process never starts MPI."""
+"""Starting ranks: a program on N ranks (`launch`), or a function (`run`); this process does not start MPI."""
 
 from pdnn.launch.call import run
 from pdnn.launch.program import launch

@@ -35,9 +35,9 @@ def run(
 ) -> list[Result]:
     """Calls ``function(*args, **kwargs)`` on every one of `ranks` ranks; inside, `pdnn.world()` joins them.
 
-    What the ranks print appears here. The function may be defined anywhere, in a notebook too; it, its
-    arguments and its results travel with cloudpickle through files that only this user can read. This
-    process never starts MPI.
+    The output of the ranks appears here. The function may be defined anywhere, also in a notebook. The
+    function, its arguments and its results are passed with cloudpickle, through files that only this user
+    can read. This process does not start MPI.
 
     Parameters
     ----------

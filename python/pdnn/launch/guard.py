@@ -1,4 +1,4 @@
-"""The guard of a job: starts mpiexec, and sees to it that nothing of the job outlives who wanted it.
+"""The guard of a job: starts mpiexec, and ends the whole job when the launching process ends.
 
 Run as a file, ``python -I -S guard.py PARENT MPIEXEC …``, in a session of its own, hence the standard library
 only. SIGTERM ends the job; on Linux it also comes when the parent dies, whatever killed it. mpiexec alone is

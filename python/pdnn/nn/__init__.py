@@ -1,4 +1,4 @@
-"""Layers, losses and initialisers, under torch's names."""
+"""Layers, losses and initializers, under torch's names."""
 
 from pdnn.nn import init, utils
 from pdnn.nn.convolution import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d

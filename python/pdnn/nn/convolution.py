@@ -93,7 +93,7 @@ class Conv2d(Module):
         )
 
     def config(self) -> dict[str, Any]:
-        """Channels and windows; initialisers matter to new models only."""
+        """Channels and windows; initializers are for new models only."""
         return {
             "in_channels": self.in_channels,
             "out_channels": self.out_channels,
@@ -105,7 +105,7 @@ class Conv2d(Module):
 
 
 class MaxPool2d(Module):
-    """The largest element of each window, channel by channel; what windows do not reach is left out.
+    """The largest element of each window, for each channel; places that no window reaches are left out.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class MaxPool2d(Module):
 
 
 class AvgPool2d(Module):
-    """The mean of each window, channel by channel; what windows do not reach is left out.
+    """The mean of each window, for each channel; places that no window reaches are left out.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Initialisers: how a parameter gets its first values, a function of (seed, layer, element) alone."""
+"""Initializers: the first values of a parameter, a function of (seed, layer, element) alone."""
 
 from __future__ import annotations
 

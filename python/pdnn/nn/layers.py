@@ -1,4 +1,4 @@
-"""The layers, as descriptions; the C++ core does their work."""
+"""Descriptions of the layers, which the C++ core implements."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Linear(Module):
         return core.Linear(self.in_features, self.out_features, self.bias is not None, *inits)
 
     def config(self) -> dict[str, Any]:
-        """Widths and bias; initialisers matter to new models only."""
+        """Widths and bias; initializers are for new models only."""
         return {
             "in_features": self.in_features,
             "out_features": self.out_features,
@@ -127,7 +127,7 @@ class SiLU(Module):
 class Softmax(Module):
     """y_j = exp(x_j) / Σ_k exp(x_k) over the features of a sample.
 
-    For training to tell classes apart, end the network in logits and use `CrossEntropyLoss` instead.
+    To train a classifier, end the network in logits and use `CrossEntropyLoss` instead.
     """
 
     def build(self, core: Width) -> CoreLayer:
@@ -154,8 +154,8 @@ class Flatten(Module):
 class Dropout(Module):
     """Zeroes elements with probability p while training and scales the others by 1 / (1 - p).
 
-    Evaluation passes x through. The mask depends on (seed, step, row of the global batch, column), never on
-    the number of threads or ranks. Srivastava et al., JMLR 15 (2014).
+    In evaluation y = x. The mask depends on (seed, step, row of the global batch, column), not on the
+    number of threads or ranks. Srivastava et al., JMLR 15 (2014).
 
     Raises
     ------

@@ -23,7 +23,7 @@ class Loss:
     ----------
     reduction : "mean", "sum" or "batchmean"
         "mean" averages over rows (and, where each output has a target of its own, over outputs); "sum" adds
-        everything up; "batchmean" sums over outputs and averages over rows.
+        up over rows and outputs; "batchmean" sums over outputs and averages over rows.
 
     Raises
     ------

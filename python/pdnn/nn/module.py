@@ -1,4 +1,4 @@
-"""Module: what layers and models have in common, those of the user's own included."""
+"""Module: the base of all layers and models, including your own."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ H = TypeVar("H", bound=Handle)
 class Module:
     """Base of layers and models.
 
-    A model of one's own is a subclass: attributes that are Modules become parts of it, in the order in which
+    Your own model is a subclass: attributes that are Modules become parts of it, in the order in which
     they are first assigned, and `forward` computes with them.
 
     Parameters
     ----------
     dtype : "float32" or "float64", optional
-        Of parameters and arithmetic; of the module around it, or float32, unless given. The outermost module
-        decides, and its parts may not disagree.
+        Of parameters and arithmetic. Default: that of the module around it, or float32. The outermost
+        module decides; a part with another dtype is an error.
     seed : int, optional
         Initial parameters are a function of (seed, place of the layer, index of the element), the place being
         its index among its parent's modules, its parent's, and so on. The outermost module's seed counts;
@@ -138,7 +138,7 @@ class Module:
         return iter(self._named(Parameter).items())
 
     def named_buffers(self) -> Iterator[tuple[str, Buffer]]:
-        """(name, buffer) pairs of what is learnt without gradients: ``"1.running_mean"``."""
+        """(name, buffer) pairs of arrays that are learned without gradients: ``"1.running_mean"``."""
         self.place()
         return iter(self._named(Buffer).items())
 
@@ -156,7 +156,7 @@ class Module:
         return asked.pop() if asked else "float32"
 
     def place(self) -> Place:
-        """Where the parameters lie; gathers them when first asked.
+        """The memory of the parameters; the first access gathers them.
 
         Raises
         ------
@@ -283,7 +283,7 @@ class Module:
         ----------
         state : mapping of str to array
         format : "pdnn" or "torch"
-            The shapes of the arrays, see `state_dict`. PyTorch's ``num_batches_tracked`` is passed over.
+            The shapes of the arrays, see `state_dict`. PyTorch's ``num_batches_tracked`` is ignored.
 
         Raises
         ------
@@ -319,7 +319,7 @@ class Module:
     # ---- computing
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """The outputs for a batch, as a Tensor that remembers how it was made.
+        """The outputs for a batch, as a Tensor with its graph.
 
         Parameters
         ----------
@@ -329,8 +329,8 @@ class Module:
         Raises
         ------
         TypeError
-            If the first is an array of integers (their scale is the Dataset's to know), or one is of the
-            other width.
+            If the first is an array of integers (only a Dataset knows their scale), or one has the other
+            float type.
         ValueError
             If shapes do not fit.
         """
@@ -342,7 +342,7 @@ class Module:
         return self.forward(*tensors, **options)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
-        """Outputs from inputs; a model of one's own defines it."""
+        """Outputs from inputs; your own model defines it."""
         place, name = self.place(), type(self).__name__
         if not (place.runners or builds(self)):  # which walks through all parts: once is enough
             raise NotImplementedError(f"{name}: define forward(self, x)")

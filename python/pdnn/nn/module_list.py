@@ -8,7 +8,7 @@ from pdnn.nn.module import Module
 
 
 class ModuleList(Module):
-    """Modules in a list, so that their parameters are those of the module that holds it; it has no forward.
+    """Modules in a list; their parameters belong to the module that has the list. It has no forward.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Layers that normalise: each channel over the batch, or each sample over its features."""
+"""Layers that normalize: each channel over the batch, or each sample over its features."""
 
 from __future__ import annotations
 

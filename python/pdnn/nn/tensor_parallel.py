@@ -1,4 +1,4 @@
-"""Linear layers that the ranks of a group hold together, each a part of the weight."""
+"""Linear layers that a group of ranks shares; each rank has a part of the weight."""
 
 from __future__ import annotations
 
@@ -44,27 +44,29 @@ class PartOfLinear(Linear):
 
 
 class ColumnParallelLinear(PartOfLinear):
-    """Some columns of y = x W + b: a rank of the group holds those columns of W and b, and makes those of y.
+    """y = x W + b by columns: each rank of the group has some columns of W and b, and computes those of y.
 
-    All ranks of the group give the same x; nothing is sent. In the backward pass dx is a sum over the group,
-    taken if something below wants it. Put a `RowParallelLinear` of the same group behind it, with nothing but
-    activations between, and every rank gets the same y from the pair. (`Dropout` between them would drop
+    All ranks of the group must pass the same x; forward needs no message. In the backward pass dx is summed
+    over the group if a layer below needs it. Put a `RowParallelLinear` of the same group after it, with
+    only activations between, and every rank gets the same y from the pair. (`Dropout` between them would
+    drop
     the same columns of every rank's part; the strategy ``"tp:N"`` gives each its own.) Shoeybi et al.,
     Megatron-LM, arXiv:1909.08053, 2019.
 
-    Initial values are the part's of what `Linear` would draw in this place from the same seed. All ranks make
-    the same passes over the same rows, predictions included: train with ``comm=pdnn.comm.SELF``, or data
-    parallel in a group of ranks that hold the same part. The norm of a gradient is the part's.
+    Initial values are those that `Linear` would draw for this part, in this place, from the same seed. All
+    ranks must make the same passes over the same rows, also for predictions: train with
+    ``comm=pdnn.comm.SELF``, or data parallel in a group of ranks with the same part. The norm of a gradient
+    is that of the part.
 
     Parameters
     ----------
     in_features, out_features : int
-        Of the whole layer. The columns need not divide: the first out_features % size ranks hold one more,
-        and ranks beyond hold none.
+        Of the whole layer. The first out_features % size ranks have one column more; with more ranks than
+        columns, some have none.
     bias : bool
         Whether there is a b.
     comm : Communicator
-        The ranks that hold the layer together, used by no other thread meanwhile.
+        The ranks that share the layer. No other thread may use it meanwhile.
     weight_init, bias_init : Initializer, optional
         Of the whole layer, as in `Linear`.
 
@@ -98,16 +100,16 @@ class ColumnParallelLinear(PartOfLinear):
 
 
 class RowParallelLinear(PartOfLinear):
-    """y = x W + b from some columns of x: a rank of the group holds the rows of W that meet them.
+    """y = x W + b from some columns of x: each rank of the group has the corresponding rows of W.
 
-    y is a sum over the group, to which b is added once, and the same on all ranks, and so is b. Nothing is
-    sent in the backward pass. What comes before is a `ColumnParallelLinear`, see there.
+    y is a sum over the group, plus b; y and b are the same on all ranks. The backward pass needs no
+    message. Put it after a `ColumnParallelLinear`; see there.
 
     Parameters
     ----------
     in_features, out_features : int
-        Of the whole layer. This rank takes its share of in_features: the first in_features % size ranks one
-        more, and ranks beyond none.
+        Of the whole layer. This rank has its share of in_features: the first in_features % size ranks one
+        more; with more ranks than in_features, some have none.
     bias : bool
         Whether there is a b.
     comm : Communicator

@@ -12,7 +12,7 @@ from pdnn.nn.module import Parameter
 
 
 def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float) -> float:
-    """Shortens the gradient of all these parameters together: g ← g · min(1, max_norm / (‖g‖₂ + 1e-6)).
+    """Scales the gradient of all these parameters together: g ← g · min(1, max_norm / (‖g‖₂ + 1e-6)).
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
     Returns
     -------
     float
-        ‖g‖₂ before. Where it is no number, neither are the gradients afterwards.
+        ‖g‖₂ before. If it is not a number, neither are the gradients afterwards.
 
     Raises
     ------

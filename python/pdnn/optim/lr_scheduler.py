@@ -1,6 +1,6 @@
 """Schedules of learning rates under torch's names, each a function of the number of steps made so far.
 
-A schedule is made for an optimizer and sets ``lr`` of its groups. A Trainer given ``schedule=`` takes it on
+A schedule belongs to an optimizer and sets ``lr`` of its groups. A Trainer with ``schedule=`` advances it
 after every epoch, or with ``schedule_per="step"`` after every update. By hand, call `step` after the
 optimizer's.
 
@@ -55,7 +55,7 @@ class LRScheduler:
         return [self.rate(base, t) for base in self.base_lrs]
 
     def step(self) -> None:
-        """Goes on by one step, or epoch: sets the groups' learning rates for the next."""
+        """Advances by one step, or epoch: sets the groups' learning rates for the next."""
         self.step_to(self.last_epoch + 1)
 
     def step_to(self, t: int) -> None:
@@ -69,7 +69,7 @@ class LRScheduler:
         return self.rates(self.last_epoch)
 
     def config(self) -> dict[str, Any]:
-        """The schedule's own settings, by which a checkpoint recognises it."""
+        """The schedule's own settings, which a checkpoint compares."""
         return {"type": type(self).__name__}
 
     def _check(self, name: str, value: float, least: float) -> None:
@@ -186,7 +186,7 @@ class StepLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a wave of the cosine from the first learning rate down to eta_min, and on along the wave.
+    """A cosine wave from the first learning rate down to eta_min at T_max, and on along the wave.
 
     η(t) = η_min + ½ (η₀ - η_min) (1 + cos(π t / T_max)); Loshchilov and Hutter, ICLR 2017, eq. 5.
 

@@ -106,13 +106,13 @@ class Optimizer:
     # ---- what it knows, to be kept or sent
 
     def state_dict(self) -> dict[str, Any]:
-        """All that goes on from step to step, as copies.
+        """Copies of everything that a step needs from earlier steps.
 
         Returns
         -------
         dict
             ``"steps"``, the number of steps made; ``"param_groups"``, the groups' numbers; ``"state"``, names
-            to flat arrays in the order of the model's parameters: what the rule remembers.
+            to flat arrays in the order of the model's parameters: the state of the rule.
         """
         return {
             "steps": self.core.steps,
@@ -121,7 +121,7 @@ class Optimizer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `state_dict` gave; nothing changes unless all of it fits.
+        """Restores what `state_dict` returned; if a part does not fit, nothing changes.
 
         Raises
         ------
@@ -224,7 +224,7 @@ class Optimizer:
         return other
 
     def state_arrays(self) -> dict[str, Array]:
-        """What the rule remembers between steps, by name: arrays that share its memory."""
+        """The state of the rule, by name: arrays that share its memory."""
         return dict(zip(self.state_names(), self.core.state, strict=True))
 
     def state_names(self) -> list[str]:
@@ -232,7 +232,7 @@ class Optimizer:
         return []
 
     def config(self) -> dict[str, Any]:
-        """The rule's own settings, by which a checkpoint recognises it."""
+        """The rule's own settings, which a checkpoint compares."""
         return {"type": type(self).__name__}
 
     def check_number(self, name: str, value: float) -> None:
