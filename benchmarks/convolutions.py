@@ -33,7 +33,7 @@ class Convolution:
     batch, size, inputs, outputs, kernel, stride, padding : int
         `size` is the height and width of an image.
     first : bool
-        Of its network: nobody wants its dx.
+        Of its network: its dx is not needed.
     """
 
     network: str

@@ -1,4 +1,4 @@
-"""What steps were expected to take, and what they took; and whether the fastest strategy was found.
+"""Estimated and measured times of steps; and whether the fastest strategy was found.
 
 python benchmarks/estimates.py [--networks w0,w3,lenet] [--rounds 12] [--json FILE] [--plot FILE]
 

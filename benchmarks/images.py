@@ -55,7 +55,7 @@ class Images:
     def build(self, sync: bool = False) -> Any:
         """The network by pdnn; without dropout, whose draws differ between libraries.
 
-        `sync`: ranks normalise over the whole batch, as PyTorch's do not on CPUs.
+        `sync`: ranks normalize over the whole batch, as PyTorch's do not on CPUs.
         """
         import pdnn
 

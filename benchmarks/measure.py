@@ -10,7 +10,7 @@ data from core to core, and on shared machines that has slow spells of seconds: 
 between blocks, and blocks beside a slow one are left out.
 
 A side of several ranks is as many processes, each with its share of the cores; `pdnn.run` starts them under
-mpiexec, also those that do not use MPI. Whoever's turn it is not sleeps: each process waits for its word.
+mpiexec, also those that do not use MPI. The other processes sleep until it is their turn.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def measure(strategy: Pipeline, width: int, layers: int, rows: int, steps: int) 
     return keep.timelines[2:]
 
 
-def travelled(timeline: Timeline) -> list[float]:
+def traveled(timeline: Timeline) -> list[float]:
     """Seconds from the start of a send until the receiver, who was waiting for it, went on.
 
     Ranks begin a step, and their clocks, together to some microseconds, which a message may seem to gain.
@@ -90,7 +90,7 @@ class Times:
             what: [fmean(e.end - e.begin for e in lane if e.what == what) for lane in timeline.lanes]
             for what in ("forward", "backward")
         }
-        return cls(**passes, message=max(0.0, median(travelled(timeline) or [0.0])))
+        return cls(**passes, message=max(0.0, median(traveled(timeline) or [0.0])))
 
     def of_stages(self, stages: int) -> Times:
         """Of a pipeline of so many stages, each like one of these by turns."""
@@ -111,7 +111,7 @@ def compare(
     name: str, stages: int, micros: int, more: Sequence[int], timelines: list[Timeline]
 ) -> dict[str, Any]:
     """A line of the table, from measured steps; with the simulations of more stages."""
-    kept = [line for line in timelines if max(travelled(line), default=0) < LATE]
+    kept = [line for line in timelines if max(traveled(line), default=0) < LATE]
     fastest = sorted(kept or timelines, key=lambda line: line.seconds)[: -(-len(kept or timelines) // 4)]
     times = [Times.of(line) for line in fastest]
     held = [max(counts) for counts in zip(*(line.in_flight for line in timelines), strict=True)]

@@ -34,7 +34,7 @@ class Layer:
     network : str
     batch, inputs, outputs : int
     first : bool
-        Of its network: nobody wants its dx.
+        Of its network: its dx is not needed.
     """
 
     network: str

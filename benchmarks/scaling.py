@@ -165,7 +165,7 @@ def compare(
 
     results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
     by_name = {side.name: result for side, result in zip(entries, results, strict=True)}
-    # Unless it is synchronized, batch normalisation on a rank sees its own rows only, in both libraries.
+    # Unless it is synchronized, batch normalization on a rank sees its own rows only, in both libraries.
     for group in ({ONE, SYNC, TEAM, TORCH_ONE}, {RANKS, BUCKETS, ONE_BUCKET, TORCH_RANKS}):
         check_losses([(name, result.check) for name, result in by_name.items() if name in group])
     kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]

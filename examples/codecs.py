@@ -1,10 +1,10 @@
-"""Gradients in fewer bytes: two networks of the exercises, trained by each codec beside none.
+"""Gradient compression: two networks of the exercises, trained without a codec and with each.
 
     python examples/codecs.py                                   # both networks, starts two ranks itself
     python examples/codecs.py --network mlp --epochs 5 --plot codecs.png
     python examples/codecs.py --sweep none int8 1bit 1bit-without-feedback --embedded
     python examples/codecs.py --network mlp --every 8           # models averaged every 8 steps, by codecs
-    mpiexec -n 2 python examples/codecs.py                      # the same on ranks that are there
+    mpiexec -n 2 python examples/codecs.py # the same on ranks started by mpiexec
 
 Every rank makes the gradient of half of each batch; the halves are added up, encoded by the codec. A line of
 the table is one training, from the same first weights and over the same batches as all others: accuracy on
@@ -12,8 +12,8 @@ the test images, bytes that leave a rank in a step, how many times fewer than th
 seconds of an epoch, the share of the gradient that an encoding loses (a part of which error feedback sends
 later), and microseconds of a step to encode and decode.
 
-``1bit``, ``topk`` and ``powersgd`` lose most of a gradient, always the same parts of it, and remember what
-that was; the lines "without feedback" show what happens if they do not.
+``1bit``, ``topk`` and ``powersgd`` lose most of a gradient, the same parts in each step, and feed the error
+back; the lines "without feedback" show the result without that.
 """
 
 from __future__ import annotations

@@ -1,22 +1,21 @@
-"""Understanding data parallelism, its second part: replicas whose gradients agree, by pdnn and by hand.
+"""Understanding data parallelism, its second part: replicas that sum gradients, by pdnn and by hand.
 
     mpiexec -n 2 python examples/data_parallel.py                # mean and sum, by pdnn.Trainer and by hand
     mpiexec -n 2 python examples/data_parallel.py --seeds 5      # and medians beside measured ranges
     mpiexec -n 2 python examples/data_parallel.py --by hand --reduce sum
 
 The network and the data are those of understanding_training.py, the same on every rank. Batches of 64 rows
-are dealt by rank: step s of P ranks takes batches s P … s P + P - 1, so the world's size multiplies the
+are divided by rank: step s of P ranks takes batches s P … s P + P - 1, so the world's size multiplies the
 global batch. The *mean* of the ranks' gradients is the gradient of the mean loss over that batch; their
 *sum* is P times it, which is another optimizer: one whose learning rate is P times as high.
 
-By hand (data_parallel_by_hand.py) the gradients are agreed on in hooks of the backward pass; pdnn.Trainer
-does it in C++. In double precision both are at the same parameters after five steps, to rounding. After
-hundreds they are not: training at this learning rate is chaotic and makes any rounding large, so that
-curves can be compared and parameters cannot. What must hold at any time is that all *ranks* have the same
-parameters.
+By hand (data_parallel_by_hand.py) the gradients are summed in hooks of the backward pass; pdnn.Trainer does
+it in C++. In double precision both have the same parameters after five steps, to rounding. After hundreds
+of steps they do not: training at this learning rate is chaotic and amplifies rounding, so curves can be
+compared, but parameters cannot. All *ranks* must have the same parameters at any time.
 
 As in the first part, the published "test loss" is that of the training rows and 40 more; the loss over rows
-held out stands beside it.
+held out is printed beside it.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 A wrapper gives every rank rank 0's parameters and puts a hook on each gradient that adds it up over the
 ranks, as soon as a backward pass has made it. Everything else is the loop of one process.
 
-The hooks of all ranks must meet: a rank whose pass does not reach a parameter never calls its collective. The
-others then wait for it, or take its next one for this; pdnn names the ranks and ends the job when the calls
-do not fit or after ``PDNN_TIMEOUT`` seconds, which is better than to hang, and no help. Either all ranks do
-the same pass, or the gradients are reduced after it, parameter by parameter, used or not.
+The hooks of all ranks must match: a rank whose pass does not use a parameter does not call its collective.
+The others then wait for it, or its next call takes the place of the missing one. pdnn names the ranks and
+ends the job if the calls do not match, or after ``PDNN_TIMEOUT`` seconds. To avoid this, either all ranks
+make the same pass, or the gradients are reduced after it, parameter by parameter, used or not.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@
     python examples/hogwild.py --sweep 1 2 --processes --epochs 2
 
 A worker copies the parameters, computes the gradient of its batch, and applies its own optimizer to the
-shared parameters, while the others do the same: nobody waits. An update then belongs to parameters that
-others have changed meanwhile; by how many updates is its *staleness*, which is printed. No run is like
-another, so this is the one strategy that no other equals, not even to rounding. The network, its data, the
+shared parameters, while the others do the same, without waiting. An update then belongs to parameters that
+others have changed meanwhile; the number of their updates is its *staleness*, which is printed. With
+several workers no two runs are equal, not even to rounding. The network, its data, the
 file and the pictures are those of parameter_averaging.py.
 """
 

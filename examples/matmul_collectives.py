@@ -82,11 +82,11 @@ def compare(comm: Communicator, m: int, k: int, n: int, dtype: str, repeats: int
         direct = matmul(a, b)
         milliseconds = 1e3 * (time.perf_counter() - began)
         lines = [f"({m}, {k}) @ ({k}, {n}) {dtype}: direct on one rank {milliseconds:.1f} ms"]
-        travelling = bytes_to_others(m, k, n, comm.size, direct.itemsize)
+        traveling = bytes_to_others(m, k, n, comm.size, direct.itemsize)
         for name, (product, seconds) in ways.items():
             wrong = float(np.abs(product - direct).max(initial=0) / max(1, np.abs(direct).max(initial=0)))
             off[0] = max(off[0], wrong)
-            sent = f"{travelling[name]:,} bytes to other ranks"
+            sent = f"{traveling[name]:,} bytes to other ranks"
             lines.append(f"  {name:>12}: {1e3 * seconds:.1f} ms, {sent}, differs by {wrong:.1e}")
     comm.broadcast(off)
     if not off[0] <= k * np.finfo(dtype).eps:

@@ -5,10 +5,10 @@
     mpiexec -n 2 python examples/parameter_averaging.py --different-inits  # the published mistake
     python examples/parameter_averaging.py --sweep 1 2 3 4 5 --epochs 2    # starts ranks itself; pictures
 
-Nothing travels while the ranks train, so P ranks need a P-th of the time. What that costs depends on where
-they start. The average of two networks is a good network if both came from the *same* first weights: they
-are still in one valley. From different weights their hidden units mean different things, in another order,
-and the average of unlike things is nothing. The published program seeds every rank differently, and its
+The ranks send no messages while they train, so P ranks need a P-th of the time. The loss of accuracy
+depends on where they start. The average of two networks is a good network if both came from the *same*
+first weights. From different weights their hidden units have different meanings, in another order, and
+their average is useless. The published program seeds every rank differently, and its
 averaged model has an accuracy of 40 %; that is --different-inits.
 
 Each run appends ``P,time,accuracy`` to TimeForTraining.txt in the folder --out. Averages are weighted by

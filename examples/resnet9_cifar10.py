@@ -3,9 +3,9 @@
     mpiexec -n 2 python examples/resnet9_cifar10.py --epochs 10
     mpiexec -n 3 python examples/resnet9_cifar10.py --data FOLDER --reshuffle
 
-The data are looked for in FOLDER, or in $PDNN_DATA/cifar10, and downloaded if they are nowhere. Any number
-of ranks takes the same steps as one: batches are those of one process, gradients are weighed by rows, and
-batches are normalised as a whole.
+The data are read from FOLDER or $PDNN_DATA/cifar10, or downloaded. Several ranks take the same steps as
+one, to rounding: batches are those of one process, gradients are weighted by rows, and batches are
+normalized as a whole.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument(
         "--local-statistics",
         action="store_true",
-        help="normalise each rank's rows by themselves, as the published version does",
+        help="normalize each rank's rows by themselves, as the published version does",
     )
     parser.add_argument("--every", type=int, default=known.every, help="batches between lines (%(default)s)")
     parser.add_argument("--all-ranks", action="store_true", help="let every rank print")

@@ -5,12 +5,12 @@
 
 A 1024-256-256-256-32 network of tanh without biases learns scikit-learn's make_classification by gradient
 descent, whose learning rate falls linearly from 0.1 to 0.03 over 1000 steps. It takes rows 0 … 999 in batches
-of 64, in order and without the last, incomplete one: 15 batches, over and over. Rows 960 … 999 are never
+of 64, in order and without the last, incomplete one: 15 batches, over and over. Rows 960 … 999 are not
 trained on.
 
 The published "test loss" is taken over rows 0 … 999: the training rows and those 40, which are why it ends
-at 0.2. Beside it stands the loss over rows held out, 1000 and on. It stays above that of guessing,
-log 32 = 3.47: 960 rows do not tell where 320 clusters lie in 1024 dimensions.
+at 0.2. The loss over rows held out, 1000 and on, is printed beside it. It stays above that of guessing, log
+32 = 3.47: 960 rows are too few for 320 clusters in 1024 dimensions.
 """
 
 from __future__ import annotations

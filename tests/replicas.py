@@ -310,22 +310,22 @@ def tensors(model: nn.Module) -> Tensors:
 def check_equal(got: Mapping[str, Array], want: Mapping[str, Array], case: Case) -> None:
     """Raises AssertionError where a tensor is further off than the case's tolerance; names it."""
     assert got.keys() == want.keys()
-    drifting = _biases_before_normalisation(case.build(0))
+    drifting = _biases_before_normalization(case.build(0))
     for name, values in want.items():
         difference, largest = np.abs(got[name] - values).max(), np.abs(values).max()
         tolerance = case.tolerance * (1000 if name in drifting else 1)
         assert difference <= tolerance * largest, f"{name}: off by {difference / largest:.1e}"
 
 
-def _biases_before_normalisation(model: nn.Sequential) -> set[str]:
+def _biases_before_normalization(model: nn.Sequential) -> set[str]:
     """Biases that a BatchNorm takes away again: Adam makes steps of a gradient that is rounding alone."""
     modules = list(model.modules())
-    normalised = [
+    normalized = [
         module.bias
         for module, following in pairwise(modules)
         if isinstance(module, nn.Conv2d) and isinstance(following, nn.BatchNorm2d)
     ]
-    return {name for name, own in model.named_parameters() if any(own is bias for bias in normalised)}
+    return {name for name, own in model.named_parameters() if any(own is bias for bias in normalized)}
 
 
 def check(model: str, case: Case, ways: Iterable[str], comm: pdnn.comm.Communicator) -> None:

@@ -208,7 +208,7 @@ def _apart(trainer: Training) -> bool:
 
 
 def _schedule(trainer: Training) -> tuple[dict[str, Any], int] | None:
-    """What a schedule is recognised by, and its time."""
+    """What a schedule is recognized by, and its time."""
     schedule = trainer.schedule
     return None if schedule is None else (schedule.config(), schedule.last_epoch)
 

@@ -342,7 +342,7 @@ def _go_back(root: Node, value: Array) -> None:
                     gradients[source] = gradients[source] + dx if source in gradients else dx
             node.free()
     except BaseException:
-        for parameter in uses:  # what a failed pass leaves half done belongs to nobody
+        for parameter in uses:  # a failed pass leaves no half of a gradient behind
             if parameter.store is not None:
                 parameter.store.drop_pending()
         raise

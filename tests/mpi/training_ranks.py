@@ -29,7 +29,7 @@ def train(
     return trainer
 
 
-def normalised(strategy: str, comm: pdnn.comm.Communicator, sync: bool, seed: int = 2) -> pdnn.Trainer:
+def normalized(strategy: str, comm: pdnn.comm.Communicator, sync: bool, seed: int = 2) -> pdnn.Trainer:
     layers = nn.Linear(12, 9), nn.BatchNorm1d(9, sync=sync), nn.Sigmoid(), nn.Linear(9, 4)
     model = nn.Sequential(*layers, dtype="float64", seed=seed)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
@@ -82,23 +82,23 @@ def equal(got: pdnn.Trainer, want: pdnn.Trainer) -> None:
 
 def main(folder: Path) -> None:
     serial = train("serial", pdnn.comm.SELF)
-    travelling = [
+    traveling = [
         DataParallel(shared_memory=True),
         DataParallel(Pool(2, 3), shared_memory=True),
         DataParallel(shared_memory=False),
         DataParallel(Team(2), bucket_bytes=56),
     ]
-    for strategy in ("ddp", "ddp+team:2", "ddp+pool:2/3", "scatter-gather", "auto", *travelling):
+    for strategy in ("ddp", "ddp+team:2", "ddp+pool:2/3", "scatter-gather", "auto", *traveling):
         # A rank that starts from other values must get rank 0's; the last batch has two rows.
         equal(train(strategy, comm, seed=2 if comm.rank == 0 else 100 + comm.rank), serial)
     equal(train("scatter-gather:once", comm, batch_size=100), train("serial", pdnn.comm.SELF, batch_size=100))
 
-    want = normalised("serial", pdnn.comm.SELF, False)
+    want = normalized("serial", pdnn.comm.SELF, False)
     for strategy in ("ddp", "ddp+team:2", "scatter-gather"):
-        got = normalised(strategy, comm, True, seed=2 if comm.rank == 0 else 100 + comm.rank)
+        got = normalized(strategy, comm, True, seed=2 if comm.rank == 0 else 100 + comm.rank)
         equal(got, want)
         np.testing.assert_allclose(got.model.flat_buffers, want.model.flat_buffers, rtol=1e-11)
-    states = comm.all_gather(normalised("ddp", comm, False).model.flat_buffers)
+    states = comm.all_gather(normalized("ddp", comm, False).model.flat_buffers)
     for state in states:
         np.testing.assert_array_equal(state, states[0])
     assert (np.abs(states[0] - want.model.flat_buffers).max() > 1e-6) == (comm.size > 1)
@@ -122,7 +122,7 @@ def main(folder: Path) -> None:
             with pytest.raises(ValueError, match=f"rank 1 has {words}"):
                 train("ddp", comm, **mine)
         with pytest.raises(ValueError, match=r"rank 1 has layers .*True.*, rank 0 has .*False"):
-            normalised("ddp", comm, comm.rank == 1)
+            normalized("ddp", comm, comm.rank == 1)
         with pytest.raises(ValueError, match=r"ddp\+team:2"):
             train("team:2", comm)
     print(f"rank {comm.rank} of {comm.size}: all equal", flush=True)

@@ -168,7 +168,7 @@ def test_digits_are_flat_or_images() -> None:
     assert abs(flat[1].gather()[0].mean() - images[1].gather()[0].mean()) < 0.01
 
 
-def test_resnet9_is_a_model_for_colour_images() -> None:
+def test_resnet9_is_a_model_for_color_images() -> None:
     for word, sync in (("resnet9", True), ("resnet9:local", False)):
         model = specs.model(word)((3, 32, 32), 0, "float32")
         assert model.output_shape((3, 32, 32)) == (10,)

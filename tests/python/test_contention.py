@@ -54,7 +54,7 @@ def test_what_others_used_is_what_no_rank_did(ranks: list[dict[str, Any]], share
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="the system does not say what its cores do")
-def test_busy_neighbours_are_noticed() -> None:
+def test_busy_neighbors_are_noticed() -> None:
     cores = len(os.sched_getaffinity(0))
     code = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
     others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2 * cores)]

@@ -69,7 +69,7 @@ def test_mnist_mini_is_every_fifth_image_split_by_a_fixed_permutation() -> None:
     )
 
 
-def test_the_embedded_files_are_small_and_have_their_licence_beside_them() -> None:
+def test_the_embedded_files_are_small_and_have_their_license_beside_them() -> None:
     folder = Path(datasets.__file__).parent / "embedded"
     assert sum(file.stat().st_size for file in folder.iterdir()) < 3_000_000
     text = (folder / "README.md").read_text()

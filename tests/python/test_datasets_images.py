@@ -40,7 +40,7 @@ def interpolated(image: Array, size: int) -> Array:
 
 @settings(deadline=None)
 @given(height=st.integers(1, 9), width=st.integers(1, 9), size=st.integers(1, 12))
-def test_resize_interpolates_between_pixel_centres(height: int, width: int, size: int) -> None:
+def test_resize_interpolates_between_pixel_centers(height: int, width: int, size: int) -> None:
     images = np.random.default_rng(height).random((2, 3, height, width))
     resized = resize(images, size)
     assert resized.dtype == np.float32 and resized.shape == (2, 3, size, size)

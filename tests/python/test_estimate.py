@@ -128,7 +128,7 @@ def test_a_network_is_known_by_its_layers() -> None:
     cnn = Network(exercises.lenet_psgd(seed=0), (1, 32, 32))
     assert [cnn.widths[second + 1] for _, second in cnn.pairs] == [256]
     assert cnn.tensor_part(2)[1] == [estimate.network.Pair(forward=256, backward=128)]
-    assert Network(models.ResNet9(seed=0), (3, 32, 32)).normalises
+    assert Network(models.ResNet9(seed=0), (3, 32, 32)).normalizes
 
 
 def test_threads_share_the_work_and_meet() -> None:
@@ -246,9 +246,9 @@ def test_candidates_train_what_one_process_does() -> None:
     found = {str(strategy) for strategy in estimate.candidates(MLP, 4, 2)}
     serial = {"ddp", "tp:2 x ddp", "pipeline:2 x ddp", "tp:4"}  # no stage for four of three layers
     assert found == serial | {f"{spec}+team:2" for spec in serial}
-    normalised = Network(models.ResNet9(sync=False, seed=0), (3, 32, 32))
-    assert {str(strategy) for strategy in estimate.candidates(normalised, 1, 2)} == {"serial", "team:2"}
-    assert {str(strategy) for strategy in estimate.candidates(normalised, 2, 1)} == {"ddp", "tp:2"}
+    normalized = Network(models.ResNet9(sync=False, seed=0), (3, 32, 32))
+    assert {str(strategy) for strategy in estimate.candidates(normalized, 1, 2)} == {"serial", "team:2"}
+    assert {str(strategy) for strategy in estimate.candidates(normalized, 2, 1)} == {"ddp", "tp:2"}
 
 
 def trainer(strategy: str, **options: object) -> pdnn.Trainer:

@@ -69,8 +69,8 @@ def wide() -> nn.Sequential:
     return models.mlp([30, 101, 70, 5], "tanh", dtype="float64", seed=3)
 
 
-def normalised() -> nn.Sequential:
-    """Statistics, and a residual block; no biases that normalising takes away again."""
+def normalized() -> nn.Sequential:
+    """Statistics, and a residual block; no biases that normalizing takes away again."""
     inner = nn.Sequential(nn.Linear(12, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU())
     layers = [nn.Linear(30, 12, bias=False), nn.BatchNorm1d(12), nn.ReLU(), nn.Residual(inner)]
     return nn.Sequential(*layers, nn.Linear(12, 5), dtype="float64", seed=3)
@@ -102,7 +102,7 @@ def test_every_product_equals_one_process(spec: str, ranks: int, build: Any) -> 
 
 @pytest.mark.parametrize("spec", ["pipeline:2/4", "pipeline:2/4:gpipe", "pipeline:2/4:interleaved"])
 def test_batch_norm_in_a_pipeline_is_that_of_as_many_pieces(spec: str) -> None:
-    check(spec, 2, normalised, serial="pool:1/4")
+    check(spec, 2, normalized, serial="pool:1/4")
 
 
 def test_a_cut_by_hand() -> None:

@@ -17,9 +17,9 @@ from pdnn import nn, optim
 from pdnn.data import Dataset
 
 RNG = np.random.default_rng(0)
-CENTRES = RNG.normal(size=(4, 12))
+CENTERS = RNG.normal(size=(4, 12))
 Y = RNG.integers(0, 4, 203)
-DATA = Dataset(CENTRES[Y] + 0.7 * RNG.normal(size=(203, 12)), Y)
+DATA = Dataset(CENTERS[Y] + 0.7 * RNG.normal(size=(203, 12)), Y)
 pytestmark = pytest.mark.filterwarnings("ignore:strategy .* threads share")
 
 

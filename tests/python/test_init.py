@@ -1,4 +1,4 @@
-"""Initialisers: torch's widths, and values that depend on seed, layer and element alone."""
+"""Initializers: torch's widths, and values that depend on seed, layer and element alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pdnn import nn
 from pdnn.nn import init
 
-# Of both libraries: an initialiser, its options, and pdnn's name of it.
+# Of both libraries: an initializer, its options, and pdnn's name of it.
 PEERS: list[tuple[str, dict[str, Any], init.Initializer]] = [
     ("kaiming_uniform_", {}, init.kaiming_uniform()),
     ("kaiming_uniform_", {"a": 5**0.5}, init.fan_in_uniform()),

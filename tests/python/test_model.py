@@ -132,7 +132,7 @@ def test_seeds_decide_initial_values() -> None:
     assert (first != second).any()
 
 
-def test_initialisers_have_their_widths() -> None:
+def test_initializers_have_their_widths() -> None:
     def weight(init: nn.init.Initializer) -> np.ndarray:
         layer = nn.Linear(300, 200, weight_init=init, bias_init=nn.init.constant(0.5))
         nn.Sequential(layer, dtype="float64", seed=0).flat_parameters  # noqa: B018

@@ -1,4 +1,4 @@
-"""Batch normalisation against its equations; its running statistics in training, files and copies."""
+"""Batch normalization against its equations; its running statistics in training, files and copies."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_pool_gives_the_same_bits_for_any_number_of_workers() -> None:
         many = trained(f"pool:{workers}/3").model
         np.testing.assert_array_equal(many.flat_parameters, one.flat_parameters)
         np.testing.assert_array_equal(many.flat_buffers, one.flat_buffers)
-    assert (one.flat_buffers != trained().model.flat_buffers).all()  # pieces are normalised by themselves
+    assert (one.flat_buffers != trained().model.flat_buffers).all()  # pieces are normalized by themselves
 
 
 def test_a_pool_cannot_synchronize() -> None:

@@ -20,7 +20,7 @@ def test_a_rank_takes_physical_cores_first() -> None:
     assert share(TWO_PACKAGES, 1, 2, 4) == {2, 3, 6, 7}
 
 
-def test_neighbours_share_a_core_only_when_they_must() -> None:
+def test_neighbors_share_a_core_only_when_they_must() -> None:
     assert [share(TWO_PACKAGES, index, 4, 2) for index in range(4)] == [{0, 4}, {1, 5}, {2, 6}, {3, 7}]
 
 

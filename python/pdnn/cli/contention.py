@@ -19,7 +19,7 @@ LEAST_SHARE = 0.1
 
 LEAST_SWITCHES = 20
 """A second of processor time: how often another program must have taken a core away, so that idle cores
-beside a busy neighbour are no disturbance."""
+beside a busy neighbor are no disturbance."""
 
 FIELDS_OF_TIME = slice(1, 9)  # of a line of /proc/stat: user to steal
 IDLE, WAITING = 3, 4  # of those
@@ -52,13 +52,13 @@ def most_used(ranks: list[dict[str, Any]]) -> float:
 
 
 def _used_by_others(rank: dict[str, Any], ranks: list[dict[str, Any]]) -> float:
-    neighbours = {  # ranks may be threads of one process
+    neighbors = {  # ranks may be threads of one process
         other["pid"]: other["own"]
         for other in ranks
         if other["node"] == rank["node"] and set(other["cores"]) & set(rank["cores"])
     }
     available = rank["wall"] * len(rank["cores"])
-    used = (rank["busy"] - sum(neighbours.values())) / available if available else 0.0
+    used = (rank["busy"] - sum(neighbors.values())) / available if available else 0.0
     disturbed = used >= LEAST_SHARE and rank["switches"] >= LEAST_SWITCHES * rank["own"]
     return min(used, 1.0) if disturbed else 0.0
 

@@ -34,15 +34,15 @@ def main(arguments: argparse.Namespace) -> int:
     from pdnn import Trainer, nn, optim
 
     model = pdnn.load_model(arguments.model)
-    data, labelled = arguments.data()
+    data, labeled = arguments.data()
     trainer = Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=1))
     classes = trainer.predict_classes(data)
-    if labelled:
+    if labeled:
         labels = data.y if data.y.ndim == 1 else data.y.argmax(axis=1)
         print(f"accuracy {(classes == labels).mean():.4f} on {len(data)} samples")
     if arguments.out is not None:
         _write(arguments.out, classes)
-    elif not labelled:
+    elif not labeled:
         print(*classes, sep="\n")
     return 0
 

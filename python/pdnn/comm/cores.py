@@ -20,10 +20,10 @@ def cores_of_rank(comm: Communicator) -> int:
         if not text.isdecimal() or int(text) < 1:
             raise ValueError(f"PDNN_THREADS={text}; expected a number of threads, at least 1")
         return int(text)
-    neighbours = min(_local_ranks(), comm.size) if comm.size > 1 else 1
+    neighbors = min(_local_ranks(), comm.size) if comm.size > 1 else 1
     online, _, quota = _core.read_cores()
     whole = min(online, quota or online)
-    return int(max(1, min(_core.available_cores(), whole // neighbours)))
+    return int(max(1, min(_core.available_cores(), whole // neighbors)))
 
 
 def _local_ranks() -> int:

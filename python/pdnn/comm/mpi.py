@@ -91,7 +91,7 @@ def from_mpi4py(comm: MPI.Intracomm) -> Communicator:
 
 @functools.cache
 def _start() -> tuple[Any, ModuleType]:
-    """mpi4py's MPI, which is then initialised, and pdnn._mpi, which is built for the same library."""
+    """mpi4py's MPI, which is then initialized, and pdnn._mpi, which is built for the same library."""
     module, finalizes = _import_mpi4py()
     ends = False
     try:
@@ -109,7 +109,7 @@ def _finalize(module: Any) -> None:
 
 
 def _import_mpi4py() -> tuple[Any, bool]:
-    """mpi4py's MPI, and whether it finalises MPI; it does so too early to know the process's exit code."""
+    """mpi4py's MPI, and whether it finalizes MPI; it does so too early to know the process's exit code."""
     try:
         import mpi4py
 

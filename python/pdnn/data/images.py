@@ -78,8 +78,8 @@ def resize(images: Array, size: int) -> npt.NDArray[np.float32]:
         )
     if size < 1:
         raise ValueError(f"resize: size is {size}, expected at least 1 pixel")
-    top, bottom, down = _neighbours(images.shape[2], size)
-    left, right, across = _neighbours(images.shape[3], size)
+    top, bottom, down = _neighbors(images.shape[2], size)
+    left, right, across = _neighbors(images.shape[3], size)
     down = down[:, None]
     out = np.empty((*images.shape[:2], size, size), np.float32)
     for begin in range(0, len(images), BLOCK):
@@ -89,7 +89,7 @@ def resize(images: Array, size: int) -> npt.NDArray[np.float32]:
     return out
 
 
-def _neighbours(
+def _neighbors(
     old: int, new: int
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.float32]]:
     """For each of `new` pixels, the two of `old` that it lies between, and its distance from the first."""

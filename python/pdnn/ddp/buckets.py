@@ -14,7 +14,7 @@ from pdnn.store import Array, Parameter, Store
 
 
 class Bucket:
-    """Neighbouring parameters whose gradients travel together.
+    """Neighboring parameters whose gradients travel together.
 
     Attributes
     ----------

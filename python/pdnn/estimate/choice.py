@@ -68,14 +68,14 @@ class Choice:
 def candidates(network: Network, ranks: int, threads: int) -> Iterator[Strategy]:
     """Strategies that train what one process does, for so many ranks and threads of each.
 
-    Where BatchNorm normalises over the rows of a batch, those that cut the batch into pieces are left out.
+    Where BatchNorm normalizes over the rows of a batch, those that cut the batch into pieces are left out.
     """
     engines: list[Engine] = [Serial()]
     if threads > 1:
         engines.append(Team(threads))
     if ranks == 1:
         yield from engines
-        if threads > 1 and not network.normalises:
+        if threads > 1 and not network.normalizes:
             yield Pool(threads)
         return
     for engine in engines:
@@ -84,11 +84,11 @@ def candidates(network: Network, ranks: int, threads: int) -> Iterator[Strategy]
     divisors = [number for number in range(2, ranks + 1) if ranks % number == 0]
     for engine, held_by in product(engines, divisors):
         data = DataParallel() if held_by < ranks else None
-        if network.normalises and data:
+        if network.normalizes and data:
             continue
         if network.pairs:
             yield _product(None, TensorParallel(held_by), data, engine)
-        if held_by <= layers and not network.normalises:
+        if held_by <= layers and not network.normalizes:
             yield _product(Pipeline(held_by), None, data, engine)
 
 

@@ -215,14 +215,14 @@ class Steps:
             cost, coding = coded_sum(code, link, ranks)
             cost += costs.all_reduce(link, ranks, TAIL * itemsize)
             return own.and_compute(coding).and_cost(cost, f"a sum by {data.codec}, {text(coding)} to code")
-        travelling = machine.all_reduce(ranks, size + TAIL * itemsize, threads)
+        traveling = machine.all_reduce(ranks, size + TAIL * itemsize, threads)
         if machine.ranks_a_node(ranks, threads) < ranks:
-            hidden = max(travelling.seconds - HIDING * own.compute, travelling.seconds / OVERLAPPED)
-            travelling = Cost(hidden, travelling.bytes)
+            hidden = max(traveling.seconds - HIDING * own.compute, traveling.seconds / OVERLAPPED)
+            traveling = Cost(hidden, traveling.bytes)
         shared = machine.agreement(ranks, size, threads)
         by_messages = data.shared_memory is False or data.bucket_bytes is not None
-        if by_messages or (data.shared_memory is None and travelling.seconds < shared.seconds):
-            return own.and_cost(travelling, f"an all-reduce of {size:,.0f} bytes")
+        if by_messages or (data.shared_memory is None and traveling.seconds < shared.seconds):
+            return own.and_cost(traveling, f"an all-reduce of {size:,.0f} bytes")
         return own.and_cost(shared, f"{size:,.0f} bytes of parameters updated in shares")
 
     def _pipeline(self, grid: Grid, network: Network, rows: int, sums: Cost) -> tuple[StepCost, float]:

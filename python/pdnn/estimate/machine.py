@@ -110,7 +110,7 @@ class Machine:
         return cost + Cost(across.seconds, across.bytes / local)
 
     def message(self, ranks: int, threads: int = 1) -> Link:
-        """Between neighbours among so many ranks: the slowest kind that occurs."""
+        """Between neighbors among so many ranks: the slowest kind that occurs."""
         if self.ranks_a_node(ranks, threads) < ranks:
             return self._between()
         return self._link(None)

@@ -52,7 +52,7 @@ class Network:
         self.layer_params = [layer.parameters for layer in layers]
         products = [3 * layer.flops for layer in layers]
         first = next((number for number, layer in enumerate(layers) if layer.flops), 0)
-        products[first] = 2 * products[first] // 3  # nobody wants the first layer's dx
+        products[first] = 2 * products[first] // 3  # the first layer's dx is not needed
         self.layer_flops, self.flops = products, sum(products)
 
     @property
@@ -66,7 +66,7 @@ class Network:
         return 2 * sum(count > 0 for count in self.layer_params) + 2
 
     @property
-    def normalises(self) -> bool:
+    def normalizes(self) -> bool:
         """Whether a batch's rows depend on each other, so that dividing them changes the result."""
         return any(isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)) for module in self.model.modules())
 

@@ -14,7 +14,7 @@ Core = tuple[int, int, int]  # package, physical core, logical CPU
 
 
 def share(cores: list[Core], index: int, size: int, threads: int) -> set[int]:
-    """The CPUs of rank `index` of `size`: `threads` from a slice of neighbours, physical cores first."""
+    """The CPUs of rank `index` of `size`: `threads` from a slice of neighbors, physical cores first."""
     ordered = sorted(cores)
     part = ordered[index * len(ordered) // size : (index + 1) * len(ordered) // size]
     seen: dict[tuple[int, int], int] = {}

@@ -65,7 +65,7 @@ class BatchNorm1d(_BatchNorm):
     sync : bool
         Under ranks, whether mean and variance are those of the whole batch; otherwise each rank takes those
         of its own rows, and the running statistics become their mean over the ranks after each epoch. A
-        ``pool`` cannot synchronize; without it, each of its pieces is normalised by itself.
+        ``pool`` cannot synchronize; without it, each of its pieces is normalized by itself.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """`BatchNorm1d` of images: x has shape (n, num_features, height, width), its channels are normalised.
+    """`BatchNorm1d` of images: x has shape (n, num_features, height, width), its channels are normalized.
 
     Mean and variance go over rows and pixels.
     """
@@ -119,7 +119,7 @@ class LayerNorm(Module):
         if len(shape) != 1 or shape[0] < 1:
             raise ValueError(
                 f"LayerNorm: normalized_shape {shape}; expected the features of a sample, one number from 1; "
-                "put nn.Flatten() before it to normalise over more axes"
+                "put nn.Flatten() before it to normalize over more axes"
             )
         if not eps > 0:
             raise ValueError(f"LayerNorm: eps = {eps}; expected a number above 0")

@@ -13,7 +13,7 @@ class _Seeds:
         self.models = count()
 
     def next(self) -> int:
-        # The golden ratio's multiples lie far apart, so neighbouring seeds give unrelated models.
+        # The golden ratio's multiples lie far apart, so neighboring seeds give unrelated models.
         return (self.base * 0x9E3779B97F4A7C15 + next(self.models)) % 2**64
 
 

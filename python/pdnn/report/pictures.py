@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLOURS = [f"C{number}" for number in range(10)]
+_COLORS = [f"C{number}" for number in range(10)]
 _MARKERS = "os^Dv*"
 _RANKS = 8  # of a line that are drawn one by one
-_PART_COLOURS = {
+_PART_COLORS = {
     "gradient": "C0",
     "update": "C9",
     "exposed communication": "C3",
     "waiting for the slowest": "C1",
-    "other": "lightgrey",
+    "other": "lightgray",
 }
 _WORDS = {
     "val_accuracy": "validation accuracy",
@@ -33,7 +33,7 @@ _WORDS = {
 
 _CAPTIONS = {
     "speedup": (
-        "Speedup over the baseline, from the median epoch, with the extremes of the repeats (black); a grey "
+        "Speedup over the baseline, from the median epoch, with the extremes of the repeats (black); a gray "
         "mark is the number of workers. Efficiency is speedup over workers"
     ),
     "accuracy": (
@@ -136,7 +136,7 @@ def _bars(
     axes: Axes, work: Workload, values: Sequence[float], label: str, ends: Sequence[float] | None = None
 ) -> None:
     """A bar for each line, the first on top, with its value behind it, or behind `ends`."""
-    axes.barh(range(len(values)), values, color=[_colour(index) for index in range(len(values))], alpha=0.5)
+    axes.barh(range(len(values)), values, color=[_color(index) for index in range(len(values))], alpha=0.5)
     _write_behind(axes, ends or values, [_number(value) for value in values])
     _name_bars(axes, [line.name for line in work.lines])
     axes.set_xlabel(label)
@@ -160,8 +160,8 @@ def _name_bars(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top
 
 
-def _colour(index: int) -> str:
-    return _COLOURS[index % len(_COLOURS)]
+def _color(index: int) -> str:
+    return _COLORS[index % len(_COLORS)]
 
 
 def _speedup(axes: Axes, work: Workload) -> None:
@@ -181,12 +181,12 @@ def _speedup(axes: Axes, work: Workload) -> None:
     ]
     places = range(len(values))
     axes.errorbar(values, places, xerr=reach, linestyle="none", color="black", capsize=3)
-    axes.plot(workers, places, linestyle="none", marker="|", color="grey", markersize=14)
+    axes.plot(workers, places, linestyle="none", marker="|", color="gray", markersize=14)
 
 
 def _efficiency(axes: Axes, work: Workload) -> None:
     _bars(axes, work, [line.efficiency or 0.0 for line in work.lines], "efficiency")
-    axes.axvline(1, color="grey", linestyle=":")
+    axes.axvline(1, color="gray", linestyle=":")
 
 
 def _updates(axes: Axes, work: Workload) -> None:
@@ -201,9 +201,9 @@ def _phases(axes: Axes, work: Workload) -> None:
         if part == "hidden" and max(values) < 0.001:
             continue
         look: dict[str, Any] = (
-            {"color": "none", "edgecolor": "grey", "hatch": "///"}
+            {"color": "none", "edgecolor": "gray", "hatch": "///"}
             if part == "hidden"
-            else {"color": _PART_COLOURS[part]}
+            else {"color": _PART_COLORS[part]}
         )
         words = "hidden communication" if part == "hidden" else part
         some = [place for place, value in enumerate(values) if value > 0]
@@ -220,11 +220,11 @@ def _bytes(axes: Axes, work: Workload) -> None:
     lines = [(index, line) for index, line in enumerate(work.lines) if line.ranks > 1]
     sent = [value for _, line in lines for value in line.per_step("bytes")[:_RANKS]]
     read = [value for _, line in lines for value in line.per_step("shared_bytes")[:_RANKS]]
-    colours = [_colour(index) for index, line in lines for _ in range(min(line.ranks, _RANKS))]
+    colors = [_color(index) for index, line in lines for _ in range(min(line.ranks, _RANKS))]
     places = range(len(sent))
-    axes.barh(places, sent, color=colours, alpha=0.5)
+    axes.barh(places, sent, color=colors, alpha=0.5)
     if any(read):
-        look: dict[str, Any] = {"color": "none", "edgecolor": "grey", "hatch": "///"}
+        look: dict[str, Any] = {"color": "none", "edgecolor": "gray", "hatch": "///"}
         reading = [place for place in places if read[place] > 0]
         begin, width = ([values[place] for place in reading] for values in (sent, read))
         axes.barh(reading, width, left=begin, label="read in shared memory", **look)
@@ -270,8 +270,8 @@ def _curve(
         axes.plot(
             across(history),
             history.history[measure],
-            color=_colour(index),
-            linestyle="-" if index < len(_COLOURS) else "--",
+            color=_color(index),
+            linestyle="-" if index < len(_COLORS) else "--",
             marker=_MARKERS[index % len(_MARKERS)],
             markersize=4,
             label=line.name if repeat == 0 else None,

@@ -128,14 +128,14 @@ class Timeline:
         axes = figure.add_subplot()
         passes = {"forward": "tab:blue", "backward": "tab:green"}
         chunks = 1 + max((event.chunk for lane in self.lanes for event in lane), default=0)
-        for what, colour in passes.items():
+        for what, color in passes.items():
             for rank, lane in enumerate(self.lanes):
                 for chunk in range(chunks):
                     events = [event for event in lane if event.what == what and event.chunk == chunk]
                     axes.broken_barh(
                         [(event.begin, event.end - event.begin) for event in events],
                         (rank - 0.4, 0.8),
-                        facecolors=colour,
+                        facecolors=color,
                         alpha=0.9 - 0.5 * chunk / chunks,
                         edgecolors="white",
                         label=what if rank == chunk == 0 else None,
