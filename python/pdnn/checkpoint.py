@@ -1,4 +1,4 @@
-"""Checkpoints: all that a Trainer needs to go on bit for bit, in one file that is replaced whole."""
+"""Checkpoints: all that a Trainer needs to continue bit for bit, in one file that is replaced as a whole."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Epochs:
     Parameters
     ----------
     training : Training
-        Its step, schedule and history go on with each epoch.
+        Its step, schedule and history advance with each epoch.
     source : Source
     batch_size : int
         Rows behind one update.
@@ -73,7 +73,7 @@ class Epochs:
             self.session.record()
 
     def run(self, poll: Callable[[EpochSums], bool]) -> EpochSums:
-        """Makes the steps of an epoch, unless `poll`, which is asked now and then, wants them to stop."""
+        """Makes the steps of an epoch, until `poll`, which is called at intervals, returns True."""
         training, source, seed = self._training, self._source, self._training.seed % 2**64
         if self._augment is not None:
             self._augment.tell(source.core, training.seed, training.epoch)

@@ -318,7 +318,7 @@ class Trainer(Evaluation):
     def _choose_fastest(
         self, source: Source, batch_size: int, resumed: str | os.PathLike[str] | None, shown: bool
     ) -> None:
-        """Takes the fastest strategy; a training that is resumed goes on with the one that it had."""
+        """Takes the fastest strategy; a resumed training keeps its strategy."""
         had = None if resumed is None else checkpoints.strategy_of(resumed)
         self.choice = self._calibrations().fastest(source, batch_size, had)
         self.strategy = self.choice.strategy

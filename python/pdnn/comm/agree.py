@@ -61,7 +61,7 @@ class Header(NamedTuple):
         return (TypeError if self.mistype else ValueError)(f"{self.call}: {what}; {self.advice}")
 
     def check(self) -> None:
-        """Raises this rank's problem where the other ranks need not be told."""
+        """Raises this rank's problem without the other ranks."""
         if self.problem:
             raise self.error(f"got {self.problem}")
 

@@ -44,7 +44,7 @@ class PadCropFlip:
             raise ValueError(f"PadCropFlip: padding is {self.padding}, expected 0 or more")
 
     def tell(self, source: Any, seed: int, epoch: int) -> None:
-        """Has a source of the core change what it gathers from now on; ValueError if that is no images."""
+        """Sets this augmentation of a source of the core, from now on; ValueError if that is no images."""
         source.augment(self.padding, self.flip, seed % 2**64, epoch)
 
 

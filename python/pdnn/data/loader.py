@@ -99,7 +99,7 @@ class DataLoader:
         self._gatherer()  # refuses samples to augment that are no images
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next iteration, as when training is resumed; a sampler is told, too."""
+        """Choose the order of the next iteration, as when training is resumed; also that of a sampler."""
         self.epoch = check_epoch("DataLoader", epoch)
         if self.batch_sampler is not None:
             tell_epoch(self.batch_sampler, epoch)

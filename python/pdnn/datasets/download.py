@@ -17,7 +17,8 @@ def user_cache(name: str) -> Path:
 def fetch(name: str, checksum: str, mirrors: Sequence[str], folder: Path) -> Path:
     """The file `name` in `folder`, downloaded unless a sound one is there.
 
-    Processes that ask at once wait for the first: it holds a lock, writes to a temporary file, checks the
+    Processes that call this at the same time wait for the first: it holds a lock, writes to a temporary
+    file, checks the
     checksum, and only then renames. The lock is the operating system's, so it ends with its process.
 
     Parameters

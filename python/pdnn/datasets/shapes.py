@@ -18,8 +18,8 @@ def shape_images(where: str, x: Array, image: bool, size: int | None) -> Array:
     ----------
     where : str
         Begins the error message.
-    x : ndarray, shape (n, height, width) or (n, channels, height, width), or (n, features) if nothing is
-    asked image : bool
+    x : ndarray, shape (n, height, width), (n, channels, height, width) or, without options, (n, features)
+    image : bool
         Return (n, channels, height, width) instead of (n, channels * height * width).
     size : int, optional
         Resize to (size, size).

@@ -222,7 +222,7 @@ class DistributedOptimizer(Optimizer):
         ValueError
             If the ranks' learning rates differ.
         CommunicationError
-            If another rank failed, or did not come to this step in time.
+            If another rank failed, or did not make this step in time.
         """
         self.synchronize()
         self._update()

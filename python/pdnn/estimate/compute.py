@@ -108,7 +108,7 @@ class MeasuredCompute:
         Its rule is used on copies; it is left as it is.
     samples : Samples
     comm : Communicator
-        The ranks that will train together; all of them ask the same questions.
+        The ranks that will train together; all of them must make the same calls.
     """
 
     loss: nn.Loss

@@ -61,7 +61,7 @@ class Steps:
         Raises
         ------
         ValueError
-            If the strategy does not fit the ranks or the network, or the machine tells no link that it needs.
+            If the strategy does not fit the ranks or the network, or the machine has no link that it needs.
         """
         strategy.check_ranks(self.ranks)
         cores = self.machine.nodes * self.machine.cores
@@ -303,7 +303,7 @@ def coded(codec: str | Codec, elements: int, itemsize: int) -> Coded:
 
 
 def coded_sum(code: Coded, link: Link, ranks: int) -> tuple[Cost, float]:
-    """A sum over ranks whose arrays travel so, and seconds of coding: gathered for two ranks, else in shares.
+    """A sum over ranks by a codec, and the seconds of coding: gathered for two ranks, else in shares.
 
     Gathered, a rank encodes once and decodes p times; in shares (2p − 1)/p times, and encodes a share more.
     """

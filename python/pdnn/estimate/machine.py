@@ -29,24 +29,25 @@ class Machine:
     nodes, cores : int
         Computers, and cores of each that trainings use.
     flops : float
-        Floating-point operations a second that a core comes to in the products of a step of very many rows.
+        Floating-point operations per second of a core, in the products of a step of very many rows.
     half_rows : float
-        Rows with which it comes to half of that (Hockney and Jesshope's n½, "Parallel Computers 2", 1988).
+        Rows with which it reaches half of that rate (Hockney and Jesshope's n½, "Parallel Computers 2",
+        1988).
     memory : float
-        Bytes of gradients a second that a core adds to others.
+        Bytes of gradients per second that a core adds to others.
     barrier : float
-        Seconds in which the threads of a process meet.
+        Seconds of a barrier of the threads of a process.
     inside : Link or None
-        A message between two ranks of a node; None where no ranks were there to measure it.
+        A message between two ranks of a node; None if there were no ranks to measure it.
     sums : Link or None
-        What all-reduces on a node are as fast as; unless given, `inside`.
+        The link whose formulas give the time of all-reduces on a node; default `inside`.
     shared : Link or None
-        Agreement on an update in memory that the ranks of a node share: the latency a step, the bandwidth of
-        what a rank reads of others. Unless given, `inside`.
+        Updates in memory that the ranks of a node share: the latency per step, the bandwidth for what a
+        rank reads of others. Default `inside`.
     between : Link or None
         A message between nodes.
     contention : float
-        By which factor a core is slower while all cores of its node are at work.
+        Factor by which a core is slower while all cores of its node are busy.
 
     Raises
     ------

@@ -42,7 +42,7 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
     ----------
     comm : Communicator
     compute : ComputeModel
-        Of the network: what a core comes to is told for its steps.
+        Of the network: the rate of a core is that of its steps.
     network : Network
     rows : int
         Of a rank's step.
@@ -82,7 +82,7 @@ def describe(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows:
     Parameters
     ----------
     model : nn.Sequential
-        A classifier; what a core comes to is told for its steps.
+        A classifier; the rate of a core is that of its steps.
     loss : Loss
         Its.
     sample : tuple of int
@@ -131,7 +131,7 @@ def barrier(comm: Communicator) -> float:
 
 
 def adding(itemsize: int) -> float:
-    """Seconds a byte of adding an array to another that lies in cache, as a pool joins its gradients."""
+    """Seconds per byte of adding an array to another in cache, as a pool adds its gradients."""
     total, one = (np.zeros((1 << 20) // itemsize, f"f{itemsize}") for _ in range(2))
     return _repeated(lambda: np.add(total, one, out=total)) / total.nbytes
 

@@ -32,7 +32,7 @@ class Calibration:
     optimizer : Optimizer
         Of the model's parameters.
     comm : Communicator
-        The ranks that will train together, all of which ask the same.
+        The ranks that will train together; all of them must make the same calls.
     """
 
     def __init__(self, model: Sequential, loss: Loss, optimizer: Optimizer, comm: Communicator) -> None:

@@ -35,7 +35,7 @@ def ex4(
 ) -> Dataset | tuple[Dataset, Dataset]:
     """5,000 handwritten digits of 20 x 20 pixels, in the order of the file.
 
-    The exercise trains and measures on all of them, so nothing is held out unless asked for: the training
+    The exercise trains and measures on all of them, so no rows are held out by default: the training
     part is the whole set, the test part is empty.
 
     Labels in the file are 1..10, where 10 stands for the digit 0 (its authors' language counts from 1). Here

@@ -62,8 +62,8 @@ def matmul_by_rows(
     Returns
     -------
     ndarray, shape (m, n), or None
-        At the root; None elsewhere. All of b goes to every rank; rows of a and of the product travel once, to
-        and from the root.
+        At the root; None elsewhere. All of b goes to every rank; rows of a and of the product are sent
+        once, from and to the root.
 
     Raises
     ------
@@ -102,7 +102,8 @@ def matmul_by_reduction(
     Returns
     -------
     ndarray, shape (m, n)
-        On every rank. Columns of a and rows of b travel once, from the root; the all-reduce takes and gives
+        On every rank. Columns of a and rows of b are sent once, from the root; the all-reduce takes and
+        gives
         the whole of the product. Sums are taken in another order than `matmul`'s.
 
     Raises
@@ -142,7 +143,7 @@ def _agree(
 
 
 def _describe(call: str, a: object, b: object) -> Header:
-    """What the root tells: a type and the shape (m, k, n), or what is wrong with its matrices."""
+    """The message of the root: a type and the shape (m, k, n), or what is wrong with its matrices."""
     x, y = describe(call, a), describe(call, b)
     for name, told in (("a", x), ("b", y)):
         if told.problem:

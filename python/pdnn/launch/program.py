@@ -88,7 +88,7 @@ def _print_tagged(stream: str, rank: int | None, line: str) -> None:
 
 
 class _Signal(BaseException):
-    """A signal that asks this process to end."""
+    """A signal that ends this process."""
 
     def __init__(self, number: int) -> None:
         self.number = number

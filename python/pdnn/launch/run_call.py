@@ -30,7 +30,7 @@ def main(folder: str) -> None:
 
 
 def _described(rank: int, error: BaseException) -> tuple[int, str, str, bytes]:
-    """The rank, the error in a line, its traceback, and the error itself (empty if it cannot travel)."""
+    """The rank, the error in a line, its traceback, and the error itself (empty if it cannot be pickled)."""
     summary = "".join(traceback.format_exception_only(type(error), error)).strip()
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:

@@ -1,4 +1,4 @@
-"""Place: where the values of a module lie in the memory of a model."""
+"""Place: where the values of a module are in the memory of a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pdnn.store import Store
 
 @dataclass
 class Place:
-    """Where the parameters and the buffers of a module lie, once they are gathered.
+    """The memory of a module's parameters and buffers, once they are gathered.
 
     Attributes
     ----------
@@ -32,5 +32,5 @@ class Place:
 
     @property
     def whole(self) -> bool:
-        """Whether the module's values lie together."""
+        """Whether the module's values are contiguous."""
         return self.span is not None and self.buffers is not None

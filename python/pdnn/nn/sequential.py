@@ -64,7 +64,7 @@ class Sequential(Module):
 
     @property
     def core(self) -> CoreModel:
-        """The C++ model behind this one, which gathers the parameters when first asked for.
+        """The C++ model of this one; the first access gathers the parameters.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Sequential(Module):
         input_shape : tuple of int
             Of one sample: ``(784,)`` or ``(3, 32, 32)``.
         batch_size : int
-            Samples of the step whose memory is told.
+            Samples of the step whose memory is computed.
 
         Returns
         -------
@@ -198,7 +198,7 @@ class Sequential(Module):
         Returns
         -------
         loss : float
-            Under the criterion's reduction (mean over these rows unless told otherwise).
+            Under the criterion's reduction (by default the mean over these rows).
         gradient : ndarray, shape (number of parameters,)
             In the order of `flat_parameters`.
 

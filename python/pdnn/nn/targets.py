@@ -10,7 +10,7 @@ from pdnn.store import Array
 
 
 class Judge(Protocol):
-    """What is asked of a loss here."""
+    """The interface of a loss for this module."""
 
     takes_classes: ClassVar[bool]
     one_class_a_row: ClassVar[bool]

@@ -142,7 +142,7 @@ class Engine(Strategy):
     pieces : int
         Into which it cuts the rows of a gradient.
     passes : int
-        That go on side by side, each with a gradient of its own; 0: all threads share one pass.
+        Passes that run at the same time, each with a gradient of its own; 0: all threads share one pass.
     needs_cores : bool
         Its threads wait for each other so often that each needs a core of its own.
     suffix : str
@@ -291,7 +291,7 @@ def take_codec(strategy: Any) -> None:
 
 
 def compression(strategy: Any, measure_every: int) -> _core.Compression | None:
-    """The codec of a strategy as the core takes it; one in `measure_every` encodings tells its error."""
+    """The codec of a strategy as the core takes it; one in `measure_every` encodings measures its error."""
     if strategy.codec is None:
         return None
     return _core.Compression(str(strategy.codec), strategy.error_feedback, measure_every)

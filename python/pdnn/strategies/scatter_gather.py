@@ -28,7 +28,7 @@ class ScatterGather(Strategy):
 
     @classmethod
     def spelled(cls, match: re.Match[str]) -> ScatterGather:
-        """The rows travel once or in every step."""
+        """The rows are sent once or in every step."""
         return cls(once=match[1] is not None)
 
     @property
@@ -37,7 +37,7 @@ class ScatterGather(Strategy):
         return Serial()
 
     def check_rows(self, rows: int, batch_size: int, augmented: bool) -> None:
-        """Rows that travel once must be all that there are, as they are."""
+        """Rows that are sent once must be all rows, without augmentation."""
         if self.once and batch_size < rows:
             raise ValueError(
                 f'fit: strategy "{self}" sends the rows once, so a batch must be all of them; '

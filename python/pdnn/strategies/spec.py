@@ -87,7 +87,7 @@ def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
 
 
 def _warn_if_crowded(strategy: Strategy, comm: Communicator) -> None:
-    """Says that a strategy wants more threads than this rank has cores."""
+    """Warns if a strategy uses more threads than this rank has cores."""
     engine, cores = strategy.engine, cores_of_rank(comm)
     if (engine.needs_cores or comm.size > 1) and engine.threads > cores:
         hint = "; mpiexec bound it, add --bind-to none" if comm.size > 1 else ""

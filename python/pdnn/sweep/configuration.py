@@ -13,7 +13,7 @@ CHOSEN_LATER = ("auto", "fastest")
 
 @dataclass(frozen=True)
 class Configuration:
-    """What tells one training of a sweep from the others; the words are those of ``pdnn train``.
+    """The options that differ between the trainings of a sweep; the words are those of ``pdnn train``.
 
     Attributes
     ----------

@@ -53,7 +53,7 @@ class Launch:
 
 
 def train(configuration: Configuration, launch: Launch) -> Run:
-    """Trains in a launch of its own; a run that fails or takes too long is told in its `Run.message`.
+    """Trains in a launch of its own; if a run fails or takes too long, its `Run.message` says so.
 
     The processes are a session of their own under a guard, as those of ``pdnn launch``: nothing is left of
     them, however this process ends (on Linux).
