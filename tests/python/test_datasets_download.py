@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import http.server
+import socket
 import struct
 import sys
 import threading
@@ -19,16 +20,14 @@ from pdnn.datasets import download
 from pdnn.datasets.download import fetch
 from processes import Completed
 
-pytest.importorskip("pooch", reason="downloads files")
-
 CONTENT = b"forty-two images" * 5000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Mirror:
-    """A server of files, and the names that were asked of it."""
+    """A server of files, which breaks off after `most` bytes, and the names that were asked of it."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
+    def __init__(self, files: dict[str, bytes], most: int | None = None) -> None:
         asked: list[str] = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -41,7 +40,7 @@ class Mirror:
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(files[name])))
                 self.end_headers()
-                self.wfile.write(files[name])
+                self.wfile.write(files[name][:most])
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -64,8 +63,8 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, byte
     monkeypatch.delenv("PDNN_DATA", raising=False)
     started: list[Mirror] = []
 
-    def start(files: dict[str, bytes]) -> Mirror:
-        started.append(Mirror(files))
+    def start(files: dict[str, bytes], most: int | None = None) -> Mirror:
+        started.append(Mirror(files, most))
         return started[-1]
 
     yield start
@@ -76,31 +75,70 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, byte
 def test_a_sound_file_is_fetched_once(mirror: Callable[..., Mirror], tmp_path: Path) -> None:
     server = mirror({"a.gz": CONTENT})
     for _ in range(2):
-        assert fetch("a.gz", SHA256, [server.url], tmp_path / "new" / "folder").read_bytes() == CONTENT
+        assert fetch("a.gz", SHA256, [server.url], [tmp_path / "new" / "folder"]).read_bytes() == CONTENT
     assert server.asked == ["a.gz"]
     assert [file.name for file in (tmp_path / "new" / "folder").iterdir() if file.name != ".lock"] == ["a.gz"]
 
 
 def test_a_damaged_file_is_fetched_again(mirror: Callable[..., Mirror], tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(CONTENT[:-1])
-    assert fetch("a.gz", SHA256, [mirror({"a.gz": CONTENT}).url], tmp_path).read_bytes() == CONTENT
+    assert fetch("a.gz", SHA256, [mirror({"a.gz": CONTENT}).url], [tmp_path]).read_bytes() == CONTENT
 
 
 def test_mirrors_are_tried_in_turn(mirror: Callable[..., Mirror], tmp_path: Path) -> None:
     missing, wrong, right = mirror({}), mirror({"a.gz": b"something else"}), mirror({"a.gz": CONTENT})
     mirrors = ["http://127.0.0.1:9/", missing.url, wrong.url, right.url]
-    assert fetch("a.gz", SHA256, mirrors, tmp_path).read_bytes() == CONTENT
+    assert fetch("a.gz", SHA256, mirrors, [tmp_path]).read_bytes() == CONTENT
     assert (missing.asked, wrong.asked, right.asked) == (["a.gz"], ["a.gz"], ["a.gz"])
 
 
 def test_every_failure_is_told_and_nothing_is_left(mirror: Callable[..., Mirror], tmp_path: Path) -> None:
     missing, wrong = mirror({}), mirror({"a.gz": b"something else"})
-    with pytest.raises(OSError, match=r"a.gz: could not be downloaded; fetch it by hand into") as caught:
-        fetch("a.gz", SHA256, [missing.url, wrong.url], tmp_path)
-    assert f"{missing.url}a.gz: 404" in str(caught.value) and f"{wrong.url}a.gz: SHA256 hash" in str(
-        caught.value
-    )
+    cut, elsewhere = mirror({"a.gz": CONTENT[:-1]}), tmp_path / "elsewhere"
+    with pytest.raises(OSError, match=r"^a\.gz could not be downloaded:") as caught:
+        fetch("a.gz", SHA256, [missing.url, wrong.url, cut.url, "http://127.0.0.1:9/"], [elsewhere, tmp_path])
+    said = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in said[1:5]] == [
+        f"  {url}a.gz" for url in (missing.url, wrong.url, cut.url, "http://127.0.0.1:9/")
+    ]
+    assert "404" in said[1] and "14 bytes with sha256" in said[2] and SHA256 in said[2]
+    assert f"{len(CONTENT) - 1:,} bytes with sha256" in said[3] and "refused" in said[4]
+    assert said[5].startswith(f"It was looked for in {elsewhere}, {tmp_path}. To bring it by hand,")
     assert [file.name for file in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_mirror_that_falls_silent_or_breaks_off_is_given_up(
+    mirror: Callable[..., Mirror], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "TIMEOUT", 0.3)
+    right = mirror({"a.gz": CONTENT})
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        mirrors = [
+            f"http://127.0.0.1:{silent.getsockname()[1]}/",
+            mirror({"a.gz": CONTENT}, 1000).url,
+            right.url,
+        ]
+        assert fetch("a.gz", SHA256, mirrors, [tmp_path]).read_bytes() == CONTENT
+    assert right.asked == ["a.gz"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_download_says_what_comes_and_on_a_terminal_how_far_it_is(
+    mirror: Callable[..., Mirror],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+) -> None:
+    pytest.importorskip("tqdm", reason="draws the bar")
+    server = mirror({"a.gz": CONTENT})
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    fetch("a.gz", SHA256, [server.url], [tmp_path])
+    said = capsys.readouterr().err
+    assert said.startswith(f"downloading {server.url}a.gz to {tmp_path / 'a.gz'} (0.1 MiB)\n")
+    assert ("78.1k/78.1k" in said) == terminal
 
 
 def test_processes_at_once_download_once(
@@ -110,7 +148,7 @@ def test_processes_at_once_download_once(
     code = (
         "import subprocess, sys\n"
         "one = 'from pathlib import Path; from pdnn.datasets.download import fetch; '\n"
-        f'one += \'fetch("a.gz", "{SHA256}", ["{server.url}"], Path("{tmp_path}"))\'\n'
+        f'one += \'fetch("a.gz", "{SHA256}", ["{server.url}"], [Path("{tmp_path}")])\'\n'
         f"ranks = [subprocess.Popen([{sys.executable!r}, '-c', one]) for _ in range(4)]\n"
         "sys.exit(sum(rank.wait() for rank in ranks))\n"
     )
@@ -184,7 +222,7 @@ def test_cifar10_is_downloaded_by_its_md5_and_read_from_the_archive(
     server = mirror({name: content})
     module = sys.modules["pdnn.datasets.cifar_files"]
     monkeypatch.setattr(module, "MIRRORS", (server.url,))
-    with pytest.raises(OSError, match=rf"{name}: could not be downloaded"):
+    with pytest.raises(OSError, match=rf"{name} could not be downloaded"):
         datasets.cifar10(tmp_path / "root")
     monkeypatch.setattr(module, "MD5", hashlib.md5(content).hexdigest())
     for _ in range(2):
@@ -192,9 +230,3 @@ def test_cifar10_is_downloaded_by_its_md5_and_read_from_the_archive(
         assert (train.x == x[:10]).all() and (test.x == x[10:]).all()
     assert server.asked == [name] * 2
     assert sorted(file.name for file in (tmp_path / "root").iterdir()) == [".lock", name]
-
-
-def test_without_pooch_the_message_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(ImportError, match="pip install pooch; or set PDNN_DATA"):
-        fetch("a.gz", SHA256, ["http://127.0.0.1:9/"], tmp_path)

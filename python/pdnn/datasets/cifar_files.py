@@ -98,7 +98,7 @@ def cifar10(
     Parameters
     ----------
     root : path, optional
-        A folder, or one of the archives; ``$PDNN_DATA/cifar10`` or else the user's cache unless given.
+        A folder, or one of the archives; ``$PDNN_DATA/cifar10`` and then the user's cache unless given.
     train : bool, optional
         Only that part.
     download : bool
@@ -120,23 +120,22 @@ def cifar10(
     ValueError
         With the file's name, if one is damaged. Pickles are read without calling what they name.
     """
-    place = Path(root) if root is not None else data_folder("cifar10")
-    if place is None or (root is None and not place.is_dir()):
-        place = user_cache("cifar10")
+    given = Path(root) if root is not None else data_folder("cifar10")
+    places = [place for place in (given, user_cache("cifar10") if root is None else None) if place]
 
     def part(is_train: bool) -> Dataset:
-        images = _read(place, is_train)
-        if images is None and download and not place.is_file():
-            fetch(LAYOUTS[0].archive, f"md5:{MD5}", MIRRORS, place)
-            images = _read(place, is_train)
-        if images is None:
-            raise FileNotFoundError(
-                f"{place}: has none of CIFAR-10's files; expected data_batch_1.bin … and test_batch.bin, "
-                f"{LAYOUTS[0].archive}, {LAYOUTS[1].archive}, or *train*.bin and *test*.bin"
-            )
-        return Dataset(*images, scale)
+        for place in places:
+            if images := _read(place, is_train):
+                return Dataset(*images, scale)
+        if download and not places[-1].is_file():
+            archive = fetch(LAYOUTS[0].archive, f"md5:{MD5}", MIRRORS, places)
+            return Dataset(*_from_archive(archive, is_train), scale)
+        raise FileNotFoundError(
+            f"{', '.join(map(str, places))}: has none of CIFAR-10's files; expected data_batch_1.bin … and "
+            f"test_batch.bin, {LAYOUTS[0].archive}, {LAYOUTS[1].archive}, or *train*.bin and *test*.bin"
+        )
 
-    return both(str(place), train, part)
+    return both("cifar10", train, part)
 
 
 def _read(root: Path, train: bool) -> Images | None:

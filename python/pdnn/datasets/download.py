@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from typing import Any
+
+from pdnn.datasets.reading import CHUNK
+from pdnn.files.atomic import replacing
+from pdnn.progress import download_bar
+
+TIMEOUT = 30  # seconds without a byte after which a mirror is given up
 
 
 def user_cache(name: str) -> Path:
     """The folder where this user keeps the data set `name` between runs."""
-    return Path(_pooch().os_cache("pdnn")) / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pdnn", name)
 
 
-def fetch(name: str, checksum: str, mirrors: Sequence[str], folder: Path) -> Path:
-    """The file `name` in `folder`, downloaded unless a sound one is there.
+def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Path]) -> Path:
+    """The file `name` in the last of `places`, downloaded unless a sound one is there.
 
     Processes that call this at the same time wait for the first: it holds a lock, writes to a temporary
     file, checks the
@@ -28,40 +34,70 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str], folder: Path) -> Pat
         Of the file, in hexadecimal: its SHA-256, or ``md5:`` and its MD5.
     mirrors : sequence of str
         Addresses to which `name` is appended, tried in turn.
-    folder : Path
-        Made if it does not exist.
+    places : sequence of Path
+        Folders where the file was looked for; the last is made if it does not exist.
 
     Raises
     ------
     OSError
-        If no mirror gave the file: which ones, and why.
-    ImportError
-        If pooch is not installed.
+        If no mirror gave the file: which ones, why, and what to do.
     """
+    folder = places[-1]
     target = folder / name
     if _is_sound(target, checksum):
         return target
-    pooch = _pooch()
-    folder.mkdir(parents=True, exist_ok=True)
     failures = []
+    folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / ".lock"):
+        if _is_sound(target, checksum):
+            return target
         for mirror in mirrors:
             try:
-                pooch.retrieve(mirror + name, known_hash=checksum, fname=name, path=folder)
+                _download(mirror + name, checksum, target)
                 return target
             except (OSError, ValueError) as error:  # a broken connection; a wrong checksum
-                failures.append(f"{mirror}{name}: {error}")
+                failures.append(f"  {mirror}{name}: {error}")
     raise OSError(
-        f"{name}: could not be downloaded; fetch it by hand into {folder}. What was tried:\n"
-        + "\n".join(failures)
+        "\n".join([f"{name} could not be downloaded:", *failures])
+        + f"\nIt was looked for in {', '.join(map(str, places))}. To bring it by hand, download it "
+        f"elsewhere and copy it into {folder}"
     )
 
 
+def _download(url: str, checksum: str, target: Path) -> None:
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
+    digest = _hash(checksum)
+    try:
+        with urlopen(url, timeout=TIMEOUT) as response, replacing(target) as file:
+            total = int(response.headers.get("Content-Length") or 0)
+            with download_bar(f"downloading {url} to {target}", total) as advance:
+                while piece := response.read(CHUNK):
+                    file.write(piece)
+                    digest.update(piece)
+                    advance(len(piece))
+            if digest.hexdigest() != checksum.rpartition(":")[2]:
+                raise ValueError(
+                    f"{file.tell():,} bytes with {digest.name} {digest.hexdigest()}, not {checksum}"
+                )
+    except HTTPException as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
+
+
 def _is_sound(path: Path, checksum: str) -> bool:
+    if not path.is_file():
+        return False
+    digest = _hash(checksum)
+    digest.update(path.read_bytes())
+    return bool(digest.hexdigest() == checksum.rpartition(":")[2])
+
+
+def _hash(checksum: str) -> Any:
+    """A new hash of the kind that `checksum` is of."""
     import hashlib
 
-    algorithm, _, expected = checksum.rpartition(":")
-    return path.is_file() and hashlib.new(algorithm or "sha256", path.read_bytes()).hexdigest() == expected
+    return hashlib.new(checksum.rpartition(":")[0] or "sha256")
 
 
 @contextmanager
@@ -71,12 +107,3 @@ def _locked(path: Path) -> Iterator[None]:
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _pooch() -> ModuleType:
-    try:
-        return import_module("pooch")
-    except ImportError as error:
-        raise ImportError(
-            "downloads need pooch: pip install pooch; or set PDNN_DATA to a folder with the data"
-        ) from error

@@ -107,14 +107,15 @@ def _folder(root: str | os.PathLike[str] | None, parts: tuple[bool, ...], downlo
         if _has(folder, parts):
             return folder
     target = Path(root) if root else user_cache("mnist")
+    places = list(dict.fromkeys([*given, target]))
     if download:
         for part in parts:
             for name, sha256 in SHA256[part].items():
-                fetch(name, sha256, MIRRORS, target)
+                fetch(name, sha256, MIRRORS, places)
     elif not _has(target, parts):
-        places = ", ".join(str(folder) for folder in dict.fromkeys([*given, target]))
         raise FileNotFoundError(
-            f"mnist: its files are in none of {places}; set PDNN_DATA, or pass download=True"
+            f"mnist: its files are in none of {', '.join(map(str, places))}; set PDNN_DATA, or pass "
+            "download=True"
         )
     return target
 
