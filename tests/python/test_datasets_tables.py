@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,34 @@ def test_ex4_keeps_the_order_of_the_file_and_counts_classes_from_0() -> None:
     halves = train.x[:2500].sum(), train.x[2500:].sum()
     np.testing.assert_allclose(halves, (132986.76649618745, 129691.49366349436), rtol=1e-13)
     assert np.bincount(train.y).tolist() == [500] * 10 and train.y[0] == 9  # the digit 0 comes first
+
+
+def test_ex4_is_made_from_mnist_where_its_file_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = real_data("ex4-digits")
+    published = exercises.ex4(folder, train=True)
+    (tmp_path / "mnist").symlink_to(real_data("mnist"))
+    monkeypatch.setenv("PDNN_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made, nothing = exercises.ex4(download=False)
+    assert len(nothing) == 0 and made.x.flags.c_contiguous and made.y.dtype == published.y.dtype
+    np.testing.assert_array_equal(made.y, published.y)
+    np.testing.assert_allclose(made.x, published.x, rtol=0, atol=2e-15)
+    (tmp_path / "ex4-digits").symlink_to(folder)
+    assert (exercises.ex4(train=True).x == published.x).all(), "the published file comes first"
+
+
+def test_ex4_refuses_digits_that_are_not_mnists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "train-images-idx3-ubyte").write_bytes(
+        struct.pack(">4I", 0x803, 3, 28, 28) + bytes(3 * 784)
+    )
+    (tmp_path / "mnist" / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 3) + bytes(3))
+    monkeypatch.setenv("PDNN_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(ValueError, match="expected 500 images or more of each digit"):
+        exercises.ex4(download=False)
 
 
 def test_the_pretrained_weights_of_ex4_reach_the_published_precision() -> None:
@@ -86,6 +115,7 @@ def test_one_part_of_npz_is_read_without_the_other(tmp_path: Path) -> None:
 
 def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PDNN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for load, words in (
         (datasets.npz, "nothing.npz"),
         (datasets.read_idx, "nothing.npz"),
@@ -95,5 +125,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             load(tmp_path / "nothing.npz")
     with pytest.raises(FileNotFoundError, match=r"has none of mnistdata.mat, ex4data1.mat"):
         exercises.ex4(tmp_path)
-    with pytest.raises(FileNotFoundError, match="no path was given and PDNN_DATA is not set"):
-        exercises.ex4()
+    with pytest.raises(FileNotFoundError, match=r"^ex4: ex4data1.mat is not in .*cache/pdnn/mnist"):
+        exercises.ex4(download=False)
+    with pytest.raises(FileNotFoundError, match=r"ex4weights.mat.* is not in .*cache/pdnn/ex4-digits; copy"):
+        exercises.ex4_weights()

@@ -4,36 +4,55 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn.data import Dataset, train_test_split
+from pdnn.datasets import mnist
+from pdnn.datasets.download import user_cache
 from pdnn.datasets.matlab import Matrix, read_mat
 from pdnn.datasets.parts import data_folder, wrap
 
 DATA_FILES = ("mnistdata.mat", "ex4data1.mat")
 WEIGHT_FILES = ("mnistweights.mat", "ex4weights.mat")
+OLD, NEW = 28, 20  # pixels along a side of MNIST's images and of the exercise's
+EACH = 500  # images of each digit
 
 
 @overload
 def ex4(
-    path: str | os.PathLike[str] | None = None, train: None = None, *, test: float = 0.0, seed: int = 0
+    path: str | os.PathLike[str] | None = None,
+    train: None = None,
+    download: bool = True,
+    *,
+    test: float = 0.0,
+    seed: int = 0,
 ) -> tuple[Dataset, Dataset]: ...
 @overload
 def ex4(
-    path: str | os.PathLike[str] | None = None, *, train: bool, test: float = 0.0, seed: int = 0
+    path: str | os.PathLike[str] | None = None,
+    *,
+    train: bool,
+    download: bool = True,
+    test: float = 0.0,
+    seed: int = 0,
 ) -> Dataset: ...
 
 
 def ex4(
     path: str | os.PathLike[str] | None = None,
     train: bool | None = None,
+    download: bool = True,
     *,
     test: float = 0.0,
     seed: int = 0,
 ) -> Dataset | tuple[Dataset, Dataset]:
-    """5,000 handwritten digits of 20 x 20 pixels, in the order of the file.
+    """5,000 handwritten digits of 20 x 20 pixels, 500 of each digit, in the order of the exercise's file.
+
+    That file is read where it is. Where it is not, the same digits are made from MNIST's training images,
+    each pixel to 2e-15.
 
     The exercise trains and measures on all of them, so no rows are held out by default: the training
     part is the whole set, the test part is empty.
@@ -45,9 +64,12 @@ def ex4(
     Parameters
     ----------
     path : path, optional
-        The .mat file with X (n, 400) and y (n, 1), or its folder; ``$PDNN_DATA/ex4-digits`` unless given.
+        The .mat file with X (n, 400) and y (n, 1), or its folder. Unless given,
+        ``$PDNN_DATA/ex4-digits``, the user's cache, and then MNIST, as `pdnn.datasets.mnist` finds it.
     train : bool, optional
         Only that part.
+    download : bool
+        Whether to fetch MNIST if it is needed and not there.
     test : float in [0, 1]
         Share to hold out, chosen as by `pdnn.data.train_test_split`.
     seed : int
@@ -60,14 +82,15 @@ def ex4(
 
     Raises
     ------
+    FileNotFoundError
+        If the file is not in `path`, or nothing was found and `download` is False.
+    OSError
+        If MNIST is needed and its download fails.
     ValueError
         With the file's name, if it is damaged or holds something else.
     """
     file = _file(path, DATA_FILES)
-    x, y = read_mat(file, "X", "y")
-    if y.shape != (len(x), 1) or not np.isin(y, np.arange(1, 11)).all():
-        raise ValueError(f"{file}: y has shape {y.shape}, expected {(len(x), 1)} with labels 1..10")
-    whole = wrap(str(file), x, y[:, 0].astype(np.int64) - 1, 1.0)
+    whole = _from_file(file) if file else _from_mnist(download)
     if test:
         parts = [Dataset(*part.gather(dtype=np.float64)) for part in train_test_split(whole, test, seed)]
     else:
@@ -81,14 +104,22 @@ def ex4_weights(path: str | os.PathLike[str] | None = None) -> tuple[Matrix, Mat
     Parameters
     ----------
     path : path, optional
-        The .mat file, or its folder; ``$PDNN_DATA/ex4-digits`` unless given.
+        The .mat file, or its folder; ``$PDNN_DATA/ex4-digits`` and the user's cache unless given.
 
     Raises
     ------
+    FileNotFoundError
+        If the file is not there. Unlike the digits, the weights cannot be made from other data.
     ValueError
         With the file's name, if it is damaged or holds something else.
     """
     file = _file(path, WEIGHT_FILES)
+    if file is None:
+        places = ", ".join(map(str, _folders()))
+        raise FileNotFoundError(
+            f"ex4_weights: {WEIGHT_FILES[1]}, the trained network that comes with the exercise, is not in "
+            f"{places}; copy it into one of them, or pass its path. It cannot be downloaded or computed"
+        )
     theta1, theta2 = read_mat(file, "Theta1", "Theta2")
     if theta1.shape[0] + 1 != theta2.shape[1]:
         raise ValueError(
@@ -98,13 +129,68 @@ def ex4_weights(path: str | os.PathLike[str] | None = None) -> tuple[Matrix, Mat
     return theta1, theta2
 
 
-def _file(path: str | os.PathLike[str] | None, names: tuple[str, ...]) -> Path:
-    place = Path(path) if path is not None else data_folder("ex4-digits")
-    if place is None:
-        raise FileNotFoundError("ex4: no path was given and PDNN_DATA is not set")
-    if not place.is_dir():
-        return place
-    for name in names:
-        if (place / name).is_file():
-            return place / name
-    raise FileNotFoundError(f"{place}: has none of {', '.join(names)}")
+def _folders() -> list[Path]:
+    """Where the exercise's files are looked for, in this order."""
+    return [folder for folder in (data_folder("ex4-digits"), user_cache("ex4-digits")) if folder]
+
+
+def _file(path: str | os.PathLike[str] | None, names: tuple[str, ...]) -> Path | None:
+    """The first of these files; None if no path was given and they are in none of the usual folders."""
+    if path is not None and not Path(path).is_dir():
+        return Path(path)
+    for place in _folders() if path is None else [Path(path)]:
+        for name in names:
+            if (place / name).is_file():
+                return place / name
+    if path is None:
+        return None
+    raise FileNotFoundError(f"{path}: has none of {', '.join(names)}")
+
+
+def _from_file(file: Path) -> Dataset:
+    x, y = read_mat(file, "X", "y")
+    if y.shape != (len(x), 1) or not np.isin(y, np.arange(1, 11)).all():
+        raise ValueError(f"{file}: y has shape {y.shape}, expected {(len(x), 1)} with labels 1..10")
+    return wrap(str(file), x, y[:, 0].astype(np.int64) - 1, 1.0)
+
+
+def _from_mnist(download: bool) -> Dataset:
+    """The first 500 of MNIST's training images of each digit, made smaller, column by column."""
+    try:
+        source = mnist(train=True, download=download)
+    except OSError as error:
+        places = ", ".join(map(str, _folders()))
+        raise type(error)(
+            f"ex4: {DATA_FILES[1]} is not in {places}, and MNIST, of which its digits can be made, is "
+            f"missing. {error}"
+        ) from error
+    rows = [np.flatnonzero(source.y == digit)[:EACH] for digit in range(10)]
+    if source.sample_shape != (OLD * OLD,) or any(len(some) < EACH for some in rows):
+        raise ValueError(
+            f"ex4: MNIST's training part is {source}, expected {EACH} images or more of each digit, "
+            f"{OLD} x {OLD}"
+        )
+    images = source.x[np.concatenate(rows)].reshape(-1, OLD, OLD)
+    small = _shrink_rows(_shrink_rows(images).transpose(0, 2, 1))  # (image, column, row)
+    return Dataset(small.reshape(len(small), -1) / 255, np.repeat((np.arange(10) - 1) % 10, EACH))
+
+
+def _shrink_rows(images: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Images (n, 28, columns) to (n, 20, columns), as MATLAB's ``imresize(…, "bicubic")`` computes it.
+
+    The kernel is Keys' cubic (*Cubic convolution interpolation*, 1981) with a = -1/2, stretched by 28/20
+    against aliasing. Pixels are counted from 1; taps beyond the edge read the edge. The result depends on
+    the last bits of `place`, so its formula and the order of the sum are kept as they are.
+    """
+    scale = NEW / OLD
+    place = np.arange(1, NEW + 1) / scale + 0.5 * (1 - 1 / scale)
+    taps = np.floor(place - 2 / scale)[:, None] + np.arange(8)  # all that the kernel reaches, and zeros
+    far = np.abs(scale * (place[:, None] - taps))
+    near_part, far_part = 1.5 * far**3 - 2.5 * far**2 + 1, -0.5 * far**3 + 2.5 * far**2 - 4 * far + 2
+    weights = np.where(far <= 1, near_part, np.where(far <= 2, far_part, 0))
+    weights /= weights.sum(axis=1, keepdims=True)
+    read = np.clip(taps, 1, OLD).astype(np.intp) - 1
+    out = np.zeros((len(images), NEW, images.shape[2]))
+    for tap in range(taps.shape[1]):
+        out += images[:, read[:, tap]] * weights[:, tap, None]
+    return out
