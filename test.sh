@@ -34,7 +34,7 @@ install() {
   python -m pip install --quiet 'pip>=23.1' &&
     python -m pip install --quiet -r requirements/build.txt 'cmeel-boost>=1.83' &&
     (install_pdnn --no-build-isolation -Cbuild-dir="$tree" -Cinstall.strip=false -Ccmake.define.PDNN_TESTS=ON \
-      -Ccmake.define.PDNN_WERROR=ON ".[test,sklearn${all:+,dev}]")
+      -Ccmake.define.PDNN_WERROR=ON ".[test${all:+,dev}]")
 }
 
 cpp_tests() { ctest --test-dir "$tree" --parallel "$workers" --output-on-failure --output-junit "$report"; }

@@ -46,7 +46,6 @@ def alone(ranks: int, reduce: str, steps: int, every: int) -> list[float]:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_equal_one_process_on_their_joint_batches(mpiexec: Mpiexec, root: Path, ranks: int) -> None:
-    pytest.importorskip("sklearn", reason="draws the data")
     options = ["--steps", "4", "--every", "3", "--samples", "2000", "--seed", "3", "--dtype", "float64"]
     output = mpiexec(ranks, [root / "examples" / "data_parallel.py", *options], timeout=110).stdout
     assert "all ranks have the same data: True" in output
@@ -65,7 +64,6 @@ def test_ranks_equal_one_process_on_their_joint_batches(mpiexec: Mpiexec, root: 
 @pytest.mark.full_length
 @pytest.mark.timeout(900)
 def test_medians_over_five_seeds_lie_in_the_measured_ranges(mpiexec: Mpiexec, root: Path) -> None:
-    pytest.importorskip("sklearn")
     output = mpiexec(2, [root / "examples" / "data_parallel.py", "--seeds", "5"], timeout=800).stdout
     assert output.count(" inside") == 4 * 5 and " outside" not in output, output
 

@@ -77,7 +77,6 @@ def test_five_steps_equal_torch(w3: ModuleType, strategy: str) -> None:
 
 
 def test_the_script_writes_its_lines(root: Path, run_python: Run) -> None:
-    pytest.importorskip("sklearn")
     script = root / "examples" / "understanding_training.py"
     words = ["--steps", "25", "--every", "10", "--samples", "1100", "--seeds", "2"]
     lines = run_python([script, *words]).stdout.splitlines()
@@ -97,7 +96,6 @@ def test_the_script_writes_its_lines(root: Path, run_python: Run) -> None:
 @pytest.mark.full_length
 @pytest.mark.timeout(600)
 def test_medians_over_five_seeds_lie_in_the_measured_ranges(w3: ModuleType) -> None:
-    pytest.importorskip("sklearn")
     import pdnn
 
     seen, held_out = pdnn.datasets.make_classification()
