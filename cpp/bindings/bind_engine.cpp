@@ -47,10 +47,10 @@ std::vector<std::vector<To>> convert(const std::vector<std::vector<From>>& ranks
 
 using Programs = std::vector<std::vector<Words>>;
 
-std::vector<engine::Program> read(const Programs& programs) {
+std::vector<engine::Program> read_programs(const Programs& programs) {
   return convert<Instruction>(programs, [](const Words& words) { return from_words(words); });
 }
-std::vector<engine::Lane> read(const TimedLanes& lanes) {
+std::vector<engine::Lane> read_lanes(const TimedLanes& lanes) {
   return convert<Event>(lanes, [](const TimedWords& words) { return from_words(words); });
 }
 
@@ -107,18 +107,18 @@ void bind_engine(py::module_& m) {
       "pipeline_in_flight",
       [](const Programs& programs) {
         std::vector<Index> most;
-        for (const engine::Program& program : read(programs)) most.push_back(engine::in_flight(program));
+        for (const engine::Program& program : read_programs(programs)) most.push_back(engine::in_flight(program));
         return most;
       },
       py::arg("programs"), "The most passes that each rank has between forward and backward.");
   m.def(
       "simulate_pipeline",
       [](const Programs& programs, const std::vector<double>& forward, const std::vector<double>& backward,
-         double message) { return to_words(engine::simulate(read(programs), {forward, backward, message})); },
+         double message) { return to_words(engine::simulate(read_programs(programs), {forward, backward, message})); },
       py::arg("programs"), py::arg("forward"), py::arg("backward"), py::arg("message"),
       "The programs against the clock: (what, micro, chunk, begin, end) of every rank.");
   m.def(
-      "pipeline_bubble", [](const TimedLanes& lanes) { return engine::bubble(read(lanes)); }, py::arg("lanes"),
+      "pipeline_bubble", [](const TimedLanes& lanes) { return engine::bubble(read_lanes(lanes)); }, py::arg("lanes"),
       "The share of all ranks' time in which they compute nothing.");
 }
 
