@@ -53,7 +53,7 @@ PYTHON_MAY_LOOK_AT = {
     "models": ["nn", "files", "moved"],
     "optim": ["_core", "core", "store", "nn"],
     "data": ["_core", "core", "comm", "nn", "moved"],
-    "datasets": ["data", "files", "moved", "progress"],
+    "datasets": ["data", "moved", "progress"],
     "exercises": ["core", "comm", "nn", "data", "datasets"],
     "codec": ["_core", "core", "comm", "moved"],
     "strategies": ["_core", "core", "comm", "codec", "drawing", "files", "nn"],
@@ -270,7 +270,7 @@ def test_import_is_cheap_and_loads_nothing_optional(run_python: Callable[..., Co
     for folder in importlib.import_module("pdnn").__path__:  # as pip leaves them
         compileall.compile_dir(folder, quiet=2)
     outputs = [run_python(["-c", IMPORT_COST]).stdout.splitlines() for _ in range(7)]
-    optional = {"cloudpickle", "IPython", "matplotlib", "mpi4py", "scipy", "sklearn", "tqdm"}
+    optional = {"cloudpickle", "IPython", "matplotlib", "mpi4py", "pooch", "scipy", "sklearn", "tqdm"}
     assert not optional & set(outputs[0][1].split())
     numpy, pdnn = (
         min(column) for column in zip(*(map(float, costs.split()) for costs, _ in outputs), strict=True)

@@ -1,37 +1,17 @@
-"""Progress of epochs and downloads: a bar on a terminal (with tqdm), elsewhere lines."""
+"""Progress: a bar on a terminal (with tqdm), elsewhere a line an epoch."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 
-def _bar_wanted() -> bool:
+def bar_wanted() -> bool:
+    """Whether a bar of progress can be drawn: on a terminal, in a process that is no rank, with tqdm."""
     launched = any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
     return sys.stderr.isatty() and not launched and find_spec("tqdm") is not None
-
-
-@contextmanager
-def download_bar(what: str, total: int) -> Iterator[Callable[[int], object]]:
-    """Says on stderr what is downloaded; gives a function to be told of every so many more bytes.
-
-    Parameters
-    ----------
-    total : int
-        Bytes to come, 0 if that is not known.
-    """
-    print(f"{what} ({total / 2**20:.1f} MiB)" if total else what, file=sys.stderr, flush=True)
-    if not _bar_wanted():
-        yield lambda count: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total or None, unit="B", unit_scale=True, unit_divisor=1024, dynamic_ncols=True) as bar:
-        yield bar.update
 
 
 class Progress:
@@ -50,7 +30,7 @@ class Progress:
         self.first_epoch = first_epoch
         self.epochs = epochs
         self.steps = steps
-        self.bar_wanted = shown and _bar_wanted()
+        self.bar_wanted = shown and bar_wanted()
         self._bar: Any = None
 
     def start_epoch(self, epoch: int) -> None:

@@ -50,7 +50,7 @@ def write_set(
 def test_loaders_import_nothing_but_numpy_until_they_need_it(run_python: Callable[..., Completed]) -> None:
     code = "import sys, pdnn.data, pdnn.datasets; pdnn.datasets.mnist_mini(); print(*sys.modules)"
     imported = set(run_python(["-c", code]).stdout.split())
-    assert "numpy" in imported and not imported & {"requests", "scipy", "matplotlib", "tqdm"}
+    assert "numpy" in imported and not imported & {"pooch", "requests", "scipy", "matplotlib", "tqdm"}
 
 
 def test_mnist_mini_is_every_fifth_image_split_by_a_fixed_permutation() -> None:

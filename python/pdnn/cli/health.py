@@ -23,6 +23,7 @@ _OPTIONAL = {
     "cloudpickle": "pdnn.run",
     "matplotlib": "plots",
     "tqdm": "progress bars",
+    "pooch": "downloads",
 }
 _LIBRARY = """
 import json, os, mpi4py

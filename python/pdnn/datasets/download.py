@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from pdnn.datasets.reading import CHUNK
-from pdnn.files.atomic import replacing
-from pdnn.progress import download_bar
+from pdnn.progress import bar_wanted
 
 TIMEOUT = 30  # seconds without a byte after which a mirror is given up
 
 
 def user_cache(name: str) -> Path:
     """The folder where this user keeps the data set `name` between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pdnn", name)
+    return Path(_pooch().os_cache("pdnn")) / name
 
 
 def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Path]) -> Path:
@@ -41,11 +40,15 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Pat
     ------
     OSError
         If no mirror gave the file: which ones, why, and what to do.
+    ImportError
+        If pooch is not installed.
     """
     folder = places[-1]
     target = folder / name
     if _is_sound(target, checksum):
         return target
+    pooch = _pooch()
+    downloader = pooch.HTTPDownloader(bar_wanted(), CHUNK, timeout=TIMEOUT)
     failures = []
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / ".lock"):
@@ -53,7 +56,7 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Pat
             return target
         for mirror in mirrors:
             try:
-                _download(mirror + name, checksum, target)
+                pooch.retrieve(mirror + name, checksum, name, folder, downloader=downloader)
                 return target
             except (OSError, ValueError) as error:  # a broken connection; a wrong checksum
                 failures.append(f"  {mirror}{name}: {error}")
@@ -64,40 +67,11 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Pat
     )
 
 
-def _download(url: str, checksum: str, target: Path) -> None:
-    from http.client import HTTPException
-    from urllib.request import urlopen
-
-    digest = _hash(checksum)
-    try:
-        with urlopen(url, timeout=TIMEOUT) as response, replacing(target) as file:
-            total = int(response.headers.get("Content-Length") or 0)
-            with download_bar(f"downloading {url} to {target}", total) as advance:
-                while piece := response.read(CHUNK):
-                    file.write(piece)
-                    digest.update(piece)
-                    advance(len(piece))
-            if digest.hexdigest() != checksum.rpartition(":")[2]:
-                raise ValueError(
-                    f"{file.tell():,} bytes with {digest.name} {digest.hexdigest()}, not {checksum}"
-                )
-    except HTTPException as error:
-        raise OSError(f"{type(error).__name__}: {error}") from error
-
-
 def _is_sound(path: Path, checksum: str) -> bool:
-    if not path.is_file():
-        return False
-    digest = _hash(checksum)
-    digest.update(path.read_bytes())
-    return bool(digest.hexdigest() == checksum.rpartition(":")[2])
-
-
-def _hash(checksum: str) -> Any:
-    """A new hash of the kind that `checksum` is of."""
     import hashlib
 
-    return hashlib.new(checksum.rpartition(":")[0] or "sha256")
+    algorithm, _, expected = checksum.rpartition(":")
+    return path.is_file() and hashlib.new(algorithm or "sha256", path.read_bytes()).hexdigest() == expected
 
 
 @contextmanager
@@ -107,3 +81,12 @@ def _locked(path: Path) -> Iterator[None]:
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _pooch() -> ModuleType:
+    try:
+        return import_module("pooch")
+    except ImportError as error:
+        raise ImportError(
+            "downloads need pooch: pip install pooch; or set PDNN_DATA to a folder with the data"
+        ) from error
