@@ -62,11 +62,11 @@ class HeldEvaluator {
       : model_(std::move(model)), evaluator_(*model_, threads) {}
 
   std::pair<double, double> loss(const nn::Loss<T>& loss, const HeldSource<T>& held, Index target_width,
-                                 const py::array& rows) {
+                                 const py::array& rows, std::optional<comm::Communicator*> ranks) {
     loss.check(output(held), target_width);
     const std::span<const Index> indices = read_order(rows, held.source.count());
     const py::gil_scoped_release release;
-    const nn::LossValue sums = evaluator_.loss(loss, held.source, indices);
+    const nn::LossValue sums = evaluator_.loss(loss, held.source, indices, ranks.value_or(nullptr));
     return {sums.value, sums.correct};
   }
 
@@ -127,7 +127,7 @@ void bind_engine(py::module_& m) {
   py::class_<HeldEvaluator<T>>(m, "Evaluator")
       .def(py::init<std::shared_ptr<nn::Model<T>>, int>(), py::arg("model"), py::arg("threads"))
       .def("loss", &HeldEvaluator<T>::loss, py::arg("loss"), py::arg("source"), py::arg("target_width"),
-           py::arg("rows"), "(sum of the rows' losses, number of right predictions).")
+           py::arg("rows"), py::arg("ranks"), "(sum of the rows' losses, number of right predictions).")
       .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"));
 }
 

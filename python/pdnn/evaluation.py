@@ -52,8 +52,8 @@ class Evaluation(Training):
         rows = source.rows
         if comm is not None:
             rows = rows[len(rows) * comm.rank // comm.size : len(rows) * (comm.rank + 1) // comm.size]
-        width = source.width
-        sums = np.array(self._evaluating().loss(self.core_loss, source.core, width, rows), np.float64)
+        width, ranks = source.width, None if comm is None else comm.core
+        sums = np.array(self._evaluating().loss(self.core_loss, source.core, width, rows, ranks), np.float64)
         if comm is not None and comm.size > 1:
             comm.all_reduce(sums)
         loss, correct = (sums / len(source)).tolist()
@@ -62,7 +62,7 @@ class Evaluation(Training):
     def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The model's raw outputs, in evaluation mode.
 
-        Any number of threads may call this, and `evaluate`, at once; the calls run one after another.
+        Any number of threads may call this, and `evaluate`, at once; the calls take turns.
 
         Parameters
         ----------

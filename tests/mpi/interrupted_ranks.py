@@ -93,6 +93,31 @@ def check_fit_goes_on() -> None:
             np.testing.assert_array_equal(other, trainer.model.flat_parameters)
 
 
+def check_validation() -> None:
+    """Rank 0 is interrupted while both validate; either would be at it for several seconds."""
+    held_out, usual, began = data(200_000), pdnn.Trainer.evaluate_source, [0.0]
+
+    def evaluate_source(self: pdnn.Trainer, *arguments: Any) -> dict[str, float]:
+        WORLD.barrier()
+        began[0] = time.monotonic()
+        if WORLD.rank == 0:
+            press_ctrl_c(0.3)
+        return usual(self, *arguments)
+
+    for spec in ("ddp", "average:2"):
+        trainer = trainer_of(spec, width=16_384)
+        pdnn.Trainer.evaluate_source = evaluate_source  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt if WORLD.rank == 0 else pdnn.CommunicationError):
+            trainer.fit(data(20), 1, 8, validation=held_out, verbose=False)
+        assert time.monotonic() - began[0] < 2
+        assert trainer.epoch == 0
+        pdnn.Trainer.evaluate_source = usual  # type: ignore[method-assign]
+        trainer.fit(data(20), 1, 8, validation=data(20), verbose=False)
+        assert trainer.epoch == 1
+        for other in WORLD.all_gather(trainer.model.flat_parameters):
+            np.testing.assert_array_equal(other, trainer.model.flat_parameters)
+
+
 def check_errors_of_callbacks_are_heard() -> None:
     class Fails(Callback):
         def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:

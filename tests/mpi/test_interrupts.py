@@ -17,6 +17,7 @@ RANKS = Path(__file__).with_name("interrupted_ranks.py")
     "check",
     [
         "check_fit_goes_on",
+        "check_validation",
         "check_errors_of_callbacks_are_heard",
         "check_memory_of_a_step",
         "check_memory_of_a_call",

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -243,6 +244,52 @@ def test_during_an_epoch_others_see_the_last_finished_one(strategy: str) -> None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, former)
+
+
+@pytest.mark.parametrize("strategy", ["serial", "team:2"])
+def test_ctrl_c_ends_evaluation_prediction_and_validation(strategy: str) -> None:
+    model = models.mlp([500, 4000, 10], seed=0)
+    sgd = optim.SGD(model.parameters(), 0.1)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+    x, y = np.ones((100_000, 500), np.float32), np.zeros(100_000, np.int64)
+    before = trainer.predict(x[:3])
+    calls: dict[str, Callable[[], object]] = {
+        "predict": lambda: trainer.predict(x),
+        "evaluate": lambda: trainer.evaluate((x, y)),
+        "fit": lambda: trainer.fit((x[:1], y[:1]), 1, 1, validation=(x, y), verbose=False),
+    }
+    for name, call in calls.items():
+        pressed = []
+
+        def press(pressed: list[float] = pressed) -> None:
+            pressed.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.3, press)
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            call()
+        assert time.monotonic() - pressed[0] < 2, name
+        if name != "fit":
+            np.testing.assert_array_equal(trainer.predict(x[:3]), before)
+    fit(trainer, (x[:2], y[:2]), 1, validation=(x[:2], y[:2]))
+    assert trainer.history.epochs == 1
+
+
+def test_a_signal_handler_may_predict_while_its_trainer_evaluates() -> None:
+    trainer = make()
+    big = Dataset(np.tile(X, (30_000, 1)), np.tile(Y, 30_000), scale=1 / 255)
+    before, seen = trainer.predict(DATA), []
+    former = signal.signal(signal.SIGALRM, lambda *_: seen.append(trainer.predict(DATA)))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        result = trainer.evaluate(big)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, former)
+    assert len(seen) == 1
+    np.testing.assert_array_equal(seen[0], before)
+    assert trainer.evaluate(big) == result
 
 
 def test_progress_is_a_line_an_epoch_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,32 +1,37 @@
 #include "pdnn/engine/evaluator.hpp"
 
+#include "pdnn/comm/waiting.hpp"
+
 namespace pdnn::engine {
 
 template <class T>
 template <class Action>
-void Evaluator<T>::each_chunk(const Source<T>& source, std::span<const Index> rows, T* out, Action action) {
-  const std::lock_guard lock(mutex_);
+void Evaluator<T>::each_chunk(const Source<T>& source, std::span<const Index> rows, comm::Communicator* ranks, T* out,
+                              Action action) {
   const auto network = model_.bound(source.sample());
   const Index count = static_cast<Index>(rows.size());
   auto workspace = workspaces_.take(*network, source.sample(), std::min(count, kChunk), nn::Use::forward);
-  team_.run([&](const Member& member) {
-    for (Index at = 0; at < count; at += kChunk) {
+  comm::Interrupts interrupts;
+  for (Index at = 0; at < count; at += kChunk) {
+    if (interrupts.look() && ranks) ranks->check_others();
+    const std::lock_guard lock(mutex_);  // but not of the look: signal handlers may evaluate, too
+    team_.run([&](const Member& member) {
       const Index size = std::min(kChunk, count - at);
       const Batch<T> batch = source.gather(member, slice(rows, at, size), *workspace);
       Tensor<T> y = workspace->y(size);
       if (out) y.data = out + at * y.width();
       network->forward({.team = &member, .training = false, .forward_only = true}, model_.vars(*workspace), batch.x, y);
       action(member, *workspace, batch, y);
-      member.barrier();  // the workspace is filled anew
-    }
-  });
+    });
+  }
   workspaces_.give_back(std::move(workspace));
 }
 
 template <class T>
-nn::LossValue Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows) {
+nn::LossValue Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
+                                 comm::Communicator* ranks) {
   nn::LossValue sums;
-  each_chunk(source, rows, nullptr,
+  each_chunk(source, rows, ranks, nullptr,
              [&](const Member& member, nn::Workspace<T>& workspace, const Batch<T>& batch, const Tensor<T>& y) {
                const nn::LossValue own =
                    loss(member, y, batch.target, 1, {nullptr, y.batch, y.sample}, workspace.rows());
@@ -39,7 +44,7 @@ nn::LossValue Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& sourc
 
 template <class T>
 void Evaluator<T>::predict(const Source<T>& source, std::span<const Index> rows, T* out) {
-  each_chunk(source, rows, out, [](auto&&...) {});
+  each_chunk(source, rows, nullptr, out, [](auto&&...) {});
 }
 
 template class Evaluator<float>;

@@ -2,6 +2,7 @@
 /// Evaluator: outputs and losses of a model in evaluation mode.
 #include <mutex>
 
+#include "pdnn/comm/communicator.hpp"
 #include "pdnn/data/source.hpp"
 
 namespace pdnn::engine {
@@ -10,14 +11,17 @@ using data::Batch;
 using data::Source;
 using threads::Member;
 
-/// Outputs and losses in evaluation mode, a chunk of rows at a time, by a team of threads; never communicates. Any
-/// number of threads may call at once, with samples of any shapes that fit: one call goes ahead at a time.
+/// Outputs and losses in evaluation mode, a chunk of rows at a time, by a team of threads; between chunks it looks for
+/// interrupts. Any number of threads may call at once, with samples of any shapes that fit: the chunks of their
+/// calls take turns.
 template <class T>
 class Evaluator {
  public:
   Evaluator(const nn::Model<T>& model, int threads) : model_(model), team_(threads) {}
 
-  nn::LossValue loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows);
+  /// Throws Aborted if one of `ranks` fails meanwhile; nullptr: there are no others.
+  nn::LossValue loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
+                     comm::Communicator* ranks);
   /// out: [rows, outputs]
   void predict(const Source<T>& source, std::span<const Index> rows, T* out);
 
@@ -25,7 +29,8 @@ class Evaluator {
   /// Every member calls action(member, workspace, batch, y) for each chunk; the y lie in `out`, or, without it, in the
   /// workspace.
   template <class Action>
-  void each_chunk(const Source<T>& source, std::span<const Index> rows, T* out, Action action);
+  void each_chunk(const Source<T>& source, std::span<const Index> rows, comm::Communicator* ranks, T* out,
+                  Action action);
 
   static constexpr Index kChunk = 256;
   const nn::Model<T>& model_;

@@ -238,7 +238,7 @@ class RowParallelLinear(Layer):
 class Evaluator:
     def __init__(self, model: Model, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
-    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> tuple[float, float]:
+    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], ranks: pdnn._core.Communicator | None) -> tuple[float, float]:
         """
         (sum of the rows' losses, number of right predictions).
         """
