@@ -55,7 +55,7 @@ pdnn.world().barrier()
 """
 
 
-@pytest.mark.parametrize("strategy", ["average:end", "hogwild-processes:2", "ddp"])
+@pytest.mark.parametrize("strategy", ["average:end", "average:250000", "hogwild-processes:2", "ddp"])
 def test_a_sigterm_to_one_rank_ends_all_between_two_steps(
     mpiexec: Callable[..., Completed], strategy: str
 ) -> None:

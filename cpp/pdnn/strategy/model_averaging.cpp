@@ -24,23 +24,26 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
   last_ = model_.params->copy();
 }
 
-/// Ranks that do not meet before the end of the epoch need not stop after the same step: each does so when it hears
-/// that one wishes it. Then rows are left over, which tells all of them.
+/// Ranks need not stop after the same step: each does so when it hears that one wishes it. If an average is still ahead
+/// in the epoch, they meet in it at once: it tells all of them, and is made anew when rows are counted. Otherwise rows
+/// are left over, which tells all of them.
 template <class T>
 EpochSums ModelAveraging<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
   ++epochs_;
-  const Index before = apart_.all;
+  const Index steps = (std::ssize(epoch.order) + epoch.batch_size - 1) / epoch.batch_size;
+  last_average_ = config_.every > 0 ? (epoch.first_step + steps) / config_.every * config_.every - 1 : -1;
   EpochSums sums = SynchronousStrategy<T>::run_epoch(source, epoch, poll);
-  if (config_.every > 0 || sums.rows == std::ssize(epoch.order)) return sums;
+  if (sums.rows == std::ssize(epoch.order)) return sums;
   sums.stopped = true;
   sums.steps = sums.updates / comm_->size();
-  apart_.all = before + sums.rows;
+  apart_.all = apart_.own;
+  comm_->all_reduce(comm::View(std::span(&apart_.all, 1)));
+  if (config_.every > 0) finish();
   return sums;
 }
 
 template <class T>
 bool ModelAveraging<T>::wants_to_stop(bool asked) {
-  if (config_.every > 0) return asked;
   if (asked) comm_->notify(comm::Notice::stop, epochs_);
   return comm_->notified(comm::Notice::stop) == epochs_;
 }
@@ -57,7 +60,8 @@ StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
   apart_.all += step.global_rows;
   const auto timed = timer_.time(&Phases::agreement);
   const bool due = config_.every > 0 && (step.number + 1) % config_.every == 0;
-  sums.stop = comm_->size() == 1 || config_.every == 0 ? step.stop : due && average(step.stop);
+  sums.stop = step.stop && !step.next.empty();  // after the last step it needs no wish
+  if (comm_->size() > 1 && step.number <= last_average_ && (due || sums.stop)) sums.stop = average(sums.stop);
   return sums;
 }
 
@@ -101,10 +105,10 @@ void ModelAveraging<T>::swap_with_common() {
 
 template <class T>
 bool ModelAveraging<T>::average(bool stop) {
-  const bool wanted = sum_ ? average_by_codec(stop) : make_common(stop);
+  if (sum_ ? average_by_codec(stop) : make_common(stop)) return true;
   swap_with_common();
   apart_ = {};
-  return wanted;
+  return false;
 }
 
 /// As make_common(); what all ranks have moved is added to the last average.

@@ -43,6 +43,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
 
   bool agreed() const { return apart_.all == 0 || comm_->size() == 1; }
   bool make_common(bool stop);
+  /// True if a rank wants to stop: then each keeps its own model, as ranks may have made different numbers of steps.
   bool average(bool stop);
   bool average_by_codec(bool stop);
   double weight() const { return static_cast<double>(apart_.own) / static_cast<double>(apart_.all); }
@@ -56,7 +57,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
   reduce::LocalUpdate<T> local_;  // this rank by itself
   ModelAveragingConfig config_;
   RowsApart apart_;
-  std::int64_t epochs_ = 0;                        // begun so far
+  std::int64_t epochs_ = 0, last_average_ = -1;    // epochs begun so far; the last step of this one with an average
   AlignedArray<T> common_;                         // parameters, buffers, and whether a rank wants to stop
   AlignedArray<T> received_;                       // one rank's, at the master
   std::unique_ptr<reduce::CompressedSum<T>> sum_;  // of what the parameters have moved, by a codec

@@ -2,7 +2,9 @@
 #include "pdnn/strategy/model_averaging.hpp"
 
 #include <boost/test/unit_test.hpp>
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "pdnn/core/errors.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
@@ -212,17 +214,30 @@ BOOST_AUTO_TEST_CASE(a_last_average_that_fails_leaves_a_rank_its_own_model) {
 
 constexpr Index kMany = 100'000 * kBatch;  // rows that take much longer than it takes to look up
 
-BOOST_AUTO_TEST_CASE(ranks_that_do_not_meet_hear_that_one_wishes_to_stop) {
-  const Plan plan{.every = 0, .norm = false, .finish = false, .rows = 2 * kMany, .poll = [](comm::Communicator& comm) {
-                    return comm.rank() == 1;
-                  }};
-  const std::vector<Outcome> outcomes = on_ranks(plan, 2);
-  for (const Outcome& outcome : outcomes) {
-    BOOST_TEST(outcome.sums.stopped);
-    BOOST_TEST(outcome.sums.rows < plan.rows);
-    BOOST_TEST(outcome.sums.rows == outcomes[0].sums.rows);
-    BOOST_TEST(outcome.sums.steps == outcomes[0].sums.steps);
-  }
+/// They meet after every step, after 90,000 of 100,000 and at the end. Rank 0 is slow at first, so that they stop after
+/// different numbers of steps.
+BOOST_AUTO_TEST_CASE(ranks_that_seldom_meet_hear_that_one_wishes_to_stop) {
+  for (const Index every : {0, 1, 90'000})
+    for (const bool by_master : {false, true})
+      for (const bool codec : {false, true}) {
+        if (codec && by_master) continue;
+        Plan plan{.every = every, .by_master = by_master, .norm = false, .finish = false, .rows = 2 * kMany};
+        if (codec) plan.compression = Compression{"int8", {}};
+        plan.poll = [](comm::Communicator& comm) {
+          if (comm.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          return comm.rank() == 1;
+        };
+        const std::vector<Outcome> outcomes = on_ranks(plan, 2);
+        for (const Outcome& outcome : outcomes) {
+          BOOST_TEST(outcome.sums.stopped);
+          BOOST_TEST(outcome.sums.steps < 80'000);
+          BOOST_TEST(outcome.sums.rows == outcomes[0].sums.rows);
+          BOOST_TEST(outcome.sums.steps == outcomes[0].sums.steps);
+          if (every == 0) continue;
+          BOOST_TEST(outcome.params == outcomes[0].params, boost::test_tools::per_element());
+          BOOST_TEST(outcome.apart.all == 0);
+        }
+      }
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_do_not_meet_hear_that_one_has_failed) {
