@@ -69,7 +69,8 @@ std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, 
                                                   std::uint64_t seed, std::uint64_t number,
                                                   std::optional<comm::Communicator*> ranks) {
   const Tensor<const T> batch = read_batch<T>("x", x);
-  require(batch.sample == call.in(), "x: samples are ", batch.sample.text(), ", expected ", call.in().text());
+  if (batch.sample != call.in())
+    throw ValueError(message("x: samples are ", batch.sample.text(), ", expected ", call.in().text()));
   const std::span<const T> w = read<T>("params", params);
   const std::span<T> s = write<T>("buffers", buffers);
   check_counts(call, w.size(), s.size());
@@ -92,10 +93,10 @@ std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::a
                                        std::uint64_t seed, std::uint64_t number,
                                        std::optional<comm::Communicator*> ranks, const std::optional<Announce>& final) {
   const Tensor<const T> batch = read_batch<T>("x", x), out = read_batch<T>("y", y), dout = read_batch<T>("dy", dy);
-  require(batch.sample == call.in() && out.sample == call.out() && dout.sample == call.out() &&
-              out.batch == batch.batch && dout.batch == batch.batch,
-          "backward: x, y and dy are ", shape_text(x), ", ", shape_text(y), " and ", shape_text(dy),
-          "; expected samples of ", call.in().text(), " and ", call.out().text());
+  if (batch.sample != call.in() || out.sample != call.out() || dout.sample != call.out() || out.batch != batch.batch ||
+      dout.batch != batch.batch)
+    throw ValueError(message("backward: x, y and dy are ", shape_text(x), ", ", shape_text(y), " and ", shape_text(dy),
+                             "; expected samples of ", call.in().text(), " and ", call.out().text()));
   const std::span<const T> w = read<T>("params", params), s = read<T>("buffers", buffers);
   check_counts(call, w.size(), s.size());
   const std::span<T> kept = write<T>("saved", saved), g = write<T>("grads", grads);

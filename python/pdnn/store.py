@@ -98,13 +98,19 @@ class Handle:
 
 
 class Parameter(Handle):
-    """A parameter of a layer: values that are trained, and their gradient."""
+    """A parameter of a layer: values that are trained, and their gradient.
+
+    Attributes
+    ----------
+    hooks, post_hooks : dict
+        What `register_hook` and `register_post_accumulate_grad_hook` took, in order.
+    """
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         super().__init__(name, shape)
         self._grad: Array | None = None
-        self._hooks: dict[int, Hook] = {}
-        self._post_hooks: dict[int, PostHook] = {}
+        self.hooks: dict[int, Hook] = {}
+        self.post_hooks: dict[int, PostHook] = {}
 
     @property
     def grad(self) -> Array:
@@ -134,7 +140,7 @@ class Parameter(Handle):
         RemovableHandle
             Its `remove()` takes the hook back.
         """
-        return RemovableHandle(self._hooks, hook)
+        return RemovableHandle(self.hooks, hook)
 
     def register_post_accumulate_grad_hook(self, hook: PostHook) -> RemovableHandle:
         """Calls `hook(parameter)` in each backward pass, once `grad` holds all that this pass adds to it.
@@ -147,17 +153,7 @@ class Parameter(Handle):
         RemovableHandle
             Its `remove()` takes the hook back.
         """
-        return RemovableHandle(self._post_hooks, hook)
-
-    @property
-    def hooks(self) -> Sequence[Hook]:
-        """Those that `register_hook` took, in their order."""
-        return tuple(self._hooks.values())
-
-    @property
-    def post_hooks(self) -> Sequence[PostHook]:
-        """Those that `register_post_accumulate_grad_hook` took, in their order."""
-        return tuple(self._post_hooks.values())
+        return RemovableHandle(self.post_hooks, hook)
 
     def finish(self, pending: bool) -> None:
         """Runs the hooks, now that the gradient of a backward pass is final.
@@ -175,7 +171,7 @@ class Parameter(Handle):
         if pending:
             assert self.store is not None
             own = grad = self.view(self.store.pending())
-            for hook in self.hooks:
+            for hook in tuple(self.hooks.values()):
                 if (other := hook(grad)) is not None:
                     if np.shape(other) != self.shape:
                         raise ValueError(
@@ -185,7 +181,7 @@ class Parameter(Handle):
                     grad = np.asarray(other)
             self.grad[...] += grad
             own[...] = 0
-        for post_hook in self.post_hooks:
+        for post_hook in tuple(self.post_hooks.values()):
             post_hook(self)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pdnn.store import Array, Parameter
+from pdnn.store import Array, Parameter, Store
 
 Final: TypeAlias = Callable[[Parameter], None]
 
@@ -298,10 +298,9 @@ def _result(data: Any, inputs: Sequence[Tensor], function: Callable[[Array], Seq
     return Tensor(data, _Operation(inputs, function) if wanted else None)
 
 
-def _weight(nodes: Sequence[Node], parameters: Iterable[Parameter]) -> float:
+def _weight(nodes: Sequence[Node], stores: Iterable[Store]) -> float:
     """By what all gradients of a pass are multiplied: what `Store.register_pass_hook` was given says."""
-    stores = {id(parameter.store): parameter.store for parameter in parameters if parameter.store is not None}
-    weights = [store.begin_pass(nodes) for store in stores.values()]
+    weights = [store.begin_pass(nodes) for store in stores]
     if len(set(weights)) > 1:
         raise ValueError(
             "backward: the pass goes through two models, and the DistributedOptimizer of one weighs its "
@@ -324,16 +323,18 @@ def _go_back(root: Node, value: Array) -> None:
         )
     nodes.sort(key=lambda node: -node.number)
 
-    uses = Counter(parameter for node in nodes for parameter in node.parameters)
-    pending = any(parameter.hooks for parameter in uses)
-    watched = pending or any(parameter.post_hooks for parameter in uses)
+    parameters = [parameter for node in nodes for parameter in node.parameters]
+    stores = [store for store in dict.fromkeys([own.store for own in parameters]) if store is not None]
+    pending = any(own.hooks for own in parameters)
+    watched = pending or any(own.post_hooks for own in parameters)
+    uses = Counter(parameters if watched else ())
 
     def final(parameter: Parameter) -> None:
         uses[parameter] -= 1
         if uses[parameter] == 0:
             parameter.finish(pending)
 
-    gradients = {root: np.full_like(value, _weight(nodes, uses))}
+    gradients = {root: np.full_like(value, _weight(nodes, stores))}
     try:
         for node in nodes:
             dxs = node.backward(gradients.pop(node), pending, final if watched else None)
@@ -342,7 +343,6 @@ def _go_back(root: Node, value: Array) -> None:
                     gradients[source] = gradients[source] + dx if source in gradients else dx
             node.free()
     except BaseException:
-        for parameter in uses:  # a failed pass leaves no half of a gradient behind
-            if parameter.store is not None:
-                parameter.store.drop_pending()
+        for store in stores:  # a failed pass leaves no half of a gradient behind
+            store.drop_pending()
         raise

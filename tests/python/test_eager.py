@@ -150,6 +150,17 @@ def test_gradients_add_up_until_they_are_zeroed() -> None:
     assert not net.flat_gradients.any()
 
 
+@pytest.mark.parametrize("cleared", [[0, 1], [1, 0], [1]])
+def test_an_optimizer_zeroes_the_gradients_of_its_own_parameters(cleared: list[int]) -> None:
+    net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 4), seed=0)
+    groups = [{"params": list(net[index].parameters())} for index in cleared]
+    rule, views = optim.SGD(groups, lr=0.1), [parameter.grad for parameter in net.parameters()]
+    for view in views:
+        view[...] = 1
+    rule.zero_grad()
+    assert [bool(view.any()) for view in views] == [0 not in cleared] * 2 + [False] * 2
+
+
 def test_a_batch_without_rows_goes_through() -> None:
     net = Branches()
     loss = loss_of(net, X[:0], Y[:0])

@@ -19,7 +19,8 @@ Index element_count(std::span<const Index> extents) {
   if (std::ranges::find(extents, Index{0}) != extents.end()) return 0;
   Index count = 1;
   for (const Index extent : extents) {
-    require(extent <= kMost / count, "an array of ", joined(extents), " elements is larger than any memory");
+    if (extent > kMost / count)
+      throw ValueError(message("an array of ", joined(extents), " elements is larger than any memory"));
     count *= extent;
   }
   return count;

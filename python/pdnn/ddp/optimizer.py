@@ -101,7 +101,8 @@ class DistributedOptimizer(Optimizer):
         if codec is None and error_feedback is not None:
             raise ValueError("DistributedOptimizer: error_feedback is of a codec; pass compression=")
         for parameter in optimizer.parameters():
-            if any(isinstance(getattr(hook, "__self__", None), type(self)) for hook in parameter.post_hooks):
+            hooks = parameter.post_hooks.values()
+            if any(isinstance(getattr(hook, "__self__", None), type(self)) for hook in hooks):
                 raise ValueError(
                     f"DistributedOptimizer: {parameter.name} has one already; call its remove() before"
                 )

@@ -192,7 +192,7 @@ class Module:
         parameters, buffers = self._named(Parameter).values(), self._named(Buffer).values()
         span, stretch = store.find(list(parameters)), store.find(list(buffers))
         whole = span is not None and stretch is not None
-        return Place(store, span, stretch, fused=whole and runs_in_python(self) is None)
+        return Place(store, span, stretch, whole and runs_in_python(self) is None, tuple(self.modules()))
 
     def _allocate(self, named: dict[str, Handle], dtype: str, seed: int) -> Store:
         """New memory with the values in it: those that parts have, else initial ones."""
@@ -337,7 +337,7 @@ class Module:
         place = self.place()
         name = type(self).__name__
         tensors = [as_tensor(name, index, x, place.store) for index, x in enumerate(inputs)]
-        if place.fused and all(module.training == self.training for module in self.modules()):
+        if place.fused and len({module.training for module in place.inside}) == 1:
             return Module.forward(self, *tensors, **options)
         return self.forward(*tensors, **options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from pdnn.nn.eager import Runner
 from pdnn.store import Store
@@ -20,6 +21,8 @@ class Place:
         The module's part of the parameters and of the buffers; None if another module's lie between its own.
     fused : bool
         Whether the core can run the module, with all inside it, as one layer.
+    inside : tuple of Module
+        The module and all inside it.
     runners : dict
         The module as eager calls run it, for each width met.
     """
@@ -28,6 +31,7 @@ class Place:
     span: slice | None
     buffers: slice | None
     fused: bool
+    inside: tuple[Any, ...]
     runners: dict[str, Runner] = field(default_factory=dict)
 
     @property

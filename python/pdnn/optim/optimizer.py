@@ -69,7 +69,12 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Sets the gradient of every parameter to zero."""
-        for parameter in self.parameters():
+        parameters = list(self.parameters())
+        store = parameters[0].store if parameters else None
+        if store is not None and set(parameters) == set(store.handles):  # a whole model's: one array
+            store.flat_gradients[...] = 0
+            return
+        for parameter in parameters:
             if parameter.store is not None:  # one that belongs to no model yet has none
                 parameter.grad[...] = 0
 

@@ -16,8 +16,13 @@ Matrix<T> by_channel(const Tensor<T>& x, Index channels) {
   return {x.data, x.count() / channels, channels};
 }
 
-/// The rows of a chunk, as a number to weigh its mean with.
-double rows_of(Index chunk, Index rows) { return static_cast<double>(share(rows, chunk, kChunks).size()); }
+/// The rows of each chunk, as numbers to weigh their means with.
+std::array<double, kChunks> rows_of_chunks(Index rows) {
+  std::array<double, kChunks> all{};
+  for (Index q = 0; q < kChunks; ++q)
+    all[static_cast<std::size_t>(q)] = static_cast<double>(share(rows, q, kChunks).size());
+  return all;
+}
 
 }  // namespace
 
@@ -107,9 +112,10 @@ void BatchNorm<T>::take_moments(const Pass& pass, const Vars<T>& vars, Matrix<co
   pass.team->barrier();
 
   const auto at = [](Index i) { return static_cast<std::size_t>(i); };
+  const std::array<double, kChunks> rows_of = rows_of_chunks(x.rows);
   for (Index i = mine.begin; i < mine.end; ++i) {
     double sum = 0;
-    for (Index q = 0; q < kChunks; ++q) sum += rows_of(q, x.rows) * static_cast<double>(scratch.chunks[2 * q * c + i]);
+    for (Index q = 0; q < kChunks; ++q) sum += rows_of[at(q)] * static_cast<double>(scratch.chunks[2 * q * c + i]);
     scratch.sums[at(i)] = sum;
   }
   double rows = static_cast<double>(x.rows);
@@ -123,7 +129,7 @@ void BatchNorm<T>::take_moments(const Pass& pass, const Vars<T>& vars, Matrix<co
     double squares = 0;
     for (Index q = 0; q < kChunks; ++q) {
       const double apart = static_cast<double>(scratch.chunks[2 * q * c + i]) - mean;
-      squares += static_cast<double>(scratch.chunks[(2 * q + 1) * c + i]) + rows_of(q, x.rows) * apart * apart;
+      squares += static_cast<double>(scratch.chunks[(2 * q + 1) * c + i]) + rows_of[at(q)] * apart * apart;
     }
     scratch.squares[at(i)] = squares;
     vars.saved[at(i)] = static_cast<T>(mean);
