@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+
+from data_root import BESIDE
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 
@@ -30,8 +33,16 @@ def test_outputs_are_kept(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_data_are_asked_for_by_name(path: Path) -> None:
+    code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert not [source for source in code if "PDNN_DATA" in source or "shared/data" in source]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real data where they are, and otherwise with what is in pdnn."""
     monkeypatch.setenv("PDNN_FAST", "1")
+    monkeypatch.setenv("PDNN_DATA", os.environ.get("PDNN_DATA") or str(BESIDE))
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(path.parent)}})
     began = time.perf_counter()

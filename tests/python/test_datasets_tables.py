@@ -54,9 +54,16 @@ def test_ex4_refuses_digits_that_are_not_mnists(tmp_path: Path, monkeypatch: pyt
         exercises.ex4(download=False)
 
 
-def test_the_pretrained_weights_of_ex4_reach_the_published_precision() -> None:
+@pytest.mark.parametrize("made", [False, True], ids=["published digits", "made from MNIST"])
+def test_the_pretrained_weights_of_ex4_reach_the_published_precision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
     folder = real_data("ex4-digits")
-    data = exercises.ex4(folder, train=True)
+    if made:
+        (tmp_path / "mnist").symlink_to(real_data("mnist"))
+        monkeypatch.setenv("PDNN_DATA", str(tmp_path))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data = exercises.ex4(None if made else folder, train=True, download=False)
     theta1, theta2 = exercises.ex4_weights(folder)
     np.testing.assert_allclose(
         (theta1.sum(), theta2.sum()), (9.242643928120069, -100.08344384930399), rtol=1e-13
