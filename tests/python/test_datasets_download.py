@@ -236,3 +236,13 @@ def test_without_pooch_the_message_says_what_to_do(tmp_path: Path, monkeypatch: 
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(ImportError, match="pip install pooch; or set PDNN_DATA"):
         fetch("a.gz", SHA256, ["http://127.0.0.1:9/"], [tmp_path])
+
+
+def test_without_pooch_data_that_are_here_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    monkeypatch.setenv("PDNN_DATA", str(tmp_path))
+    files, x, _ = cifar_made.six_files(".bin")
+    (tmp_path / "cifar10").mkdir()
+    for name, content in files.items():
+        (tmp_path / "cifar10" / name).write_bytes(content)
+    assert (datasets.cifar10(train=True).x == x[:10]).all()

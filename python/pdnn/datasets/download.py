@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,15 +17,15 @@ TIMEOUT = 30  # seconds without a byte after which a mirror is given up
 
 def user_cache(name: str) -> Path:
     """The folder where this user keeps the data set `name` between runs."""
-    return Path(_pooch().os_cache("pdnn")) / name
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pdnn", name)
 
 
 def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Path]) -> Path:
     """The file `name` in the last of `places`, downloaded unless a sound one is there.
 
     Processes that call this at the same time wait for the first: it holds a lock, writes to a temporary
-    file, checks the
-    checksum, and only then renames. The lock is the operating system's, so it ends with its process.
+    file, checks the checksum, and only then renames. The lock is the operating system's, so it ends with
+    its process.
 
     Parameters
     ----------
