@@ -150,7 +150,7 @@ void bind_strategy(py::module_& m) {
               if (!part.empty()) arrays.emplace_back(static_cast<py::ssize_t>(part.size()), part.data(), self);
             return arrays;
           },
-          "What sums by a codec remember from step to step: arrays that share its memory.")
+          "What it remembers from step to step, such as what a codec lost: arrays that share its memory.")
       .def_property(
           "rows_apart",
           [](Session<T>& session) {

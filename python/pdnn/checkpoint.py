@@ -19,7 +19,7 @@ from pdnn.training import Training
 FILE = "checkpoint.safetensors"
 KEY = "pdnn.checkpoint"
 RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"
-MEMORY = "codec"  # the name of what its sums by a codec remember
+MEMORY = "codec"  # the name of what its strategy remembers, such as what a codec lost
 
 
 def _arrays(trainer: Training) -> dict[str, Array]:

@@ -132,8 +132,8 @@ class Trainer(Evaluation):
         epochs : int
             Epochs to train; with ``resume=True`` the total, including those before.
         batch_size : int
-            Rows of one update, over all threads and ranks; under "average" and "hogwild" an update is one
-            worker's. The last batch of an epoch may be smaller.
+            Rows of one update, over all threads and ranks; where each rank trains its own model, and under
+            "hogwild", an update is one worker's. The last batch of an epoch may be smaller.
         validation : Dataset, Subset or (x, y), optional
             Evaluated after each epoch, its rows shared between ranks.
         shuffle : bool

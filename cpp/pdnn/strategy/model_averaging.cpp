@@ -8,12 +8,12 @@ template <class T>
 ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                                   std::shared_ptr<comm::Communicator> comm, const ModelAveragingConfig& config)
     : SynchronousStrategy<T>(optimizer, std::move(comm)),
-      job_(job),
       model_(job.model),
+      common_(comm_->size() > 1 ? model_.count() + model_.buffers->size() + 1 : 0),
+      job_(job),
       engine_(std::move(engine)),
       local_({job_, optimizer_, *engine_, timer_}),
       config_(config),
-      common_(comm_->size() > 1 ? model_.count() + model_.buffers->size() + 1 : 0),
       received_(config.by_master && comm_->rank() == kMaster ? common_.size() : 0) {
   require(comm_->size() == 1 || !job.network.traits().synchronized,
           "Average: a layer with sync=True sums over the ranks in every step, but these train apart; ",
@@ -61,11 +61,10 @@ StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
   const auto timed = timer_.time(&Phases::agreement);
   const bool due = config_.every > 0 && (step.number + 1) % config_.every == 0;
   sums.stop = step.stop && !step.next.empty();  // after the last step it needs no wish
-  if (comm_->size() > 1 && step.number <= last_average_ && (due || sums.stop)) sums.stop = average(sums.stop);
+  if (comm_->size() > 1 && step.number <= last_average_ && (due || sums.stop)) sums.stop = meet(sums.stop);
   return sums;
 }
 
-/// The average of all ranks' models in common_; returns whether a rank wants to stop.
 template <class T>
 bool ModelAveraging<T>::make_common(bool stop) {
   const Index count = model_.count(), whole = common_.size();

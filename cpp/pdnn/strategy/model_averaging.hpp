@@ -35,14 +35,20 @@ class ModelAveraging : public SynchronousStrategy<T> {
   void set_rows_apart(const RowsApart& rows) override { apart_ = rows; }
 
  protected:
-  bool wants_to_stop(bool asked) override;
-  void end_epoch(EpochSums& sums) override;
-
- private:
   using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_, SynchronousStrategy<T>::timer_;
 
+  bool wants_to_stop(bool asked) override;
+  void end_epoch(EpochSums& sums) override;
+  /// What several ranks do every so many steps; returns whether a rank wants to stop.
+  virtual bool meet(bool stop) { return average(stop); }
+  /// What all ranks would agree on now, the average of their models, in common_; returns whether a rank wants to stop.
+  virtual bool make_common(bool stop);
+
+  nn::Model<T>& model_;
+  AlignedArray<T> common_;  // parameters, buffers, and whether a rank wants to stop
+
+ private:
   bool agreed() const { return apart_.all == 0 || comm_->size() == 1; }
-  bool make_common(bool stop);
   /// True if a rank wants to stop: then each keeps its own model, as ranks may have made different numbers of steps.
   bool average(bool stop);
   bool average_by_codec(bool stop);
@@ -52,13 +58,11 @@ class ModelAveraging : public SynchronousStrategy<T> {
 
   static constexpr int kMaster = 0;
   Job<T> job_;
-  nn::Model<T>& model_;
   std::unique_ptr<Engine<T>> engine_;
   reduce::LocalUpdate<T> local_;  // this rank by itself
   ModelAveragingConfig config_;
   RowsApart apart_;
   std::int64_t epochs_ = 0, last_average_ = -1;    // epochs begun so far; the last step of this one with an average
-  AlignedArray<T> common_;                         // parameters, buffers, and whether a rank wants to stop
   AlignedArray<T> received_;                       // one rank's, at the master
   std::unique_ptr<reduce::CompressedSum<T>> sum_;  // of what the parameters have moved, by a codec
   AlignedArray<T> last_;                           // the last average's parameters

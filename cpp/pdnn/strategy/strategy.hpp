@@ -100,8 +100,8 @@ class Strategy {
   /// What was sent by a codec after the last epoch, in finish().
   virtual CompressionStats take_stats() { return {}; }
 
-  /// What a checkpoint must keep beside a rank's model and optimizer: memory is what sums by a codec remember, as long
-  /// on every rank.
+  /// What a checkpoint must keep beside a rank's model and optimizer: memory, such as what sums by a codec remember, is
+  /// as long on every rank.
   virtual std::vector<std::span<T>> memory() { return {}; }
   virtual RowsApart rows_apart() const { return {}; }
   virtual void set_rows_apart(const RowsApart& /*rows*/) {}

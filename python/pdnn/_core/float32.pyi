@@ -283,7 +283,7 @@ class Session:
     @property
     def memory(self) -> list[numpy.typing.NDArray[typing.Any]]:
         """
-        What sums by a codec remember from step to step: arrays that share its memory.
+        What it remembers from step to step, such as what a codec lost: arrays that share its memory.
         """
     @property
     def rows_apart(self) -> tuple[int, int]:
