@@ -44,6 +44,8 @@ void bind_configs(py::module_& m) {
   py::class_<ModelAveragingConfig>(m, "ModelAveragingConfig")
       .def(py::init<EngineConfig, Index, bool, std::optional<Compression>>(), py::arg("engine"), py::arg("every"),
            py::arg("by_master"), py::arg("compression"));
+  py::class_<ElasticAveragingConfig>(m, "ElasticAveragingConfig")
+      .def(py::init<EngineConfig, Index, double>(), py::arg("engine"), py::arg("every"), py::arg("moving_rate"));
   py::class_<HogwildConfig>(m, "HogwildConfig").def(py::init<int>(), py::arg("threads"));
   py::class_<ScatterGatherConfig>(m, "ScatterGatherConfig")
       .def(py::init<EngineConfig, bool>(), py::arg("engine"), py::arg("once"));

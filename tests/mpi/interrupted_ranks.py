@@ -27,6 +27,7 @@ SPECS = [
     DataParallel(codec="int8"),
     DataParallel(shared_memory=True),
     "average:end",
+    "elastic-average:10",
     "pipeline:2/4",
     "tp:2",
     "hogwild-processes:2",

@@ -61,6 +61,20 @@ def check_averaging(folder: Path) -> None:
     assert (np.abs(apart - averaged("average:end").model.flat_parameters).max() > 0.01) == (comm.size > 1)
 
 
+def check_elastic_averaging(folder: Path) -> None:
+    """One center on all ranks, to the bit; one rank is serial; resumed as if never stopped."""
+    want = averaged("elastic-average:3" if comm.size > 1 else "serial")
+    averaged("elastic-average:3", checkpoint=folder, epochs=1)
+    for got in (
+        averaged("elastic-average:3"),
+        averaged("elastic-average:3+team:2"),
+        averaged("elastic-average:3", checkpoint=folder, resume=True),
+    ):
+        for model in comm.all_gather(got.model.flat_parameters):
+            np.testing.assert_array_equal(model, want.model.flat_parameters)
+        assert got.history.history["val_loss"] == want.history.history["val_loss"]
+
+
 def check_hogwild() -> None:
     """Ranks share one model: the same on all, every update counted, serial if there is one."""
     got = averaged(f"hogwild-processes:{comm.size}", 0.5, epochs=20)
@@ -112,6 +126,7 @@ def main(folder: Path) -> None:
     equal(train("ddp", comm, checkpoint=folder, resume=True), serial)
 
     check_averaging(folder / "averaging")
+    check_elastic_averaging(folder / "elastic")
     check_hogwild()
 
     if comm.size > 1:

@@ -113,6 +113,7 @@ MESSAGES = DataParallel(shared_memory=False, bucket_bytes=COUNT * SIZE)
         (ModelAveraging(every=3), 2, by_average(3)),
         (ModelAveraging(every=1), 3, by_average(1)),
         ("average:1:master", 3, by_master),
+        ("elastic-average:3", 2, by_average(3)),
         ("scatter-gather", 3, by_root),
         ("tp:2", 2, in_pairs),
         ("tp:3", 3, in_pairs),

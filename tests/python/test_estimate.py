@@ -177,7 +177,15 @@ def test_a_tensor_pair_adds_up_its_outputs() -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["average:8", "average:8:master", "average:end", "scatter-gather", "hogwild-processes:4"]
+    "spec",
+    [
+        "average:8",
+        "average:8:master",
+        "average:end",
+        "elastic-average:8",
+        "scatter-gather",
+        "hogwild-processes:4",
+    ],
 )
 def test_every_strategy_of_ranks_has_an_estimate(spec: str) -> None:
     found = steps(8, 4).estimate(strategies.parse(spec))
@@ -209,6 +217,8 @@ def test_averaging_pays_for_its_sum_every_so_many_steps() -> None:
     size = (MLP.params + 1) * 4
     assert found.compute == 8  # of one rank's own batch
     assert found.communication == pytest.approx(MACHINE.all_reduce(4, size).seconds / 10)
+    elastic = steps(8, 4).estimate(strategies.parse("elastic-average:10"))
+    assert (elastic.seconds, elastic.bytes) == (found.seconds, found.bytes)
 
 
 def test_memory_is_the_table_of_what_is_kept() -> None:
@@ -217,6 +227,8 @@ def test_memory_is_the_table_of_what_is_kept() -> None:
     assert steps(8, 4).estimate(DataParallel()).memory == model + batch(2)
     pool = steps(8, 1).estimate(strategies.Pool(2, 4))
     assert pool.memory == model + 2 * (4 * MLP.params + batch(2))
+    elastic = steps(8, 4).estimate(strategies.ElasticAveraging(10))
+    assert elastic.memory == model + 4 * (2 * MLP.params + 1) + batch(8)
 
 
 def spec_of_fastest(machine: Machine, ranks: int, compute: FakeCompute, rows: int = 64) -> str:
@@ -369,6 +381,7 @@ def bytes_of(strategy: str | strategies.Strategy) -> tuple[float, list[int]]:
         ("scatter-gather", 20, 0),
         ("average:2", 10, 32),
         ("average:2:int8", 10, 32),
+        ("elastic-average:2", 10, 32),
         ("tp:2", 20, 4900),  # parameters, their gradients and the momentum of 404 come together
         ("pipeline:2", 20, 4900),
     ],

@@ -13,6 +13,7 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.strategies import (
     DataParallel,
+    ElasticAveraging,
     Engine,
     Grid,
     ModelAveraging,
@@ -80,6 +81,9 @@ KINDS: dict[str, Callable[[np.random.Generator], Drawn]] = {
     "codec": lambda rng: Drawn(DataParallel(codec="topk:1"), int(rng.integers(2, 5))),
     "scatter-gather": lambda rng: Drawn(ScatterGather(), int(rng.integers(2, 5)), norms={"sync": True}),
     "average": lambda rng: Drawn(ModelAveraging(every=int(rng.integers(1, 4))), int(rng.integers(2, 5))),
+    "elastic-average": lambda rng: Drawn(
+        ElasticAveraging(int(rng.integers(1, 4)), rng.uniform(0.1, 1)), int(rng.integers(2, 5))
+    ),
     "tp": lambda rng: Drawn(TensorParallel(2, inner(rng, False)), 2),
     "pipeline": pipeline,
     "grid": grid,
@@ -137,7 +141,7 @@ def check(rng: np.random.Generator, kind: str) -> None:
     for outcome in outcomes:
         np.testing.assert_array_equal(outcome.params, outcomes[0].params)
         np.testing.assert_array_equal(outcome.state, outcomes[0].state)
-    if kind == "average":
+    if kind in ("average", "elastic-average"):
         return  # another way to train
     want = train("serial")
 

@@ -14,6 +14,7 @@ from pdnn import exercises, parallel, strategies
 from pdnn.core import core_for
 from pdnn.strategies import (
     DataParallel,
+    ElasticAveraging,
     Hogwild,
     HogwildProcesses,
     ModelAveraging,
@@ -44,6 +45,10 @@ def test_specs_spell_strategies_and_back() -> None:
         "average:8": ModelAveraging(8),
         "average:8:master+team:2": ModelAveraging(8, by="master", engine=Team(2)),
         "average:end:own-init": ModelAveraging(same_init=False),
+        "elastic-average:10": ElasticAveraging(10),
+        "elastic-average:4:0.5+team:2": ElasticAveraging(4, 0.5, Team(2)),
+        "elastic-average:4:1": ElasticAveraging(4, 1),
+        "elastic-average:1:1e-05": ElasticAveraging(1, 1e-5),
         "hogwild:4": Hogwild(4),
         "hogwild-processes:4": HogwildProcesses(4),
         "scatter-gather": ScatterGather(),
@@ -54,7 +59,10 @@ def test_specs_spell_strategies_and_back() -> None:
         assert strategies.parse(str(strategy)) == strategy
 
 
-@given(st.text("ademprlstogvwinh:/+-0123456789 ", max_size=14))
+@given(
+    st.text("ademprlstogvwinh:/+-0123456789 ", max_size=14)
+    | st.from_regex(r"elastic-average:[1-9]:[.e0-9-]{1,5}", fullmatch=True)
+)
 def test_a_string_is_refused_or_comes_back(text: str) -> None:
     strategy = None
     with contextlib.suppress(ValueError):
@@ -76,6 +84,10 @@ def test_a_string_is_refused_or_comes_back(text: str) -> None:
         "auto",
         "average",
         "average:8+ddp",
+        "elastic-average",
+        "elastic-average:end",
+        "elastic-average:8:",
+        "elastic-average:8:-0.5",
         "hogwild",
     ],
 )
@@ -85,7 +97,8 @@ def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["team:0", "pool:0", "pool:2/0", "average:0", "hogwild:0", "hogwild-processes:0"]
+    "spec",
+    ["team:0", "pool:0", "pool:2/0", "average:0", "elastic-average:0", "hogwild:0", "hogwild-processes:0"],
 )
 def test_nobody_works_without_workers(spec: str) -> None:
     with pytest.raises(ValueError, match="expected at least 1"):

@@ -34,6 +34,12 @@ struct ModelAveragingConfig {
   std::optional<reduce::Compression> compression{};  ///< not by a master; all ranks begin with the same parameters
 };
 
+struct ElasticAveragingConfig {
+  EngineConfig engine{};
+  Index every = 1;           ///< steps from one move to the next, over all of training
+  double moving_rate = 0.9;  ///< of the center towards the mean of the models, at most 1
+};
+
 struct HogwildConfig {
   int threads = 1;  ///< workers of each process
 };
@@ -53,7 +59,7 @@ struct GridConfig {
   reduce::ReducerOptions reducer{};
 };
 
-using StrategyConfig =
-    std::variant<DataParallelConfig, ModelAveragingConfig, HogwildConfig, ScatterGatherConfig, GridConfig>;
+using StrategyConfig = std::variant<DataParallelConfig, ModelAveragingConfig, ElasticAveragingConfig, HogwildConfig,
+                                    ScatterGatherConfig, GridConfig>;
 
 }  // namespace pdnn::strategy

@@ -1,5 +1,6 @@
 #include "pdnn/strategy/make_strategy.hpp"
 
+#include "pdnn/strategy/elastic_averaging.hpp"
 #include "pdnn/strategy/grid.hpp"
 #include "pdnn/strategy/hogwild.hpp"
 #include "pdnn/strategy/model_averaging.hpp"
@@ -45,6 +46,11 @@ class Maker {
   std::unique_ptr<Strategy<T>> operator()(const ModelAveragingConfig& config) const {
     return std::make_unique<ModelAveraging<T>>(job_, *training_.optimizer, engine(config.engine), training_.comm,
                                                config);
+  }
+
+  std::unique_ptr<Strategy<T>> operator()(const ElasticAveragingConfig& config) const {
+    return std::make_unique<ElasticAveraging<T>>(job_, *training_.optimizer, engine(config.engine), training_.comm,
+                                                 config);
   }
 
   std::unique_ptr<Strategy<T>> operator()(const HogwildConfig& config) const {

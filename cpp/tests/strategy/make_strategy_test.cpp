@@ -66,7 +66,7 @@ Outcome train(const StrategyConfig& config, const std::shared_ptr<comm::Communic
     outcome.sums = session.run_epoch(source, work, [](const EpochSums&) { return false; });
   }
   outcome.apart = session.strategy().rows_apart();
-  session.strategy().finish();
+  session.finish();
   outcome.lanes = session.strategy().timeline().size();
   outcome.params.assign(model->params->data(), model->params->data() + model->count());
   return outcome;
@@ -98,6 +98,7 @@ BOOST_AUTO_TEST_CASE(a_configuration_of_one_process_trains_as_serial) {
   BOOST_TEST(difference(train_alone(DataParallelConfig{.engine = TeamConfig{3}}), serial) == 0);
   BOOST_TEST(difference(train_alone(DataParallelConfig{.engine = PoolConfig{2, 1}}), serial) == 0);
   BOOST_TEST(difference(train_alone(HogwildConfig{1}), serial) == 0);
+  BOOST_TEST(difference(train_alone(ElasticAveragingConfig{}), serial) == 0);
   const Outcome pool = train_alone(DataParallelConfig{.engine = PoolConfig{2, 4}});
   BOOST_TEST(difference(pool, serial) > 0);  // its pieces add up in another order
   BOOST_TEST(difference(pool, serial) < 1e-13);
@@ -150,11 +151,22 @@ BOOST_AUTO_TEST_CASE(models_are_averaged_as_often_as_configured) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_center_moves_as_often_and_as_far_as_configured) {
+  const auto center = [](const ElasticAveragingConfig& config) { return train_on_ranks(config, 2).front(); };
+  const Outcome usual = center({.every = 2});
+  BOOST_TEST(difference(center({.every = 2, .moving_rate = 0.9}), usual) == 0);
+  BOOST_TEST(difference(center({.engine = TeamConfig{2}, .every = 2}), usual) == 0);
+  BOOST_TEST(difference(center({.every = 2, .moving_rate = 0.5}), usual) > 1e-3);
+  BOOST_TEST(difference(center({.every = 3}), usual) > 1e-3);
+  BOOST_TEST(usual.apart.all == 2 * kRows);
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   BOOST_CHECK_THROW(train_on_ranks(GridConfig{.tensor = 2}, 3), ValueError);
   BOOST_CHECK_THROW(train_on_ranks(GridConfig{.stages = 4}, 4), ValueError);  // of three layers
   const reduce::Compression codec{"int8", {}};
   BOOST_CHECK_THROW(train_on_ranks(ModelAveragingConfig{.by_master = true, .compression = codec}, 2), ValueError);
+  BOOST_CHECK_THROW(train_on_ranks(ElasticAveragingConfig{.moving_rate = 2}, 2), ValueError);
   const auto model = make_model();
   const auto sgd = std::make_shared<optim::Optimizer<double>>(model->count(), kernels::Sgd{});
   const auto loss = std::make_shared<nn::CrossEntropyLoss<double>>(nn::Reduction::mean);

@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -233,6 +233,9 @@ class DataParallelConfig:
         ...
 class ModelAveragingConfig:
     def __init__(self, engine: TeamConfig | PoolConfig, every: typing.SupportsInt | typing.SupportsIndex, by_master: bool, compression: Compression | None) -> None:
+        ...
+class ElasticAveragingConfig:
+    def __init__(self, engine: TeamConfig | PoolConfig, every: typing.SupportsInt | typing.SupportsIndex, moving_rate: typing.SupportsFloat | typing.SupportsIndex) -> None:
         ...
 class HogwildConfig:
     def __init__(self, threads: typing.SupportsInt | typing.SupportsIndex) -> None:

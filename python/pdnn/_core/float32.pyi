@@ -245,7 +245,7 @@ class Evaluator:
     def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
         ...
 class Session:
-    def __init__(self, *, config: pdnn._core.DataParallelConfig | pdnn._core.ModelAveragingConfig | pdnn._core.HogwildConfig | pdnn._core.ScatterGatherConfig | pdnn._core.GridConfig, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex) -> None:
+    def __init__(self, *, config: pdnn._core.DataParallelConfig | pdnn._core.ModelAveragingConfig | pdnn._core.ElasticAveragingConfig | pdnn._core.HogwildConfig | pdnn._core.ScatterGatherConfig | pdnn._core.GridConfig, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
     def enter_evaluation(self) -> None:
         """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pdnn.strategies.averaging import ModelAveraging
 from pdnn.strategies.base import Engine, Strategy
 from pdnn.strategies.data_parallel import DataParallel
+from pdnn.strategies.elastic import ElasticAveraging
 from pdnn.strategies.engines import Pool, Serial, Team
 from pdnn.strategies.grid import Grid, Pipeline, TensorParallel
 from pdnn.strategies.hogwild import Hogwild, HogwildProcesses
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DataParallel",
+    "ElasticAveraging",
     "Engine",
     "Grid",
     "Hogwild",
