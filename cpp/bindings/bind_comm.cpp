@@ -215,7 +215,7 @@ void bind_comm(py::module_& m) {
       .def(py::init<int>(), py::arg("size"))
       .def("communicator", &comm::ThreadGroup::communicator, py::arg("rank"),
            "The end of one rank, for the thread that will be it.")
-      .def("abort", &comm::ThreadGroup::abort, "Releases whoever waits, now or later, with Aborted.");
+      .def("abort", &comm::ThreadGroup::abort, "Releases all ranks that wait, now or later, with Aborted.");
   m.def("make_self", comm::make_self, "The group of this rank alone.");
 }
 

@@ -17,5 +17,5 @@ PYBIND11_MODULE(_mpi, m) {
   m.def("wrap", comm::wrap_mpi, py::arg("handle"), py::arg("most") = Index{1} << 30,
         "The ranks of mpi4py's `comm.handle`; collective. Calls of more than `most` elements travel in pieces.");
   m.def("end_with_exit_code", comm::end_with_exit_code,
-        "From now on this process finalises MPI when it exits with 0, and ends the whole job when it exits otherwise.");
+        "From now on this process finalizes MPI when it exits with 0, and ends the whole job when it exits otherwise.");
 }

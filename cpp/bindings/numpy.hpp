@@ -1,5 +1,5 @@
 #pragma once
-/// NumPy arrays as views and buffers as NumPy arrays: the only place that knows both worlds. Nothing is converted here:
+/// NumPy arrays as views and buffers as NumPy arrays: the only place that knows both. Nothing is converted here:
 /// an array of another dtype, shape or layout is refused by name.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>

@@ -7,7 +7,7 @@ import typing
 __all__: list[str] = ['compiled_mpi', 'end_with_exit_code', 'interface', 'wrap']
 def end_with_exit_code() -> bool:
     """
-    From now on this process finalises MPI when it exits with 0, and ends the whole job when it exits otherwise.
+    From now on this process finalizes MPI when it exits with 0, and ends the whole job when it exits otherwise.
     """
 def interface() -> str:
     """

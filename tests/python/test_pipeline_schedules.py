@@ -61,7 +61,7 @@ def test_a_program_that_does_not_work_out_is_refused() -> None:
         made.simulate()
     made = schedule("1f1b", 2, 2)
     made.programs[1].clear()
-    with pytest.raises(ValueError, match="rank 0 waits for ever at recv_dy of micro-batch 0"):
+    with pytest.raises(ValueError, match="rank 0 waits forever at recv_dy of micro-batch 0"):
         made.simulate()
 
 

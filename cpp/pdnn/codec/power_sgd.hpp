@@ -31,7 +31,7 @@ class PowerSgd : public Codec<T> {
   Index bytes(Index n) const override;
   std::string spec() const override { return "powersgd:" + std::to_string(rank_); }
 
-  // The steps one by one, for whoever adds up over ranks between them: make_p, p_and_rest() added up, make_q of the
+  // The steps one by one, for sums over ranks between them: make_p, p_and_rest() added up, make_q of the
   // same values, leave_error, q() added up, restore.
   void make_p(std::span<const T> values);
   void make_q(std::span<const T> values);

@@ -30,7 +30,7 @@ const char* name(Kind kind);
 inline constexpr int kMaxTag = 32766;
 inline constexpr Index kSmall = 4096;  ///< bytes up to which a call works on copies, and can be forgotten by anybody
 
-/// What ranks tell each other beside their calls: this rank has failed, so nobody may wait for it; this rank wishes
+/// Messages between ranks beside their calls: this rank has failed, so no rank may wait for it; this rank wishes
 /// that all come to an end.
 enum class Notice : std::uint8_t { failed, stop };
 inline constexpr std::size_t kNotices = 2;
@@ -94,7 +94,7 @@ class Request {
 /// another rank failed.
 class Communicator {
  public:
-  virtual ~Communicator() = default;  ///< nobody may wait for a call any more
+  virtual ~Communicator() = default;  ///< no call may be waited for any more
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
@@ -142,7 +142,7 @@ class Communicator {
   void recv(View data, int source, int tag = 0) { start_recv(data, source, tag).wait(); }
   void barrier() { start_barrier().wait(); }
 
-  /// Collective: a group of the ranks that gave the same colour, ordered by (key, rank).
+  /// Collective: a group of the ranks that gave the same color, ordered by (key, rank).
   virtual std::shared_ptr<Communicator> split(int color, int key) = 0;
   /// Collective: a group of the same ranks, whose calls and notices are its own: what becomes of it does not concern
   /// this one. (The failures of this one concern it.)
@@ -181,7 +181,7 @@ class Communicator {
   virtual Request start(const Call& call) = 0;
   /// Moves a call along; once it is done, or throws, the ticket is free again.
   virtual bool test(int ticket) = 0;
-  /// Nobody will ask for this ticket again. Returns the call if its memory may yet be used.
+  /// This ticket will not be tested again. Returns the call if its memory may yet be used.
   virtual Call abandon(int ticket) = 0;
   /// A wait for this ticket lasted too long: gives up.
   [[noreturn]] virtual void time_out(int ticket, const char* call) = 0;

@@ -24,7 +24,7 @@ class MpiCall {
  public:
   struct Step {
     MPI_Request request;
-    int expected;  // elements that arrive; -1: not a recv, or nobody asks
+    int expected;  // elements that arrive; -1: not a recv, or not checked
   };
 
   Call call;

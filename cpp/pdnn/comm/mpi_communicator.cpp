@@ -89,7 +89,7 @@ class MpiCommunicator final : public Communicator {
   Call abandon(int ticket) override;
   [[noreturn]] void time_out(int ticket, const char* call_name) override;
 
-  /// Nobody will ask how a call ends.
+  /// The result of the call will not be asked for.
   void forget(int ticket);
   /// Whether a forgotten call is over; its slot is then free again.
   bool tidied(int ticket);
@@ -105,7 +105,7 @@ class MpiCommunicator final : public Communicator {
   std::shared_ptr<Handle> handle_;
   std::shared_ptr<Notices> notices_;
   SlotPool<MpiCall> slots_;
-  std::vector<int> forgotten_;  // tickets that nobody will ask for, to be tidied when done
+  std::vector<int> forgotten_;  // abandoned tickets, to be freed when done
 };
 
 // ---- a call's life
@@ -114,7 +114,7 @@ MpiCommunicator::~MpiCommunicator() {
   if (finalized()) return;
   std::erase_if(forgotten_, [&](int ticket) { return tidied(ticket); });
   if (forgotten_.empty() && notified(Notice::failed) < 0) return;
-  handle_->owned = false;  // what nobody has received would come to the next communicator that MPI numbers alike
+  handle_->owned = false;  // messages that were not received would reach the next communicator with the same number
   static auto& rests = *new std::list<SlotPool<MpiCall>>;  // MPI may go on with these calls: they keep their places
   rests.push_back(std::move(slots_));
 }
@@ -157,7 +157,7 @@ bool MpiCommunicator::tidied(int ticket) {
   while (slot.done < slot.steps.size()) {
     try {
       if (!slot.advance()) return false;
-    } catch (const CommunicationError&) {  // NOLINT: nobody asks how it ended
+    } catch (const CommunicationError&) {  // NOLINT: its result is not needed
     }
   }
   slots_.give_back(ticket);
@@ -227,7 +227,7 @@ std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
 void MpiCommunicator::notify(Notice notice, std::int64_t about) {
   if (finalized()) return;
   notices_->hear(notice, about);
-  notices_->keep();  // as above: perhaps nobody looks for it
+  notices_->keep();  // as above: it may not be received
   int ranks = 1, own = 0;
   check(MPI_Comm_size(notices_->comm(), &ranks), Kind::send);
   check(MPI_Comm_rank(notices_->comm(), &own), Kind::send);

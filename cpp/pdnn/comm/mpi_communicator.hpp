@@ -10,11 +10,11 @@ namespace pdnn::comm {
 /// Whose binary interface this was compiled for: "Open MPI" or "MPICH" (Intel MPI and most others share that one).
 const char* compiled_mpi();
 
-/// The ranks of an MPI communicator, given as mpi4py's `comm.handle`; collective. MPI must be initialised. Calls of
+/// The ranks of an MPI communicator, given as mpi4py's `comm.handle`; collective. MPI must be initialized. Calls of
 /// more than `most` elements travel in pieces.
 std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most = Index{1} << 30);
 
-/// From now on this process finalises MPI when it exits with 0, and ends the whole job when it exits otherwise. False
+/// From now on this process finalizes MPI when it exits with 0, and ends the whole job when it exits otherwise. False
 /// where the system does not tell exit codes to handlers: then nothing is changed.
 bool end_with_exit_code();
 

@@ -20,7 +20,7 @@ class ThreadCollective {
   std::string missing() const;
   /// Fills the rank's output, once complete. ValueError, the same on every rank, if the calls do not fit together.
   void deliver(int rank, const Call& call) const;
-  /// Makes it ready for other calls; nobody may be in it.
+  /// Makes it ready for other calls; no rank may be in it.
   void clear();
 
  private:

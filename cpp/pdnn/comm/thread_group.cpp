@@ -42,7 +42,7 @@ struct ThreadGroup::State {
   ThreadCollective& meeting(Index number);
   /// A rank has finished with it; the last one clears it for another call.
   void leave(Index number);
-  /// The group of one colour in the `number`-th call, made by its first rank.
+  /// The group of one color in the `number`-th call, made by its first rank.
   std::shared_ptr<State> child(Index number, int color, int child_size, const std::shared_ptr<Notices>& of_child);
 
   struct Open {

@@ -12,7 +12,7 @@ class ThreadGroup {
   explicit ThreadGroup(int size);
   /// The end of one rank, for the thread that will be it; once for each rank.
   std::shared_ptr<Communicator> communicator(int rank) const;
-  /// Releases whoever waits, now or later, in this group or one split off it, with Aborted.
+  /// Releases all ranks that wait, now or later, in this group or one split off it, with Aborted.
   void abort() const;
 
   struct State;

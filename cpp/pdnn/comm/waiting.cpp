@@ -24,7 +24,7 @@ double timeout_from_environment() {
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
   require(end != text && *end == '\0' && seconds >= 0, "PDNN_TIMEOUT: \"", text,
-          "\" is not a number of seconds; 0 waits for ever");
+          "\" is not a number of seconds; 0 waits forever");
   return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// Waiting: how a rank waits for the others. It looks without a pause, then yields between looks, then naps.
+/// Waiting: how a rank waits for the others. It polls without a pause, then yields between polls, then sleeps.
 #include <chrono>
 
 namespace pdnn::comm {
@@ -26,8 +26,8 @@ class Interrupts {
 
 class Waiting {
  public:
-  /// Between two looks. A nap is a hundredth of the time waited so far, so that it delays nobody by more. True about 20
-  /// times a second, for what is not looked at every time.
+  /// Between two looks. A nap is a hundredth of the time waited so far, so that it delays a rank by at most that. True
+  /// about 20 times a second, for what is not looked at every time.
   bool pause();
   /// Up to the last look at the clock, which short waits do without.
   double seconds() const { return std::chrono::duration<double>(now_ - start_).count(); }

@@ -1,5 +1,5 @@
 #pragma once
-/// The three kinds of failure: the caller's mistake, the world's fault, and a wait cut short by someone else's error.
+/// The three kinds of failure: a mistake of the caller, a failure of the system, and a wait ended by another's error.
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -16,7 +16,8 @@ struct CommunicationError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown from a wait that was released because somebody else failed; the first real error is the one to report.
+/// Thrown from a wait that was released because another rank or thread failed; the first real error is the one to
+/// report.
 struct Aborted : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

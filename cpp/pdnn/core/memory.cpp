@@ -12,7 +12,7 @@ namespace {
 using Pin = std::span<const std::byte>;
 
 std::mutex pins_mutex;
-std::atomic<bool> any_pins{false};  // without a pin nobody takes the lock
+std::atomic<bool> any_pins{false};  // without a pin the lock is not taken
 
 std::vector<Pin>& pins() {
   static auto& all = *new std::vector<Pin>;  // for AlignedArrays that outlive static objects, too

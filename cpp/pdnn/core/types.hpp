@@ -1,5 +1,5 @@
 #pragma once
-/// Index ranges, sample shapes and tensor views: the nouns that every other folder speaks in.
+/// Index ranges, sample shapes and tensor views: the basic types of all other folders.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -67,7 +67,7 @@ class Shape {
   int rank_ = 0;
 };
 
-/// A view of `batch` samples of one shape, contiguous. Null data means that nobody wants the values;
+/// A view of `batch` samples of one shape, contiguous. Null data means that the values are not needed;
 /// zero rows is a batch like any other.
 template <class T>
 struct Tensor {

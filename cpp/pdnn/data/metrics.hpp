@@ -9,7 +9,7 @@ namespace pdnn::data {
 
 /// Seconds that the phases of steps took on this rank. `messages` is what it waited, while it made its gradient, for
 /// the ranks that hold the network or share a batch with it; `agreement` what it waited for the other replicas'
-/// gradients, `hidden` how much longer that would have been, had they travelled while nothing else was done.
+/// gradients, `hidden` how much longer that would have been, had they traveled while nothing else was done.
 struct Phases {
   double broadcast = 0, scatter = 0, gradient = 0, messages = 0, agreement = 0, hidden = 0, update = 0;
 };

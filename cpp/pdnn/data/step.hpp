@@ -1,5 +1,5 @@
 #pragma once
-/// Step: one batch on its way through training. Made once by a strategy, narrowed for whoever does a part of it.
+/// Step: one batch on its way through training. Made once by a strategy, narrowed for a rank, a piece or a micro-batch.
 #include "pdnn/core/random.hpp"
 #include "pdnn/core/types.hpp"
 
@@ -11,8 +11,8 @@ struct Step {
   Rng key{};                      ///< of its random numbers
   Index first_row = 0;            ///< of `rows`, in the global batch
   Index global_rows = 0;          ///< of the global batch, over all ranks
-  /// What a row's loss is multiplied by. Given by whoever knows the global batch, so the sums of members, pieces and
-  /// ranks simply add up and nothing is divided by a number of workers.
+  /// What a row's loss is multiplied by. Given by the code that knows the global batch, so the sums of members, pieces
+  /// and ranks simply add up and nothing is divided by a number of workers.
   double scale = 1;
   std::int64_t number = 0;  ///< steps made before
   bool stop = false;        ///< asks all ranks to end after this step

@@ -161,8 +161,7 @@ class Simulation {
       for (int rank = 0; rank < ranks_; ++rank)
         while (go_on(rank)) moved = true;
     }
-    for (int rank = 0; rank < ranks_; ++rank)
-      require(!next(rank), "schedule: rank ", rank, " waits for ever", at(rank));
+    for (int rank = 0; rank < ranks_; ++rank) require(!next(rank), "schedule: rank ", rank, " waits forever", at(rank));
     for (std::size_t stage = 0; stage < stages_; ++stage) {
       for (Index micro = 0; micro < micros_; ++micro)
         require(progress(stage, micro) == end(stage), "schedule: stage ", stage, " does not finish micro-batch ",

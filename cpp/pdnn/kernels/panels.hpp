@@ -9,7 +9,7 @@ namespace pdnn::kernels {
 
 /// A weight or its gradient: row-major, or cut into panels of `panel` columns (the last may be narrower) that lie one
 /// after another, each row-major. Members of a team who own panels own whole pages of memory; of a row-major matrix the
-/// prefetchers of a core would fetch, and so take away, what its neighbours are writing.
+/// prefetchers of a core would fetch, and so take away, what its neighbors are writing.
 template <class T>
 struct PanelMatrix {
   T* data;

@@ -84,7 +84,7 @@ struct Pass {
   }
 };
 
-/// For whoever needs updated weights and no gradient: lets a backward pass apply the optimizer's rule where it makes
+/// For updates without a stored gradient: lets a backward pass apply the optimizer's rule where it makes
 /// the gradient of a slice, instead of storing it. Where ranks share the parameters, each updates some panels of a
 /// weight: of the others it stores its gradient first, and its own sums go on from what the others have stored.
 template <class T>
@@ -115,7 +115,7 @@ struct Vars {
   const FusedUpdate<T>* updates = nullptr;
 };
 
-/// What a network, and whoever divides it, must know of a layer beside its arithmetic.
+/// What a network, and code that divides it, must know of a layer beside its arithmetic.
 struct Traits {
   bool view = false;         ///< y is x under another shape: aliased, never computed
   bool elementwise = false;  ///< an element of y is made of the same element of x, and its place, alone
@@ -155,7 +155,7 @@ class Layer {
   virtual Index updated(const Pass& /*pass*/, const Vars<T>& /*vars*/) const { return 0; }
   virtual void initialize(Rng /*rng*/, std::span<T> /*params*/, std::span<T> /*buffers*/) const {}
   virtual void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const = 0;
-  /// dy is kept; dx is stored (unless nobody wants it) and aliases nothing; grads are stored, or added to if pass.add.
+  /// dy is kept; dx is stored (if it is wanted) and aliases no other array; grads are stored, or added to if pass.add.
   virtual void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                         Tensor<T> dx, std::span<T> grads) const = 0;
   /// Takes what a training pass over `rows` rows left in `saved` into the buffers. Called once a pass, after it, by one

@@ -27,7 +27,7 @@ class LayerCall {
   /// y from x. A training pass also takes its statistics into the buffers, at once.
   void forward(const Pass& pass, std::span<const T> params, std::span<T> buffers, std::span<T> saved, Tensor<const T> x,
                Tensor<T> y) const;
-  /// dx from dy, unless nobody wants it; the gradients are added to `grads`. Each slice of them is announced once,
+  /// dx from dy, if it is wanted; the gradients are added to `grads`. Each slice of them is announced once,
   /// falling.
   void backward(Pass pass, std::span<const T> params, std::span<const T> buffers, std::span<T> saved, Tensor<const T> x,
                 Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx, std::span<T> grads) const;

@@ -190,7 +190,7 @@ Sizes Network<T>::forward_sizes() const {
   return all;
 }
 
-/// A node's output lies where that of the node before its neighbour did; what it saves, behind both.
+/// A node's output lies where that of the node before its neighbor did; what it saves, behind both.
 template <class T>
 typename Network<T>::Place Network<T>::forward_place(std::size_t index, Index rows) const {
   const Index turn = align<T>(rows * widest_);
@@ -242,7 +242,7 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
   T *next = vars.scratch.data(), *previous = next + turn;  // dx goes to one, dy came from the other
   vars.scratch = vars.scratch.subspan(static_cast<std::size_t>(2 * turn));
 
-  const std::size_t lowest = dx.wanted() ? 0 : first_trained_;  // below it nobody wants anything
+  const std::size_t lowest = dx.wanted() ? 0 : first_trained_;  // below it no gradient is needed
   for (std::size_t i = nodes_.size(); i-- > lowest;) {
     const Node& node = nodes_[i];
     const bool last = i + 1 == nodes_.size();

@@ -18,7 +18,7 @@ struct PassSeconds {
 };
 
 /// Of each of these stages, for a micro-batch of so many rows on one thread: the second fastest of seven rounds. A
-/// stage is bound by itself, as a rank of a pipeline binds it, and adds to its gradient; nobody wants dx below the
+/// stage is bound by itself, as a rank of a pipeline binds it, and adds to its gradient; dx is not needed below the
 /// first.
 template <class T>
 std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shape& sample,

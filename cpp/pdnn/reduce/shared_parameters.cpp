@@ -101,7 +101,7 @@ void SharedParameters<T>::begin_epoch() {
   const auto fill = [&](const AlignedArray<T>& from, AlignedArray<T>& to) {
     std::copy(from.data() + mine.begin, from.data() + mine.end, to.data() + mine.begin);
   };
-  meet();  // everybody has taken what the last epoch left
+  meet();  // all ranks have read the result of the last epoch
   fill(*model().params, *other_.params);
   for (std::size_t i = 0; i < other_.state.size(); ++i) fill(replica_.optimizer.state()[i], other_.state[i]);
   meet();

@@ -10,7 +10,7 @@ namespace pdnn::reduce {
 /// the ranks share. A weight in panels is dealt to the ranks by panels: of those that others update a rank stores its
 /// gradient, and its own it updates inside the product that makes their gradient, whose sums begin with the others'. Of
 /// everything else each rank adds up and updates its share when all gradients are there. So the gradient is read once
-/// and the parameters are written once, by whoever needs them next to its core.
+/// and the parameters are written once, by the rank that needs them next to its core.
 ///
 /// Ranks of several machines: each machine's ranks add up a share each, the shares are all-reduced between machines,
 /// and then every machine updates its parameters.

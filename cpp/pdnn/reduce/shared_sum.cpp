@@ -57,7 +57,7 @@ void SharedSum<T>::send(std::span<T> values) {
   for (int rank = 0; rank < ranks; ++rank)
     if (rank != own && bytes > 0)
       requests_.push_back(this->comm().start_recv(comm::View(slice(in_.span(), rank * bytes, bytes)), rank, kTag));
-  for (int step = 1; step < ranks; ++step) {  // everybody to another one
+  for (int step = 1; step < ranks; ++step) {  // each rank to another one
     const int rank = (own + step) % ranks;
     const Range theirs = share_of(rank);
     if (theirs.size() == 0) continue;

@@ -1,5 +1,5 @@
 #pragma once
-/// Configurations: every strategy as a plain struct that says how it is put together, and nothing else.
+/// Configurations: the options of every strategy as a plain struct.
 #include <variant>
 
 #include "pdnn/engine/pipeline_engine.hpp"

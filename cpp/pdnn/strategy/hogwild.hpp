@@ -1,5 +1,5 @@
 #pragma once
-/// Hogwild: workers update one shared vector of parameters whenever they have a gradient, and wait for nobody.
+/// Hogwild: workers update one shared vector of parameters whenever they have a gradient, without waiting.
 #include "pdnn/strategy/shared_vector.hpp"
 #include "pdnn/strategy/strategy.hpp"
 

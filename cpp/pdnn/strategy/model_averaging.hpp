@@ -1,5 +1,5 @@
 #pragma once
-/// Averaging: ranks train models of their own, which now and then become one average.
+/// Averaging: ranks train models of their own, which at intervals become one average.
 #include "pdnn/reduce/compressed_sum.hpp"
 #include "pdnn/reduce/local_update.hpp"
 #include "pdnn/strategy/config.hpp"

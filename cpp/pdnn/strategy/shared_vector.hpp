@@ -9,8 +9,8 @@
 namespace pdnn::strategy {
 
 /// The vector lies in words of 64 bits, each loaded and stored whole by a relaxed atomic operation (on x86-64 a plain
-/// move), in memory that the threads of a process or the ranks of a machine share. Whoever loads a range while others
-/// store to it gets some elements of before and some of after. Nobody computes on this memory: kernels work on copies.
+/// move), in memory that the threads of a process or the ranks of a machine share. A load of a range while others
+/// store to it returns some elements of before and some of after. Kernels do not compute on this memory, but on copies.
 template <class T>
 class SharedVector {
  public:
@@ -26,7 +26,7 @@ class SharedVector {
   struct Counters {
     alignas(kCacheLine) std::atomic<Index> batches{0};  ///< taken so far
     alignas(kCacheLine) std::atomic<Index> updates{0};  ///< begun so far
-    alignas(kCacheLine) std::atomic<bool> stop{false};  ///< nobody begins another batch
+    alignas(kCacheLine) std::atomic<bool> stop{false};  ///< no worker begins another batch
   };
   Counters& counters() { return *counters_; }
 

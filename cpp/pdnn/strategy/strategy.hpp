@@ -27,7 +27,7 @@ struct Epoch {
   Matrix<const double> rates;  ///< learning rates: a row a step, of one a group; no rows: as the optimizer has them
 };
 
-/// Updates that others made between a worker's copy of the parameters and its own update, where nobody waits.
+/// Updates that others made between a worker's copy of the parameters and its own update, where workers do not wait.
 struct Staleness {
   double sum = 0;
   std::int64_t most = 0;

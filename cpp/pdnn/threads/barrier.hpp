@@ -26,7 +26,7 @@ class Barrier {
   void wait();
   /// Releases every waiting thread, and those still to come, with Aborted.
   void abort();
-  /// Makes an aborted barrier usable again; nobody may be waiting.
+  /// Makes an aborted barrier usable again; no member may be waiting.
   void reset();
 
  private:

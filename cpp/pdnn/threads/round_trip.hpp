@@ -1,5 +1,5 @@
 #pragma once
-/// The round trip between two cores, of which every meeting of two threads is made.
+/// The round trip between two cores, the unit of every wait of two threads for each other.
 
 namespace pdnn::threads {
 

@@ -6,7 +6,7 @@
 
 namespace pdnn::threads {
 
-/// Lets tasks through one at a time in the order of their numbers, whoever finished first.
+/// Lets tasks through one at a time in the order of their numbers, in whatever order they finish.
 class Turnstile {
  public:
   explicit Turnstile(Patience patience) : patience_(patience) {}

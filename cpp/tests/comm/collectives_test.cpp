@@ -157,7 +157,7 @@ BOOST_DATA_TEST_CASE(requests_may_be_waited_for_in_any_order, kRanks, ranks) {
   }));
 }
 
-BOOST_DATA_TEST_CASE(split_groups_by_colour_and_orders_by_key, kRanks, ranks) {
+BOOST_DATA_TEST_CASE(split_groups_by_color_and_orders_by_key, kRanks, ranks) {
   BOOST_CHECK_NO_THROW(run_ranks(ranks, [&](Communicator& comm) {
     const auto part = comm.split(comm.rank() % 2, -comm.rank());
     const int members = (ranks + 1 - comm.rank() % 2) / 2;

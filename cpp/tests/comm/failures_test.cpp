@@ -1,4 +1,4 @@
-// How communication fails: mistakes named on every rank, nobody left waiting.
+// How communication fails: mistakes named on every rank, no rank left waiting.
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 
@@ -222,7 +222,7 @@ BOOST_FIXTURE_TEST_CASE(a_wait_that_lasts_too_long_names_the_call_the_step_and_t
 BOOST_AUTO_TEST_CASE(a_timeout_that_is_no_number_is_refused) {
   setenv("PDNN_TIMEOUT", "soon", 1);
   BOOST_CHECK_EXCEPTION(make_self(), ValueError,
-                        says<ValueError>("PDNN_TIMEOUT: \"soon\" is not a number of seconds; 0 waits for ever"));
+                        says<ValueError>("PDNN_TIMEOUT: \"soon\" is not a number of seconds; 0 waits forever"));
   unsetenv("PDNN_TIMEOUT");
 }
 

@@ -1,4 +1,4 @@
-// Ranks that share memory meet in it: what was written before is seen after, and nobody waits for ever.
+// Ranks that share memory meet in it: what was written before is seen after, and no rank waits forever.
 #include "pdnn/comm/shared_barrier.hpp"
 
 #include <boost/test/unit_test.hpp>

@@ -1,4 +1,4 @@
-// Normalisation of columns and rows against plain loops in double, for every width; teams must agree on every bit.
+// Normalization of columns and rows against plain loops in double, for every width; teams must agree on every bit.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -61,7 +61,7 @@ void expect(T got, double want, double size, const char* what, Index i, Index j)
     BOOST_ERROR(what << "(" << i << ", " << j << "): " << got << ", expected " << want);
 }
 
-BOOST_AUTO_TEST_SUITE(normalisation)
+BOOST_AUTO_TEST_SUITE(normalization)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(moments_of_chunks_far_from_zero, T, Elements) {
   Array<T> xs(kMostRows * kMostCols), out(2 * kChunks * kMostCols);
@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(moments_of_chunks_far_from_zero, T, Elements) {
     }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(columns_are_normalised_forward_and_backward, T, Elements) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(columns_are_normalized_forward_and_backward, T, Elements) {
   Array<T> xs(kMostRows * kMostCols), ys(kMostRows * kMostCols), dys(kMostRows * kMostCols), out(kMostRows * kMostCols),
       means(kMostCols), vars(kMostCols), gammas(kMostCols), betas(kMostCols), shifts(kMostCols), slopes(kMostCols),
       sums_out(2 * kChunks * kMostCols);
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(columns_are_normalised_forward_and_backward, T, El
       }
 }
 
-BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_normalised_forward_and_backward, T, Elements) {
+BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_normalized_forward_and_backward, T, Elements) {
   Array<T> xs(9 * kMostCols), dys(9 * kMostCols), out(9 * kMostCols), gammas(kMostCols), betas(kMostCols),
       moments_out(18), dgammas(kMostCols), dbetas(kMostCols);
   for (const Index rows : {0, 1, 9})

@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(cross_entropy_of_classes_of_every_width, T, Elemen
           return y;
         });
     std::vector<double> value(2 * kRows);
-    for_each_isa<T>([&](const Table<T>& table) {  // the same loss when nobody wants dy
+    for_each_isa<T>([&](const Table<T>& table) {  // the same loss without dy
       table.cross_entropy_of_classes({}, f.view(f.x), f.classes.data(), kScale, {}, value.data());
       for (std::size_t i = 0; i < value.size(); ++i) BOOST_TEST(std::abs(value[i] - loss[i]) <= 1e-5 * (1 + loss[i]));
     });

@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(ranks_together_train_as_one_alone_and_all_hold_the_whole_wi
 BOOST_AUTO_TEST_CASE(replicas_of_split_models_train_as_one_alone) {
   using Memory = ReducerOptions::Memory;
   for (const Case& test : cases()) {
-    if (nn::total(Network(test.layers).buffers()) > 0) continue;  // each rank normalises its own rows
+    if (nn::total(Network(test.layers).buffers()) > 0) continue;  // each rank normalizes its own rows
     const Outcome serial = train_alone(test.layers, true);
     for (const ReducerOptions& reducer :
          {ReducerOptions{Memory::shared, 0, nullptr}, ReducerOptions{Memory::messages, 512, nullptr}}) {

@@ -273,7 +273,7 @@ BOOST_AUTO_TEST_CASE(a_codec_that_loses_nothing_makes_the_same_averages) {
         const std::vector<Outcome> got = on_ranks(plan, ranks);
         for (std::size_t rank = 0; rank < got.size(); ++rank) {
           BOOST_TEST(difference(got[rank].params, want[rank].params) <= 1e-13);
-          BOOST_TEST(difference(got[rank].seen, want[rank].seen) <= 1e-13);  // which travelled as it is
+          BOOST_TEST(difference(got[rank].seen, want[rank].seen) <= 1e-13);  // which traveled as it is
           BOOST_TEST(got[rank].params == got[0].params, boost::test_tools::per_element());
           if (every == 0) BOOST_TEST(got[rank].stats.sums == (ranks > 1 ? 1 : 0));
         }

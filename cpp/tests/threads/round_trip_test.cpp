@@ -1,4 +1,4 @@
-// The round trip between two threads takes some time, and not for ever.
+// The round trip between two threads takes some time, and not forever.
 #include "pdnn/threads/round_trip.hpp"
 
 #include <boost/test/unit_test.hpp>

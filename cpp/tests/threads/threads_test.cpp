@@ -1,4 +1,4 @@
-// Teams and pools: everybody takes part, nobody waits for ever, the first real error comes out.
+// Teams and pools: all members take part, none waits forever, the first real error comes out.
 #include <atomic>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>

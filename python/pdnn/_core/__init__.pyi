@@ -173,7 +173,7 @@ class ThreadGroup:
         ...
     def abort(self) -> None:
         """
-        Releases whoever waits, now or later, with Aborted.
+        Releases all ranks that wait, now or later, with Aborted.
         """
     def communicator(self, rank: typing.SupportsInt | typing.SupportsIndex) -> Communicator:
         """

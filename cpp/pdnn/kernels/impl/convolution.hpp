@@ -4,7 +4,7 @@
 /// Forward and dx are one computation. Along an axis, an output place sees a run of input places under a run of taps;
 /// dx sees dy so, with the taps put in another order (flip_taps): those that meet at one place of x are every
 /// stride-th one, and they run backwards. A window's part inside the image is a few rows of adjacent elements, for
-/// which the tile's loops are made; what lies outside is skipped. The rows of a tile are neighbours in an image, or the
+/// which the tile's loops are made; what lies outside is skipped. The rows of a tile are neighbors in an image, or the
 /// same place in several samples, where any window has as many rows as there are samples. Each output element is a sum
 /// over taps in ascending order, then channels: neither tiles nor workers change a bit.
 ///

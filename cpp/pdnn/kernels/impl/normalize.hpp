@@ -1,5 +1,5 @@
 #pragma once
-/// Normalisation: of columns over a batch, whose sums are cut into a fixed number of chunks of rows, and of rows.
+/// Normalization: of columns over a batch, whose sums are cut into a fixed number of chunks of rows, and of rows.
 #include "pdnn/kernels/impl/rows.hpp"
 
 namespace pdnn::kernels::impl {

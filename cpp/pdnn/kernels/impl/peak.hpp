@@ -1,5 +1,5 @@
 #pragma once
-/// Multiply-adds on registers alone: what the arithmetic could do if memory cost nothing.
+/// Multiply-adds on registers alone: the rate of the arithmetic without memory accesses.
 #include "pdnn/kernels/impl/vector.hpp"
 
 namespace pdnn::kernels::impl {

@@ -1,5 +1,5 @@
 #pragma once
-/// BatchNorm: every channel normalised over the batch. Ioffe and Szegedy, ICML 2015.
+/// BatchNorm: every channel normalized over the batch. Ioffe and Szegedy, ICML 2015.
 #include "pdnn/kernels/rows.hpp"
 #include "pdnn/nn/layer.hpp"
 

@@ -1,5 +1,5 @@
 #pragma once
-/// LayerNorm: every sample normalised over its features. Ba, Kiros, Hinton, arXiv 1607.06450.
+/// LayerNorm: every sample normalized over its features. Ba, Kiros, Hinton, arXiv 1607.06450.
 #include "pdnn/nn/layer.hpp"
 
 namespace pdnn::nn {

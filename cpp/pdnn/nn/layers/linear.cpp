@@ -106,7 +106,7 @@ void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
   if (bias_) kernels::table<T>().column_sums(*pass.team, dy, pass.add, bias(grads));  // db = Σ dy
   const kernels::Upcoming* const upcoming = dx.wanted() ? nullptr : pass.upcoming;
   if (const auto rule = update(pass, vars)) {
-    if (dx.wanted()) pass.team->barrier();  // everybody has read w
+    if (dx.wanted()) pass.team->barrier();  // all members have read w
     update_weight(pass, *vars.updates, *rule, x, dy, grads, upcoming);
   } else if (in_pieces(pass)) {
     announce_weight(pass, x, dy, grads, upcoming);
