@@ -1,7 +1,7 @@
 #include "pdnn/comm/mpi_call.hpp"
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 #include "pdnn/core/errors.hpp"
 
@@ -38,7 +38,7 @@ View writable(ConstView view) { return {const_cast<void*>(view.data), view.count
 ConstView part(ConstView view, Index at, Index count) { return part(writable(view), at, count); }
 
 void copy_elements(ConstView from, View to) {
-  if (to.bytes() > 0) std::memcpy(to.data, from.data, static_cast<std::size_t>(to.bytes()));
+  std::copy_n(static_cast<const std::byte*>(from.data), to.bytes(), static_cast<std::byte*>(to.data));
 }
 
 Index part_size(const Call& call, int rank) {
