@@ -39,8 +39,11 @@ install() {
 
 cpp_tests() { ctest --test-dir "$tree" --parallel "$workers" --output-on-failure --output-junit "$report"; }
 
+# On the instruction sets that this machine has.
 sanitizer() {
-  cmake --preset "$1" >/dev/null && cmake --build --preset "$1" &&
+  local isas
+  isas=$(python -c 'import pdnn._core; print(*pdnn._core.supported_isas(), sep=";")') &&
+    cmake --preset "$1" -DPDNN_ISA="$isas" >/dev/null && cmake --build --preset "$1" &&
     ctest --preset "$1" --parallel "$workers" --output-junit "$report"
 }
 
