@@ -241,13 +241,11 @@ std::vector<Lane> PipelineEngine<T>::timeline() const {
   const std::vector<Program> programs =
       make_programs(config_.schedule, comm_->size(), config_.micro_batches, static_cast<int>(stages_.size()));
   std::vector<Index> counts;
-  AlignedArray<double> own(2 * std::ssize(lane_));
-  double* to = own.data();
-  for (const Event& event : lane_)
-    for (const double time : {event.begin, event.end}) *to++ = time;
+  std::vector<double> own;
+  for (const Event& event : lane_) own.insert(own.end(), {event.begin, event.end});
   for (const Program& program : programs) counts.push_back(2 * std::ssize(program));
   AlignedArray<double> all(std::accumulate(counts.begin(), counts.end(), Index{0}));
-  comm_->all_gather(comm::ConstView(own.span()), comm::View(all.span()), counts);
+  comm_->all_gather(comm::ConstView(std::span<const double>(own)), comm::View(all.span()), counts);
   std::vector<Lane> lanes;
   const double* time = all.data();
   for (const Program& program : programs) {
