@@ -361,7 +361,7 @@ def check_gradients_travel_while_the_pass_goes_on(comm: Communicator) -> None:
         started_buckets: dict[str, int] = {}
         for parameter in model.parameters():
             parameter.register_post_accumulate_grad_hook(
-                lambda each, opt=opt, told=started_buckets: told.update({each.name: opt._reducer._next})
+                lambda each, opt=opt, told=started_buckets: told.update({each.name: opt._sums.started})
             )
         nn.CrossEntropyLoss()(model(ROWS[:6]), LABELS[:6]).backward()
         assert started_buckets == {"2.bias": 1, "2.weight": 2, "0.bias": 3, "0.weight": 4}

@@ -71,7 +71,7 @@ PYTHON_MAY_LOOK_AT = {
         *("checkpoint", "evaluation", "epochs"),
     ],
     "callbacks": ["store", "trainer"],
-    "ddp": ["core", "comm", "moved", "store", "tensor", "nn", "models", "optim", "data", "codec"],
+    "ddp": ["_core", "core", "comm", "moved", "store", "tensor", "nn", "models", "optim", "data", "codec"],
     "parallel": ["comm", "ddp", "exercises", "strategies"],
     "pdnn": [
         *("_core", "comm", "tensor", "nn", "models", "optim", "data", "datasets", "codec", "strategies"),

@@ -21,20 +21,6 @@ void bind_configs(py::module_& m) {
   using reduce::Compression, reduce::ReducerOptions;
   py::class_<TeamConfig>(m, "TeamConfig").def(py::init<int>(), py::arg("threads"));
   py::class_<PoolConfig>(m, "PoolConfig").def(py::init<int, Index>(), py::arg("workers"), py::arg("pieces"));
-  py::class_<Compression>(m, "Compression")
-      .def(py::init([](std::string codec, std::optional<bool> feedback, Index measure_every) {
-             return Compression{std::move(codec), feedback, reduce::Form::best, measure_every};
-           }),
-           py::arg("codec"), py::arg("feedback"), py::arg("measure_every"));
-  py::class_<ReducerOptions>(m, "ReducerOptions")
-      .def(py::init([](std::optional<bool> shared_memory, Index bucket_bytes, std::optional<Compression> compression) {
-             using Memory = ReducerOptions::Memory;
-             const Memory chosen = *shared_memory ? Memory::shared : Memory::messages;
-             return ReducerOptions{.memory = shared_memory ? chosen : Memory::measured,
-                                   .bucket_bytes = bucket_bytes,
-                                   .compression = std::move(compression)};
-           }),
-           py::arg("shared_memory") = py::none(), py::arg("bucket_bytes") = 0, py::arg("compression") = py::none());
   py::class_<engine::PipelineConfig>(m, "PipelineConfig")
       .def(py::init<std::string, Index, int, std::string>(), py::arg("schedule"), py::arg("micro_batches"),
            py::arg("threads"), py::arg("codec"));

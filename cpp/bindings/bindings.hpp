@@ -13,6 +13,7 @@ void bind_rules(py::module_& m);
 void bind_data(py::module_& m);
 void bind_partition(py::module_& m);
 void bind_engine(py::module_& m);
+void bind_reduce(py::module_& m);
 void bind_strategy(py::module_& m);
 template <class T>
 void bind_kernels(py::module_& m);
@@ -30,6 +31,8 @@ template <class T>
 void bind_partition(py::module_& m);
 template <class T>
 void bind_engine(py::module_& m);
+template <class T>
+void bind_reduce(py::module_& m);
 template <class T>
 void bind_strategy(py::module_& m);
 

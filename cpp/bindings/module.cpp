@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, m) {
   bind_data(m);
   bind_partition(m);
   bind_engine(m);
+  bind_reduce(m);
   bind_strategy(m);
   const auto bind_width = [&]<class T>(T, const char* name) {
     pybind11::module_ width = m.def_submodule(name);
@@ -22,6 +23,7 @@ PYBIND11_MODULE(_core, m) {
     bind_data<T>(width);
     bind_partition<T>(width);
     bind_engine<T>(width);
+    bind_reduce<T>(width);
     bind_strategy<T>(width);
   };
   bind_width(float{}, "float32");

@@ -236,7 +236,7 @@ def test_sums_follow_with_feedback_and_not_without(chosen: Codec) -> None:
 def test_what_several_threads_give_one_object_comes_one_after_another(chosen: Codec) -> None:
     """Otherwise one of them overwrites what another has just remembered."""
     shape, rounds = (60, 500), 40
-    core = _core.float32.ErrorFeedback(str(chosen), math.prod(shape), [(0, *shape)])
+    core = _core.float32.ErrorFeedback(str(chosen), math.prod(shape), [shape])
     value = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
 
     def encode() -> Array:
@@ -244,7 +244,7 @@ def test_what_several_threads_give_one_object_comes_one_after_another(chosen: Co
         for _ in range(rounds):
             out, decoded = np.empty(core.bytes(value.size), np.uint8), np.empty_like(value)
             core.encode(value, out)
-            plain = _core.float32.Codec(str(chosen), value.size, [(0, *shape)])
+            plain = _core.float32.Codec(str(chosen), value.size, [shape])
             plain.decode(out, decoded)
             received += decoded
         return received
@@ -328,6 +328,25 @@ def test_ranks_that_differ_and_wrong_arrays_are_refused() -> None:
         CompressedAllReduce(SELF, "int8", 10, op="max")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='form is "ring"'):
         CompressedAllReduce(SELF, "int8", 10, form="ring")  # type: ignore[arg-type]
+
+
+def test_a_sum_is_started_and_finished_in_turn() -> None:
+    def work() -> Array:
+        comm = pdnn.world()
+        reduce, once = CompressedAllReduce(comm, "fp16", 10), CompressedAllReduce(comm, "fp16", 10)
+        with pytest.raises(ValueError, match=r"nothing is under way; call start\(\) first"):
+            reduce.finish()
+        array = np.arange(10, dtype=np.float32) + comm.rank
+        reduce.start(array)
+        with pytest.raises(ValueError, match=r"under way already; call finish\(\) first"):
+            reduce.start(array.copy())
+        while not reduce.test():
+            pass
+        assert reduce.finish() is array
+        np.testing.assert_array_equal(array, once(np.arange(10, dtype=np.float32) + comm.rank))
+        return array
+
+    np.testing.assert_array_equal(run_threads(work, 3)[0], 3 * np.arange(10) + 3)
 
 
 def test_feedback_is_for_those_that_need_it_unless_told() -> None:

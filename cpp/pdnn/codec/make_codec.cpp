@@ -56,6 +56,17 @@ std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const
   throw ValueError(message("codec \"", spec, "\"; expected one of ", kSpecs));
 }
 
+std::vector<MatrixAt> matrices_in(const std::vector<std::vector<Index>>& shapes) {
+  std::vector<MatrixAt> matrices;
+  Index offset = 0;
+  for (const std::vector<Index>& shape : shapes) {
+    const Index count = element_count(shape);
+    if (shape.size() >= 2 && count > 0) matrices.push_back({offset, count / shape.back(), shape.back()});
+    offset += count;
+  }
+  return matrices;
+}
+
 bool wants_feedback(const std::string& spec) {
   const std::string name = Words(spec).name;
   return name == "int4" || name == "1bit" || name == "topk" || name == "powersgd";

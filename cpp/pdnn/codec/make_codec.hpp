@@ -14,6 +14,10 @@ extern const char* const kSpecs;
 template <class T>
 std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const std::vector<MatrixAt>& matrices = {});
 
+/// The matrices among arrays of these shapes, laid one after another: an array of two or more dimensions is one whose
+/// columns are its last axis.
+std::vector<MatrixAt> matrices_in(const std::vector<std::vector<Index>>& shapes);
+
 /// Whether its errors grow with the number of steps unless they are fed back.
 bool wants_feedback(const std::string& spec);
 

@@ -10,10 +10,6 @@
 namespace pdnn::reduce {
 
 template <class T>
-CompressedSum<T>::CompressedSum(std::shared_ptr<comm::Communicator> comm, Range slice)
-    : comm_(std::move(comm)), slice_(slice) {}
-
-template <class T>
 void CompressedSum<T>::start(std::span<T> gradient) {
   require(slice_.end <= static_cast<Index>(gradient.size()), "CompressedSum: a gradient of ", gradient.size(),
           " elements has no slice [", slice_.begin, ", ", slice_.end, ")");
@@ -22,11 +18,6 @@ void CompressedSum<T>::start(std::span<T> gradient) {
   const Index ranks = comm_->size();
   stats_.bytes_uncompressed += 2 * (ranks - 1) * slice_.size() * Index{sizeof(T)} / ranks;
   if (ranks > 1) send(values_);
-}
-
-template <class T>
-void CompressedSum<T>::finish() {
-  if (comm_->size() > 1) receive(values_);
 }
 
 template <class T>
@@ -52,16 +43,10 @@ std::unique_ptr<CompressedSum<T>> make_compressed_sum(std::shared_ptr<comm::Comm
 
 template <class T>
 std::vector<codec::MatrixAt> matrices_of(const Job<T>& job) {
-  std::vector<codec::MatrixAt> matrices;
-  Index offset = 0;
-  for (const nn::Parameter& parameter : job.model.parameters()) {
-    const Index count = parameter.count();
-    if (parameter.shape.size() >= 2 && count > 0) {
-      const Index cols = parameter.shape.back();
-      matrices.push_back({offset, count / cols, cols, job.network.layout().in_panels(offset) ? kernels::kPanel<T> : 0});
-    }
-    offset += count;
-  }
+  std::vector<std::vector<Index>> shapes;
+  for (const nn::Parameter& parameter : job.model.parameters()) shapes.push_back(parameter.shape);
+  std::vector<codec::MatrixAt> matrices = codec::matrices_in(shapes);
+  for (codec::MatrixAt& m : matrices) m.panel = job.network.layout().in_panels(m.offset) ? kernels::kPanel<T> : 0;
   return matrices;
 }
 

@@ -23,7 +23,9 @@ class CompressedSum {
   /// Moves it along; true when finish() need not wait for what was sent first.
   bool test() { return comm_->size() == 1 || arrived(); }
   /// Waits, and leaves the sum in the slice.
-  void finish();
+  void finish() {
+    if (comm_->size() > 1) receive(values_);
+  }
   /// start() and finish().
   void operator()(std::span<T> gradient) {
     start(gradient);
@@ -42,7 +44,7 @@ class CompressedSum {
   virtual void measure() {}
 
  protected:
-  CompressedSum(std::shared_ptr<comm::Communicator> comm, Range slice);
+  CompressedSum(std::shared_ptr<comm::Communicator> comm, Range slice) : comm_(std::move(comm)), slice_(slice) {}
   comm::Communicator& comm() { return *comm_; }
   const comm::Communicator& comm() const { return *comm_; }
   /// Counts bytes that are handed over to `receivers` other ranks.
@@ -67,8 +69,7 @@ std::unique_ptr<CompressedSum<T>> make_compressed_sum(std::shared_ptr<comm::Comm
                                                       const Compression& compression, Range slice,
                                                       const std::vector<codec::MatrixAt>& matrices = {});
 
-/// Where matrices lie in a model's flat gradient while an epoch lasts: an array of two or more dimensions is one whose
-/// columns are its last axis.
+/// Where matrices lie in a model's flat gradient while an epoch lasts.
 template <class T>
 std::vector<codec::MatrixAt> matrices_of(const Job<T>& job);
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "pdnn/reduce/bucketed_all_reduce.hpp"
+#include "pdnn/reduce/bucketed_reducer.hpp"
 #include "pdnn/reduce/local_update.hpp"
 #include "pdnn/reduce/shared_parameters.hpp"
 

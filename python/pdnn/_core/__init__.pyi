@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback', 'wants_matrices']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -213,17 +213,17 @@ class RMSprop:
 class Lion:
     def __init__(self, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex) -> None:
         ...
+class Compression:
+    def __init__(self, codec: str, feedback: bool | None, measure_every: typing.SupportsInt | typing.SupportsIndex, form: str = 'best') -> None:
+        ...
+class ReducerOptions:
+    def __init__(self, shared_memory: bool | None = None, bucket_bytes: typing.SupportsInt | typing.SupportsIndex = 0, compression: Compression | None = None) -> None:
+        ...
 class TeamConfig:
     def __init__(self, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
 class PoolConfig:
     def __init__(self, workers: typing.SupportsInt | typing.SupportsIndex, pieces: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-class Compression:
-    def __init__(self, codec: str, feedback: bool | None, measure_every: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-class ReducerOptions:
-    def __init__(self, shared_memory: bool | None = None, bucket_bytes: typing.SupportsInt | typing.SupportsIndex = 0, compression: Compression | None = None) -> None:
         ...
 class PipelineConfig:
     def __init__(self, schedule: str, micro_batches: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, codec: str) -> None:
@@ -354,10 +354,6 @@ def wants_feedback(spec: str) -> bool:
     """
     Whether a codec's errors grow with the number of steps unless they are fed back.
     """
-def wants_matrices(spec: str) -> bool:
-    """
-    Whether a codec treats matrices as such, and so must see whole ones.
-    """
 CODECS: str = '"fp16", "bf16", "int8", "int8:256", "int4", "int4:256", "1bit", "1bit:1024", "topk:0.01", "powersgd:2"'
 @typing.type_check_only
 class Width(typing.Protocol):
@@ -446,9 +442,6 @@ class Width(typing.Protocol):
     def ErrorFeedback(self) -> type[float32.ErrorFeedback]:
         ...
     @property
-    def CompressedSum(self) -> type[float32.CompressedSum]:
-        ...
-    @property
     def Source(self) -> type[float32.Source]:
         ...
     @property
@@ -459,6 +452,9 @@ class Width(typing.Protocol):
         ...
     @property
     def Evaluator(self) -> type[float32.Evaluator]:
+        ...
+    @property
+    def BucketedAllReduce(self) -> type[float32.BucketedAllReduce]:
         ...
     @property
     def Session(self) -> type[float32.Session]:

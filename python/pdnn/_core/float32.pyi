@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'Codec', 'ColumnParallelLinear', 'CompressedSum', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -164,7 +164,7 @@ class Optimizer:
     def steps(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
 class Codec:
-    def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+    def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, shapes: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
         ...
     def bytes(self, count: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
@@ -178,7 +178,7 @@ class Codec:
     def spec(self) -> str:
         ...
 class ErrorFeedback(Codec):
-    def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+    def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, shapes: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
         ...
     @property
     def given(self) -> float:
@@ -191,33 +191,6 @@ class ErrorFeedback(Codec):
         """
         What was lost so far, as an array that shares its memory.
         """
-class CompressedSum:
-    def __call__(self, array: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
-        """
-        The array becomes the sum over the ranks.
-        """
-    def __init__(self, comm: pdnn._core.Communicator, spec: str, count: typing.SupportsInt | typing.SupportsIndex, matrices: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], feedback: bool | None, form: str, measure_every: typing.SupportsInt | typing.SupportsIndex) -> None:
-        ...
-    def finish(self) -> None:
-        """
-        Waits; the array is the sum over the ranks then.
-        """
-    def start(self, array: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
-        """
-        Encodes the array and sends it; it is the sum's until finish().
-        """
-    def test(self) -> bool:
-        """
-        Moves it along; whether finish() need not wait at first.
-        """
-    @property
-    def bytes_sent(self) -> int:
-        """
-        Bytes that leave this rank in a sum.
-        """
-    @property
-    def stats(self) -> pdnn._core.CompressionStats:
-        ...
 class Source:
     def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
         ...
@@ -243,6 +216,43 @@ class Evaluator:
         (sum of the rows' losses, number of right predictions).
         """
     def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
+        ...
+class BucketedAllReduce:
+    def __init__(self, comm: pdnn._core.Communicator, buckets: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], compression: pdnn._core.Compression | None, shapes: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]) -> None:
+        ...
+    def finish(self) -> list[float]:
+        """
+        Starts what was not ready, and waits for all; returns the sums of the counts.
+        """
+    def ready(self, begin: typing.SupportsInt | typing.SupportsIndex, end: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        These elements are final: starts and moves along what can be.
+        """
+    def start(self, array: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], counts: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex] = [], mean: bool = False) -> None:
+        """
+        `counts` are added up beside; with `mean` the array is divided by the sum of the first, unless that is 0.
+        """
+    def test(self) -> bool:
+        """
+        Moves it along; whether all that was started is there.
+        """
+    @property
+    def array(self) -> typing.Any:
+        """
+        What is added up, from start() to finish(); None otherwise.
+        """
+    @property
+    def bytes_sent(self) -> int:
+        """
+        Bytes that leave this rank in a sum by the codec.
+        """
+    @property
+    def started(self) -> int:
+        """
+        Buckets of the latest sum.
+        """
+    @property
+    def stats(self) -> pdnn._core.CompressionStats:
         ...
 class Session:
     def __init__(self, *, config: pdnn._core.DataParallelConfig | pdnn._core.ModelAveragingConfig | pdnn._core.ElasticAveragingConfig | pdnn._core.HogwildConfig | pdnn._core.ScatterGatherConfig | pdnn._core.GridConfig, model: Model, loss: Loss, optimizer: Optimizer, comm: pdnn._core.Communicator, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], target_width: typing.SupportsInt | typing.SupportsIndex, batch_size: typing.SupportsInt | typing.SupportsIndex) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, fields
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pdnn import _core as core
-from pdnn.codec.codecs import Array, Codec, as_shape, matrices_in, parse
+from pdnn.codec.codecs import Array, Codec, as_shape, parse
 from pdnn.codec.feedback import ErrorFeedback
+from pdnn.comm.settings import compare
 from pdnn.core import core_for
 from pdnn.moved import former
 
@@ -148,17 +148,19 @@ class CompressedAllReduce:
         self.error_feedback = (
             core.wants_feedback(str(self.codec)) if error_feedback is None else error_feedback
         )
-        self._agree(form)
-        self._sum = core_for(dtype).CompressedSum(
-            comm.core,
-            str(self.codec),
-            math.prod(self.shape),
-            matrices_in(shapes),
-            self.error_feedback,
-            form,
-            int(measure),
+        own = {
+            "codec": str(self.codec),
+            "shape": list(self.shape),
+            "dtype": dtype,
+            "op": op,
+            "error_feedback": self.error_feedback,
+            "form": form,
+        }
+        compare(comm, "all-reduce with a codec", own, "every rank must pass the same")
+        compression = core.Compression(str(self.codec), self.error_feedback, int(measure), form)
+        self._sum = core_for(dtype).BucketedAllReduce(
+            comm.core, [(0, math.prod(self.shape))], compression, shapes
         )
-        self._under_way: Array | None = None
         self.bytes_sent: int = self._sum.bytes_sent if comm.size > 1 else 0
 
     def __call__(self, array: Array) -> Array:
@@ -188,15 +190,13 @@ class CompressedAllReduce:
         ValueError
             As a call does, or if a sum is under way already.
         """
-        if self._under_way is not None:
-            raise ValueError("all-reduce with a codec: a sum is under way already; call finish() first")
         if array.shape != self.shape or array.dtype != self.dtype:
             raise ValueError(
                 f"all-reduce with a codec: got a {array.shape} array of {array.dtype}, it was made for "
                 f"{self.shape} of {self.dtype}"
             )
         self._sum.start(array)
-        self._under_way = array
+        self._sum.ready(0, array.size)
 
     def test(self) -> bool:
         """Moves the sum along; whether `finish` will find what was sent first."""
@@ -210,9 +210,7 @@ class CompressedAllReduce:
         ValueError
             If nothing was started.
         """
-        array, self._under_way = self._under_way, None
-        if array is None:
-            raise ValueError("all-reduce with a codec: nothing is under way; call start() first")
+        array: Array = self._sum.array
         self._sum.finish()
         if self.op == "mean" and self.comm.size > 1:
             array /= self.comm.size
@@ -224,27 +222,6 @@ class CompressedAllReduce:
         return CompressionStats.of(self._sum.stats)
 
     books = former("books", "stats")
-
-    def _agree(self, form: str) -> None:
-        """Compares what must be the same on all ranks."""
-        if self.comm.size == 1:
-            return
-        mine = {
-            "codec": str(self.codec),
-            "shape": list(self.shape),
-            "dtype": self.dtype,
-            "op": self.op,
-            "error_feedback": self.error_feedback,
-            "form": form,
-        }
-        gathered = self.comm.all_gather(np.frombuffer(json.dumps(mine).encode(), np.uint8))
-        first, *others = (json.loads(part.tobytes()) for part in gathered)
-        for rank, theirs in enumerate(others, 1):
-            for name, value in theirs.items():
-                if value != first[name]:
-                    raise ValueError(
-                        f"all-reduce with a codec: rank {rank} has {name} {value}, rank 0 has {first[name]}"
-                    )
 
 
 def compressed_all_reduce(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +42,7 @@ class Codec:
         dtype : {"float32", "float64"}
         """
         count = math.prod(as_shape(shape))
-        return int(_width(dtype).Codec(str(self), count, matrices_in([as_shape(shape)])).bytes(count))
+        return int(_width(dtype).Codec(str(self), count, [as_shape(shape)]).bytes(count))
 
     def encode(self, array: Array) -> NDArray[np.uint8]:
         """The bytes of an array.
@@ -63,7 +62,7 @@ class Codec:
             If the array is of another dtype.
         """
         array = np.ascontiguousarray(array).reshape(np.shape(array))
-        core = _width(array.dtype.name).Codec(str(self), array.size, matrices_in([array.shape]))
+        core = _width(array.dtype.name).Codec(str(self), array.size, [array.shape])
         out = np.empty(core.bytes(array.size), np.uint8)
         core.encode(array, out)
         return out
@@ -88,7 +87,7 @@ class Codec:
             If the number of bytes is not that of such an array, or they are no encoding of one.
         """
         out = np.empty(as_shape(shape), dtype)
-        _width(dtype).Codec(str(self), out.size, matrices_in([out.shape])).decode(data, out)
+        _width(dtype).Codec(str(self), out.size, [out.shape]).decode(data, out)
         return out
 
 
@@ -224,17 +223,6 @@ def parse(spec: str | Codec) -> Codec:
 def as_shape(shape: Shape) -> tuple[int, ...]:
     """(n,) for n."""
     return (shape,) if isinstance(shape, int) else tuple(shape)
-
-
-def matrices_in(shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, int, int]]:
-    """(offset, rows, columns) of those of some arrays, laid one after another, that are matrices."""
-    matrices, offset = [], 0
-    for shape in shapes:
-        count = math.prod(shape)
-        if len(shape) >= 2 and count > 0:
-            matrices.append((offset, count // shape[-1], shape[-1]))
-        offset += count
-    return matrices
 
 
 def _width(dtype: str) -> Width:

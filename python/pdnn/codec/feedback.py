@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pdnn.codec.codecs import Array, Codec, Shape, matrices_in, parse
+from pdnn.codec.codecs import Array, Codec, Shape, parse
 from pdnn.core import core_for
 
 
@@ -42,7 +42,7 @@ class ErrorFeedback:
         if self._like is None:
             core = core_for(like[1])
             self._core, self._like = (
-                core.ErrorFeedback(str(self.codec), array.size, matrices_in([like[0]])),
+                core.ErrorFeedback(str(self.codec), array.size, [like[0]]),
                 like,
             )
         if like != self._like:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from math import isclose
 from typing import Any
 
+from pdnn import _core
 from pdnn.codec import Codec, CompressionStats, parse
 from pdnn.comm import world
 from pdnn.comm.settings import compare
-from pdnn.core import CoreOptimizer
-from pdnn.ddp.buckets import Reducer, cut
+from pdnn.core import CoreOptimizer, core_for
 from pdnn.ddp.collectives import Average, Sum
 from pdnn.moved import former
 from pdnn.nn.sequential import Sequential
@@ -20,6 +20,21 @@ from pdnn.store import Parameter, Store
 
 BUCKET_BYTES = 512 * 1024
 GOLDEN_RATIO = 0x9E3779B97F4A7C15  # of 2^64: multiples of it lie far apart
+
+
+def cut(parameters: Iterable[Parameter], bucket_elements: int) -> list[tuple[int, int]]:
+    """Where buckets begin and end in the flat gradient, falling, as a backward pass goes.
+
+    Each holds whole parameters that lie together: at most so many elements, or one parameter's.
+    """
+    buckets: list[tuple[int, int]] = []
+    for each in sorted(parameters, key=lambda each: -each.offset):
+        begin, end = each.offset, each.offset + each.size
+        if buckets and buckets[-1][0] == end and buckets[-1][1] - begin <= bucket_elements:
+            buckets[-1] = begin, buckets[-1][1]
+        elif begin < end:
+            buckets.append((begin, end))
+    return buckets
 
 
 class Compression:
@@ -133,12 +148,12 @@ class DistributedOptimizer(Optimizer):
             comm, "DistributedOptimizer", own, "every rank must make the same optimizer of the same model"
         )
         self._memory.seed = (self._memory.seed + comm.rank * GOLDEN_RATIO) % 2**64
-        self._reducer = Reducer(
-            cut(self.parameters(), self._memory, bucket_bytes),
-            comm,
-            mean=op == Average,
-            codec=codec,
-            error_feedback=error_feedback,
+        self._buckets = cut(self.parameters(), bucket_bytes // self._memory.flat_gradients.itemsize)
+        self._sums = core_for(self._memory.dtype).BucketedAllReduce(
+            comm.split(0, comm.rank).core,
+            self._buckets,
+            None if codec is None else _core.Compression(str(codec), error_feedback, 16),
+            [each.shape for each in self._memory.handles],
         )
         self._passes = self._rows = 0  # since the ranks last agreed
         self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with
@@ -156,7 +171,7 @@ class DistributedOptimizer(Optimizer):
                 f"backward: {self._passes + 1} passes before step(); DistributedOptimizer was made with "
                 f"backward_passes_per_step={self.backward_passes_per_step}"
             )
-        if not self._clean and any(bucket.gradients.any() for bucket in self._reducer.buckets):
+        if not self._clean and any(self._memory.flat_gradients[a:b].any() for a, b in self._buckets):
             raise ValueError("backward: gradients from before are still there; call opt.zero_grad() first")
         self._clean = True
         rows = next((node.rows for node in nodes if node.rows is not None), 0)
@@ -165,7 +180,7 @@ class DistributedOptimizer(Optimizer):
         self._passes += 1
         self._rows += rows
         if self._passes == self.backward_passes_per_step:
-            self._reducer.start(self._counts())
+            self._start()
         return float(rows) if self.op == Average else 1.0
 
     def _final(self, parameter: Parameter) -> None:
@@ -174,15 +189,22 @@ class DistributedOptimizer(Optimizer):
                 f"backward: {parameter.name} was taken into a larger model; make the DistributedOptimizer of "
                 "that model's parameters"
             )
-        if self._reducer.started:
-            self._reducer.final(parameter)
+        if self._sums.array is not None:
+            self._sums.ready(parameter.offset, parameter.offset + parameter.size)
+
+    def _start(self) -> None:
+        """Starts the sums; rows, ranks with a pass, learning rates and their squares are sent at once."""
+        takes_part = float(self._passes > 0)
+        rates = [takes_part * group["lr"] for group in self.param_groups]
+        counts = [self._rows, takes_part, *rates, *(rate**2 for rate in rates)]
+        self._sums.start(self._memory.flat_gradients, counts, self.op == Average)
 
     # ---- by hand
 
     def zero_grad(self) -> None:
         """Sets the gradient of every parameter to zero; what is under way between the ranks ends first."""
-        if self._reducer.started:
-            self._reducer.finish()
+        if self._sums.array is not None:
+            self._sums.finish()
         self._passes = self._rows = 0
         self._agreed, self._clean = False, True
         self.optimizer.zero_grad()
@@ -236,20 +258,14 @@ class DistributedOptimizer(Optimizer):
         """The gradients become those of all ranks' rows; returns how many ranks had a backward pass."""
         if self._passes == 0:
             self.optimizer.zero_grad()  # an old gradient must not count again
-        if not self._reducer.started:
-            self._reducer.start(self._counts())
-        _, ranks, *rates = self._reducer.finish()
+        if self._sums.array is None:
+            self._start()
+        _, ranks, *rates = self._sums.finish()
         if ranks > 0:
             self._compare_rates([rate / ranks for rate in rates])
         self._passes = self._rows = 0
         self._agreed, self._clean = True, False
         return int(ranks)
-
-    def _counts(self) -> list[float]:
-        """What is added up beside gradients: rows, ranks with a pass, their learning rates, and squares."""
-        takes_part = float(self._passes > 0)
-        rates = [takes_part * group["lr"] for group in self.param_groups]
-        return [self._rows, takes_part, *rates, *(rate**2 for rate in rates)]
 
     def _compare_rates(self, means: Sequence[float]) -> None:
         """Learning rates must be the same on all ranks with a pass; the others take them over."""
@@ -266,7 +282,7 @@ class DistributedOptimizer(Optimizer):
     @property
     def stats(self) -> CompressionStats:
         """Bytes, times and errors of this rank's codec so far; zeros without one."""
-        return self._reducer.stats
+        return CompressionStats.of(self._sums.stats)
 
     books = former("books", "stats")
 
@@ -309,7 +325,7 @@ class DistributedOptimizer(Optimizer):
             forward = sorted(self._synchronized, key=lambda node: node.number)
             backward = [node.without_rows() for node in forward]
             if left == 0:
-                self._reducer.start(self._counts())  # ranks with rows may wait for it on their way back
+                self._start()  # ranks with rows may wait for it on their way back
             for go_back in reversed(backward):
                 go_back()
 

@@ -1,0 +1,28 @@
+#pragma once
+/// Locked: what remembers something, for several threads.
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <mutex>
+
+namespace pdnn::bindings {
+
+namespace py = pybind11;
+
+/// The calls of several threads to this object come one after another.
+template <class Object>
+struct Locked {
+  explicit Locked(std::unique_ptr<Object> made) : object(std::move(made)) {}
+
+  template <class Call>
+  auto without_gil(Call call) {
+    const py::gil_scoped_release release;
+    const std::lock_guard lock(mutex);
+    return call(*object);
+  }
+
+  std::unique_ptr<Object> object;
+  std::mutex mutex;
+};
+
+}  // namespace pdnn::bindings

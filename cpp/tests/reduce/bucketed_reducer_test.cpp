@@ -1,0 +1,69 @@
+// Buckets leave as soon as they are final, by a codec too; without whole parameters where they need not be.
+#include "pdnn/reduce/bucketed_reducer.hpp"
+
+#include <boost/test/unit_test.hpp>
+
+#include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/losses/cross_entropy.hpp"
+#include "pdnn/optim/optimizer.hpp"
+#include "ranks.hpp"
+
+using namespace pdnn;
+using namespace pdnn::data;
+using namespace pdnn::engine;
+using namespace pdnn::reduce;
+
+BOOST_AUTO_TEST_SUITE(buckets)
+
+namespace {
+
+/// Bytes that have left a rank after each slice of the gradient was announced, and after the step.
+std::vector<Index> bytes_sent(const std::string& codec, Index bucket_bytes, const std::vector<Range>& slices) {
+  const auto sent = tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
+    const nn::Init init{nn::Init::Kind::uniform, 0.5};
+    const std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(10, 20, true, init, init),
+                                                   std::make_shared<nn::Linear<double>>(20, 5, true, init, init)};
+    nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
+    const auto network = model.bound({10});
+    const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
+    optim::Optimizer<double> sgd(model.count(), kernels::Sgd{});
+    sgd.set_segments({{model.count(), 0.1, 0, false}});
+    const Job<double> job{model, *network, loss, {10}};
+    TeamEngine<double> engine(job, 1, 4);
+    PhaseTimer timer;
+    BucketedReducer<double> reducer({job, sgd, engine, timer}, comm, bucket_bytes, Compression{codec, {}});
+    std::vector<Index> bytes;
+    const auto count = [&] { bytes.push_back((bytes.empty() ? 0 : bytes.back()) + reducer.take_stats().bytes); };
+    sgd.begin_step();
+    if (reducer.begin_step(false).grad_ready != &reducer) throw std::logic_error("nobody would announce anything");
+    for (const Range& slice : slices) {
+      reducer(Member(), slice);
+      count();
+    }
+    reducer.finish_step({});
+    count();
+    return bytes;
+  });
+  BOOST_TEST(sent[0] == sent[1], boost::test_tools::per_element());
+  return sent[0];
+}
+
+}  // namespace
+
+// 10 x 20 and 20, 20 x 5 and 5: 325 elements, of which the second layer has the last 105.
+BOOST_AUTO_TEST_CASE(a_bucket_is_encoded_and_sent_when_it_is_final) {
+  const std::vector<Index> want{0, 200, 400, 650};  // buckets of 100, two bytes an element
+  BOOST_TEST(bytes_sent("bf16", 800, {{240, 325}, {220, 240}, {100, 220}}) == want, boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(for_matrices_a_bucket_ends_where_a_parameter_does) {
+  const Index second = 8 * (20 + 5 + 5), first = 8 * (10 + 20 + 20);  // rank 1: rows + columns, and the bias
+  for (const Index bytes : {8, 8 * 105}) {
+    const std::vector<Index> sent = bytes_sent("powersgd:1", bytes, {{221, 325}, {220, 221}, {100, 220}});
+    BOOST_TEST(sent[0] == (bytes == 8 ? 8 * 5 : 0));  // the bias alone, if nothing more is wanted
+    BOOST_TEST(sent[1] == second);
+    BOOST_TEST(sent[3] == second + first);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
