@@ -85,9 +85,9 @@ def interrupt(trainer: pdnn.Trainer, rows: int, batch: int) -> None:
 
 def check_fit_goes_on() -> None:
     for spec in SPECS:
-        trainer = trainer_of(spec)
+        trainer = trainer_of(spec, width=256)  # so wide that the second look comes in the first epoch
         interrupt(trainer, 400_000, 4)
-        assert trainer.epoch == 0
+        assert trainer.epoch == 0, spec
         trainer.fit(data(80), 2, 8, verbose=False)
         assert trainer.epoch == 2
         for other in WORLD.all_gather(trainer.model.flat_parameters):
@@ -111,7 +111,7 @@ def check_validation() -> None:
         with pytest.raises(KeyboardInterrupt if WORLD.rank == 0 else pdnn.CommunicationError):
             trainer.fit(data(20), 1, 8, validation=held_out, verbose=False)
         assert time.monotonic() - began[0] < 2
-        assert trainer.epoch == 0
+        assert trainer.epoch == 0, spec
         pdnn.Trainer.evaluate_source = usual  # type: ignore[method-assign]
         trainer.fit(data(20), 1, 8, validation=data(20), verbose=False)
         assert trainer.epoch == 1
