@@ -56,7 +56,7 @@ PYTHON_MAY_LOOK_AT = {
     "datasets": ["data", "moved", "progress"],
     "exercises": ["core", "comm", "nn", "data", "datasets"],
     "codec": ["_core", "core", "comm", "moved"],
-    "strategies": ["_core", "core", "comm", "codec", "drawing", "files", "nn"],
+    "strategies": ["_core", "core", "comm", "codec", "drawing", "files", "moved", "nn"],
     "estimate": [
         *("_core", "core", "comm", "launch", "nn", "models", "optim", "data", "codec", "strategies"),
         *("drawing", "files", "moved"),

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def former(name: str, now: str) -> Any:
@@ -17,6 +21,22 @@ def former(name: str, now: str) -> Any:
         return getattr(self, now)
 
     return property(find, doc=f"Former name of `{now}`.")
+
+
+def former_argument(name: str, now: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A decorator: the function takes an argument under a former name too, with a DeprecationWarning."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            if name in kwargs:
+                warnings.warn(f"{name}= is {now}= now", DeprecationWarning, stacklevel=2)
+                kwargs[now] = kwargs.pop(name)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
 
 
 def moved(module: str, **names: str) -> Callable[[str], Any]:

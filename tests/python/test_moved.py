@@ -14,6 +14,7 @@ from pdnn import nn
 from pdnn.codec import CompressedAllReduce
 from pdnn.comm import SELF
 from pdnn.history import History
+from pdnn.strategies import Pipeline, schedule
 
 MOVED = {
     "pdnn.codec.Books": "pdnn.codec.CompressionStats",
@@ -53,6 +54,10 @@ def test_a_former_property_is_found_and_warns(tmp_path: Path) -> None:
     reduce = CompressedAllReduce(SELF, "int8", 4)
     with pytest.warns(DeprecationWarning, match=r"\.books is CompressedAllReduce\.stats now"):
         assert reduce.books == reduce.stats
+    with pytest.warns(DeprecationWarning, match="micros= is micro_batches= now"):
+        assert schedule("1f1b", stages=2, micros=4).programs == schedule("1f1b", 2, 4).programs  # type: ignore[call-arg]
+    with pytest.warns(DeprecationWarning, match=r"Pipeline\.micros is Pipeline\.num_micro_batches now"):
+        assert Pipeline(2).micros == Pipeline(2).num_micro_batches == 8
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
     with pytest.warns(DeprecationWarning, match=r"Sequential\.flat_state is Sequential\.flat_buffers now"):
         assert np.shares_memory(model.flat_state, model.flat_buffers)

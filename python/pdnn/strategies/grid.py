@@ -8,6 +8,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from pdnn import _core
+from pdnn.moved import former
 from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, codec_suffix
 from pdnn.strategies.data_parallel import DataParallel
 from pdnn.strategies.engines import Serial
@@ -197,6 +198,8 @@ class Pipeline(PartOfGrid):
     def num_micro_batches(self) -> int:
         """Micro-batches of a step."""
         return self.micro_batches or 4 * self.stages
+
+    micros = former("micros", "num_micro_batches")
 
     def plan(self) -> Schedule:
         """What every rank does in one step."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pdnn import _core
+from pdnn.moved import former_argument
 from pdnn.strategies.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Schedule:
         return self.simulate().chrome_trace(path)
 
 
+@former_argument("micros", "micro_batches")
 def schedule(name: str, stages: int, micro_batches: int, chunks: int | None = None) -> Schedule:
     """What every rank of a pipeline does in one step.
 
