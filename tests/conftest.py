@@ -10,6 +10,9 @@ import pytest
 
 import processes
 
+LAUNCHER_FAILED = "The PMIx server's listener thread failed to start"
+"""What Open MPI's mpiexec says, once in many hundred times, when it ends before it has started a rank."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long tests (20 s and more), too")
@@ -61,6 +64,12 @@ def mpiexec() -> Callable[..., processes.Completed]:
         cwd: Path | None = None,
     ) -> processes.Completed:
         command = processes.mpi_command(ranks, arguments)
-        return processes.run(command, timeout=timeout, check=check, env=env, cwd=cwd)
+        for attempt in (1, 2):
+            child = processes.run(command, timeout=timeout, check=False, env=env, cwd=cwd)
+            if LAUNCHER_FAILED not in child.stdout:
+                break
+            print(f"mpiexec could not start, attempt {attempt}:\n{child.stdout}")
+        assert not check or child.returncode == 0, f"{command} ended with {child.returncode}\n{child.stdout}"
+        return child
 
     return run
