@@ -69,7 +69,6 @@ def mpiexec() -> Callable[..., processes.Completed]:
             if LAUNCHER_FAILED not in child.stdout:
                 break
             print(f"mpiexec could not start, attempt {attempt}:\n{child.stdout}")
-        assert not check or child.returncode == 0, f"{command} ended with {child.returncode}\n{child.stdout}"
-        return child
+        return processes.checked(child) if check else child
 
     return run

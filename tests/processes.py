@@ -112,10 +112,15 @@ def run(
     finally:
         stop(child)
     completed = Completed(child.args, child.returncode, output, errors)
-    assert not check or child.returncode == 0, (
-        f"{command} ended with {child.returncode}\n{output}{errors or ''}"
+    return checked(completed) if check else completed
+
+
+def checked(child: Completed) -> Completed:
+    """The same; raises AssertionError with its output if it failed."""
+    assert child.returncode == 0, (
+        f"{child.args} ended with {child.returncode}\n{child.stdout}{child.stderr or ''}"
     )
-    return completed
+    return child
 
 
 def own_mpiexec() -> Path:

@@ -10,47 +10,12 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn, optim, strategies
+from apart import DATA, make, on_ranks, train
+from pdnn import nn, optim
 from pdnn.checkpoint import FILE
-from pdnn.data import Dataset
 from pdnn.strategies import ModelAveraging, Pool, Team
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
-
-RNG = np.random.default_rng(0)
-DATA = Dataset(RNG.integers(0, 256, (53, 12), dtype=np.uint8), RNG.integers(0, 4, 53), scale=1 / 255)
-
-
-class Look(pdnn.callbacks.Callback):
-    """Keeps what callbacks see."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
-        self.seen.append(trainer.model.flat_parameters.copy())
-
-
-def make(strategy: strategies.Strategy | str, momentum: float = 0.9, seed: int = 2) -> pdnn.Trainer:
-    layers = nn.Linear(12, 9), nn.BatchNorm1d(9), nn.Dropout(0.2), nn.Sigmoid(), nn.Linear(9, 4)
-    model = nn.Sequential(*layers, dtype="float64", seed=seed)
-    sgd = optim.SGD(model.parameters(), lr=0.3, momentum=momentum)
-    return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
-
-
-def train(strategy: strategies.Strategy | str, epochs: int = 2, batch_size: int = 6, **options: Any) -> Any:
-    """What one rank has afterwards."""
-    own = {name: options.pop(name) for name in ("momentum", "seed") if name in options}
-    if "seeds" in options:
-        own["seed"] = options.pop("seeds")[pdnn.world().rank]
-    trainer, look = make(strategy, **own), Look()
-    trainer.fit(DATA, epochs, batch_size, validation=DATA, verbose=False, callbacks=[look], **options)
-    model = np.concatenate([trainer.model.flat_parameters, trainer.model.flat_buffers])
-    return model, trainer.history, look.seen, trainer.evaluate(DATA)
-
-
-def on_ranks(ranks: int, *arguments: Any, **options: Any) -> list[Any]:
-    return pdnn.run(train, *arguments, ranks=ranks, backend="threads", **options)
 
 
 def test_all_ranks_end_with_the_same_model_whoever_adds() -> None:
@@ -140,9 +105,10 @@ def test_a_damaged_part_of_one_rank_is_refused(tmp_path: Path) -> None:
         on_ranks(2, "average:end", epochs=3, checkpoint=tmp_path, resume=True)
 
 
-def test_a_second_fit_goes_on_from_the_average() -> None:
+@pytest.mark.parametrize("spec", ["average:4", "elastic-average:2"])
+def test_a_second_fit_goes_on_from_what_the_first_left(spec: str) -> None:
     def twice() -> Any:
-        trainer = make("average:4")
+        trainer = make(spec)
         for _ in range(2):
             trainer.fit(DATA, 1, 6, verbose=False)
         return trainer.model.flat_parameters, trainer.step, trainer.epoch

@@ -8,45 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import apart
 import pdnn
+from apart import DATA, make, train
 from pdnn import nn, optim, strategies
 from pdnn.checkpoint import FILE
-from pdnn.data import Dataset
 from pdnn.strategies import ElasticAveraging, Pool, Team
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
-RNG = np.random.default_rng(0)
-DATA = Dataset(RNG.integers(0, 256, (53, 12), dtype=np.uint8), RNG.integers(0, 4, 53), scale=1 / 255)
-
-
-class Look(pdnn.callbacks.Callback):
-    """Keeps what callbacks see."""
-
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
-        self.seen.append(trainer.model.flat_parameters.copy())
-
-
-def make(strategy: strategies.Strategy | str, seed: int = 2) -> pdnn.Trainer:
-    layers = nn.Linear(12, 9), nn.BatchNorm1d(9), nn.Dropout(0.2), nn.Sigmoid(), nn.Linear(9, 4)
-    model = nn.Sequential(*layers, dtype="float64", seed=seed)
-    sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
-    return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
-
-
-def train(strategy: strategies.Strategy | str, epochs: int = 2, **options: Any) -> Any:
-    """What one rank has afterwards; ranks are made with models of their own."""
-    trainer, look = make(strategy, seed=2 + pdnn.world().rank), Look()
-    trainer.fit(DATA, epochs, 6, validation=DATA, verbose=False, callbacks=[look], **options)
-    model = np.concatenate([trainer.model.flat_parameters, trainer.model.flat_buffers])
-    return model, trainer.history, look.seen, trainer.evaluate(DATA)
-
 
 def on_ranks(ranks: int, *arguments: Any, **options: Any) -> list[Any]:
-    return pdnn.run(train, *arguments, ranks=ranks, backend="threads", **options)
+    """What the ranks have afterwards; they are made with models of their own."""
+    return apart.on_ranks(ranks, *arguments, seeds=range(2, 2 + ranks), **options)
 
 
 def test_validation_callbacks_and_the_end_see_one_center() -> None:
@@ -128,18 +102,6 @@ def test_a_checkpoint_holds_the_center_and_each_ranks_model(tmp_path: Path) -> N
     assert np.abs(first - trainer.model.flat_parameters).max() > 1e-3
 
 
-def test_a_second_fit_goes_on_from_the_center() -> None:
-    def twice() -> Any:
-        trainer = make("elastic-average:2")
-        for _ in range(2):
-            trainer.fit(DATA, 1, 6, verbose=False)
-        return trainer.model.flat_parameters, trainer.step, trainer.epoch
-
-    ranks = pdnn.run(twice, ranks=2, backend="threads")
-    np.testing.assert_array_equal(ranks[0][0], ranks[1][0])
-    assert ranks[0][1:] == (10, 2)
-
-
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="every = 0; expected at least 1"):
         ElasticAveraging(0)
@@ -150,7 +112,8 @@ def test_what_does_not_fit_is_refused() -> None:
         strategies.parse("elastic-average:4:2")
 
     def different() -> None:
-        train(ElasticAveraging(2, 0.9 - 0.1 * pdnn.world().rank))
+        rank = pdnn.world().rank
+        train(ElasticAveraging(2, 0.9 - 0.1 * rank), seed=2 + rank)
 
     with pytest.raises(
         ValueError, match=r"rank 1 has strategy elastic-average:2:0\.8, rank 0 has elastic-average:2"

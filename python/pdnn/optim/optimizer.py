@@ -250,6 +250,12 @@ class Optimizer:
         if not 0 <= value < 1:
             raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number in [0, 1)")
 
+    def checked_betas(self, betas: tuple[float, float]) -> tuple[float, float]:
+        """The shares of two running means; raises ValueError unless they lie in [0, 1)."""
+        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
+            self.check_share(name, beta)
+        return float(betas[0]), float(betas[1])
+
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
     """A parameter group without its parameters."""

@@ -99,9 +99,7 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(params, lr, weight_decay)
         self.check_number("eps", eps)
-        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
-            self.check_share(name, beta)
-        self.betas = (float(betas[0]), float(betas[1]))
+        self.betas = self.checked_betas(betas)
         self.eps = eps
 
     def rule(self) -> _core.Adam:
@@ -169,9 +167,7 @@ class Lion(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
-            self.check_share(name, beta)
-        self.betas = (float(betas[0]), float(betas[1]))
+        self.betas = self.checked_betas(betas)
 
     def rule(self) -> _core.Lion:
         """The core's Lion."""
