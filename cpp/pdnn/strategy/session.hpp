@@ -43,6 +43,7 @@ class Session {
 
   /// Until leave_evaluation() the model is what all ranks would agree on now.
   void enter_evaluation() {
+    if (agreed()) return;
     take();
     evaluating_ = strategy_->enter_evaluation();
     if (evaluating_) give_back();
@@ -55,6 +56,7 @@ class Session {
   }
   /// After the last epoch: all ranks hold the same model.
   void finish() {
+    if (agreed()) return;
     take();
     strategy_->finish();
     give_back();
@@ -65,6 +67,8 @@ class Session {
   const std::shared_ptr<comm::Communicator>& comm() const { return training_.comm; }
 
  private:
+  /// Whether all ranks hold the same model, so that nothing need be copied for an agreement.
+  bool agreed() const { return strategy_->rows_apart().all == 0; }
   void take() {
     if (copy_) copy_->take();
   }
