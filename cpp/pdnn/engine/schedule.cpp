@@ -194,7 +194,7 @@ class Simulation {
   bool has(std::size_t stage, int what) const {
     const bool above = what == static_cast<int>(Do::send_y) || what == static_cast<int>(Do::recv_dy);
     const bool below = what == static_cast<int>(Do::recv_x) || what == static_cast<int>(Do::send_dx);
-    return !((above && stage + 1 == stages_) || (below && stage == 0));
+    return (!above || stage + 1 != stages_) && (!below || stage != 0);
   }
   static constexpr int kInstructions = 6;
   int end(std::size_t stage) const { return stage == 0 ? static_cast<int>(Do::send_dx) : kInstructions; }
