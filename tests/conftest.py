@@ -15,7 +15,7 @@ LAUNCHER_FAILED = "The PMIx server's listener thread failed to start"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="run the long tests (20 s and more), too")
+    parser.addoption("--all", action="store_true", help="run measurements and long matrices, too")
     parser.addoption("--full-length", action="store_true", help="run published runs to their end, too")
 
 

@@ -59,6 +59,7 @@ def test_a_program_over_the_link_ends_with_its_own_code(
     assert run_python(failing[1:], check=False).returncode == 5
 
 
+@pytest.mark.long
 def test_two_ranks_are_measured_beside_one(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
@@ -76,6 +77,7 @@ def test_two_ranks_are_measured_beside_one(
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.long
 def test_ways_to_split_a_network_are_measured_side_by_side(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
@@ -97,6 +99,7 @@ def test_ways_to_split_a_network_are_measured_side_by_side(
     assert rows["pdnn ddp, shared memory"]["read"] > 4 * parameters
 
 
+@pytest.mark.long
 def test_all_reduces_are_measured_by_size(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
@@ -111,6 +114,7 @@ def test_all_reduces_are_measured_by_size(
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.long
 def test_estimates_stand_beside_measured_steps(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:

@@ -24,6 +24,7 @@ def table(run: Callable[..., Completed], script: Path, tmp_path: Path, *words: A
     return {row["way"]: row for row in json.loads(kept.read_text())}
 
 
+@pytest.mark.long
 def test_errors_must_be_fed_back_and_then_little_is_lost(run_python: Run, root: Path, tmp_path: Path) -> None:
     """Five epochs of 10,500 digits: .75 without a codec; .83, .74, .76 fed back; .63, .51, .42 otherwise."""
     lossy = ("1bit", "topk:0.01", "powersgd:2")

@@ -44,7 +44,7 @@ def alone(ranks: int, reduce: str, steps: int, every: int) -> list[float]:
     return losses
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_ranks_equal_one_process_on_their_joint_batches(mpiexec: Mpiexec, root: Path, ranks: int) -> None:
     options = ["--steps", "4", "--every", "3", "--samples", "2000", "--seed", "3", "--dtype", "float64"]
     output = mpiexec(ranks, [root / "examples" / "data_parallel.py", *options], timeout=110).stdout

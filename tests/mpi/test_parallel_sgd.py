@@ -39,6 +39,7 @@ def test_averaging_writes_its_lines_and_the_file(mpiexec: Run, root: Path, tmp_p
     assert by_all == pytest.approx(by_master, abs=2e-3)  # 21 steps: an average before the last changes little
 
 
+@pytest.mark.long
 def test_a_sweep_starts_its_ranks_and_draws(run_python: Run, root: Path, tmp_path: Path) -> None:
     script = root / "examples" / "parameter_averaging.py"
     output = run_python([script, *SMALL, "--sweep", "1", "3", "--out", tmp_path]).stdout

@@ -45,6 +45,7 @@ def test_operations_are_those_of_the_products(benchmark: Callable[[str], ModuleT
     assert step.W0.flop == 2 * 105 * (2 * 784 * 256 + 3 * 256 * 10)
 
 
+@pytest.mark.long
 def test_a_step_is_measured_beside_numpy(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
@@ -79,6 +80,7 @@ def test_convolutions_count_the_taps_that_meet_an_image(benchmark: Callable[[str
     assert shapes[-1].flop == 2 * 128 * 128 * 128  # a 3x3 window on one pixel: one tap
 
 
+@pytest.mark.long
 def test_jobs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
     script, report = root / "benchmarks" / "jobs.py", tmp_path / "j.json"
     run_python([script, "--blocks", "1", "--peers", "numpy", "--json", report], timeout=100)
@@ -89,6 +91,7 @@ def test_jobs_are_measured(root: Path, tmp_path: Path, run_python: Callable[...,
     assert all(row["microseconds"] > 0 for result in results for row in result["sides"])
 
 
+@pytest.mark.long
 def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
     script, report, picture = root / "benchmarks" / "kernels.py", tmp_path / "k.json", tmp_path / "k.png"
     words = ["--quick", "--blocks", "1", "--peers", "none", "--json", report, "--plot", picture]

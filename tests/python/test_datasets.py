@@ -76,6 +76,7 @@ def test_the_embedded_files_are_small_and_have_their_license_beside_them() -> No
     assert "Creative Commons Attribution-ShareAlike 3.0" in " ".join(text.split())
 
 
+@pytest.mark.long
 def test_the_script_makes_the_embedded_files(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

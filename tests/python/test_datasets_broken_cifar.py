@@ -235,6 +235,7 @@ def test_archives_that_lie(tmp_path: Path, data: bytes, words: str) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
 
+@pytest.mark.long
 def test_an_archive_that_grows_without_end(tmp_path: Path) -> None:
     """Its first member is 2 GiB of zeros, which 2 MiB of the file become."""
     header = member("zeros", 2 << 30).tobuf()

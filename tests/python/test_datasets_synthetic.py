@@ -72,6 +72,7 @@ def test_every_bit_is_scikit_learns(options: dict[str, int]) -> None:
         np.testing.assert_array_equal(whole.y, y)
 
 
+@pytest.mark.long
 def test_every_bit_of_the_exercises_data_is_scikit_learns() -> None:
     sklearn = pytest.importorskip("sklearn.datasets", reason="draws the same data")
     x, y = sklearn.make_classification(**EXERCISE, random_state=0)

@@ -34,9 +34,8 @@ trainer.fit(pdnn.data.Dataset(x, y), epochs=1, batch_size=batch, shuffle=False)
 """
 
 
-@pytest.mark.parametrize(
-    ("network", "batch"), [("784-256-10", 105), pytest.param("8-8-8", 1, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("network", "batch"), [("784-256-10", 105), ("8-8-8", 1)])
 def test_a_step_takes_the_instructions_it_took(tmp_path: Path, network: str, batch: int) -> None:
     valgrind = shutil.which("valgrind")
     if not valgrind:
