@@ -63,6 +63,7 @@ class Mirror:
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[dict[str, bytes]], Mirror]]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("PDNN_DATA", raising=False)
+    monkeypatch.delenv("PDNN_MIRROR", raising=False)
     started: list[Mirror] = []
 
     def start(files: dict[str, bytes], most: int | None = None) -> Mirror:
@@ -92,6 +93,15 @@ def test_mirrors_are_tried_in_turn(mirror: Callable[..., Mirror], tmp_path: Path
     mirrors = ["http://127.0.0.1:9/", missing.url, wrong.url, right.url]
     assert fetch("a.gz", SHA256, mirrors, [tmp_path]).read_bytes() == CONTENT
     assert (missing.asked, wrong.asked, right.asked) == (["a.gz"], ["a.gz"], ["a.gz"])
+
+
+def test_mirrors_of_ones_own_come_first(
+    mirror: Callable[..., Mirror], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing, own, public = mirror({}), mirror({"a.gz": CONTENT}), mirror({"a.gz": CONTENT})
+    monkeypatch.setenv("PDNN_MIRROR", f"{missing.url.rstrip('/')} {own.url}")
+    assert fetch("a.gz", SHA256, [public.url], [tmp_path]).read_bytes() == CONTENT
+    assert (missing.asked, own.asked, public.asked) == (["a.gz"], ["a.gz"], [])
 
 
 def test_every_failure_is_told_and_nothing_is_left(mirror: Callable[..., Mirror], tmp_path: Path) -> None:
@@ -199,17 +209,18 @@ def test_mnist_is_downloaded_into_root_or_the_cache(
     assert sorted(file.name for file in folder.glob("*.gz")) == sorted(files)
 
 
-def test_pdnn_data_comes_before_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_root_is_taken_alone_and_pdnn_data_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for place, n in (("data/mnist", 3), ("root", 1)):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "train-images-idx3-ubyte").write_bytes(
             struct.pack(">4I", 0x803, n, 1, 1) + bytes(n)
         )
         (tmp_path / place / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, n) + bytes(n))
-    monkeypatch.delenv("PDNN_DATA", raising=False)
-    assert len(datasets.mnist(tmp_path / "root", train=True, download=False)) == 1
     monkeypatch.setenv("PDNN_DATA", str(tmp_path / "data"))
-    assert len(datasets.mnist(tmp_path / "root", train=True, download=False)) == 3
+    assert len(datasets.mnist(train=True, download=False)) == 3
+    assert len(datasets.mnist(tmp_path / "root", train=True, download=False)) == 1
 
 
 def test_cifar10_is_downloaded_by_its_md5_and_read_from_the_archive(

@@ -12,8 +12,8 @@ import numpy as np
 
 from pdnn.data import Dataset
 from pdnn.datasets.cifar_batches import RECORD, Bytes, parse_pickle, parse_records
-from pdnn.datasets.download import fetch, user_cache
-from pdnn.datasets.parts import both, data_folder
+from pdnn.datasets.download import fetch
+from pdnn.datasets.parts import both, places
 from pdnn.datasets.reading import CHUNK, Stream, read_exactly
 
 if TYPE_CHECKING:
@@ -91,9 +91,8 @@ def cifar10(
     ``.bin`` those of the python layout) in `root` or its folder ``cifar-10-batches-bin`` or ``-py``; one of
     the two official archives, ``cifar-10-binary.tar.gz`` or ``cifar-10-python.tar.gz``, which is read
     without unpacking it; any record files ``*train*.bin`` and ``*test*.bin`` of the binary layout, whole
-    sets or
-    parts. If there are none the binary archive is downloaded, into `root` if it is given and the cache
-    otherwise, and checked against its MD5; any number of ranks may do so at once.
+    sets or parts. If there are none the binary archive is downloaded, into `root` if it is given and the
+    cache otherwise, and checked against its MD5; any number of ranks may do so at once.
 
     Parameters
     ----------
@@ -120,18 +119,17 @@ def cifar10(
     ValueError
         With the file's name, if one is damaged. Pickles are read without calling what they name.
     """
-    given = Path(root) if root is not None else data_folder("cifar10")
-    places = [place for place in (given, user_cache("cifar10") if root is None else None) if place]
+    found = places("cifar10", root)
 
     def part(is_train: bool) -> Dataset:
-        for place in places:
+        for place in found:
             if images := _read(place, is_train):
                 return Dataset(*images, scale)
-        if download and not places[-1].is_file():
-            archive = fetch(LAYOUTS[0].archive, f"md5:{MD5}", MIRRORS, places)
+        if download and not found[-1].is_file():
+            archive = fetch(LAYOUTS[0].archive, f"md5:{MD5}", MIRRORS, found)
             return Dataset(*_from_archive(archive, is_train), scale)
         raise FileNotFoundError(
-            f"{', '.join(map(str, places))}: has none of CIFAR-10's files; expected data_batch_1.bin … and "
+            f"{', '.join(map(str, found))}: has none of CIFAR-10's files; expected data_batch_1.bin … and "
             f"test_batch.bin, {LAYOUTS[0].archive}, {LAYOUTS[1].archive}, or *train*.bin and *test*.bin"
         )
 

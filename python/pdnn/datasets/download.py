@@ -33,7 +33,8 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Pat
     checksum : str
         Of the file, in hexadecimal: its SHA-256, or ``md5:`` and its MD5.
     mirrors : sequence of str
-        Addresses to which `name` is appended, tried in turn.
+        Addresses to which `name` is appended, tried in turn; before them those that the environment variable
+        PDNN_MIRROR names, separated by spaces.
     places : sequence of Path
         Folders where the file was looked for; the last is made if it does not exist.
 
@@ -51,11 +52,12 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Pat
     pooch = _pooch()
     downloader = pooch.HTTPDownloader(bar_wanted(), CHUNK, timeout=TIMEOUT)
     failures = []
+    own = [mirror.rstrip("/") + "/" for mirror in os.environ.get("PDNN_MIRROR", "").split()]
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / ".lock"):
         if _is_sound(target, checksum):
             return target
-        for mirror in mirrors:
+        for mirror in [*own, *mirrors]:
             try:
                 pooch.retrieve(mirror + name, checksum, name, folder, downloader=downloader)
                 return target

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import overload
 
 from pdnn.data import Dataset
-from pdnn.datasets.download import fetch, user_cache
+from pdnn.datasets.download import fetch
 from pdnn.datasets.idx_files import find_files, idx
-from pdnn.datasets.parts import data_folder
+from pdnn.datasets.parts import places
 
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -60,9 +60,9 @@ def mnist(
 ) -> Dataset | tuple[Dataset, Dataset]:
     """70,000 handwritten digits, 60,000 to train and 10,000 to test.
 
-    The four IDX files, plain or .gz, are looked for in ``$PDNN_DATA/mnist``, then in `root`, then in the
-    user's cache. Where they are in none of them they are downloaded, into `root` if it is given and the
-    cache otherwise, and checked against their SHA-256; any number of ranks may do so at once.
+    The four IDX files, plain or .gz, are looked for in `root`, or, if it is not given, in
+    ``$PDNN_DATA/mnist`` and then in the user's cache. Files that are not there are downloaded, into `root` or
+    the cache, and checked against their SHA-256; any number of ranks may do so at once.
 
     Parameters
     ----------
@@ -102,22 +102,19 @@ def mnist(
 
 def _folder(root: str | os.PathLike[str] | None, parts: tuple[bool, ...], download: bool) -> Path:
     """The first folder that has all files of these parts, perhaps after a download."""
-    given = [folder for folder in (data_folder("mnist"), Path(root) if root else None) if folder]
-    for folder in given:
+    folders = places("mnist", root)
+    for folder in folders[:-1] if root is None and download else folders:  # fetch looks at the cache
         if _has(folder, parts):
             return folder
-    target = Path(root) if root else user_cache("mnist")
-    places = list(dict.fromkeys([*given, target]))
-    if download:
-        for part in parts:
-            for name, sha256 in SHA256[part].items():
-                fetch(name, sha256, MIRRORS, places)
-    elif not _has(target, parts):
+    if not download:
         raise FileNotFoundError(
-            f"mnist: its files are in none of {', '.join(map(str, places))}; set PDNN_DATA, or pass "
+            f"mnist: its files are in none of {', '.join(map(str, folders))}; set PDNN_DATA, or pass "
             "download=True"
         )
-    return target
+    for part in parts:
+        for name, sha256 in SHA256[part].items():
+            fetch(name, sha256, MIRRORS, folders)
+    return folders[-1]
 
 
 def _has(folder: Path, parts: tuple[bool, ...]) -> bool:
