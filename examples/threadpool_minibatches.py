@@ -22,29 +22,15 @@ import pdnn
 from pdnn import nn, optim, strategies
 from pdnn.callbacks import Callback
 from pdnn.data import Dataset, Subset
-from pdnn.exercises import legacy_batches
+from pdnn.exercises import legacy_batches, published
 
 BATCH = 105
 L2 = (1e-2, 0.0, 1e-5, 0.0)  # of W1, b1, W2, b2: the objective has ½ a ΣW², its gradient a W
 
-#: What the exercise's authors saw: epoch to (training objective, test accuracy). Their split was not seeded.
+#: What the exercise's authors saw: training objective and test accuracy.
 PUBLISHED = {
-    "vanilla": {
-        0: (2.165225, 0.646000),
-        10: (0.777892, 0.880286),
-        20: (0.462656, 0.908000),
-        50: (0.233327, 0.922286),
-        100: (0.141393, 0.928857),
-        160: (0.102224, 0.931429),
-    },
-    "parallel": {
-        0: (2.303491, 0.103429),
-        10: (2.261419, 0.244571),
-        20: (2.197020, 0.611429),
-        50: (1.923187, 0.650286),
-        100: (1.499376, 0.722857),
-        160: (1.147921, 0.812286),
-    },
+    "vanilla": (published.VANILLA_LOSS, published.VANILLA_ACCURACY),
+    "parallel": (published.PARALLEL_LOSS, published.PARALLEL_ACCURACY),
 }
 
 
@@ -125,11 +111,13 @@ class Batching:
 
 def compare(name: str, watch: Watch) -> None:
     """Prints the run beside the published one, at the epochs that were published."""
-    ours = dict(zip(watch.epochs, zip(watch.loss, watch.accuracy, strict=True), strict=True))
+    losses, accuracies = PUBLISHED[name]
     print(f"{'epoch':>5}  {'loss':>8} {'published':>9}  {'accuracy':>8} {'published':>9}   {name}")
-    for epoch in sorted(PUBLISHED[name].keys() & ours.keys()):
-        (loss, accuracy), (their_loss, their_accuracy) = ours[epoch], PUBLISHED[name][epoch]
-        print(f"{epoch:5d}  {loss:8.4f} {their_loss:9.4f}  {accuracy:8.4f} {their_accuracy:9.4f}")
+    for epoch, loss, accuracy in zip(watch.epochs, watch.loss, watch.accuracy, strict=True):
+        if epoch in losses.value:
+            theirs = losses.value[epoch], accuracies.value[epoch]
+            print(f"{epoch:5d}  {loss:8.4f} {theirs[0]:9.4f}  {accuracy:8.4f} {theirs[1]:9.4f}")
+    print(losses.conditions)
 
 
 def where_time_goes(trainer: pdnn.Trainer) -> dict[str, float]:
@@ -176,7 +164,9 @@ def draw_runs(path: Path, runs: dict[str, Watch]) -> None:
         for name, watch in runs.items():
             (line,) = axes.plot(getattr(watch, along), watch.accuracy, label=name)
             if along == "epochs":
-                x, y = zip(*((e, v[1]) for e, v in PUBLISHED[name].items() if e in watch.epochs), strict=True)
+                _, theirs = PUBLISHED[name]
+                x = [epoch for epoch in theirs.value if epoch in watch.epochs]
+                y = [theirs.value[epoch] for epoch in x]
                 axes.plot(x, y, "x", color=line.get_color(), label=f"{name}, published")
         axes.set(xlabel=along, ylabel="test accuracy", xscale="log" if along == "updates" else "linear")
         axes.grid(alpha=0.3)

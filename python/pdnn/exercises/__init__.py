@@ -1,5 +1,6 @@
-"""What the exercises alone need: their data, batches and networks, and products shared between ranks."""
+"""What the exercises alone need: data, batches, networks, products of ranks, published figures."""
 
+from pdnn.exercises import published
 from pdnn.exercises.batches import legacy_batches
 from pdnn.exercises.digits import ex4, ex4_weights
 from pdnn.exercises.networks import lenet_psgd
@@ -13,4 +14,5 @@ __all__ = [
     "matmul",
     "matmul_by_reduction",
     "matmul_by_rows",
+    "published",
 ]
