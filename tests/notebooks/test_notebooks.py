@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom in its fast mode, and shows real outputs where it is only read."""
+"""Every notebook runs from top to bottom in its fast mode, and what it shows to a reader still holds."""
 
 from __future__ import annotations
 
@@ -8,18 +8,38 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
+from nbformat import NotebookNode
 
+import notebooks
 from data_root import BESIDE
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted(notebooks.FOLDER.glob("*.ipynb"))
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def read(path: Path) -> NotebookNode:
+    """A notebook that the command has stored."""
+    notebook = nbformat.read(path, as_version=4)
+    if "pdnn" not in notebook.metadata:
+        pytest.skip("scripts/notebooks.py has not stored it yet")
+    return notebook
+
+
+@pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
+def fresh_run(request: pytest.FixtureRequest) -> tuple[Path, NotebookNode, float]:
+    """A notebook, its one fresh run in fast mode, with the real data where they are, and its seconds."""
+    began = time.perf_counter()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PDNN_DATA", os.environ.get("PDNN_DATA") or str(BESIDE))
+        notebook = notebooks.run(request.param, fast=True, cell_timeout=100)
+    return request.param, notebook, time.perf_counter() - began
 
 
 def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@every_notebook
 def test_outputs_are_kept(path: Path) -> None:
     cells = nbformat.read(path, as_version=4).cells
     code = [cell for cell in cells if cell.cell_type == "code" and cell.source.strip()]
@@ -32,21 +52,32 @@ def test_outputs_are_kept(path: Path) -> None:
     assert any("image/png" in output.get("data", {}) for output in outputs), "it has pictures"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@every_notebook
+def test_outputs_are_those_that_were_stored(path: Path) -> None:
+    assert not notebooks.faults(read(path)), f"python scripts/notebooks.py store {path.name[:2]}"
+
+
+@every_notebook
+def test_its_first_cell_says_where_it_was_run(path: Path) -> None:
+    accounts = [list(map(notebooks.is_account, cell.outputs)) for cell in notebooks.code_cells(read(path))]
+    assert sum(accounts[0]) == 1 and not any(map(any, accounts[1:]))
+
+
+@every_notebook
 def test_data_are_asked_for_by_name(path: Path) -> None:
     code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     assert not [source for source in code if "PDNN_DATA" in source or "shared/data" in source]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs(fresh_run: tuple[Path, NotebookNode, float]) -> None:
     """With the real data where they are, and otherwise with what is in pdnn."""
-    monkeypatch.setenv("PDNN_FAST", "1")
-    monkeypatch.setenv("PDNN_DATA", os.environ.get("PDNN_DATA") or str(BESIDE))
-    notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=100, resources={"metadata": {"path": str(path.parent)}})
-    began = time.perf_counter()
-    client.execute()
-    seconds = time.perf_counter() - began
+    path, _, seconds = fresh_run
     print(f"{path.stem}: {seconds:.1f} s")
     assert seconds <= 30, "fast mode means 15 s on two idle cores"
+
+
+def test_a_fresh_run_shows_what_is_stored(fresh_run: tuple[Path, NotebookNode, float]) -> None:
+    path, fresh, _ = fresh_run
+    if not Path(os.environ.get("PDNN_DATA") or BESIDE).is_dir():
+        pytest.skip("without the real data other digits stand in")
+    assert not list(notebooks.differences(read(path), fresh, fast=True))
