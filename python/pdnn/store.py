@@ -16,7 +16,38 @@ PostHook: TypeAlias = Callable[["Parameter"], Any]
 PassHook: TypeAlias = Callable[[Sequence[Any]], float]
 
 
-class Handle:
+class ArrayInterface:
+    """Lets NumPy and other libraries use `data` without a copy.
+
+    ``np.asarray(a)``, ``np.from_dlpack(a)``, ``torch.from_dlpack(a)`` and, since Python 3.12,
+    ``memoryview(a)`` share its memory. ``np.array(a)``, and `np.asarray` with another dtype, copy.
+    """
+
+    __slots__ = ()
+    data: Array
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        values = self.data
+        if dtype is None or np.dtype(dtype) == values.dtype:
+            return values.copy() if copy else values
+        if copy is False:
+            raise ValueError(
+                f"{type(self).__name__}: its values are {values.dtype}; as {np.dtype(dtype)} they must be "
+                "copied, and copy=False forbids that"
+            )
+        return values.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.data.__dlpack_device__()
+
+    def __buffer__(self, flags: int) -> memoryview:  # Python calls it since 3.12
+        return self.data.data
+
+
+class Handle(ArrayInterface):
     """A name and a shape for values that live in a model's flat memory once the model has gathered them.
 
     It does so when it is first called, asked for its `parameters()`, or given to a Trainer.

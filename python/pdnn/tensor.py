@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pdnn.store import Array, Parameter, Store
+from pdnn.store import Array, ArrayInterface, Parameter, Store
 
 Final: TypeAlias = Callable[[Parameter], None]
 
@@ -119,7 +119,7 @@ class _Operation(Node):
         return self._function is None
 
 
-class Tensor:
+class Tensor(ArrayInterface):
     """A batch between layers, or a loss: a NumPy array with the operation that made it.
 
     Layers, losses and the operations here give Tensors; `backward` on a loss adds the gradients of all
