@@ -1,8 +1,11 @@
 /// Layers, losses and models.
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include "bindings.hpp"
 #include "numpy.hpp"
+#include "pdnn/comm/waiting.hpp"
 #include "pdnn/nn/layers/activation.hpp"
 #include "pdnn/nn/layers/batch_norm.hpp"
 #include "pdnn/nn/layers/conv2d.hpp"
@@ -23,6 +26,8 @@
 namespace pdnn::bindings {
 
 namespace {
+
+constexpr Index kPredicted = 256;  // rows between two looks for Ctrl-C
 
 nn::Reduction reduction_of(const std::string& name) {
   if (name == "mean") return nn::Reduction::mean;
@@ -180,34 +185,41 @@ void bind_nn(py::module_& m) {
       .def(
           "gradient",
           [](const Model& model, const py::array& x, const py::array& target, const nn::Loss<T>& loss, bool training,
-             std::uint64_t seed) {
+             std::uint64_t seed, const std::optional<py::array>& out) {
             const Tensor<const T> batch = read_batch<T>("gradient: x", x);
             const nn::Target<T> rows = read_target<T>("gradient: y", target, batch.batch);
             loss.check(model.bound(batch.sample)->output_shape(batch.sample), rows.values.cols);
-            py::array_t<T> grads(model.count());
-            const std::span<T> out(grads.mutable_data(), static_cast<std::size_t>(model.count()));
+            py::array grads = out ? *out : py::array_t<T>(model.count());
+            const std::span<T> values = write<T>("gradient: out", grads);
+            require(grads.ndim() == 1 && grads.size() == model.count(), "gradient: out has shape ", shape_text(grads),
+                    ", expected (", model.count(), ",), an element for each parameter");
             const py::gil_scoped_release release;
-            const nn::LossValue sums = model.gradient(batch, rows, loss, training, Rng(seed), out);
+            const nn::LossValue sums = model.gradient(batch, rows, loss, training, Rng(seed), values);
             const double value = loss.reduce(sums.value, batch.batch);
             const py::gil_scoped_acquire acquire;
             return py::make_tuple(value, grads);
           },
-          py::arg("x"), py::arg("target"), py::arg("loss"), py::arg("training"), py::arg("seed"),
-          "(loss of the batch, flat gradient); the model is only read.")
+          py::arg("x"), py::arg("target"), py::arg("loss"), py::arg("training"), py::arg("seed"), py::arg("out"),
+          "(loss of the batch, flat gradient), the latter in `out` if that is an array; the model is only read.")
       .def(
-          "forward",
-          [](const Model& model, const py::array& x, bool training, std::uint64_t seed) {
-            const Tensor<const T> batch = read_batch<T>("forward: x", x);
+          "predict",
+          [](const Model& model, const py::array& x) {
+            const Tensor<const T> batch = read_batch<T>("predict: x", x);
             const Shape out = model.bound(batch.sample)->output_shape(batch.sample);
-            std::vector<Index> extents{batch.batch};
-            for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
+            std::vector<Index> extents = to_extents(out);
+            extents.insert(extents.begin(), batch.batch);
             py::array_t<T> y(extents);
-            const Tensor<T> rows{y.mutable_data(), batch.batch, out};
+            const Tensor<T> outputs{y.mutable_data(), batch.batch, out};
             const py::gil_scoped_release release;
-            model.forward(batch, training, Rng(seed), rows);
+            comm::Interrupts interrupts;
+            for (Index at = 0; at < batch.batch; at += kPredicted) {
+              interrupts.look();
+              const Range rows{at, std::min(at + kPredicted, batch.batch)};
+              model.forward(batch.rows(rows), false, Rng(), outputs.rows(rows));
+            }
             return y;
           },
-          py::arg("x"), py::arg("training"), py::arg("seed"), "The network's outputs for a batch.");
+          py::arg("x"), "The network's outputs for a batch, in evaluation mode.");
 }
 
 template void bind_nn<float>(py::module_&);

@@ -88,19 +88,19 @@ class Model:
         """
         The memory of one pass over a batch.
         """
-    def forward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[typing.Any]:
+    def gradient(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], loss: Loss, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None) -> tuple[float, numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]]:
         """
-        The network's outputs for a batch.
-        """
-    def gradient(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], loss: Loss, training: bool, seed: typing.SupportsInt | typing.SupportsIndex) -> tuple[float, numpy.typing.NDArray[typing.Any]]:
-        """
-        (loss of the batch, flat gradient); the model is only read.
+        (loss of the batch, flat gradient), the latter in `out` if that is an array; the model is only read.
         """
     def output_shape(self, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> list[int]:
         ...
     def parameters(self) -> list[tuple[str, list[int]]]:
         """
         Name and shape of each parameter, in the order of the flat buffer.
+        """
+    def predict(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
+        """
+        The network's outputs for a batch, in evaluation mode.
         """
     @property
     def buffers(self) -> numpy.typing.NDArray[typing.Any]:

@@ -232,29 +232,34 @@ class Module:
     @property
     def flat_parameters(self) -> Array:
         """All parameters as one array, shape (count,): the memory that the core computes with."""
-        return self._flat("flat_parameters")
+        return self.place().flat("flat_parameters")
 
     @property
     def flat_gradients(self) -> Array:
         """The gradients of all parameters as one array, shape (count,)."""
-        return self._flat("flat_gradients")
+        return self.place().flat("flat_gradients")
 
     @property
     def flat_buffers(self) -> Array:
         """All buffers as one array, shape (their elements,)."""
-        return self._flat("flat_buffers")
+        return self.place().flat("flat_buffers")
 
     flat_state = former("flat_state", "flat_buffers")
 
-    def _flat(self, which: str) -> Array:
-        place = self.place()
-        span = place.buffers if which == "flat_buffers" else place.span
-        if span is None:
-            raise ValueError(
-                f"{type(self).__name__}: its parameters do not lie together, another module uses some of them"
-            )
-        flat: Array = getattr(place.store, which)[span]
-        return flat
+    def split(self, flat: Array) -> dict[str, Array]:
+        """Names of parameters to their parts of a flat array, such as a gradient, in their shapes.
+
+        Parameters
+        ----------
+        flat : ndarray, shape (count,), of any dtype
+            In the order of `flat_parameters`.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Views: writing to one changes `flat`.
+        """
+        return self.place().split(flat, self._named(Parameter))
 
     # ---- files and copies
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from pdnn.nn.eager import Runner
-from pdnn.store import Store
+from pdnn.store import Array, Parameter, Store
 
 
 @dataclass
@@ -38,3 +41,46 @@ class Place:
     def whole(self) -> bool:
         """Whether the module's values are contiguous."""
         return self.span is not None and self.buffers is not None
+
+    def flat(self, which: str) -> Array:
+        """The module's part of one of the store's arrays, by its name there.
+
+        Raises
+        ------
+        ValueError
+            If another module's values lie between its own.
+        """
+        part: Array = getattr(self.store, which)[self._together(which == "flat_buffers")]
+        return part
+
+    def split(self, flat: Array, named: Mapping[str, Parameter]) -> dict[str, Array]:
+        """The parameters' parts of an array that is as long as the module's part of the store.
+
+        Raises
+        ------
+        TypeError
+            If it is no array.
+        ValueError
+            If it has another shape, or another module's values lie between the module's own.
+        """
+        span = self._together(buffers=False)
+        if not isinstance(flat, np.ndarray):
+            raise TypeError(f"split: got a {type(flat).__name__}, expected a NumPy array")
+        if flat.shape != (span.stop - span.start,):
+            raise ValueError(
+                f"split: got shape {flat.shape}, expected {(span.stop - span.start,)}, an element for each "
+                f"parameter of this {type(self.inside[0]).__name__}"
+            )
+        return {
+            name: flat[own.offset - span.start :][: own.size].reshape(own.shape)
+            for name, own in named.items()
+        }
+
+    def _together(self, buffers: bool) -> slice:
+        span = self.buffers if buffers else self.span
+        if span is None:
+            raise ValueError(
+                f"{type(self.inside[0]).__name__}: its parameters do not lie together, another module uses "
+                "some of them"
+            )
+        return span

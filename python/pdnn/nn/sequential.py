@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -168,7 +168,7 @@ class Sequential(Module):
         self._check_batch("predict", x)
         self.place()
         if self._model is not None:
-            outputs: Array = self._model.forward(x, False, 0)
+            outputs: Array = self._model.predict(x)
             return outputs
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
@@ -180,7 +180,9 @@ class Sequential(Module):
                 module.training = mode
         return outputs
 
-    def gradient(self, x: Array, y: Array, criterion: Loss, *, seed: int = 0) -> tuple[float, Array]:
+    def gradient(
+        self, x: Array, y: Array, criterion: Loss, *, seed: int = 0, out: Array | None = None
+    ) -> tuple[float, Array]:
         """The loss of a batch and its gradient; the model is only read and the GIL is released.
 
         Any number of threads may call it at once on one model.
@@ -194,27 +196,41 @@ class Sequential(Module):
             Its reduction decides between mean and sum.
         seed : int
             Of dropout's masks, in training mode.
+        out : ndarray, shape (number of parameters,), of the model's dtype, C-ordered, optional
+            Where to write the gradient, such as `flat_gradients`; a new array unless given. Calls at the
+            same time need an array each.
 
         Returns
         -------
         loss : float
             Under the criterion's reduction (by default the mean over these rows).
         gradient : ndarray, shape (number of parameters,)
-            In the order of `flat_parameters`.
+            In the order of `flat_parameters`; `split` gives its parts names and shapes. It is `out`, if that
+            is given.
 
         Raises
         ------
         TypeError
-            If x is of another dtype.
+            If x or out is no array, or of another dtype.
         ValueError
-            If shapes or labels do not fit.
+            If shapes or labels do not fit, or out is read-only, not contiguous or memory that the call reads.
         """
         self._check_batch("gradient", x)
         outputs = int(np.prod(self.output_shape(x.shape[1:]), dtype=np.int64))
         targets = prepare_targets("gradient", y, criterion, outputs, self.dtype)
         loss = criterion.build(core_for(self.dtype))
-        value, gradient = self.core.gradient(x, targets, loss, self.training, seed)
+        if out is not None:
+            self._check_out(out, x, targets)
+        value, gradient = self.core.gradient(x, targets, loss, self.training, seed, out)
         return value, gradient
+
+    def _check_out(self, out: Array, x: Array, targets: Array) -> None:
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"gradient: out is a {type(out).__name__}, expected a NumPy array")
+        read = {"x": x, "y": targets, "the parameters": self.flat_parameters}
+        for name, array in read.items():
+            if np.may_share_memory(out, array):
+                raise ValueError(f"gradient: out shares memory with {name}, which the call reads")
 
     def _check_batch(self, where: str, x: Array) -> None:
         if not isinstance(x, np.ndarray):
@@ -251,5 +267,30 @@ class Sequential(Module):
     def __iter__(self) -> Iterator[Module]:
         return iter(self.layers)
 
-    def __getitem__(self, index: int) -> Module:
-        return self.layers[index]
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequential: ...
+
+    def __getitem__(self, index: int | slice) -> Module | Sequential:
+        """A layer; or some of them, one after another, as a Sequential.
+
+        The layers of a slice are the same objects, and its `flat_parameters` is a part of this model's: the
+        parameters are gathered first. It has no static form of its own; call it, or let it `predict`. To
+        build another model from layers, take them from `layers` before the first call.
+
+        Raises
+        ------
+        ValueError
+            If a slice has a step.
+        """
+        if not isinstance(index, slice):
+            return self.layers[index]
+        if index.step not in (None, 1):
+            raise ValueError(
+                f"Sequential: a slice with step {index.step}; its layers have to follow one another"
+            )
+        self.place()
+        part = Sequential(*self.layers[index], dtype=self.dtype)
+        part.training = self.training
+        return part
