@@ -7,6 +7,8 @@ The hooks of all ranks must match: a rank whose pass does not use a parameter do
 The others then wait for it, or its next call takes the place of the missing one. pdnn names the ranks and
 ends the job if the calls do not match, or after ``PDNN_TIMEOUT`` seconds. To avoid this, either all ranks
 make the same pass, or the gradients are reduced after it, parameter by parameter, used or not.
+
+After each iteration the ranks compare their parameters; copies that have come apart end the training.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from understanding_training import BATCH, Config, Line
+from understanding_training import Config, Line
 
 import pdnn
 from pdnn import nn, optim
 from pdnn.comm import Communicator
 from pdnn.data import Dataset
+from pdnn.ddp import check_parameter_closeness
 
 
 class DataParallel(nn.Module):
@@ -54,26 +57,40 @@ def train(
     held_out: Dataset,
     show: Callable[[Line], None] = print,
 ) -> list[Line]:
-    """Trains, step s on batch s · ranks + rank; a line at step 0 and every so many steps, shown on rank 0."""
+    """Trains, step s on batch s · ranks + rank; a line at step 0 and every so many steps, shown on rank 0.
+
+    Raises
+    ------
+    RuntimeError
+        On all ranks, if their parameters differ after a step.
+    """
     comm, criterion = pdnn.world(), nn.CrossEntropyLoss()
-    descent = optim.SGD(model.parameters(), lr=config.lr)
+    descent = optim.SGD(model.parameters(), lr=config.learning_rate)
     schedule = optim.LinearLR(descent, 1.0, config.last_lr_factor, total_iters=1000)
     x, y = seen.gather(dtype=config.dtype)
+    batch, batches = config.batch_size, len(seen) // config.batch_size
     lines: list[Line] = []
     seconds, since = 0.0, 0
-    for step in range(config.steps):
+    for step in range(config.niters):
+        told = step % config.every == 0
+        before = mean_loss(model, seen, config.dtype, comm) if told else 0.0
         began = time.perf_counter()
-        first = (step * comm.size + comm.rank) % (len(seen) // BATCH) * BATCH
+        first = (step * comm.size + comm.rank) % batches * batch
         descent.zero_grad()
-        loss = criterion(model(x[first : first + BATCH]), y[first : first + BATCH])
+        loss = criterion(model(x[first : first + batch]), y[first : first + batch])
         loss.backward()
         descent.step()
         schedule.step()
         seconds += time.perf_counter() - began
-        if step % config.every == 0:
+        if not (verdict := check_parameter_closeness(model)):
+            raise RuntimeError(f"after step {step}: {verdict}")
+        if told:
             mean = comm.all_reduce(np.array([loss.item()]), op="mean").item()
-            losses = (mean_loss(model, data, config.dtype, comm) for data in (seen, held_out))
-            lines.append(Line(step, mean, *losses, milliseconds=1000 * seconds / (step + 1 - since)))
+            test_loss, held_out_loss = (
+                mean_loss(model, data, config.dtype, comm) for data in (seen, held_out)
+            )
+            milliseconds = 1000 * seconds / (step + 1 - since)
+            lines.append(Line(step, before, test_loss, mean, held_out_loss, milliseconds))
             seconds, since = 0.0, step + 1
             if comm.rank == 0:
                 show(lines[-1])
