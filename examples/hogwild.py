@@ -43,7 +43,6 @@ def train_without_locks(args: argparse.Namespace, threads: int) -> Result:
         per_second = count / sum(trainer.history.history["seconds"])
         staleness = sum(epoch["mean_staleness"] * epoch["count"] for epoch in updates) / count
         most = max(epoch["max_staleness"] for epoch in updates)
-        print(f"P={result.workers}: {result.seconds:.2f} s, test accuracy {result.accuracy:.4f}")
         print(
             f"{per_second:.0f} updates/s; staleness {staleness:.2f} in the mean, {most:.0f} at most",
             flush=True,

@@ -3,6 +3,7 @@
     mpiexec -n 2 python examples/parameter_averaging.py                    # 50 epochs, averaged at the end
     mpiexec -n 2 python examples/parameter_averaging.py --every 10         # after every 10 steps (local SGD)
     mpiexec -n 2 python examples/parameter_averaging.py --different-inits  # the published mistake
+    mpiexec -n 2 python examples/parameter_averaging.py --by hand          # the exercise's own program
     python examples/parameter_averaging.py --sweep 1 2 3 4 5 --epochs 2    # starts ranks itself; pictures
 
 The ranks send no messages while they train, so P ranks need a P-th of the time. The loss of accuracy
@@ -14,18 +15,75 @@ averaged model has an accuracy of 40 %; that is --different-inits.
 Each run appends ``P,time,accuracy`` to TimeForTraining.txt in the folder --out. Averages are weighted by
 the rows that each rank has trained on; the clock runs from when all ranks have loaded their digits to when
 they have the average.
+
+"--by all_reduce" and "--by master" are strategies of pdnn.Trainer. By hand every rank draws its rows, trains
+alone, and prints lines of its own, the accuracy of its own model among them; then a master receives all
+parameters, by their names, and divides their sum by P.
 """
 
 from __future__ import annotations
 
 import argparse
+import time
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import parallel_sgd
-from parallel_sgd import FILE, Result
+from parallel_sgd import BATCH, FILE, PublishedLines, Result
 
 import pdnn
+from pdnn import nn, optim
+from pdnn.data import Dataset, DistributedSampler, Subset
 from pdnn.strategies import ModelAveraging
+
+
+def average_by_master(model: nn.Sequential) -> None:
+    """Rank 0 receives every rank's parameters, name by name, and returns their mean to all."""
+    comm = pdnn.world()
+    named = {name: parameter.data for name, parameter in model.named_parameters()}
+    if comm.rank > 0:
+        for values in named.values():
+            comm.send(values, dest=0)
+    for source in range(1, comm.size) if comm.rank == 0 else ():
+        for values in named.values():
+            values += comm.recv(source)
+    if comm.rank == 0:
+        for values in named.values():
+            values /= comm.size
+    comm.broadcast(model.flat_parameters)
+
+
+def train_by_hand(digits: tuple[Dataset, Dataset], epochs: int, seed: int, different_inits: bool) -> Result:
+    """The exercise's program: every rank trains a model of its own on its rows, and they are averaged."""
+    comm, (train, test) = pdnn.world(), digits
+    tell = partial(print, flush=True)
+    say = tell if comm.rank == 0 else lambda *_: None
+    model = pdnn.exercises.lenet_psgd(seed=seed + (comm.rank if different_inits else 0))
+    descent = optim.SGD(model.parameters(), lr=0.1)
+    own_seed = seed + comm.rank  # of dropout
+    alone = pdnn.Trainer(model, nn.NLLLoss(), descent, strategy="serial", comm=pdnn.comm.SELF, seed=own_seed)
+    sampler = DistributedSampler(train, comm.size, comm.rank, seed=seed)
+    say(parallel_sgd.beginning(model, comm.size))
+    comm.barrier()
+    began = time.perf_counter()
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        rows = Subset(train, np.array(list(sampler)))
+        alone.fit(rows, 1, BATCH, shuffle=False, callbacks=[PublishedLines(epochs, tell)], verbose=False)
+    tell(f"Finished Training at rank {comm.rank}")
+    own = model.flat_parameters.copy()
+    say("Updating params...")
+    average_by_master(model)
+    seconds = time.perf_counter() - began
+    tested = alone.evaluate(test)
+    average = model.flat_parameters.copy()
+    model.flat_parameters[:] = own
+    tell(f"Own test accuracy at rank {comm.rank}: {100 * alone.evaluate(test)['accuracy']:.2f}%")
+    model.flat_parameters[:] = average
+    comm.barrier()
+    say(parallel_sgd.ending(seconds, tested))
+    return Result(comm.size, seconds, tested["accuracy"])
 
 
 def train_and_average(args: argparse.Namespace) -> Result:
@@ -33,15 +91,21 @@ def train_and_average(args: argparse.Namespace) -> Result:
     comm = pdnn.world()
     say = print if comm.rank == 0 else lambda *_, **__: None
     *digits, origin = parallel_sgd.load_digits(args.data, args.embedded)
-    strategy = ModelAveraging(every=args.every, by=args.by, same_init=not args.different_inits)
-    say(f"{origin}; {comm.size} rank(s), {strategy}, {parallel_sgd.BATCH} rows a batch of each", flush=True)
+    by_hand = args.by == "hand"
+    strategy = ModelAveraging(
+        every=args.every, by="master" if by_hand else args.by, same_init=not args.different_inits
+    )
+    way = "by hand" if by_hand else str(strategy)
+    say(f"{origin}; {comm.size} rank(s), {way}, {BATCH} rows a batch of each", flush=True)
     if note := parallel_sgd.crowded(comm.size):
         say(note)
-    seed = args.seed + comm.rank  # rank 0's is what counts, unless each keeps its own
-    result, _ = parallel_sgd.train(strategy, comm.size, (digits[0], digits[1]), args.epochs, seed, say)
+    if by_hand:
+        result = train_by_hand((digits[0], digits[1]), args.epochs, args.seed, args.different_inits)
+    else:
+        seed = args.seed + comm.rank  # rank 0's is what counts, unless each keeps its own
+        result, _ = parallel_sgd.train(strategy, comm.size, (digits[0], digits[1]), args.epochs, seed, say)
     if comm.rank == 0:
         parallel_sgd.append(args.out / FILE, result)
-        print(f"P={result.workers}: {result.seconds:.2f} s, test accuracy {result.accuracy:.4f}", flush=True)
     return result
 
 
@@ -55,7 +119,9 @@ def main() -> None:
     parser.add_argument(
         "--every", type=int, metavar="K", help="average after every K steps (at the end only)"
     )
-    parser.add_argument("--by", choices=("all_reduce", "master"), default="all_reduce", help="who adds up")
+    parser.add_argument(
+        "--by", choices=("all_reduce", "master", "hand"), default="all_reduce", help="who adds up"
+    )
     parser.add_argument(
         "--different-inits", action="store_true", help="every rank starts from its own weights"
     )
@@ -65,6 +131,8 @@ def main() -> None:
         "--out", type=Path, default=Path("out/parameter_averaging"), help="folder (%(default)s)"
     )
     args = parser.parse_args()
+    if args.by == "hand" and args.every:
+        parser.error("--by hand averages at the end only; --every goes with all_reduce or master")
     for ranks in args.sweep or []:
         pdnn.run(train_and_average, args, ranks=ranks)
     if args.sweep:

@@ -39,6 +39,26 @@ def test_averaging_writes_its_lines_and_the_file(mpiexec: Run, root: Path, tmp_p
     assert by_all == pytest.approx(by_master, abs=2e-3)  # 21 steps: an average before the last changes little
 
 
+def test_by_hand_every_rank_prints_the_exercises_lines(mpiexec: Run, root: Path, tmp_path: Path) -> None:
+    words = [root / "examples" / "parameter_averaging.py", *SMALL, "--by", "hand", "--out", tmp_path]
+    lines = mpiexec(2, words).stdout.splitlines()
+    first = lines.index("-----Experiment: Number of processes=2-----")
+    assert [line.split()[0] for line in lines[first - 10 : first : 9]] == ["0.weight", "12.bias"]
+    epochs = [line for line in lines if line.startswith("Epoch [1/1], Train Loss: ")]
+    assert len(set(epochs)) == 2, "each rank's own"
+    for rank in (0, 1):
+        (own,) = [line for line in lines if line.startswith(f"Own test accuracy at rank {rank}: ")]
+        assert lines.index(f"Finished Training at rank {rank}") < lines.index(own)
+    assert "Updating params..." in lines
+    ((ranks, seconds, accuracy),) = file_of(tmp_path)
+    assert ranks == 2
+    assert lines[-2] == f"Total time for training: {seconds:.2f}"
+    tested = re.fullmatch(r"Test Data: Average loss: \d\.\d{4}, Final Accuracy: (\d+\.\d\d)%", lines[-1])
+    assert tested and float(tested[1]) == pytest.approx(100 * accuracy, abs=0.011)
+    refused = mpiexec(2, [*words, "--every", "3"], check=False)
+    assert refused.returncode != 0 and "--by hand averages at the end only" in refused.stdout
+
+
 @pytest.mark.long
 def test_a_sweep_starts_its_ranks_and_draws(run_python: Run, root: Path, tmp_path: Path) -> None:
     script = root / "examples" / "parameter_averaging.py"
