@@ -52,7 +52,7 @@ PYTHON_MAY_LOOK_AT = {
     "nn": ["_core", "core", "comm", "files", "moved", "store", "tensor"],
     "models": ["nn", "files", "moved"],
     "optim": ["_core", "core", "store", "nn"],
-    "data": ["_core", "core", "comm", "nn", "moved"],
+    "data": ["_core", "core", "comm", "nn", "moved", "tensor"],
     "datasets": ["data", "moved", "progress"],
     "exercises": ["core", "comm", "nn", "data", "datasets"],
     "codec": ["_core", "core", "comm", "moved"],

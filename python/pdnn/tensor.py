@@ -49,6 +49,26 @@ def recording() -> bool:
     return _recording.get()
 
 
+class Values(np.ndarray):
+    """An array that also answers ``numpy()``, as tensors of other libraries do.
+
+    The batches of a loader and the `data` of a loss are such arrays, so that a loop written for those
+    libraries runs as it is. Whatever is computed from one is a plain array.
+    """
+
+    __slots__ = ()
+
+    def numpy(self) -> Array:
+        """The plain array, in the same memory."""
+        return self.view(np.ndarray)
+
+    def __array_wrap__(self, array: Array, context: Any = None, return_scalar: bool = False) -> Any:
+        return array[()] if array.ndim == 0 else array.view(np.ndarray)
+
+    def __repr__(self) -> str:
+        return repr(self.numpy())
+
+
 class Node:
     """One operation in a graph: what it was made from, and its derivative.
 

@@ -25,25 +25,36 @@ def test_the_full_resnet9_equals_one_process() -> None:
         ddp_checks.equal_states(state, alone)
 
 
+# Below its imports this uses the calls of the exercise's train_script.py, and no others before the last lines.
 PROGRAM = """
 import sys
+import numpy as np
 import pdnn
-from pdnn import nn, optim
-from pdnn import ddp
+from pdnn import ddp, nn, optim
+from pdnn.exercises import CIFAR10Dataset
+from pdnn.models import ResNet9
+
 rank, device = ddp.init()
-dataset = pdnn.datasets.cifar10(sys.argv[1], train=True, download=False)
+dataset = CIFAR10Dataset(sys.argv[1], train=True)
 train_set, bsz = ddp.partition_dataset(dataset, 128, device=device, dtype="float32")
-model = pdnn.models.ResNet9(device=device, dtype="float32")
+model = ResNet9(device=device, dtype="float32")
 ddp.broadcast_parameters(model)
-opt = ddp.DistributedOptimizer(optim.Adam(model.parameters(), lr=0.001, weight_decay=0.001))
+opt = optim.Adam(model.parameters(), lr=0.001, weight_decay=0.001)
+opt = ddp.DistributedOptimizer(opt)
 loss_fn = nn.SoftmaxLoss()
 model.train()
-for x, y in train_set:
+correct, total_loss, count = 0, 0.0, 0
+for batch in train_set:
     opt.reset_grad()
-    out = model(x)
+    X, y = batch
+    out = model(X)
+    correct += np.sum(np.argmax(out.numpy(), axis=1) == y.numpy())
     loss = loss_fn(out, y)
+    total_loss += loss.data.numpy() * y.shape[0]
+    count += X.numpy().shape[0]
     loss.backward()
     opt.step()
+print(f"acc: {correct / count}; avg_loss: {total_loss / count}")
 model.eval()
 with pdnn.no_grad():
     x, y = dataset.gather(range(len(dataset)), "float32")
@@ -72,6 +83,8 @@ def test_the_exercise_gives_the_same_on_one_two_and_three_ranks(mpiexec: Mpiexec
         told = re.findall(r"rank (\d): (\d+) of 128, loss (\S+)", output)
         assert sorted(int(rank) for rank, _, _ in told) == list(range(ranks))
         assert sum(int(bsz) for _, bsz, _ in told) == 128
+        scores = re.findall(r"acc: (0\.\d+); avg_loss: (\d\.\d+)", output)
+        assert len(scores) == ranks and all(2 < float(loss) < 3 for _, loss in scores)
         assert len({loss for _, _, loss in told}) == 1, "all ranks hold the same model"
         losses.append(float(told[0][2]))
     assert losses[0] < 2.25, "better than a guess, log 10"

@@ -52,6 +52,17 @@ def test_a_loader_takes_a_subset_and_a_dtype() -> None:
     assert x.dtype == np.float64 and y.tolist() == [9, 8]
 
 
+def test_batches_and_losses_answer_numpy_and_compute_as_plain_arrays() -> None:
+    ((x, y),) = DataLoader(Dataset(np.arange(6.0).reshape(3, 2), [0, 1, 0]), 3, dtype="float64")
+    loss = nn.CrossEntropyLoss()(nn.Sequential(nn.Linear(2, 2), dtype="float64", seed=0)(x), y)
+    for values in (x, y, loss.data):
+        assert type(values.numpy()) is np.ndarray
+        assert np.shares_memory(values.numpy(), values)
+        assert repr(values) == repr(values.numpy())
+        assert type(values + values) is type(values.numpy() + values.numpy())
+        assert type(values.sum()) is type(values.numpy().sum())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("raw", [np.uint8, np.float32, np.float64])
 def test_whoever_gathers_gets_the_same_bits(raw: type, dtype: str) -> None:

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.data.batches import cut, epoch_order
-from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
+from pdnn.data.checks import Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.data.images import PadCropFlip
 from pdnn.data.samplers import BatchSampler, Sampler, check_epoch, check_seed, tell_epoch
+from pdnn.tensor import Values
 
 
 class Batches(Protocol):
@@ -23,7 +24,7 @@ class Batches(Protocol):
 
 
 class DataLoader:
-    """Iterates a data set in batches ``(x, y)``; each iteration is one epoch.
+    """Iterates a data set in batches ``(x, y)``, arrays that answer ``numpy()``; each iteration is one epoch.
 
     Parameters
     ----------
@@ -111,21 +112,21 @@ class DataLoader:
         whole, rest = divmod(len(self.dataset), self.batch_size)
         return whole + (rest > 0 and not self.drop_last)
 
-    def __iter__(self) -> Iterator[tuple[Array, Array]]:
+    def __iter__(self) -> Iterator[tuple[Values, Values]]:
         batches, gather = self._batches(), self._gatherer()
         self.epoch += 1
         return (gather(rows) for rows in batches)
 
-    def _gatherer(self) -> Callable[[Indices], tuple[Array, Array]]:
+    def _gatherer(self) -> Callable[[Indices], tuple[Values, Values]]:
         """What makes arrays of rows in this epoch."""
         whole, numbers = parts_of(self.dataset)
         source = whole.core_source(self.dtype)
         if self.augment is not None:
             self.augment.tell(source, self.seed, self.epoch)
 
-        def gather(rows: Indices) -> tuple[Array, Array]:
+        def gather(rows: Indices) -> tuple[Values, Values]:
             chosen = numbers[rows]
-            return source.gather(chosen), whole.y[chosen]
+            return source.gather(chosen).view(Values), whole.y[chosen].view(Values)
 
         return gather
 

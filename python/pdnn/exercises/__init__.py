@@ -2,6 +2,7 @@
 
 from pdnn.exercises import published
 from pdnn.exercises.batches import legacy_batches
+from pdnn.exercises.cifar import CIFAR10Dataset
 from pdnn.exercises.digits import ex4, ex4_weights
 from pdnn.exercises.minibatch_gradients import (
     L,
@@ -21,6 +22,7 @@ from pdnn.exercises.networks import lenet_psgd
 from pdnn.exercises.products import matmul, matmul_by_reduction, matmul_by_rows
 
 __all__ = [
+    "CIFAR10Dataset",
     "L",
     "backpropagate",
     "backpropogate",

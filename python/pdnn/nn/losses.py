@@ -11,7 +11,7 @@ import numpy as np
 from pdnn.core import CoreLoss, Width, core_for
 from pdnn.nn.targets import prepare_targets
 from pdnn.store import Array
-from pdnn.tensor import Final, Node, Tensor, recording
+from pdnn.tensor import Final, Node, Tensor, Values, recording
 
 REDUCTIONS = ("mean", "sum", "batchmean")
 
@@ -50,6 +50,8 @@ class Loss:
     def __call__(self, outputs: Tensor | Array, targets: Array) -> Tensor:
         """The loss of a batch, under the reduction: a Tensor of one number, to call `backward` on.
 
+        Its `data` answers ``numpy()``.
+
         Parameters
         ----------
         outputs : Tensor, shape (n, k)
@@ -77,7 +79,9 @@ class Loss:
         rows = prepare_targets(where, targets, self, prod(outputs.shape[1:]), dtype)
         wanted = recording() and outputs.requires_grad
         value, dy = core.evaluate_loss(self.build(core), np.ascontiguousarray(outputs.data), rows, wanted)
-        return Tensor(np.float64(value), None if dy is None else _LossNode(outputs, dy))
+        loss = Tensor(np.float64(value), None if dy is None else _LossNode(outputs, dy))
+        loss.data = loss.data.view(Values)
+        return loss
 
     def build(self, core: Width) -> CoreLoss:
         """This loss as an object of the C++ core; `core` is its submodule for one width.
