@@ -25,7 +25,7 @@ def test_the_full_resnet9_equals_one_process() -> None:
         ddp_checks.equal_states(state, alone)
 
 
-# Below its imports this uses the calls of the exercise's train_script.py, and no others before the last lines.
+# Below its imports it makes the calls of the exercise's train_script.py, and no others before its last lines.
 PROGRAM = """
 import sys
 import numpy as np
