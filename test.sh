@@ -57,7 +57,7 @@ part install install
 if [ -e "$reports/install.passed" ]; then
   part cpp cpp_tests
   part architecture python_tests tests/test_architecture.py
-  part python python_tests tests/python
+  part python python_tests tests/python tests/course
   # One at a time: what they start takes all cores by itself.
   workers=0 part mpi python_tests tests/mpi
   workers=0 part notebooks python_tests tests/notebooks

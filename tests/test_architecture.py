@@ -77,11 +77,12 @@ PYTHON_MAY_LOOK_AT = {
         *("_core", "comm", "tensor", "nn", "models", "optim", "data", "datasets", "codec", "strategies"),
         *("estimate", "trainer", "callbacks", "ddp", "exercises", "parallel", "launch"),
     ],
+    "course": ["_core", "comm", "nn", "models", "optim", "data", "datasets", "strategies", "trainer", "pdnn"],
     "sweep": ["_core", "comm", "files", "launch", "strategies", "history"],
     "report": ["drawing", "files", "history", "sweep"],
     "cli": [
         *("_core", "comm", "files", "nn", "models", "optim", "data", "datasets", "strategies", "estimate"),
-        *("exercises", "launch", "sweep", "report", "pdnn"),
+        *("exercises", "launch", "course", "sweep", "report", "pdnn"),
     ],
     "__main__": ["cli"],
 }

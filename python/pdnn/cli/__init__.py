@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import pdnn
-from pdnn.cli import doctor, estimate, launch, predict, report, sweep, train
+from pdnn.cli import course, doctor, estimate, launch, predict, report, sweep, train
 
 __all__ = ["COMMANDS", "main"]
 
@@ -19,6 +19,7 @@ COMMANDS = {
     "report": report,
     "estimate": estimate,
     "launch": launch,
+    "course": course,
     "doctor": doctor,
 }
 """Each has a docstring (its help), ``add_arguments(parser)`` and ``main(arguments) -> exit code``;

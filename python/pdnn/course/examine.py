@@ -1,0 +1,106 @@
+"""The checks of a sheet, run in this process on a student's file; as a program, under a time limit.
+
+The program writes a line of JSON for each result, as soon as it is there, because what the student wrote may
+end the process or never end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+
+from pdnn.course.results import Result
+from pdnn.course.sheet import Sheet, find
+from pdnn.course.submission import Submission, Wrong
+
+Check = Callable[[Submission], str]
+"""Takes what the student wrote; returns what is right in words, or raises `Wrong`. Its docstring is the title
+of the result."""
+
+
+def checks_of(sheet: Sheet) -> list[Check]:
+    """The checks of a sheet, in their order."""
+    return list(import_module(f"pdnn.course.checks.{sheet.name}").CHECKS)
+
+
+def title(check: Check) -> str:
+    """What a check checks."""
+    return (check.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+def examine(submission: Submission, sheet: Sheet) -> Iterator[Result]:
+    """The result of each check of a sheet."""
+    for check in checks_of(sheet):
+        try:
+            yield Result(title(check), True, check(submission))
+        except Wrong as wrong:
+            yield Result(title(check), False, str(wrong))
+        except (Exception, SystemExit) as error:
+            words = submission.explain(error)
+            if words is None:
+                raise
+            yield Result(title(check), False, words)
+
+
+class _Watchdog:
+    """Ends this process, with words about where it is, when a check takes too long."""
+
+    def __init__(self, seconds: float, write: Callable[[Result], None], submission: Submission) -> None:
+        self._seconds, self._write, self._submission = seconds, write, submission
+        self._timer: threading.Timer | None = None
+
+    def start(self, check: Check) -> None:
+        """A check begins, and the one before it has ended."""
+        self.stop()
+        self._timer = threading.Timer(self._seconds, self._bark, [check])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def stop(self) -> None:
+        """The last check has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _bark(self, check: Check) -> None:
+        frames = sys._current_frames()
+        threads = sorted(threading.enumerate(), key=lambda thread: thread.name)
+        places = [(each.name, self._submission.waits(frames.get(each.ident or 0))) for each in threads]
+        told = "; ".join(f"{name} is in {place}" for name, place in places if place)
+        words = f"did not end within {self._seconds:g} s: {told or 'no line of yours was running'}"
+        self._write(Result(title(check), False, words))
+        os._exit(0)
+
+
+def run(path: str, name: str, seconds: str, out: str) -> None:
+    """Writes the results of a file, each as a line of JSON, to `out`, and ends the process."""
+    with Path(out).open("w", encoding="utf-8") as file:
+
+        def write(result: Result) -> None:
+            file.write(json.dumps(asdict(result)) + "\n")
+            file.flush()
+
+        _write_results(Path(path), find(name), float(seconds), write)
+    sys.stdout.flush()
+    os._exit(0)  # threads that the student's code has left waiting do not matter any more
+
+
+def _write_results(path: Path, sheet: Sheet, seconds: float, write: Callable[[Result], None]) -> None:
+    checks = checks_of(sheet)
+    try:
+        submission = Submission(path)
+    except Wrong as wrong:
+        for check in checks:
+            write(Result(title(check), False, str(wrong)))
+        return
+    watchdog = _Watchdog(seconds, write, submission)
+    results = examine(submission, sheet)
+    for check in checks:
+        watchdog.start(check)
+        write(next(results))
+    watchdog.stop()

@@ -1,0 +1,84 @@
+"""Scripts in cells (``# %%``, as editors and jupytext know them), and the notebooks that are made of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+
+def cells(text: str) -> list[tuple[str, str]]:
+    """The cells of a script.
+
+    Parameters
+    ----------
+    text : str
+        A cell begins with a line ``# %%``; with ``# %% [markdown]`` its lines are comments.
+
+    Returns
+    -------
+    list of (str, str)
+        ``"code"`` or ``"markdown"``, and the source without ``#`` before the lines of a text.
+    """
+    parts = re.split(r"^# %%( \[markdown\])?[ \t]*\n", text, flags=re.MULTILINE)
+    found = [("code", parts[0].strip("\n"))]
+    for marker, source in zip(parts[1::2], parts[2::2], strict=True):
+        if marker:
+            lines = [re.sub(r"^# ?", "", line) for line in source.strip("\n").splitlines()]
+            found.append(("markdown", "\n".join(lines).strip("\n")))
+        else:
+            found.append(("code", source.strip("\n")))
+    return [(kind, source) for kind, source in found if source]
+
+
+def to_notebook(text: str) -> dict[str, Any]:
+    """The notebook (nbformat 4.5) of a script in cells."""
+    return {
+        "cells": [_cell(number, kind, source) for number, (kind, source) in enumerate(cells(text))],
+        "metadata": {
+            "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+            "language_info": {"name": "python"},
+        },
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+
+
+def _cell(number: int, kind: str, source: str) -> dict[str, Any]:
+    cell: dict[str, Any] = {
+        "cell_type": kind,
+        "id": f"cell-{number:02}",
+        "metadata": {},
+        "source": source.splitlines(keepends=True),
+    }
+    return cell | ({"execution_count": None, "outputs": []} if kind == "code" else {})
+
+
+def code_cells(path: Path) -> list[tuple[str, str]]:
+    """The code of a student's file.
+
+    Returns
+    -------
+    list of (str, str)
+        Of a script ``("", source)``; of a notebook for each cell of code ``"cell N"``, N counting all
+        cells from 1, and its source, in which lines that only IPython knows are comments.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a script nor a notebook.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            return [("", text)]
+        if path.suffix == ".ipynb":
+            return [
+                (f"cell {number}", re.sub(r"^(\s*[%!])", r"#\1", "".join(cell["source"]), flags=re.MULTILINE))
+                for number, cell in enumerate(json.loads(text)["cells"], 1)
+                if cell["cell_type"] == "code"
+            ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: is damaged ({type(error).__name__}: {error}); save it again") from error
+    raise ValueError(f"{path}: is neither a script (.py) nor a notebook (.ipynb)")

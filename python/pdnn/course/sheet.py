@@ -1,0 +1,124 @@
+"""The sheets of the course: which there are, what `new` writes, and which sheet a student's file is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdnn.course.notebook import code_cells, to_notebook
+
+_FOLDER = Path(__file__).parent / "sheets"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A sheet.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the course, from 1.
+    name : str
+        What the command line takes, such as ``"backprop"``.
+    title : str
+        Its heading.
+    minutes : int
+        How long a student works on it, about.
+    """
+
+    number: int
+    name: str
+    title: str
+    minutes: int
+
+    @property
+    def stem(self) -> str:
+        """The name of its files, without the ending."""
+        return f"{self.number}_{self.name}"
+
+    @property
+    def source(self) -> str:
+        """The text of the script: cells that begin with ``# %%``. The notebook is made of it."""
+        return (_FOLDER / f"{self.stem}.py").read_text(encoding="utf-8")
+
+
+SHEETS = (Sheet(1, "backprop", "Backpropagation", 60),)
+"""All sheets, in the order of the course."""
+
+
+def find(name: str) -> Sheet:
+    """The sheet of a name, a number or both.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    for sheet in SHEETS:
+        if name in (sheet.name, str(sheet.number), sheet.stem):
+            return sheet
+    names = ", ".join(f"{sheet.number} {sheet.name}" for sheet in SHEETS)
+    raise ValueError(f"there is no sheet {name!r}; the sheets are {names}")
+
+
+def new(sheet: Sheet, folder: Path) -> list[Path]:
+    """Writes the blank sheet into a folder, as a script and as a notebook.
+
+    Parameters
+    ----------
+    sheet : Sheet
+    folder : Path
+        Made if it is not there.
+
+    Returns
+    -------
+    list of Path
+        The script and the notebook.
+
+    Raises
+    ------
+    FileExistsError
+        If one of them is there already; then nothing is written.
+    """
+    script, notebook = folder / f"{sheet.stem}.py", folder / f"{sheet.stem}.ipynb"
+    for path in (script, notebook):
+        if path.exists():
+            raise FileExistsError(f"{path} is there already, and stays as it is; name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    script.write_text(sheet.source, encoding="utf-8")
+    notebook.write_text(json.dumps(to_notebook(sheet.source), indent=1) + "\n", encoding="utf-8")
+    return [script, notebook]
+
+
+def sheet_of(path: Path) -> Sheet:
+    """The sheet that a student's file is: by the file's name, or by the marker ``SHEET`` in its code.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is neither a script nor a notebook, or no sheet of this course.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file; pdnn course new NAME writes a sheet")
+    code = "\n".join(code for _, code in code_cells(path))
+    for sheet in SHEETS:
+        if sheet.stem in path.stem or f'SHEET = "{sheet.name}"' in code:
+            return sheet
+    raise ValueError(
+        f'{path}: neither its name nor a line SHEET = "NAME" says which sheet it is; '
+        f"name it like {SHEETS[0].stem}{path.suffix}"
+    )
+
+
+def files_in(folder: Path) -> list[Path]:
+    """A student's files in a folder: of each sheet the script or the notebook, whichever was saved last."""
+    found = []
+    for sheet in SHEETS:
+        both = [folder / f"{sheet.stem}{suffix}" for suffix in (".py", ".ipynb")]
+        there = [path for path in both if path.is_file()]
+        if there:
+            found.append(max(there, key=lambda path: path.stat().st_mtime_ns))
+    return found

@@ -1,0 +1,120 @@
+"""What a student wrote: the functions of a sheet, and errors in it in words, with their lines."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from pdnn.course.notebook import code_cells
+
+
+class Wrong(Exception):
+    """What a check found to be wrong, in words."""
+
+
+class Submission:
+    """The definitions of a student's file, as attributes.
+
+    Only imports, functions, classes and constants named in capitals are run; the cells that train and draw
+    are not.
+
+    Parameters
+    ----------
+    path : Path
+        The script or notebook.
+
+    Raises
+    ------
+    Wrong
+        If the file is no Python, or a definition fails.
+    ValueError
+        If it is neither a script nor a notebook.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._places: dict[str, str] = {}  # of the names that code is compiled under
+        self._namespace: dict[str, Any] = {"__name__": "sheet"}
+        for place, source in code_cells(path):
+            name = f"<{path} {place}>" if place else str(path)
+            self._places[name] = place
+            linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+            try:
+                exec(compile(_definitions(source, name), name, "exec"), self._namespace)
+            except SyntaxError as error:
+                raise Wrong(
+                    f"this is no Python: {error.msg}, {self._line(name, error.lineno or 1)}"
+                ) from error
+            except Exception as error:
+                raise Wrong(self.explain(error) or f"{type(error).__name__}: {error}") from error
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._namespace:
+            raise Wrong(f"there is no `{name}`: the sheet has it, and it must keep this name")
+        return self._namespace[name]
+
+    def where(self, frames: Iterable[tuple[FrameType, int]]) -> str | None:
+        """The innermost of these places, from the outermost, that is in the student's file, in words."""
+        own = [(frame, line) for frame, line in frames if frame.f_code.co_filename in self._places]
+        if not own:
+            return None
+        frame, line = own[-1]
+        return self._line(frame.f_code.co_filename, line)
+
+    def waits(self, frame: FrameType | None) -> str | None:
+        """Where a thread is now, in words; None if nothing of the student's runs there."""
+        frames = []
+        while frame is not None:
+            frames.append((frame, frame.f_lineno))
+            frame = frame.f_back
+        return self.where(reversed(frames))
+
+    def explain(self, error: BaseException) -> str | None:
+        """An exception of the student's code in words; None if it does not come from there."""
+        frames = list(_frames(error.__traceback__))
+        place = self.where(frames)
+        if place is None:
+            return None
+        names = [frame.f_code.co_name for frame, _ in frames if frame.f_code.co_filename in self._places]
+        match error:
+            case NotImplementedError():
+                return f"`{names[-1]}` is still a TODO, {place}"
+            case NameError(name=name) if name and names[-1] != "<module>":
+                return (
+                    f"`{names[-1]}` uses `{name}`, which is neither an argument nor defined in it, {place}; "
+                    "a function that reads what other cells have set is wrong as soon as they set it anew"
+                )
+            case SystemExit():
+                return f"`{names[-1]}` ends the program, {place}"
+        return f"{type(error).__name__} in `{names[-1]}`, {place}: {error}"
+
+    def _line(self, name: str, line: int) -> str:
+        text = linecache.getline(name, line).strip()
+        place = self._places[name]
+        return f"{place}, line {line} ({text})" if place else f"line {line} ({text})"
+
+
+def _definitions(source: str, name: str) -> ast.Module:
+    """The module without what only runs: loops, calls, variables."""
+    tree = ast.parse(source, name)
+    tree.body = [statement for statement in tree.body if _defines(statement)]
+    return tree
+
+
+def _defines(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.ClassDef():
+            return True
+        case ast.Assign(targets=targets):
+            return all(isinstance(target, ast.Name) and target.id.isupper() for target in targets)
+    return False
+
+
+def _frames(trace: TracebackType | None) -> Iterable[tuple[FrameType, int]]:
+    while trace is not None:
+        yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next

@@ -1,0 +1,49 @@
+"""Mistakes to plant in the solutions: what to replace, by what, and words that the check must say first."""
+
+from __future__ import annotations
+
+BUGS = {
+    "backprop": [
+        ("powers.sum(axis=1, keepdims=True)", "powers.sum()", "sum over each row, axis=1"),
+        ("s - s.max(axis=1, keepdims=True)", "s", "overflows"),
+        (".sum(axis=1).mean()", ".sum()", "it is the sum over the rows, not their mean: 23 × too large"),
+        (".sum(axis=1).mean()", ".mean()", "it is divided by all elements of y"),
+        (
+            "np.maximum(y, 1e-300)",
+            "y",
+            "values that are not finite",
+        ),
+        ("(y - t) / len(x)", "y - t", "the 1/n is missing: every gradient is 23 × too large for 23 rows"),
+        ("(y - t) / len(x)", "(t - y) / len(x)", "the sign is wrong"),
+        (" * z * (1 - z)", "", "dW1: σ' is missing"),
+        ("epsilon.sum(axis=0)", "epsilon.mean(axis=0)", "db1: it is the mean over the rows, not the sum"),
+        ("z.T @ delta", "delta.T @ z", "dW2 has the shape (5, 7), not (7, 5)"),
+        ("delta @ w2.T", "delta @ params[2].T", "`backward` uses `params`, which is neither an argument"),
+        ("range(0, n, size)]", "range(0, n - size + 1, size)]", "the last 3 rows of each epoch are dropped"),
+        (
+            "slice(begin, min(begin + size, n))",
+            "slice(begin, begin + size - 1)",
+            "rows 4, 9, 14, 19 of 23",
+        ),
+        (
+            """    for part in minibatches(len(x), size):
+        y, z = forward(x[part], *params)
+        gradients = backward(x[part], t[part], y, z, params[2])
+""",
+            """    first = [parameter.copy() for parameter in params]
+    for part in minibatches(len(x), size):
+        y, z = forward(x[part], *first)
+        gradients = backward(x[part], t[part], y, z, first[2])
+""",
+            "every gradient was taken at the first parameters: stale",
+        ),
+        ("parameter -= rate * gradient", "parameter = parameter - rate * gradient", "in place"),
+        ("parameter -= rate * gradient", "parameter += rate * gradient", "uphill"),
+        (
+            "parameter.grad[...] = gradient",
+            "parameter.data[...] -= gradient",
+            "3 steps of Adam",
+        ),
+        ("    return softmax(z @ w2 + b2), z\n", "    softmax(z @ w2 + b2), z\n", "returned NoneType"),
+    ],
+}
