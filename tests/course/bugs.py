@@ -23,7 +23,7 @@ BUGS = {
         (
             "slice(begin, min(begin + size, n))",
             "slice(begin, begin + size - 1)",
-            "rows 4, 9, 14, 19 of 23",
+            "missing rows 4, 9, 14, 19 of 23",
         ),
         (
             """    for part in minibatches(len(x), size):
@@ -45,5 +45,67 @@ BUGS = {
             "3 steps of Adam",
         ),
         ("    return softmax(z @ w2 + b2), z\n", "    softmax(z @ w2 + b2), z\n", "returned NoneType"),
+    ],
+    "scatter": [
+        ("n // ranks + (rank < n % ranks)", "n // ranks", "the last 2 rows are dropped (rows 9 to 10)"),
+        ("[(end - size, end) for", "[(end - size, end + 1) for", "row 11, but there are only rows 0 to 10"),
+        ("[(end - size, end) for", "[(max(end - size - 1, 0), end) for", "more than once rows 3, 7"),
+        (
+            """        return comm.recv(root)
+    parts""",
+            """        return comm.recv(0)
+    parts""",
+            "right with root 0, not with root 1",
+        ),
+        (
+            """        if rank != root:
+            comm.send(parts[rank], rank)
+""",
+            """        comm.send(parts[rank], rank)
+""",
+            "rank 0 sends rank 0 1 messages, which receives 0 of them",
+        ),
+        (
+            "[part if rank == root else comm.recv(rank) for",
+            "[comm.recv(rank) for",
+            "waits in recv from rank 0",
+        ),
+        ("        comm.send(part, root)\n", "", "rank 0 waits in recv from rank 1, which has returned"),
+        (
+            "[part if rank == root else comm.recv(rank) for rank in range(comm.size)]",
+            "[part] + [comm.recv(rank) for rank in range(comm.size) if rank != root]",
+            "in the order of ranks 1, 0, 2",
+        ),
+        ("        a[...] = comm.recv(root)", "        a = comm.recv(root)", "rank 1 keeps its own values"),
+        (
+            "sum(size * each for size, each in zip(sizes, gathered)) / n",
+            "sum(gathered) / comm.size",
+            "mean of the ranks' means",
+        ),
+        (
+            "sum(size * each for size, each in zip(sizes, gathered)) / n",
+            "sum(gathered)",
+            "summed, not averaged",
+        ),
+        ("size, each in zip(sizes, gathered)) / n", "size, each in zip(sizes, gathered))", "1/n is missing"),
+        (
+            "    broadcast(comm, theta, root)\n    return loss",
+            "    return loss",
+            "rank 1 still has the theta from before the step",
+        ),
+        ("theta -= rate * mean[:-1]", "theta += rate * mean[:-1]", "uphill"),
+        ("(n - (end - begin))", "n", "the root sends itself nothing"),
+        ("(ranks - 1) * params", "params", "to each of the other ranks"),
+        (
+            """    own_x, own_t = scatter(comm, x, root), scatter(comm, t, root)
+    losses = []
+    for _ in range(steps):
+""",
+            """    losses = []
+    for _ in range(steps):
+        own_x, own_t = scatter(comm, x, root), scatter(comm, t, root)
+""",
+            "rows are scattered in every step",
+        ),
     ],
 }

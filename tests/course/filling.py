@@ -16,15 +16,23 @@ def solution(sheet: Sheet) -> str:
 
 
 def fill(source: str, solved: str) -> str:
-    """The sheet with the functions and classes of the solution in place of its blanks of the same names."""
+    """The sheet with the functions and classes of the solution in place of its blanks of the same names.
+
+    What else the solution defines goes before the first of them.
+    """
     lines = source.splitlines()
     solved_lines = solved.splitlines()
     new = {node.name: node for node in ast.parse(solved).body if hasattr(node, "name")}
     blanks = [node for node in ast.parse(source).body if getattr(node, "name", None) in new]
-    assert {node.name for node in blanks} == set(new)
+
+    def code(name: str) -> list[str]:
+        return solved_lines[new[name].lineno - 1 : new[name].end_lineno]
+
     for node in reversed(blanks):
-        by = new[node.name]
-        lines[node.lineno - 1 : node.end_lineno] = solved_lines[by.lineno - 1 : by.end_lineno]
+        lines[node.lineno - 1 : node.end_lineno] = code(node.name)
+    for name in set(new) - {node.name for node in blanks}:
+        first = blanks[0].lineno - 1
+        lines[first:first] = [*code(name), "", ""]
     return "\n".join(lines) + "\n"
 
 

@@ -84,8 +84,8 @@ def _factor(ratio: float) -> str:
     return f"{near if abs(near - ratio) < 1e-6 * abs(ratio) else f'{ratio:.4g}'} ×"
 
 
-def all_rows(what: str, rows: object, n: int) -> Array:
-    """Checks that row numbers are those of an epoch: each of 0..n-1 once, in any order; returns them.
+def all_rows(what: str, rows: object, n: int, of: str = " of each epoch") -> Array:
+    """Checks that row numbers are each of 0..n-1 once, in any order; returns them. `of` says of what.
 
     Raises
     ------
@@ -102,16 +102,16 @@ def all_rows(what: str, rows: object, n: int) -> Array:
     counts = np.bincount(numbers, minlength=n)
     missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
     if len(missing) and missing[0] == n - len(missing):
-        raise Wrong(f"{what}: the last {len(missing)} rows of each epoch are dropped ({_rows(missing)})")
+        raise Wrong(f"{what}: the last {len(missing)} rows{of} are dropped ({_rows(missing)})")
     if len(missing):
-        raise Wrong(f"{what}: {_rows(missing)} of {n} never come{_also(twice)}")
+        raise Wrong(f"{what}: missing {_rows(missing)} of {n}{_also(twice)}")
     if len(twice):
-        raise Wrong(f"{what}: {_rows(twice)} come more than once")
+        raise Wrong(f"{what}: more than once {_rows(twice)}")
     return numbers
 
 
 def _also(twice: Array) -> str:
-    return f", and {_rows(twice)} more than once" if len(twice) else ""
+    return f"; more than once {_rows(twice)}" if len(twice) else ""
 
 
 def _rows(rows: Array) -> str:

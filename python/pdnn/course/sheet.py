@@ -43,7 +43,10 @@ class Sheet:
         return (_FOLDER / f"{self.stem}.py").read_text(encoding="utf-8")
 
 
-SHEETS = (Sheet(1, "backprop", "Backpropagation", 60),)
+SHEETS = (
+    Sheet(1, "backprop", "Backpropagation", 60),
+    Sheet(3, "scatter", "Scatter and gather", 75),
+)
 """All sheets, in the order of the course."""
 
 

@@ -1,0 +1,255 @@
+"""Ranks as threads for a check: their calls are recorded, and a deadlock is found and told in words."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Generic, TypeVar
+
+from pdnn import _core, comm
+from pdnn.comm import Communicator, Request
+from pdnn.comm.agree import Array
+from pdnn.comm.calls import Call
+from pdnn.comm.threads import CURRENT
+from pdnn.course.submission import Submission, Wrong
+
+Result = TypeVar("Result")
+_COMM = str(Path(comm.__file__).parent)  # a rank whose innermost frame is there waits for others
+_QUIET = 0.8  # seconds in which no rank moves, all of them in waits for calls that they have started
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call that a rank made.
+
+    Attributes
+    ----------
+    name : str
+        As `Communicator` calls it, such as ``"all_reduce"``.
+    bytes : int
+        Of the array that it passed, or 0.
+    peer : int or None
+        The rank that a message goes to or comes from.
+    """
+
+    name: str
+    bytes: int = 0
+    peer: int | None = None
+
+
+@dataclass
+class Rank(Generic[Result]):
+    """What a rank did.
+
+    Attributes
+    ----------
+    calls : list of Made
+    result : object
+        What its function returned.
+    """
+
+    calls: list[Made] = field(default_factory=list)
+    result: Result | None = None
+    done: bool = False
+    error: BaseException | None = None
+
+    @property
+    def messages(self) -> int:
+        """How many messages it has sent."""
+        return sum(made.name.endswith("send") for made in self.calls)
+
+    @property
+    def sent_bytes(self) -> int:
+        """How many bytes of arrays its messages had."""
+        return sum(made.bytes for made in self.calls if made.name.endswith("send"))
+
+    @property
+    def collectives(self) -> int:
+        """How many calls of all ranks it has made."""
+        return sum(made.peer is None for made in self.calls)
+
+    def count(self, name: str, peer: int | None = None) -> int:
+        """How many calls of a name, with a rank, it has made, in either form."""
+        return sum(made.name.removeprefix("start_") == name and made.peer == peer for made in self.calls)
+
+
+class Recorder(Communicator):
+    """A communicator that writes down which calls are made, as they begin."""
+
+    def __init__(self, core: _core.Communicator, calls: list[Made]) -> None:
+        super().__init__(core)
+        self._calls = calls
+
+    def _run(self, call: Call[Result], check: bool) -> Result:
+        self._calls.append(_made(call, ""))
+        return super()._run(call, check)
+
+    def _start(self, call: Call[Result], check: bool) -> Request[Result]:
+        self._calls.append(_made(call, "start_"))
+        return super()._start(call, check)
+
+    def send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> None:
+        """`Communicator.send`."""
+        self._calls.append(Made("send", getattr(a, "nbytes", 0), dest))
+        super().send(a, dest, tag, check=check)
+
+    def start_send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> Request[None]:
+        """`Communicator.start_send`."""
+        self._calls.append(Made("start_send", getattr(a, "nbytes", 0), dest))
+        return super().start_send(a, dest, tag, check=check)
+
+    def recv(self, source: int, tag: int = 0, out: Array | None = None, *, check: bool = True) -> Array:
+        """`Communicator.recv`."""
+        self._calls.append(Made("recv", 0, source))
+        return super().recv(source, tag, out, check=check)
+
+    def start_recv(self, source: int, tag: int, out: Array, *, check: bool = True) -> Request[Array]:
+        """`Communicator.start_recv`."""
+        self._calls.append(Made("start_recv", 0, source))
+        return super().start_recv(source, tag, out, check=check)
+
+
+def _made(call: Call[Any], form: str) -> Made:
+    header = call.header
+    size = 1
+    for extent in header.shape:
+        size *= extent
+    return Made(form + header.call, size * {"float32": 4, "int32": 4, "uint8": 1}.get(header.dtype, 8))
+
+
+def on_ranks(
+    student: Submission, ranks: int, function: Callable[[Communicator], Result]
+) -> list[Rank[Result]]:
+    """Calls a function on ranks that are threads; inside, `pdnn.world` gives what it gets.
+
+    Parameters
+    ----------
+    student : Submission
+        Whose code runs there.
+    ranks : int
+    function : callable
+        Takes the rank's communicator.
+
+    Returns
+    -------
+    list of Rank
+        What rank 0, 1, … did.
+
+    Raises
+    ------
+    Wrong
+        If the ranks wait for each other, or a message was never received.
+    Exception
+        The first error of a rank.
+    """
+    group = _core.ThreadGroup(ranks)
+    world: list[Rank[Result]] = [Rank() for _ in range(ranks)]
+
+    def work(rank: int) -> None:
+        own = world[rank]
+        recorder = Recorder(group.communicator(rank), own.calls)
+        CURRENT.set(recorder)
+        try:
+            own.result = function(recorder)
+        except BaseException as error:
+            own.error = error
+            group.abort()
+        own.done = True
+
+    threads = [
+        threading.Thread(target=work, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(ranks)
+    ]
+    for thread in threads:
+        thread.start()
+    words = _watch(student, world, threads)
+    if words:
+        group.abort()
+    for thread in threads:
+        thread.join()
+    errors = [rank.error for rank in world if rank.error is not None]
+    if words:
+        raise Wrong(words)
+    if errors:
+        raise next((error for error in errors if not isinstance(error, _core.Aborted)), errors[0])
+    _check_messages(world)
+    return world
+
+
+def _watch(student: Submission, world: list[Rank[Result]], threads: list[threading.Thread]) -> str | None:
+    """Returns when all ranks have ended, or when they never will, with words for that."""
+    seen: object = None
+    since = time.monotonic()
+    while any(thread.is_alive() for thread in threads):
+        threads[[thread.is_alive() for thread in threads].index(True)].join(0.02)
+        frames = sys._current_frames()
+        now = [
+            _state(frames.get(thread.ident or 0), rank) for thread, rank in zip(threads, world, strict=True)
+        ]
+        if any(state == "runs" for state in now) or now != seen:
+            seen, since = now, time.monotonic()
+        moved = [len(rank.calls) for rank in world]
+        stuck = all(_is_stuck(number, world) for number in range(len(world)))
+        stuck = stuck and moved == [len(rank.calls) for rank in world]  # seen all at one time
+        ended = all(rank.done for rank in world) or any(rank.error is not None for rank in world)
+        if (stuck or time.monotonic() - since > _QUIET) and not ended:
+            places = [student.waits(frames.get(thread.ident or 0)) for thread in threads]
+            return "a deadlock: " + "; ".join(
+                _waits(number, world, place)
+                for number, (rank, place) in enumerate(zip(world, places, strict=True))
+                if not rank.done
+            )
+    return None
+
+
+def _state(frame: FrameType | None, rank: Rank[Any]) -> object:
+    """Whether a rank runs; else what tells one of its waits from another."""
+    if rank.done:
+        return "has ended"
+    if frame is None or not frame.f_code.co_filename.startswith(_COMM):
+        return "runs"
+    return len(rank.calls), id(frame), frame.f_lasti
+
+
+def _is_stuck(number: int, world: list[Rank[Any]]) -> bool:
+    """Whether a rank can't go on before another one makes a call; never so for calls that were started."""
+    rank = world[number]
+    if rank.done or not rank.calls:
+        return rank.done
+    made = rank.calls[-1]
+    if made.name == "recv" and made.peer is not None and 0 <= made.peer < len(world):
+        return rank.count("recv", made.peer) > world[made.peer].count("send", number)
+    if made.peer is None and not made.name.startswith("start_"):
+        return any(each.collectives < rank.collectives for each in world)
+    return False
+
+
+def _waits(number: int, world: list[Rank[Any]], place: str | None) -> str:
+    """What a rank waits in, and which ranks never came."""
+    rank = world[number]
+    at = f", {place}" if place else ""
+    if not rank.calls or rank.calls[-1].name.startswith("start_"):
+        return f"rank {number} waits for a call that it has started{at}"
+    made = rank.calls[-1]
+    if made.peer is not None:
+        way = "from" if made.name == "recv" else "to"
+        ended = ", which has returned" if world[made.peer].done else ""
+        return f"rank {number} waits in {made.name} {way} rank {made.peer}{ended}{at}"
+    times = rank.count(made.name)
+    absent = [other for other, each in enumerate(world) if each.count(made.name) < times]
+    never = f", which rank {', '.join(map(str, absent))} never entered" if absent else ""
+    return f"rank {number} waits in {made.name} #{times}{never}{at}"
+
+
+def _check_messages(world: list[Rank[Any]]) -> None:
+    for source, sender in enumerate(world):
+        for dest, receiver in enumerate(world):
+            sent, received = sender.count("send", dest), receiver.count("recv", source)
+            if sent != received:
+                raise Wrong(
+                    f"rank {source} sends rank {dest} {sent} messages, which receives {received} of them"
+                )
