@@ -32,7 +32,7 @@ part() {
 
 install() {
   python -m pip install --quiet 'pip>=23.1' &&
-    python -m pip install --quiet -r requirements/build.txt 'cmeel-boost>=1.83' &&
+    python -m pip install --quiet -r requirements/build.txt 'cmeel-boost>=1.83' 'cmeel-eigen>=3.4' &&
     (install_pdnn --no-build-isolation -Cbuild-dir="$tree" -Cinstall.strip=false -Ccmake.define.PDNN_TESTS=ON \
       -Ccmake.define.PDNN_WERROR=ON ".[test${all:+,dev}]")
 }
