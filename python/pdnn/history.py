@@ -48,6 +48,8 @@ class History:
         values themselves, or for sums the least that an all-reduce sends; ``encode_seconds``,
         ``decode_seconds``; the number of ``sums``; ``error``, the measured ‖x - decoded‖ / ‖x‖ of sums.
         Empty without such messages. The average at the end of `fit` belongs to the last epoch.
+    fingerprint : str
+        `Module.fingerprint` of the model when the last `fit` ended; empty before.
     estimate : Estimate or None
         The estimate of a step, if one was made (`Trainer.estimate`, ``pdnn train``).
     timeline : Timeline or None
@@ -63,6 +65,7 @@ class History:
         self.ranks: list[list[dict[str, float]]] = []
         self.updates: list[dict[str, float]] = []
         self.compression: list[dict[str, float]] = []
+        self.fingerprint = ""
         self.estimate: Estimate | None = None
         self.timeline: Timeline | None = None
 
@@ -119,7 +122,7 @@ class History:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        names = ("history", "phases", "updates", "compression", "ranks")
+        names = ("history", "phases", "updates", "compression", "ranks", "fingerprint")
         content = {name: getattr(self, name) for name in names}
         if self.estimate is not None:
             content["estimate"] = self.estimate.to_dict()
@@ -146,6 +149,7 @@ class History:
         history.compression = [{str(k): float(v) for k, v in epoch.items()} for epoch in compression]
         ranks = content.get("ranks", [[] for _ in history.updates])
         history.ranks = [[{str(k): float(v) for k, v in rank.items()} for rank in epoch] for epoch in ranks]
+        history.fingerprint = str(content.get("fingerprint", ""))
         if "estimate" in content:
             from pdnn.estimate import Estimate
 

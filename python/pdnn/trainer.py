@@ -225,6 +225,7 @@ class Trainer(Evaluation):
                 if ending:
                     raise SystemExit(128 + signal.SIGTERM)
             run.finish()
+        self.history.fingerprint = self.model.fingerprint()
         for watcher in watchers:
             watcher.on_train_end(self)
         return self.history

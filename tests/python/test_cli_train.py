@@ -41,13 +41,16 @@ def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
     words = ["--epochs", "4", "--json", history, "--plot", plot, "--save", model, "--validation", "0.2"]
     assert train(blobs, *words) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 6  # a line an epoch, no terminal here
-    assert lines[-2].startswith("serial: estimated ") and " a step, measured " in lines[-2]
-    assert (", difference " in lines[-2]) != ("; both are disturbed: other programs used " in lines[-2])
+    assert len(lines) == 7  # a line an epoch, no terminal here
+    assert lines[-3].startswith("serial: estimated ") and " a step, measured " in lines[-3]
+    assert (", difference " in lines[-3]) != ("; both are disturbed: other programs used " in lines[-3])
+    fingerprint = pdnn.load_model(model).fingerprint()
+    assert lines[-2] == f"fingerprint: {fingerprint}"
     assert lines[-1].startswith("test: loss ")
     accuracy = lines[-1].rpartition(" ")[2]
     assert float(accuracy) > 0.9
-    assert len(json.loads(history.read_text())["history"]["val_accuracy"]) == 4
+    kept = json.loads(history.read_text())
+    assert len(kept["history"]["val_accuracy"]) == 4 and kept["fingerprint"] == fingerprint
     assert plot.read_bytes().startswith(b"\x89PNG")
 
     csv, npy = tmp_path / "classes.csv", tmp_path / "classes.npy"
@@ -69,7 +72,7 @@ def test_the_fastest_strategy_says_why(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("fastest: ") and "estimated" in lines[0]
     chosen = json.loads(history.read_text())["estimate"]["strategy"]
-    assert f"fastest: {chosen};" in lines[0] and lines[-2].startswith(f"{chosen}: estimated ")
+    assert f"fastest: {chosen};" in lines[0] and lines[-3].startswith(f"{chosen}: estimated ")
     assert train(blobs, "--strategy", "fastest", "--epochs", "1", "--quiet") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
 

@@ -201,6 +201,9 @@ def test_saved_models_come_back(tmp_path: object) -> None:
     assert repr(twin) == repr(model)
     assert twin.dtype == "float64"
     np.testing.assert_array_equal(twin.flat_parameters, model.flat_parameters)
+    assert twin.fingerprint() == model.fingerprint()
+    twin.flat_parameters[-1] = np.nextafter(twin.flat_parameters[-1], 2)
+    assert twin.fingerprint() != model.fingerprint()
     with pytest.raises(ValueError, match="missing"):
         small().load(path)
 

@@ -138,6 +138,8 @@ def main(arguments: argparse.Namespace) -> int:
             print(_account(history))
             if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
                 print(_coded(history))
+        if not arguments.quiet:
+            print(f"fingerprint: {history.fingerprint}")
         print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0
 

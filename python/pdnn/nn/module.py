@@ -297,6 +297,10 @@ class Module:
         """
         state_dict.load(self.state_dict(), state, format)
 
+    def fingerprint(self) -> str:
+        """SHA-256 of the names and bytes of all parameters and buffers: equal if and only if all bits are."""
+        return state_dict.fingerprint(self.state_dict())
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes parameters and buffers to one file in the safetensors layout, all or nothing."""
         safetensors.write(path, self.state_dict(), self._metadata())
@@ -339,8 +343,7 @@ class Module:
         ValueError
             If shapes do not fit.
         """
-        place = self.place()
-        name = type(self).__name__
+        place, name = self.place(), type(self).__name__
         tensors = [as_tensor(name, index, x, place.store) for index, x in enumerate(inputs)]
         if place.fused and len({module.training for module in place.inside}) == 1:
             return Module.forward(self, *tensors, **options)
@@ -358,8 +361,7 @@ class Module:
         if x.dtype != dtype:
             raise TypeError(f"{name}: x is {x.dtype}, this model is {dtype}")
         if dtype not in place.runners:
-            assert place.span is not None
-            assert place.buffers is not None
+            assert place.span is not None and place.buffers is not None
             core = core_for(dtype)
             place.runners[dtype] = Runner(self.build(core), core, place.store, place.span, place.buffers)
         return place.runners[dtype](x, self.training)

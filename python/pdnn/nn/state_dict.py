@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,6 +40,15 @@ def converted(where: str, arrays: dict[str, Array], format: str) -> dict[str, Ar
     if _is_torch(where, format):
         return {name: to_torch(array) for name, array in arrays.items()}
     return arrays
+
+
+def fingerprint(state: Mapping[str, Array]) -> str:
+    """SHA-256 of names and bytes, in the order of the names; 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for name, values in sorted(state.items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.hexdigest()
 
 
 def load(own: Mapping[str, Array], state: Mapping[str, Array], format: str) -> None:
