@@ -229,7 +229,7 @@ def main() -> None:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--full", action="store_true", help="check against full runs")
     mode.add_argument("--fast", action="store_true", help="store a fast run, while a notebook is written")
-    chosen = parser.parse_args()
+    chosen = parser.parse_intermixed_args()
     paths = [
         path for path in sorted(FOLDER.glob("*.ipynb")) if path.name.startswith(tuple(chosen.names or [""]))
     ]
