@@ -185,11 +185,14 @@ def draw_sweep(path: Path, table: list[dict[str, float]]) -> None:
         threads = [row["threads"] for row in rows]
         (line,) = speed.plot(threads, [r["gradient_speedup"] for r in rows], "o-", label=f"{batches} a round")
         speed.plot(threads, [row["epoch_speedup"] for row in rows], ":", color=line.get_color())
+    speed.set_xticks(threads)
     speed.set(xlabel="threads", ylabel="speed-up (gradients; dotted: epoch)")
     speed.legend(fontsize="small")
     once = {row["batches_a_round"]: row["accuracy"] for row in table}
     accuracy.plot(list(once), list(once.values()), "o-")
     accuracy.set(xlabel="batches a round", ylabel="test accuracy after the same epochs", xscale="log")
+    accuracy.set_xticks(list(once), [str(batches) for batches in once], minor=False)
+    accuracy.minorticks_off()
     for axes in (speed, accuracy):
         axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
