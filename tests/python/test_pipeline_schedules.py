@@ -92,6 +92,10 @@ def test_pictures(tmp_path: Path) -> None:
     bars = sum(len(collection.get_paths()) for collection in axes.collections)
     assert bars == 3 * 2 * 2 * 6  # ranks, chunks, ways, micro-batches
     assert "matplotlib.pyplot" not in sys.modules
+    assert axes.get_xlabel() == "time (1: forward pass of a micro-batch)"
+    for seconds, unit in ((2e-5, "µs"), (2e-3, "ms"), (2, "s")):
+        (axes,) = made.simulate(seconds, 2 * seconds).plot().axes
+        assert axes.get_xlabel() == f"time ({unit})"
 
 
 def test_a_trace_for_the_browser(tmp_path: Path) -> None:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+#: Units of a time axis, and how many there are in a second.
+UNITS = (("s", 1), ("ms", 1e3), ("µs", 1e6))
+
+
 class Event(NamedTuple):
     """One instruction of a rank, with its time.
 
@@ -147,7 +151,9 @@ class Timeline:
         axes.set_yticks(range(len(self.lanes)), [f"rank {rank}" for rank in range(len(self.lanes))])
         axes.set_xlim(0, self.seconds or 1)
         axes.set_ylim(len(self.lanes) - 0.5, -0.5)
-        axes.set_xlabel("seconds")
+        unit, per_second = next((unit for unit in UNITS if self.seconds * unit[1] >= 10), UNITS[-1])
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value * per_second:g}")
+        axes.set_xlabel(f"time ({unit})")
         axes.set_title(f"bubble {self.bubble:.1%}")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
         if path is not None:
