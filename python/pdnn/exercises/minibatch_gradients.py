@@ -86,6 +86,11 @@ def feedforward(x: Array, w1: Array, w2: Array, b1: Array, b2: Array) -> tuple[A
     ValueError
         If shapes do not fit, or such an array is not C-contiguous.
     """
+    for w, b in ((w1, b1), (w2, b2)):
+        if b.shape not in ((w.shape[-1],), (1, w.shape[-1])):
+            raise ValueError(
+                f"feedforward: biases of shape {b.shape} to weights {w.shape}; expected (1, {w.shape[-1]})"
+            )
     h = sigmoid(_product(x, w1) + b1)
     return softmax(_product(h, w2) + b2), h
 

@@ -247,17 +247,17 @@ class Module:
     flat_state = former("flat_state", "flat_buffers")
 
     def split(self, flat: Array) -> dict[str, Array]:
-        """Names of parameters to their parts of a flat array, such as a gradient, in their shapes.
+        """Names of parameters to their parts of a flat array: views, in the parameters' shapes.
 
         Parameters
         ----------
         flat : ndarray, shape (count,), of any dtype
-            In the order of `flat_parameters`.
+            In the order of `flat_parameters`, as a gradient is.
 
-        Returns
-        -------
-        dict of str to ndarray
-            Views: writing to one changes `flat`.
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no array, or of another shape.
         """
         return self.place().split(flat, self._named(Parameter))
 
