@@ -29,7 +29,7 @@ import numpy as np
 import measure
 import peers
 from measure import Runner, Side
-from step import PACKAGES, W0, W0_DOUBLE, forced_cores
+from step import W0, W0_DOUBLE, forced_cores
 
 MNIST_ROWS = 60_000
 TINY = peers.Network("8-8-8", (8, 8, 8), "sigmoid", True, 1, steps=5000)
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
         mnist_epoch(folder)()
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
-    wanted = [peer for peer in options.peers.split(",") if measure.installed_version(PACKAGES[peer])]
+    wanted = peers.found(options.peers.split(","))
     report: dict[str, Any] = {"machine": measure.machine(), "results": []}
     print(f"{report['machine']['processor']}, load {report['machine']['load']:.1f} at the start")
     if folder is None:

@@ -4,8 +4,8 @@
     python benchmarks/kernels.py --quick
 
 Prints microseconds a call, the share of the peak, and each peer's time as a multiple. How it is measured:
-measure.py; what each side runs: products.py and convolutions.py. PyTorch is left out where it is not
-installed. `--map` draws how near the products of layers of all widths come to the peak.
+measure.py; what each side runs: products.py and convolutions.py. Peers that are not installed are left out.
+`--map` draws how near the products of layers of all widths come to the peak.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import convolutions
 import measure
+import peers
 import products
 from measure import Runner, Side
 
@@ -53,7 +54,7 @@ def peak(flop: int, dtype: str) -> Runner:
     return lambda: (flop / core.measure_peak(0.01), math.nan)
 
 
-def convolution_cases(dtype: str, quick: bool, with_torch: bool) -> list[Case]:
+def convolution_cases(dtype: str, quick: bool, wanted: Collection[str]) -> list[Case]:
     """Every pass of every convolution of the two networks; quick: of two of them."""
     shapes = convolutions.CONVOLUTIONS
     cases = []
@@ -62,15 +63,15 @@ def convolution_cases(dtype: str, quick: bool, with_torch: bool) -> list[Case]:
             if shape.first and which == "dx":
                 continue
             sides = [Side(PDNN, convolutions.pdnn_convolution, (shape, which, dtype))]
-            if with_torch:
+            if "torch" in wanted:
                 for name, last in (("PyTorch channels_last", True), ("PyTorch", False)):
                     sides.append(Side(name, convolutions.torch_convolution, (shape, which, dtype, last)))
             cases.append(Case(f"{shape.name}, {which}", shape.flop, sides))
     return cases
 
 
-def product_cases(dtype: str, quick: bool, with_torch: bool) -> list[Case]:
-    """Every product of the layers of two networks, beside NumPy's; quick: of two layers."""
+def product_cases(dtype: str, quick: bool, wanted: Collection[str]) -> list[Case]:
+    """Every product of the layers of two networks, beside NumPy's and Eigen's; quick: of two layers."""
     cases = []
     for layer in (products.LAYERS[0], products.LAYERS[3]) if quick else products.LAYERS:
         for which in products.PASSES:
@@ -80,11 +81,13 @@ def product_cases(dtype: str, quick: bool, with_torch: bool) -> list[Case]:
                 Side(PDNN, products.pdnn_product, (layer, which, dtype)),
                 Side("NumPy", products.numpy_product, (layer, which, dtype)),
             ]
+            if "eigen" in wanted:
+                sides.append(Side("Eigen", products.eigen_product, (layer, which, dtype)))
             cases.append(Case(f"{layer.name}, {which}", layer.flop, sides))
     return cases
 
 
-WHAT: dict[str, Callable[[str, bool, bool], list[Case]]] = {
+WHAT: dict[str, Callable[[str, bool, Collection[str]], list[Case]]] = {
     "products": product_cases,
     "convolutions": convolution_cases,
 }
@@ -132,9 +135,9 @@ def compare(case: Case, dtype: str, blocks: int) -> dict[str, Any]:
 
 def line(result: dict[str, Any]) -> str:
     """One case as text."""
-    own, *peers = result["sides"]
-    others = "".join(f"   {peer['side']} {peer['ratio']:.2f}" for peer in peers)
-    return f"{result['kernel']:44} {own['microseconds']:9.1f} µs {own['peak']:5.0%}{others}"
+    own, *others = result["sides"]
+    ratios = "".join(f"   {peer['side']} {peer['ratio']:.2f}" for peer in others)
+    return f"{result['kernel']:44} {own['microseconds']:9.1f} µs {own['peak']:5.0%}{ratios}"
 
 
 def plot(report: dict[str, Any], path: str) -> None:
@@ -170,7 +173,9 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--what", default=",".join(WHAT), help="which kernels (default %(default)s)")
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--quick", action="store_true", help="few shapes and blocks: rough figures")
-    parser.add_argument("--peers", default="torch", help="torch or none (default %(default)s)")
+    parser.add_argument(
+        "--peers", default="torch,eigen", help="which, of those installed; or none (default %(default)s)"
+    )
     parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 5)")
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
@@ -180,14 +185,14 @@ def main(arguments: Sequence[str]) -> None:
     what = options.what.split(",")
     if unknown := set(what) - WHAT.keys():
         parser.error(f"--what: {', '.join(sorted(unknown))}; expected some of {', '.join(WHAT)}")
-    with_torch = options.peers == "torch" and measure.installed_version("torch") is not None
+    wanted = [] if options.peers == "none" else peers.found(options.peers.split(","))
     blocks = options.blocks or (5 if options.quick else 20)
     report: dict[str, Any] = {"machine": measure.machine(), "results": []}
     about = report["machine"]
     print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
     print("a call, its share of the peak, and peers as multiples of its time; one core, " + options.dtype)
     for name in what:
-        for case in WHAT[name](options.dtype, options.quick, with_torch):
+        for case in WHAT[name](options.dtype, options.quick, wanted):
             report["results"].append(compare(case, options.dtype, blocks))
             print(line(report["results"][-1]), flush=True)
     if options.map:

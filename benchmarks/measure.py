@@ -314,7 +314,7 @@ def machine() -> dict[str, Any]:
             if line.startswith("model name"):
                 model = line.partition(":")[2].strip()
                 break
-    names = ("numpy", "torch", "scikit-learn", "jax")
+    names = ("numpy", "torch", "scikit-learn", "jax", "cmeel-eigen")
     return {
         "processor": model,
         "cores": len(os.sched_getaffinity(0)),

@@ -8,7 +8,7 @@ row by row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
@@ -16,11 +16,33 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from measure import Runner
+import eigen
+from measure import Runner, installed_version
 
 Array = npt.NDArray[Any]
 
 LEARNING_RATE = 0.01
+
+PACKAGES = {
+    "numpy": "numpy",
+    "eigen": "cmeel-eigen",
+    "jax": "jax",
+    "torch": "torch",
+    "sklearn": "scikit-learn",
+}
+"""Peers by the name that `--peers` takes, and the package of each."""
+
+
+def found(wanted: Collection[str]) -> list[str]:
+    """Those of the wanted peers that can run here; what Eigen lacks is printed."""
+    here = [peer for peer in wanted if installed_version(PACKAGES[peer])]
+    if "eigen" in wanted:
+        try:
+            eigen.command()
+        except eigen.MissingError as missing:
+            print(f"{missing}. It is left out")
+            here = [peer for peer in here if peer != "eigen"]
+    return here
 
 
 @dataclass(frozen=True)
@@ -215,6 +237,13 @@ def numpy_step(network: Network, evaluated: bool = False) -> Runner:
             loss += cross_entropy(classes)
         return loss / network.steps
 
+    return timed(network, block)
+
+
+def eigen_steps(network: Network) -> Runner:
+    """Eigen: the whole block is one call of compiled code, which allocates its arrays once."""
+    data = network.data()
+    block = eigen.train(network.parameters(), network.activation, network.batch, *data, LEARNING_RATE)
     return timed(network, block)
 
 

@@ -1,4 +1,4 @@
-"""Matrix products alone, as layers need them (y = x w, dw = xᵀ dy, dx = dy wᵀ), by pdnn and by NumPy.
+"""Matrix products alone, as layers need them (y = x w, dw = xᵀ dy, dx = dy wᵀ), by pdnn, NumPy and Eigen.
 
 A block makes one product a few times from the same arrays; what it returns beside its time is the mean square
 of the result, so that a comparison can tell that all did the same work.
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import eigen
 from convolutions import mean_square, repeated
 from measure import Runner, fastest_quarter
 
@@ -95,6 +96,17 @@ def numpy_product(layer: Layer, which: str, dtype: str) -> Runner:
     a, b = {"forward": (x, w), "dw": (x.T, dy), "dx": (dy, w.T)}[which]
     out = np.empty((a.shape[0], b.shape[1]), dtype)
     return repeated(layer.flop, lambda: np.matmul(a, b, out=out), mean_square)
+
+
+def eigen_product(layer: Layer, which: str, dtype: str) -> Runner:
+    """The product by Eigen, into an array made once."""
+    x, w, dy = layer.arrays(dtype)
+    calls = {
+        "forward": lambda: eigen.product_into(np.empty_like(dy), x, w),
+        "dw": lambda: eigen.product_into(np.empty_like(w), x, dy, "a"),
+        "dx": lambda: eigen.product_into(np.empty_like(x), dy, w, "b"),
+    }
+    return repeated(layer.flop, calls[which](), mean_square)
 
 
 def heat_map(dtype: str, batch: int, widths: Sequence[int] = WIDTHS) -> dict[str, list[list[float]]]:

@@ -1,6 +1,6 @@
 """One training step of published networks, by pdnn and by its peers, side by side in one run.
 
-python benchmarks/step.py [--quick] [--peers numpy,torch] [--json FILE] [--plot FILE]
+python benchmarks/step.py [--quick] [--peers numpy,eigen] [--json FILE] [--plot FILE]
 
 Prints a table for each network, number type and number of cores: microseconds a step, the ratio to pdnn's,
 and how much of the step the products alone would need at the machine's peak of fused multiply-adds. How it
@@ -44,10 +44,6 @@ NETWORKS: dict[str, Network | Images] = {
 """By the name that `--networks` takes."""
 
 
-PACKAGES = {"numpy": "numpy", "jax": "jax", "torch": "torch", "sklearn": "scikit-learn"}
-"""Peers by the name that `--peers` takes, and the package of each."""
-
-
 def forced_cores() -> list[str]:
     """Those of `FORCED` that this processor can run."""
     flags = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
@@ -76,6 +72,8 @@ def sides(network: Network | Images, cores: int, wanted: Collection[str]) -> lis
         for core in forced_cores():
             environment = {"OPENBLAS_CORETYPE": core}
             found.append(Side(f"NumPy, {core}", peers.numpy_step, (network,), cores, environment))
+    if "eigen" in wanted:
+        found.append(Side("Eigen", peers.eigen_steps, (network,), cores))
     if "jax" in wanted:
         found.append(Side("JAX, jit and scan", peers.jax_scan, (network,), cores))
     if "torch" in wanted:
@@ -232,7 +230,9 @@ def main(arguments: Sequence[str]) -> None:
         help="steps a block (default %(default)s); where others compute too, short blocks may be undisturbed",
     )
     parser.add_argument(
-        "--peers", default=",".join(PACKAGES), help="which ones, of those installed (default %(default)s)"
+        "--peers",
+        default=",".join(peers.PACKAGES),
+        help="which ones, of those installed (default %(default)s)",
     )
     parser.add_argument(
         "--round-trip",
@@ -246,9 +246,9 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
 
     wanted = options.peers.split(",")
-    if unknown := set(wanted) - PACKAGES.keys():
-        parser.error(f"--peers: {', '.join(sorted(unknown))}; expected some of {', '.join(PACKAGES)}")
-    wanted = [peer for peer in wanted if measure.installed_version(PACKAGES[peer])]
+    if unknown := set(wanted) - peers.PACKAGES.keys():
+        parser.error(f"--peers: {', '.join(sorted(unknown))}; expected some of {', '.join(peers.PACKAGES)}")
+    wanted = peers.found(wanted)
     cores = len(os.sched_getaffinity(0))
     names = options.networks.split(",")
     if strange := set(names) - NETWORKS.keys():

@@ -1,0 +1,188 @@
+"""Eigen as a peer: eigen.cpp, compiled when it is first needed, for this machine's processor.
+
+pdnn does not use Eigen. Its headers come from ``pip install cmeel-eigen``; the compiler is ``$CXX``, else
+``c++``. Compiling takes some ten seconds for each number type. The result is kept in build/eigen of the
+repository, under a name that depends on the source, the compiler, Eigen and the processor. It uses one
+thread, or as many as ``OMP_NUM_THREADS`` says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+SOURCE = Path(__file__).with_suffix(".cpp")
+BUILD = SOURCE.parents[1] / "build" / "eigen"
+FLAGS = ("-std=c++17", "-O2", "-march=native", "-fopenmp", "-DNDEBUG", "-shared", "-fPIC")
+ELEMENTS = {"float32": "float", "float64": "double"}
+
+
+class MissingError(RuntimeError):
+    """This machine has no compiler or no headers of Eigen."""
+
+
+def command() -> list[str]:
+    """The compiler and its options, without the number type.
+
+    Raises
+    ------
+    MissingError
+        If there is no compiler, or cmeel-eigen is not installed.
+    """
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        raise MissingError(f"Eigen: no C++ compiler {os.environ.get('CXX', 'c++')} on the PATH; set CXX")
+    try:
+        headers = distribution("cmeel-eigen").locate_file("cmeel.prefix/include/eigen3")
+    except PackageNotFoundError:
+        raise MissingError("Eigen: its headers are missing; pip install cmeel-eigen") from None
+    return [compiler, *FLAGS, "-isystem", str(headers)]
+
+
+@cache
+def library(dtype: str) -> ctypes.CDLL:
+    """The functions of eigen.cpp, for float32 or float64; compiled if that has not been done here.
+
+    Processes that need it at the same time wait for the first.
+
+    Raises
+    ------
+    MissingError
+        As `command`.
+    RuntimeError
+        If it does not compile; with the compiler's message.
+    """
+    words = [*command(), f"-DELEMENT={ELEMENTS[dtype]}", str(SOURCE)]
+    file = BUILD / f"{dtype}-{fingerprint(words)}.so"
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with open(BUILD / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            unfinished = file.with_suffix(".tmp")
+            done = subprocess.run([*words, "-o", unfinished], capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(words)} failed:\n{done.stderr[-2000:]}")
+            unfinished.rename(file)
+    loaded = ctypes.CDLL(str(file))
+    loaded.train.restype = ctypes.c_double
+    loaded.set_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    return loaded
+
+
+def fingerprint(words: list[str]) -> str:
+    """Sixteen digits that another source, compiler, Eigen or processor changes."""
+    version = subprocess.run([words[0], "--version"], capture_output=True, check=True).stdout
+    processor = {line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")}
+    parts = [
+        repr(words),
+        distribution("cmeel-eigen").version,
+        version,
+        SOURCE.read_bytes(),
+        *sorted(processor),
+    ]
+    return hashlib.sha256(b"".join(p if isinstance(p, bytes) else p.encode() for p in parts)).hexdigest()[:16]
+
+
+def product_into(out: Array, a: Array, b: Array, transposed: str = "") -> Callable[[], Array]:
+    """A function that computes a b into `out` and returns it.
+
+    Parameters
+    ----------
+    out : ndarray, shape (m, n)
+    a, b : ndarray, shapes (m, k) and (k, n)
+        C-ordered and of one type, as `out`.
+    transposed : "a" or "b", optional
+        That one is given as its transpose.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, the types differ, or one is not C-ordered.
+    """
+    left, right = a.T if transposed == "a" else a, b.T if transposed == "b" else b
+    fits = left.shape[1] == right.shape[0] and out.shape == (left.shape[0], right.shape[1])
+    if (
+        not fits
+        or not (a.dtype == b.dtype == out.dtype)
+        or not all(m.flags.c_contiguous for m in (a, b, out))
+    ):
+        shapes = " and ".join(f"{m.dtype} {m.shape}" for m in (a, b, out))
+        raise ValueError(
+            f"Eigen: {shapes}, expected C-ordered matrices of one type, (m, k), (k, n) and (m, n)"
+        )
+    sizes = [ctypes.c_ssize_t(size) for size in (*left.shape, right.shape[1])]
+    which = ctypes.c_char((transposed or " ").encode())
+    call = partial(library(out.dtype.name).product, which, *sizes, *map(address, (a, b, out)))
+
+    def run() -> Array:
+        call()
+        return out
+
+    return run
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """The product a b; matrices that are not C-ordered are copied."""
+    a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    return product_into(np.empty((a.shape[0], b.shape[1]), a.dtype), a, b)()
+
+
+def train(
+    layers: Sequence[tuple[Array, Array | None]],
+    activation: str,
+    batch: int,
+    x: Array,
+    classes: Array,
+    learning_rate: float,
+) -> Callable[[], float]:
+    """A function that makes a step for each batch and returns their mean loss, softmax cross-entropy.
+
+    Parameters
+    ----------
+    layers : sequence of (w, b)
+        w (inputs, outputs), and b (outputs,) in all of them or none; the function changes them.
+    activation : "sigmoid" or "tanh"
+        Between layers.
+    x, classes : ndarray, shapes (rows, inputs) and (rows,) of int64
+        Of which the first `batch` rows are the first batch; `batch` divides rows.
+    """
+    steps = library(x.dtype.name).train
+    sizes = [x.shape[1], *(w.shape[1] for w, _ in layers)]
+    pointers = ctypes.c_void_p * len(layers)
+
+    def run() -> float:
+        biases = [b.ctypes.data for _, b in layers if b is not None]
+        loss: float = steps(
+            ctypes.c_ssize_t(len(layers)),
+            (ctypes.c_ssize_t * len(sizes))(*sizes),
+            ctypes.c_bool(activation == "tanh"),
+            pointers(*(w.ctypes.data for w, _ in layers)),
+            pointers(*biases) if biases else None,
+            ctypes.c_ssize_t(len(x) // batch),
+            ctypes.c_ssize_t(batch),
+            address(x),
+            address(classes),
+            ctypes.c_double(learning_rate),
+        )
+        return loss
+
+    return run
+
+
+def address(array: Array) -> ctypes.c_void_p:
+    """Of its first element; keeps the array alive."""
+    return array.ctypes.data_as(ctypes.c_void_p)
