@@ -5,8 +5,8 @@
 
 A network of 400-25-10 sigmoids learns 5,000 handwritten digits, all of them in every step. The step is
 written out in scatter_gather_job.py, and each of its phases timed; then `pdnn.Trainer` does the same job with
-its strategy "scatter-gather", and the costs are compared. Last come the matrix products and the link between
-two ranks.
+its strategy "scatter-gather", and the costs are compared. Then one rank is timed beside all of them, and last
+come the matrix products (NumPy's, pdnn's, Eigen's) and the link between two ranks.
 """
 
 # ruff: noqa: E402  NumPy is imported after its number of threads is set
@@ -116,7 +116,8 @@ def main() -> None:
             report_pretrained(args.data, digits)
         args.out.mkdir(parents=True, exist_ok=True)
         report_run(args.out, run, costs, args.scatter)
-        report_products(args.out, [2**k for k in range(3, 8 if args.fast else 11)])
+        report_products(args.out, comm.size, args.fast)
+    report_plans(args.out, comm, digits, thetas, product, args.fast)
     say(f"by columns? {try_wrong_order(comm, digits.x)}")
     if comm.size > 1:
         report_link(args.out, comm, [2**k for k in range(10, 21 if args.fast else 27, 2)])
@@ -138,16 +139,50 @@ def report_run(out: Path, run: job.Run, trainer_costs: list[float], scatter: str
     measure.draw(out / "phases.png", lambda axes: measure.draw_phases(axes, {f"scatter {scatter}": phases}))
 
 
-def report_products(out: Path, sizes: list[int]) -> None:
-    """Which product is the faster at which size."""
-    rows = measure.time_products(sizes, threads=pdnn.comm.cores_of_rank(pdnn.comm.SELF))
-    for name in dict.fromkeys(name for _, name, _ in rows if name != "numpy"):
+def report_plans(
+    out: Path,
+    comm: pdnn.comm.Communicator,
+    digits: Dataset,
+    thetas: tuple[job.Array, job.Array],
+    product: measure.Product,
+    fast: bool,
+) -> None:
+    """One rank beside all of them, per phase and in all; collective."""
+    count = {"iterations": 3, "rounds": 1} if fast else {"iterations": 50, "rounds": 5}
+    plans = job.time_plans(comm, digits, thetas, product=product, **count)
+    if comm.rank:
+        return
+    alone = sum(plans["1 rank"].values())
+    for name, phases in plans.items():
+        total = sum(phases.values())
+        print(f"{name:>26} {total:8.3f} ms an iteration, speed-up {alone / total:.2f}")
+    rows = [(plan, phase, ms) for plan, phases in plans.items() for phase, ms in phases.items()]
+    measure.write_table(out / "plans.csv", ["plan", "phase", "ms an iteration"], rows)
+    measure.draw(out / "plans.png", lambda axes: measure.draw_phases(axes, plans))
+
+
+def report_products(out: Path, ranks: int, fast: bool) -> None:
+    """Which product is the faster: at which size of squares, and in the products of the job."""
+    products = measure.contestants(pdnn.comm.cores_of_rank(pdnn.comm.SELF))
+    sizes = [2**k for k in range(3, 8 if fast else 11)]
+    rounds = 3 if fast else 9
+    rows = measure.time_products(measure.squares(sizes), products, rounds)
+    for name in products:
         size = measure.crossover(rows, name, "numpy")
-        print(
-            f"{name}: " + (f"beats numpy from n = {size} on" if size else f"behind numpy at n = {sizes[-1]}")
-        )
-    measure.write_table(out / "products.csv", ["n", "product", "seconds"], rows)
+        if name != "numpy":
+            print(
+                f"{name}: "
+                + (f"faster than numpy from n = {size}" if size else "nowhere clearly faster than numpy")
+            )
+    shapes = measure.products_of_the_job(5000 // ranks)
+    of_job = measure.time_products(shapes.values(), products, rounds)
+    for product in products:
+        times = [f"{1e6 * seconds:.0f}" for _, name, seconds in of_job if name == product]
+        print(f"{product}: {' + '.join(times)} µs for the products of {5000 // ranks} rows")
+    table = [(*shape, name, seconds) for shape, name, seconds in [*rows, *of_job]]
+    measure.write_table(out / "products.csv", ["m", "k", "n", "product", "seconds"], table)
     measure.draw(out / "products.png", lambda axes: measure.draw_products(axes, rows))
+    measure.draw(out / "job_products.png", lambda axes: measure.draw_job_products(axes, of_job, list(shapes)))
 
 
 def report_link(out: Path, comm: pdnn.comm.Communicator, sizes: list[int]) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,13 @@ class Timer:
     """Seconds of each phase on this rank: ``with timer("bcast"): …``."""
 
     def __init__(self) -> None:
-        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.seconds: dict[str, float] = {}
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         began = time.perf_counter()
         yield
-        self.seconds[phase] += time.perf_counter() - began
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - began
 
 
 def initial_thetas(seed: int) -> tuple[Array, Array]:
@@ -165,6 +166,78 @@ def train(
                 f"cost: {run.costs[-1]:.6f}, time: {run.seconds[-1]:.4f} s"
             )
     return run
+
+
+def train_ddp(
+    comm: Communicator,
+    digits: Dataset | None,
+    thetas: tuple[Array, Array] | None,
+    *,
+    iterations: int,
+    learning_rate: float,
+    product: Product = np.matmul,
+) -> Run:
+    """The same without a root: rows are scattered once, an all-reduce adds the gradients, every rank updates.
+
+    Parameters are those of `train`; the costs are on every rank.
+    """
+    given = digits is not None and thetas is not None and comm.rank == 0
+    theta1, theta2 = thetas if given else tuple(np.empty(shape) for shape in SHAPES)
+    run = Run(theta1.copy(), theta2.copy())
+    broadcast(comm, run)
+    with run.timer("scatter inputs"):
+        my_x = comm.scatter(digits.x if given else None)
+    with run.timer("scatter labels"):
+        my_y = comm.scatter(digits.y if given else None)
+    rows = int(comm.all_reduce(np.array([float(len(my_x))]))[0])
+    for _ in range(iterations):
+        began = time.perf_counter()
+        cost, *gradients = cost_and_gradients(run.theta1, run.theta2, my_x, my_y, product, run.timer)
+        with run.timer("all-reduce"):
+            sums = comm.all_reduce(np.concatenate([*(g.ravel() for g in gradients), [cost]])) / rows
+        with run.timer("update"):
+            run.theta1 -= learning_rate * sums[: theta1.size].reshape(theta1.shape)
+            run.theta2 -= learning_rate * sums[theta1.size : -1].reshape(theta2.shape)
+        run.costs.append(float(sums[-1]))
+        run.seconds.append(time.perf_counter() - began)
+    return run
+
+
+def time_plans(
+    comm: Communicator,
+    digits: Dataset,
+    thetas: tuple[Array, Array],
+    *,
+    iterations: int,
+    rounds: int = 3,
+    product: Product = np.matmul,
+) -> dict[str, dict[str, float]]:
+    """Milliseconds an iteration of each phase on rank 0: one rank alone, and all of them in three ways.
+
+    The ways take turns; a figure is the median of its `rounds` turns. The others wait while rank 0 is alone.
+    """
+    options = {"iterations": iterations, "learning_rate": 2.0, "product": product}
+    plans: dict[str, Callable[[], Run | None]] = {
+        "1 rank": lambda: train(pdnn.comm.SELF, digits, thetas, **options) if comm.rank == 0 else None
+    }
+    if comm.size > 1:
+        plans |= {
+            f"{comm.size} ranks, scatter every time": lambda: train(comm, digits, thetas, **options),
+            f"{comm.size} ranks, scatter once": lambda: train(comm, digits, thetas, once=True, **options),
+            f"{comm.size} ranks, ddp": lambda: train_ddp(comm, digits, thetas, **options),
+        }
+    turns: dict[str, list[dict[str, float]]] = {name: [] for name in plans}
+    for _ in range(rounds):
+        for name, plan in plans.items():
+            run = plan()
+            comm.barrier()
+            if run:
+                turns[name].append({phase: 1000 * s / iterations for phase, s in run.timer.seconds.items()})
+    return {
+        name: {phase: median(turn[phase] for turn in own) for phase in own[0]}
+        for name, own in turns.items()
+        if own
+    }
 
 
 def broadcast(comm: Communicator, run: Run) -> None:

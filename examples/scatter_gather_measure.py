@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import scatter_gather_job as job
 
 import pdnn
 from pdnn.comm import Communicator
@@ -21,6 +24,17 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Product = Callable[[Array, Array], Array]
 Row = Sequence[object]
+Shape = tuple[int, int, int]
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where eigen.py is
+
+#: A color for each product, in all pictures.
+COLORS = {
+    "numpy": "tab:blue",
+    "pdnn": "tab:orange",
+    "pdnn, 2 threads": "tab:red",
+    "eigen": "tab:green",
+}
 
 
 def pdnn_product(a: Array, b: Array, threads: int = 1) -> Array:
@@ -28,40 +42,92 @@ def pdnn_product(a: Array, b: Array, threads: int = 1) -> Array:
     return pdnn.exercises.matmul(np.ascontiguousarray(a), np.ascontiguousarray(b), threads)
 
 
+def eigen_product(a: Array, b: Array) -> Array:
+    """The product by Eigen, which is compiled at its first call (../benchmarks/eigen.py)."""
+    import eigen
+
+    return eigen.matmul(a, b)
+
+
 #: The products that the job can be told to use; another device's would be one more line.
-PRODUCTS: dict[str, Product] = {"numpy": np.matmul, "pdnn": pdnn_product}
+PRODUCTS: dict[str, Product] = {"numpy": np.matmul, "pdnn": pdnn_product, "eigen": eigen_product}
 
 
-def time_products(sizes: Iterable[int], threads: int, seconds: float = 0.02) -> list[tuple[int, str, float]]:
-    """Times of the product of two (n, n) float64 matrices: (n, name, best of what fits into `seconds`).
+def contestants(threads: int) -> dict[str, Product]:
+    """Those of `PRODUCTS` that can run here, on one thread, and pdnn's on `threads`."""
+    import eigen
 
-    `PRODUCTS` run on one thread (NumPy's if the environment says so), pdnn's also on `threads`.
-    """
-    contestants = dict(PRODUCTS)
+    found = dict(PRODUCTS)
+    try:
+        eigen.command()
+    except eigen.MissingError as missing:
+        print(f"{missing}. It is left out")
+        del found["eigen"]
     if threads > 1:
-        contestants[f"pdnn, {threads} threads"] = partial(pdnn_product, threads=threads)
+        found[f"pdnn, {threads} threads"] = partial(pdnn_product, threads=threads)
+    return found
+
+
+def squares(sizes: Iterable[int]) -> list[Shape]:
+    """Products of two (n, n) matrices."""
+    return [(n, n, n) for n in sizes]
+
+
+def products_of_the_job(rows: int) -> dict[str, Shape]:
+    """The five products of an iteration on a rank with so many rows, in their order, as (m, k, n)."""
+    return {
+        "hidden": (rows, job.INPUTS, job.HIDDEN),
+        "output": (rows, job.HIDDEN, job.CLASSES),
+        "gradient 2": (job.CLASSES, rows, job.HIDDEN),
+        "back": (rows, job.CLASSES, job.HIDDEN),
+        "gradient 1": (job.HIDDEN, rows, job.INPUTS),
+    }
+
+
+def time_products(
+    shapes: Iterable[Shape], products: Mapping[str, Product], rounds: int = 7, seconds: float = 0.005
+) -> list[tuple[Shape, str, float]]:
+    """Times of float64 products (m, k) @ (k, n): ((m, k, n), name, seconds of a call).
+
+    The products take turns; a turn is as many calls as fit into `seconds`, one at least, and a time is the
+    median of `rounds` turns. So a disturbance of one turn, or of all of them alike, changes no order.
+    """
     random = np.random.RandomState(0)
     rows = []
-    for n in sizes:
-        a, b = random.rand(n, n), random.rand(n, n)
-        for name, product in contestants.items():
+    for m, k, n in shapes:
+        a, b = random.rand(m, k), random.rand(k, n)
+        calls, turns = {}, {}
+        for name, product in products.items():
             product(a, b)
-            best, end = float("inf"), time.perf_counter() + seconds
-            while (began := time.perf_counter()) < end:
-                product(a, b)
-                best = min(best, time.perf_counter() - began)
-            rows.append((n, name, best))
+            began = time.perf_counter()
+            product(a, b)
+            calls[name] = max(1, int(seconds / (time.perf_counter() - began)))
+            turns[name] = []
+        for _ in range(rounds):
+            for name, product in products.items():
+                began = time.perf_counter()
+                for _ in range(calls[name]):
+                    product(a, b)
+                turns[name].append((time.perf_counter() - began) / calls[name])
+        rows += [((m, k, n), name, median(turns[name])) for name in products]
     return rows
 
 
-def crossover(rows: Iterable[tuple[int, str, float]], candidate: str, reference: str) -> int | None:
-    """The size from which on `candidate` is the faster of the two; None if it is not at the largest size."""
-    times = {(n, name): best for n, name, best in rows}
+def crossover(
+    rows: Iterable[tuple[Shape, str, float]], candidate: str, reference: str, margin: float = 0.05
+) -> int | None:
+    """The m from which on `candidate` is faster than `reference`; None if there is none.
+
+    A difference of less than `margin` is none: beyond that size the candidate may be as fast, never slower.
+    """
+    times = {(shape[0], name): seconds for shape, name, seconds in rows}
     wins = None
-    for n in sorted({n for n, _ in times}, reverse=True):
-        if times[n, candidate] >= times[n, reference]:
+    for m in sorted({m for m, _ in times}, reverse=True):
+        ratio = times[m, candidate] / times[m, reference]
+        if ratio > 1 + margin:
             break
-        wins = n
+        if ratio < 1 - margin:
+            wins = m
     return wins
 
 
@@ -101,21 +167,32 @@ def draw(path: Path, content: Callable[[Axes], None]) -> None:
     """A PNG file of one plot, made without pyplot: no display is needed."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6, 3.8), layout="constrained")
+    figure = Figure(figsize=(8, 4), layout="constrained")
     content(figure.add_subplot())
     figure.savefig(path, dpi=120)
 
 
-def draw_products(axes: Axes, rows: Iterable[tuple[int, str, float]]) -> None:
-    """GFLOP/s against the size of the matrices, a line a product."""
+def draw_products(axes: Axes, rows: Iterable[tuple[Shape, str, float]]) -> None:
+    """GFLOP/s against the size of square matrices, a line a product."""
     lines: dict[str, list[tuple[int, float]]] = {}
-    for n, name, best in rows:
-        lines.setdefault(name, []).append((n, 2 * n**3 / best / 1e9))
+    for (m, k, n), name, seconds in rows:
+        lines.setdefault(name, []).append((m, 2 * m * k * n / seconds / 1e9))
     for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, color=COLORS.get(name), label=name)
+    sizes = [m for m, _ in next(iter(lines.values()))]
     axes.set(xscale="log", yscale="log", xlabel="n", ylabel="GFLOP/s", title="(n, n) @ (n, n), float64")
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.set_xticks([], minor=True)
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def draw_job_products(axes: Axes, rows: Sequence[tuple[Shape, str, float]], names: Sequence[str]) -> None:
+    """Microseconds of each product of the job, in the order of `products_of_the_job`, a bar a product."""
+    kinds = list(dict.fromkeys(name for _, name, _ in rows))
+    bars = {kind: [1e6 * seconds for _, name, seconds in rows if name == kind] for kind in kinds}
+    draw_bars(axes, {kind: dict(zip(names, values, strict=True)) for kind, values in bars.items()}, COLORS)
+    axes.set(xlabel="µs", xscale="log")
 
 
 def draw_messages(axes: Axes, rows: Iterable[tuple[int, float]]) -> None:
@@ -126,18 +203,20 @@ def draw_messages(axes: Axes, rows: Iterable[tuple[int, float]]) -> None:
 
 
 def draw_phases(axes: Axes, runs: Mapping[str, Mapping[str, float]]) -> None:
-    """Milliseconds an iteration of each phase, a bar a run.
-
-    Parameters
-    ----------
-    runs : mapping of a name to a mapping of phases to milliseconds
-    """
-    height = 0.8 / len(runs)
-    for index, (name, phases) in enumerate(runs.items()):
-        places = np.arange(len(phases)) + (index - (len(runs) - 1) / 2) * height
-        axes.barh(places, list(phases.values()), height, label=name)
-    axes.set_yticks(np.arange(len(phases)), list(phases))
-    axes.invert_yaxis()
+    """Milliseconds an iteration of each phase, a bar a run; `runs`: name to phases to milliseconds."""
+    draw_bars(axes, runs, {})
     axes.set(xlabel="ms an iteration, on rank 0")
+
+
+def draw_bars(axes: Axes, runs: Mapping[str, Mapping[str, float]], colors: Mapping[str, str]) -> None:
+    """Groups of horizontal bars: a group for each inner name, a color for each outer one."""
+    groups = list(dict.fromkeys(group for values in runs.values() for group in values))
+    height = 0.8 / len(runs)
+    for index, (name, values) in enumerate(runs.items()):
+        places = np.arange(len(groups)) + (index - (len(runs) - 1) / 2) * height
+        lengths = [values.get(group, 0.0) for group in groups]
+        axes.barh(places, lengths, height, color=colors.get(name), label=name)
+    axes.set_yticks(np.arange(len(groups)), groups)
+    axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))

@@ -101,8 +101,15 @@ def test_ranks_of_unequal_shares_agree_with_one() -> None:
         mine = (data, thetas) if comm.rank == 0 else (None, None)
         return job.train(comm, *mine, iterations=10, learning_rate=2.0, once=once)
 
-    for once in (False, True):
-        runs = pdnn.run(rank, once, ranks=3, backend="threads")
+    def rank_of_ddp() -> job.Run:
+        mine = (data, thetas) if pdnn.world().rank == 0 else (None, None)
+        return job.train_ddp(pdnn.world(), *mine, iterations=10, learning_rate=2.0)
+
+    for runs in (
+        pdnn.run(rank, False, ranks=3, backend="threads"),
+        pdnn.run(rank, True, ranks=3, backend="threads"),
+        pdnn.run(rank_of_ddp, ranks=3, backend="threads"),
+    ):
         np.testing.assert_allclose(runs[0].costs, alone.costs, rtol=0, atol=1e-12)
         for run in runs:
             np.testing.assert_array_equal(run.theta1, runs[0].theta1)
@@ -121,11 +128,28 @@ def test_every_phase_is_timed_and_every_iteration_logged() -> None:
     )
 
 
-def test_products_can_be_exchanged() -> None:
+def test_one_rank_is_timed_beside_several_ways() -> None:
+    data, thetas = few_digits(50), job.initial_thetas(seed=6)
+    plans, other = pdnn.run(
+        lambda: job.time_plans(pdnn.world(), data, thetas, iterations=2, rounds=1), ranks=2, backend="threads"
+    )
+    assert list(plans) == ["1 rank", "2 ranks, scatter every time", "2 ranks, scatter once", "2 ranks, ddp"]
+    assert set(plans["2 ranks, scatter once"]) == set(job.PHASES)
+    assert "all-reduce" in plans["2 ranks, ddp"] and "gather 1" not in plans["2 ranks, ddp"]
+    assert "1 rank" not in other
+    assert list(job.time_plans(SELF, data, thetas, iterations=1, rounds=1)) == ["1 rank"]
+
+
+@pytest.mark.parametrize("name", ["pdnn", "eigen"])
+def test_products_can_be_exchanged(name: str) -> None:
+    if name not in measure.contestants(1):
+        pytest.skip("no compiler or no Eigen")
     data, thetas = few_digits(40), job.initial_thetas(seed=7)
     costs = [
-        job.train(SELF, data, thetas, iterations=5, learning_rate=2.0, product=product).costs
-        for product in measure.PRODUCTS.values()
+        job.train(
+            SELF, data, thetas, iterations=5, learning_rate=2.0, product=measure.PRODUCTS[product]
+        ).costs
+        for product in ("numpy", name)
     ]
     np.testing.assert_allclose(costs[0], costs[1], rtol=0, atol=1e-13)
 
@@ -136,17 +160,35 @@ def test_a_matrix_that_lies_by_columns_is_refused() -> None:
 
 
 def test_crossover_is_where_the_other_is_faster_for_good() -> None:
-    rows = [(n, "a", t) for n, t in [(8, 3.0), (16, 1.0), (32, 3.0), (64, 1.0), (128, 1.0)]]
-    rows += [(n, "b", 2.0) for n in (8, 16, 32, 64, 128)]
-    assert measure.crossover(rows, "a", "b") == 64
+    a = {8: 3.0, 16: 1.0, 32: 3.0, 64: 1.0, 128: 1.0, 256: 2.02}
+    rows = [((n, n, n), "a", t) for n, t in a.items()] + [((n, n, n), "b", 2.0) for n in a]
+    assert measure.crossover(rows, "a", "b") == 64  # 1 % behind is a draw
     assert measure.crossover(rows, "b", "a") is None
+    assert measure.crossover(rows, "a", "b", margin=0.001) is None
+
+
+def test_the_products_of_the_job_are_those_it_makes() -> None:
+    shapes = []
+
+    def product(a: job.Array, b: job.Array) -> job.Array:
+        shapes.append((*a.shape, b.shape[1]))
+        return a @ b
+
+    data = few_digits(40)
+    job.train(SELF, data, job.initial_thetas(seed=7), iterations=1, learning_rate=2.0, product=product)
+    assert shapes == list(measure.products_of_the_job(40).values())
 
 
 def test_products_are_timed_and_drawn(tmp_path: Path) -> None:
-    rows = measure.time_products([4, 8], threads=2, seconds=0.001)
-    assert [(n, name) for n, name, _ in rows] == [
-        (n, name) for n in (4, 8) for name in ("numpy", "pdnn", "pdnn, 2 threads")
+    products = measure.contestants(threads=2)
+    assert {"numpy", "pdnn", "pdnn, 2 threads"} <= set(products)
+    shapes = measure.products_of_the_job(20)
+    squares = measure.time_products(measure.squares([4, 8]), products, rounds=2, seconds=0.0)
+    of_job = measure.time_products(shapes.values(), products, rounds=2, seconds=0.0)
+    assert [(shape, name) for shape, name, _ in squares] == [
+        ((n, n, n), name) for n in (4, 8) for name in products
     ]
-    assert all(0 < seconds < 1 for *_, seconds in rows)
-    measure.draw(tmp_path / "products.png", lambda axes: measure.draw_products(axes, rows))
-    assert (tmp_path / "products.png").read_bytes().startswith(b"\x89PNG")
+    assert all(0 < seconds < 1 for *_, seconds in squares + of_job)
+    measure.draw(tmp_path / "a.png", lambda axes: measure.draw_products(axes, squares))
+    measure.draw(tmp_path / "b.png", lambda axes: measure.draw_job_products(axes, of_job, list(shapes)))
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("a.png", "b.png"))
