@@ -46,6 +46,44 @@ BUGS = {
         ),
         ("    return softmax(z @ w2 + b2), z\n", "    softmax(z @ w2 + b2), z\n", "returned NoneType"),
     ],
+    "pool": [
+        (" + min(i, n % k)", "", "the last 2 rows are dropped"),
+        ("list(zip(ends[:-1], ends[1:]))", "[(a, b + 1) for a, b in zip(ends, ends[1:])]", "have row 11"),
+        (
+            "out[begin:end] = predict(x[begin:end])",
+            "out[: end - begin] = predict(x[begin:end])",
+            "a race: in pool_predict, tasks 0 and 1 both write rows 0 to 24 of out",
+        ),
+        (
+            "out[begin:end] = predict(x[begin:end])",
+            "out[begin : end + 1] = predict(x[begin : end + 1])",
+            "tasks 0 and 1 both write row 25 of out",
+        ),
+        (
+            "        out[begin:end] = predict(x[begin:end])",
+            "        predict(x[begin:end])",
+            "writes nothing",
+        ),
+        ("pool.map(task, pieces(len(x), k))", "list(map(task, pieces(len(x), k)))", "never calls pool.map"),
+        ("out[i] = (end - begin) / len(x) * own", "out[i] = own", "summed, not averaged"),
+        ("out[i] = (end - begin) / len(x) * own", "out[i] = own / k", "plain mean over the pieces"),
+        ("out[i] = (end - begin) / len(x) * own", "out[i] = (end - begin) * own", "1/n is missing"),
+        (
+            "out[i] = (end - begin) / len(x) * own",
+            "out[0] += (end - begin) / len(x) * own",
+            "a race: in pool_gradient, tasks 0 and 1 both write row 0 of out",
+        ),
+        ("1 / (s + (1 - s) / threads)", "threads", "the part s is shared"),
+        ("key=lambda result: result[0]", "key=lambda result: 0", "in the order in which tasks end"),
+        ("result = None, error", "result = error, None", "map hides the error of a task"),
+        (
+            """        for thread in self.threads:
+            thread.join()
+""",
+            "",
+            "close returns while",
+        ),
+    ],
     "scatter": [
         ("n // ranks + (rank < n % ranks)", "n // ranks", "the last 2 rows are dropped (rows 9 to 10)"),
         ("[(end - size, end) for", "[(end - size, end + 1) for", "row 11, but there are only rows 0 to 10"),

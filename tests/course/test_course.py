@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import os
 from pathlib import Path
 
+import nbformat
 import numpy as np
 import pytest
 
 from bugs import BUGS
 from filling import fill, plant, solution
-from pdnn.course import SHEETS, Result, Sheet
-from pdnn.course.examine import examine
+from pdnn.cli import main
+from pdnn.course import SHEETS, Result, Sheet, check, files_in, find, new
+from pdnn.course.examine import checks_of, examine
+from pdnn.course.notebook import code_cells, to_notebook
+from pdnn.course.sheet import sheet_of
 from pdnn.course.submission import Submission
+
+SMALL = {
+    "backprop": {"epochs": 1},
+    "pool": {"n": 200, "most": 2},
+    "scatter": {"n": 100, "steps": 2},
+}
+"""Arguments of each sheet's `draw` that make it short."""
 
 CASES = [(sheet, *bug) for sheet in SHEETS for bug in BUGS[sheet.name]]
 
@@ -44,3 +58,104 @@ def test_a_planted_mistake_is_named(
     wrong = [result.words for result in found if not result.passed]
     assert wrong, "nothing was found"
     assert words in wrong[0], wrong
+
+
+@pytest.mark.parametrize(
+    "sheet",
+    [SHEETS[0], *(pytest.param(sheet, marks=pytest.mark.long) for sheet in SHEETS[1:])],
+    ids=lambda sheet: sheet.name,
+)
+def test_the_picture_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sheet: Sheet) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    path = tmp_path / f"{sheet.stem}.py"
+    path.write_text(fill(sheet.source, solution(sheet)))
+    Submission(path).draw(**SMALL[sheet.name])
+    assert (tmp_path / f"{sheet.stem}.png").stat().st_size > 0
+
+
+def test_script_and_notebook_are_the_same(tmp_path: Path) -> None:
+    for sheet in SHEETS:
+        script, notebook = new(sheet, tmp_path / "course")
+        nbformat.validate(nbformat.read(notebook, 4))
+        kept = [ast.dump(ast.parse(code)) for _, code in code_cells(notebook)]
+        assert "".join(kept).count("FunctionDef") == ast.dump(ast.parse(script.read_text())).count(
+            "FunctionDef"
+        )
+        assert sheet_of(script) == sheet_of(notebook) == sheet
+        assert notebook.read_text().count("raise NotImplementedError") == sheet.source.count(
+            "raise NotImplementedError"
+        )
+
+
+def test_new_never_writes_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "1_backprop.ipynb").write_text("mine")
+    assert main(["course", "new", "backprop", str(tmp_path)]) == 1
+    assert "is there already, and stays as it is" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["1_backprop.ipynb"]
+    assert (tmp_path / "1_backprop.ipynb").read_text() == "mine"
+
+
+def test_the_command_checks_notebooks_and_writes_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sheet = SHEETS[0]
+    solved = fill(sheet.source, plant(solution(sheet), "delta.sum(axis=0)", "delta.mean(axis=0)"))
+    Path("renamed.ipynb").write_text(json.dumps(to_notebook(solved)))
+    words = ["check", "renamed.ipynb", "--json", "results.json", "--gradescope", "gradescope.json"]
+    assert main(["course", *words]) == 1
+    assert "WRONG  The gradients equal pdnn's" in capsys.readouterr().out
+    (report,) = json.loads(Path("results.json").read_text())
+    wrong = [result["words"] for result in report["results"] if not result["passed"]]
+    assert report["sheet"] == "backprop" and not report["passed"]
+    assert wrong[0] == "db2: it is the mean over the rows, not the sum: the 1/n is in δ already"
+    scores = [test["score"] for test in json.loads(Path("gradescope.json").read_text())["tests"]]
+    assert len(scores) == 7 and sum(scores) == 7 - len(wrong)
+
+
+def test_the_command_says_what_it_can_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["course"]) == 0 and "pdnn course check" in capsys.readouterr().out
+    assert main(["course", "list"]) == 0 and "Backpropagation" in capsys.readouterr().out
+    assert main(["course", "check"]) == 1 and "there is no sheet in this folder" in capsys.readouterr().err
+    assert main(["course", "new", "none"]) == 1 and "the sheets are 1 backprop" in capsys.readouterr().err
+
+
+def test_without_a_file_those_are_checked_that_were_saved_last(tmp_path: Path) -> None:
+    script, notebook = new(SHEETS[0], tmp_path)
+    for late, early in [(script, notebook), (notebook, script)]:
+        os.utime(late, (2e9, 2e9))
+        os.utime(early, (1e9, 1e9))
+        assert files_in(tmp_path) == [late]
+
+
+SIGMOID = "return 1 / (1 + np.exp(-a))"
+ENDINGS = [
+    ("pool", "for _ in self.threads:\n            self.tasks.put", "self.tasks.put", "(thread.join())"),
+    ("backprop", SIGMOID, "import os\n    os._exit(7)", "ended with code 7"),
+]
+LONG_ENDINGS = [
+    ("pool", "except Exception as error", "except KeyError as error", "(results = sorted("),
+    ("backprop", SIGMOID, "while True: pass", "(while True: pass)"),
+    ("backprop", SIGMOID, "import sys\n    sys.exit()", "ends the program, line"),
+    ("backprop", SIGMOID, "return (", "this is no Python"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "words"),
+    [*ENDINGS, *(pytest.param(*ending, marks=pytest.mark.long) for ending in LONG_ENDINGS)],
+)
+def test_what_never_ends_or_ends_the_process_is_told(
+    tmp_path: Path, name: str, before: str, after: str, words: str
+) -> None:
+    sheet = find(name)
+    path = tmp_path / f"{sheet.stem}.py"
+    path.write_text(plant(fill(sheet.source, solution(sheet)), before, after))
+    report = check(path, seconds=1.0)
+    wrong = next(result for result in report.results if not result.passed)
+    assert words in wrong.words
+    assert len(report.results) == len(checks_of(sheet))

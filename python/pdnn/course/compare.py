@@ -102,19 +102,20 @@ def all_rows(what: str, rows: object, n: int, of: str = " of each epoch") -> Arr
     counts = np.bincount(numbers, minlength=n)
     missing, twice = np.flatnonzero(counts == 0), np.flatnonzero(counts > 1)
     if len(missing) and missing[0] == n - len(missing):
-        raise Wrong(f"{what}: the last {len(missing)} rows{of} are dropped ({_rows(missing)})")
+        raise Wrong(f"{what}: the last {len(missing)} rows{of} are dropped ({rows_in_words(missing)})")
     if len(missing):
-        raise Wrong(f"{what}: missing {_rows(missing)} of {n}{_also(twice)}")
+        raise Wrong(f"{what}: missing {rows_in_words(missing)} of {n}{_also(twice)}")
     if len(twice):
-        raise Wrong(f"{what}: more than once {_rows(twice)}")
+        raise Wrong(f"{what}: more than once {rows_in_words(twice)}")
     return numbers
 
 
 def _also(twice: Array) -> str:
-    return f"; more than once {_rows(twice)}" if len(twice) else ""
+    return f"; more than once {rows_in_words(twice)}" if len(twice) else ""
 
 
-def _rows(rows: Array) -> str:
+def rows_in_words(rows: Array) -> str:
+    """``"row 3"``, ``"rows 0 to 24"``, ``"rows 3, 7, 11"``: of row numbers that rise."""
     if len(rows) == 1:
         return f"row {rows[0]}"
     if (np.diff(rows) == 1).all():

@@ -10,7 +10,8 @@ import numpy as np
 
 from pdnn import nn, optim
 from pdnn.comm import Communicator, run_threads
-from pdnn.course.compare import Array, all_rows, same
+from pdnn.course.checks.shares import check_shares
+from pdnn.course.compare import Array, same
 from pdnn.course.ranks import Rank, on_ranks
 from pdnn.course.submission import Submission, Wrong
 from pdnn.data import Dataset
@@ -72,20 +73,7 @@ def _count(what: str, world: Sequence[Rank[Any]], messages: int) -> None:
 
 def dealt(student: Submission) -> str:
     """Shares differ by one row at most, and none is lost."""
-    for n, ranks in [(11, 3), (12, 3), (5, 4)]:
-        what = f"shares({n}, {ranks})"
-        got = student.shares(n, ranks)
-        if got is None:
-            raise Wrong(f"{what} is None: is a `return` missing?")
-        if len(got) != ranks:
-            raise Wrong(f"{what} has {len(got)} shares, not {ranks}")
-        rows = np.concatenate([np.arange(begin, end) for begin, end in got])
-        all_rows(what, rows, n, of="")
-        sizes = [end - begin for begin, end in got]
-        expected = [n // ranks + (rank < n % ranks) for rank in range(ranks)]
-        if sizes != expected:
-            raise Wrong(f"{what} have {sizes} rows, not {expected}")
-    return "also where the ranks do not divide the rows"
+    return check_shares("shares", student.shares)
 
 
 def scattered(student: Submission) -> str:
