@@ -152,6 +152,29 @@ std::optional<std::shared_ptr<comm::SharedMemory>> share(Communicator& comm, Ind
   return std::nullopt;
 }
 
+/// Adds up a copy, so that an array that Python keeps stays valid.
+void use_all_reduce(Communicator& comm, const std::string& name, const py::object& function) {
+  const std::shared_ptr<py::object> held(new py::object(function), [](py::object* kept) {
+    const py::gil_scoped_acquire gil;
+    delete kept;
+  });
+  const auto sum = [held](Communicator& group, comm::View data) {
+    const py::gil_scoped_acquire gil;
+    comm::with_type(data.dtype, [&]<class T>(T) {
+      auto* const values = static_cast<T*>(data.data);
+      const py::array_t<T> copy(data.count, values);
+      (*held)(group.shared_from_this(), copy);
+      std::copy_n(copy.data(), data.count, values);
+    });
+  };
+  comm.use(std::make_shared<comm::AllReduce>(comm::AllReduce{name, sum}));
+}
+
+std::optional<std::string> all_reduce_name(const Communicator& comm) {
+  const comm::AllReduce* const used = comm.all_reduce_in_use();
+  return used ? std::optional(used->name) : std::nullopt;
+}
+
 void bind_errors(py::module_& m) {
   auto failed = py::register_exception<CommunicationError>(m, "CommunicationError", PyExc_RuntimeError);
   failed.attr("__doc__") = "The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.";
@@ -194,6 +217,11 @@ void bind_comm(py::module_& m) {
           "traffic", [](const Communicator& comm) { return comm.traffic(); },
           "Of all calls of this rank in this group so far, as a copy.")
       .def("at_step", &Communicator::at_step, py::arg("step"), "Tells which training step this rank is at.")
+      .def("use_all_reduce", use_all_reduce, py::arg("name"), py::arg("function"),
+           "Sums of floats are made by function(communicator, array), in place; inherited by groups split off.")
+      .def(
+          "use_own_all_reduce", [](Communicator& comm) { comm.use(nullptr); }, "Ends use_all_reduce().")
+      .def_property_readonly("all_reduce_name", all_reduce_name, "What use_all_reduce() was told; None at first.")
       .def("split", &Communicator::split, py::arg("color"), py::arg("key"), py::call_guard<py::gil_scoped_release>(),
            "Collective: the group of the ranks with this rank's color, ordered by (key, rank).")
       .def("start_broadcast", start_broadcast, py::arg("data"), py::arg("root"))

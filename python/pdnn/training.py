@@ -122,6 +122,7 @@ class Training:
             "clipping": str((self.clip_norm, self.clip_value)),
             "schedule": str(self.schedule and (self.schedule.config(), self.schedule_per)),
             "strategy": self.strategy.identity(),
+            "all_reduce": comm.core.all_reduce_name,
             "seed": self.seed,
             "epoch": self.epoch,
             **settings,

@@ -173,6 +173,10 @@ Request Communicator::start_barrier() { return begin({.kind = Kind::barrier}); }
 
 Request Communicator::begin(const Call& call) {
   check(call);
+  if (made_outside(call)) {
+    make_outside(call);
+    return {};
+  }
   if (size_ > 1 || call.kind == Kind::send || call.kind == Kind::recv) {
     count({.bytes = bytes_sent(call)});
     return start(call);
@@ -180,6 +184,40 @@ Request Communicator::begin(const Call& call) {
   if (call.in.bytes() > 0 && call.out.bytes() > 0 && call.out.data != call.in.data)
     std::memcpy(call.out.data, call.in.data, static_cast<std::size_t>(call.in.bytes()));
   return {};
+}
+
+bool Communicator::made_outside(const Call& call) const {
+  return all_reduce_ && size_ > 1 && call.kind == Kind::all_reduce && is_floating(call.out.dtype) &&
+         (call.op == Op::sum || call.op == Op::mean);
+}
+
+void Communicator::make_outside(const Call& call) {
+  if (call.out.bytes() > 0 && call.out.data != call.in.data)
+    std::memcpy(call.out.data, call.in.data, static_cast<std::size_t>(call.in.bytes()));
+  struct Meanwhile {
+    explicit Meanwhile(Communicator& comm) : owner(comm), outside(std::exchange(comm.all_reduce_, nullptr)) {}
+    Meanwhile(const Meanwhile&) = delete;
+    Meanwhile& operator=(const Meanwhile&) = delete;
+    ~Meanwhile() { owner.all_reduce_ = outside; }
+
+    Communicator& owner;
+    std::shared_ptr<const AllReduce> outside;
+  };
+  {
+    const Meanwhile meanwhile(*this);
+    meanwhile.outside->sum(*this, call.out);
+  }
+  if (call.op != Op::mean) return;
+  with_type(call.out.dtype, [&]<class T>(T) {
+    if constexpr (std::is_floating_point_v<T>)
+      for (T& value : std::span(static_cast<T*>(call.out.data), static_cast<std::size_t>(call.out.count)))
+        value /= static_cast<T>(size_);
+  });
+}
+
+void Communicator::inherit(const Communicator& other) {
+  step_ = other.step_;
+  all_reduce_ = other.all_reduce_;
 }
 
 void Communicator::check_others() {

@@ -1,6 +1,7 @@
 #pragma once
 /// Communicator: a group of ranks that pass arrays to one another. Its implementations: ranks as threads, ranks as MPI
 /// processes; a group of one is the identity.
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -56,6 +57,12 @@ struct Traffic {
   Traffic operator-(const Traffic& before) const;
 };
 
+/// An all-reduce from outside: leaves in `data` its sum over the ranks of `group`, by the group's other calls.
+struct AllReduce {
+  std::string name;
+  std::function<void(Communicator& group, View data)> sum;
+};
+
 /// Of all communicators that this thread has used: a rank is one thread.
 const Traffic& traffic_of_this_thread();
 
@@ -92,7 +99,7 @@ class Request {
 /// ValueError: this rank's arguments are wrong (between threads also: the ranks' arguments differ). CommunicationError:
 /// MPI failed, or a wait between threads lasted longer than PDNN_TIMEOUT seconds (MPI: that ends the job). Aborted:
 /// another rank failed.
-class Communicator {
+class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   virtual ~Communicator() = default;  ///< no call may be waited for any more
   Communicator(const Communicator&) = delete;
@@ -148,6 +155,13 @@ class Communicator {
   /// this one. (The failures of this one concern it.)
   virtual std::shared_ptr<Communicator> duplicate() = 0;
 
+  /// From now on this rank's sums and means of floating numbers in all_reduce() are made by `all_reduce`, which waits
+  /// where the group's own only starts, and whose calls count in place of it; null: by the group's own. Inherited by
+  /// groups split off later. While it runs, all_reduce() is the group's own.
+  void use(std::shared_ptr<const AllReduce> all_reduce) { all_reduce_ = std::move(all_reduce); }
+  /// The one in use; null for the group's own.
+  const AllReduce* all_reduce_in_use() const { return all_reduce_.get(); }
+
   /// Tells the other ranks of this group, and of all groups split off it, without waiting for them. Not counted.
   virtual void notify(Notice notice, std::int64_t about = 0) = 0;
   /// The largest `about` of such notices so far, of this rank's own, too; -1 if there was none. Makes progress with
@@ -177,6 +191,9 @@ class Communicator {
  protected:
   Communicator(int rank, int size);
 
+  /// The step and the all-reduce of the group that this one was split off.
+  void inherit(const Communicator& other);
+
   /// Starts a checked call; never waits. A default Request if it is done already.
   virtual Request start(const Call& call) = 0;
   /// Moves a call along; once it is done, or throws, the ticket is free again.
@@ -191,12 +208,15 @@ class Communicator {
   Request begin(const Call& call);
   void check(const Call& call) const;
   Index bytes_sent(const Call& call) const;
+  bool made_outside(const Call& call) const;
+  void make_outside(const Call& call);
   void count(const Traffic& more);
 
   int rank_, size_;
   double timeout_;
   std::int64_t step_ = -1;  // unknown
   Traffic traffic_;
+  std::shared_ptr<const AllReduce> all_reduce_;  // null: the group's own
 };
 
 /// The group of this rank alone.

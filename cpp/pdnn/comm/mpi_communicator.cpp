@@ -211,7 +211,7 @@ std::shared_ptr<Communicator> MpiCommunicator::duplicate() {
   const auto calls = form(make), notices = form(make);
   const auto same =
       std::make_shared<MpiCommunicator>(calls, std::make_shared<Notices>(notices, notices_), rank(), size(), most_);
-  same->at_step(step());
+  same->inherit(*this);
   return same;
 }
 
@@ -223,7 +223,7 @@ std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   check(MPI_Comm_size(handle->comm, &size), Kind::barrier);
   if (size == 1) return make_self();
   const auto part = std::make_shared<MpiCommunicator>(handle, notices_, rank, size, most_);
-  part->at_step(step());
+  part->inherit(*this);
   return part;
 }
 

@@ -205,7 +205,7 @@ std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
     before += std::pair(other[1], rank) < std::pair(key, this->rank());
   }
   auto part = std::make_shared<ThreadCommunicator>(group_->child(number, color, members, group_->notices), before);
-  part->at_step(step());
+  part->inherit(*this);
   return part;
 }
 
@@ -214,7 +214,7 @@ std::shared_ptr<Communicator> ThreadCommunicator::duplicate() {
   barrier();
   const auto state = group_->child(number, 0, size(), std::make_shared<ThreadGroup::State::Notices>(group_->notices));
   auto same = std::make_shared<ThreadCommunicator>(state, rank());
-  same->at_step(step());
+  same->inherit(*this);
   return same;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "pdnn/codec/make_codec.hpp"
 #include "pdnn/reduce/bucketed_reducer.hpp"
 #include "pdnn/reduce/local_update.hpp"
 #include "pdnn/reduce/shared_parameters.hpp"
@@ -63,7 +64,13 @@ std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& repl
   if (comm->size() == 1) return std::make_unique<LocalUpdate<T>>(replica);
   require(!options.compression || options.memory != Memory::shared,
           "ddp: a codec is of messages, and ranks that share memory send none; use shared_memory=None");
-  const bool messages = options.memory == Memory::messages || options.compression ||
+  const comm::AllReduce* const outside = comm->all_reduce_in_use();
+  require(!outside || options.memory != Memory::shared, "ddp: all_reduce is \"", outside ? outside->name : "",
+          "\", which ranks that share memory do not call; use shared_memory=None");
+  require(!outside || !options.compression || codec::wants_matrices(options.compression->codec),
+          "ddp: all_reduce is \"", outside ? outside->name : "",
+          "\", but codes are not added up by an all_reduce; leave out the codec or it");
+  const bool messages = outside != nullptr || options.memory == Memory::messages || options.compression ||
                         (options.memory == Memory::measured && options.bucket_bytes > 0);
   std::unique_ptr<SharedParameters<T>> shared = messages ? nullptr : share_parameters(replica, *comm, options.machine);
   if (options.memory == Memory::shared) {

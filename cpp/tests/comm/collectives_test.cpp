@@ -6,6 +6,7 @@
 
 #include "pdnn/comm/thread_group.hpp"
 #include "pdnn/core/errors.hpp"
+#include "ranks.hpp"
 
 namespace bdata = boost::unit_test::data;
 using namespace pdnn;
@@ -170,6 +171,29 @@ BOOST_DATA_TEST_CASE(split_groups_by_color_and_orders_by_key, kRanks, ranks) {
     expect(sum[0] == wanted, "the sum within a part", comm.rank());
     part->split(0, 0)->barrier();
   }));
+}
+
+BOOST_AUTO_TEST_CASE(an_all_reduce_from_outside_makes_sums_and_means_of_floats) {
+  const auto results = tests::on_ranks(3, [](const std::shared_ptr<Communicator>& comm) {
+    int calls = 0;
+    comm->use(std::make_shared<AllReduce>(AllReduce{"counted", [&](Communicator& group, View data) {
+                                                      ++calls;
+                                                      group.all_reduce(data);  // its own one
+                                                    }}));
+    const std::shared_ptr<Communicator> part = comm->duplicate();
+    std::vector<double> values{0, 0, 0}, mean(1);
+    std::vector<std::int32_t> count{1};
+    const std::vector<double> own{static_cast<double>(comm->rank())};
+    part->all_reduce(std::span(own), std::span(mean), Op::mean);
+    values[0] = mean[0];
+    comm->all_reduce(std::span(count));
+    values[1] = count[0];
+    comm->use(nullptr);
+    comm->all_reduce(std::span(mean));
+    values[2] = calls;
+    return values;
+  });
+  for (const std::vector<double>& values : results) BOOST_TEST(values == std::vector<double>({1, 3, 1}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -145,6 +145,19 @@ class Communicator:
         ...
     def start_send(self, data: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dest: typing.SupportsInt | typing.SupportsIndex, tag: typing.SupportsInt | typing.SupportsIndex) -> Request:
         ...
+    def use_all_reduce(self, name: str, function: typing.Any) -> None:
+        """
+        Sums of floats are made by function(communicator, array), in place; inherited by groups split off.
+        """
+    def use_own_all_reduce(self) -> None:
+        """
+        Ends use_all_reduce().
+        """
+    @property
+    def all_reduce_name(self) -> str | None:
+        """
+        What use_all_reduce() was told; None at first.
+        """
     @property
     def rank(self) -> int:
         """

@@ -8,10 +8,21 @@ from pdnn import _core
 from pdnn.comm.communicator import Communicator
 from pdnn.comm.cores import cores_of_rank
 from pdnn.comm.mpi import from_mpi4py, launched_ranks, mpi_world
+from pdnn.comm.plugged import INHERITED, AllReduce, Registration, registered
 from pdnn.comm.request import Request
 from pdnn.comm.threads import CURRENT, run_threads
 
-__all__ = ["SELF", "Communicator", "Request", "cores_of_rank", "from_mpi4py", "run_threads", "world"]
+__all__ = [
+    "SELF",
+    "Communicator",
+    "Registration",
+    "Request",
+    "cores_of_rank",
+    "from_mpi4py",
+    "register",
+    "run_threads",
+    "world",
+]
 
 SELF = Communicator(_core.make_self())
 """The group of this process alone."""
@@ -33,6 +44,46 @@ def world() -> Communicator:
         If the launcher started several ranks and the MPI library knows of one.
     """
     return CURRENT.get() or _process_world()
+
+
+def register(
+    operation: str, function: AllReduce, *, name: str | None = None, comm: Communicator | None = None
+) -> Registration:
+    """A function of this program's takes the place of a communicator's own operation.
+
+    Until it is removed, whatever adds up floating-point numbers over the ranks calls it: `Trainer` under
+    every strategy that has an all-reduce, `pdnn.ddp`, and ``comm.all_reduce`` with the sum or the mean.
+    (Maxima, minima and integers keep the own one.) Gradients then always travel in messages, also between
+    ranks of one machine, and ranks compare the name before they train. The function waits where the own
+    operation goes on beside the backward pass. The bytes that it sends are counted in place of the formula's.
+
+    Parameters
+    ----------
+    operation : "all_reduce"
+    function : callable
+        Called as ``function(comm, array)`` on every rank: leaves in the one-dimensional array of float32 or
+        float64, of any length, the sum over the ranks. It may use all calls of `comm`, whose own
+        ``all_reduce`` it is there.
+    name : str, optional
+        By which ranks compare it; ``function.__name__`` unless given.
+    comm : Communicator, optional
+        The communicator, with those split off it from now on. Unless given `world()`, and that of ranks that
+        `run_threads` starts from here.
+
+    Returns
+    -------
+    Registration
+        Its `remove` ends it, as the end of ``with register(…):`` does.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such operation, or the function cannot be called.
+    """
+    registration = registered(world() if comm is None else comm, operation, function, name)
+    if comm is None:
+        INHERITED.set(registration)
+    return registration
 
 
 @functools.cache

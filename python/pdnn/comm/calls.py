@@ -53,7 +53,8 @@ def reduce(core: _core.Communicator, a: Array, root: int, op: Op, out: Array | N
 def all_reduce(core: _core.Communicator, a: Array, op: Op, out: Array | None) -> Call[Array]:
     """`Communicator.all_reduce`."""
     target = a if out is None else out
-    header = with_out(describe("all_reduce", a, f"op={op}", writes=target is a), target)
+    options = f"op={op}" if core.all_reduce_name is None else f"op={op}, by={core.all_reduce_name[:40]}"
+    header = with_out(describe("all_reduce", a, options, writes=target is a), target)
     return Call(header, lambda _: (core.start_all_reduce(a, target, _op("all_reduce", op)), target))
 
 

@@ -7,11 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TypeVar
 
 from pdnn import _core
 from pdnn.comm.communicator import Communicator
+from pdnn.comm.plugged import INHERITED
 
 Result = TypeVar("Result")
 
@@ -51,7 +52,10 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     errors: list[BaseException] = []
 
     def work(rank: int) -> None:
-        CURRENT.set(Communicator(group.communicator(rank)))
+        comm = Communicator(group.communicator(rank))
+        CURRENT.set(comm)
+        if registration := INHERITED.get():
+            registration.use(comm)
         try:
             results[rank] = function()
         except BaseException as error:
@@ -59,7 +63,8 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
             group.abort()
 
     threads = [
-        threading.Thread(target=work, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(ranks)
+        threading.Thread(target=copy_context().run, args=(work, rank), name=f"rank {rank}", daemon=True)
+        for rank in range(ranks)
     ]
     try:
         for rank, thread in enumerate(threads):

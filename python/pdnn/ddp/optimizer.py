@@ -143,6 +143,7 @@ class DistributedOptimizer(Optimizer):
             "bucket_bytes": bucket_bytes,
             "compression": str(codec),
             "error_feedback": error_feedback,
+            "all_reduce": comm.core.all_reduce_name,
         }
         compare(
             comm, "DistributedOptimizer", own, "every rank must make the same optimizer of the same model"
