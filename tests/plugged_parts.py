@@ -8,6 +8,7 @@ import numpy as np
 
 import pdnn
 from pdnn import models, nn, optim
+from pdnn.strategies import DataParallel, Pipeline
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,6 +32,41 @@ def ring_bytes(count: int, rank: int, ranks: int, itemsize: int) -> int:
     """What a rank sends of so many elements: all but one chunk, twice."""
     sizes = [len(chunk) for chunk in np.array_split(np.empty(count), ranks)]
     return itemsize * sum(sizes[(rank - step) % ranks] for step in range(2 * (ranks - 1)))
+
+
+class Signs(pdnn.codec.CustomCodec):
+    """One bit a value, and their mean magnitude."""
+
+    def encode_values(self, values: Array) -> bytes:
+        """The magnitude, then the signs."""
+        return np.float32(np.abs(values).mean()).tobytes() + np.packbits(values < 0).tobytes()
+
+    def decode_values(self, data: Array, count: int) -> Array:
+        """Plus or minus the magnitude."""
+        size = data[:4].view(np.float32)[0]
+        return np.where(np.unpackbits(data[4:], count=count) == 1, -size, size)
+
+
+class Raw(pdnn.codec.CustomCodec):
+    """The values of a float64 as they are."""
+
+    name = "raw"
+
+    def encode_values(self, values: Array) -> Array:
+        """Their bytes."""
+        return values.view(np.uint8)
+
+    def decode_values(self, data: Array, count: int) -> Array:
+        """The same values."""
+        return data.view(np.float64)
+
+
+FORWARD, BACKWARD = "forward", "backward"
+SCHEDULE = (
+    ((FORWARD, 0), (FORWARD, 1), (FORWARD, 2), (BACKWARD, 0), (BACKWARD, 1), (BACKWARD, 2)),
+    ((FORWARD, 0), (FORWARD, 1), (BACKWARD, 0), (FORWARD, 2), (BACKWARD, 1), (BACKWARD, 2)),
+)
+"""Neither "gpipe" nor "1f1b", for two ranks and three micro-batches."""
 
 
 def train(
@@ -78,6 +114,31 @@ def check_all_reduce() -> None:
     assert len(calls) == 2
 
 
+def check_codec() -> None:
+    """Codecs in Python take the place of the core's, with its formulas for bytes, and error feedback."""
+    ranks, alone = pdnn.world().size, train("serial", pdnn.comm.SELF)[0]
+    for strategy in (DataParallel(codec=Raw()), Pipeline(ranks, codec=Raw())):
+        together, trainer = train(strategy)
+        np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-13)
+        sent = trainer.history.compression[-1]
+        assert sent["bytes"] == sent["bytes_uncompressed"] > 0
+    rough, trainer = train(DataParallel(codec=Signs(), error_feedback=True))
+    assert 0 < np.abs(rough - alone).max() < 0.5
+    assert 0 < trainer.history.compression[-1]["error"] < 1
+    if ranks == 2:
+        assert trainer.history.compression[-1]["bytes"] == 4 * (4 + (len(alone) + 7) // 8)
+
+
+def check_schedule() -> None:
+    """A schedule of one's own trains as the others do."""
+    if pdnn.world().size == 2:
+        alone, _ = train("serial", pdnn.comm.SELF)
+        together, _ = train(Pipeline(2, schedule=SCHEDULE))
+        np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-13)
+
+
 if __name__ == "__main__":
     check_all_reduce()
+    check_codec()
+    check_schedule()
     print("all equal", flush=True)

@@ -1,6 +1,8 @@
 /// Codecs, by themselves and with their errors fed back.
 #include <pybind11/stl.h>
 
+#include <map>
+
 #include "bindings.hpp"
 #include "locked.hpp"
 #include "numpy.hpp"
@@ -26,6 +28,74 @@ struct LockedFeedback : Locked<codec::Codec<T>> {
   codec::ErrorFeedback<T>& feedback;
 };
 
+/// A Python object, released where the GIL is held.
+std::shared_ptr<py::object> hold(py::object made) {
+  return {new py::object(std::move(made)), [](py::object* kept) {
+            const py::gil_scoped_acquire gil;
+            delete kept;
+          }};
+}
+
+/// Encodes and decodes in Python, on copies, so that arrays that Python keeps stay valid.
+template <class T>
+class CodecOfPython : public codec::Codec<T> {
+ public:
+  CodecOfPython(std::string name, std::shared_ptr<py::object> made) : name_(std::move(name)), made_(std::move(made)) {}
+
+  Index bytes(Index n) const override {
+    if (n == 0) return 0;
+    const auto found = bytes_.find(n);
+    if (found != bytes_.end()) return found->second;
+    const py::gil_scoped_acquire gil;
+    return bytes_[n] = made_->attr("size")(n, py::dtype::of<T>()).template cast<Index>();
+  }
+  std::string spec() const override { return name_; }
+
+ private:
+  void write(std::span<const T> values, std::uint8_t* out) override {
+    if (values.empty()) return;
+    const py::gil_scoped_acquire gil;
+    const py::array_t<T> copy(std::ssize(values), values.data());
+    const auto code = made_->attr("write")(copy, bytes(std::ssize(values))).template cast<py::array_t<std::uint8_t>>();
+    std::copy_n(code.data(), bytes(std::ssize(values)), out);
+  }
+  void read(const std::uint8_t* data, std::span<T> values, codec::Into into) override {
+    if (values.empty()) return;
+    const Index n = std::ssize(values);
+    const py::gil_scoped_acquire gil;
+    const py::array_t<std::uint8_t> copy(bytes(n), data);
+    const auto decoded = made_->attr("read")(copy, n, py::dtype::of<T>()).template cast<py::array_t<T>>();
+    const std::span<const T> got(decoded.data(), values.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = into == codec::Into::store ? got[i]
+                  : into == codec::Into::add ? values[i] + got[i]
+                                             : values[i] - got[i];
+  }
+
+  std::string name_;
+  std::shared_ptr<py::object> made_;
+  mutable std::map<Index, Index> bytes_;
+};
+
+class OutsideOfPython : public codec::Outside {
+ public:
+  OutsideOfPython(std::string name, py::object made, bool feedback)
+      : name_(std::move(name)), made_(hold(std::move(made))), feedback_(feedback) {}
+
+  std::unique_ptr<codec::Codec<float>> make(float) const override {
+    return std::make_unique<CodecOfPython<float>>(name_, made_);
+  }
+  std::unique_ptr<codec::Codec<double>> make(double) const override {
+    return std::make_unique<CodecOfPython<double>>(name_, made_);
+  }
+  bool wants_feedback() const override { return feedback_; }
+
+ private:
+  std::string name_;
+  std::shared_ptr<py::object> made_;
+  bool feedback_;
+};
+
 }  // namespace
 
 void bind_compression_stats(py::module_& m) {
@@ -39,6 +109,13 @@ void bind_compression_stats(py::module_& m) {
       .def_readonly("lost", &CompressionStats::lost)
       .def_readonly("given", &CompressionStats::given);
   m.attr("CODECS") = codec::kSpecs;
+  py::class_<codec::Spec>(m, "CodecSpec", "Which codec is wanted.")
+      .def(py::init<std::string>(), py::arg("words"), "One of the core's, by the string that spells it.")
+      .def(py::init([](const std::string& name, py::object made, bool feedback) {
+             return codec::Spec(name, std::make_shared<OutsideOfPython>(name, std::move(made), feedback));
+           }),
+           py::arg("name"), py::arg("codec"), py::arg("feedback"),
+           "One in Python, with size(count, dtype), write(values, size) and read(bytes, count, dtype).");
   m.def("wants_feedback", codec::wants_feedback, py::arg("spec"),
         "Whether a codec's errors grow with the number of steps unless they are fed back.");
 }
@@ -48,7 +125,7 @@ void bind_codec(py::module_& m) {
   using Codec = Locked<codec::Codec<T>>;
   using Feedback = LockedFeedback<T>;
   py::class_<Codec>(m, "Codec")
-      .def(py::init([](const std::string& spec, Index count, const Shapes& shapes) {
+      .def(py::init([](const codec::Spec& spec, Index count, const Shapes& shapes) {
              return std::make_unique<Codec>(codec::make_codec<T>(spec, count, codec::matrices_in(shapes)));
            }),
            py::arg("spec"), py::arg("count"), py::arg("shapes") = Shapes())
@@ -73,7 +150,7 @@ void bind_codec(py::module_& m) {
           },
           py::arg("data"), py::arg("out"));
   py::class_<Feedback, Codec>(m, "ErrorFeedback")
-      .def(py::init([](const std::string& spec, Index count, const Shapes& shapes) {
+      .def(py::init([](const codec::Spec& spec, Index count, const Shapes& shapes) {
              return std::make_unique<Feedback>(std::make_unique<codec::ErrorFeedback<T>>(
                  codec::make_codec<T>(spec, count, codec::matrices_in(shapes)), count));
            }),

@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings.hpp"
+#include "pdnn/engine/custom_schedule.hpp"
 #include "pdnn/engine/evaluator.hpp"
 #include "schedules.hpp"
 #include "source.hpp"
@@ -45,11 +46,10 @@ std::vector<std::vector<To>> convert(const std::vector<std::vector<From>>& ranks
   return all;
 }
 
-using Programs = std::vector<std::vector<Words>>;
-
-std::vector<engine::Program> read_programs(const Programs& programs) {
-  return convert<Instruction>(programs, [](const Words& words) { return from_words(words); });
+PipelineWords to_words(const std::vector<engine::Program>& programs) {
+  return convert<Words>(programs, [](const Instruction& instruction) { return to_words(instruction); });
 }
+
 std::vector<engine::Lane> read_lanes(const TimedLanes& lanes) {
   return convert<Event>(lanes, [](const TimedWords& words) { return from_words(words); });
 }
@@ -90,6 +90,10 @@ class HeldEvaluator {
 
 }  // namespace
 
+std::vector<engine::Program> read_programs(const PipelineWords& programs) {
+  return convert<Instruction>(programs, [](const Words& words) { return from_words(words); });
+}
+
 TimedLanes to_words(const std::vector<engine::Lane>& lanes) {
   return convert<TimedWords>(lanes, [](const Event& event) { return to_words(event); });
 }
@@ -98,14 +102,17 @@ void bind_engine(py::module_& m) {
   m.def(
       "pipeline_programs",
       [](const std::string& schedule, int ranks, Index micro_batches, int chunks) {
-        return convert<Words>(engine::make_programs(schedule, ranks, micro_batches, chunks),
-                              [](const Instruction& instruction) { return to_words(instruction); });
+        return to_words(engine::make_programs(schedule, ranks, micro_batches, chunks));
       },
       py::arg("schedule"), py::arg("ranks"), py::arg("micro_batches"), py::arg("chunks"),
       "What every rank of a pipeline does: (what, micro, chunk) in order.");
   m.def(
+      "pipeline_with_messages",
+      [](const PipelineWords& passes) { return to_words(engine::with_messages(read_programs(passes))); },
+      py::arg("passes"), "What every rank does whose passes are these, checked.");
+  m.def(
       "pipeline_in_flight",
-      [](const Programs& programs) {
+      [](const PipelineWords& programs) {
         std::vector<Index> most;
         for (const engine::Program& program : read_programs(programs)) most.push_back(engine::in_flight(program));
         return most;
@@ -113,7 +120,7 @@ void bind_engine(py::module_& m) {
       py::arg("programs"), "The most passes that each rank has between forward and backward.");
   m.def(
       "simulate_pipeline",
-      [](const Programs& programs, const std::vector<double>& forward, const std::vector<double>& backward,
+      [](const PipelineWords& programs, const std::vector<double>& forward, const std::vector<double>& backward,
          double message) { return to_words(engine::simulate(read_programs(programs), {forward, backward, message})); },
       py::arg("programs"), py::arg("forward"), py::arg("backward"), py::arg("message"),
       "The programs against the clock: (what, micro, chunk, begin, end) of every rank.");

@@ -23,7 +23,7 @@ struct HeldSum : Locked<reduce::BucketedAllReduce<T>> {
 void bind_reduce(py::module_& m) {
   using reduce::Compression, reduce::Form, reduce::ReducerOptions;
   py::class_<Compression>(m, "Compression")
-      .def(py::init([](std::string codec, std::optional<bool> feedback, Index measure_every, const std::string& form) {
+      .def(py::init([](codec::Spec codec, std::optional<bool> feedback, Index measure_every, const std::string& form) {
              const Form which = form == "gather" ? Form::gather : form == "shares" ? Form::shares : Form::best;
              require(which != Form::best || form == "best", "all-reduce with a codec: form is \"", form,
                      "\"; expected \"gather\", \"shares\" or \"best\"");

@@ -22,8 +22,13 @@ void bind_configs(py::module_& m) {
   py::class_<TeamConfig>(m, "TeamConfig").def(py::init<int>(), py::arg("threads"));
   py::class_<PoolConfig>(m, "PoolConfig").def(py::init<int, Index>(), py::arg("workers"), py::arg("pieces"));
   py::class_<engine::PipelineConfig>(m, "PipelineConfig")
-      .def(py::init<std::string, Index, int, std::string>(), py::arg("schedule"), py::arg("micro_batches"),
-           py::arg("threads"), py::arg("codec"));
+      .def(py::init([](std::string schedule, Index micro_batches, int threads, codec::Spec codec,
+                       const PipelineWords& programs) {
+             return engine::PipelineConfig{std::move(schedule), micro_batches, threads, std::move(codec),
+                                           read_programs(programs)};
+           }),
+           py::arg("schedule"), py::arg("micro_batches"), py::arg("threads"), py::arg("codec"),
+           py::arg("programs") = PipelineWords());
   py::class_<DataParallelConfig>(m, "DataParallelConfig")
       .def(py::init<EngineConfig, bool, ReducerOptions>(), py::arg("engine"), py::arg("sum_of_means"),
            py::arg("reducer"));

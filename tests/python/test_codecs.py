@@ -236,7 +236,7 @@ def test_sums_follow_with_feedback_and_not_without(chosen: Codec) -> None:
 def test_what_several_threads_give_one_object_comes_one_after_another(chosen: Codec) -> None:
     """Otherwise one of them overwrites what another has just remembered."""
     shape, rounds = (60, 500), 40
-    core = _core.float32.ErrorFeedback(str(chosen), math.prod(shape), [shape])
+    core = _core.float32.ErrorFeedback(chosen.spec, math.prod(shape), [shape])
     value = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
 
     def encode() -> Array:
@@ -244,7 +244,7 @@ def test_what_several_threads_give_one_object_comes_one_after_another(chosen: Co
         for _ in range(rounds):
             out, decoded = np.empty(core.bytes(value.size), np.uint8), np.empty_like(value)
             core.encode(value, out)
-            plain = _core.float32.Codec(str(chosen), value.size, [shape])
+            plain = _core.float32.Codec(chosen.spec, value.size, [shape])
             plain.decode(out, decoded)
             received += decoded
         return received

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 
 import pdnn
 import plugged_parts
-from pdnn import strategies
+from pdnn import codec, data, strategies
 
 
 def on_threads(function: Callable[[], Any], ranks: int) -> list[Any]:
@@ -85,3 +85,151 @@ def test_an_all_reduce_that_cannot_be_meant_is_refused() -> None:
 def test_what_would_not_call_the_all_reduce_is_refused(strategy: strategies.Strategy, words: str) -> None:
     with pdnn.comm.register("all_reduce", plugged_parts.ring), pytest.raises(ValueError, match=words):
         on_threads(lambda: plugged_parts.train(strategy), 2)
+
+
+# ---- a codec
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_codec_in_python_takes_the_place_of_one_of_the_core(ranks: int) -> None:
+    on_threads(plugged_parts.check_codec, ranks)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_codec_in_python_encodes_arrays(dtype: str) -> None:
+    signs = plugged_parts.Signs()
+    a = np.array([[1, -3, 2], [-2, 4, 0]], dtype)
+    assert str(signs) == "Signs" and signs.bytes(a.shape, dtype) == len(signs.encode(a)) == 5
+    assert signs.decode(signs.encode(a), a.shape, dtype).tolist() == [[2, -2, 2], [-2, 2, 2]]
+    fed_back = codec.ErrorFeedback(signs)
+    fed_back.encode(a)
+    assert fed_back.residual.tolist() == [[-1, -1, 0], [0, 2, -2]]
+    assert codec.parse(signs) is signs
+
+
+@pytest.mark.parametrize(
+    ("encoded", "decoded", "error", "words"),
+    [
+        (lambda v: v[v != 0].tobytes(), None, ValueError, "gave 24 bytes for 3 values, and 0 for as many"),
+        (lambda v: v, None, TypeError, "gave a array of float64, expected bytes"),
+        (lambda v: None, None, TypeError, "gave a NoneType, expected bytes"),
+        (
+            lambda v: v.tobytes(),
+            lambda d, n: np.ones(n - 1),
+            ValueError,
+            r"gave a \(2,\) array of float64, ex",
+        ),
+        (lambda v: v.tobytes(), lambda d, n: None, ValueError, r"gave a \(\) array of object"),
+    ],
+)
+def test_a_codec_that_breaks_its_promise_is_told_so(
+    encoded: Any, decoded: Any, error: type[Exception], words: str
+) -> None:
+    class Broken(codec.CustomCodec):
+        def encode_values(self, values: plugged_parts.Array) -> Any:
+            return encoded(values)
+
+        def decode_values(self, data: plugged_parts.Array, count: int) -> Any:
+            return decoded(data, count)
+
+    broken = Broken()
+    with pytest.raises(error, match=f'codec "Broken": .*{words}'):
+        broken.decode(broken.encode(np.ones(3)), 3, "float64")
+
+
+@pytest.mark.parametrize(
+    "strategy_of",
+    [lambda own: strategies.DataParallel(codec=own), lambda own: strategies.Pipeline(2, codec=own)],
+)
+def test_an_error_in_a_codec_ends_the_training_with_its_traceback(strategy_of: Any) -> None:
+    class Late(plugged_parts.Raw):
+        calls = 0
+
+        def encode_values(self, values: plugged_parts.Array) -> plugged_parts.Array:
+            self.calls += 1
+            if self.calls > 6 and pdnn.world().rank == 1:
+                raise ZeroDivisionError("in the codec")
+            return super().encode_values(values)
+
+    with pytest.raises(ZeroDivisionError, match="in the codec") as caught:
+        on_threads(lambda: plugged_parts.train(strategy_of(Late())), 2)
+    assert "encode_values" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+
+
+def test_ranks_compare_their_codecs() -> None:
+    with pytest.raises(ValueError, match="rank 1 has strategy ddp:raw, rank 0 has ddp:Signs"):
+        on_threads(
+            lambda: plugged_parts.train(
+                strategies.DataParallel(codec=[plugged_parts.Signs, plugged_parts.Raw][pdnn.world().rank]())
+            ),
+            2,
+        )
+
+
+# ---- a schedule
+
+F, B = plugged_parts.FORWARD, plugged_parts.BACKWARD
+DONE = [(F, 0), (F, 1), (B, 0), (B, 1)]
+
+
+def test_a_schedule_of_ones_own_trains_as_one_process() -> None:
+    on_threads(plugged_parts.check_schedule, 2)
+    pipeline = strategies.Pipeline(2, schedule=plugged_parts.SCHEDULE)
+    assert str(pipeline) == "pipeline:2/3:custom" and pipeline.plan().in_flight == [3, 2]
+    assert pipeline.plan().bubble == pytest.approx(1 / 4)  # (p - 1) / (m + p - 1), as of the named ones
+    assert "(('forward', 0)" in pipeline.identity()
+
+
+@pytest.mark.parametrize(
+    ("passes", "words"),
+    [
+        (
+            [[(F, 0), (B, 0), (F, 1), (B, 1)], DONE],
+            "stage 0 waits to go backward with micro-batch 0 until st",
+        ),
+        ([[(F, 0), (F, 0), (B, 0)], DONE], "stage 0 goes forward with micro-batch 0 twice"),
+        ([DONE, [(F, 0), (F, 1), (B, 0)]], "stage 1 never goes backward with micro-batch 1"),
+        ([DONE, [(F, 0), (B, 0)]], "stage 1 never goes forward with micro-batch 1"),
+        ([DONE, [(F, 1), (F, 0), (B, 0), (B, 1)]], "stage 1 goes forward with micro-batch 1 before micro-b"),
+        ([DONE, [(B, 0), (F, 0), (F, 1), (B, 1)]], "stage 1 goes backward with micro-batch 0 before it has"),
+        ([["F0"], DONE], "pass 0 of rank 0 is 'F0'; expected such as"),
+        ([[("recv_x", 0)], DONE], r"pass 0 of rank 0 is \('recv_x', 0\); expected such as"),
+        ([[(F, -1)], DONE], "micro-batch -1 of chunk 0; expected numbers from 0"),
+        ([], "no ranks"),
+        ([[], []], "no micro-batches"),
+        ([DONE], "a schedule of 1 ranks for stages=2"),
+    ],
+)
+def test_schedules_that_cannot_run_are_refused_by_stage_and_micro_batch(passes: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        strategies.Pipeline(2, schedule=passes)
+
+
+def test_a_schedule_has_its_number_of_micro_batches() -> None:
+    with pytest.raises(ValueError, match="a schedule of 2 micro-batches, for micro_batches=4"):
+        strategies.Pipeline(2, 4, [DONE, DONE])
+
+
+def test_a_schedule_of_ones_own_may_have_several_stages_a_rank() -> None:
+    named = strategies.schedule("interleaved", 2, 3)
+    passes = [
+        [(each.what, each.micro, each.chunk) for each in program if each.what in (F, B)]
+        for program in named.programs
+    ]
+    pipeline = strategies.Pipeline(2, schedule=passes)
+    assert pipeline.chunks == 2 and pipeline.plan().programs == named.programs
+
+
+# ---- a sampler
+
+
+def test_a_sampler_of_ones_own_gives_the_rows_of_a_loader() -> None:
+    class EveryThird:
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(0, 10, 3))
+
+        def __len__(self) -> int:
+            return 4
+
+    loader = data.DataLoader(data.Dataset(np.arange(10.0)[:, None], np.arange(10)), 2, sampler=EveryThird())
+    assert [y.tolist() for _, y in loader] == [[0, 3], [6, 9]]

@@ -37,7 +37,9 @@ struct Words {
 }  // namespace
 
 template <class T>
-std::unique_ptr<Codec<T>> make_codec(const std::string& spec, Index count, const std::vector<MatrixAt>& matrices) {
+std::unique_ptr<Codec<T>> make_codec(const Spec& wanted, Index count, const std::vector<MatrixAt>& matrices) {
+  if (wanted.outside) return wanted.outside->make(T{});
+  const std::string& spec = wanted.words;
   using Half = kernels::Half;
   const Words words(spec);
   Index block = 0;
@@ -67,14 +69,15 @@ std::vector<MatrixAt> matrices_in(const std::vector<std::vector<Index>>& shapes)
   return matrices;
 }
 
-bool wants_feedback(const std::string& spec) {
-  const std::string name = Words(spec).name;
+bool wants_feedback(const Spec& spec) {
+  if (spec.outside) return spec.outside->wants_feedback();
+  const std::string name = Words(spec.words).name;
   return name == "int4" || name == "1bit" || name == "topk" || name == "powersgd";
 }
 
-bool wants_matrices(const std::string& spec) { return Words(spec).name == "powersgd"; }
+bool wants_matrices(const Spec& spec) { return !spec.outside && Words(spec.words).name == "powersgd"; }
 
-template std::unique_ptr<Codec<float>> make_codec(const std::string&, Index, const std::vector<MatrixAt>&);
-template std::unique_ptr<Codec<double>> make_codec(const std::string&, Index, const std::vector<MatrixAt>&);
+template std::unique_ptr<Codec<float>> make_codec(const Spec&, Index, const std::vector<MatrixAt>&);
+template std::unique_ptr<Codec<double>> make_codec(const Spec&, Index, const std::vector<MatrixAt>&);
 
 }  // namespace pdnn::codec

@@ -11,6 +11,18 @@ std::span<T> values(const Tensor<T>& tensor) {
   return {tensor.data, static_cast<std::size_t>(tensor.count())};
 }
 
+std::vector<Program> programs_of(const PipelineConfig& config, int ranks, int chunks) {
+  if (config.programs.empty()) return make_programs(config.schedule, ranks, config.micro_batches, chunks);
+  require(std::ssize(config.programs) == ranks, "Pipeline: a schedule of ", config.programs.size(), " ranks for ",
+          ranks);
+  for (const Program& program : config.programs)
+    for (const Instruction& instruction : program)
+      require(instruction.micro < config.micro_batches && instruction.chunk < chunks, "Pipeline: micro-batch ",
+              instruction.micro, " of chunk ", instruction.chunk, " in a schedule of ", config.micro_batches, " and ",
+              chunks);
+  return config.programs;
+}
+
 }  // namespace
 
 template <class T>
@@ -25,7 +37,7 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
       middle_(*this),
       last_(*this) {
   const StagePosition seat{comm_->rank(), comm_->size(), config.micro_batches, static_cast<int>(chunks.size())};
-  program_ = make_program(config.schedule, seat);
+  program_ = programs_of(config, seat.ranks, seat.chunks)[static_cast<std::size_t>(seat.rank)];
   require(tag_of_dy(seat.stages()) <= comm::kMaxTag, "Pipeline: ", seat.stages(), " stages are too many");
   stages_.reserve(chunks.size());
   Index params = 0, buffers = 0;
@@ -238,8 +250,7 @@ void PipelineEngine<T>::backward(const Member& member, const Stage& stage, Slot&
 template <class T>
 std::vector<Lane> PipelineEngine<T>::timeline() const {
   if (lane_.size() < program_.size()) return {};
-  const std::vector<Program> programs =
-      make_programs(config_.schedule, comm_->size(), config_.micro_batches, static_cast<int>(stages_.size()));
+  const std::vector<Program> programs = programs_of(config_, comm_->size(), static_cast<int>(stages_.size()));
   std::vector<Index> counts;
   std::vector<double> own;
   for (const Event& event : lane_) own.insert(own.end(), {event.begin, event.end});

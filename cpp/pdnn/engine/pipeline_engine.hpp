@@ -18,9 +18,10 @@ struct Chunk {
 
 struct PipelineConfig {
   std::string schedule = "1f1b";
-  Index micro_batches = 1;  ///< micro-batches of a step
-  int threads = 1;          ///< inside each layer
-  std::string codec{};      ///< of what passes between stages; none: as it is
+  Index micro_batches = 1;          ///< micro-batches of a step
+  int threads = 1;                  ///< inside each layer
+  codec::Spec codec{};              ///< of what passes between stages; none: as it is
+  std::vector<Program> programs{};  ///< of every rank; none: those of the schedule
 };
 
 /// Interprets this rank's program. The rows of a step are cut into micro-batches whose sizes differ by at most one; one

@@ -6,9 +6,9 @@
 namespace pdnn::engine {
 
 template <class T>
-Transport<T>::Transport(std::shared_ptr<comm::Communicator> comm, const std::string& codec) : comm_(std::move(comm)) {
+Transport<T>::Transport(std::shared_ptr<comm::Communicator> comm, const codec::Spec& codec) : comm_(std::move(comm)) {
   if (codec.empty()) return;
-  require(!codec.starts_with("powersgd"), "Pipeline: codec \"", codec,
+  require(!codec::wants_matrices(codec), "Pipeline: codec \"", codec.words,
           "\" makes factors that are added up over ranks, and activations are not added up; ", "\"int8\" fits");
   codec_ = codec::make_codec<T>(codec, 0);
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "pdnn/codec/codec.hpp"
+#include "pdnn/codec/spec.hpp"
 #include "pdnn/comm/communicator.hpp"
 #include "pdnn/core/memory.hpp"
 #include "pdnn/data/metrics.hpp"
@@ -29,7 +29,7 @@ class Transport {
  public:
   /// `codec`: its spec, or "" for the values themselves. ValueError if it is none, or "powersgd": its factors are made
   /// to be added up over ranks.
-  Transport(std::shared_ptr<comm::Communicator> comm, const std::string& codec);
+  Transport(std::shared_ptr<comm::Communicator> comm, const codec::Spec& codec);
 
   /// With room for so many values.
   MessageBuffer<T> parcel(Index most) const;

@@ -1,9 +1,8 @@
 #pragma once
 /// Compression: how sums over ranks are encoded.
 #include <optional>
-#include <string>
 
-#include "pdnn/core/types.hpp"
+#include "pdnn/codec/spec.hpp"
 
 namespace pdnn::reduce {
 
@@ -14,7 +13,7 @@ namespace pdnn::reduce {
 enum class Form { best, gather, shares };
 
 struct Compression {
-  std::string codec;             ///< its spec
+  codec::Spec codec;
   std::optional<bool> feedback;  ///< whether errors are fed back; none: where the codec wants it
   Form form = Form::best;        ///< "powersgd" has one of its own: its factors are added up by two all-reduces
   Index measure_every = 0;  ///< without feedback, one in so many encodings is decoded to measure its error; 0: none

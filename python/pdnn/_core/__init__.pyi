@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -214,6 +214,20 @@ class CompressionStats:
     @property
     def sums(self) -> int:
         ...
+class CodecSpec:
+    """
+    Which codec is wanted.
+    """
+    @typing.overload
+    def __init__(self, words: str) -> None:
+        """
+        One of the core's, by the string that spells it.
+        """
+    @typing.overload
+    def __init__(self, name: str, codec: typing.Any, feedback: bool) -> None:
+        """
+        One in Python, with size(count, dtype), write(values, size) and read(bytes, count, dtype).
+        """
 class SGD:
     def __init__(self, momentum: typing.SupportsFloat | typing.SupportsIndex, nesterov: bool) -> None:
         ...
@@ -227,7 +241,7 @@ class Lion:
     def __init__(self, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex) -> None:
         ...
 class Compression:
-    def __init__(self, codec: str, feedback: bool | None, measure_every: typing.SupportsInt | typing.SupportsIndex, form: str = 'best') -> None:
+    def __init__(self, codec: CodecSpec, feedback: bool | None, measure_every: typing.SupportsInt | typing.SupportsIndex, form: str = 'best') -> None:
         ...
 class ReducerOptions:
     def __init__(self, shared_memory: bool | None = None, bucket_bytes: typing.SupportsInt | typing.SupportsIndex = 0, compression: Compression | None = None) -> None:
@@ -239,7 +253,7 @@ class PoolConfig:
     def __init__(self, workers: typing.SupportsInt | typing.SupportsIndex, pieces: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
 class PipelineConfig:
-    def __init__(self, schedule: str, micro_batches: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, codec: str) -> None:
+    def __init__(self, schedule: str, micro_batches: typing.SupportsInt | typing.SupportsIndex, threads: typing.SupportsInt | typing.SupportsIndex, codec: CodecSpec, programs: collections.abc.Sequence[collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]] = []) -> None:
         ...
 class DataParallelConfig:
     def __init__(self, engine: TeamConfig | PoolConfig, sum_of_means: bool, reducer: ReducerOptions) -> None:
@@ -347,6 +361,10 @@ def pipeline_programs(schedule: str, ranks: typing.SupportsInt | typing.Supports
     """
     What every rank of a pipeline does: (what, micro, chunk) in order.
     """
+def pipeline_with_messages(passes: collections.abc.Sequence[collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]]) -> list[list[tuple[str, int, int]]]:
+    """
+    What every rank does whose passes are these, checked.
+    """
 def read_cores() -> tuple[int, int, float]:
     """
     (cores online, cores in this process's affinity mask, the cgroup's quota in cores or 0.0 for none).
@@ -363,7 +381,7 @@ def uniform(seed: typing.SupportsInt | typing.SupportsIndex, index: typing.Suppo
     """
     Element `index` of the uniform [0, 1) stream of a seed.
     """
-def wants_feedback(spec: str) -> bool:
+def wants_feedback(spec: CodecSpec) -> bool:
     """
     Whether a codec's errors grow with the number of steps unless they are fed back.
     """

@@ -164,7 +164,7 @@ class Optimizer:
     def steps(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
 class Codec:
-    def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, shapes: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+    def __init__(self, spec: pdnn._core.CodecSpec, count: typing.SupportsInt | typing.SupportsIndex, shapes: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
         ...
     def bytes(self, count: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
@@ -178,7 +178,7 @@ class Codec:
     def spec(self) -> str:
         ...
 class ErrorFeedback(Codec):
-    def __init__(self, spec: str, count: typing.SupportsInt | typing.SupportsIndex, shapes: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
+    def __init__(self, spec: pdnn._core.CodecSpec, count: typing.SupportsInt | typing.SupportsIndex, shapes: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]] = []) -> None:
         ...
     @property
     def given(self) -> float:

@@ -13,6 +13,7 @@ from pdnn.codec.codecs import (
     TopK,
     parse,
 )
+from pdnn.codec.custom import CustomCodec
 from pdnn.codec.feedback import ErrorFeedback
 from pdnn.codec.recommend import Choice, Recommendation, recommend_codec
 from pdnn.moved import moved
@@ -24,6 +25,7 @@ __all__ = [
     "Codec",
     "CompressedAllReduce",
     "CompressionStats",
+    "CustomCodec",
     "ErrorFeedback",
     "Float16",
     "Int4",

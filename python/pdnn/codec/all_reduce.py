@@ -146,7 +146,7 @@ class CompressedAllReduce:
             shapes = [as_shape(part) for part in shape]
             self.shape = (sum(math.prod(part) for part in shapes),)
         self.error_feedback = (
-            core.wants_feedback(str(self.codec)) if error_feedback is None else error_feedback
+            core.wants_feedback(self.codec.spec) if error_feedback is None else error_feedback
         )
         own = {
             "codec": str(self.codec),
@@ -157,7 +157,7 @@ class CompressedAllReduce:
             "form": form,
         }
         compare(comm, "all-reduce with a codec", own, "every rank must pass the same")
-        compression = core.Compression(str(self.codec), self.error_feedback, int(measure), form)
+        compression = core.Compression(self.codec.spec, self.error_feedback, int(measure), form)
         self._sum = core_for(dtype).BucketedAllReduce(
             comm.core, [(0, math.prod(self.shape))], compression, shapes
         )

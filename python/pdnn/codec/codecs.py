@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdnn._core import CODECS
+from pdnn._core import CODECS, CodecSpec
 from pdnn.core import Width, core_for
 
 Array = NDArray[Any]
@@ -31,7 +31,12 @@ class Codec:
     """
 
     def __post_init__(self) -> None:
-        core_for("float32").Codec(str(self), 0)  # knows what is in range
+        core_for("float32").Codec(self.spec, 0)  # knows what is in range
+
+    @property
+    def spec(self) -> CodecSpec:
+        """What the core takes."""
+        return CodecSpec(str(self))
 
     def bytes(self, shape: Shape, dtype: str = "float32") -> int:
         """Bytes of an encoded array of this shape, whatever its values.
@@ -42,7 +47,7 @@ class Codec:
         dtype : {"float32", "float64"}
         """
         count = math.prod(as_shape(shape))
-        return int(_width(dtype).Codec(str(self), count, [as_shape(shape)]).bytes(count))
+        return int(_width(dtype).Codec(self.spec, count, [as_shape(shape)]).bytes(count))
 
     def encode(self, array: Array) -> NDArray[np.uint8]:
         """The bytes of an array.
@@ -62,7 +67,7 @@ class Codec:
             If the array is of another dtype.
         """
         array = np.ascontiguousarray(array).reshape(np.shape(array))
-        core = _width(array.dtype.name).Codec(str(self), array.size, [array.shape])
+        core = _width(array.dtype.name).Codec(self.spec, array.size, [array.shape])
         out = np.empty(core.bytes(array.size), np.uint8)
         core.encode(array, out)
         return out
@@ -87,7 +92,7 @@ class Codec:
             If the number of bytes is not that of such an array, or they are no encoding of one.
         """
         out = np.empty(as_shape(shape), dtype)
-        _width(dtype).Codec(str(self), out.size, [out.shape]).decode(data, out)
+        _width(dtype).Codec(self.spec, out.size, [out.shape]).decode(data, out)
         return out
 
 
@@ -205,7 +210,7 @@ def parse(spec: str | Codec) -> Codec:
         return spec
     if not isinstance(spec, str):
         raise TypeError(f"codec is a {type(spec).__name__}, expected a string or one of pdnn.codec's")
-    core_for("float32").Codec(spec, 0)  # a ValueError names the forms
+    core_for("float32").Codec(CodecSpec(spec), 0)  # a ValueError names the forms
     name, _, number = spec.partition(":")
     kinds: dict[str, tuple[type[Codec], type[int] | type[float]]] = {
         "fp16": (Float16, int),

@@ -42,7 +42,7 @@ class ErrorFeedback:
         if self._like is None:
             core = core_for(like[1])
             self._core, self._like = (
-                core.ErrorFeedback(str(self.codec), array.size, [like[0]]),
+                core.ErrorFeedback(self.codec.spec, array.size, [like[0]]),
                 like,
             )
         if like != self._like:

@@ -164,7 +164,7 @@ def coding_seconds(codec: Codec, elements: int, dtype: str) -> tuple[float, floa
     """Seconds to encode and to decode so many elements: the fastest of five."""
     measured = min(elements, MOST_MEASURED)
     array = np.random.default_rng(0).standard_normal(measured).astype(dtype)
-    coder = ErrorFeedback(codec) if _core.wants_feedback(str(codec)) else codec
+    coder = ErrorFeedback(codec) if _core.wants_feedback(codec.spec) else codec
     encode, decode = [], []
     for _ in range(5):
         began = perf_counter()

@@ -153,7 +153,7 @@ class DistributedOptimizer(Optimizer):
         self._sums = core_for(self._memory.dtype).BucketedAllReduce(
             comm.split(0, comm.rank).core,
             self._buckets,
-            None if codec is None else _core.Compression(str(codec), error_feedback, 16),
+            None if codec is None else _core.Compression(codec.spec, error_feedback, 16),
             [each.shape for each in self._memory.handles],
         )
         self._passes = self._rows = 0  # since the ranks last agreed

@@ -19,7 +19,7 @@ from pdnn.estimate.compute import ComputeModel
 from pdnn.estimate.estimate import Estimate
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network, Pair
-from pdnn.strategies import DataParallel, Engine, Grid, Serial, Strategy, schedule
+from pdnn.strategies import DataParallel, Engine, Grid, Serial, Strategy
 from pdnn.strategies.step_cost import StepCost
 
 HIDING = 2 / 3
@@ -255,7 +255,7 @@ class Steps:
             (forward / threads + beside, backward / threads + beside)
             for forward, backward in self.compute.stages(network, cut, each)
         ]
-        plan = schedule(pipeline.schedule, grid.stages, micro_batches, pipeline.chunks)
+        plan = pipeline.plan_of(micro_batches)
         whole = plan.simulate([f for f, _ in times], [b for _, b in times], travel).seconds
         of_ranks = [times[rank :: grid.stages] for rank in range(grid.stages)]
         busy = micro_batches * max(sum(f + b for f, b in own) for own in of_ranks)

@@ -16,7 +16,7 @@ from pdnn.strategies.scatter_gather import ScatterGather
 from pdnn.strategies.spec import choose, parse, specs
 
 if TYPE_CHECKING:
-    from pdnn.strategies.schedules import Schedule, schedule
+    from pdnn.strategies.schedules import Schedule, schedule, schedule_of_passes
     from pdnn.strategies.timeline import Timeline
 
 __all__ = [
@@ -39,12 +39,13 @@ __all__ = [
     "choose",
     "parse",
     "schedule",
+    "schedule_of_passes",
     "specs",
 ]
 
 
 def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name in ("Schedule", "schedule"):
+    if name in ("Schedule", "schedule", "schedule_of_passes"):
         return getattr(import_module("pdnn.strategies.schedules"), name)
     if name == "Timeline":
         return import_module("pdnn.strategies.timeline").Timeline

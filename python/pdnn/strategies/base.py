@@ -294,7 +294,7 @@ def compression(strategy: Any, measure_every: int) -> _core.Compression | None:
     """The codec of a strategy as the core takes it; one in `measure_every` encodings measures its error."""
     if strategy.codec is None:
         return None
-    return _core.Compression(str(strategy.codec), strategy.error_feedback, measure_every)
+    return _core.Compression(strategy.codec.spec, strategy.error_feedback, measure_every)
 
 
 def codec_suffix(codec: str | Codec | None) -> str:

@@ -12,12 +12,11 @@ from pdnn.moved import former
 from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, codec_suffix
 from pdnn.strategies.data_parallel import DataParallel
 from pdnn.strategies.engines import Serial
-from pdnn.strategies.schedules import SCHEDULES
+from pdnn.strategies.schedules import SCHEDULES, Passes, Schedule, schedule, schedule_of_passes
 from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
     from pdnn.codec import Codec
-    from pdnn.strategies.schedules import Schedule
 
 
 class PartOfGrid(Strategy):
@@ -50,16 +49,19 @@ class PartOfGrid(Strategy):
     def config(self) -> _core.GridConfig:
         """The core's."""
         grid, pipeline = self.grid, self.grid.pipeline or Pipeline(1, 1)
+        from pdnn.codec import parse as parse_codec
+
         data, codec = grid.data or DataParallel(), pipeline.codec
         return _core.GridConfig(
             grid.stages,
             grid.tensor_ranks,
             pipeline.chunks,
             _core.PipelineConfig(
-                pipeline.schedule,
+                pipeline.schedule_name,
                 pipeline.num_micro_batches,
                 grid.engine.threads,
-                "" if codec is None else str(codec),
+                _core.CodecSpec("") if codec is None else parse_codec(codec).spec,
+                [] if pipeline.passes is None else pipeline.plan().programs,
             ),
             list(pipeline.cut or ()),
             data.average == "sum",
@@ -129,10 +131,12 @@ class Pipeline(PartOfGrid):
         Pieces of the rows of a replica; four per stage by default. p stages idle for (p - 1) / (m + p - 1)
         of
         the time with m of them.
-    schedule : "1f1b", "gpipe" or "interleaved"
+    schedule : "1f1b", "gpipe", "interleaved", or passes
         The order of a rank's passes: one forward and one backward by turns, which stores fewest
         activations; all forward first; or by turns with two stages per rank, which idles less and sends
-        more.
+        more. Or a schedule of your own: for each rank a list of passes ``("forward", micro-batch)`` and
+        ``("backward", micro-batch)``, with the number of the rank's stage behind if it has several; see
+        `strategies.schedule_of_passes`.
     cut : tuple of int, optional
         The layers with which the second, third, … stage begin. None: so that the slowest stage, by the
         layers' measured times, takes least.
@@ -146,7 +150,7 @@ class Pipeline(PartOfGrid):
 
     stages: int
     micro_batches: int | None = None
-    schedule: str = "1f1b"
+    schedule: str | Passes = "1f1b"
     cut: tuple[int, ...] | None = None
     engine: Engine = field(default_factory=Serial)
     codec: str | Codec | None = None
@@ -154,13 +158,15 @@ class Pipeline(PartOfGrid):
     pattern = r"pipeline:(\d+)(?:/(\d+))?((?::[\w.-]+)*)"
     examples = ("pipeline:2", "pipeline:2/8:gpipe", "pipeline:2/8:int8", "pipeline:2/8:gpipe:bf16")
     factor = "pipeline"
-    unspelled = ("cut",)
+    unspelled = ("cut", "passes")
 
     def __post_init__(self) -> None:
         check_positive("Pipeline: stages", self.stages)
         if self.micro_batches is not None:
             check_positive("Pipeline: micro_batches", self.micro_batches)
-        if self.schedule not in SCHEDULES:
+        if not isinstance(self.schedule, str):
+            self._take_passes(self.schedule)
+        elif self.schedule not in SCHEDULES:
             raise ValueError(f'Pipeline: schedule "{self.schedule}"; expected one of {", ".join(SCHEDULES)}')
         cuts = self.stages * self.chunks - 1
         if self.cut is not None and len(self.cut) != cuts:
@@ -189,9 +195,36 @@ class Pipeline(PartOfGrid):
         """The only factor."""
         return Grid(pipeline=replace(self, engine=Serial()), engine=self.engine)
 
+    def _take_passes(self, passes: Passes) -> None:
+        """Checks a schedule given as passes, and keeps it as tuples."""
+        plan = schedule_of_passes(passes)
+        own = tuple(tuple(tuple(pass_) for pass_ in rank) for rank in passes)
+        object.__setattr__(self, "schedule", own)
+        micro_batches = 1 + max(instruction.micro for instruction in plan.programs[0])
+        if len(own) != self.stages:
+            raise ValueError(f"Pipeline: a schedule of {len(own)} ranks for stages={self.stages}")
+        if self.micro_batches not in (None, micro_batches):
+            raise ValueError(
+                f"Pipeline: a schedule of {micro_batches} micro-batches, for micro_batches="
+                f"{self.micro_batches}"
+            )
+        object.__setattr__(self, "micro_batches", micro_batches)
+
+    @property
+    def passes(self) -> Passes | None:
+        """A schedule of the program's own; None for one with a name."""
+        return None if isinstance(self.schedule, str) else self.schedule
+
+    @property
+    def schedule_name(self) -> str:
+        """The name of the schedule; "custom" for one of the program's own."""
+        return self.schedule if isinstance(self.schedule, str) else "custom"
+
     @property
     def chunks(self) -> int:
         """Stages of a rank."""
+        if self.passes is not None:
+            return self.plan().chunks
         return 2 if self.schedule == "interleaved" else 1
 
     @property
@@ -203,14 +236,18 @@ class Pipeline(PartOfGrid):
 
     def plan(self) -> Schedule:
         """What every rank does in one step."""
-        from pdnn.strategies.schedules import schedule
+        return self.plan_of(self.num_micro_batches)
 
-        return schedule(self.schedule, self.stages, self.num_micro_batches, self.chunks)
+    def plan_of(self, micro_batches: int) -> Schedule:
+        """The same for another number of micro-batches, unless the schedule is the program's own."""
+        if self.passes is not None:
+            return schedule_of_passes(self.passes)
+        return schedule(self.schedule_name, self.stages, micro_batches, self.chunks)
 
     def __str__(self) -> str:
         words = f"pipeline:{self.stages}"
         words += f"/{self.micro_batches}" if self.micro_batches else ""
-        words += f":{self.schedule}" if self.schedule != "1f1b" else ""
+        words += f":{self.schedule_name}" if self.schedule != "1f1b" else ""
         return words + codec_suffix(self.codec) + self.engine.suffix
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
 
+Pass = tuple[str, int] | tuple[str, int, int]
+Passes = Sequence[Sequence[Pass]]
+"""Of every rank: ("forward" or "backward", micro-batch), and which of the rank's stages if it has several."""
+
 
 class Instruction(NamedTuple):
     """What a rank does next.
@@ -42,7 +46,7 @@ class Schedule:
     Attributes
     ----------
     name : str
-        "gpipe", "1f1b" or "interleaved".
+        "gpipe", "1f1b", "interleaved" or "custom".
     programs : list of list of Instruction
         One per rank. They may be edited; `simulate` refuses programs that cannot run.
     chunks : int
@@ -151,3 +155,41 @@ def schedule(name: str, stages: int, micro_batches: int, chunks: int | None = No
     return Schedule(
         name, [[Instruction(*instruction) for instruction in program] for program in programs], chunks
     )
+
+
+def schedule_of_passes(passes: Passes) -> Schedule:
+    """A schedule of your own, checked: what every rank does whose passes are these.
+
+    Parameters
+    ----------
+    passes : sequence of sequences of tuples
+        For each rank its passes in order: ``("forward", micro-batch)`` or ``("backward", micro-batch)``, with
+        the chunk behind (see `Instruction`) if a rank has several stages. Both the forward and the backward
+        passes of a stage are in the order 0, 1, … of micro-batches, in which gradients are added up.
+
+    Returns
+    -------
+    Schedule
+        With the messages between stages. Named "custom".
+
+    Raises
+    ------
+    ValueError
+        Naming stage and micro-batch: if one does not go forward once and backward once through every stage,
+        in that order, or if stages would wait for each other forever.
+    """
+    read = []
+    for rank, own in enumerate(passes):
+        read.append([_read_pass(rank, number, each) for number, each in enumerate(own)])
+    programs = [[Instruction(*each) for each in program] for program in _core.pipeline_with_messages(read)]
+    return Schedule("custom", programs, 1 + max(each.chunk for each in programs[0]))
+
+
+def _read_pass(rank: int, number: int, given: Pass) -> tuple[str, int, int]:
+    what, micro, chunk = (*given, 0)[:3] if isinstance(given, (tuple, list)) else (given, None, 0)
+    if what not in ("forward", "backward") or not all(isinstance(each, int) for each in (micro, chunk)):
+        raise ValueError(
+            f"schedule: pass {number} of rank {rank} is {given!r}; expected such as ("
+            '"forward", 0) or ("backward", 0): what, and the number of the micro-batch'
+        )
+    return what, micro, chunk
