@@ -38,7 +38,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
 KINDS = ("exact", "tolerance", "time")
 TOLERANCE = 0.02
 TIMES = re.compile(
-    r"[\d.]+\s?(?:[\w/]+/s|(?:[nµm]s|s|min|seconds?|minutes?|h)(?![\w/]))"  # 12 ms, 118 updates/s
+    r"[\d,.]*\d\s?(?:[\w/]+/s|[nµm]?s|min|seconds?|minutes?)(?![\w/])"  # 12 ms, 118 updates/s
     r"|(?<!\w)[x×]\s?\d+\.\d+"  # x1.65
 )
 NUMBER = re.compile(r"(?<![\w.])([-+−]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?:\s?%)?)")

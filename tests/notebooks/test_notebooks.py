@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from nbformat import NotebookNode
 
 import notebooks
 from data_root import BESIDE
+from pdnn.exercises import published
 
 NOTEBOOKS = sorted(notebooks.FOLDER.glob("*.ipynb"))
 ABSENT = ("hypothesis", "safetensors", "scipy", "sklearn", "torch")
@@ -88,6 +90,20 @@ def test_its_first_cell_says_where_it_was_run(path: Path) -> None:
 def test_data_are_asked_for_by_name(path: Path) -> None:
     code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     assert not [source for source in code if "PDNN_DATA" in source or "shared/data" in source]
+
+
+@every_notebook
+def test_published_figures_are_read_where_they_stand(path: Path) -> None:
+    """No cell writes down a figure of four digits or more that `pdnn.exercises.published` has."""
+    figures = [value.value for value in vars(published).values() if isinstance(value, published.Figure)]
+    flat = [
+        number for value in figures for number in (value.values() if isinstance(value, dict) else [value])
+    ]
+    long = {number for number in flat if isinstance(number, float) and len(str(number).strip("0.")) >= 4}
+    assert 0.287629 in long and 2.165225 in long
+    for cell in notebooks.code_cells(read(path)):
+        written = {float(number) for number in re.findall(r"\d*\.\d+", cell.source)}
+        assert not written & long, cell.id
 
 
 def test_it_runs(fresh_run: tuple[Path, NotebookNode, float]) -> None:
