@@ -148,31 +148,30 @@ def sweep(args: argparse.Namespace) -> list[Row]:
 
 
 def draw(rows: list[Row], path: Path) -> None:
-    """Accuracy against bytes a step, a panel for each network; hollow: without feedback."""
+    """Test error against bytes a step, a panel for each network; hollow: without feedback."""
     from matplotlib.figure import Figure
 
     networks = list(dict.fromkeys(row.network for row in rows))
+    names = list(dict.fromkeys(row.way.removesuffix(WITHOUT) for row in rows))
     figure = Figure(figsize=(5.5 * len(networks), 4), layout="constrained")
     for place, network in enumerate(networks, 1):
         axes = figure.add_subplot(1, len(networks), place)
         for row in rows:
             if row.network != network:
                 continue
-            hollow = row.way.endswith(WITHOUT)
-            (point,) = axes.plot(row.bytes, row.accuracy, "o", markerfacecolor="none" if hollow else None)
+            name, error = row.way.removesuffix(WITHOUT), 1 - row.accuracy
+            color = f"C{names.index(name)}"
+            face = "none" if row.way.endswith(WITHOUT) else color
+            axes.plot(row.bytes, error, "o", color=color, markerfacecolor=face)
             axes.annotate(
-                row.way.removesuffix(WITHOUT),
-                (row.bytes, row.accuracy),
-                xytext=(4, 4),
-                textcoords="offset points",
-                fontsize=8,
-                color=point.get_color(),
+                name, (row.bytes, error), (4, 4), textcoords="offset points", fontsize=8, color=color
             )
         axes.set(
             title=network,
             xlabel="bytes a step (hollow: without feedback)",
-            ylabel="test accuracy",
+            ylabel="test error (1 - accuracy)",
             xscale="log",
+            yscale="log",
         )
         axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)

@@ -263,13 +263,18 @@ def train_coded(
 
 
 def draw_coded(axes: Any, runs: Sequence[Coded]) -> None:
-    """Accuracy on the test rows against megabytes sent."""
+    """Test error against megabytes sent."""
     for run in runs:
         sent = run.counted * np.arange(1, len(run.accuracy) + 1) / 1e6
-        axes.plot(sent, run.accuracy, ".-", label=run.name)
-    axes.set(xscale="log", xlabel="megabytes that a rank has sent", ylabel="test accuracy")
+        axes.plot(sent, 1 - np.array(run.accuracy), ".-", label=run.name)
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="megabytes that a rank has sent",
+        ylabel="test error (1 - accuracy)",
+    )
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def show(counts: Count, names: Sequence[str]) -> None:

@@ -84,11 +84,12 @@ def train(
     epochs: int,
     seed: int = 0,
     say: Callable[[str], object] = print,
+    lr: float = 0.1,
 ) -> tuple[Result, pdnn.Trainer]:
     """Trains a new network; ranks that must start from different values pass different seeds."""
     train_images, test_images = digits
     model = pdnn.exercises.lenet_psgd(seed=seed)
-    descent = optim.SGD(model.parameters(), lr=0.1)
+    descent = optim.SGD(model.parameters(), lr=lr)
     trainer = pdnn.Trainer(model, nn.NLLLoss(), descent, strategy=strategy)
     quiet = say if trainer.comm.rank == 0 else lambda _: None
     quiet(beginning(model, workers))
