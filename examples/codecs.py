@@ -173,6 +173,7 @@ def draw(rows: list[Row], path: Path) -> None:
             xscale="log",
             yscale="log",
         )
+        axes.margins(0.12)  # for the names
         axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
 
