@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from data_root import real_data
 from pdnn import nn
 from pdnn.comm import SELF
 from pdnn.data import Dataset
+from processes import Completed
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
@@ -44,6 +46,26 @@ def test_pretrained_weights_cost_what_was_published(digits: Dataset) -> None:
     values = job.make_trainer(thetas).evaluate(digits)
     assert values["loss"] == pytest.approx(cost / len(digits), abs=1e-12)
     assert values["accuracy"] == 0.9752
+
+
+def test_own_weights_cost_what_their_docstring_says(digits: Dataset) -> None:
+    thetas = pdnn.exercises.ex4_own_weights()
+    cost, _ = summed(thetas, digits)
+    precision = job.precision(*thetas, digits.x, digits.y)
+    said = " ".join((pdnn.exercises.ex4_own_weights.__doc__ or "").split())
+    assert f"is {cost / len(digits):.6f} and their precision {100 * precision:.2f} %" in said
+
+
+@pytest.mark.long
+def test_the_script_trains_the_own_weights(
+    digits: Dataset, root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    """To rounding: other instruction sets add in other orders, for 1000 steps."""
+    printed = run_python([root / "scripts" / "make_ex4_weights.py", tmp_path / "weights.npz"], timeout=100)
+    assert "cost 0.2153" in printed.stdout
+    with np.load(tmp_path / "weights.npz") as made:
+        for name, own in zip(("Theta1", "Theta2"), pdnn.exercises.ex4_own_weights(), strict=True):
+            np.testing.assert_allclose(made[name], own, rtol=0, atol=1e-4)
 
 
 def test_the_first_iterations_learn_as_published(digits: Dataset) -> None:

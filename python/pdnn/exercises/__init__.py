@@ -3,7 +3,7 @@
 from pdnn.exercises import published
 from pdnn.exercises.batches import legacy_batches
 from pdnn.exercises.cifar import CIFAR10Dataset
-from pdnn.exercises.digits import ex4, ex4_weights
+from pdnn.exercises.digits import ex4, ex4_own_weights, ex4_weights
 from pdnn.exercises.minibatch_gradients import (
     L,
     backpropagate,
@@ -32,6 +32,7 @@ __all__ = [
     "convert_to_one_hot",
     "cost",
     "ex4",
+    "ex4_own_weights",
     "ex4_weights",
     "feedforward",
     "legacy_batches",

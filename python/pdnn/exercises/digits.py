@@ -17,6 +17,7 @@ from pdnn.datasets.parts import data_folder, wrap
 
 DATA_FILES = ("mnistdata.mat", "ex4data1.mat")
 WEIGHT_FILES = ("mnistweights.mat", "ex4weights.mat")
+OWN_WEIGHTS = Path(__file__).with_name("ex4_weights.npz")
 OLD, NEW = 28, 20  # pixels along a side of MNIST's images and of the exercise's
 EACH = 500  # images of each digit
 
@@ -118,7 +119,8 @@ def ex4_weights(path: str | os.PathLike[str] | None = None) -> tuple[Matrix, Mat
         places = ", ".join(map(str, _folders()))
         raise FileNotFoundError(
             f"ex4_weights: {WEIGHT_FILES[1]}, the trained network that comes with the exercise, is not in "
-            f"{places}; copy it into one of them, or pass its path. It cannot be downloaded or computed"
+            f"{places}; copy it into one of them, or pass its path. It cannot be downloaded or computed; "
+            "ex4_own_weights() returns others, which pdnn trained"
         )
     theta1, theta2 = read_mat(file, "Theta1", "Theta2")
     if theta1.shape[0] + 1 != theta2.shape[1]:
@@ -127,6 +129,17 @@ def ex4_weights(path: str | os.PathLike[str] | None = None) -> tuple[Matrix, Mat
             "expected (hidden, inputs + 1) and (outputs, hidden + 1)"
         )
     return theta1, theta2
+
+
+def ex4_own_weights() -> tuple[Matrix, Matrix]:
+    """The same network trained by pdnn, Theta1 (25, 401) and Theta2 (10, 26), which need no file.
+
+    Their cost on the 5,000 digits of `ex4` is 0.215376 and their precision 97.80 %. They come from 1000 steps
+    of gradient descent on all digits at learning rate 2 (``scripts/make_ex4_weights.py``), and were rounded
+    to float32.
+    """
+    with np.load(OWN_WEIGHTS) as file:
+        return file["Theta1"].astype(np.float64), file["Theta2"].astype(np.float64)
 
 
 def _folders() -> list[Path]:
