@@ -218,7 +218,9 @@ def time_plans(
     """
     options = {"iterations": iterations, "learning_rate": 2.0, "product": product}
     plans: dict[str, Callable[[], Run | None]] = {
-        "1 rank": lambda: train(pdnn.comm.SELF, digits, thetas, **options) if comm.rank == 0 else None
+        "1 rank": lambda: (
+            train(pdnn.comm.SELF, digits, thetas, once=True, **options) if comm.rank == 0 else None
+        )
     }
     if comm.size > 1:
         plans |= {

@@ -28,12 +28,16 @@ Shape = tuple[int, int, int]
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))  # where eigen.py is
 
-#: A color for each product, in all pictures.
+#: A color for each product, and for each way to drive the loop, in all pictures.
 COLORS = {
     "numpy": "tab:blue",
     "pdnn": "tab:orange",
     "pdnn, 2 threads": "tab:red",
     "eigen": "tab:green",
+    "1 rank": "black",
+    "scatter every time": "tab:purple",
+    "scatter once": "tab:cyan",
+    "ddp": "tab:brown",
 }
 
 
@@ -191,8 +195,8 @@ def draw_job_products(axes: Axes, rows: Sequence[tuple[Shape, str, float]], name
     """Microseconds of each product of the job, in the order of `products_of_the_job`, a bar a product."""
     kinds = list(dict.fromkeys(name for _, name, _ in rows))
     bars = {kind: [1e6 * seconds for _, name, seconds in rows if name == kind] for kind in kinds}
-    draw_bars(axes, {kind: dict(zip(names, values, strict=True)) for kind, values in bars.items()}, COLORS)
-    axes.set(xlabel="µs", xscale="log")
+    draw_bars(axes, {kind: dict(zip(names, values, strict=True)) for kind, values in bars.items()})
+    axes.set(xlabel="µs", xscale="log", xlim=(10, None))
 
 
 def draw_messages(axes: Axes, rows: Iterable[tuple[int, float]]) -> None:
@@ -204,18 +208,18 @@ def draw_messages(axes: Axes, rows: Iterable[tuple[int, float]]) -> None:
 
 def draw_phases(axes: Axes, runs: Mapping[str, Mapping[str, float]]) -> None:
     """Milliseconds an iteration of each phase, a bar a run; `runs`: name to phases to milliseconds."""
-    draw_bars(axes, runs, {})
+    draw_bars(axes, runs)
     axes.set(xlabel="ms an iteration, on rank 0")
 
 
-def draw_bars(axes: Axes, runs: Mapping[str, Mapping[str, float]], colors: Mapping[str, str]) -> None:
+def draw_bars(axes: Axes, runs: Mapping[str, Mapping[str, float]]) -> None:
     """Groups of horizontal bars: a group for each inner name, a color for each outer one."""
     groups = list(dict.fromkeys(group for values in runs.values() for group in values))
     height = 0.8 / len(runs)
     for index, (name, values) in enumerate(runs.items()):
         places = np.arange(len(groups)) + (index - (len(runs) - 1) / 2) * height
         lengths = [values.get(group, 0.0) for group in groups]
-        axes.barh(places, lengths, height, color=colors.get(name), label=name)
+        axes.barh(places, lengths, height, color=COLORS.get(name.split(" ranks, ")[-1]), label=name)
     axes.set_yticks(np.arange(len(groups)), groups)
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
