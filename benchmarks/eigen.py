@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -43,14 +44,14 @@ def command() -> list[str]:
     MissingError
         If there is no compiler, or cmeel-eigen is not installed.
     """
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if compiler is None:
-        raise MissingError(f"Eigen: no C++ compiler {os.environ.get('CXX', 'c++')} on the PATH; set CXX")
+    compiler = shlex.split(os.environ.get("CXX", "c++"))  # perhaps with ccache before it
+    if shutil.which(compiler[0]) is None:
+        raise MissingError(f"Eigen: no C++ compiler {compiler[0]} on the PATH; set CXX")
     try:
         headers = distribution("cmeel-eigen").locate_file("cmeel.prefix/include/eigen3")
     except PackageNotFoundError:
         raise MissingError("Eigen: its headers are missing; pip install cmeel-eigen") from None
-    return [compiler, *FLAGS, "-isystem", str(headers)]
+    return [*compiler, *FLAGS, "-isystem", str(headers)]
 
 
 @cache
@@ -85,16 +86,10 @@ def library(dtype: str) -> ctypes.CDLL:
 
 def fingerprint(words: list[str]) -> str:
     """Sixteen digits that another source, compiler, Eigen or processor changes."""
-    version = subprocess.run([words[0], "--version"], capture_output=True, check=True).stdout
+    version = subprocess.run([words[0], "--version"], capture_output=True, text=True, check=True).stdout
     processor = {line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("flags")}
-    parts = [
-        repr(words),
-        distribution("cmeel-eigen").version,
-        version,
-        SOURCE.read_bytes(),
-        *sorted(processor),
-    ]
-    return hashlib.sha256(b"".join(p if isinstance(p, bytes) else p.encode() for p in parts)).hexdigest()[:16]
+    text = repr((words, version, distribution("cmeel-eigen").version, SOURCE.read_text(), sorted(processor)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def product_into(out: Array, a: Array, b: Array, transposed: str = "") -> Callable[[], Array]:
@@ -115,11 +110,8 @@ def product_into(out: Array, a: Array, b: Array, transposed: str = "") -> Callab
     """
     left, right = a.T if transposed == "a" else a, b.T if transposed == "b" else b
     fits = left.shape[1] == right.shape[0] and out.shape == (left.shape[0], right.shape[1])
-    if (
-        not fits
-        or not (a.dtype == b.dtype == out.dtype)
-        or not all(m.flags.c_contiguous for m in (a, b, out))
-    ):
+    ordered = all(array.flags.c_contiguous for array in (a, b, out))
+    if not (fits and ordered and a.dtype == b.dtype == out.dtype):
         shapes = " and ".join(f"{m.dtype} {m.shape}" for m in (a, b, out))
         raise ValueError(
             f"Eigen: {shapes}, expected C-ordered matrices of one type, (m, k), (k, n) and (m, n)"

@@ -174,7 +174,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--quick", action="store_true", help="few shapes and blocks: rough figures")
     parser.add_argument(
-        "--peers", default="torch,eigen", help="which, of those installed; or none (default %(default)s)"
+        "--peers", default="torch,eigen", help="which ones, of those installed; or none (default %(default)s)"
     )
     parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 5)")
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
@@ -185,7 +185,10 @@ def main(arguments: Sequence[str]) -> None:
     what = options.what.split(",")
     if unknown := set(what) - WHAT.keys():
         parser.error(f"--what: {', '.join(sorted(unknown))}; expected some of {', '.join(WHAT)}")
-    wanted = [] if options.peers == "none" else peers.found(options.peers.split(","))
+    listed = [] if options.peers == "none" else options.peers.split(",")
+    if unknown := set(listed) - {"torch", "eigen"}:
+        parser.error(f"--peers: {', '.join(sorted(unknown))}; expected torch, eigen, both or none")
+    wanted = peers.found(listed)
     blocks = options.blocks or (5 if options.quick else 20)
     report: dict[str, Any] = {"machine": measure.machine(), "results": []}
     about = report["machine"]
