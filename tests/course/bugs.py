@@ -146,4 +146,48 @@ BUGS = {
             "rows are scattered in every step",
         ),
     ],
+    "averaging": [
+        ("default_rng([seed, epoch])", "default_rng([seed, epoch, rank])", "do all ranks shuffle alike"),
+        ("default_rng([seed, epoch])", "default_rng(seed)", "every epoch has the same order"),
+        ("[rank::size]", "[rank + 1 :: size]", "do all ranks shuffle alike, and begin with the r-th row?"),
+        ("[rank::size]", "[: n // size * size][rank::size]", "missing row"),
+        ("array *= rows / total", "pass", "summed, not averaged"),
+        ("array *= rows / total", "array /= comm.size", "plain mean over the ranks"),
+        ("array *= rows / total", "array *= rows", "not divided by the rows of all ranks"),
+        (
+            "    for array in arrays:\n        array *=",
+            "    for array in arrays[:1]:\n        array *=",
+            "buffers of rank 0: still",
+        ),
+        (
+            "    total = comm.all_reduce",
+            "    if rows == 0:\n        return\n    total = comm.all_reduce",
+            "waits in all_reduce #1, which rank 1 never entered",
+        ),
+        ("        comm.broadcast(array, 0)", "        pass", "each rank starts with its own arrays"),
+        ("number % every == 0 or ", "", "one average only, at the end"),
+        (" or number == len(batches)", "", "there is no average at the end"),
+        ("            rows = 0\n", "", "all rows since the beginning"),
+        ("number % every == 0 or", "(number - 1) % every == 0 or", "rank 0's array after 5 batches"),
+        (
+            "[float(correct), float(rows)]))",
+            "[correct / rows, 1.0]))",
+            "mean of the ranks' accuracies",
+        ),
+        (
+            "        params -= rate * gradient(params, batch)",
+            "        own = params.copy()\n        params[:] = own - rate * gradient(own, batch)",
+            "lost updates",
+        ),
+        (
+            """    for batch in batches:
+        params -= rate * gradient(params, batch)""",
+            """    own = params.copy()
+    for batch in batches:
+        params -= rate * gradient(own, batch)""",
+            "the gradient of batch 1 is stale",
+        ),
+        ("params -= rate * gradient", "params = params - rate * gradient", "batch 1"),
+        ("params -= rate * gradient", "params += rate * gradient", "uphill"),
+    ],
 }

@@ -24,6 +24,7 @@ SMALL = {
     "backprop": {"epochs": 1},
     "pool": {"n": 200, "most": 2},
     "scatter": {"n": 100, "steps": 2},
+    "averaging": {"n": 200},
 }
 """Arguments of each sheet's `draw` that make it short."""
 

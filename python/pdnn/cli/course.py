@@ -1,4 +1,4 @@
-"""Learn parallel training by solving seven sheets, each with a check.
+"""Learn parallel training by solving sheets, each with a check.
 
   pdnn course list                          # the sheets
   pdnn course new backprop                  # writes 1_backprop.py and 1_backprop.ipynb; solve either

@@ -47,6 +47,7 @@ SHEETS = (
     Sheet(1, "backprop", "Backpropagation", 60),
     Sheet(2, "pool", "A thread pool", 75),
     Sheet(3, "scatter", "Scatter and gather", 75),
+    Sheet(4, "averaging", "Averaging and Hogwild", 75),
 )
 """All sheets, in the order of the course."""
 
