@@ -48,6 +48,11 @@ BUGS = {
     ],
     "pool": [
         (" + min(i, n % k)", "", "the last 2 rows are dropped"),
+        (
+            "list(zip(ends[:-1], ends[1:]))",
+            "[slice(a, b) for a, b in zip(ends, ends[1:])]",
+            "can't be used: TypeError",
+        ),
         ("list(zip(ends[:-1], ends[1:]))", "[(a, b + 1) for a, b in zip(ends, ends[1:])]", "have row 11"),
         (
             "out[begin:end] = predict(x[begin:end])",

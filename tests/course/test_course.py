@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -19,6 +20,7 @@ from pdnn.course.examine import checks_of, examine
 from pdnn.course.notebook import code_cells, to_notebook
 from pdnn.course.sheet import sheet_of
 from pdnn.course.submission import Submission
+from processes import Completed
 
 SMALL = {
     "backprop": {"epochs": 1},
@@ -160,3 +162,15 @@ def test_what_never_ends_or_ends_the_process_is_told(
     wrong = next(result for result in report.results if not result.passed)
     assert words in wrong.words
     assert len(report.results) == len(checks_of(sheet))
+
+
+@pytest.mark.long
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", ["scatter", "averaging"])
+def test_a_solution_runs_over_mpi(tmp_path: Path, run_python: Callable[..., Completed], name: str) -> None:
+    sheet = find(name)
+    path = tmp_path / f"{sheet.stem}.py"
+    source = plant(fill(sheet.source, solution(sheet)), 'BACKEND = "threads"', 'BACKEND = "mpi"')
+    path.write_text(plant(source, "    draw()", f"    draw(**{SMALL[name]})"))
+    run_python([path], cwd=tmp_path, env={"MPLBACKEND": "Agg"})
+    assert (tmp_path / f"{sheet.stem}.png").exists()

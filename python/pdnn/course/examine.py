@@ -42,10 +42,8 @@ def examine(submission: Submission, sheet: Sheet) -> Iterator[Result]:
         except Wrong as wrong:
             yield Result(title(check), False, str(wrong))
         except (Exception, SystemExit) as error:
-            words = submission.explain(error)
-            if words is None:
-                raise
-            yield Result(title(check), False, words)
+            unusable = f"what your code returned can't be used: {type(error).__name__}: {error}"
+            yield Result(title(check), False, submission.explain(error) or unusable)
 
 
 class _Watchdog:

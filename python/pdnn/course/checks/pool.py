@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,19 @@ def _gradient(model: nn.Sequential) -> Callable[[Array, Array], tuple[float, Arr
     return lambda x, t: model.gradient(x, t, nn.CrossEntropyLoss())
 
 
+@contextlib.contextmanager
+def _pool(student: Submission, threads: int) -> Iterator[Any]:
+    """A pool of the student's that is closed whatever happens: its threads would wait forever."""
+    pool = student.Pool(threads)
+    try:
+        yield pool
+    except BaseException:
+        with contextlib.suppress(Exception):
+            pool.close()
+        raise
+    pool.close()
+
+
 def cut(student: Submission) -> str:
     """Pieces differ by one row at most, and none is lost."""
     return check_shares("pieces", student.pieces)
@@ -149,9 +162,15 @@ def law(student: Submission) -> str:
 
 def at_once(student: Submission) -> str:
     """Your pool: tasks run at the same time, results come in order."""
-    pool = student.Pool(3)
-    meeting = threading.Barrier(2, timeout=1.0)
-    caller = threading.get_ident()
+    with _pool(student, 3) as pool:
+        _check_meeting(pool)
+        _check_order(pool)
+    return "also with more tasks than threads, and with none"
+
+
+def _check_meeting(pool: Any) -> None:
+    """Checks that two tasks run at the same time: each waits for the other."""
+    meeting = threading.Barrier(2, timeout=1.5)
 
     def meet(_: int) -> int:
         with contextlib.suppress(threading.BrokenBarrierError):
@@ -161,15 +180,19 @@ def at_once(student: Submission) -> str:
     threads = pool.map(meet, range(2))
     if threads is None:
         raise Wrong("Pool.map returned None: is a `return` missing?")
-    if caller in threads:
+    if threading.get_ident() in threads:
         raise Wrong("Pool.map does the tasks in the thread that calls it, not in the pool's")
     if meeting.broken:
         raise Wrong("no two tasks of a map run at the same time: each waits for the one before it")
+
+
+def _check_order(pool: Any) -> None:
+    """Checks the results of tasks of which the last ends first, of many and of none."""
     gates = [threading.Event() for _ in range(3)]
 
     def last_first(number: int) -> int:
         if number < 2:
-            gates[number + 1].wait(1.0)
+            gates[number + 1].wait(0.5)
         gates[number].set()
         return 10 * number
 
@@ -181,28 +204,25 @@ def at_once(student: Submission) -> str:
         raise Wrong(f"Pool.map of item · item gives {many} for the items 0 to 19")
     if list(pool.map(abs, [])) != []:
         raise Wrong("Pool.map of no items does not give []")
-    pool.close()
-    return "also with more tasks than threads, and with none"
 
 
 def raised(student: Submission) -> str:
     """Your pool: an error of a task is raised by map, and the pool works on."""
-    pool = student.Pool(2)
 
     def task(item: int) -> float:
         if item % 3 == 0:
             raise ArithmeticError(f"planted by the check in item {item}")
         return item / 2
 
-    try:
-        results = pool.map(task, range(7))
-    except ArithmeticError:
-        pass
-    else:
-        raise Wrong(f"map hides the error of a task: it returns {results}")
-    if list(pool.map(abs, [-1, 2, -3])) != [1, 2, 3]:
-        raise Wrong("after an error map gives wrong results: something of the failed map is left in a queue")
-    pool.close()
+    with _pool(student, 2) as pool:
+        try:
+            results = pool.map(task, range(7))
+        except ArithmeticError:
+            pass
+        else:
+            raise Wrong(f"map hides the error of a task: it returns {results}")
+        if list(pool.map(abs, [-1, 2, -3])) != [1, 2, 3]:
+            raise Wrong("after an error map gives wrong results: something of the failed one is left over")
     return "right"
 
 
@@ -235,10 +255,9 @@ def like_pdnn(student: Submission) -> str:
     """A step with your pool equals pdnn's strategy "pool"."""
     x, labels, t = _rows(N)
     model, right = _model(), _model()
-    pool = student.Pool(2)
     out = np.zeros((PIECES, model.flat_parameters.size))
-    model.flat_parameters[:] -= 0.5 * student.pool_gradient(pool, _gradient(model), x, t, PIECES, out)
-    pool.close()
+    with _pool(student, 2) as pool:
+        model.flat_parameters[:] -= 0.5 * student.pool_gradient(pool, _gradient(model), x, t, PIECES, out)
     trainer = Trainer(
         right, nn.CrossEntropyLoss(), optim.SGD(right.parameters(), lr=0.5), strategy=f"pool:2/{PIECES}"
     )

@@ -8,8 +8,10 @@
 # Both train a bit differently from one process. Both go wrong in ways that show no error, only a bad model.
 #
 # `comm.rank` is this rank's number, `comm.size` how many there are. `comm.all_reduce(a)` replaces the array
-# a on every rank, in place, by the sum over all ranks. `comm.broadcast(a, 0)` replaces it by that of rank
-# 0. **All ranks have to make the same calls**: one that stays away makes the others wait forever.
+# a on every rank, in place, by the sum over all ranks; a number goes as an array, `np.array([float(rows)])`.
+# `comm.broadcast(a, 0)` replaces it by the one of rank 0.
+#
+# **All ranks have to make the same calls**: one that stays away makes the others wait forever.
 #
 # Replace each `raise NotImplementedError` by your code, save, and run `pdnn course check` with the name of
 # this file. The check reads imports, functions and constants in CAPITALS.
