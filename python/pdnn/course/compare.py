@@ -52,7 +52,7 @@ def same(
     for words, other in (wrong or {}).items():
         if near(other):
             raise Wrong(f"{what}: {words}")
-    ratio = float(np.vdot(values, right) / np.vdot(right, right))
+    ratio = float(np.vdot(values, right) / (np.vdot(right, right) or 1))
     if right.size > 1 and abs(ratio) > 1e-6 and near(ratio * right):
         raise Wrong(f"{what} is {_factor(ratio)} what it should be, in every element")
     if right.ndim == 0:

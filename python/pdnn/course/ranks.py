@@ -184,8 +184,8 @@ def _watch(student: Submission, world: list[Rank[Result]], threads: list[threadi
     """Returns when all ranks have ended, or when they never will, with words for that."""
     seen: object = None
     since = time.monotonic()
-    while any(thread.is_alive() for thread in threads):
-        threads[[thread.is_alive() for thread in threads].index(True)].join(0.02)
+    while alive := [thread for thread in threads if thread.is_alive()]:
+        alive[0].join(0.02)
         frames = sys._current_frames()
         now = [
             _state(frames.get(thread.ident or 0), rank) for thread, rank in zip(threads, world, strict=True)
