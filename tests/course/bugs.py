@@ -195,4 +195,54 @@ BUGS = {
         ("params -= rate * gradient", "params = params - rate * gradient", "batch 1"),
         ("params -= rate * gradient", "params += rate * gradient", "uphill"),
     ],
+    "ring": [
+        ("        mine += comm.recv(", "        mine[:] = comm.recv(", "lacks the values of rank"),
+        (
+            "range(ranks - 1):\n        request = comm.start_send(chunks[(rank + 1",
+            "range(ranks - 2):\n        request = comm.start_send(chunks[(rank + 1",
+            "lacks the values of rank",
+        ),
+        ("chunks[(rank + 1 - step) % ranks]", "chunks[(rank - step) % ranks]", "lacks the values of rank"),
+        ("np.array_split(array, ranks)", "np.array_split(array.copy(), ranks)", "fill `array` in place"),
+        (
+            """        request = comm.start_send(chunks[(rank - step) % ranks], after, check=False)
+        mine = chunks[(rank - step - 1) % ranks]
+        mine += comm.recv(before, out=np.empty_like(mine), check=False)
+        request.wait()
+""",
+            """        mine = chunks[(rank - step - 1) % ranks]
+        mine += comm.recv(before, out=np.empty_like(mine), check=False)
+        comm.send(chunks[(rank - step) % ranks], after, check=False)
+""",
+            "a deadlock: rank 0 waits in recv from rank 1",
+        ),
+        (
+            "out=chunks[(rank - step) % ranks], check=False)\n        request.wait()\n",
+            "out=chunks[(rank - step) % ranks], check=False)\n        request.wait()\n    array /= ranks\n",
+            "is averaged, not summed",
+        ),
+        (
+            "    chunks = np.array_split(array, ranks)\n",
+            "    array[:] = sum(comm.all_gather(array))\n    return\n    chunks = None\n",
+            "calls comm.all_gather: write it with messages",
+        ),
+        ("8 * 2 * (ranks - 1) * n // ranks", "8 * (ranks - 1) * n", "that sends all to all"),
+        ("8 * 2 * (ranks - 1) * n // ranks", "8 * 2 * n", "each phase has p − 1 steps, not p"),
+        ("warm_up = min(micro_batches, stages - stage - 1)", "warm_up = 0", "is idle for 67% of the time"),
+        (
+            "warm_up = min(micro_batches, stages - stage - 1)",
+            "warm_up = min(micro_batches, stage)",
+            "a deadlock: stage 0 waits to go backward with micro-batch 0 until stage 1 has",
+        ),
+        (
+            "warm_up = min(micro_batches, stages - stage - 1)",
+            "warm_up = micro_batches",
+            "holds 5 micro-batches",
+        ),
+        (
+            "for k in range(micro_batches - warm_up, micro_batches)]",
+            "for k in range(micro_batches - warm_up + 1, micro_batches)]",
+            "stage 0 never goes backward with micro-batch",
+        ),
+    ],
 }
