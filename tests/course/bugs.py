@@ -195,6 +195,72 @@ BUGS = {
         ("params -= rate * gradient", "params = params - rate * gradient", "batch 1"),
         ("params -= rate * gradient", "params += rate * gradient", "uphill"),
     ],
+    "ddp": [
+        (
+            "default_rng((self.seed, self.epoch))",
+            "default_rng((self.seed, self.rank, self.epoch))",
+            "same on all",
+        ),
+        (
+            "default_rng((self.seed, self.epoch))",
+            "default_rng(self.seed)",
+            "epochs 0 and 1 have the same order",
+        ),
+        ("default_rng((self.seed, self.epoch))", "default_rng()", "is the order the same on all ranks"),
+        (
+            "order[self.rank :: self.ranks]",
+            "order[self.rank * (self.n // self.ranks) :][: self.n // self.ranks]",
+            "len is 8, but it gives 7 rows",
+        ),
+        ("        gradient *= rows / all_rows\n", "", "the gradients are summed, not averaged"),
+        ("rows / all_rows", "1 / comm.size", "the plain mean over the ranks"),
+        (
+            '        return comm.all_reduce(gradient, "sum")',
+            "        return gradient",
+            "part of the mean: all-reduce it",
+        ),
+        (
+            "    def hook(gradient):\n",
+            "    def hook(gradient):\n        return gradient\n",
+            "own gradient: all-red",
+        ),
+        (
+            """    comm.broadcast(model.flat_parameters)
+    for epoch in range(epochs):
+        loader.set_epoch(epoch)
+        for x, t in loader:
+            all_rows""",
+            """    for epoch in range(epochs):
+        loader.set_epoch(epoch)
+        for x, t in loader:
+            all_rows""",
+            "the ranks begin with other parameters each: broadcast",
+        ),
+        (
+            "            optimizer.zero_grad()\n            loss(model(x), t).backward()\n            for",
+            "            loss(model(x), t).backward()\n            for",
+            "stale gradients: those of earlier steps",
+        ),
+        (
+            "            for handle in handles:\n                handle.remove()\n",
+            "",
+            "32 hooks are still there after train",
+        ),
+        (
+            "            all_rows = comm",
+            "            if len(x) < 2:\n                continue\n            all_rows = comm",
+            "which rank 2 never entered",
+        ),
+        ("flat_gradients * len(x), len(x))", "flat_gradients, 1)", "the plain mean over the ranks"),
+        ("both[:-1] / both[-1]", "both[:-1]", "wrong"),
+        (
+            "            comm.all_reduce(both)\n",
+            """            both[-1] = comm.all_reduce(both[-1:].copy())[0]
+            comm.all_reduce(both[:-1])
+""",
+            "send the rows with the gradient",
+        ),
+    ],
     "ring": [
         ("        mine += comm.recv(", "        mine[:] = comm.recv(", "lacks the values of rank"),
         (

@@ -27,6 +27,7 @@ SMALL = {
     "pool": {"n": 200, "most": 2},
     "scatter": {"n": 100, "steps": 2},
     "averaging": {"n": 200},
+    "ddp": {"n": 300, "epochs": 1},
     "ring": {"n": 500, "epochs": 1},
 }
 """Arguments of each sheet's `draw` that make it short."""
