@@ -42,10 +42,11 @@ def make_coder(spec: str, dtype: str, feedback: bool) -> tuple[Any, Any, Any]:
     """A core's codec, the array, and room for its bytes."""
     import numpy as np
 
+    from pdnn._core import CodecSpec
     from pdnn.core import core_for
 
     core, array = core_for(dtype), gradient(dtype)
-    coder = (core.ErrorFeedback if feedback else core.Codec)(spec, array.size, SHAPES)
+    coder = (core.ErrorFeedback if feedback else core.Codec)(CodecSpec(spec), array.size, SHAPES)
     return coder, array, np.empty(coder.bytes(array.size), np.uint8)
 
 

@@ -82,8 +82,9 @@ def test_what_does_not_fit_is_refused(arguments: tuple[str, int, int], message: 
         schedule("gpipe", 2, 2).simulate(forward=[1, 1, 1])
 
 
-def test_pictures(tmp_path: Path) -> None:
+def test_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)  # another test may have drawn by it
     made = schedule("interleaved", 3, 6)
     figure = made.plot(tmp_path / "schedule.png")
     assert (tmp_path / "schedule.png").stat().st_size > 1000
