@@ -261,6 +261,44 @@ BUGS = {
             "send the rows with the gradient",
         ),
     ],
+    "pipeline": [
+        ("weight = len(ys[k]) / n", "weight = 1", "the means of the micro-batches are summed, not averaged"),
+        ("weight = len(ys[k]) / n", "weight = 1 / micro_batches", "the plain mean over the micro-batches"),
+        ("total + weight * value", "total + value", "the loss on the last rank: the means of the"),
+        (
+            "        if not first:\n            comm.send(dx, comm.rank - 1)\n",
+            "",
+            "waits in recv from rank 2, which has returned",
+        ),
+        (
+            "    for k in range(micro_batches):\n        if last:",
+            "    for k in range(micro_batches)[:: -1 if last else 1]:\n        if last:",
+            "the order is wrong: rank 1 calls backward for micro-batch 0 with the dy of micro-batch 3",
+        ),
+        (
+            "    ys, total = [], 0.0\n",
+            "    ys, total, micro_batches = [], 0.0, micro_batches - 1\n",
+            "rank 0 never goes forward with micro-batch 3",
+        ),
+        ("            comm.send(y, comm.rank + 1)", "            comm.send(y, comm.rank - 1)", "rank"),
+        (
+            "        x = xs[k] if first else comm.recv(comm.rank - 1)",
+            "        x = xs[k] if first else comm.recv((comm.rank + 1) % comm.size)",
+            "a deadlock: ",
+        ),
+        ("(stages - 1) / (micro_batches + stages - 1)", "(stages - 1) / micro_batches", "the waits count"),
+        ("np.rint(127 / s * values)", "127 / s * values", "round to the nearest number"),
+        ("np.rint(127 / s * values)", "np.rint(128 / s * values)", "an int8 goes from −128 to 127"),
+        (" if s > 0 else values", "", "zeros: FloatingPointError"),
+        ("np.float32(np.abs(values).max())", "np.abs(values).max()", "1009 bytes for 1001 values, not 1005"),
+        ("view(np.int8) * (", "view(np.uint8) * (", "signs stay"),
+        ("wanted = gradient + error", "wanted = gradient", "e is not added before the gradient is encoded"),
+        (
+            "return code, wanted - codec",
+            "return code, gradient - codec",
+            "without the old e: that is forgotten",
+        ),
+    ],
     "ring": [
         ("        mine += comm.recv(", "        mine[:] = comm.recv(", "lacks the values of rank"),
         (

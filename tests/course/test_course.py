@@ -28,6 +28,7 @@ SMALL = {
     "scatter": {"n": 100, "steps": 2},
     "averaging": {"n": 200},
     "ddp": {"n": 300, "epochs": 1},
+    "pipeline": {"n": 500, "epochs": 1},
     "ring": {"n": 500, "epochs": 1},
 }
 """Arguments of each sheet's `draw` that make it short."""
