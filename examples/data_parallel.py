@@ -81,14 +81,14 @@ def difference_between_ways(config: Config, reduce: str, seen: Dataset, steps: i
 
 
 def published_lines(config: Config) -> str:
-    """What the exercise prints, as far as this run goes: it is what the mean over two workers reaches."""
+    """What the exercise prints, if its network and data are trained: the mean over two workers reaches it."""
+    if replace(config, niters=1000, every=100, seed=0, dtype="float32", port=29000) != Config():
+        return ""
     train_loss = published.DATA_PARALLEL_TRAIN_LOSS.value
-    test_loss = published.DATA_PARALLEL_TEST_LOSS.value
-    steps = range(0, config.niters, 100)
     lines = [
-        f"step {s:4d} | train_loss {train_loss[s]:.4f} | test_loss {test_loss[s]:.4f}"
-        for s in steps
-        if s in test_loss
+        f"step {step:4d} | train_loss {train_loss[step]:.4f} | test_loss {test_loss:.4f}"
+        for step, test_loss in published.DATA_PARALLEL_TEST_LOSS.value.items()
+        if step < config.niters
     ]
     return "\n".join(["\npublished, of two workers and the mean:", *lines])
 

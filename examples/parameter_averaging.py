@@ -10,7 +10,7 @@ The ranks send no messages while they train, so P ranks need a P-th of the time.
 depends on where they start. The average of two networks is a good network if both came from the *same*
 first weights. From different weights their hidden units have different meanings, in another order, and
 their average is useless. The published program seeds every rank differently, and its
-averaged model has an accuracy of 40 %; that is --different-inits.
+averaged model of two ranks has an accuracy of 40 %; that is --different-inits.
 
 Each run appends ``P,time,accuracy`` to TimeForTraining.txt in the folder --out. Averages are weighted by
 the rows that each rank has trained on; the clock runs from when all ranks have loaded their digits to when
@@ -77,10 +77,8 @@ def train_by_hand(digits: tuple[Dataset, Dataset], epochs: int, seed: int, diffe
     average_by_master(model)
     seconds = time.perf_counter() - began
     tested = alone.evaluate(test)
-    average = model.flat_parameters.copy()
     model.flat_parameters[:] = own
     tell(f"Own test accuracy at rank {comm.rank}: {100 * alone.evaluate(test)['accuracy']:.2f}%")
-    model.flat_parameters[:] = average
     comm.barrier()
     say(parallel_sgd.ending(seconds, tested))
     return Result(comm.size, seconds, tested["accuracy"])
@@ -91,15 +89,14 @@ def train_and_average(args: argparse.Namespace) -> Result:
     comm = pdnn.world()
     say = print if comm.rank == 0 else lambda *_, **__: None
     *digits, origin = parallel_sgd.load_digits(args.data, args.embedded)
-    by_hand = args.by == "hand"
-    strategy = ModelAveraging(
-        every=args.every, by="master" if by_hand else args.by, same_init=not args.different_inits
-    )
-    way = "by hand" if by_hand else str(strategy)
+    way, strategy = "by hand", None
+    if args.by != "hand":
+        strategy = ModelAveraging(every=args.every, by=args.by, same_init=not args.different_inits)
+        way = str(strategy)
     say(f"{origin}; {comm.size} rank(s), {way}, {BATCH} rows a batch of each", flush=True)
     if note := parallel_sgd.crowded(comm.size):
         say(note)
-    if by_hand:
+    if strategy is None:
         result = train_by_hand((digits[0], digits[1]), args.epochs, args.seed, args.different_inits)
     else:
         seed = args.seed + comm.rank  # rank 0's is what counts, unless each keeps its own
