@@ -169,7 +169,7 @@ def test_what_never_ends_or_ends_the_process_is_told(
 
 @pytest.mark.long
 @pytest.mark.mpi
-@pytest.mark.parametrize("name", ["scatter", "averaging"])
+@pytest.mark.parametrize("name", ["scatter", "averaging", "ddp", "pipeline", "ring"])
 def test_a_solution_runs_over_mpi(tmp_path: Path, run_python: Callable[..., Completed], name: str) -> None:
     sheet = find(name)
     path = tmp_path / f"{sheet.stem}.py"
