@@ -51,6 +51,10 @@ def test_an_all_reduce_that_cannot_be_meant_is_refused() -> None:
     with pytest.raises(TypeError, match=r"got a int, expected a function of \(communicator, array\)"):
         pdnn.comm.register("all_reduce", 3)  # type: ignore[arg-type]
 
+    again = pytest.raises(ValueError, match='all_reduce is "ring" already; remove')
+    with pdnn.comm.register("all_reduce", plugged_parts.ring), again:
+        pdnn.comm.register("all_reduce", plugged_parts.ring)
+
     def new(comm: pdnn.comm.Communicator, array: plugged_parts.Array) -> plugged_parts.Array:
         return array * comm.size
 

@@ -78,7 +78,7 @@ def register(
     Raises
     ------
     ValueError, TypeError
-        If there is no such operation, or the function cannot be called.
+        If there is no such operation, the function cannot be called, or another one is in use.
     """
     registration = registered(world() if comm is None else comm, operation, function, name)
     if comm is None:

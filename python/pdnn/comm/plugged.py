@@ -71,6 +71,10 @@ def registered(comm: Communicator, operation: str, function: AllReduce, name: st
         raise TypeError(
             f"register: got a {type(function).__name__}, expected a function of (communicator, array)"
         )
+    if comm.core.all_reduce_name is not None:
+        raise ValueError(
+            f'register: all_reduce is "{comm.core.all_reduce_name}" already; remove() that registration first'
+        )
     own_name: str = getattr(function, "__name__", type(function).__name__)
     registration = Registration(function, name or own_name)
     registration.use(comm)

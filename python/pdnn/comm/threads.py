@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from typing import TypeVar
 
 from pdnn import _core
@@ -50,11 +50,13 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     group = _core.ThreadGroup(ranks)
     results: dict[int, Result] = {}
     errors: list[BaseException] = []
+    registration = INHERITED.get()
 
     def work(rank: int) -> None:
         comm = Communicator(group.communicator(rank))
         CURRENT.set(comm)
-        if registration := INHERITED.get():
+        if registration is not None:
+            INHERITED.set(registration)
             registration.use(comm)
         try:
             results[rank] = function()
@@ -63,8 +65,7 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
             group.abort()
 
     threads = [
-        threading.Thread(target=copy_context().run, args=(work, rank), name=f"rank {rank}", daemon=True)
-        for rank in range(ranks)
+        threading.Thread(target=work, args=(rank,), name=f"rank {rank}", daemon=True) for rank in range(ranks)
     ]
     try:
         for rank, thread in enumerate(threads):
