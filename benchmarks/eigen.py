@@ -16,7 +16,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,21 @@ def library(dtype: str) -> ctypes.CDLL:
                 raise RuntimeError(f"{' '.join(words)} failed:\n{done.stderr[-2000:]}")
             unfinished.rename(file)
     loaded = ctypes.CDLL(str(file))
+    size, place = ctypes.c_ssize_t, ctypes.c_void_p
+    loaded.product.argtypes = [ctypes.c_char, size, size, size, place, place, place]
+    loaded.product.restype = None
+    loaded.train.argtypes = [
+        size,
+        place,
+        ctypes.c_bool,
+        place,
+        place,
+        size,
+        size,
+        place,
+        place,
+        ctypes.c_double,
+    ]
     loaded.train.restype = ctypes.c_double
     loaded.set_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     return loaded
@@ -116,12 +131,11 @@ def product_into(out: Array, a: Array, b: Array, transposed: str = "") -> Callab
         raise ValueError(
             f"Eigen: {shapes}, expected C-ordered matrices of one type, (m, k), (k, n) and (m, n)"
         )
-    sizes = [ctypes.c_ssize_t(size) for size in (*left.shape, right.shape[1])]
-    which = ctypes.c_char((transposed or " ").encode())
-    call = partial(library(out.dtype.name).product, which, *sizes, *map(address, (a, b, out)))
+    product = library(out.dtype.name).product
+    (m, k), n, which = left.shape, right.shape[1], (transposed or " ").encode()
 
     def run() -> Array:
-        call()
+        product(which, m, k, n, a.ctypes.data, b.ctypes.data, out.ctypes.data)
         return out
 
     return run
@@ -152,29 +166,24 @@ def train(
     x, classes : ndarray, shapes (rows, inputs) and (rows,) of int64
         Of which the first `batch` rows are the first batch; `batch` divides rows.
     """
-    steps = library(x.dtype.name).train
-    sizes = [x.shape[1], *(w.shape[1] for w, _ in layers)]
-    pointers = ctypes.c_void_p * len(layers)
+    step = library(x.dtype.name).train
+    sizes = np.array([x.shape[1], *(w.shape[1] for w, _ in layers)])
+    weights = np.array([w.ctypes.data for w, _ in layers])
+    biases = np.array([b.ctypes.data for _, b in layers if b is not None])
 
     def run() -> float:
-        biases = [b.ctypes.data for _, b in layers if b is not None]
-        loss: float = steps(
-            ctypes.c_ssize_t(len(layers)),
-            (ctypes.c_ssize_t * len(sizes))(*sizes),
-            ctypes.c_bool(activation == "tanh"),
-            pointers(*(w.ctypes.data for w, _ in layers)),
-            pointers(*biases) if biases else None,
-            ctypes.c_ssize_t(len(x) // batch),
-            ctypes.c_ssize_t(batch),
-            address(x),
-            address(classes),
-            ctypes.c_double(learning_rate),
+        loss: float = step(
+            len(layers),
+            sizes.ctypes.data,
+            activation == "tanh",
+            weights.ctypes.data,
+            biases.ctypes.data if len(biases) else None,
+            len(x) // batch,
+            batch,
+            x.ctypes.data,
+            classes.ctypes.data,
+            learning_rate,
         )
         return loss
 
     return run
-
-
-def address(array: Array) -> ctypes.c_void_p:
-    """Of its first element; keeps the array alive."""
-    return array.ctypes.data_as(ctypes.c_void_p)

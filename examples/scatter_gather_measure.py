@@ -177,16 +177,20 @@ def draw(path: Path, content: Callable[[Axes], None]) -> None:
 
 
 def draw_products(axes: Axes, rows: Iterable[tuple[Shape, str, float]]) -> None:
-    """GFLOP/s against the size of square matrices, a line a product."""
-    lines: dict[str, list[tuple[int, float]]] = {}
-    for (m, k, n), name, seconds in rows:
-        lines.setdefault(name, []).append((m, 2 * m * k * n / seconds / 1e9))
-    for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, color=COLORS.get(name), label=name)
-    sizes = [m for m, _ in next(iter(lines.values()))]
-    axes.set(xscale="log", yscale="log", xlabel="n", ylabel="GFLOP/s", title="(n, n) @ (n, n), float64")
-    axes.set_xticks(sizes, [str(size) for size in sizes])
-    axes.set_xticks([], minor=True)
+    """Times of products of square matrices as multiples of NumPy's, against their size, a line a product.
+
+    Multiples above 10 are cut off.
+    """
+    times = {(shape[0], name): seconds for shape, name, seconds in rows}
+    sizes, names = (list(dict.fromkeys(column)) for column in zip(*times, strict=True))
+    for name in names:
+        ratios = [times[size, name] / times[size, "numpy"] for size in sizes]
+        axes.plot(sizes, ratios, marker="o", markersize=3, color=COLORS.get(name), label=name)
+    axes.set(xscale="log", yscale="log", xlabel="n", ylabel="time, × NumPy's", ylim=(0.4, 10))
+    axes.set(title="(n, n) @ (n, n), float64")
+    for axis, ticks in ((axes.xaxis, sizes), (axes.yaxis, [0.5, 1, 2, 5, 10])):
+        axis.set_ticks(ticks, [str(tick) for tick in ticks])
+        axis.set_ticks([], minor=True)
     axes.grid(alpha=0.3)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
