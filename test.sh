@@ -47,7 +47,7 @@ sanitizer() {
     ctest --preset "$1" --parallel "$workers" --output-junit "$report"
 }
 
-# The tests of a file stay together, so what they share is made once.
+# The tests of a file, or of a group, stay together, so what they share is made once.
 python_tests() { python -m pytest $all --numprocesses="$workers" --dist=loadfile --junitxml="$report" "$@"; }
 
 enter_venv
@@ -58,9 +58,9 @@ if [ -e "$reports/install.passed" ]; then
   part cpp cpp_tests
   part architecture python_tests tests/test_architecture.py
   part python python_tests tests/python tests/course
-  # One at a time: what they start takes all cores by itself.
-  workers=0 part mpi python_tests tests/mpi
-  workers=0 part notebooks python_tests tests/notebooks
+  # Two at a time: each starts ranks or threads of its own, and waits for half of its time.
+  workers=2 part mpi python_tests tests/mpi
+  workers=2 part notebooks python_tests --dist=loadgroup tests/notebooks
   if [ -n "$all" ]; then
     . scripts/checks.sh
     part asan sanitizer asan

@@ -33,14 +33,13 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 
 
 def read(path: Path) -> NotebookNode:
-    """A notebook that the command has stored."""
-    notebook = nbformat.read(path, as_version=4)
-    if "pdnn" not in notebook.metadata:
-        pytest.skip("scripts/notebooks.py has not stored it yet")
-    return notebook
+    return nbformat.read(path, as_version=4)
 
 
-@pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(path, marks=pytest.mark.xdist_group(path.stem), id=path.stem) for path in NOTEBOOKS],
+)
 def fresh_run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, NotebookNode, float]:
@@ -64,7 +63,7 @@ def test_there_are_notebooks() -> None:
 
 @every_notebook
 def test_outputs_are_kept(path: Path) -> None:
-    cells = nbformat.read(path, as_version=4).cells
+    cells = read(path).cells
     code = [cell for cell in cells if cell.cell_type == "code" and cell.source.strip()]
     assert cells[0].cell_type == "markdown", "prose first"
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1)), (
@@ -88,7 +87,7 @@ def test_its_first_cell_says_where_it_was_run(path: Path) -> None:
 
 @every_notebook
 def test_data_are_asked_for_by_name(path: Path) -> None:
-    code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    code = [cell.source for cell in read(path).cells if cell.cell_type == "code"]
     assert not [source for source in code if "PDNN_DATA" in source or "shared/data" in source]
 
 
@@ -110,7 +109,7 @@ def test_it_runs(fresh_run: tuple[Path, NotebookNode, float]) -> None:
     """With the real data where they are, and otherwise with what is in pdnn."""
     path, _, seconds = fresh_run
     print(f"{path.stem}: {seconds:.1f} s")
-    assert seconds <= 30, "fast mode means 15 s on two idle cores"
+    assert seconds <= 60, "fast mode means 15 s on two idle cores, and another notebook runs beside it"
 
 
 def test_a_fresh_run_shows_what_is_stored(fresh_run: tuple[Path, NotebookNode, float]) -> None:
