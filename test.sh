@@ -47,7 +47,7 @@ sanitizer() {
     ctest --preset "$1" --parallel "$workers" --output-junit "$report"
 }
 
-# The tests of a file, or of a group, stay together, so what they share is made once.
+# The tests of a file stay together, so what they share is made once.
 python_tests() { python -m pytest $all --numprocesses="$workers" --dist=loadfile --junitxml="$report" "$@"; }
 
 enter_venv
@@ -60,7 +60,7 @@ if [ -e "$reports/install.passed" ]; then
   part python python_tests tests/python tests/course
   # Two at a time: each starts ranks or threads of its own, and waits for half of its time.
   workers=2 part mpi python_tests tests/mpi
-  workers=2 part notebooks python_tests --dist=loadgroup tests/notebooks
+  workers=2 part notebooks python_tests --dist=load tests/notebooks
   if [ -n "$all" ]; then
     . scripts/checks.sh
     part asan sanitizer asan

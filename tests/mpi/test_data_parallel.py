@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.mpi
 Mpiexec = Callable[..., Completed]
 
 
+@functools.cache
 def alone(ranks: int, reduce: str, steps: int, every: int) -> list[float]:
     """All ranks' batches as one, through the Trainer; summed gradients are a learning rate times as high."""
     seen, _ = pdnn.datasets.make_classification(n_samples=2000, n_train=1000)

@@ -36,27 +36,6 @@ def read(path: Path) -> NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(path, marks=pytest.mark.xdist_group(path.stem), id=path.stem) for path in NOTEBOOKS],
-)
-def fresh_run(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, NotebookNode, float]:
-    """A notebook, its one fresh run in fast mode, with the real data where they are, and its seconds.
-
-    The packages that docs/install.md does not ask for are out of its reach, and of the reach of its ranks.
-    """
-    folder = tmp_path_factory.mktemp("as_installed")
-    (folder / "sitecustomize.py").write_text(AS_INSTALLED)
-    began = time.perf_counter()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PDNN_DATA", os.environ.get("PDNN_DATA") or str(BESIDE))
-        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-        notebook = notebooks.run(request.param, fast=True, cell_timeout=100)
-    return request.param, notebook, time.perf_counter() - began
-
-
 def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
 
@@ -105,15 +84,22 @@ def test_published_figures_are_read_where_they_stand(path: Path) -> None:
         assert not written & long, cell.id
 
 
-def test_it_runs(fresh_run: tuple[Path, NotebookNode, float]) -> None:
-    """With the real data where they are, and otherwise with what is in pdnn."""
-    path, _, seconds = fresh_run
+@every_notebook
+def test_it_runs_and_shows_what_is_stored(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real data where they are, and otherwise with what is in pdnn.
+
+    The packages that docs/install.md does not ask for are out of its reach, and of the reach of its ranks.
+    """
+    data = os.environ.get("PDNN_DATA") or str(BESIDE)
+    (tmp_path / "sitecustomize.py").write_text(AS_INSTALLED)
+    monkeypatch.setenv("PDNN_DATA", data)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    began = time.perf_counter()
+    fresh = notebooks.run(path, fast=True, cell_timeout=100)
+    seconds = time.perf_counter() - began
     print(f"{path.stem}: {seconds:.1f} s")
-    assert seconds <= 60, "fast mode means 15 s on two idle cores, and another notebook runs beside it"
-
-
-def test_a_fresh_run_shows_what_is_stored(fresh_run: tuple[Path, NotebookNode, float]) -> None:
-    path, fresh, _ = fresh_run
-    if not Path(os.environ.get("PDNN_DATA") or BESIDE).is_dir():
-        pytest.skip("without the real data other digits stand in")
-    assert not list(notebooks.differences(read(path), fresh, fast=True))
+    assert seconds <= 60, "fast mode means 15 s on two idle cores"
+    if Path(data).is_dir():  # otherwise other digits stand in
+        assert not list(notebooks.differences(read(path), fresh, fast=True))
