@@ -61,7 +61,11 @@ def test_the_script_trains_the_own_weights(
     digits: Dataset, root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
     """To rounding: other instruction sets add in other orders, for 1000 steps."""
-    printed = run_python([root / "scripts" / "make_ex4_weights.py", tmp_path / "weights.npz"], timeout=100)
+    script, data = (
+        root / "scripts" / "make_ex4_weights.py",
+        {"PDNN_DATA": str(real_data("ex4-digits").parent)},
+    )
+    printed = run_python([script, tmp_path / "weights.npz"], timeout=100, env=data)
     assert "cost 0.2153" in printed.stdout
     with np.load(tmp_path / "weights.npz") as made:
         for name, own in zip(("Theta1", "Theta2"), pdnn.exercises.ex4_own_weights(), strict=True):
