@@ -26,7 +26,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NO_DATA = "could not be downloaded"
 EXAMPLES = {
     "codecs": (1, ["--network", "mlp", "--epochs", "1"]),
-    "data_parallel": (2, ["--steps", "20", "--every", "10"]),
+    "data_parallel": (2, ["--niters", "20", "--every", "10"]),
     "hogwild": (1, ["--sweep", "1", "2", "--epochs", "1"]),
     "matmul_collectives": (2, []),
     "model_pipeline_quantized": (2, ["--epochs", "2"]),
@@ -34,7 +34,7 @@ EXAMPLES = {
     "resnet9_cifar10": (2, ["--epochs", "1"]),
     "scatter_gather": (2, ["--fast"]),
     "threadpool_minibatches": (1, ["--fast"]),
-    "understanding_training": (1, ["--steps", "101"]),
+    "understanding_training": (1, ["--niters", "101"]),
 }
 """Scripts, with the number of ranks and their words; the other files of examples/ are imported by these."""
 
