@@ -54,6 +54,16 @@ def command() -> list[str]:
     return [*compiler, *FLAGS, "-isystem", str(headers)]
 
 
+def is_here() -> bool:
+    """Whether it can run on this machine; if not, what is missing is printed."""
+    try:
+        command()
+    except MissingError as missing:
+        print(f"{missing}. It is left out")
+        return False
+    return True
+
+
 @cache
 def library(dtype: str) -> ctypes.CDLL:
     """The functions of eigen.cpp, for float32 or float64; compiled if that has not been done here.

@@ -35,14 +35,9 @@ PACKAGES = {
 
 def found(wanted: Collection[str]) -> list[str]:
     """Those of the wanted peers that can run here; what Eigen lacks is printed."""
-    here = [peer for peer in wanted if installed_version(PACKAGES[peer])]
-    if "eigen" in wanted:
-        try:
-            eigen.command()
-        except eigen.MissingError as missing:
-            print(f"{missing}. It is left out")
-            here = [peer for peer in here if peer != "eigen"]
-    return here
+    return [
+        peer for peer in wanted if (eigen.is_here() if peer == "eigen" else installed_version(PACKAGES[peer]))
+    ]
 
 
 @dataclass(frozen=True)

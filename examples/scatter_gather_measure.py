@@ -62,10 +62,7 @@ def contestants(threads: int) -> dict[str, Product]:
     import eigen
 
     found = dict(PRODUCTS)
-    try:
-        eigen.command()
-    except eigen.MissingError as missing:
-        print(f"{missing}. It is left out")
+    if not eigen.is_here():
         del found["eigen"]
     if threads > 1:
         found[f"pdnn, {threads} threads"] = partial(pdnn_product, threads=threads)

@@ -77,7 +77,10 @@ PYTHON_MAY_LOOK_AT = {
         *("_core", "comm", "tensor", "nn", "models", "optim", "data", "datasets", "codec", "strategies"),
         *("estimate", "trainer", "callbacks", "ddp", "exercises", "parallel", "launch"),
     ],
-    "course": ["_core", "comm", "nn", "models", "optim", "data", "datasets", "strategies", "trainer", "pdnn"],
+    "course": [
+        *("_core", "comm", "nn", "models", "optim", "data", "datasets", "exercises", "strategies", "trainer"),
+        "pdnn",
+    ],
     "sweep": ["_core", "comm", "files", "launch", "strategies", "history"],
     "report": ["drawing", "files", "history", "sweep"],
     "cli": [

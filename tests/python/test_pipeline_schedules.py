@@ -94,6 +94,8 @@ def test_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bars == 3 * 2 * 2 * 6  # ranks, chunks, ways, micro-batches
     assert "matplotlib.pyplot" not in sys.modules
     assert axes.get_xlabel() == "time (1: forward pass of a micro-batch)"
+    (axes,) = schedule("gpipe", 2, 1).plot().axes  # shorter than ten of its units
+    assert axes.xaxis.get_major_formatter().format_ticks([1, 2]) == ["1", "2"]
     for seconds, unit in ((2e-5, "µs"), (2e-3, "ms"), (2, "s")):
         (axes,) = made.simulate(seconds, 2 * seconds).plot().axes
         assert axes.get_xlabel() == f"time ({unit})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pdnn.course.submission import Wrong
 
 Array = NDArray[Any]
+Result = TypeVar("Result")
 
 
 def same(
@@ -61,6 +62,13 @@ def same(
     first = tuple(int(index[0]) for index in np.nonzero(off))
     place = f"[{', '.join(map(str, first))}] is {values[first]:.6g}, not {right[first]:.6g}"
     raise Wrong(f"{what}: {off.sum()} of {off.size} elements are wrong; the first, {place}")
+
+
+def returned(what: str, got: Result | None) -> Result:
+    """What the student's code returned; raises `Wrong` if that is None."""
+    if got is None:
+        raise Wrong(f"{what} returned None: is a `return` missing?")
+    return got
 
 
 def _array(what: str, got: Any, shape: tuple[int, ...] | None = None) -> Array:

@@ -14,18 +14,12 @@ from pdnn.data.containers import READ
 from pdnn.datasets.download import user_cache
 
 
-def data_folder(name: str) -> Path | None:
-    """The folder `name` in the one that the environment variable PDNN_DATA names, if it is set."""
-    root = os.environ.get("PDNN_DATA")
-    return Path(root, name) if root else None
-
-
 def places(name: str, root: str | os.PathLike[str] | None) -> list[Path]:
     """Where a data set may be, the last for downloads: `root` alone, or ``$PDNN_DATA/name`` and the cache."""
     if root is not None:
         return [Path(root)]
-    folder = data_folder(name)
-    return [folder, user_cache(name)] if folder else [user_cache(name)]
+    override = os.environ.get("PDNN_DATA")
+    return [Path(override, name), user_cache(name)] if override else [user_cache(name)]
 
 
 def both(

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from pdnn.data import Dataset, train_test_split
 from pdnn.datasets import mnist
-from pdnn.datasets.download import user_cache
 from pdnn.datasets.matlab import Matrix, read_mat
-from pdnn.datasets.parts import data_folder, wrap
+from pdnn.datasets.parts import places, wrap
 
 DATA_FILES = ("mnistdata.mat", "ex4data1.mat")
 WEIGHT_FILES = ("mnistweights.mat", "ex4weights.mat")
@@ -116,10 +115,10 @@ def ex4_weights(path: str | os.PathLike[str] | None = None) -> tuple[Matrix, Mat
     """
     file = _file(path, WEIGHT_FILES)
     if file is None:
-        places = ", ".join(map(str, _folders()))
+        looked = ", ".join(map(str, places("ex4-digits", None)))
         raise FileNotFoundError(
             f"ex4_weights: {WEIGHT_FILES[1]}, the trained network that comes with the exercise, is not in "
-            f"{places}; copy it into one of them, or pass its path. It cannot be downloaded or computed; "
+            f"{looked}; copy it into one of them, or pass its path. It cannot be downloaded or computed; "
             "ex4_own_weights() returns others, which pdnn trained"
         )
     theta1, theta2 = read_mat(file, "Theta1", "Theta2")
@@ -142,16 +141,11 @@ def ex4_own_weights() -> tuple[Matrix, Matrix]:
         return file["Theta1"].astype(np.float64), file["Theta2"].astype(np.float64)
 
 
-def _folders() -> list[Path]:
-    """Where the exercise's files are looked for, in this order."""
-    return [folder for folder in (data_folder("ex4-digits"), user_cache("ex4-digits")) if folder]
-
-
 def _file(path: str | os.PathLike[str] | None, names: tuple[str, ...]) -> Path | None:
     """The first of these files; None if no path was given and they are in none of the usual folders."""
     if path is not None and not Path(path).is_dir():
         return Path(path)
-    for place in _folders() if path is None else [Path(path)]:
+    for place in places("ex4-digits", path):
         for name in names:
             if (place / name).is_file():
                 return place / name
@@ -172,9 +166,9 @@ def _from_mnist(download: bool) -> Dataset:
     try:
         source = mnist(train=True, download=download)
     except OSError as error:
-        places = ", ".join(map(str, _folders()))
+        looked = ", ".join(map(str, places("ex4-digits", None)))
         raise type(error)(
-            f"ex4: {DATA_FILES[1]} is not in {places}, and MNIST, of which its digits can be made, is "
+            f"ex4: {DATA_FILES[1]} is not in {looked}, and MNIST, of which its digits can be made, is "
             f"missing. {error}"
         ) from error
     rows = [np.flatnonzero(source.y == digit)[:EACH] for digit in range(10)]

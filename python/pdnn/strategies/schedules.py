@@ -110,11 +110,7 @@ class Schedule:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """A picture of equal stages whose backward pass takes twice as long; see `Timeline.plot`."""
-        figure = self.simulate().plot()
-        figure.axes[0].set_xlabel("time (1: forward pass of a micro-batch)")
-        if path is not None:
-            figure.savefig(path, dpi=150)
-        return figure
+        return self.simulate().plot(path, unit="1: forward pass of a micro-batch")
 
     def chrome_trace(self, path: str | os.PathLike[str] | None = None) -> str:
         """The same for a browser's tracing page; see `Timeline.chrome_trace`."""

@@ -110,13 +110,15 @@ class Timeline:
                 file.write(text.encode())
         return text
 
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+    def plot(self, path: str | os.PathLike[str] | None = None, *, unit: str | None = None) -> Figure:
         """Forward and backward passes over time, with the number of their micro-batch; blank time is idle.
 
         Parameters
         ----------
         path : path, optional
             Where to write the picture; its ending names the format.
+        unit : str, optional
+            What 1 means in the times of the events; unless given they are seconds, drawn as s, ms or µs.
 
         Returns
         -------
@@ -151,8 +153,9 @@ class Timeline:
         axes.set_yticks(range(len(self.lanes)), [f"rank {rank}" for rank in range(len(self.lanes))])
         axes.set_xlim(0, self.seconds or 1)
         axes.set_ylim(len(self.lanes) - 0.5, -0.5)
-        unit, per_second = next((unit for unit in UNITS if self.seconds * unit[1] >= 10), UNITS[-1])
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value * per_second:g}")
+        if unit is None:
+            unit, per_second = next((each for each in UNITS if self.seconds * each[1] >= 10), UNITS[-1])
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value * per_second:g}")
         axes.set_xlabel(f"time ({unit})")
         axes.set_title(f"bubble {self.bubble:.1%}")
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from pdnn import nn, optim
 from pdnn.comm import Communicator, run_threads
-from pdnn.course.compare import Array, all_rows, same
+from pdnn.course.compare import Array, all_rows, returned, same
 from pdnn.course.ranks import on_ranks
 from pdnn.course.submission import Submission, Wrong
 from pdnn.data import Dataset
@@ -26,9 +26,10 @@ def dealt(student: Submission) -> str:
     for n, size in [(23, 3), (24, 4), (23, 1)]:
         for epoch in (0, 1):
             what = f"rows_of_epoch({n}, rank, {size}, 5, {epoch})"
-            parts = [student.rows_of_epoch(n, rank, size, 5, epoch) for rank in range(size)]
-            if any(part is None for part in parts):
-                raise Wrong("rows_of_epoch returned None: is a `return` missing?")
+            parts = [
+                returned("rows_of_epoch", student.rows_of_epoch(n, rank, size, 5, epoch))
+                for rank in range(size)
+            ]
             sizes = [len(part) for part in parts]
             try:
                 orders.append(all_rows(f"the rows of all ranks, {what}", np.concatenate(parts), n))

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from pdnn import nn, optim
-from pdnn.course.compare import Array, all_rows, same
+from pdnn.course.compare import Array, all_rows, returned, same
 from pdnn.course.submission import Submission, Wrong
+from pdnn.exercises import sigmoid, softmax
 from pdnn.models import mlp
 
 N, INPUTS, HIDDEN, CLASSES = 23, 12, 7, 5  # rows that no batch size divides, and no two sizes alike
@@ -26,11 +27,6 @@ def _rows(n: int = N) -> tuple[Array, Array, Array]:
     return random.normal(size=(n, INPUTS)), labels, np.eye(CLASSES)[labels]
 
 
-def _softmax(s: Array) -> Array:
-    powers = np.exp(s - s.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
 def _params(model: nn.Sequential) -> list[Array]:
     return [parameter.data for parameter in model.parameters()]
 
@@ -38,32 +34,29 @@ def _params(model: nn.Sequential) -> list[Array]:
 def _pass(model: nn.Sequential, x: Array) -> tuple[Array, Array]:
     """What `forward` should give."""
     w1, b1, _, _ = _params(model)
-    return _softmax(model.predict(x)), 1 / (1 + np.exp(-(x @ w1 + b1)))
+    return softmax(model.predict(x)), sigmoid(x @ w1 + b1)
 
 
 def _gradient(model: nn.Sequential, x: Array, labels: Array) -> list[Array]:
     """pdnn's, as arrays of the parameters' shapes."""
-    _, flat = model.gradient(x, labels, nn.CrossEntropyLoss())
-    ends = np.cumsum([parameter.size for parameter in model.parameters()])
-    parts = np.split(flat, ends[:-1])
-    return [part.reshape(p.shape) for part, p in zip(parts, model.parameters(), strict=True)]
+    return list(model.split(model.gradient(x, labels, nn.CrossEntropyLoss())[1]).values())
 
 
 def activations(student: Submission) -> str:
     """Sigmoid and softmax, also of large numbers."""
     a = np.array([[-2.0, 0, 1], [3, 0.5, -1]])
-    same("sigmoid(a)", student.sigmoid(a), 1 / (1 + np.exp(-a)))
+    same("sigmoid(a)", student.sigmoid(a), sigmoid(a))
     got = np.asarray(student.softmax(a), np.float64)
     if got.shape == a.shape and not np.allclose(got.sum(axis=1), 1):
         sums = ", ".join(f"{each:.3g}" for each in got.sum(axis=1))
         raise Wrong(f"the rows of softmax(s) add up to {sums}, not to 1: sum over each row, axis=1")
-    same("softmax(s)", got, _softmax(a))
+    same("softmax(s)", got, softmax(a))
     large = np.array([[1000.0, 999, -1000], [-1000, -1001, -1002]])
     with np.errstate(all="ignore"):
         got = np.asarray(student.softmax(large), np.float64)
     if not np.isfinite(got).all():
         raise Wrong("softmax(s) overflows for values like 1000: subtract the largest of each row first")
-    same("softmax(s) of values like 1000", got, _softmax(large))
+    same("softmax(s) of values like 1000", got, softmax(large))
     return "right, and stable"
 
 
@@ -132,9 +125,7 @@ def gradients(student: Submission) -> str:
 def every_row(student: Submission) -> str:
     """Minibatches cover every row."""
     for n, size in [(23, 5), (20, 5), (3, 8)]:
-        slices = student.minibatches(n, size)
-        if slices is None:
-            raise Wrong("minibatches returned None: is a `return` missing?")
+        slices = returned("minibatches", student.minibatches(n, size))
         parts = [np.arange(n)[part] for part in slices]
         what = f"minibatches({n}, {size})"
         rows = all_rows(what, np.concatenate(parts) if parts else np.empty(0), n)

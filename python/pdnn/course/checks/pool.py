@@ -11,7 +11,7 @@ import numpy as np
 
 from pdnn import nn, optim
 from pdnn.course.checks.shares import check_shares
-from pdnn.course.compare import Array, rows_in_words, same
+from pdnn.course.compare import Array, returned, rows_in_words, same
 from pdnn.course.submission import Submission, Wrong
 from pdnn.data import Dataset
 from pdnn.models import mlp
@@ -177,9 +177,7 @@ def _check_meeting(pool: Any) -> None:
             meeting.wait()
         return threading.get_ident()
 
-    threads = pool.map(meet, range(2))
-    if threads is None:
-        raise Wrong("Pool.map returned None: is a `return` missing?")
+    threads = returned("Pool.map", pool.map(meet, range(2)))
     if threading.get_ident() in threads:
         raise Wrong("Pool.map does the tasks in the thread that calls it, not in the pool's")
     if meeting.broken:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pdnn import nn, optim, strategies
 from pdnn.comm import SELF, Communicator, register, run_threads, world
-from pdnn.course.compare import Array, same
+from pdnn.course.compare import Array, returned, same
 from pdnn.course.ranks import on_ranks
 from pdnn.course.submission import Submission, Wrong
 from pdnn.models import mlp
@@ -134,9 +134,7 @@ def plugged_in(student: Submission) -> str:
 
 
 def _plan(student: Submission, stages: int, micro_batches: int) -> strategies.Schedule:
-    passes = student.schedule(stages, micro_batches)
-    if passes is None:
-        raise Wrong("schedule returned None: is a `return` missing?")
+    passes = returned("schedule", student.schedule(stages, micro_batches))
     if len(passes) != stages:
         raise Wrong(f"schedule({stages}, {micro_batches}) has {len(passes)} lists, not {stages}, one a stage")
     try:
