@@ -4,6 +4,7 @@
 #include <map>
 
 #include "bindings.hpp"
+#include "held.hpp"
 #include "locked.hpp"
 #include "numpy.hpp"
 #include "pdnn/codec/error_feedback.hpp"
@@ -27,14 +28,6 @@ struct LockedFeedback : Locked<codec::Codec<T>> {
 
   codec::ErrorFeedback<T>& feedback;
 };
-
-/// A Python object, released where the GIL is held.
-std::shared_ptr<py::object> hold(py::object made) {
-  return {new py::object(std::move(made)), [](py::object* kept) {
-            const py::gil_scoped_acquire gil;
-            delete kept;
-          }};
-}
 
 /// Encodes and decodes in Python, on copies, so that arrays that Python keeps stay valid.
 template <class T>

@@ -154,11 +154,7 @@ std::optional<std::shared_ptr<comm::SharedMemory>> share(Communicator& comm, Ind
 
 /// Adds up a copy, so that an array that Python keeps stays valid.
 void use_all_reduce(Communicator& comm, const std::string& name, const py::object& function) {
-  const std::shared_ptr<py::object> held(new py::object(function), [](py::object* kept) {
-    const py::gil_scoped_acquire gil;
-    delete kept;
-  });
-  const auto sum = [held](Communicator& group, comm::View data) {
+  const auto sum = [held = hold(function)](Communicator& group, comm::View data) {
     const py::gil_scoped_acquire gil;
     comm::with_type(data.dtype, [&]<class T>(T) {
       auto* const values = static_cast<T*>(data.data);

@@ -96,14 +96,7 @@ class CustomSchedule {
     std::vector<Program> all;
     for (Index rank = 0; rank < ranks_; ++rank) {
       Program& own = all.emplace_back();
-      for (const Instruction& pass : program(rank)) {
-        const bool back = pass.what == Do::backward;
-        const Index stage = stage_of(rank, pass), before = giver(rank, pass), after = 2 * stage - before;
-        const auto add = [&](Do what) { own.push_back({what, pass.micro, pass.chunk}); };
-        if (before >= 0 && before < stages_) add(back ? Do::recv_dy : Do::recv_x);
-        add(pass.what);
-        if (after >= 0 && after < stages_) add(back ? Do::send_dx : Do::send_y);
-      }
+      for (const Instruction& pass : program(rank)) append(own, pass, stage_of(rank, pass), stages_);
     }
     return all;
   }

@@ -18,21 +18,14 @@ class Writer {
  public:
   explicit Writer(const StagePosition& seat) : seat_(seat) {}
 
-  void forward(const Pass& pass) {
-    if (seat_.stage(pass.chunk) > 0) add(Do::recv_x, pass);
-    add(Do::forward, pass);
-    if (seat_.stage(pass.chunk) + 1 < seat_.stages()) add(Do::send_y, pass);
-  }
-  void backward(const Pass& pass) {
-    if (seat_.stage(pass.chunk) + 1 < seat_.stages()) add(Do::recv_dy, pass);
-    add(Do::backward, pass);
-    if (seat_.stage(pass.chunk) > 0) add(Do::send_dx, pass);
-  }
+  void forward(const Pass& pass) { add(Do::forward, pass); }
+  void backward(const Pass& pass) { add(Do::backward, pass); }
   Program take() { return std::move(program_); }
 
  private:
   void add(Do what, const Pass& pass) {
-    if (pass.micro < seat_.micro_batches) program_.push_back({what, pass.micro, pass.chunk});
+    if (pass.micro < seat_.micro_batches)
+      append(program_, {what, pass.micro, pass.chunk}, seat_.stage(pass.chunk), seat_.stages());
   }
 
   StagePosition seat_;
@@ -84,6 +77,14 @@ Index most_in_flight(const Program& program, bool (*counts)(const Instruction&, 
 const char* name(Do what) {
   static constexpr const char* kNames[] = {"recv_x", "forward", "send_y", "recv_dy", "backward", "send_dx"};
   return kNames[static_cast<int>(what)];
+}
+
+void append(Program& program, const Instruction& pass, Index stage, Index stages) {
+  const bool back = pass.what == Do::backward, above = stage + 1 < stages, below = stage > 0;
+  const auto add = [&](Do what) { program.push_back({what, pass.micro, pass.chunk}); };
+  if (back ? above : below) add(back ? Do::recv_dy : Do::recv_x);
+  add(pass.what);
+  if (back ? below : above) add(back ? Do::send_dx : Do::send_y);
 }
 
 Program gpipe(const StagePosition& seat) {

@@ -34,6 +34,9 @@ struct StagePosition {
   int stage(int chunk) const { return chunk * ranks + rank; }
 };
 
+/// Appends a pass of a stage, with the message that it waits for before it and the one that it makes possible after it.
+void append(Program& program, const Instruction& pass, Index stage, Index stages);
+
 /// All forward passes, then all backward passes: holds every micro-batch (Huang et al. 2019, GPipe, section 2.3).
 Program gpipe(const StagePosition& seat);
 /// After p - rank - 1 forward passes to warm up, one forward and one backward in turn: as short, and holds at most

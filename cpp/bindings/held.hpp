@@ -1,0 +1,17 @@
+#pragma once
+/// Python objects that the core keeps.
+#include <pybind11/pybind11.h>
+
+#include <memory>
+
+namespace pdnn::bindings {
+
+/// Whoever releases it last need not hold the GIL.
+inline std::shared_ptr<pybind11::object> hold(pybind11::object made) {
+  return {new pybind11::object(std::move(made)), [](pybind11::object* kept) {
+            const pybind11::gil_scoped_acquire gil;
+            delete kept;
+          }};
+}
+
+}  // namespace pdnn::bindings
