@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/bindings.hpp"
+#include "bindings/held.hpp"
 #include "bindings/signals.hpp"
 #include "pdnn/comm/shared_memory.hpp"
 #include "pdnn/comm/thread_group.hpp"

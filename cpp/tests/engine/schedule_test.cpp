@@ -123,7 +123,7 @@ BOOST_AUTO_TEST_CASE(the_slowest_stage_sets_the_pace) {
 
 BOOST_AUTO_TEST_CASE(programs_that_do_not_work_out_are_refused) {
   const Case two{"1f1b", 2, 2, 1};
-  const auto refused = [&](std::vector<Program> programs) {
+  const auto refused = [&](const std::vector<Program>& programs) {
     BOOST_CHECK_THROW(simulate(programs, two.equal()), ValueError);
   };
   std::vector<Program> programs = two.programs();

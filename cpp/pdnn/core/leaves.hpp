@@ -1,0 +1,57 @@
+#pragma once
+/// Leaves: the fixed pieces of a batch, and the binary tree in which what is made of them is added up.
+///
+/// The sums of a batch that is cut into K leaves do not depend on who makes them: a leaf is summed row by row from 0,
+/// and leaves are joined by one tree. Node i of level l is the sum of the leaves [i 2ˡ, (i + 1) 2ˡ), as far as they
+/// exist; it is its left half plus its right half, or its left half alone.
+#include <bit>
+#include <span>
+#include <vector>
+
+#include "pdnn/core/types.hpp"
+
+namespace pdnn {
+
+/// A batch of `batch` rows in `count` leaves, of which those of `run` are made here. None: the batch is not cut.
+struct Leaves {
+  Index count = 0, batch = 0;
+  Range run{};
+
+  /// Of the batch. A leaf may be empty.
+  Range rows(Index leaf) const { return share(batch, leaf, count); }
+  Range rows() const { return run.size() > 0 ? Range{rows(run.begin).begin, rows(run.end - 1).end} : Range{}; }
+};
+
+/// The largest nodes of the tree over `count` leaves that lie whole in a run of them, from the left.
+std::vector<Range> nodes_of(Range run, Index count);
+
+/// Of leaves that come one by one from the left: how often the sum of leaf i joins the one that has waited last. Others
+/// wait: at most ⌈log₂ count⌉ of them.
+inline int joins_after(Index leaf, Index count) {
+  const auto bits = static_cast<std::size_t>(leaf);
+  return leaf + 1 == count ? std::popcount(bits) : std::countr_one(bits);
+}
+
+/// The sum of all leaves, from nodes that cover them from the left: join(left, right) for the numbers of two nodes, of
+/// which the left one becomes their sum; at the end node 0 is that of all.
+template <class Join>
+void join_nodes(std::span<const Range> nodes, Index count, Join join) {
+  std::vector<std::pair<Range, std::size_t>> waiting;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    Range node = nodes[i];
+    std::size_t number = i;
+    while (!waiting.empty()) {
+      const auto [left, place] = waiting.back();
+      const Index size = left.size();  // a power of two, as something stands to its right
+      const bool even = left.begin % (2 * size) == 0;
+      if (!even || std::min(left.begin + 2 * size, count) != node.end) break;
+      join(place, number);
+      node = {left.begin, node.end};
+      number = place;
+      waiting.pop_back();
+    }
+    waiting.emplace_back(node, number);
+  }
+}
+
+}  // namespace pdnn
