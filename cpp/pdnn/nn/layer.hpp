@@ -19,6 +19,7 @@ struct Upcoming;
 
 namespace pdnn::nn {
 
+struct LossValue;
 using threads::Member;
 
 /// A named array among the parameters, or the buffers, which lie in one flat array each.
@@ -106,6 +107,8 @@ struct Hooks {
   BatchSum* batch_sum = nullptr;
   GradReady* grad_ready = nullptr;
   const FusedUpdate<T>* fused_update = nullptr;
+  std::span<T> more_nodes{};         ///< of a batch in leaves: the gradients of this rank's second, third... node
+  std::span<LossValue> leaf_sums{};  ///< of all leaves; this rank's are written
 };
 
 template <class T>
