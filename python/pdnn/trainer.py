@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterable
-from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy.typing as npt
 
 from pdnn import checkpoint as checkpoints
-from pdnn import strategies
-from pdnn.comm import Communicator
-from pdnn.comm.ending import stop_on_sigterm
-from pdnn.data import Dataset, PadCropFlip, Subset
-from pdnn.data.source import (
-    Data,
-    Source,
-    classes_of,
-    data_of,
-    epochs_may_come_second,
-    source_of,
-)
-from pdnn.epochs import Epochs
-from pdnn.evaluation import Evaluation
+from pdnn.data import PadCropFlip
+from pdnn.data.source import Data, data_of, epochs_may_come_second
+from pdnn.estimation import Estimation
+from pdnn.fitting import Fitting, Settings
 from pdnn.history import History
-from pdnn.progress import Progress
-from pdnn.store import Array
-
-if TYPE_CHECKING:
-    from pdnn._core import EpochSums
-    from pdnn.estimate import Estimate, Steps
-    from pdnn.estimate.trainer import Calibration
 
 
 class Callback(Protocol):
@@ -49,7 +29,7 @@ class Callback(Protocol):
         """After the last epoch."""
 
 
-class Trainer(Evaluation):
+class Trainer(Estimation):
     """Trains and evaluates a model.
 
     Parameters
@@ -96,10 +76,6 @@ class Trainer(Evaluation):
         If the strategy does not fit the number of ranks, the optimizer's parameters are not the model's, or
         the schedule is another optimizer's.
     """
-
-    _calibration: Calibration | None = None
-
-    # ---- training
 
     @epochs_may_come_second
     def fit(
@@ -166,171 +142,31 @@ class Trainer(Evaluation):
         KeyboardInterrupt
             On Ctrl-C, between two updates; `history` keeps the epochs finished.
         """
-        self._check_fit(epochs, batch_size, every, checkpoint, resume, timeline)
-        data = data_of("train", train, y)
-        classes = classes_of(data) if self.classes_ is None else self.classes_
-        source, held_out = self._sources(data, validation, classes, augment)
-        batch_size = min(batch_size, len(source))
-        settings = {
-            "batch size": batch_size,
-            "training rows": len(source),
-            "epochs": epochs,
-            "augmentation": repr(augment),
-            "classes": None if classes is None else classes.tolist(),
-        }
-        shown = verbose and self.comm.rank == 0
-        if self.wants_fastest and self.choice is None:
-            self._agree(settings)
-            self._choose_fastest(source, batch_size, checkpoint if resume else None, shown)
-        self.strategy.check_rows(len(source), batch_size, augment is not None)
-        self.classes_, self._plain = classes, source.plain
-        if shown:
-            self._tell_converted(train=source, validation=held_out)
-        first, apart = self.epoch, None
-        if checkpoint is not None and resume:
-            first, apart = 0, checkpoints.resume(self, checkpoint, batch_size)
-        self._agree(settings)
-        if apart is None and self.strategy.same_init:
-            self._share_model()
-        run = Epochs(self, source, batch_size, shuffle=shuffle, augment=augment, timeline=timeline)
-        if checkpoint is not None and apart is not None:
-            checkpoints.resume_session(self, checkpoint, run.session, apart)
-        progress = Progress(shown, first, epochs, run.steps)
+        settings = Settings(
+            epochs=epochs,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            augment=augment,
+            checkpoint=checkpoint,
+            every=every,
+            resume=resume,
+            timeline=timeline,
+            verbose=verbose,
+        )
+        fitting = Fitting(self, data_of("train", train, y), validation, settings)
         watchers = list(callbacks)
-        self.stop_training = False
         for watcher in watchers:
             watcher.on_train_begin(self)
-        with stop_on_sigterm(self.comm) as terminated, closing(progress), run.together():
 
-            def poll(sums: EpochSums) -> bool:
-                progress.at_step(sums.steps, sums.loss / max(sums.rows, 1))
-                return terminated.is_set()
+        def watch(epoch: int, logs: dict[str, float]) -> None:
+            for watcher in watchers:
+                watcher.on_epoch_end(self, epoch, logs)
 
-            while self.epoch < first + epochs and not self.stop_training:
-                progress.start_epoch(self.epoch)
-                sums = run.run(poll)
-                if sums.stopped:
-                    raise SystemExit(128 + signal.SIGTERM)
-                with run.common_model():
-                    logs = run.logs(sums) | self._validate(held_out, run.comm) | {"seconds": sums.seconds}
-                    self.epoch += 1
-                    run.record(logs, sums)
-                    progress.end_epoch(self.epoch - 1, logs)
-                    for watcher in watchers:
-                        watcher.on_epoch_end(self, self.epoch - 1, logs)
-                ending = self._agree_to_stop(terminated.is_set(), run.comm)
-                last = self.epoch == first + epochs or self.stop_training or ending
-                if checkpoint is not None and (last or self.epoch % every == 0):
-                    checkpoints.write(self, checkpoint, batch_size, run.session, run.comm)
-                if ending:
-                    raise SystemExit(128 + signal.SIGTERM)
-            run.finish()
+        fitting.run(watch)
         self.history.fingerprint = self.model.fingerprint()
         for watcher in watchers:
             watcher.on_train_end(self)
         return self.history
-
-    def _sources(
-        self,
-        data: Dataset | Subset,
-        validation: Data | None,
-        classes: Array | None,
-        augment: PadCropFlip | None,
-    ) -> tuple[Source, Source | None]:
-        """What to train on and what to validate with."""
-        source = self._source("train", data, classes)
-        if len(source) == 0:
-            raise ValueError("fit: the training data have no rows")
-        if augment is not None:
-            augment.tell(source.core, self.seed, self.epoch)  # refuses samples that are no images
-        held_out = None if validation is None else self._source("validation", validation, classes)
-        if held_out is not None and len(held_out) == 0:
-            raise ValueError("fit: the validation data have no rows; pass validation=None for none")
-        return source, held_out
-
-    def _validate(self, held_out: Source | None, comm: Communicator) -> dict[str, float]:
-        if held_out is None:
-            return {}
-        values = self.evaluate_source(held_out, comm)
-        return {f"val_{name}": value for name, value in values.items()}
-
-    def estimate(
-        self, train: Data, batch_size: int = 32, strategy: str | strategies.Strategy | None = None
-    ) -> Estimate:
-        """Estimates the time, messages and memory of a step of `fit`; collective.
-
-        Measures this machine and parts of the step, on copies of the model, for about a second.
-        Measurements are reused, so estimating several strategies is cheap.
-
-        Parameters
-        ----------
-        train : Dataset, Subset or (x, y)
-            What `fit` will get.
-        batch_size : int
-        strategy : str or a strategy of `pdnn.strategies`, optional
-            Another one than the trainer's (which before the first `fit` under "fastest" is that of "auto").
-
-        Returns
-        -------
-        Estimate
-            Its string explains it; `Estimate.beside` compares it with the measured time.
-
-        Raises
-        ------
-        ValueError
-            If the strategy does not fit the ranks or the model, or the model has layers that ranks share.
-        """
-        chosen = self.strategy if strategy is None else strategies.choose(strategy, self.comm)
-        data = data_of("estimate", train)
-        steps = self.calibrate(data, batch_size)
-        a_step = chosen.rows_per_step(steps.rows, self.comm.size)
-        return replace(steps.estimate(chosen), steps=len(data) / a_step)
-
-    def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
-        """This machine's numbers and a compute model of its steps, as `estimate` uses them; collective.
-
-        Measures once for each batch size and shape of samples, and later returns the same.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows, or the model has layers that ranks share.
-        CommunicationError
-            If a rank came with another model, data or settings.
-        """
-        data = data_of("estimate", train)
-        source = self._source("estimate", data, classes_of(data) if self.classes_ is None else self.classes_)
-        if len(source) == 0 or batch_size < 1:
-            raise ValueError(
-                f"estimate: {len(source)} rows in batches of {batch_size}; expected at least 1 of both"
-            )
-        batch_size, calibration = min(batch_size, len(source)), self._calibrations()
-        if not calibration.knows(source, batch_size):
-            self._agree({"batch size": batch_size, "training rows": len(source)}, "estimate")
-        return calibration.steps(source, batch_size)
-
-    def _calibrations(self) -> Calibration:
-        from pdnn.estimate.trainer import Calibration  # few programs ask
-
-        if self._calibration is None:
-            self._calibration = Calibration(self.model, self.loss, self.optimizer, self.comm)
-        return self._calibration
-
-    def _choose_fastest(
-        self, source: Source, batch_size: int, resumed: str | os.PathLike[str] | None, shown: bool
-    ) -> None:
-        """Takes the fastest strategy; a resumed training keeps its strategy."""
-        had = None if resumed is None else checkpoints.strategy_of(resumed)
-        self.choice = self._calibrations().fastest(source, batch_size, had)
-        self.strategy = self.choice.strategy
-        self.forget_evaluator()
-        if shown:
-            print(self.choice.why, flush=True)
-
-    # ---- data and files
-
-    def _source(self, where: str, data: Data, classes: Array | None) -> Source:
-        return source_of(where, data_of(where, data), self.model, self.loss, classes)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes parameters, optimizer, epoch, step, seed and history to one file, all or nothing."""

@@ -70,31 +70,11 @@ class Training:
         self.optimizer.core.set_clip(self.clip_norm, self.clip_value)
         return self.optimizer.core
 
-    def _check_fit(
-        self,
-        epochs: int,
-        batch_size: int,
-        every: int,
-        checkpoint: object,
-        resume: bool,
-        timeline: bool,
-    ) -> None:
-        """Raises ValueError if these arguments of `Trainer.fit` do not fit each other or the model."""
-        if epochs < 0 or batch_size < 1 or every < 1:
-            raise ValueError(
-                f"fit: epochs={epochs}, batch_size={batch_size}, every={every}; expected ≥ 0, ≥ 1 and ≥ 1"
-            )
-        if resume and checkpoint is None:
-            raise ValueError("fit: resume=True needs checkpoint=, the directory of the checkpoint")
-        if any(parameter.hooks or parameter.post_hooks for parameter in self.model.parameters()):
-            raise ValueError(
-                "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
-                "loop by hand"
-            )
-        if timeline and not self.strategy.has_pipeline:
-            raise ValueError(f'fit: timeline=True is for pipelines, strategy "{self.strategy}" has none')
+    def take_labels(self, classes: Array | None, plain: bool) -> None:
+        """Notes the names of classes, and whether integers that it trains on mean themselves."""
+        self.classes_, self._plain = classes, plain
 
-    def _agree(self, settings: dict[str, Any], where: str = "fit") -> None:
+    def agree(self, settings: dict[str, Any], where: str = "fit") -> None:
         """Compares the job over ranks; collective.
 
         Parameters
@@ -129,7 +109,7 @@ class Training:
         }
         compare(comm, where, mine, "every rank must start the same job")
 
-    def _share_model(self) -> None:
+    def share_model(self) -> None:
         """Gives all ranks rank 0's parameters and buffers; its optimizer's too, where ranks update alike."""
         comm, model = self.comm, self.model
         if comm.size == 1:
@@ -144,7 +124,7 @@ class Training:
             for array in optimizer.state:
                 comm.broadcast(array, root=0)
 
-    def _agree_to_stop(self, terminated: bool, comm: Communicator) -> bool:
+    def agree_to_stop(self, terminated: bool, comm: Communicator) -> bool:
         """Rank 0 decides for all; returns whether any rank got a SIGTERM, in an epoch too short to poll."""
         if comm.size > 1:
             wishes = np.array([self.stop_training and comm.rank == 0, terminated], np.int32)
@@ -152,7 +132,7 @@ class Training:
             self.stop_training, terminated = bool(wishes[0]), bool(wishes[1])
         return terminated
 
-    def _tell_converted(self, **sources: Source | None) -> None:
+    def tell_converted(self, **sources: Source | None) -> None:
         """Says once what of the data had to be converted."""
         for name, source in sources.items():
             if source is not None and source.converted and source.converted not in self._told:

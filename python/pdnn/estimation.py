@@ -1,0 +1,91 @@
+"""Estimation: what steps of a training would take, by any strategy, and the fastest one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pdnn import strategies
+from pdnn.data.source import Data, Source, classes_of, data_of, source_of
+from pdnn.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from pdnn.estimate import Estimate, Steps
+    from pdnn.estimate.trainer import Calibration
+
+
+class Estimation(Evaluation):
+    """A training whose steps are estimated; measurements are kept."""
+
+    _calibration: Calibration | None = None
+
+    def estimate(
+        self, train: Data, batch_size: int = 32, strategy: str | strategies.Strategy | None = None
+    ) -> Estimate:
+        """Estimates the time, messages and memory of a step of `fit`; collective.
+
+        Measures this machine and parts of the step, on copies of the model, for about a second.
+        Measurements are reused, so estimating several strategies is cheap.
+
+        Parameters
+        ----------
+        train : Dataset, Subset or (x, y)
+            What `fit` will get.
+        batch_size : int
+        strategy : str or a strategy of `pdnn.strategies`, optional
+            Another one than the trainer's (which before the first `fit` under "fastest" is that of "auto").
+
+        Returns
+        -------
+        Estimate
+            Its string explains it; `Estimate.beside` compares it with the measured time.
+
+        Raises
+        ------
+        ValueError
+            If the strategy does not fit the ranks or the model, or the model has layers that ranks share.
+        """
+        chosen = self.strategy if strategy is None else strategies.choose(strategy, self.comm)
+        data = data_of("estimate", train)
+        steps = self.calibrate(data, batch_size)
+        a_step = chosen.rows_per_step(steps.rows, self.comm.size)
+        return replace(steps.estimate(chosen), steps=len(data) / a_step)
+
+    def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
+        """This machine's numbers and a compute model of its steps, as `estimate` uses them; collective.
+
+        Measures once for each batch size and shape of samples, and later returns the same.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows, or the model has layers that ranks share.
+        CommunicationError
+            If a rank came with another model, data or settings.
+        """
+        data = data_of("estimate", train)
+        classes = classes_of(data) if self.classes_ is None else self.classes_
+        source = source_of("estimate", data, self.model, self.loss, classes)
+        if len(source) == 0 or batch_size < 1:
+            raise ValueError(
+                f"estimate: {len(source)} rows in batches of {batch_size}; expected at least 1 of both"
+            )
+        batch_size, calibration = min(batch_size, len(source)), self._calibrations()
+        if not calibration.knows(source, batch_size):
+            self.agree({"batch size": batch_size, "training rows": len(source)}, "estimate")
+        return calibration.steps(source, batch_size)
+
+    def _calibrations(self) -> Calibration:
+        from pdnn.estimate.trainer import Calibration  # few programs ask
+
+        if self._calibration is None:
+            self._calibration = Calibration(self.model, self.loss, self.optimizer, self.comm)
+        return self._calibration
+
+    def choose_fastest(self, source: Source, batch_size: int, had: str | None, shown: bool) -> None:
+        """Takes the fastest strategy, or the one that a resumed training had; collective."""
+        self.choice = self._calibrations().fastest(source, batch_size, had)
+        self.strategy = self.choice.strategy
+        self.forget_evaluator()
+        if shown:
+            print(self.choice.why, flush=True)

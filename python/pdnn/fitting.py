@@ -1,0 +1,196 @@
+"""Fitting: what one call of `Trainer.fit` does, from its arguments to the last epoch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pdnn import checkpoint as checkpoints
+from pdnn.comm.ending import stop_on_sigterm
+from pdnn.data import Dataset, PadCropFlip, Subset
+from pdnn.data.source import Data, Source, classes_of, data_of, source_of
+from pdnn.epochs import Epochs
+from pdnn.estimation import Estimation
+from pdnn.progress import Progress
+from pdnn.store import Array
+
+if TYPE_CHECKING:
+    from pdnn._core import EpochSums
+
+Watch: TypeAlias = Callable[[int, dict[str, float]], None]
+"""Called after each epoch with its number, from 0, and what was measured."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of `Trainer.fit`, but for the data and the callbacks."""
+
+    epochs: int
+    batch_size: int
+    shuffle: bool
+    augment: PadCropFlip | None
+    checkpoint: str | os.PathLike[str] | None
+    every: int
+    resume: bool
+    timeline: bool
+    verbose: bool
+
+    def check(self, training: Estimation) -> None:
+        """Raises ValueError if they do not fit each other or the model."""
+        if self.epochs < 0 or self.batch_size < 1 or self.every < 1:
+            raise ValueError(
+                f"fit: epochs={self.epochs}, batch_size={self.batch_size}, every={self.every}; expected ≥ 0, "
+                "≥ 1 and ≥ 1"
+            )
+        if self.resume and self.checkpoint is None:
+            raise ValueError("fit: resume=True needs checkpoint=, the directory of the checkpoint")
+        if any(parameter.hooks or parameter.post_hooks for parameter in training.model.parameters()):
+            raise ValueError(
+                "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
+                "loop by hand"
+            )
+        if self.timeline and not training.strategy.has_pipeline:
+            raise ValueError(f'fit: timeline=True is for pipelines, strategy "{training.strategy}" has none')
+
+
+class Fitting:
+    """One call of `Trainer.fit`; collective.
+
+    Parameters
+    ----------
+    training : Estimation
+        The Trainer.
+    data : Dataset or Subset
+    validation : Dataset, Subset or (x, y), optional
+    settings : Settings
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the arguments do not fit each other or the model, or differ between ranks.
+    """
+
+    def __init__(
+        self, training: Estimation, data: Dataset | Subset, validation: Data | None, settings: Settings
+    ) -> None:
+        settings.check(training)
+        classes = classes_of(data) if training.classes_ is None else training.classes_
+        source, held_out = _sources(training, data, validation, classes, settings.augment)
+        batch_size = min(settings.batch_size, len(source))
+        alike = {
+            "batch size": batch_size,
+            "training rows": len(source),
+            "epochs": settings.epochs,
+            "augmentation": repr(settings.augment),
+            "classes": None if classes is None else classes.tolist(),
+        }
+        shown = settings.verbose and training.comm.rank == 0
+        directory = settings.checkpoint if settings.resume else None
+        if training.wants_fastest and training.choice is None:
+            training.agree(alike)
+            had = None if directory is None else checkpoints.strategy_of(directory)
+            training.choose_fastest(source, batch_size, had, shown)
+        training.strategy.check_rows(len(source), batch_size, settings.augment is not None)
+        training.take_labels(classes, source.plain)
+        if shown:
+            training.tell_converted(train=source, validation=held_out)
+        first, apart = training.epoch, None
+        if directory is not None:
+            first, apart = 0, checkpoints.resume(training, directory, batch_size)
+        training.agree(alike)
+        if apart is None and training.strategy.same_init:
+            training.share_model()
+        self._training, self._held_out, self._settings = training, held_out, settings
+        self._batch_size = batch_size
+        self._run = Epochs(
+            training,
+            source,
+            batch_size,
+            shuffle=settings.shuffle,
+            augment=settings.augment,
+            timeline=settings.timeline,
+        )
+        if directory is not None and apart is not None:
+            checkpoints.resume_session(training, directory, self._run.session, apart)
+        self._end = first + settings.epochs
+        self._progress = Progress(shown, first, settings.epochs, self._run.steps)
+        training.stop_training = False
+
+    def run(self, watch: Watch) -> None:
+        """Trains the epochs.
+
+        Raises
+        ------
+        SystemExit
+            After a SIGTERM to a rank, on all of them.
+        """
+        training, run, progress = self._training, self._run, self._progress
+        with stop_on_sigterm(training.comm) as terminated, closing(progress), run.together():
+
+            def poll(sums: EpochSums) -> bool:
+                progress.at_step(sums.steps, sums.loss / max(sums.rows, 1))
+                return terminated.is_set()
+
+            while training.epoch < self._end and not training.stop_training:
+                progress.start_epoch(training.epoch)
+                sums = run.run(poll)
+                if sums.stopped:
+                    raise SystemExit(128 + signal.SIGTERM)
+                self._end_epoch(sums, watch)
+                ending = training.agree_to_stop(terminated.is_set(), run.comm)
+                self._keep(ending)
+                if ending:
+                    raise SystemExit(128 + signal.SIGTERM)
+            run.finish()
+
+    def _end_epoch(self, sums: EpochSums, watch: Watch) -> None:
+        """Validation, history and callbacks."""
+        training, run = self._training, self._run
+        with run.common_model():
+            logs = run.logs(sums) | self._validate() | {"seconds": sums.seconds}
+            run.record(logs, sums)
+            self._progress.end_epoch(training.epoch, logs)
+            training.epoch += 1
+            watch(training.epoch - 1, logs)
+
+    def _validate(self) -> dict[str, float]:
+        if self._held_out is None:
+            return {}
+        values = self._training.evaluate_source(self._held_out, self._run.comm)
+        return {f"val_{name}": value for name, value in values.items()}
+
+    def _keep(self, ending: bool) -> None:
+        """Writes the checkpoint, if it is due after this epoch."""
+        training, settings = self._training, self._settings
+        last = training.epoch == self._end or training.stop_training or ending
+        if settings.checkpoint is not None and (last or training.epoch % settings.every == 0):
+            checkpoints.write(
+                training, settings.checkpoint, self._batch_size, self._run.session, self._run.comm
+            )
+
+
+def _sources(
+    training: Estimation,
+    data: Dataset | Subset,
+    validation: Data | None,
+    classes: Array | None,
+    augment: PadCropFlip | None,
+) -> tuple[Source, Source | None]:
+    """What to train on and what to validate with."""
+
+    def source_for(where: str, data: Data) -> Source:
+        return source_of(where, data_of(where, data), training.model, training.loss, classes)
+
+    source = source_for("train", data)
+    if len(source) == 0:
+        raise ValueError("fit: the training data have no rows")
+    if augment is not None:
+        augment.tell(source.core, training.seed, training.epoch)  # refuses samples that are no images
+    held_out = None if validation is None else source_for("validation", validation)
+    if held_out is not None and len(held_out) == 0:
+        raise ValueError("fit: the validation data have no rows; pass validation=None for none")
+    return source, held_out
