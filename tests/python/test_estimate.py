@@ -226,7 +226,7 @@ def test_memory_is_the_table_of_what_is_kept() -> None:
     assert steps(8, 1).estimate(strategies.Serial()).memory == model + batch(8)
     assert steps(8, 4).estimate(DataParallel()).memory == model + batch(2)
     pool = steps(8, 1).estimate(strategies.Pool(2, 4))
-    assert pool.memory == model + 2 * (4 * MLP.params + batch(2))
+    assert pool.memory == model + 2 * 4 * MLP.params + 2 * (4 * MLP.params + batch(2))  # two of four wait
     elastic = steps(8, 4).estimate(strategies.ElasticAveraging(10))
     assert elastic.memory == model + 4 * (2 * MLP.params + 1) + batch(8)
 

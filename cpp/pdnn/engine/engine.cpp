@@ -1,7 +1,5 @@
 #include "pdnn/engine/engine.hpp"
 
-#include "pdnn/kernels/table.hpp"
-
 namespace pdnn::engine {
 
 template <class T>
@@ -48,7 +46,7 @@ nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step,
 
 template <class T>
 PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity)
-    : Engine<T>(job), pieces_(pieces), pool_(workers) {
+    : Engine<T>(job), pieces_(pieces), pool_(workers), waiting_(job.model.count(), pieces) {
   require(pieces >= 1, "Pool: ", pieces, " parallel batches; expected at least 1");
   require(!job.network.traits().synchronized,
           "Pool: a layer with sync=True needs the whole batch at once, but a pool's pieces ",
@@ -59,33 +57,38 @@ PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index ca
   for (int i = 0; i < workers; ++i)
     workers_.push_back({nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces),
                         AlignedArray<T>(job.model.count())});
+  sums_.resize(static_cast<std::size_t>(pieces));
 }
 
 template <class T>
-nn::LossValue PoolEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>&) {
+nn::LossValue PoolEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
   const Index count = job_.model.count();
-  T* const grads = job_.model.grads->data();
-  nn::LossValue sums;
-  pool_.run(pieces_, [&](const threads::Task& task) {
+  const bool leaves = step.leaves.count > 0;
+  const Range run = leaves ? step.leaves.run : Range{0, pieces_};
+  const std::span<nn::LossValue> sums = leaves ? hooks.leaf_sums : std::span(sums_);
+  if (run != run_) nodes_ = nodes_of(run, leaves ? step.leaves.count : pieces_);
+  run_ = run;
+  std::size_t node = 0;
+  pool_.run(run.size(), [&](const threads::Task& task) {
     Worker& worker = workers_[static_cast<std::size_t>(task.worker)];
     const Member alone;
-    const Step piece = step.shard({static_cast<int>(task.number), static_cast<int>(pieces_)});
+    const Step piece = step.shard({static_cast<int>(task.number), static_cast<int>(run.size())});
     const Batch<T> batch = source.gather(alone, piece.rows, worker.workspace);
     const nn::Pass pass{.team = &alone, .key = step.key, .first_row = piece.first_row};
-    const nn::LossValue own = nn::run_pass(job_.network, job_.model, worker.workspace, job_.loss, pass, batch.x,
-                                           batch.target, step.scale, worker.grads.span());
+    const Index leaf = run.begin + task.number;
+    sums[static_cast<std::size_t>(leaf)] = nn::run_pass(job_.network, job_.model, worker.workspace, job_.loss, pass,
+                                                        batch.x, batch.target, step.scale, worker.grads.span());
     task.order.pass(task.number, [&] {
-      if (task.number == 0) {
-        std::copy_n(worker.grads.data(), count, grads);
-      } else {
-        kernels::table<T>().add(alone, count, grads, worker.grads.data(), grads);
-      }
-      sums.value += own.value;
-      sums.correct += own.correct;
+      if (leaf == nodes_[node].end) ++node;
+      const Index within = leaf - nodes_[node].begin;
+      T* const sum = node == 0 ? job_.model.grads->data()
+                               : slice(hooks.more_nodes, (static_cast<Index>(node) - 1) * count, count).data();
+      waiting_.take(within, worker.grads, sum);
+      waiting_.join(alone, within, nodes_[node].size(), {0, count}, sum);
       job_.model.commit(job_.network, pass, worker.workspace, piece.count());
     });
   });
-  return sums;
+  return sum_of_leaves(sums);
 }
 
 template class Engine<float>;

@@ -4,6 +4,7 @@
 #include "pdnn/data/metrics.hpp"
 #include "pdnn/data/source.hpp"
 #include "pdnn/data/step.hpp"
+#include "pdnn/engine/leaf_gradients.hpp"
 #include "pdnn/optim/optimizer.hpp"
 #include "pdnn/threads/thread_pool.hpp"
 
@@ -32,6 +33,8 @@ class Engine {
   /// cache.
   virtual bool announces() const = 0;
   /// Stores the gradient of the step's rows in model.grads, commits the buffers, and returns the sums over these rows.
+  /// Of a step in leaves: the gradients of its run's nodes are in model.grads and hooks.more_nodes, and the sums of
+  /// each of its leaves are in hooks.leaf_sums, from which whoever knows all leaves makes those of the batch.
   virtual nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) = 0;
   /// The threads, for what they do all at once between gradients.
   virtual threads::Team& team() = 0;
@@ -77,11 +80,13 @@ class TeamEngine : public Engine<T> {
   nn::Workspace<T> workspace_;
 };
 
-/// A fixed number of pieces, whichever worker takes them: their gradients join, and their statistics are committed, in
-/// the order of the pieces, so neither the number of workers nor their timing changes a bit.
+/// The leaves of a step, or a fixed number of pieces of one without, whichever worker takes them: their gradients are
+/// added up by the tree of core/leaves.hpp, and their statistics are committed in their order, so neither the number of
+/// workers nor their timing changes a bit.
 template <class T>
 class PoolEngine : public Engine<T> {
  public:
+  /// `capacity`: rows of all the pieces.
   PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity);
   bool announces() const override { return false; }  // a gradient is final when all pieces are joined
   nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) override;
@@ -98,6 +103,10 @@ class PoolEngine : public Engine<T> {
   Index pieces_;
   threads::ThreadPool pool_;
   std::vector<Worker> workers_;
+  LeafGradients<T> waiting_;
+  Range run_;                        // of the leaves of the last step
+  std::vector<Range> nodes_;         // of that run
+  std::vector<nn::LossValue> sums_;  // of the pieces of a step without leaves
 };
 
 }  // namespace pdnn::engine

@@ -34,8 +34,7 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
       comm_(std::move(comm)),
       transport_(comm_, config.codec),
       team_(config.threads),
-      middle_(*this),
-      last_(*this) {
+      sums_(static_cast<std::size_t>(config.micro_batches)) {
   const StagePosition seat{comm_->rank(), comm_->size(), config.micro_batches, static_cast<int>(chunks.size())};
   program_ = programs_of(config, seat.ranks, seat.chunks)[static_cast<std::size_t>(seat.rank)];
   require(tag_of_dy(seat.stages()) <= comm::kMaxTag, "Pipeline: ", seat.stages(), " stages are too many");
@@ -58,6 +57,7 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
                                               .last = stage_number + 1 == seat.stages(),
                                               .params = own_params,
                                               .buffers = own_buffers,
+                                              .waiting = {own_params.size(), config.micro_batches},
                                               .slots = {},
                                               .outgoing = {}});
     const Index rows = (capacity + config.micro_batches - 1) / config.micro_batches,
@@ -99,8 +99,12 @@ void PipelineEngine<T>::each_request(Visit visit) {
 
 template <class T>
 void PipelineEngine<T>::ProgressHook::operator()(const Member& member, Range slice) {
+  const Index begin = stage.params.begin, micro_batches = engine.config_.micro_batches;
+  stage.waiting.join(member, micro, micro_batches, {slice.begin - begin, slice.end - begin}, engine.sum_of(stage));
   if (member.first()) poll();
-  if (final) (*final)(member, slice);
+  if (!final) return;
+  if (micro_batches > 1) member.barrier();
+  (*final)(member, slice);
 }
 
 template <class T>
@@ -111,8 +115,7 @@ void PipelineEngine<T>::ProgressHook::poll() {
 
 template <class T>
 nn::LossValue PipelineEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
-  nn::LossValue sums;
-  last_.final = hooks.grad_ready;
+  std::ranges::fill(sums_, nn::LossValue{});
   timing_ = recording_ && step.count() >= most_rows_;
   try {
     if (timing_) {
@@ -125,14 +128,14 @@ nn::LossValue PipelineEngine<T>::gradient(const Source<T>& source, const Step& s
       for (Index micro = 0; micro < std::min<Index>(std::ssize(stage.slots), config_.micro_batches); ++micro)
         expect(stage, micro, share(step.count(), micro, config_.micro_batches).size());
     team_.run([&](const Member& member) {
-      for (const Instruction& instruction : program_) execute(member, instruction, {source, step, hooks}, sums);
+      for (const Instruction& instruction : program_) execute(member, instruction, {source, step, hooks});
     });
     each_request([](comm::Request& request) { request.wait(); });
   } catch (...) {
     each_request([](comm::Request& request) { request.abandon(); });
     throw;
   }
-  return sums;
+  return sum_of_leaves(sums_);
 }
 
 /// Starts to receive what a micro-batch needs: its workspace is free.
@@ -147,8 +150,7 @@ void PipelineEngine<T>::expect(Stage& stage, Index micro, Index rows) {
 }
 
 template <class T>
-void PipelineEngine<T>::execute(const Member& member, const Instruction& instruction, const Work& work,
-                                nn::LossValue& sums) {
+void PipelineEngine<T>::execute(const Member& member, const Instruction& instruction, const Work& work) {
   const bool timed = timing_ && member.first();
   const auto now = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); };
   if (timed) lane_.push_back({instruction, now(), 0});
@@ -167,9 +169,7 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
       break;
     case Do::forward:
       loss = forward(member, stage, slot, micro_batch);
-      if (!member.first()) break;
-      sums.value += loss.value;
-      sums.correct += loss.correct;
+      if (member.first()) sums_[static_cast<std::size_t>(micro)] = loss;
       break;
     case Do::send_y:
       if (member.first() && count > 0)
@@ -231,17 +231,18 @@ nn::LossValue PipelineEngine<T>::forward(const Member& member, const Stage& stag
 }
 
 template <class T>
-void PipelineEngine<T>::backward(const Member& member, const Stage& stage, Slot& slot, SendBuffer& out,
+void PipelineEngine<T>::backward(const Member& member, Stage& stage, Slot& slot, SendBuffer& out,
                                  const Work& micro_batch, Index micro) {
   const Index count = micro_batch.step.count();
   nn::Pass own = pass(member, stage, micro_batch);
-  own.add = micro > 0;
-  own.final = micro + 1 == config_.micro_batches ? &last_ : &middle_;
+  ProgressHook progress(*this, stage, micro,
+                        micro + 1 == config_.micro_batches ? micro_batch.hooks.grad_ready : nullptr);
+  own.final = &progress;
   if (member.first()) out.message.request.wait();  // the dx before the last one has left
   member.barrier();                                // and dy has been received
   const Tensor<T> dx{stage.first ? nullptr : out.dx.data(), count, stage.in};
   stage.network.backward(own, vars(stage, slot), slot.x, slot.workspace.y(count), slot.workspace.dy(count), dx,
-                         slice(job_.model.grads->span(), stage.params.begin, stage.params.size()));
+                         {stage.waiting.of(micro, sum_of(stage)), static_cast<std::size_t>(stage.params.size())});
   if (member.first())
     stage.network.commit(own, slot.workspace.saved(), count,
                          slice(job_.model.buffers->span(), stage.buffers.begin, stage.buffers.size()));

@@ -25,8 +25,9 @@ struct PipelineConfig {
 };
 
 /// Interprets this rank's program. The rows of a step are cut into micro-batches whose sizes differ by at most one; one
-/// without rows goes through all passes and is not sent. Gradients add up, and buffers are committed, in the order of
-/// micro-batches, so the result is that of a pool with as many pieces, whatever the schedule.
+/// without rows goes through all passes and is not sent. Micro-batches are leaves: their gradients are added up by the
+/// tree of core/leaves.hpp, and buffers are committed in their order, so the result is that of a pool with as many
+/// pieces, whatever the schedule.
 ///
 /// A micro-batch sends rows · width elements up through each border between stages and as many down, each message by
 /// the codec, if there is one: a stage above works on what it got, and gradients are passed on as if that was what was
@@ -81,20 +82,25 @@ class PipelineEngine : public Engine<T> {
     int number;  // in the whole network
     bool first, last;
     Range params, buffers;
+    LeafGradients<T> waiting;
     std::vector<Slot> slots;
     std::array<SendBuffer, 2> outgoing;
 
     Slot& slot(Index micro) { return slots[static_cast<std::size_t>(micro) % slots.size()]; }
     SendBuffer& out(Index micro) { return outgoing[static_cast<std::size_t>(micro % 2)]; }
   };
-  /// Told by layers of slices and pauses: moves messages along, and passes on what the last micro-batch makes final.
+  /// Told by a micro-batch's layers of slices and pauses: adds a slice to the sums that wait for it, moves messages
+  /// along, and passes on what the last micro-batch makes final.
   struct ProgressHook : nn::GradReady {
-    explicit ProgressHook(PipelineEngine& owner) : engine(owner) {}
+    ProgressHook(PipelineEngine& owner, Stage& its_stage, Index number, nn::GradReady* told)
+        : engine(owner), stage(its_stage), micro(number), final(told) {}
     void operator()(const Member& member, Range slice) override;
     Index piece() const override { return final ? final->piece() : 0; }
     void poll() override;
     PipelineEngine& engine;
-    nn::GradReady* final = nullptr;
+    Stage& stage;
+    Index micro;
+    nn::GradReady* final;
   };
 
   /// A batch, and what its passes have to tell.
@@ -104,11 +110,11 @@ class PipelineEngine : public Engine<T> {
     const nn::Hooks<T>& hooks;
   };
 
-  void execute(const Member& member, const Instruction& instruction, const Work& work, nn::LossValue& sums);
+  void execute(const Member& member, const Instruction& instruction, const Work& work);
   /// The sums over these rows in the last stage.
   nn::LossValue forward(const Member& member, const Stage& stage, Slot& slot, const Work& micro_batch);
-  void backward(const Member& member, const Stage& stage, Slot& slot, SendBuffer& out, const Work& micro_batch,
-                Index micro);
+  void backward(const Member& member, Stage& stage, Slot& slot, SendBuffer& out, const Work& micro_batch, Index micro);
+  T* sum_of(const Stage& stage) { return job_.model.grads->data() + stage.params.begin; }
   void expect(Stage& stage, Index micro, Index rows);
   nn::Pass pass(const Member& member, const Stage& stage, const Work& micro_batch) const;
   nn::Vars<T> vars(const Stage& stage, Slot& slot) const;
@@ -124,7 +130,7 @@ class PipelineEngine : public Engine<T> {
   Program program_;
   threads::Team team_;
   std::vector<Stage> stages_;
-  ProgressHook middle_, last_;  // of all micro-batches but the last, and of that
+  std::vector<nn::LossValue> sums_;  // of each micro-batch
   bool recording_ = false;
   bool timing_ = false;  // this gradient
   Index most_rows_ = 0;  // of a gradient that was recorded

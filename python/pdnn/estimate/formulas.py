@@ -95,7 +95,8 @@ class Steps:
         self, engine: Engine, rows: int, more: float = 0.0, passes: float = 1.0, held: float = 1.0
     ) -> int:
         """Bytes that a rank keeps, as the table in docs/algorithms.md has them, without its data set."""
-        elements = (1 + held) * self.model_elements + more + engine.passes * self.network.params
+        elements = (1 + held) * self.model_elements + more
+        elements += (engine.passes + engine.waiting) * self.network.params
         each = self.network.batch_bytes(ceil(rows / engine.pieces))
         return int(elements * self.network.itemsize + (engine.passes or passes) * each)
 

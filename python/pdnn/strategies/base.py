@@ -145,12 +145,15 @@ class Engine(Strategy):
         Passes that run at the same time, each with a gradient of its own; 0: all threads share one pass.
     needs_cores : bool
         Its threads wait for each other so often that each needs a core of its own.
+    waiting : int
+        Gradients of pieces that wait, in the tree that adds them up, for those of later pieces.
     suffix : str
         How a strategy's string ends in it: "+team:2".
     """
 
     pieces: ClassVar[int] = 1
     passes: ClassVar[int] = 0
+    waiting: ClassVar[int] = 0
     needs_cores: ClassVar[bool] = True
 
     if TYPE_CHECKING:
@@ -260,6 +263,11 @@ def alone(ranks: int, fits: str) -> str | None:
         f'is for one process, this world has {ranks} ranks; "{fits}" fits, or pass comm=pdnn.comm.SELF to '
         "train on each rank by itself"
     )
+
+
+def waiting_of(pieces: int) -> int:
+    """Gradients that wait for those of later pieces while so many are added up by a binary tree."""
+    return pieces.bit_length() - 1
 
 
 def check_positive(what: str, value: int) -> None:

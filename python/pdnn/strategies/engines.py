@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pdnn import _core
-from pdnn.strategies.base import Engine, check_positive
+from pdnn.strategies.base import Engine, check_positive, waiting_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Team(Engine):
 class Pool(Engine):
     """A batch cut into `parallel_batches` pieces, whose gradients are tasks for `workers` threads.
 
-    The gradients are added in the order of the pieces, so the bits do not depend on the number of workers.
+    The gradients are added by one binary tree over the pieces, so the bits do not depend on the number of
+    workers.
 
     Parameters
     ----------
@@ -80,6 +81,11 @@ class Pool(Engine):
     def passes(self) -> int:  # type: ignore[override]
         """As many as there are workers with a piece."""
         return min(self.workers, self.parallel_batches)
+
+    @property
+    def waiting(self) -> int:  # type: ignore[override]
+        """Of the pieces."""
+        return waiting_of(self.parallel_batches)
 
     def engine_config(self) -> _core.PoolConfig:
         """The core's configuration of an engine."""

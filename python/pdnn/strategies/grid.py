@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pdnn import _core
 from pdnn.moved import former
-from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, codec_suffix
+from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, codec_suffix, waiting_of
 from pdnn.strategies.data_parallel import DataParallel
 from pdnn.strategies.engines import Serial
 from pdnn.strategies.schedules import SCHEDULES, Passes, Schedule, schedule, schedule_of_passes
@@ -74,11 +74,12 @@ class PartOfGrid(Strategy):
 
     def memory(self, steps: CostModel) -> int:
         """A rank's part, beside the whole model."""
-        held_by, passes = self.grid.held_by, 1.0
+        held_by, passes, more = self.grid.held_by, 1.0, 0.0
         rows = ceil(steps.rows * held_by / steps.ranks)
         if pipeline := self.grid.pipeline:
             rows, passes = ceil(rows / pipeline.num_micro_batches), max(pipeline.plan().in_flight)
-        return steps.memory(self.engine, rows, passes=passes / held_by, held=1 / held_by)
+            more = waiting_of(pipeline.num_micro_batches) * steps.params / held_by
+        return steps.memory(self.engine, rows, more, passes=passes / held_by, held=1 / held_by)
 
 
 @dataclass(frozen=True)
