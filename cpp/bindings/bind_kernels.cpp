@@ -74,8 +74,8 @@ void bind_convolutions(py::module_& m) {
           const py::gil_scoped_release release;
           threads::Team(threads).run([&](const threads::Member& member) {
             if (dw_wanted)
-              kernels::table<T>().convolution_dw(member, arrays.shape, arrays.batch, arrays.x, gradient, false, dw_to,
-                                                 db_to);
+              kernels::table<T>().convolution_dw(member, arrays.shape, arrays.batch, arrays.x, gradient, {}, false,
+                                                 dw_to, db_to);
             if (!dx_wanted) return;
             kernels::table<T>().flip_taps(member, arrays.shape, arrays.w, flipped.data());
             member.barrier();
@@ -113,7 +113,7 @@ void bind_kernels(py::module_& m) {
         threads::Team(threads).run([&](const threads::Member& member) {
           using enum kernels::Activation;
           if (tn)
-            kernels::table<T>().product_tn(member, x, w, false, y, nullptr);
+            kernels::table<T>().product_tn(member, x, w, {}, false, y, nullptr);
           else if (nt)
             kernels::table<T>().product_nt(member, x, w, identity, {}, y);
           else

@@ -126,7 +126,7 @@ void PowerSgd<T>::restore(const T* p, const T* q, const T* others, std::span<T> 
       std::transform(p, p + rank_ * m.rows, negative_.data(), [](T x) { return -x; });
       left = negative_.data();
     }
-    kernels::table<T>().product_tn(Part{}, {left, rank_, m.rows}, {q, rank_, m.cols}, into != Into::store,
+    kernels::table<T>().product_tn(Part{}, {left, rank_, m.rows}, {q, rank_, m.cols}, {}, into != Into::store,
                                    at(values.data(), m), nullptr);
     p += rank_ * m.rows;
     q += rank_ * m.cols;

@@ -4,6 +4,7 @@
 /// The sums of a batch that is cut into K leaves do not depend on who makes them: a leaf is summed row by row from 0,
 /// and leaves are joined by one tree. Node i of level l is the sum of the leaves [i 2ˡ, (i + 1) 2ˡ), as far as they
 /// exist; it is its left half plus its right half, or its left half alone.
+#include <array>
 #include <bit>
 #include <span>
 #include <vector>
@@ -20,6 +21,7 @@ struct Leaves {
   /// Of the batch. A leaf may be empty.
   Range rows(Index leaf) const { return share(batch, leaf, count); }
   Range rows() const { return run.size() > 0 ? Range{rows(run.begin).begin, rows(run.end - 1).end} : Range{}; }
+  bool operator==(const Leaves&) const = default;
 };
 
 /// The largest nodes of the tree over `count` leaves that lie whole in a run of them, from the left.
@@ -31,6 +33,53 @@ inline int joins_after(Index leaf, Index count) {
   const auto bits = static_cast<std::size_t>(leaf);
   return leaf + 1 == count ? std::popcount(bits) : std::countr_one(bits);
 }
+
+/// The sum of `count` leaves, leaf(i) each.
+template <class T, class Leaf>
+T tree_sum(Index count, Leaf leaf) {
+  std::array<T, 64> waiting;
+  std::size_t waits = 0;
+  T sum{};
+  for (Index i = 0; i < count; ++i) {
+    sum = leaf(i);
+    for (int joins = joins_after(i, count); joins > 0; --joins) sum = waiting[--waits] + sum;
+    waiting[waits++] = sum;
+  }
+  return sum;
+}
+
+/// Levels of the tree over so many leaves: ⌈log₂ count⌉.
+inline Index tree_levels(Index count) {
+  return count > 1 ? static_cast<Index>(std::bit_width(static_cast<std::size_t>(count - 1))) : 0;
+}
+
+/// What a pass over a run of leaves sums: its nodes, and the ends of all of its leaves. Rows count from the run's
+/// first.
+class LeafNodes {
+ public:
+  struct Node {
+    Range rows;
+    std::span<const Index> ends;  ///< of its leaves, from its own first row on
+  };
+
+  LeafNodes() = default;
+  explicit LeafNodes(const Leaves& leaves) { cut(leaves); }
+  LeafNodes(LeafNodes&&) = default;  // what spans look at stays where it is
+  LeafNodes& operator=(LeafNodes&&) = default;
+  /// Now those of this run; nothing is allocated where they are the same.
+  void cut(const Leaves& leaves);
+
+  const Leaves& leaves() const { return leaves_; }
+  std::span<const Node> nodes() const { return nodes_; }
+  std::span<const Index> ends() const { return ends_; }
+  /// Whether one node is the sum of all leaves.
+  bool whole() const { return leaves_.run == Range{0, leaves_.count}; }
+
+ private:
+  Leaves leaves_;
+  std::vector<Node> nodes_;
+  std::vector<Index> ends_, ends_in_nodes_;
+};
 
 /// The sum of all leaves, from nodes that cover them from the left: join(left, right) for the numbers of two nodes, of
 /// which the left one becomes their sum; at the end node 0 is that of all.

@@ -25,6 +25,11 @@ void Engine<T>::update(optim::Optimizer<T>& optimizer, Range range) {
 
 template <class T>
 nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
+  const bool leaves = step.leaves.count > 0;
+  if (leaves) {
+    leaves_.cut(step.leaves);
+    workspace_.make_leaf_room(step.leaves.count);
+  }
   nn::LossValue sums;
   team_.run([&](const Member& member) {
     const Batch<T> batch = source.gather(member, step.rows, workspace_);
@@ -34,14 +39,22 @@ nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step,
                         .first_row = step.first_row,
                         .final = hooks.grad_ready,
                         .upcoming = &upcoming,
-                        .batch_sum = hooks.batch_sum};
+                        .batch_sum = hooks.batch_sum,
+                        .leaves = leaves ? &leaves_ : nullptr};
     const nn::LossValue own = nn::run_pass(job_.network, job_.model, workspace_, job_.loss, pass, batch.x, batch.target,
-                                           step.scale, job_.model.grads->span(), hooks.fused_update);
+                                           step.scale, job_.model.grads->span(), hooks.fused_update, hooks.more_nodes);
     if (!member.first()) return;
     sums = own;
     job_.model.commit(job_.network, pass, workspace_, step.count());
   });
-  return sums;
+  if (!leaves) return sums;
+  Index begin = 0;
+  auto leaf = static_cast<std::size_t>(step.leaves.run.begin);
+  for (const Index end : leaves_.ends()) {
+    hooks.leaf_sums[leaf++] = nn::sum_of_rows(workspace_.rows(), {begin, end});
+    begin = end;
+  }
+  return {};
 }
 
 template <class T>
@@ -56,7 +69,7 @@ PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index ca
           "go ahead in any order; use a team");
   for (int i = 0; i < workers; ++i)
     workers_.push_back({nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces),
-                        AlignedArray<T>(job.model.count())});
+                        AlignedArray<T>(job.model.count()), LeafNodes()});
   sums_.resize(static_cast<std::size_t>(pieces));
 }
 
@@ -74,7 +87,12 @@ nn::LossValue PoolEngine<T>::gradient(const Source<T>& source, const Step& step,
     const Member alone;
     const Step piece = step.shard({static_cast<int>(task.number), static_cast<int>(run.size())});
     const Batch<T> batch = source.gather(alone, piece.rows, worker.workspace);
-    const nn::Pass pass{.team = &alone, .key = step.key, .first_row = piece.first_row};
+    if (leaves) {
+      worker.leaf.cut(piece.leaves);
+      worker.workspace.make_leaf_room(step.leaves.count);
+    }
+    const nn::Pass pass{
+        .team = &alone, .key = step.key, .first_row = piece.first_row, .leaves = leaves ? &worker.leaf : nullptr};
     const Index leaf = run.begin + task.number;
     sums[static_cast<std::size_t>(leaf)] = nn::run_pass(job_.network, job_.model, worker.workspace, job_.loss, pass,
                                                         batch.x, batch.target, step.scale, worker.grads.span());

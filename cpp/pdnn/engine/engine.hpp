@@ -78,6 +78,7 @@ class TeamEngine : public Engine<T> {
 
   threads::Team team_;
   nn::Workspace<T> workspace_;
+  LeafNodes leaves_;  // of a step in leaves
 };
 
 /// The leaves of a step, or a fixed number of pieces of one without, whichever worker takes them: their gradients are
@@ -98,6 +99,7 @@ class PoolEngine : public Engine<T> {
   struct Worker {
     nn::Workspace<T> workspace;
     AlignedArray<T> grads;
+    LeafNodes leaf;  // of a step in leaves: the one that it is at
   };
 
   Index pieces_;

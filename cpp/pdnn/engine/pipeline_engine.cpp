@@ -34,7 +34,8 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
       comm_(std::move(comm)),
       transport_(comm_, config.codec),
       team_(config.threads),
-      sums_(static_cast<std::size_t>(config.micro_batches)) {
+      sums_(static_cast<std::size_t>(config.micro_batches)),
+      leaves_(sums_.size()) {
   const StagePosition seat{comm_->rank(), comm_->size(), config.micro_batches, static_cast<int>(chunks.size())};
   program_ = programs_of(config, seat.ranks, seat.chunks)[static_cast<std::size_t>(seat.rank)];
   require(tag_of_dy(seat.stages()) <= comm::kMaxTag, "Pipeline: ", seat.stages(), " stages are too many");
@@ -116,6 +117,7 @@ void PipelineEngine<T>::ProgressHook::poll() {
 template <class T>
 nn::LossValue PipelineEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
   std::ranges::fill(sums_, nn::LossValue{});
+  if (step.leaves.count > 0) cut(step);
   timing_ = recording_ && step.count() >= most_rows_;
   try {
     if (timing_) {
@@ -136,6 +138,18 @@ nn::LossValue PipelineEngine<T>::gradient(const Source<T>& source, const Step& s
     throw;
   }
   return sum_of_leaves(sums_);
+}
+
+/// A micro-batch is a leaf of the step.
+template <class T>
+void PipelineEngine<T>::cut(const Step& step) {
+  require(step.leaves.count == config_.micro_batches && step.leaves.run.size() == config_.micro_batches,
+          "Pipeline: ", step.leaves.run.size(), " of ", step.leaves.count, " leaves for ", config_.micro_batches,
+          " micro-batches; expected one for each");
+  for (std::size_t micro = 0; micro < leaves_.size(); ++micro)
+    leaves_[micro].cut(step.shard({static_cast<int>(micro), static_cast<int>(leaves_.size())}).leaves);
+  for (Stage& stage : stages_)
+    for (Slot& slot : stage.slots) slot.workspace.make_leaf_room(step.leaves.count);
 }
 
 /// Starts to receive what a micro-batch needs: its workspace is free.
@@ -199,11 +213,13 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
 
 template <class T>
 nn::Pass PipelineEngine<T>::pass(const Member& member, const Stage& stage, const Work& micro_batch) const {
+  const Leaves& leaf = micro_batch.step.leaves;
   return {.team = &member,
           .key = micro_batch.step.key,
           .first_row = micro_batch.step.first_row,
           .offset = stage.params.begin,
-          .batch_sum = micro_batch.hooks.batch_sum};
+          .batch_sum = micro_batch.hooks.batch_sum,
+          .leaves = leaf.count > 0 ? &leaves_[static_cast<std::size_t>(leaf.run.begin)] : nullptr};
 }
 
 template <class T>

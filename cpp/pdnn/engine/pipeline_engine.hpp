@@ -115,6 +115,7 @@ class PipelineEngine : public Engine<T> {
   nn::LossValue forward(const Member& member, const Stage& stage, Slot& slot, const Work& micro_batch);
   void backward(const Member& member, Stage& stage, Slot& slot, SendBuffer& out, const Work& micro_batch, Index micro);
   T* sum_of(const Stage& stage) { return job_.model.grads->data() + stage.params.begin; }
+  void cut(const Step& step);
   void expect(Stage& stage, Index micro, Index rows);
   nn::Pass pass(const Member& member, const Stage& stage, const Work& micro_batch) const;
   nn::Vars<T> vars(const Stage& stage, Slot& slot) const;
@@ -131,6 +132,7 @@ class PipelineEngine : public Engine<T> {
   threads::Team team_;
   std::vector<Stage> stages_;
   std::vector<nn::LossValue> sums_;  // of each micro-batch
+  std::vector<LeafNodes> leaves_;    // of a step in leaves: those of each
   bool recording_ = false;
   bool timing_ = false;  // this gradient
   Index most_rows_ = 0;  // of a gradient that was recorded

@@ -1,6 +1,6 @@
 #pragma once
 /// Kernels on images: convolution and pooling. A sample is (height, width, channels) in memory.
-#include "pdnn/core/types.hpp"
+#include "pdnn/kernels/leaves.hpp"
 
 namespace pdnn::kernels {
 
@@ -33,10 +33,10 @@ struct ImageKernels {
   void (*convolution_dx)(Part part, const Convolution& shape, Index batch, const T* dy, const T* flipped_w, T* dx);
 
   /// dw[i, j, :, :] = Σ_npq x[n, p stride + i − padding, q stride + j − padding, :]ᵀ dy[n, p, q, :] and db = Σ_npq dy,
-  /// or
-  /// += them. A null db is not wanted; right behind dw it is cheapest.
-  void (*convolution_dw)(Part part, const Convolution& shape, Index batch, const T* x, const T* dy, bool add, T* dw,
-                         T* db);
+  /// or += them, which goes with one leaf only. A null db is not wanted; right behind dw it is cheapest. A leaf's rows
+  /// are samples; uses the leaves' room, for dw and db together.
+  void (*convolution_dw)(Part part, const Convolution& shape, Index batch, const T* x, const T* dy,
+                         const LeafSums<T>& leaves, bool add, T* dw, T* db);
 
   /// y[n, p, q, :] = the largest x in the window at place (p, q), channel by channel, or relu of it; windows have no
   /// padding and at most 256 taps (255 with relu). winners, one a y: the number of the first tap that had it (of the

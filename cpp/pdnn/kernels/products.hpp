@@ -1,6 +1,7 @@
 #pragma once
 /// The matrix products of a linear layer, with the activation, the sum or the update that may be fused into them.
 #include "pdnn/kernels/elementwise.hpp"
+#include "pdnn/kernels/leaves.hpp"
 #include "pdnn/kernels/panels.hpp"
 #include "pdnn/kernels/update.hpp"
 
@@ -25,18 +26,18 @@ struct ProductKernels {
   void (*product_nt)(Part part, Matrix<const T> dy, PanelMatrix<const T> w, Activation f, Matrix<const T> x,
                      Matrix<T> dx);
 
-  /// dw = xᵀ dy, or dw += xᵀ dy. A null `upcoming` is none.
-  void (*product_tn)(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, PanelMatrix<T> dw,
-                     const Upcoming* upcoming);
+  /// dw = xᵀ dy, or dw += xᵀ dy, which goes with one leaf only. Uses the leaves' room. A null `upcoming` is none.
+  void (*product_tn)(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves, bool add,
+                     PanelMatrix<T> dw, const Upcoming* upcoming);
 
   /// The same dw, applied by the rule to the weights while it is in registers or near, and not kept: dw is room that
   /// may be used for sums, its values are lost. The element of dw at dw.data + i updates parameter i. Its sums start
-  /// from what lies at `from`, in the order of dw; null: from 0.
-  void (*product_tn_update)(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, const T* from,
-                            PanelMatrix<T> dw, const Upcoming* upcoming);
+  /// from what lies at `from`, in the order of dw; null: from 0, as those of several leaves do.
+  void (*product_tn_update)(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves,
+                            const Update<T>& update, const T* from, PanelMatrix<T> dw, const Upcoming* upcoming);
 
-  /// sums[j] = Σ_r x[r, j], or sums[j] += it.
-  void (*column_sums)(Part part, Matrix<const T> x, bool add, T* sums);
+  /// sums[j] = Σ_r x[r, j], or sums[j] += it, which goes with one leaf only.
+  void (*column_sums)(Part part, Matrix<const T> x, const LeafSums<T>& leaves, bool add, T* sums);
 };
 
 }  // namespace pdnn::kernels

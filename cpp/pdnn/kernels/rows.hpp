@@ -1,12 +1,19 @@
 #pragma once
 /// Kernels on rows and columns: softmax, cross-entropy and normalization.
-#include "pdnn/core/types.hpp"
+#include "pdnn/kernels/leaves.hpp"
 
 namespace pdnn::kernels {
 
 /// The normalization of columns leaves sums over rows as the sums of so many chunks of them, share(rows, chunk,
 /// kChunks), for the caller to join in that order.
 inline constexpr Index kChunks = 8;
+
+/// Or of these leaves, each `places` rows for a sample: a chunk for each, if there are any.
+struct Chunks {
+  const Index* ends = nullptr;
+  Index leaves = 0, places = 1;
+  Index count() const { return leaves > 0 ? leaves : kChunks; }
+};
 
 /// What each column is normalized by: mean and variance, and then gamma and beta; [channels] each.
 template <class T>
@@ -38,14 +45,14 @@ struct RowKernels {
   void (*cross_entropy_of_targets)(Part part, Matrix<const T> y, Matrix<const T> targets, double scale, Matrix<T> dy,
                                    double* rows);
 
-  /// Normalization of columns, x being [rows, channels]. moments: [kChunks, 2, channels]. The mean over the chunk's
+  /// Normalization of columns, x being [rows, channels]. moments: [chunks, 2, channels]. The mean over the chunk's
   /// rows, and Σ (x − that mean)²; 0 and 0 for no rows.
-  void (*column_moments)(Part part, Matrix<const T> x, T* moments);
+  void (*column_moments)(Part part, Matrix<const T> x, Chunks chunks, T* moments);
   /// y = f((x − mean) gamma / √(var + eps) + beta), f being ReLU or the identity.
   void (*normalize)(Part part, Matrix<const T> x, const NormParams<T>& normal, bool relu, Matrix<T> y);
-  /// sums: [kChunks, 2, channels]. Σ dz and Σ dz (x − mean) over the chunk's rows, with dz = dy f'(y).
+  /// sums: [chunks, 2, channels]. Σ dz and Σ dz (x − mean) over the chunk's rows, with dz = dy f'(y).
   void (*normalize_sums)(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const T* mean, bool relu,
-                         T* sums);
+                         Chunks chunks, T* sums);
   /// dx = (dz − shift − (x − mean) slope) gamma / √(var + eps); shift, slope: [channels].
   void (*normalize_backward)(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy,
                              const NormParams<T>& normal, const T* shift, const T* slope, bool relu, Matrix<T> dx);
@@ -56,9 +63,9 @@ struct RowKernels {
   /// dx, from those moments.
   void (*layer_norm_backward)(Part part, Matrix<const T> x, Matrix<const T> dy, const T* gamma, const T* moments,
                               Matrix<T> dx);
-  /// dgamma = Σ_r dy (x − mean) / √(var + eps) and dbeta = Σ_r dy, or += them.
-  void (*layer_norm_sums)(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, bool add, T* dgamma,
-                          T* dbeta);
+  /// dgamma = Σ_r dy (x − mean) / √(var + eps) and dbeta = Σ_r dy, or += them, which goes with one leaf only.
+  void (*layer_norm_sums)(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, const LeafSums<T>& leaves,
+                          bool add, T* dgamma, T* dbeta);
 };
 
 }  // namespace pdnn::kernels

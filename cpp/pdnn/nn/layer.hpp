@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/core/leaves.hpp"
 #include "pdnn/core/random.hpp"
 #include "pdnn/core/types.hpp"
 #include "pdnn/kernels/elementwise.hpp"
+#include "pdnn/kernels/leaves.hpp"
 #include "pdnn/kernels/update.hpp"
 #include "pdnn/threads/team.hpp"
 
@@ -30,9 +32,13 @@ struct Parameter {
 };
 
 /// Elements that a pass needs beside its arguments: once a call, and for each row. `saved` lives from forward to
-/// backward. Both start on a cache line.
+/// backward. Both start on a cache line, as does the room for sums by leaves: elements for each leaf of the batch, and
+/// for each level of their tree.
 struct Sizes {
-  Index saved = 0, saved_row = 0, scratch = 0, scratch_row = 0;
+  Index saved = 0, saved_row = 0, scratch = 0, scratch_row = 0, leaf = 0, level = 0;
+
+  /// Of a batch in so many leaves.
+  Index leaf_room(Index leaves) const { return leaves * leaf + tree_levels(leaves) * level; }
 };
 
 /// Told when a slice of the flat gradient is final: each slice once, falling, by every member of the team after a
@@ -65,8 +71,9 @@ struct Pass {
   Index offset = 0;   // where these parameters stand in the flat buffer
   Index number = -1;  // of this layer in that network; none: the key is its own
   const kernels::Upcoming* upcoming =
-      nullptr;                    // rows of the next batch, for the first layer to fetch as it ends the pass
-  BatchSum* batch_sum = nullptr;  // for member 0 to call; null: x is the whole batch
+      nullptr;                        // rows of the next batch, for the first layer to fetch as it ends the pass
+  BatchSum* batch_sum = nullptr;      // for member 0 to call; null: x is the whole batch
+  const LeafNodes* leaves = nullptr;  // by which x's rows are summed; null: sums go over all of them
 
   /// This layer's random numbers: drawing a key takes longer than a small layer's work, and few layers need one.
   Rng rng() const { return number < 0 ? key : key.child(static_cast<std::uint64_t>(number)); }
@@ -116,7 +123,23 @@ struct Vars {
   std::span<const T> params, buffers;
   std::span<T> saved, scratch;
   const FusedUpdate<T>* updates = nullptr;
+  std::span<T> leaf_room{};   // Sizes::leaf_room() of the pass's leaves
+  std::span<T> more_nodes{};  // of the whole model: the gradients of the second, third... node of the pass's leaves
 };
+
+/// Calls sum(rows, leaves, grads) for what a pass over `rows` rows sums by itself: each node of its leaves, whose
+/// gradients lie where node 0's, a layer's `grads`, do in the model; or all rows.
+template <class T, class Sum>
+void each_node(const Pass& pass, const Vars<T>& vars, Index rows, std::span<T> grads, Sum sum) {
+  if (!pass.leaves) return sum(Range{0, rows}, kernels::LeafSums<T>{}, grads);
+  const std::span<const LeafNodes::Node> nodes = pass.leaves->nodes();
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const kernels::LeafSums<T> leaves{nodes[i].ends.data(), std::ssize(nodes[i].ends), vars.leaf_room.data()};
+    const std::size_t at = i == 0 ? 0 : (i - 1) * (vars.more_nodes.size() / (nodes.size() - 1));
+    sum(nodes[i].rows, leaves,
+        i == 0 ? grads : vars.more_nodes.subspan(at + static_cast<std::size_t>(pass.offset), grads.size()));
+  }
+}
 
 /// What a network, and code that divides it, must know of a layer beside its arithmetic.
 struct Traits {
@@ -124,6 +147,8 @@ struct Traits {
   bool elementwise = false;  ///< an element of y is made of the same element of x, and its place, alone
   /// Takes sums over the whole batch through Pass::batch_sum, so that no part of a batch can go ahead alone.
   bool synchronized = false;
+  /// Takes sums over the rows of a call alone, so that y depends on who computes which rows.
+  bool own_statistics = false;
   /// Ranks send each other something within a pass, so that they must make the same passes in the same order.
   bool communicates = false;
   /// What it computes, if its derivative can be had from y: a layer before may do it in its own pass.

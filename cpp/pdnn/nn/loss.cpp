@@ -2,17 +2,21 @@
 
 namespace pdnn::nn {
 
+LossValue sum_of_rows(const double* rows, Range range) {
+  LossValue sums;
+  for (Index r = range.begin; r < range.end; ++r) {
+    sums.value += rows[2 * r];
+    sums.correct += rows[2 * r + 1];
+  }
+  return sums;
+}
+
 template <class T>
 LossValue Loss<T>::operator()(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
                               double* rows) const {
   compute(member, y, target, scale, dy, rows);
   member.barrier();
-  LossValue sums;
-  for (Index r = 0; r < y.batch; ++r) {
-    sums.value += rows[2 * r];
-    sums.correct += rows[2 * r + 1];
-  }
-  return sums;
+  return sum_of_rows(rows, {0, y.batch});
 }
 
 template class Loss<float>;

@@ -65,6 +65,9 @@ class Loss {
   Reduction reduction_;
 };
 
+/// The sums over these rows, from the two numbers that a loss has left of each.
+LossValue sum_of_rows(const double* rows, Range range);
+
 /// Which output of a row is the largest (the first of equals).
 template <class T>
 Index largest(const T* row, Index width) {

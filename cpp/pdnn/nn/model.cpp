@@ -35,9 +35,9 @@ std::shared_ptr<const Network<T>> Model<T>::bound(const Shape& in) const {
 template <class T>
 LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T>& workspace, const Loss<T>& loss,
                    const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads,
-                   const FusedUpdate<T>* updates) {
+                   const FusedUpdate<T>* updates, std::span<T> more_nodes) {
   const Tensor<T> y = workspace.y(x.batch), dy = workspace.dy(x.batch);
-  const Vars<T> vars = model.vars(workspace, updates);
+  const Vars<T> vars = model.vars(workspace, updates, more_nodes);
   network.forward(pass, vars, x, y);
   const LossValue sums = loss(*pass.team, y, target, scale, dy, workspace.rows());
   network.backward(pass, vars, x, y, dy, {nullptr, x.batch, x.sample}, grads);
@@ -70,9 +70,9 @@ template class Model<float>;
 template class Model<double>;
 template LossValue run_pass(const Network<float>&, const Model<float>&, Workspace<float>&, const Loss<float>&,
                             const Pass&, Tensor<const float>, const Target<float>&, double, std::span<float>,
-                            const FusedUpdate<float>*);
+                            const FusedUpdate<float>*, std::span<float>);
 template LossValue run_pass(const Network<double>&, const Model<double>&, Workspace<double>&, const Loss<double>&,
                             const Pass&, Tensor<const double>, const Target<double>&, double, std::span<double>,
-                            const FusedUpdate<double>*);
+                            const FusedUpdate<double>*, std::span<double>);
 
 }  // namespace pdnn::nn

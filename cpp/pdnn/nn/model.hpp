@@ -34,8 +34,8 @@ class Model {
   void forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const;
 
   /// What a pass in this workspace reads.
-  Vars<T> vars(Workspace<T>& workspace, const FusedUpdate<T>* updates = nullptr) const {
-    return workspace.vars(params->span(), buffers->span(), updates);
+  Vars<T> vars(Workspace<T>& workspace, const FusedUpdate<T>* updates = nullptr, std::span<T> more_nodes = {}) const {
+    return workspace.vars(params->span(), buffers->span(), updates, more_nodes);
   }
   /// Takes what a training pass over `rows` rows left in the workspace into the buffers: once a pass, after it, by one
   /// thread; for the pieces of a batch in their order.
@@ -59,10 +59,11 @@ class Model {
 
 /// One forward pass, loss and backward pass over a batch, by every member of pass.team. Stores (or adds) the gradient
 /// of scale × the sum of the rows' losses; returns the sums over the rows. The model is read only. With `updates`,
-/// slices that a layer updates itself have no gradient afterwards.
+/// slices that a layer updates itself have no gradient afterwards. A pass over leaves stores the gradient of its first
+/// node in `grads`, those of the others in `more_nodes`.
 template <class T>
 LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T>& workspace, const Loss<T>& loss,
                    const Pass& pass, Tensor<const T> x, const Target<T>& target, double scale, std::span<T> grads,
-                   const FusedUpdate<T>* updates = nullptr);
+                   const FusedUpdate<T>* updates = nullptr, std::span<T> more_nodes = {});
 
 }  // namespace pdnn::nn

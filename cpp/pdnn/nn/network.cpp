@@ -46,6 +46,7 @@ Traits Network<T>::traits() const {
     const Traits own = layer->traits();
     all.synchronized |= own.synchronized;
     all.communicates |= own.communicates;
+    all.own_statistics |= own.own_statistics;
   }
   return all;
 }
@@ -159,6 +160,8 @@ Sizes Network<T>::sizes(const Shape&) const {
     all.saved_row += node.sizes.saved_row + (keeps_output(i) ? node.out.count() : 0);
     all.scratch = std::max(all.scratch, node.sizes.scratch);
     all.scratch_row = std::max(all.scratch_row, node.sizes.scratch_row);
+    all.leaf = std::max(all.leaf, node.sizes.leaf);
+    all.level = std::max(all.level, node.sizes.level);
   }
   all.scratch += 2 * kLine<T>;
   all.scratch_row += 2 * widest_;
@@ -202,9 +205,13 @@ typename Network<T>::Place Network<T>::forward_place(std::size_t index, Index ro
 
 template <class T>
 Vars<T> Network<T>::vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const {
-  return {slice(vars.params, node.params, node.param_count), slice(vars.buffers, node.buffers, node.buffer_count),
+  return {slice(vars.params, node.params, node.param_count),
+          slice(vars.buffers, node.buffers, node.buffer_count),
           slice(vars.saved, place.saved, node.sizes.saved + rows * node.sizes.saved_row),
-          slice(vars.scratch, 0, node.sizes.scratch + rows * node.sizes.scratch_row), vars.updates};
+          slice(vars.scratch, 0, node.sizes.scratch + rows * node.sizes.scratch_row),
+          vars.updates,
+          vars.leaf_room,
+          vars.more_nodes};
 }
 
 template <class T>

@@ -18,15 +18,21 @@ Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capaci
       capacity_(capacity),
       bytes_(bytes(network, in, capacity, use)),
       use_(use),
+      sizes_(sizes_of(network, in, use)),
       x_(capacity * in.count()),
       values_(capacity * out_.count()),
       y_(capacity * out_.count()),
       dy_(use == Use::forward ? 0 : capacity * out_.count()),
       classes_(capacity),
       rows_(2 * capacity) {
-  const Sizes sizes = sizes_of(network, in, use);
-  saved_ = AlignedArray<T>(sizes.saved + capacity * sizes.saved_row);
-  scratch_ = AlignedArray<T>(sizes.scratch + capacity * sizes.scratch_row);
+  saved_ = AlignedArray<T>(sizes_.saved + capacity * sizes_.saved_row);
+  scratch_ = AlignedArray<T>(sizes_.scratch + capacity * sizes_.scratch_row);
+}
+
+template <class T>
+void Workspace<T>::make_leaf_room(Index leaves) {
+  const Index room = sizes_.leaf_room(leaves);
+  if (leaf_room_.size() < room) leaf_room_ = AlignedArray<T>(room, Contents::anything);
 }
 
 template <class T>

@@ -18,6 +18,8 @@ class Workspace {
 
   /// The memory that such a workspace takes.
   static Index bytes(const Network<T>& network, const Shape& in, Index capacity, Use use = Use::training);
+  /// Makes room for passes over leaves of batches that are cut into so many.
+  void make_leaf_room(Index leaves);
 
   Index bytes() const { return bytes_; }
   Use use() const { return use_; }
@@ -31,8 +33,9 @@ class Workspace {
   Tensor<T> y(Index rows) { return {y_.data(), rows, out_}; }
   Tensor<T> dy(Index rows) { return {dy_.data(), rows, out_}; }
   double* rows() { return rows_.data(); }
-  Vars<T> vars(std::span<const T> params, std::span<const T> buffers, const FusedUpdate<T>* updates) {
-    return {params, buffers, saved_.span(), scratch_.span(), updates};
+  Vars<T> vars(std::span<const T> params, std::span<const T> buffers, const FusedUpdate<T>* updates,
+               std::span<T> more_nodes = {}) {
+    return {params, buffers, saved_.span(), scratch_.span(), updates, leaf_room_.span(), more_nodes};
   }
   /// What the last pass has for commit().
   std::span<const T> saved() const { return saved_.span(); }
@@ -41,7 +44,8 @@ class Workspace {
   Shape in_, out_;
   Index capacity_, bytes_;
   Use use_;
-  AlignedArray<T> x_, values_, y_, dy_, saved_, scratch_;
+  Sizes sizes_;
+  AlignedArray<T> x_, values_, y_, dy_, saved_, scratch_, leaf_room_;
   AlignedArray<std::int32_t> classes_;
   AlignedArray<double> rows_;
 };

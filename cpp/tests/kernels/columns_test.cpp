@@ -22,7 +22,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(column_sums_of_every_width, T, Elements) {
         for_each_isa<T>([&](const Table<T>& table) {
           for (const int team : {1, 2, 3}) {
             std::fill_n(sums, cols, T(2));
-            as_team(team, [&](Part part) { table.column_sums(part, x, add, sums); });
+            as_team(team, [&](Part part) { table.column_sums(part, x, {}, add, sums); });
             for (Index j = 0; j < cols; ++j) {
               T want = add ? T(2) : T(0);  // in the rows' order, so bit for bit
               for (Index r = 0; r < rows; ++r) want += x.row(r)[j];

@@ -60,7 +60,7 @@ class ConvolutionProblem {
     T* const db = together ? dw + w_count : memory()[5].at_end(s_.outputs);
     std::copy_n(w_, w_count, dw);
     std::copy_n(b_, s_.outputs, db);
-    as_team(team, [&](Part part) { table.convolution_dw(part, s_, batch_, x_, dy_, add, dw, db); });
+    as_team(team, [&](Part part) { table.convolution_dw(part, s_, batch_, x_, dy_, {}, add, dw, db); });
     std::vector<T> both(dw, dw + w_count);
     both.insert(both.end(), db, db + s_.outputs);
     return both;
@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_what_sees_them_and_no_other
       else
         BOOST_TEST(std::isfinite(y[i]));
     }
-    table.convolution_dw({}, shape, 2, x.data(), std::vector<T>(y.size(), T(1)).data(), false, dw.data(),
+    table.convolution_dw({}, shape, 2, x.data(), std::vector<T>(y.size(), T(1)).data(), {}, false, dw.data(),
                          dw.data() + 360);
     BOOST_TEST(std::isnan(dw[0]));
     BOOST_TEST(std::isfinite(dw[20]));  // the other channel

@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(moments_of_chunks_far_from_zero, T, Elements) {
       T* const moments = out(2 * kChunks * cols);
       for_each_build<T>(
           moments, 2 * kChunks * cols,
-          [&](const Table<T>& table, Part part) { table.column_moments(part, x, moments); },
+          [&](const Table<T>& table, Part part) { table.column_moments(part, x, {}, moments); },
           [&] {
             for (Index q = 0; q < kChunks; ++q)
               for (Index j = 0; j < cols; ++j) {
@@ -130,7 +130,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(columns_are_normalized_forward_and_backward, T, El
         T* const sums = sums_out(2 * kChunks * cols);
         for_each_build<T>(
             sums, 2 * kChunks * cols,
-            [&](const Table<T>& table, Part part) { table.normalize_sums(part, x, y, dy, normal.mean, relu, sums); },
+            [&](const Table<T>& table, Part part) {
+              table.normalize_sums(part, x, y, dy, normal.mean, relu, {}, sums);
+            },
             [&] {
               for (Index q = 0; q < kChunks; ++q)
                 for (Index j = 0; j < cols; ++j) {
@@ -193,7 +195,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_are_normalized_forward_and_backward, T, Eleme
             dgamma, cols,
             [&](const Table<T>& table, Part part) {
               if (part.first()) std::fill_n(dbeta, cols, T(-7));
-              table.layer_norm_sums(part, x, dy, moments, add, dgamma, dbeta);
+              table.layer_norm_sums(part, x, dy, moments, {}, add, dgamma, dbeta);
             },
             [&] {
               for (Index j = 0; j < cols; ++j) {

@@ -43,7 +43,7 @@ class ProductProblem {
     as_team(team, [&](Part part) {
       if (kind_ == Kind::nn) table.product_nn(part, a_, b_, bias_, f, c);
       if (kind_ == Kind::nt) table.product_nt(part, a_, b_, f, f_, c);
-      if (kind_ == Kind::tn) table.product_tn(part, a_, b_, add, c, nullptr);
+      if (kind_ == Kind::tn) table.product_tn(part, a_, b_, {}, add, c, nullptr);
     });
     return {c.data, c.data + count};
   }
@@ -146,9 +146,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_rows_pages_apart, T, Elem
 BOOST_AUTO_TEST_CASE_TEMPLATE(an_empty_batch_may_be_null_and_has_no_gradient, T, Elements) {
   for_each_isa<T>([&](const Table<T>& table) {
     std::vector<T> dw(30 * 20, T(3));
-    table.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, true, {dw.data(), 30, 20}, nullptr);
+    table.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, {}, true, {dw.data(), 30, 20}, nullptr);
     BOOST_TEST(std::count(dw.begin(), dw.end(), T(3)) == 600);
-    table.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, false, {dw.data(), 30, 20}, nullptr);
+    table.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, {}, false, {dw.data(), 30, 20}, nullptr);
     BOOST_TEST(std::count(dw.begin(), dw.end(), T(0)) == 600);
     table.product_nn({}, {nullptr, 0, 30}, {dw.data(), 30, 20}, nullptr, Activation::tanh, {nullptr, 0, 20});
     table.product_nt({}, {nullptr, 0, 20}, {dw.data(), 30, 20}, Activation::tanh, {nullptr, 0, 30}, {nullptr, 0, 30});
@@ -173,9 +173,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(adding_two_half_batches_is_one_sum, T, Elements) {
   const std::vector<T> x = numbers<T>(100 * 30, 1), dy = numbers<T>(100 * 20, 2);
   for_each_isa<T>([&](const Table<T>& table) {
     std::vector<T> whole(30 * 20), halves(30 * 20);
-    table.product_tn({}, {x.data(), 100, 30}, {dy.data(), 100, 20}, false, {whole.data(), 30, 20}, nullptr);
-    table.product_tn({}, {x.data(), 41, 30}, {dy.data(), 41, 20}, false, {halves.data(), 30, 20}, nullptr);
-    table.product_tn({}, {x.data() + 41 * 30, 59, 30}, {dy.data() + 41 * 20, 59, 20}, true, {halves.data(), 30, 20},
+    table.product_tn({}, {x.data(), 100, 30}, {dy.data(), 100, 20}, {}, false, {whole.data(), 30, 20}, nullptr);
+    table.product_tn({}, {x.data(), 41, 30}, {dy.data(), 41, 20}, {}, false, {halves.data(), 30, 20}, nullptr);
+    table.product_tn({}, {x.data() + 41 * 30, 59, 30}, {dy.data() + 41 * 20, 59, 20}, {}, true, {halves.data(), 30, 20},
                      nullptr);
     BOOST_TEST(whole == halves, boost::test_tools::per_element());
   });
@@ -213,13 +213,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
         for_each_isa<T>([&](const Table<T>& table) {
           State after = before;
           std::vector<T> dw(after.w.size());
-          table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, false, {dw.data(), rows, cols},
+          table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, false, {dw.data(), rows, cols},
                            nullptr);
           table.update({}, update_of(after), count, dw.data());
           State continued = before;  // the same of a sum that begins elsewhere
           const std::vector<T> from = numbers<T>(count, 9);
           dw = from;
-          table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, true, {dw.data(), rows, cols},
+          table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, true, {dw.data(), rows, cols},
                            nullptr);
           table.update({}, update_of(continued), count, dw.data());
           for (const int team : {1, 3})
@@ -229,7 +229,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
               std::vector<T> room(dw.size(), T(7));
               const Update<T> update = update_of(inside);
               as_team(team, [&](Part part) {
-                table.product_tn_update(part, {x.data(), depth, rows}, {dy.data(), depth, cols}, update,
+                table.product_tn_update(part, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, update,
                                         from_zero ? nullptr : from.data(), {room.data(), rows, cols}, nullptr);
               });
               BOOST_TEST(same_bits(want.w.data(), inside.w.data(), count));
@@ -286,8 +286,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
       as_team(team, [&](Part part) {
         table.product_nn(part, in, view, b.data(), Activation::tanh, {r.y.data(), batch, outputs});
         table.product_nt(part, gradient, view, Activation::identity, in, {r.dx.data(), batch, inputs});
-        table.product_tn(part, in, gradient, true, {r.dw.data(), inputs, outputs, width}, nullptr);
-        table.product_tn_update(part, in, gradient, rule, nullptr, {sums.data(), inputs, outputs, width}, nullptr);
+        table.product_tn(part, in, gradient, {}, true, {r.dw.data(), inputs, outputs, width}, nullptr);
+        table.product_tn_update(part, in, gradient, {}, rule, nullptr, {sums.data(), inputs, outputs, width}, nullptr);
       });
       return r;
     };

@@ -56,7 +56,7 @@ void check_products(Index batch, Index inputs, Index outputs) {
                        {y.data(), batch, outputs});
       table.product_nt(part, {dy.data(), batch, outputs}, {w.data(), inputs, outputs}, Activation::identity,
                        {x.data(), batch, inputs}, {dx.data(), batch, inputs});
-      table.product_tn(part, {x.data(), batch, inputs}, {dy.data(), batch, outputs}, false,
+      table.product_tn(part, {x.data(), batch, inputs}, {dy.data(), batch, outputs}, {}, false,
                        {dw.data(), inputs, outputs}, nullptr);
     });
     check_close<T>("x w + b", seen(y.data(), batch, outputs), expected_y, static_cast<double>(inputs + 4));

@@ -1,12 +1,13 @@
 #pragma once
 /// Sums over columns, and rows gathered by number with conversion.
 #include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/impl/leaves.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {
 
 template <class T>
-void column_sums(Part part, Matrix<const T> x, bool add, T* sums) {
+void column_sums(Part part, Matrix<const T> x, const LeafSums<T>& leaves, bool add, T* sums) {
   constexpr int together = 4;  // vectors, to keep several additions in flight
   constexpr Index width = together * kLanes<T>;
   const Range mine = deal_elements<T>(part, x.cols);
@@ -15,10 +16,12 @@ void column_sums(Part part, Matrix<const T> x, bool add, T* sums) {
     Vector<T> sum[together];
     PDNN_UNROLL for (int v = 0; v < together; ++v) sum[v] =
         add ? load(sums + j + v * kLanes<T>, left - v * kLanes<T>) : Vector<T>{};
-    for (Index r = 0; r < x.rows; ++r) {
-      const T* row = x.data + r * x.stride + j;
-      PDNN_UNROLL for (int v = 0; v < together; ++v) sum[v] += load(row + v * kLanes<T>, left - v * kLanes<T>);
-    }
+    sum_leaves<T, together>(leaves, x.rows, sum, [&](Range rows, Vector<T>(&own)[together]) {
+      for (Index r = rows.begin; r < rows.end; ++r) {
+        const T* row = x.data + r * x.stride + j;
+        PDNN_UNROLL for (int v = 0; v < together; ++v) own[v] += load(row + v * kLanes<T>, left - v * kLanes<T>);
+      }
+    });
     PDNN_UNROLL for (int v = 0; v < together; ++v) store(sums + j + v * kLanes<T>, sum[v], left - v * kLanes<T>);
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 /// Normalization: of columns over a batch, whose sums are cut into a fixed number of chunks of rows, and of rows.
+#include "pdnn/kernels/impl/leaves.hpp"
 #include "pdnn/kernels/impl/rows.hpp"
 
 namespace pdnn::kernels::impl {
@@ -44,18 +45,21 @@ PDNN_INLINE void sum_rows(Index rows, Vector<T> (&sum)[n], Term term) {
 
 /// Calls action(rows of the chunk, chunk, stripe) for each pair that falls to a worker.
 template <class T, class Action>
-PDNN_INLINE void for_chunks(Part part, Index rows, Index cols, Action action) {
-  const Index each = stripes<T>(cols);
-  const Range mine = deal(part, kChunks * each);
+PDNN_INLINE void for_chunks(Part part, Index rows, Index cols, Chunks chunks, Action action) {
+  const Index each = stripes<T>(cols), count = chunks.leaves > 0 ? chunks.leaves : kChunks;
+  const Range mine = deal(part, count * each);
   for (Index tile = mine.begin; tile < mine.end; ++tile) {
     const Index chunk = tile / each;
-    action(deal({static_cast<int>(chunk), static_cast<int>(kChunks)}, rows), chunk, tile % each);
+    Range own = deal({static_cast<int>(chunk), static_cast<int>(kChunks)}, rows);
+    if (chunks.leaves > 0)
+      own = {chunk == 0 ? 0 : chunks.ends[chunk - 1] * chunks.places, chunks.ends[chunk] * chunks.places};
+    action(own, chunk, tile % each);
   }
 }
 
 template <class T>
-void column_moments(Part part, Matrix<const T> x, T* moments) {
-  for_chunks<T>(part, x.rows, x.cols, [&](Range rows, Index chunk, Index stripe) {
+void column_moments(Part part, Matrix<const T> x, Chunks chunks, T* moments) {
+  for_chunks<T>(part, x.rows, x.cols, chunks, [&](Range rows, Index chunk, Index stripe) {
     with_stripe<T>(x.cols, stripe, [&](auto width, Index j, Index left) {
       constexpr int n = width.value;
       Vector<T> mean[n] = {}, squares[n] = {};
@@ -130,8 +134,8 @@ PDNN_INLINE Vector<T> dz_at(Matrix<const T> y, Matrix<const T> dy, bool relu, In
 
 template <class T>
 void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<const T> dy, const T* mean, bool relu,
-                    T* sums) {
-  for_chunks<T>(part, x.rows, x.cols, [&](Range rows, Index chunk, Index stripe) {
+                    Chunks chunks, T* sums) {
+  for_chunks<T>(part, x.rows, x.cols, chunks, [&](Range rows, Index chunk, Index stripe) {
     with_stripe<T>(x.cols, stripe, [&](auto width, Index j, Index left) {
       constexpr int n = width.value;
       Vector<T> center[n], total[2 * n] = {};
@@ -229,19 +233,22 @@ void layer_norm_backward(Part part, Matrix<const T> x, Matrix<const T> dy, const
 }
 
 template <class T>
-void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, bool add, T* dgamma,
-                     T* dbeta) {
+void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, const LeafSums<T>& leaves,
+                     bool add, T* dgamma, T* dbeta) {
   const Range mine = deal_elements<T>(part, x.cols);
   for (Index j = mine.begin; j < mine.end; j += kLanes<T>) {
     const Index left = mine.end - j;
-    Vector<T> gamma = add ? load(dgamma + j, left) : Vector<T>{}, beta = add ? load(dbeta + j, left) : Vector<T>{};
-    for (Index r = 0; r < x.rows; ++r) {
-      const Vector<T> gradient = load(dy.data + r * dy.stride + j, left);
-      gamma += gradient * ((load(x.data + r * x.stride + j, left) - moments[2 * r]) * moments[2 * r + 1]);
-      beta += gradient;
-    }
-    store(dgamma + j, gamma, left);
-    store(dbeta + j, beta, left);
+    Vector<T> sum[2] = {};  // dgamma, dbeta
+    if (add) sum[0] = load(dgamma + j, left), sum[1] = load(dbeta + j, left);
+    sum_leaves<T, 2>(leaves, x.rows, sum, [&](Range rows, Vector<T>(&own)[2]) {
+      for (Index r = rows.begin; r < rows.end; ++r) {
+        const Vector<T> gradient = load(dy.data + r * dy.stride + j, left);
+        own[0] += gradient * ((load(x.data + r * x.stride + j, left) - moments[2 * r]) * moments[2 * r + 1]);
+        own[1] += gradient;
+      }
+    });
+    store(dgamma + j, sum[0], left);
+    store(dbeta + j, sum[1], left);
   }
 }
 

@@ -5,7 +5,9 @@
 /// rows, where it lies or from a compact copy: transposed for dx, padded at the right edge, and for strides that would
 /// waste the caches' sets and a page on every row. For dw, a is xᵀ, read from a copy of a few columns of x for that
 /// reason. The depth is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece,
-/// in ascending order, so neither the cuts nor the number of workers changes a bit.
+/// in ascending order, so neither the cuts nor the number of workers changes a bit. The leaves of a batch are cut into
+/// pieces of whole nodes of their tree, if these fit: a tile has the sum of its node in registers in the end, and only
+/// sums of pieces wait in memory.
 #include "pdnn/kernels/impl/pack.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/tile.hpp"
@@ -60,6 +62,7 @@ struct Product {
   const T* bias;
   bool add;
   PanelMatrix<T> c;
+  LeafSums<T> leaves = {};
   const Update<T>* update = nullptr;
   const T* from = nullptr;  // lies as c does
 };
@@ -75,7 +78,7 @@ void multiply_edge(const Tile<T>& tile, Index rows, Index cols) {
     copy_block<width>(tile.start, tile.start_stride, rows, cols, sums);
     whole.start = sums, whole.start_stride = width;
   }
-  tile_kernel<T, vectors, adjacent_rows>(rows)(whole);
+  sum_tile<T, vectors, adjacent_rows>(whole, rows);
   for (Index r = 0; r < rows; ++r)
     for (Index j = 0; j < cols; j += kLanes<T>)
       store(tile.c + r * tile.c_stride + j, load(sums + r * width + j), cols - j);
@@ -92,7 +95,7 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
   for (Index t = 0, row = 0; t < tiles; ++t) {
     const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
     if (cols == width || (aside && !tile.start))
-      tile_kernel<T, vectors, adjacent_rows>(height)(tile);
+      sum_tile<T, vectors, adjacent_rows>(tile, height);
     else
       multiply_edge<T, vectors, adjacent_rows>(tile, height, cols);
     finish(row, height, tile.c, tile.c_stride);
@@ -115,6 +118,77 @@ PDNN_INLINE void transpose_strip(const PanelMatrix<const T>& b, Index col, Range
   }
 }
 
+/// How many leaves go into a piece of `most` rows: the size of the largest nodes that all fit.
+template <class T>
+PDNN_INLINE Index leaves_together(const LeafSums<T>& leaves, Index most) {
+  for (Index together = kMostTileLeaves; together > 1; together /= 2) {
+    bool fit = true;
+    for (Index leaf = 0, begin = 0; leaf < leaves.count; leaf += together) {
+      const Index end = leaves.ends[min(leaf + together, leaves.count) - 1];
+      fit = fit && end - begin <= most;
+      begin = end;
+    }
+    if (fit) return together;
+  }
+  return 1;
+}
+
+/// A piece of the depth; of leaves it has `leaves` from `leaf` on, whole, or a part of one.
+struct Piece {
+  Index k, depth;
+  bool begins, ends;  // with its rows a sum begins at 0, or is complete
+  bool last;
+  Index leaf = 0, leaves = 0;
+  int joins = 0;  // so many of the sums that wait
+};
+
+/// Goes through the pieces of a product.
+template <class T>
+class Pieces {
+ public:
+  PDNN_INLINE Pieces(Index depth, const LeafSums<T>& leaves, Index most)
+      : depth_(depth),
+        most_(leaves.several() ? most
+              : depth > 0      ? ceil_div(depth, ceil_div(depth, most))
+                               : 0),
+        leaves_(leaves),
+        together_(leaves.several() ? leaves_together(leaves, most) : 0) {}
+
+  /// The one after `before`.
+  PDNN_INLINE Piece next(const Piece& before) const {
+    const Index k = before.k + before.depth;
+    if (together_ == 0) {
+      const Index depth = min(most_, depth_ - k);
+      return {k, depth, k == 0, k + depth == depth_, k + depth == depth_};
+    }
+    const Index leaf = before.leaf + (before.ends ? before.leaves : 0);
+    const Index behind = min(leaf + together_, leaves_.count), end = leaves_.ends[behind - 1];
+    const Index depth = min(most_, end - k);
+    const bool ends = k + depth == end;
+    const int joins = ends ? joins_after(leaf / together_, ceil_div(leaves_.count, together_)) : 0;
+    return {k, depth, before.ends, ends, ends && behind == leaves_.count, leaf, behind - leaf, joins};
+  }
+
+ private:
+  Index depth_, most_;
+  LeafSums<T> leaves_;
+  Index together_;
+};
+
+/// to[r, j] = sums[r, j] + what waits for it, the last of `joins` sums at `waiting` and `apart` elements before each
+/// the one that has waited longer; they lie as rows `stride` apart.
+template <class T>
+PDNN_INLINE void join_waiting(const T* sums, Index sums_stride, Index rows, Index cols, const T* waiting, Index apart,
+                              int joins, Index stride, T* to, Index to_stride) {
+  for (Index r = 0; r < rows; ++r, sums += sums_stride, waiting += stride, to += to_stride) {
+    for (Index j = 0; j < cols; j += kLanes<T>) {
+      Vector<T> sum = load(sums + j, cols - j);
+      for (int i = 0; i < joins; ++i) sum += load(waiting - i * apart + j, cols - j);
+      store(to + j, sum, cols - j);
+    }
+  }
+}
+
 /// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near; null
 /// sums have been applied already.
 template <class T, int vectors, bool adjacent_rows, class Finish>
@@ -130,15 +204,19 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   if (rows <= 0) return;
   const Index row_block = adjacent_rows ? columns : rows;
   const Index most = p.b_transposed ? kMostCopiedDepth : most_depth;
-  const Index piece = p.depth > 0 ? ceil_div(p.depth, ceil_div(p.depth, most)) : 0;
+  const Pieces<T> pieces(p.depth, p.leaves, most);
+  const Index size = p.c.rows * (p.c.panel < p.c.cols ? p.c.cols : p.c.stride);
   const Index b_stride = spot(p.b, 0, 0).stride;
   const bool copy_all = adjacent_rows || p.b_transposed || b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
   for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
     const Index col_end = min(col + strips * width, block.cols.end);
-    Index k = 0;
+    Index waits = 0;  // sums of pieces, in the leaves' room
+    Piece piece{0, 0, true, true, false};
     do {
-      const Index depth = min(piece, p.depth - k);
-      const bool last = k + depth == p.depth;
+      piece = pieces.next(piece);
+      const Index k = piece.k, depth = piece.depth;
+      const bool single = piece.last && piece.leaf == 0 && depth == p.depth;  // c need not hold sums between pieces
+      const bool waiting = p.leaves.several() && !single;
       for (Index row = 0; row < rows; row += row_block) {
         const Index height = min(row_block, rows - row), first = block.rows.begin + row;
         const T* const a = p.a + first * p.row_step + k * p.depth_step;
@@ -160,28 +238,41 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             tile.far = depth * width * static_cast<Index>(sizeof(T));
             tile.far_step = ceil_div(width * static_cast<Index>(sizeof(T)), ceil_div(height, kMostRows<vectors>));
           }
+          if (piece.leaves > 1) tile.ends = p.leaves.ends + piece.leaf, tile.leaves = piece.leaves, tile.first = k;
           if (k == 0 && p.from) {
             tile.start = p.from + (c.data - p.c.data);
-          } else if (k == 0 && !p.add) {
+          } else if (piece.begins && !p.add) {
             tile.start = p.bias ? p.bias + j : nullptr;
             tile.start_stride = 0;
           }
-          const bool whole = p.update && depth == p.depth;  // c need not hold sums between pieces
-          const bool descend = whole && cols == width && plain_descent(*p.update);
+          const bool descend = p.update && single && cols == width && plain_descent(*p.update);
           if (descend) {
             tile.c = p.update->w + (c.data - p.c.data);
             tile.descend = true;
             tile.lr = static_cast<T>(p.update->step.sgd.lr), tile.l2 = static_cast<T>(p.update->step.sgd.l2);
           }
-          multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, whole && !descend,
+          const bool aside = waiting || (p.update && single && !descend);
+          multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, aside,
                                                     [&](Index r, Index n, T* sums, Index stride) {
-                                                      if (!last) return;
-                                                      finish(first + r, n, j, cols, descend ? nullptr : sums, stride);
+                                                      if (waiting) {
+                                                        const Index at = c.data - p.c.data + r * c.stride;
+                                                        T *const room = p.leaves.room + at, *to = p.c.data + at;
+                                                        const bool stay = piece.last && p.update;
+                                                        if (stay) to = sums;
+                                                        if (piece.ends && !piece.last)
+                                                          to = room + (waits - piece.joins) * size;
+                                                        const Index to_stride = stay ? stride : c.stride;
+                                                        join_waiting(sums, stride, n, cols, room + (waits - 1) * size,
+                                                                     size, piece.joins, c.stride, to, to_stride);
+                                                        sums = to, stride = to_stride;
+                                                      }
+                                                      if (piece.last)
+                                                        finish(first + r, n, j, cols, descend ? nullptr : sums, stride);
                                                     });
         }
       }
-      k += depth;
-    } while (k < p.depth);
+      if (piece.ends) waits += 1 - piece.joins;
+    } while (!piece.last);
   }
 }
 
@@ -253,9 +344,9 @@ PDNN_INLINE Index tiles_of(Part part, const PanelMatrix<T>& dw) {
 }
 
 template <class T>
-void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, bool add, PanelMatrix<T> dw,
-                const Upcoming* upcoming) {
-  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, add, dw};
+void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves, bool add,
+                PanelMatrix<T> dw, const Upcoming* upcoming) {
+  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, add, dw, leaves};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
   multiply<T, true>(part, dw.rows, dw.cols, p, [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); });
 }
@@ -267,10 +358,10 @@ PDNN_INLINE void fetch_rows(const char* data, Index stride, Index rows, Index by
 }
 
 template <class T>
-void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const Update<T>& update, const T* from,
-                       PanelMatrix<T> dw, const Upcoming* upcoming) {
+void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves,
+                       const Update<T>& update, const T* from, PanelMatrix<T> dw, const Upcoming* upcoming) {
   constexpr Index bytes = sizeof(T), next = kColumnBytes / bytes;  // rows that come after those of a block
-  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &update, from};
+  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, leaves, &update, from};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
   multiply<T, true>(part, dw.rows, dw.cols, p,
                     [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {

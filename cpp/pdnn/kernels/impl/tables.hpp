@@ -2,7 +2,7 @@
 /// The tables of this build: every kernel for both element types.
 #include "pdnn/kernels/impl/coding.hpp"
 #include "pdnn/kernels/impl/columns.hpp"
-#include "pdnn/kernels/impl/convolution.hpp"
+#include "pdnn/kernels/impl/convolution_dw.hpp"
 #include "pdnn/kernels/impl/curves.hpp"
 #include "pdnn/kernels/impl/dropout.hpp"
 #include "pdnn/kernels/impl/elementwise.hpp"

@@ -1,13 +1,14 @@
 #pragma once
 /// The micro-kernel of all matrix products: a tile of the output is summed in registers over the whole depth.
-#include "pdnn/kernels/impl/vector.hpp"
+#include "pdnn/kernels/impl/leaves.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {
 
 /// c[r, j] = start[r, j] + Σ_k a[r · row_step + k · depth_step] b[k, j], the sum in ascending k, from start on: cutting
 /// the depth into pieces, each starting from what the one before stored, changes no bit. Null start: 0. A start_stride
-/// of 0 repeats one row, a bias.
+/// of 0 repeats one row, a bias. With several leaves (of adjacent rows) the depth is cut at their ends, which count
+/// from `first` on: each is summed from 0, and c is the sum of their tree.
 template <class T>
 struct Tile {
   Index depth;
@@ -24,6 +25,8 @@ struct Tile {
         far_step = 0;    // bytes behind b that are fetched into the second-level cache, and a row's share of them
   bool descend = false;  // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
   T lr = 0, l2 = 0;
+  const Index* ends = nullptr;
+  Index leaves = 0, first = 0;
 };
 
 /// The widest tile in vectors, and how many rows fill the registers beside a row of b and one broadcast element of a.
@@ -34,6 +37,38 @@ inline constexpr int kMostRows = vectors == 4                        ? 6
                                  : vectors == 2 && kVectorBytes < 64 ? 6
                                                                      : 12;
 
+/// Leaves of one tile, and the sums of theirs that wait at most.
+inline constexpr Index kMostTileLeaves = 128;
+inline constexpr int kMostTileLevels = 7;
+
+/// A tile's sums into c.
+template <class T, int vectors, int rows, bool adjacent_rows>
+PDNN_INLINE void put_sums(const Tile<T>& tile, const Vector<T> (&sum)[rows][vectors]) {
+  constexpr Index n = kLanes<T>;
+  if (adjacent_rows && tile.descend) {
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) {
+        T* const c = tile.c + r * tile.c_stride + v * n;
+        const Vector<T> old = load(c);
+        store(c, old - tile.lr * (sum[r][v] + tile.l2 * old));
+      }
+    }
+    return;
+  }
+  PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+    PDNN_UNROLL for (int v = 0; v < vectors; ++v) store(tile.c + r * tile.c_stride + v * n, sum[r][v]);
+  }
+}
+
+/// Fetches a tile's c.
+template <class T, int vectors, int rows>
+PDNN_INLINE void fetch_sums(const Tile<T>& tile) {
+  PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+    PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine)
+        __builtin_prefetch(tile.c + r * tile.c_stride + v * kLanes<T>);
+  }
+}
+
 template <class T, int vectors, int rows, bool adjacent_rows>
 __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
   constexpr Index n = kLanes<T>;
@@ -43,12 +78,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] =
         start ? load(start + r * tile.start_stride + v * n) : Vector<T>{};
   }
-  if constexpr (adjacent_rows) {
-    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-      PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine)
-          __builtin_prefetch(tile.c + r * tile.c_stride + v * n);
-    }
-  }
+  if constexpr (adjacent_rows) fetch_sums<T, vectors, rows>(tile);
   const Index row_step = adjacent_rows ? 1 : tile.row_step;
   const T *a = tile.a, *b = tile.b;
   const Index ahead = tile.ahead * tile.b_stride;
@@ -68,34 +98,60 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
     a += tile.depth_step;
     b += tile.b_stride;
   }
-  if (adjacent_rows && tile.descend) {
-    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-      PDNN_UNROLL for (int v = 0; v < vectors; ++v) {
-        T* const c = tile.c + r * tile.c_stride + v * n;
-        const Vector<T> old = load(c);
-        store(c, old - tile.lr * (sum[r][v] + tile.l2 * old));
+  put_sums<T, vectors, rows, adjacent_rows>(tile, sum);
+}
+
+/// The same of several leaves. Their sums wait in a stack beside the registers, and join as a binary counter carries.
+template <class T, int vectors, int rows>
+__attribute__((noinline)) void multiply_leaves(const Tile<T>& tile) {
+  constexpr Index n = kLanes<T>;
+  Vector<T> waiting[kMostTileLevels][rows][vectors], sum[rows][vectors];
+  fetch_sums<T, vectors, rows>(tile);
+  const T *a = tile.a, *b = tile.b;
+  int waits = 0;
+  for (Index leaf = 0, begin = tile.first;; begin = tile.ends[leaf++]) {
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Vector<T>{};
+    _Pragma("GCC unroll 2") for (Index k = tile.ends[leaf] - begin; k > 0; --k) {
+      Vector<T> row[vectors];
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
+      PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+        const Vector<T> x = broadcast(a[r]);
+        PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += x * row[v];
       }
+      a += tile.depth_step;
+      b += tile.b_stride;
     }
-    return;
+    for (int joins = joins_after(leaf, tile.leaves); joins > 0; --joins) {
+      --waits;
+      PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] +=
+          waiting[waits][r][v];
+    }
+    if (leaf + 1 == tile.leaves) break;
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) waiting[waits][r][v] =
+        sum[r][v];
+    ++waits;
   }
-  PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-    PDNN_UNROLL for (int v = 0; v < vectors; ++v) store(tile.c + r * tile.c_stride + v * n, sum[r][v]);
-  }
+  put_sums<T, vectors, rows, true>(tile, sum);
 }
 
 template <class T>
 using TileKernel = void (*)(const Tile<T>&);
 
 template <class T, int vectors, bool adjacent_rows, int... rows>
-TileKernel<T> tile_kernel_of(Index height, std::integer_sequence<int, rows...>) {
+TileKernel<T> tile_kernel_of(Index height, bool leaves, std::integer_sequence<int, rows...>) {
   static constexpr TileKernel<T> kernels[] = {multiply_tile<T, vectors, rows + 1, adjacent_rows>...};
+  if constexpr (adjacent_rows) {
+    static constexpr TileKernel<T> kernels_of_leaves[] = {multiply_leaves<T, vectors, rows + 1>...};
+    if (leaves) return kernels_of_leaves[height - 1];
+  }
   return kernels[height - 1];
 }
 
-/// The kernel for tiles of `height` rows, at most kMostRows<vectors>.
+/// Sums a tile of `height` rows, at most kMostRows<vectors>.
 template <class T, int vectors, bool adjacent_rows>
-TileKernel<T> tile_kernel(Index height) {
-  return tile_kernel_of<T, vectors, adjacent_rows>(height, std::make_integer_sequence<int, kMostRows<vectors>>{});
+PDNN_INLINE void sum_tile(const Tile<T>& tile, Index height) {
+  tile_kernel_of<T, vectors, adjacent_rows>(height, tile.leaves > 1,
+                                            std::make_integer_sequence<int, kMostRows<vectors>>{})(tile);
 }
 
 }  // namespace

@@ -66,7 +66,8 @@ template <class T>
 Sizes BatchNorm<T>::sizes(const Shape&) const {
   const Index doubles = (2 * width() + 1) * Index{sizeof(double)};
   return {.saved = 2 * width() + 1,  // mean, variance, number of values a channel
-          .scratch = doubles / Index{sizeof(T)} + (2 * kChunks + 2) * width()};
+          .scratch = doubles / Index{sizeof(T)} + (2 * kChunks + 2) * width(),
+          .leaf = 2 * width() * (1 + Index{sizeof(double) / sizeof(T)})};
 }
 
 template <class T>
@@ -101,6 +102,76 @@ void BatchNorm<T>::agree(const Pass& pass, std::span<double> sums) const {
   pass.team->barrier();
 }
 
+/// Two numbers of each leaf and channel: T, as kernels leave them of the leaves of this pass, and double, of all
+/// leaves.
+template <class T>
+struct BatchNorm<T>::OfLeaves {
+  std::span<double> all;  // [leaves, 2, channels]
+  T* chunks;              // [leaves of the pass, 2, channels]
+};
+
+template <class T>
+typename BatchNorm<T>::OfLeaves BatchNorm<T>::of_leaves(const Pass& pass, const Vars<T>& vars) const {
+  const std::span<double> all(reinterpret_cast<double*>(vars.leaf_room.data()),
+                              static_cast<std::size_t>(2 * width() * pass.leaves->leaves().count));
+  return {all, reinterpret_cast<T*>(all.data() + all.size())};
+}
+
+/// The chunks of this pass: its leaves, if it has any.
+template <class T>
+kernels::Chunks BatchNorm<T>::chunks_of(const Pass& pass, const Shape& sample) const {
+  if (!pass.leaves) return {};
+  const std::span<const Index> ends = pass.leaves->ends();
+  return {ends.data(), std::ssize(ends), sample.count() / width()};
+}
+
+/// The numbers of all leaves, from those of this pass: what others have is 0 here, so the sum is exact in any order.
+template <class T>
+void BatchNorm<T>::share_leaves(const Pass& pass, const OfLeaves& own) const {
+  const Leaves& leaves = pass.leaves->leaves();
+  const Index each = 2 * width();
+  const Range mine = pass.team->range(leaves.count * each);
+  for (Index i = mine.begin; i < mine.end; ++i) {
+    const Index leaf = i / each - leaves.run.begin;
+    own.all[static_cast<std::size_t>(i)] =
+        leaf >= 0 && leaf < leaves.run.size() ? static_cast<double>(own.chunks[leaf * each + i % each]) : 0;
+  }
+  pass.team->barrier();
+  agree(pass, own.all);
+}
+
+/// The same moments by leaves: n_q mean_q and the squares about the mean of all are joined by the tree.
+template <class T>
+void BatchNorm<T>::take_moments_of_leaves(const Pass& pass, const Vars<T>& vars, Tensor<const T> x) const {
+  const Leaves& leaves = pass.leaves->leaves();
+  require(options_.sync, name(), ": the sums of a batch in leaves are those of the whole batch; pass sync=True");
+  require(pass.batch_sum || pass.leaves->whole(), name(), ": got leaves ", leaves.run.begin, " to ", leaves.run.end,
+          " of ", leaves.count, " and nobody who has the others");
+  const OfLeaves own = of_leaves(pass, vars);
+  const kernels::Chunks chunks = chunks_of(pass, x.sample);
+  kernels::table<T>().column_moments(*pass.team, by_channel(x, width()), chunks, own.chunks);
+  pass.team->barrier();
+  share_leaves(pass, own);
+
+  const Index c = width();
+  const Range mine = pass.team->range(c);
+  const double rows = static_cast<double>(leaves.batch * chunks.places);
+  const auto rows_of = [&](Index leaf) { return static_cast<double>(leaves.rows(leaf).size() * chunks.places); };
+  const auto number = [&](Index leaf, Index i) { return own.all[static_cast<std::size_t>(2 * leaf * c + i)]; };
+  for (Index i = mine.begin; i < mine.end; ++i) {
+    const double sum = tree_sum<double>(leaves.count, [&](Index leaf) { return rows_of(leaf) * number(leaf, i); });
+    const double mean = rows > 0 ? sum / rows : 0;
+    const double squares = tree_sum<double>(leaves.count, [&](Index leaf) {
+      const double apart = number(leaf, i) - mean;
+      return number(leaf, c + i) + rows_of(leaf) * apart * apart;
+    });
+    vars.saved[static_cast<std::size_t>(i)] = static_cast<T>(mean);
+    vars.saved[static_cast<std::size_t>(c + i)] = static_cast<T>(rows > 0 ? squares / rows : 0);
+  }
+  if (pass.team->first()) vars.saved[static_cast<std::size_t>(2 * c)] = static_cast<T>(rows);
+  pass.team->barrier();
+}
+
 /// Mean and variance of the batch into `saved`. Every member joins the chunks of its channels; a chunk's squares are
 /// taken about its own mean, so n_q (mean_q − mean)² brings them to the mean of all.
 template <class T>
@@ -108,7 +179,7 @@ void BatchNorm<T>::take_moments(const Pass& pass, const Vars<T>& vars, Matrix<co
   const Scratch scratch = scratch_of(vars);
   const Index c = width();
   const Range mine = pass.team->range(c);
-  kernels::table<T>().column_moments(*pass.team, x, scratch.chunks);
+  kernels::table<T>().column_moments(*pass.team, x, {}, scratch.chunks);
   pass.team->barrier();
 
   const auto at = [](Index i) { return static_cast<std::size_t>(i); };
@@ -143,7 +214,10 @@ void BatchNorm<T>::take_moments(const Pass& pass, const Vars<T>& vars, Matrix<co
 
 template <class T>
 void BatchNorm<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
-  if (pass.training) take_moments(pass, vars, by_channel(x, width()));
+  if (pass.training && pass.leaves)
+    take_moments_of_leaves(pass, vars, x);
+  else if (pass.training)
+    take_moments(pass, vars, by_channel(x, width()));
   kernels::table<T>().normalize(*pass.team, by_channel(x, width()), normal(pass, vars), relu_, by_channel(y, width()));
 }
 
@@ -161,25 +235,50 @@ void BatchNorm<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, T
   const Range mine = pass.team->range(c);
   const kernels::NormParams<T> by = normal(pass, vars);
   const Matrix<const T> xs = by_channel(x, c), ys = by_channel(y, c), dys = by_channel(dy, c);
-  kernels::table<T>().normalize_sums(*pass.team, xs, ys, dys, by.mean, relu_, scratch.chunks);
+  const kernels::Chunks chunks = chunks_of(pass, x.sample);
+  T* const kept = pass.leaves ? of_leaves(pass, vars).chunks : scratch.chunks;
+  kernels::table<T>().normalize_sums(*pass.team, xs, ys, dys, by.mean, relu_, chunks, kept);
   pass.team->barrier();
 
   const auto at = [](Index i) { return static_cast<std::size_t>(i); };
   const auto squared_scale = [&](Index i) { return 1 / (static_cast<double>(by.var[i]) + options_.eps); };
-  for (Index i = mine.begin; i < mine.end; ++i) {
-    double sum = 0, tilt = 0;
-    for (Index q = 0; q < kChunks; ++q) {
-      sum += static_cast<double>(scratch.chunks[2 * q * c + i]);
-      tilt += static_cast<double>(scratch.chunks[(2 * q + 1) * c + i]);
+  Index first = 0;
+  each_node(pass, vars, x.batch, grads, [&](Range, const kernels::LeafSums<T>& leaves, std::span<T> own) {
+    for (Index i = mine.begin; i < mine.end; ++i) {
+      const auto sum_at = [&](Index q) { return static_cast<double>(kept[2 * (first + q) * c + i]); };
+      const auto tilt_at = [&](Index q) { return static_cast<double>(kept[(2 * (first + q) + 1) * c + i]); };
+      const double scale = std::sqrt(squared_scale(i));
+      T dgamma, dbeta;
+      if (pass.leaves) {
+        dgamma = tree_sum<T>(leaves.count, [&](Index q) { return static_cast<T>(tilt_at(q) * scale); });
+        dbeta = tree_sum<T>(leaves.count, [&](Index q) { return static_cast<T>(sum_at(q)); });
+      } else {
+        double sum = 0, tilt = 0;
+        for (Index q = 0; q < kChunks; ++q) sum += sum_at(q), tilt += tilt_at(q);
+        scratch.sums[at(i)] = sum;
+        scratch.squares[at(i)] = tilt;
+        dgamma = static_cast<T>(tilt * scale), dbeta = static_cast<T>(sum);
+      }
+      own[at(i)] = pass.add ? own[at(i)] + dgamma : dgamma;
+      own[at(c + i)] = pass.add ? own[at(c + i)] + dbeta : dbeta;
     }
-    scratch.sums[at(i)] = sum;
-    scratch.squares[at(i)] = tilt;
-    const T dgamma = static_cast<T>(tilt * std::sqrt(squared_scale(i))), dbeta = static_cast<T>(sum);
-    grads[at(i)] = pass.add ? grads[at(i)] + dgamma : dgamma;
-    grads[at(c + i)] = pass.add ? grads[at(c + i)] + dbeta : dbeta;
-  }
+    first += leaves.count;
+  });
   if (!dx.wanted()) return;
-  if (pass.training) agree(pass, scratch.all.last(at(2 * c)));
+  if (pass.training && pass.leaves) {
+    const OfLeaves own = of_leaves(pass, vars);
+    share_leaves(pass, own);
+    for (Index i = mine.begin; i < mine.end; ++i) {
+      const auto sum_of = [&](Index column) {
+        return tree_sum<double>(pass.leaves->leaves().count,
+                                [&](Index leaf) { return own.all[at(2 * leaf * c + column)]; });
+      };
+      scratch.sums[at(i)] = sum_of(i);
+      scratch.squares[at(i)] = sum_of(c + i);
+    }
+  } else if (pass.training) {
+    agree(pass, scratch.all.last(at(2 * c)));
+  }
   const double rows = pass.training ? static_cast<double>(vars.saved[at(2 * c)]) : 0;
   for (Index i = mine.begin; i < mine.end; ++i) {
     scratch.shift[i] = static_cast<T>(rows > 0 ? scratch.sums[at(i)] / rows : 0);

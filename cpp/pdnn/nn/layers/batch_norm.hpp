@@ -11,7 +11,8 @@ namespace pdnn::nn {
 /// buffers.
 ///
 /// The sums over rows are those of kernels::kChunks chunks, joined in that order, whoever computed them: any team gives
-/// the same bits. With `sync` they go on through Pass::batch_sum. A batch with one value a channel gives y = beta and
+/// the same bits. With `sync` they go on through Pass::batch_sum. Of a batch in leaves, which must be synchronized, the
+/// leaves are the chunks, and are joined by their tree. A batch with one value a channel gives y = beta and
 /// leaves the buffers alone: of one value there is no variance.
 template <class T>
 class BatchNorm : public Layer<T> {
@@ -27,7 +28,7 @@ class BatchNorm : public Layer<T> {
   std::string_view name() const override { return options_.images ? "BatchNorm2d" : "BatchNorm1d"; }
   std::vector<Parameter> parameters() const override { return {{"weight", {width()}}, {"bias", {width()}}}; }
   std::vector<Parameter> buffers() const override { return {{"running_mean", {width()}}, {"running_var", {width()}}}; }
-  Traits traits() const override { return {.synchronized = options_.sync}; }
+  Traits traits() const override { return {.synchronized = options_.sync, .own_statistics = !options_.sync}; }
   std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
@@ -39,10 +40,15 @@ class BatchNorm : public Layer<T> {
 
  private:
   struct Scratch;
+  struct OfLeaves;
 
   Index width() const { return options_.channels; }
   Scratch scratch_of(const Vars<T>& vars) const;
   kernels::NormParams<T> normal(const Pass& pass, const Vars<T>& vars) const;
+  OfLeaves of_leaves(const Pass& pass, const Vars<T>& vars) const;
+  kernels::Chunks chunks_of(const Pass& pass, const Shape& sample) const;
+  void share_leaves(const Pass& pass, const OfLeaves& own) const;
+  void take_moments_of_leaves(const Pass& pass, const Vars<T>& vars, Tensor<const T> x) const;
   void take_moments(const Pass& pass, const Vars<T>& vars, Matrix<const T> x) const;
   void agree(const Pass& pass, std::span<double> sums) const;
 

@@ -54,7 +54,9 @@ Shape Conv2d<T>::output_shape(const Shape& in) const {
 
 template <class T>
 Sizes Conv2d<T>::sizes(const Shape& in) const {
-  return {.scratch = weights(), .scratch_row = relu_ ? output_shape(in).count() : 0};
+  return {.scratch = weights(),
+          .scratch_row = relu_ ? output_shape(in).count() : 0,
+          .level = weights() + (bias_ ? outputs_ : 0)};
 }
 
 template <class T>
@@ -84,9 +86,10 @@ void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
   if (relu_ || dx.wanted()) pass.team->barrier();
   if (dx.wanted()) kernels::table<T>().convolution_dx(*pass.team, shape, x.batch, dy.data, flipped, dx.data);
   pass.poll();
-  T* const dw = grads.data();
-  kernels::table<T>().convolution_dw(*pass.team, shape, x.batch, x.data, dy.data, pass.add, dw,
-                                     bias_ ? dw + weights() : nullptr);
+  each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
+    kernels::table<T>().convolution_dw(*pass.team, shape, rows.size(), x.rows(rows).data, dy.rows(rows).data, leaves,
+                                       pass.add, sums.data(), bias_ ? sums.data() + weights() : nullptr);
+  });
 }
 
 template class Conv2d<float>;

@@ -7,7 +7,8 @@ namespace pdnn::nn {
 /// What binding makes of a Conv2d and the MaxPool2d after it. What lies between them is several times as large as what
 /// goes in and out; a block of samples of it stays in cache, and nobody has to keep it: the backward pass of the one
 /// needs no y, that of the other no x. A member of the team does whole blocks by itself. The gradients of a fixed
-/// number of blocks are added in their order, so the size of the team changes no bit.
+/// number of blocks are added in their order, so the size of the team changes no bit. A leaf has blocks of its own: as
+/// many as K leaves leave it, so a pass over one leaf must know K.
 template <class T>
 class ConvPool2d : public Layer<T> {
  public:
@@ -30,7 +31,15 @@ class ConvPool2d : public Layer<T> {
     Tensor<T> between;  // the convolution's y, or dy
     std::span<T> scratch, saved, grads;
   };
-  Block block(Index number, const Member& member, Index batch, const Vars<T>& vars) const;
+  /// How a pass cuts its rows: leaves, of `each` blocks.
+  struct Blocks {
+    Index leaves = 1, each = kBlocks, longest;  // rows of the longest block
+    Index count() const { return leaves * each; }
+  };
+  Blocks blocks(const Pass& pass, Index batch) const;
+  Block block(Index number, const Pass& pass, Index batch, const Vars<T>& vars) const;
+  template <class Action>
+  void each_own(const Pass& pass, Index batch, const Vars<T>& vars, Action action) const;
   Index room(Index rows) const;
 
   LayerPtr<T> convolution_, pooling_;

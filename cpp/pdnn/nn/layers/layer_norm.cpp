@@ -38,8 +38,10 @@ void LayerNorm<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, T
                             Tensor<T> dx, std::span<T> grads) const {
   if (dx.wanted())
     kernels::table<T>().layer_norm_backward(*pass.team, x, dy, vars.params.data(), vars.saved.data(), dx);
-  kernels::table<T>().layer_norm_sums(*pass.team, x, dy, vars.saved.data(), pass.add, grads.data(),
-                                      grads.data() + features_);
+  each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
+    kernels::table<T>().layer_norm_sums(*pass.team, x.rows(rows), dy.rows(rows), vars.saved.data() + 2 * rows.begin,
+                                        leaves, pass.add, sums.data(), sums.data() + features_);
+  });
 }
 
 template class LayerNorm<float>;

@@ -61,7 +61,7 @@ Shape Linear<T>::output_shape(const Shape& in) const {
 
 template <class T>
 Sizes Linear<T>::sizes(const Shape&) const {
-  return {.scratch_row = own_derivative() ? outputs_ : 0};
+  return {.scratch_row = own_derivative() ? outputs_ : 0, .level = inputs_ * outputs_};
 }
 
 template <class T>
@@ -73,6 +73,7 @@ void Linear<T>::initialize(Rng rng, std::span<T> params, std::span<T>) const {
 template <class T>
 std::optional<kernels::Update<T>> Linear<T>::update(const Pass& pass, const Vars<T>& vars) const {
   if (!vars.updates || pass.add || inputs_ * outputs_ == 0) return std::nullopt;
+  if (pass.leaves && !pass.leaves->whole()) return std::nullopt;
   return vars.updates->of({pass.offset, pass.offset + inputs_ * outputs_});
 }
 
@@ -103,15 +104,19 @@ void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
   if (dx.wanted())
     kernels::table<T>().product_nt(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
   pass.poll();
-  if (bias_) kernels::table<T>().column_sums(*pass.team, dy, pass.add, bias(grads));  // db = Σ dy
+  if (bias_) {
+    each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
+      kernels::table<T>().column_sums(*pass.team, dy.rows(rows), leaves, pass.add, bias(sums));  // db = Σ dy
+    });
+  }
   const kernels::Upcoming* const upcoming = dx.wanted() ? nullptr : pass.upcoming;
   if (const auto rule = update(pass, vars)) {
     if (dx.wanted()) pass.team->barrier();  // all members have read w
-    update_weight(pass, *vars.updates, *rule, x, dy, grads, upcoming);
+    update_weight(pass, vars, *rule, x, dy, grads, upcoming);
   } else if (in_pieces(pass)) {
-    announce_weight(pass, x, dy, grads, upcoming);
+    announce_weight(pass, vars, x, dy, grads, upcoming);
   } else {
-    kernels::table<T>().product_tn(*pass.team, x, dy, pass.add, weight(grads), upcoming);  // dw = xᵀ dy
+    add_up_weight(pass, vars, x, dy, std::nullopt, grads, upcoming);
   }
 }
 
@@ -121,33 +126,45 @@ Matrix<const T> columns(const Tensor<const T>& dy, Range range) {
   return {dy.data + range.begin, dy.batch, range.size(), dy.width()};
 }
 
+/// dw = xᵀ dy of some columns, or of each node of the leaves.
+template <class T>
+void Linear<T>::add_up_weight(const Pass& pass, const Vars<T>& vars, Tensor<const T> x, Tensor<const T> dy,
+                              std::optional<Range> panels, std::span<T> grads,
+                              const kernels::Upcoming* upcoming) const {
+  each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
+    const kernels::PanelMatrix<T> dw = weight(sums);
+    const Range cols = panels ? dw.columns(*panels) : Range{0, outputs_};
+    kernels::table<T>().product_tn(*pass.team, x.rows(rows), columns(dy.rows(rows), cols), leaves, pass.add,
+                                   panels ? dw.panels(*panels) : dw, rows.begin == 0 ? upcoming : nullptr);
+  });
+}
+
 /// w ← rule(xᵀ dy), or of ranks that share w: first dw of what others update, then w of the own panels.
 template <class T>
-void Linear<T>::update_weight(const Pass& pass, const FusedUpdate<T>& updates, const kernels::Update<T>& rule,
-                              Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
-                              const kernels::Upcoming* upcoming) const {
+void Linear<T>::update_weight(const Pass& pass, const Vars<T>& vars, const kernels::Update<T>& rule, Tensor<const T> x,
+                              Tensor<const T> dy, std::span<T> grads, const kernels::Upcoming* upcoming) const {
   const kernels::PanelMatrix<T> dw = weight(grads);
-  const Range own = updates.own_panels(dw.panels());
+  const Range own = vars.updates->own_panels(dw.panels());
   for (const Range others : {Range{0, own.begin}, Range{own.end, dw.panels()}})
-    if (others.size() > 0)
-      kernels::table<T>().product_tn(*pass.team, x, columns(dy, dw.columns(others)), pass.add, dw.panels(others),
-                                     nullptr);
+    if (others.size() > 0) add_up_weight(pass, vars, x, dy, others, grads, nullptr);
   const Range elements{dw.columns(own).begin * inputs_, dw.columns(own).end * inputs_};
-  const T* const from = updates.from_others(*pass.team, {pass.offset + elements.begin, pass.offset + elements.end});
-  kernels::table<T>().product_tn_update(*pass.team, x, columns(dy, dw.columns(own)), rule.at(elements.begin), from,
-                                        dw.panels(own), upcoming);
+  const T* const from =
+      vars.updates->from_others(*pass.team, {pass.offset + elements.begin, pass.offset + elements.end});
+  each_node(pass, vars, x.batch, grads, [&](Range, const kernels::LeafSums<T>& leaves, std::span<T>) {
+    kernels::table<T>().product_tn_update(*pass.team, x, columns(dy, dw.columns(own)), leaves, rule.at(elements.begin),
+                                          from, dw.panels(own), upcoming);
+  });
 }
 
 /// dw = xᵀ dy, some panels at a time, the last first, so that sending them can begin.
 template <class T>
-void Linear<T>::announce_weight(const Pass& pass, Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
-                                const kernels::Upcoming* upcoming) const {
+void Linear<T>::announce_weight(const Pass& pass, const Vars<T>& vars, Tensor<const T> x, Tensor<const T> dy,
+                                std::span<T> grads, const kernels::Upcoming* upcoming) const {
   const kernels::PanelMatrix<T> dw = weight(grads);
   const Index each = std::max<Index>(1, pass.final->piece() / (dw.panel * inputs_));
   for (Index end = dw.panels(); end > 0; end -= each) {
     const Range panels{std::max<Index>(0, end - each), end}, cols = dw.columns(panels);
-    kernels::table<T>().product_tn(*pass.team, x, columns(dy, cols), pass.add, dw.panels(panels),
-                                   panels.begin == 0 ? upcoming : nullptr);
+    add_up_weight(pass, vars, x, dy, panels, grads, panels.begin == 0 ? upcoming : nullptr);
     pass.team->barrier();
     const Index last = end == dw.panels() && bias_ ? (inputs_ + 1) * outputs_ : cols.end * inputs_;
     (*pass.final)(*pass.team, {pass.offset + cols.begin * inputs_, pass.offset + last});

@@ -64,9 +64,11 @@ class Linear : public Layer<T> {
   std::optional<kernels::Update<T>> update(const Pass& pass, const Vars<T>& vars) const;
   /// Whether the gradient of the weight is told of a few panels at a time.
   bool in_pieces(const Pass& pass) const;
-  void update_weight(const Pass& pass, const FusedUpdate<T>& updates, const kernels::Update<T>& rule, Tensor<const T> x,
+  void add_up_weight(const Pass& pass, const Vars<T>& vars, Tensor<const T> x, Tensor<const T> dy,
+                     std::optional<Range> panels, std::span<T> grads, const kernels::Upcoming* upcoming) const;
+  void update_weight(const Pass& pass, const Vars<T>& vars, const kernels::Update<T>& rule, Tensor<const T> x,
                      Tensor<const T> dy, std::span<T> grads, const kernels::Upcoming* upcoming) const;
-  void announce_weight(const Pass& pass, Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
+  void announce_weight(const Pass& pass, const Vars<T>& vars, Tensor<const T> x, Tensor<const T> dy, std::span<T> grads,
                        const kernels::Upcoming* upcoming) const;
   bool own_derivative() const { return fusion_.own != Activation::identity && !fusion_.derivative_by_next; }
 };

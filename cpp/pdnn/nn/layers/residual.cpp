@@ -26,7 +26,8 @@ std::vector<Parameter> Residual<T>::prefixed(std::vector<Parameter> arrays) {
 template <class T>
 Traits Residual<T>::traits() const {
   const Traits inner = f_->traits();
-  return {.synchronized = inner.synchronized, .communicates = inner.communicates};
+  return {
+      .synchronized = inner.synchronized, .own_statistics = inner.own_statistics, .communicates = inner.communicates};
 }
 
 template <class T>

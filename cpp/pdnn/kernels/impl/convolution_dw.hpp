@@ -1,0 +1,235 @@
+#pragma once
+/// The gradient of a convolution's weights, for which the places of a batch are the depth. A tile's rows are channels
+/// of x under one tap. Where channels are few, rows of several taps share a tile: the image, or a piece of it, is
+/// copied with its padding, and each row has its own offset there.
+#include "pdnn/kernels/impl/convolution.hpp"
+#include "pdnn/kernels/impl/leaves.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+inline constexpr Index kChunkBytes = 192 * 1024;  // of x and dy, summed into dw at once
+inline constexpr Index kFewChannels = 8;          // fewer share tiles in dw
+inline constexpr Index kPatchBytes = 32 * 1024;   // of an image, padded
+inline constexpr Index kMostOffsets = 256;        // of rows in a patch
+inline constexpr Index kPatchAhead = 64;          // rows of dy that are fetched before their use
+
+/// What dw is summed from: some samples, and where the sum begins.
+template <class T>
+struct Chunk {
+  const Convolution& s;
+  Axis y, x;
+  Index batch;
+  const T *in, *dy;
+  bool from_zero;
+};
+
+/// Rows of dw += the tile's sum over the chunk, one strip of columns; `tile` has loops, a and b.
+template <class T, Rows lie, class S>
+void sum_rows(WindowTile<T> tile, S, Index rows, bool from_zero, Index cols, Index col, T* dw) {
+  const T* const a = tile.a;
+  const Index* const offsets = tile.offsets;
+  tile.cols = cols - col;
+  tile.start_stride = tile.c_stride = cols;
+  tile.relu = false;
+  for_tiles(rows, kMostWindowRows<S::vectors, lie, S::few>, [&](Index row, Index height) {
+    if constexpr (lie == Rows::scattered)
+      tile.offsets = offsets + row;
+    else
+      tile.a = a + row;
+    tile.c = dw + row * cols + col;
+    tile.start = from_zero ? nullptr : tile.c;
+    window_kernel<T, S::vectors, lie, S::few>(height)(tile);
+  });
+}
+
+/// Rows of dw under one tap, which are channels of x.
+template <class T>
+void sum_channels(const Chunk<T>& p, Index tap, Range channels, T* dw) {
+  const Index inputs = p.s.inputs, outputs = p.s.outputs;
+  const Index tap_y = tap / p.x.kernel, tap_x = tap % p.x.kernel;
+  const Range ys = places_under(p.y, tap_y), xs = places_under(p.x, tap_x);
+  const Index a_row = p.x.extent * inputs, b_row = p.x.places * outputs;
+  const Loop samples{p.batch, p.y.extent * a_row, p.y.places * b_row};
+  const Loop rows{ys.end - ys.begin, p.y.stride * a_row, b_row};
+  const Loop places{xs.end - xs.begin, p.x.stride * inputs, outputs};
+  WindowTile<T> tile{};
+  if (places.count >= min(p.batch, 8)) {
+    tile.loops[0] = samples, tile.loops[1] = rows, tile.loops[2] = places;
+  } else {  // the longest loop inside
+    tile.loops[0] = rows, tile.loops[1] = places, tile.loops[2] = samples;
+  }
+  const Index y = ys.begin * p.y.stride - p.y.padding + tap_y, x = xs.begin * p.x.stride - p.x.padding + tap_x;
+  const bool none = rows.count == 0 || places.count == 0;  // the tap never meets the image
+  const T* const b = none ? p.dy : p.dy + ys.begin * b_row + xs.begin * outputs;
+  tile.a = none ? p.in : p.in + y * a_row + x * inputs + channels.begin;
+  for_strips<T>(outputs, [&](auto strip, Index col) {
+    tile.b = b + col;
+    sum_rows<T, Rows::adjacent>(tile, strip, channels.end - channels.begin, p.from_zero, outputs, col,
+                                dw + channels.begin * outputs);
+  });
+}
+
+/// How many places of an axis a patch of `most` elements has room for.
+PDNN_INLINE Index places_in(const Axis& axis, Index most) {
+  return min(axis.places, (most - axis.kernel) / axis.stride + 1);
+}
+PDNN_INLINE Index seen_by(const Axis& axis, Index places) { return (places - 1) * axis.stride + axis.kernel; }
+
+/// patch[i, j, :] = what tap (i, j) of the window at place (y, x) sees in an image, 0 outside of it.
+template <class T>
+void copy_patch(const Chunk<T>& p, const T* image, Index y, Index x, Index rows, Index cols, T* patch) {
+  const Index inputs = p.s.inputs, line = p.x.extent * inputs, width = cols * inputs;
+  const Index first_y = y * p.y.stride - p.y.padding, first = (x * p.x.stride - p.x.padding) * inputs;
+  for (Index i = 0; i < rows; ++i, patch += width) {
+    const bool seen = first_y + i >= 0 && first_y + i < p.y.extent;
+    const Index begin = seen ? min(max(0, -first), width) : width, end = max(begin, min(width, line - first));
+    for (Index j = 0; j < begin; j += kLanes<T>) store(patch + j, Vector<T>{}, begin - j);
+    const T* const in = seen ? image + (first_y + i) * line + first : image;
+    for (Index j = begin; j < end; j += kLanes<T>) store(patch + j, load(in + j, end - j), end - j);
+    for (Index j = end; j < width; j += kLanes<T>) store(patch + j, Vector<T>{}, width - j);
+  }
+}
+
+/// Rows of dw where channels are few, by way of patches.
+template <class T>
+void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
+  alignas(64) T patch[kPatchBytes / sizeof(T)];
+  Index offsets[kMostOffsets];
+  constexpr Index size = sizeof(T);
+  const Index inputs = p.s.inputs, outputs = p.s.outputs, across = p.x.kernel * inputs;
+  const Index sample = p.y.extent * p.x.extent * inputs, dy_row = p.x.places * outputs;
+  const Index most_wide = places_in(p.x, kPatchBytes / size / (p.y.kernel * inputs));
+  const Index room = places_in(p.y, kPatchBytes / size / (seen_by(p.x, most_wide) * inputs));
+  const Index most_high = min(room, max(1, kPatchBytes / size / dy_row));  // its part of dy stays near, too
+  for (; rows.begin < rows.end; rows.begin += kMostOffsets) {
+    const Index count = min(kMostOffsets, rows.end - rows.begin);
+    Index offsets_width = 0;
+    for (Index n = 0; n < p.batch; ++n) {
+      for (Index y = 0; y < p.y.places; y += most_high) {
+        for (Index x = 0; x < p.x.places; x += most_wide) {
+          const Index high = min(most_high, p.y.places - y), wide = min(most_wide, p.x.places - x);
+          const Index width = seen_by(p.x, wide) * inputs;
+          copy_patch(p, p.in + n * sample, y, x, seen_by(p.y, high), seen_by(p.x, wide), patch);
+          for (Index r = 0; width != offsets_width && r < count; ++r)
+            offsets[r] = (rows.begin + r) / across * width + (rows.begin + r) % across;
+          offsets_width = width;
+          WindowTile<T> tile{};
+          tile.loops[0] = {1, 0, 0};
+          tile.loops[1] = {high, p.y.stride * width, dy_row};
+          tile.loops[2] = {wide, p.x.stride * inputs, outputs};
+          tile.a = patch;
+          tile.offsets = offsets;
+          tile.ahead = kPatchAhead;
+          for_strips<T>(outputs, [&](auto strip, Index col) {
+            tile.b = p.dy + (n * p.y.places + y) * dy_row + x * outputs + col;
+            sum_rows<T, Rows::scattered>(tile, strip, count, p.from_zero && n == 0 && y == 0 && x == 0, outputs, col,
+                                         dw + rows.begin * outputs);
+          });
+        }
+      }
+    }
+  }
+}
+
+/// db += Σ dy over the chunk, in several sums of every so many places, to keep additions in flight.
+template <class T>
+void sum_places(const Chunk<T>& p, T* db) {
+  constexpr Index chains = 8, n = kLanes<T>;
+  const Index cols = p.s.outputs, places = p.batch * p.y.places * p.x.places;
+  for (Index j = 0; j < cols; j += n) {
+    Vector<T> sum[chains]{};
+    const auto add_up = [&](auto read) {
+      const T* at = p.dy + j;
+      Index place = 0;
+      for (; place + chains <= places; place += chains)
+        PDNN_UNROLL for (Index i = 0; i < chains; ++i, at += cols) sum[i] += read(at);
+      for (Index i = 0; place < places; ++place, ++i, at += cols) sum[0] += read(at);
+    };
+    const Index left = cols - j;
+    if (left >= n)
+      add_up([](const T* at) { return load(at); });
+    else
+      add_up([&](const T* at) { return load_few(at, left); });
+    PDNN_UNROLL for (Index i = 1; i < chains; ++i) sum[0] += sum[i];
+    store(db + j, p.from_zero ? sum[0] : load(db + j, left) + sum[0], left);
+  }
+}
+
+/// Adds up a worker's rows of dw and, if that is his, db over some samples.
+template <class T>
+struct WeightSums {
+  const Convolution& s;
+  const T *x, *dy;
+  Range mine;
+  bool sums_db;
+
+  void operator()(Range batch, bool add, T* dw, T* db) const {
+    const Windows& v = s.windows;
+    const Index taps = v.kernel_height * v.kernel_width, x_sample = v.height * v.width * s.inputs;
+    const Index dy_sample = v.out_height * v.out_width * s.outputs;
+    const Index samples = max(1, kChunkBytes / static_cast<Index>(sizeof(T)) / max(1, x_sample + dy_sample));
+    const bool in_patches = batch.begin < batch.end && s.inputs < kFewChannels &&
+                            taps * s.inputs <= kPatchBytes / static_cast<Index>(sizeof(T));
+    Index first = batch.begin;
+    do {
+      Chunk<T> chunk{s,
+                     {v.out_height, v.height, v.kernel_height, v.stride, v.padding},
+                     {v.out_width, v.width, v.kernel_width, v.stride, v.padding},
+                     min(samples, batch.end - first),
+                     x + first * x_sample,
+                     dy + first * dy_sample,
+                     first == batch.begin && !add};
+      if (batch.begin == batch.end) chunk.in = chunk.dy = dw;  // they may be null, and nothing is read
+      if (in_patches) {
+        sum_patches(chunk, mine, dw);
+      } else {
+        for (Index tap = mine.begin / s.inputs; tap * s.inputs < mine.end; ++tap) {
+          const Range channels{max(mine.begin - tap * s.inputs, 0), min(mine.end - tap * s.inputs, s.inputs)};
+          sum_channels(chunk, tap, channels, dw + tap * s.inputs * s.outputs);
+        }
+      }
+      if (sums_db) sum_places(chunk, db);
+      first += samples;
+    } while (first < batch.end);
+  }
+};
+
+/// to += from.
+template <class T>
+PDNN_INLINE void join_run(Index n, const T* from, T* to) {
+  for (Index i = 0; i < n; i += kLanes<T>) store(to + i, load(to + i, n - i) + load(from + i, n - i), n - i);
+}
+
+template <class T>
+void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, const T* dy, const LeafSums<T>& leaves,
+                    bool add, T* dw, T* db) {
+  // Dealt are the rows of dw, and behind them db as one more.
+  const Index rows = s.windows.kernel_height * s.windows.kernel_width * s.inputs, count = rows * s.outputs;
+  const Range dealt = deal(part, rows + (db ? 1 : 0)), mine{min(dealt.begin, rows), min(dealt.end, rows)};
+  const bool sums_db = dealt.begin <= rows && rows < dealt.end;
+  const WeightSums<T> sum{s, x, dy, mine, sums_db};
+  if (!leaves.several()) return sum({0, batch}, add, dw, db);
+  // The sum that waits at the bottom is dw itself.
+  struct Place {
+    T *dw, *db;
+  };
+  const auto place = [&](int at) {
+    T* const room = leaves.room + (at - 1) * (count + (db ? s.outputs : 0));
+    return at == 0 ? Place{dw, db} : Place{room, room + count};
+  };
+  int waits = 0;
+  for (Index leaf = 0, begin = 0; leaf < leaves.count; begin = leaves.ends[leaf++]) {
+    sum({begin, leaves.ends[leaf]}, false, place(waits).dw, place(waits).db);
+    for (int joins = joins_after(leaf, leaves.count); joins > 0; --joins, --waits) {
+      const Place from = place(waits), to = place(waits - 1);
+      const Index first = mine.begin * s.outputs;
+      join_run((mine.end - mine.begin) * s.outputs, from.dw + first, to.dw + first);
+      if (sums_db) join_run(s.outputs, from.db, to.db);
+    }
+    ++waits;
+  }
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl
