@@ -3,6 +3,7 @@
 #include "locked.hpp"
 #include "numpy.hpp"
 #include "pdnn/reduce/bucketed_all_reduce.hpp"
+#include "pdnn/reduce/node_tree.hpp"
 
 namespace pdnn::bindings {
 
@@ -22,6 +23,16 @@ struct HeldSum : Locked<reduce::BucketedAllReduce<T>> {
 
 void bind_reduce(py::module_& m) {
   using reduce::Compression, reduce::Form, reduce::ReducerOptions;
+  m.def(
+      "nodes_of_ranks",
+      [](Index leaves, int ranks) {
+        const reduce::NodeTree tree(leaves, ranks);
+        std::vector<Index> counts;
+        for (int rank = 0; rank < ranks; ++rank) counts.push_back(tree.of_rank(rank).size());
+        return counts;
+      },
+      py::arg("leaves"), py::arg("ranks"),
+      "How many nodes of the tree over a batch's leaves each rank makes, of the largest that lie whole in its run.");
   py::class_<Compression>(m, "Compression")
       .def(py::init([](codec::Spec codec, std::optional<bool> feedback, Index measure_every, const std::string& form) {
              const Form which = form == "gather" ? Form::gather : form == "shares" ? Form::shares : Form::best;

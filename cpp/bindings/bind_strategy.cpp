@@ -30,8 +30,8 @@ void bind_configs(py::module_& m) {
            py::arg("schedule"), py::arg("micro_batches"), py::arg("threads"), py::arg("codec"),
            py::arg("programs") = PipelineWords());
   py::class_<DataParallelConfig>(m, "DataParallelConfig")
-      .def(py::init<EngineConfig, bool, ReducerOptions>(), py::arg("engine"), py::arg("sum_of_means"),
-           py::arg("reducer"));
+      .def(py::init<EngineConfig, bool, ReducerOptions, Index>(), py::arg("engine"), py::arg("sum_of_means"),
+           py::arg("reducer"), py::arg("leaves"));
   py::class_<ModelAveragingConfig>(m, "ModelAveragingConfig")
       .def(py::init<EngineConfig, Index, bool, std::optional<Compression>>(), py::arg("engine"), py::arg("every"),
            py::arg("by_master"), py::arg("compression"));

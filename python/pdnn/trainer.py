@@ -54,6 +54,8 @@ class Trainer(Estimation):
     clip_norm, clip_value : float, optional
         At most one: before the update, the gradient of every global batch is shortened to this norm, or its
         elements are bounded to this size, as `nn.utils.clip_grad_norm_` and `clip_grad_value_` do.
+    reproducible : bool
+        Sums over a batch have the same bits on any number of threads and ranks (the strategy gets 8 leaves).
 
     Attributes
     ----------

@@ -39,12 +39,18 @@ class Training:
         schedule_per: str = "epoch",
         clip_norm: float | None = None,
         clip_value: float | None = None,
+        reproducible: bool = False,
     ) -> None:
+        if reproducible and strategy == "fastest":
+            raise ValueError(
+                'Trainer: strategy "fastest" goes by measured times, and what it takes decides on the bits; '
+                "with reproducible=True name the strategy"
+            )
         _check(model, loss, optimizer, schedule, schedule_per, clip_norm, clip_value)
         self.comm = world() if comm is None else comm
         self.wants_fastest = strategy == "fastest"
         self.choice: Choice | None = None
-        self.strategy = strategies.choose("auto" if self.wants_fastest else strategy, self.comm)
+        self.strategy = strategies.choose("auto" if self.wants_fastest else strategy, self.comm, reproducible)
         self.model = model
         self.loss = loss
         self.optimizer = optimizer

@@ -11,7 +11,7 @@ import pytest
 
 import cifar_made
 import pdnn
-from pdnn import cli, models, nn, optim
+from pdnn import _core, cli, models, nn, optim
 from pdnn.cli import specs
 
 
@@ -45,7 +45,7 @@ def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
     assert lines[-3].startswith("serial: estimated ") and " a step, measured " in lines[-3]
     assert (", difference " in lines[-3]) != ("; both are disturbed: other programs used " in lines[-3])
     fingerprint = pdnn.load_model(model).fingerprint()
-    assert lines[-2] == f"fingerprint: {fingerprint}"
+    assert lines[-2] == f"fingerprint: {fingerprint} ({_core.active_isa()})"
     assert lines[-1].startswith("test: loss ")
     accuracy = lines[-1].rpartition(" ")[2]
     assert float(accuracy) > 0.9

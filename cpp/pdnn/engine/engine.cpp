@@ -106,7 +106,7 @@ nn::LossValue PoolEngine<T>::gradient(const Source<T>& source, const Step& step,
       job_.model.commit(job_.network, pass, worker.workspace, piece.count());
     });
   });
-  return sum_of_leaves(sums);
+  return leaves ? nn::LossValue{} : sum_of_leaves(sums);
 }
 
 template class Engine<float>;

@@ -6,6 +6,7 @@
 #include "pdnn/reduce/bucketed_reducer.hpp"
 #include "pdnn/reduce/local_update.hpp"
 #include "pdnn/reduce/shared_parameters.hpp"
+#include "pdnn/reduce/tree_sum.hpp"
 
 namespace pdnn::reduce {
 
@@ -39,7 +40,7 @@ StepSums GradientReducer<T>::step(const Source<T>& source, const Step& own, nn::
 namespace {
 
 /// Null, on all ranks, where they cannot share memory: a machine with one rank, or with another number of ranks than
-/// the others, or processes that must not see one another's.
+/// the others, or processes that must not see one another's. In leaves all ranks must be of one machine.
 template <class T>
 std::unique_ptr<SharedParameters<T>> share_parameters(const Replica<T>& replica, comm::Communicator& comm,
                                                       std::shared_ptr<comm::Communicator> machine) {
@@ -47,6 +48,7 @@ std::unique_ptr<SharedParameters<T>> share_parameters(const Replica<T>& replica,
   std::array<std::int32_t, 2> sizes{machine->size(), -machine->size()};
   comm.all_reduce(std::span(sizes), comm::Op::max);
   if (sizes[0] != -sizes[1] || sizes[0] == 1) return nullptr;
+  if (replica.leaves > 0 && sizes[0] != comm.size()) return nullptr;
   const auto memory = comm::share(*machine, SharedParameters<T>::bytes(replica, machine->size()));
   std::array<std::int32_t, 1> seen{memory != nullptr};
   comm.all_reduce(std::span(seen), comm::Op::min);
@@ -70,6 +72,9 @@ std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& repl
   require(!outside || !options.compression || codec::wants_matrices(options.compression->codec),
           "ddp: all_reduce is \"", outside ? outside->name : "",
           "\", but codes are not added up by an all_reduce; leave out the codec or it");
+  require(replica.leaves == 0 || (!outside && !options.compression && options.bucket_bytes == 0),
+          "ddp: reproducible sums are added up by a tree over the leaves of a batch, not by a codec, in buckets or by ",
+          "an all_reduce of one's own; leave them out");
   const bool messages = outside != nullptr || options.memory == Memory::messages || options.compression ||
                         (options.memory == Memory::measured && options.bucket_bytes > 0);
   std::unique_ptr<SharedParameters<T>> shared = messages ? nullptr : share_parameters(replica, *comm, options.machine);
@@ -78,6 +83,8 @@ std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& repl
             "or processes that may not see one another's); use shared_memory=None");
     return shared;
   }
+  if (shared && replica.leaves > 0) return shared;
+  if (replica.leaves > 0) return std::make_unique<TreeSum<T>>(replica, comm);
   auto buckets = std::make_unique<BucketedReducer<T>>(replica, comm, options.bucket_bytes, options.compression);
   if (!shared) return buckets;
   std::array<double, 1> times{shared->alone()};

@@ -35,6 +35,7 @@ struct Replica {
   optim::Optimizer<T>& optimizer;
   Engine<T>& engine;
   data::PhaseTimer& timer;
+  Index leaves = 0;  ///< into which the ranks' common batch is cut, for sums that no layout changes; 0: it is not
 };
 
 template <class T>
@@ -59,12 +60,14 @@ class GradientReducer {
   virtual std::vector<std::span<T>> memory() { return {}; }
 
  protected:
-  explicit GradientReducer(const Replica<T>& replica) : replica_(replica) {}
+  explicit GradientReducer(const Replica<T>& replica)
+      : replica_(replica), leaf_sums_(static_cast<std::size_t>(replica.leaves)) {}
   nn::Model<T>& model() const { return replica_.job.model; }
   /// Slices become final one after another, and may be updated before the rest is there.
   bool slice_by_slice() const { return replica_.engine.announces() && !replica_.optimizer.clip(); }
 
   Replica<T> replica_;
+  std::vector<nn::LossValue> leaf_sums_;  // room for those of a step
 };
 
 /// Bytes of gradient in a bucket that travels by a codec. Not measured: what a codec loses depends on where a bucket

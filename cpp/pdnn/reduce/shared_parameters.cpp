@@ -23,8 +23,10 @@ Index aligned(Index elements) {
 template <class T>
 Index SharedParameters<T>::bytes(const Replica<T>& replica, int ranks) {
   const Index array = aligned<T>(replica.job.model.count() + nn::Model<T>::kTail);
-  const Index arrays = 2 + std::ssize(replica.optimizer.state()) + ranks;  // parameters, total, memory, gradients
-  return comm::SharedBarrier::bytes(ranks) + arrays * array * Index{sizeof(T)};
+  const Index nodes = replica.leaves > 0 ? NodeTree(replica.leaves, ranks).count() : ranks;
+  const Index arrays = 2 + std::ssize(replica.optimizer.state()) + nodes;  // parameters, total, memory, gradients
+  return comm::SharedBarrier::bytes(ranks) + arrays * array * Index{sizeof(T)} +
+         replica.leaves * Index{sizeof(nn::LossValue)};
 }
 
 template <class T>
@@ -47,6 +49,13 @@ SharedParameters<T>::SharedParameters(const Replica<T>& replica, std::shared_ptr
   for (std::size_t i = 0; i < replica_.optimizer.state().size(); ++i) other_.state.push_back(take(count()));
   total_ = take(stride_).data();
   grads_ = next;
+  if (replica.leaves > 0) {
+    tree_.emplace(replica.leaves, machine_->size());
+    for (int rank = 0; rank < machine_->size(); ++rank)
+      for (Index node = 0; node < nodes_of_rank(rank).size(); ++node)
+        nodes_.push_back(node == 0 ? grads(rank) : slice(more_nodes(rank), (node - 1) * count(), count()).data());
+    all_sums_ = {reinterpret_cast<nn::LossValue*>(grads_ + tree_->count() * stride_), leaf_sums_.size()};
+  }
   other_.grads = std::make_shared<AlignedArray<T>>(memory_, grads(machine_->rank()), model().grads->size());
   std::array<std::int32_t, 1> announce{replica_.engine.announces()};
   machine_->all_reduce(std::span(announce), comm::Op::min);
@@ -68,6 +77,7 @@ Range SharedParameters<T>::own_share(Range slice) const {
 
 template <class T>
 void SharedParameters<T>::add_up(const Member& member, Range range, bool others, T* out) const {
+  if (tree_) return tree_->add_up<T>(member, nodes_, range, out);
   const Range mine = member.range(range.size());
   const Index at = range.begin + mine.begin;
   const T* sum = nullptr;
@@ -127,6 +137,10 @@ nn::Hooks<T> SharedParameters<T>::begin_step(bool keep) {
   slices_.clear();
   spent_before_ = replica_.timer.seconds(&Phases::agreement);
   added_ = 0;
+  if (tree_) {
+    if (!whole_) slices_.push_back({0, count()});
+    return {.more_nodes = more_nodes(machine_->rank()), .leaf_sums = all_sums_};
+  }
   if (whole_) return {};
   if (all_announce_) return {.grad_ready = this, .fused_update = this};
   slices_.push_back({0, count()});
@@ -163,20 +177,14 @@ StepSums SharedParameters<T>::finish_step(const StepSums& own) {
   write_tail(model(), own);
   meet();
   const auto timed = replica_.timer.time(&Phases::update);
-  StepSums sums = own;
+  StepSums sums = sums_of_tails(own.rows);
+  if (tree_) sums.loss = engine::sum_of_leaves(all_sums_);
   if (whole_) {
     agree_on_whole();
     const T* const tail = total_ + count();
-    sums = {{tail[0], tail[1]}, own.rows, tail[2] > 0};
+    if (!tree_) sums = {{tail[0], tail[1]}, own.rows, tail[2] > 0};
   } else {
     update_slices();
-    sums = {{0, 0}, own.rows, false};
-    for (int rank = 0; rank < machine_->size(); ++rank) {
-      const T* const tail = grads(rank) + count();
-      sums.loss.value += tail[0];
-      sums.loss.correct += tail[1];
-      sums.stop = sums.stop || tail[2] > 0;
-    }
   }
   count_reads();
   meet();  // before the next pass reads parameters, and writes gradients that others may be reading
@@ -185,20 +193,34 @@ StepSums SharedParameters<T>::finish_step(const StepSums& own) {
   return sums;
 }
 
+/// Of the ranks of this machine, in their order.
+template <class T>
+StepSums SharedParameters<T>::sums_of_tails(Index rows) const {
+  StepSums sums{{0, 0}, rows, false};
+  for (int rank = 0; rank < machine_->size(); ++rank) {
+    const T* const tail = grads(rank) + count();
+    sums.loss.value += tail[0];
+    sums.loss.correct += tail[1];
+    sums.stop = sums.stop || tail[2] > 0;
+  }
+  return sums;
+}
+
 /// What this rank has read of the others in this step: their gradients, to add them up; of a sum that it needs whole,
 /// their shares; their tails otherwise; and the parameters that they have updated.
 template <class T>
 void SharedParameters<T>::count_reads() {
-  constexpr Index kTail = nn::Model<T>::kTail;
-  const Index others = machine_->size() - 1;
+  const int ranks = machine_->size();
+  const Index others = nodes_of_rank(ranks - 1).end - nodes_of_rank(machine_->rank()).size();
   Index read = 0;
   if (whole_) {
-    const Index all = count() + kTail, mine = own_share({0, all}).size();
+    const Index all = added_whole(), mine = own_share({0, all}).size();
     read = others * mine + (all - mine) + (count() - own_share({0, count()}).size());
   } else {
     for (const Range& slice : slices_) added_ += own_share(slice).size();
-    read = others * (added_ + kTail) + (count() - added_);
+    read = others * added_ + (count() - added_);
   }
+  if (tree_ || !whole_) read += (ranks - 1) * nn::Model<T>::kTail;
   machine_->has_read(read * Index{sizeof(T)});
 }
 
@@ -217,7 +239,7 @@ void SharedParameters<T>::update_slices() {
 /// The gradient of the global batch, on every rank; each then updates its share.
 template <class T>
 void SharedParameters<T>::agree_on_whole() {
-  const Index all = count() + nn::Model<T>::kTail;
+  const Index all = added_whole();
   const Range mine = own_share({0, all});
   replica_.engine.team().run([&](const Member& member) { add_up(member, mine, false, total_); });
   if (across_->size() > 1)

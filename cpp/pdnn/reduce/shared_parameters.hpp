@@ -3,6 +3,7 @@
 #include "pdnn/comm/shared_barrier.hpp"
 #include "pdnn/comm/shared_memory.hpp"
 #include "pdnn/reduce/gradient_reducer.hpp"
+#include "pdnn/reduce/node_tree.hpp"
 
 namespace pdnn::reduce {
 
@@ -11,6 +12,9 @@ namespace pdnn::reduce {
 /// gradient, and its own it updates inside the product that makes their gradient, whose sums begin with the others'. Of
 /// everything else each rank adds up and updates its share when all gradients are there. So the gradient is read once
 /// and the parameters are written once, by the rank that needs them next to its core.
+///
+/// Of a batch in leaves each rank stores the gradients of its nodes, and all is added up in shares, in the order of the
+/// tree, when all of them are there.
 ///
 /// Ranks of several machines: each machine's ranks add up a share each, the shares are all-reduced between machines,
 /// and then every machine updates its parameters.
@@ -37,7 +41,7 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   double alone() const { return alone_; }
 
  private:
-  using GradientReducer<T>::replica_, GradientReducer<T>::model;
+  using GradientReducer<T>::replica_, GradientReducer<T>::model, GradientReducer<T>::leaf_sums_;
 
   /// The buffers of the model and the optimizer that lie in shared memory, or in their stead during an epoch.
   struct Buffers {
@@ -46,14 +50,23 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   };
 
   Index count() const { return model().count(); }
-  T* grads(int rank) const { return grads_ + rank * stride_; }
+  /// Nodes whose gradients a rank stores; of a batch that is not cut, one.
+  Range nodes_of_rank(int rank) const { return tree_ ? tree_->of_rank(rank) : Range{rank, rank + 1}; }
+  /// A rank's first node, with its sums in the tail; the others follow without.
+  T* grads(int rank) const { return grads_ + nodes_of_rank(rank).begin * stride_; }
+  std::span<T> more_nodes(int rank) const {
+    return {grads(rank) + stride_, static_cast<std::size_t>((nodes_of_rank(rank).size() - 1) * count())};
+  }
   /// The part of a slice that this rank adds up and updates.
   Range own_share(Range slice) const;
-  /// This member's part of out = the sum of the ranks' gradients over a range, in the order of ranks; out lies as they
-  /// do. With `others`, this rank's own is left out.
+  /// This member's part of out = the sum of the ranks' gradients over a range, in the order of ranks or of the tree;
+  /// out lies as they do. With `others`, this rank's own is left out.
   void add_up(const Member& member, Range range, bool others, T* out) const;
   void meet() const;
   void swap_buffers();
+  /// Elements of the gradients and, unless the leaves have them, their tails, that are added up as a whole.
+  Index added_whole() const { return count() + (tree_ ? 0 : nn::Model<T>::kTail); }
+  StepSums sums_of_tails(Index rows) const;
   void count_reads();
   void update_slices();
   void agree_on_whole();
@@ -61,8 +74,11 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   std::shared_ptr<comm::Communicator> machine_, across_;
   std::shared_ptr<comm::SharedMemory> memory_;
   mutable comm::SharedBarrier rendezvous_;
-  Index stride_ = 0;                       // elements from one rank's gradient to the next
-  T *grads_ = nullptr, *total_ = nullptr;  // of the ranks; of the global batch
+  std::optional<NodeTree> tree_;           // of a batch in leaves
+  Index stride_ = 0;                       // elements of a gradient with its tail, to the end of a cache line
+  T *grads_ = nullptr, *total_ = nullptr;  // of the nodes; of the global batch
+  std::vector<const T*> nodes_;            // of a batch in leaves: where each node's gradient begins
+  std::span<nn::LossValue> all_sums_;      // and what its leaves have of the loss, in shared memory
   Buffers other_;                          // the shared ones between epochs, the own ones within
   mutable AlignedArray<T> room_;
   std::vector<Range> slices_;  // that became final in this step

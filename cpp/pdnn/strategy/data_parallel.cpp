@@ -12,7 +12,11 @@ DataParallel<T>::DataParallel(const Job<T>& job, optim::Optimizer<T>& optimizer,
       engine_(std::move(engine)),
       batch_sum_(*comm_),
       options_(options),
-      reducer_(reduce::make_gradient_reducer<T>({job_, optimizer_, *engine_, timer_}, comm_, options.reducer)) {}
+      reducer_(reduce::make_gradient_reducer<T>({job_, optimizer_, *engine_, timer_, options.leaves}, comm_,
+                                                options.reducer)) {
+  require(options.leaves == 0 || options.sum == Sum::of_rows,
+          "ddp: a sum of the ranks' means depends on the ranks, reproducible sums do not; use the mean over all rows");
+}
 
 template <class T>
 EpochSums DataParallel<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
@@ -35,7 +39,9 @@ EpochSums DataParallel<T>::run_epoch(const Source<T>& source, const Epoch& epoch
 template <class T>
 StepSums DataParallel<T>::step(const Source<T>& source, const Step& step) {
   const bool alone = comm_->size() == 1;
-  Step own = step.shard({comm_->rank(), comm_->size()});
+  Step whole = step;
+  if (options_.leaves > 0) whole.leaves = {options_.leaves, step.global_rows, {0, options_.leaves}};
+  Step own = whole.shard({comm_->rank(), comm_->size()});
   own.scale = job_.loss.scale(options_.sum == Sum::of_rows ? step.global_rows : std::max<Index>(1, own.count()));
   const bool keep = step.next.empty() || (alone && step.stop);  // a wish to stop is not known to all yet
   return agree_in_replica(reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep));

@@ -13,6 +13,7 @@ class DataParallel : public SynchronousStrategy<T> {
   struct Options {
     reduce::ReducerOptions reducer{};
     Sum sum = Sum::of_rows;
+    Index leaves = 0;                               ///< of a batch, as DataParallelConfig has them
     std::shared_ptr<comm::Communicator> replica{};  ///< ranks that hold this replica together; null: this one alone
     bool counts = true;                             ///< the loss is this rank's to report, among those
   };

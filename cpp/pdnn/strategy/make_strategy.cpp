@@ -38,9 +38,10 @@ class Maker {
   std::unique_ptr<Strategy<T>> operator()(const DataParallelConfig& config) const {
     using Sum = typename DataParallel<T>::Sum;
     return std::make_unique<DataParallel<T>>(
-        job_, *training_.optimizer, engine(config.engine), training_.comm,
+        job_, *training_.optimizer, engine(config.engine, config.leaves), training_.comm,
         typename DataParallel<T>::Options{.reducer = config.reducer,
-                                          .sum = config.sum_of_means ? Sum::of_means : Sum::of_rows});
+                                          .sum = config.sum_of_means ? Sum::of_means : Sum::of_rows,
+                                          .leaves = config.leaves});
   }
 
   std::unique_ptr<Strategy<T>> operator()(const ModelAveragingConfig& config) const {
@@ -69,12 +70,16 @@ class Maker {
   }
 
  private:
-  /// Of this rank, for its share of a batch.
-  std::unique_ptr<Engine<T>> engine(const EngineConfig& config) const {
+  /// Of this rank, for its share of a batch: of its rows, or of its leaves, of which rank 0 has most.
+  std::unique_ptr<Engine<T>> engine(const EngineConfig& config, Index leaves = 0) const {
     const int ranks = training_.comm->size();
-    const Index capacity = (training_.batch_size + ranks - 1) / ranks;
-    if (const auto* pool = std::get_if<PoolConfig>(&config))
-      return std::make_unique<engine::PoolEngine<T>>(job_, pool->workers, pool->pieces, capacity);
+    const Index batch = training_.batch_size, rows = (batch + ranks - 1) / ranks;
+    const Index capacity = leaves > 0 ? Leaves{leaves, batch, share(leaves, 0, ranks)}.rows().size() : rows;
+    if (const auto* pool = std::get_if<PoolConfig>(&config)) {
+      if (leaves == 0) return std::make_unique<engine::PoolEngine<T>>(job_, pool->workers, pool->pieces, capacity);
+      return std::make_unique<engine::PoolEngine<T>>(job_, pool->workers, leaves, batch);
+    }
+    require(leaves == 0, "reproducible sums: a team makes none yet; use a pool, as in \"pool:1\" or \"ddp+pool:1\"");
     return std::make_unique<engine::TeamEngine<T>>(job_, std::get<TeamConfig>(config).threads, capacity);
   }
 

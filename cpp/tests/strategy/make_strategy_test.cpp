@@ -121,6 +121,28 @@ BOOST_AUTO_TEST_CASE(a_configuration_of_ranks_trains_as_serial) {
     for (const Outcome& outcome : train_on_ranks(config, ranks)) BOOST_TEST(difference(outcome, serial) < 1e-13);
 }
 
+BOOST_AUTO_TEST_CASE(sums_over_leaves_have_the_same_bits_on_any_ranks) {
+  using Memory = reduce::ReducerOptions::Memory;
+  for (const Index leaves : {1, 5, 11}) {  // and empty ones
+    const auto pool = [&](int workers, Memory memory) {
+      return DataParallelConfig{.engine = PoolConfig{workers, leaves}, .reducer = {.memory = memory}, .leaves = leaves};
+    };
+    const Outcome want = train_alone(pool(1, Memory::measured));
+    const auto check = [&](const StrategyConfig& config, int ranks) {
+      for (const Outcome& outcome : train_on_ranks(config, ranks)) {
+        BOOST_TEST(difference(outcome, want) == 0);
+        BOOST_TEST(outcome.sums.loss == want.sums.loss);
+        BOOST_TEST(outcome.sums.correct == want.sums.correct);
+      }
+    };
+    check(DataParallelConfig{.engine = PoolConfig{3, leaves}}, 1);
+    check(GridConfig{.stages = 2, .pipeline = {.micro_batches = leaves}}, 2);
+    for (const int ranks : {2, 3, 5})
+      for (const Memory memory : {Memory::shared, Memory::messages})
+        if (ranks <= leaves) check(pool(2, memory), ranks);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_fields_of_a_configuration_reach_the_strategy) {
   const Outcome serial = train_alone(DataParallelConfig{});
   for (const Outcome& outcome : train_on_ranks(DataParallelConfig{.sum_of_means = true}, 2))
@@ -167,6 +189,13 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_refused) {
   const reduce::Compression codec{"int8", {}};
   BOOST_CHECK_THROW(train_on_ranks(ModelAveragingConfig{.by_master = true, .compression = codec}, 2), ValueError);
   BOOST_CHECK_THROW(train_on_ranks(ElasticAveragingConfig{.moving_rate = 2}, 2), ValueError);
+  const DataParallelConfig leaves{.engine = PoolConfig{1, 2}, .leaves = 2};
+  DataParallelConfig of_means = leaves, coded = leaves;
+  of_means.sum_of_means = true;
+  coded.reducer.compression = codec;
+  BOOST_CHECK_THROW(train_on_ranks(leaves, 3), ValueError);
+  BOOST_CHECK_THROW(train_on_ranks(of_means, 2), ValueError);
+  BOOST_CHECK_THROW(train_on_ranks(coded, 2), ValueError);
   const auto model = make_model();
   const auto sgd = std::make_shared<optim::Optimizer<double>>(model->count(), kernels::Sgd{});
   const auto loss = std::make_shared<nn::CrossEntropyLoss<double>>(nn::Reduction::mean);

@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "average:K:CODEC, hogwild:N, tp:N, pipeline:N, ...; CODEC is int8 or another one of "
         "docs/codecs.md",
     )
+    how.add_argument(
+        "--reproducible",
+        action="store_true",
+        help="the same bits on any number of threads and ranks: sums over 8 leaves of each batch, or as many "
+        "as the strategy says, as in ddp/16",
+    )
     how.add_argument("--ranks", type=positive_int, metavar="N", help="start N MPI ranks of this command")
     how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")
     how.add_argument(
@@ -96,6 +102,7 @@ def main(arguments: argparse.Namespace) -> int:
         if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
             arguments.error(f"{path}: there is no such folder")  # said before the training, not after it
     import pdnn
+    from pdnn import _core
     from pdnn.data import PadCropFlip
 
     world = pdnn.world()
@@ -139,7 +146,8 @@ def main(arguments: argparse.Namespace) -> int:
             if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
                 print(_coded(history))
         if not arguments.quiet:
-            print(f"fingerprint: {history.fingerprint}")
+            leaves = f"{trainer.strategy.leaves} leaves, " if trainer.strategy.leaves else ""
+            print(f"fingerprint: {history.fingerprint} ({leaves}{_core.active_isa()})")
         print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0
 
@@ -161,7 +169,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
     strategy: str | strategies.Strategy = arguments.strategy
     a_step = arguments.batch_size
     if strategy != "fastest":
-        strategy = strategies.choose(strategy, world)
+        strategy = strategies.choose(strategy, world, arguments.reproducible)
         a_step = strategy.rows_per_step(a_step, world.size)
     an_epoch = ceil(rows / min(a_step, max(rows, 1)))
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
@@ -173,6 +181,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
         seed=arguments.seed,
         schedule=None if arguments.schedule is None else arguments.schedule(optimizer, plan),
         schedule_per="step",
+        reproducible=arguments.reproducible,
     )
 
 

@@ -125,7 +125,7 @@ class Steps:
 
     def data_parallel(self, strategy: DataParallel) -> StepCost:
         """t(⌈N/p⌉) and an agreement on P bytes."""
-        own = self.engine(strategy.engine, ceil(self.rows / self.ranks))
+        own = self.engine(strategy.engine_of_rank(self.ranks), ceil(self.rows / self.ranks))
         return self._agreed(own, strategy, self.network.size, self.ranks, strategy.engine.threads)
 
     def averaging(

@@ -14,6 +14,7 @@ from pdnn.strategies.base import (
     check_positive,
     codec_suffix,
     compression,
+    refuse_leaves,
     spelled_codec,
     take_codec,
 )
@@ -85,6 +86,7 @@ class ModelAveraging(Strategy):
                 f'ModelAveraging: codec "{self.codec}" is of what models moved since they were the same, and '
                 "with same_init=False they never were"
             )
+        refuse_leaves(self, "each rank trains a model of its own")
 
     @classmethod
     def spelled(cls, match: re.Match[str]) -> ModelAveraging:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 KINDS: list[type[Strategy]] = []
 """The strategies that strings can spell."""
 
+LEAVES = 8
+"""Leaves of a batch under ``Trainer(reproducible=True)``, unless the strategy says how many."""
+
 
 class Strategy:
     """A way to make a training step parallel.
@@ -115,6 +118,21 @@ class Strategy:
         return None
 
     @property
+    def leaves(self) -> int:
+        """Fixed pieces of a batch, by whose tree its sums are made, whatever the ranks; 0: there are none."""
+        return 0
+
+    def reproducible(self) -> Strategy:
+        """The same with sums that have the same bits whoever computes them.
+
+        Raises
+        ------
+        ValueError
+            If the strategy does not take part.
+        """
+        raise not_reproducible(self)
+
+    @property
     def has_pipeline(self) -> bool:
         """Whether micro-batches pass from rank to rank, so that there is a timeline to keep."""
         return self.grid is not None and self.grid.pipeline is not None
@@ -176,6 +194,14 @@ class Engine(Strategy):
         """An engine alone is for one process."""
         return alone(ranks, f"ddp{self.suffix}")
 
+    def reproducible(self) -> Engine:
+        """With leaves, if it has none."""
+        return self if self.leaves else self.with_leaves(LEAVES)
+
+    def with_leaves(self, leaves: int) -> Engine:
+        """With so many leaves."""
+        return replace(self, leaves=leaves)  # type: ignore[type-var]
+
     def identity(self) -> str:
         """All of it."""
         return str(self)
@@ -186,7 +212,7 @@ class Engine(Strategy):
 
     def config(self) -> _core.DataParallelConfig:
         """Of one replica."""
-        return _core.DataParallelConfig(self.engine_config(), False, _core.ReducerOptions())
+        return _core.DataParallelConfig(self.engine_config(), False, _core.ReducerOptions(), self.leaves)
 
     def estimate(self, steps: CostModel) -> StepCost:
         """A step of all rows."""
@@ -253,6 +279,20 @@ class CostModel(Protocol):
         held : float
             Which part of the model a rank trains.
         """
+
+
+def not_reproducible(strategy: Strategy, why: str = "") -> ValueError:
+    """Says that a strategy does not take part in reproducible sums."""
+    return ValueError(
+        f'strategy "{strategy}" does not take part in reproducible sums{why and ": "}{why}; "serial", '
+        '"team:N", "pool:N", "ddp", "ddp+team:N", "ddp+pool:N" and "pipeline:N" do'
+    )
+
+
+def refuse_leaves(strategy: Strategy, why: str = "") -> None:
+    """Raises ValueError if the engine's sums go over leaves of a batch, which this strategy does not have."""
+    if strategy.engine.leaves and not strategy.engine.passes:
+        raise not_reproducible(strategy, why)
 
 
 def alone(ranks: int, fits: str) -> str | None:

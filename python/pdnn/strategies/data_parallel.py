@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import TYPE_CHECKING
 
 from pdnn import _core
@@ -14,10 +15,12 @@ from pdnn.strategies.base import (
     check_positive,
     codec_suffix,
     compression,
+    not_reproducible,
+    refuse_leaves,
     spelled_codec,
     take_codec,
 )
-from pdnn.strategies.engines import Serial
+from pdnn.strategies.engines import Serial, leaves_suffix
 from pdnn.strategies.step_cost import StepCost
 
 if TYPE_CHECKING:
@@ -36,10 +39,15 @@ class DataParallel(Strategy):
     the parameters. Otherwise, or if that is measured to be slower, gradients are sent in buckets during the
     backward pass, the last layer's first.
 
+    With an engine that has leaves (`Pool`, ``Serial(leaves=8)``), these are fixed pieces of the whole batch,
+    of which each rank takes some. All sums are made by one tree over them, so neither the number of ranks
+    nor of threads changes a bit.
+
     Parameters
     ----------
     engine : Serial, Team or Pool
-        How a rank computes its gradient.
+        How a rank computes its gradient. With a codec, `bucket_bytes` or a sum of means a pool cuts each
+        rank's rows, and there are no leaves.
     average : "mean" or "sum"
         The gradient of an update: of the mean loss over the rows of the whole batch, or the sum over ranks of
         each one's mean over its own rows. The sum is another optimizer: its steps grow with the ranks.
@@ -64,8 +72,8 @@ class DataParallel(Strategy):
     codec: str | Codec | None = None
     error_feedback: bool | None = None
 
-    pattern = r"ddp(:sum)?(?::(.+))?"
-    examples = ("ddp", "ddp+team:2", "ddp:sum", "ddp:int8")
+    pattern = r"ddp(?:/(\d+))?(:sum)?(?::(.+))?"
+    examples = ("ddp", "ddp+team:2", "ddp/8", "ddp+team:2/8", "ddp:sum", "ddp:int8")
     factor = "data"
     unspelled = ("bucket_bytes", "shared_memory", "error_feedback")
 
@@ -82,11 +90,54 @@ class DataParallel(Strategy):
                 f'DataParallel: codec "{self.codec}" is of messages, shared_memory=True sends none; '
                 "leave one of them out"
             )
+        if not self.leaves:
+            refuse_leaves(self, self._apart())
 
     @classmethod
     def spelled(cls, match: re.Match[str]) -> DataParallel:
-        """After "ddp" the way to add up, and a codec."""
-        return cls(average="sum" if match[1] else "mean", codec=spelled_codec(match.string, match[2]))
+        """After "ddp" the leaves, the way to add up, and a codec."""
+        engine, average = Serial(int(match[1] or 0)), "sum" if match[2] else "mean"
+        return cls(engine, average, codec=spelled_codec(match.string, match[3]))
+
+    def with_engine(self, engine: Engine) -> Strategy | None:
+        """The same by another engine; None if there are leaves already, which that engine would not have."""
+        return None if self.leaves else super().with_engine(engine)
+
+    def _apart(self) -> str:
+        """Why its sums are not made over leaves of the whole batch; "" if they can be."""
+        if self.codec is not None:
+            return "what a codec loses depends on who adds up what"
+        if self.bucket_bytes is not None:
+            return "buckets are added up rank by rank"
+        return "a sum of the ranks' means depends on the ranks" if self.average == "sum" else ""
+
+    @property
+    def leaves(self) -> int:
+        """Those of the engine, unless each rank's sum is its own."""
+        return 0 if self._apart() else self.engine.leaves
+
+    def reproducible(self) -> DataParallel:
+        """With leaves, if it has none."""
+        if why := self._apart():
+            raise not_reproducible(self, why)
+        return self if self.leaves else replace(self, engine=self.engine.reproducible())
+
+    def misfit(self, ranks: int) -> str | None:
+        """A rank has a leaf at least."""
+        if not 0 < self.leaves < ranks:
+            return None
+        fits = replace(self, engine=self.engine.with_leaves(ranks))
+        return f'cuts a batch into {self.leaves} leaves, this world has {ranks} ranks; "{fits}" fits'
+
+    def identity(self) -> str:
+        """With the leaves, which all ranks share."""
+        return super().identity() + leaves_suffix(self.leaves)
+
+    def engine_of_rank(self, ranks: int) -> Engine:
+        """The engine, for an estimate: a pool with the pieces that a rank takes."""
+        if not (self.leaves and self.engine.passes):
+            return self.engine
+        return self.engine.with_leaves(ceil(self.leaves / ranks))
 
     def reducer_options(self) -> _core.ReducerOptions:
         """How gradients are added up."""
@@ -96,11 +147,21 @@ class DataParallel(Strategy):
     def config(self) -> _core.DataParallelConfig:
         """The core's."""
         engine = self.engine.engine_config()
-        return _core.DataParallelConfig(engine, self.average == "sum", self.reducer_options())
+        return _core.DataParallelConfig(engine, self.average == "sum", self.reducer_options(), self.leaves)
 
     def estimate(self, steps: CostModel) -> StepCost:
         """A rank's share of the rows, and a sum of gradients."""
         return steps.data_parallel(self)
+
+    def memory(self, steps: CostModel) -> int:
+        """With leaves, beside the gradient those of more nodes of a rank, and the others' of its share."""
+        if not self.leaves or steps.ranks == 1:
+            return super().memory(steps)
+        nodes = _core.nodes_of_ranks(self.leaves, steps.ranks)
+        own = ceil(self.leaves / steps.ranks)
+        rows = min(own * ceil(steps.rows / self.leaves), steps.rows)
+        more = (max(nodes) - 1 + (sum(nodes) - max(nodes) + 1) / steps.ranks) * steps.params
+        return steps.memory(self.engine_of_rank(steps.ranks), rows, more)
 
     def __str__(self) -> str:
         words = "ddp:sum" if self.average == "sum" else "ddp"

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from pdnn import _core
-from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive
+from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, refuse_leaves
 from pdnn.strategies.engines import Serial
 from pdnn.strategies.step_cost import StepCost
 
@@ -55,6 +55,7 @@ class ElasticAveraging(Strategy):
             raise ValueError(
                 f"ElasticAveraging: moving_rate = {self.moving_rate}; expected more than 0 and at most 1"
             )
+        refuse_leaves(self, "each rank trains a model of its own")
 
     @classmethod
     def spelled(cls, match: re.Match[str]) -> ElasticAveraging:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdnn import _core
 from pdnn.strategies.base import Engine, check_positive, waiting_of
@@ -10,15 +10,31 @@ from pdnn.strategies.base import Engine, check_positive, waiting_of
 
 @dataclass(frozen=True)
 class Serial(Engine):
-    """One thread: the reference that every other strategy is compared with."""
+    """One thread: the reference that every other strategy is compared with.
 
-    pattern = "serial"
-    examples = ("serial",)
+    Parameters
+    ----------
+    leaves : int
+        Fixed pieces of a batch, by whose tree its sums are made, so that ranks that share them get the same
+        bits; 0: sums go over all rows.
+    """
+
+    leaves: int = 0
+
+    pattern = r"serial(?:/(\d+))?"
+    examples = ("serial", "serial/8")
     threads = 1
-    suffix = ""
+
+    def __post_init__(self) -> None:
+        check_leaves(self)
+
+    @property
+    def suffix(self) -> str:
+        """Nothing but the leaves: "ddp/8"."""
+        return leaves_suffix(self.leaves)
 
     def __str__(self) -> str:
-        return "serial"
+        return f"serial{self.suffix}"
 
 
 @dataclass(frozen=True)
@@ -28,18 +44,22 @@ class Team(Engine):
     Parameters
     ----------
     threads : int
+    leaves : int
+        As `Serial` has them.
     """
 
     threads: int
+    leaves: int = 0
 
-    pattern = r"team:(\d+)"
-    examples = ("team:2",)
+    pattern = r"team:(\d+)(?:/(\d+))?"
+    examples = ("team:2", "team:2/8")
 
     def __post_init__(self) -> None:
         check_positive("Team: threads", self.threads)
+        check_leaves(self)
 
     def __str__(self) -> str:
-        return f"team:{self.threads}"
+        return f"team:{self.threads}{leaves_suffix(self.leaves)}"
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,15 @@ class Pool(Engine):
         return self.parallel_batches
 
     @property
+    def leaves(self) -> int:
+        """The pieces."""
+        return self.parallel_batches
+
+    def with_leaves(self, leaves: int) -> Pool:
+        """With so many pieces."""
+        return replace(self, parallel_batches=leaves)
+
+    @property
     def passes(self) -> int:  # type: ignore[override]
         """As many as there are workers with a piece."""
         return min(self.workers, self.parallel_batches)
@@ -93,3 +122,14 @@ class Pool(Engine):
 
     def __str__(self) -> str:
         return f"pool:{self.workers}/{self.parallel_batches}"
+
+
+def check_leaves(engine: Serial | Team) -> None:
+    """Raises ValueError unless there are leaves or, with 0, none are asked for."""
+    if engine.leaves < 0:
+        raise ValueError(f"{type(engine).__name__}: leaves = {engine.leaves}; expected 0 or more")
+
+
+def leaves_suffix(leaves: int) -> str:
+    """How a strategy's string ends in its leaves: "/8", or nothing."""
+    return f"/{leaves}" if leaves else ""

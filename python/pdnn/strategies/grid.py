@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 from pdnn import _core
 from pdnn.moved import former
-from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, codec_suffix, waiting_of
+from pdnn.strategies.base import (
+    LEAVES,
+    CostModel,
+    Engine,
+    Strategy,
+    check_positive,
+    codec_suffix,
+    not_reproducible,
+    refuse_leaves,
+    waiting_of,
+)
 from pdnn.strategies.data_parallel import DataParallel
 from pdnn.strategies.engines import Serial
 from pdnn.strategies.schedules import SCHEDULES, Passes, Schedule, schedule, schedule_of_passes
@@ -34,6 +44,11 @@ class PartOfGrid(Strategy):
                 f'{type(self).__name__}: engine "{self.engine}" takes the pieces of a batch side by side, '
                 "but ranks that hold parts of a network meet in each; use a team"
             )
+        refuse_leaves(self, "the leaves of a pipeline are its micro-batches")
+
+    def reproducible(self) -> Strategy:
+        """Refused, but for a pipeline."""
+        raise not_reproducible(self, "its sums go over the ranks that hold parts of the network")
 
     def misfit(self, ranks: int) -> str | None:
         """The factors multiply to the number of ranks."""
@@ -196,6 +211,17 @@ class Pipeline(PartOfGrid):
         """The only factor."""
         return Grid(pipeline=replace(self, engine=Serial()), engine=self.engine)
 
+    @property
+    def leaves(self) -> int:
+        """The micro-batches, unless a codec changes what they pass on."""
+        return 0 if self.codec is not None else self.num_micro_batches
+
+    def reproducible(self) -> Pipeline:
+        """With `LEAVES` micro-batches, if it does not say with how many."""
+        if self.codec is not None:
+            raise not_reproducible(self, "what a codec loses depends on the stages")
+        return self if self.micro_batches else replace(self, micro_batches=LEAVES)
+
     def _take_passes(self, passes: Passes) -> None:
         """Checks a schedule given as passes, and keeps it as tuples."""
         plan = schedule_of_passes(passes)
@@ -305,6 +331,17 @@ class Grid(PartOfGrid):
     def grid(self) -> Grid:
         """Itself."""
         return self
+
+    @property
+    def leaves(self) -> int:
+        """Of a pipeline that is the only factor."""
+        return self.pipeline.leaves if self.pipeline and len(self.factors) == 1 else 0
+
+    def reproducible(self) -> Strategy:
+        """Of a pipeline that is the only factor."""
+        if self.pipeline and len(self.factors) == 1:
+            return replace(self, pipeline=self.pipeline.reproducible())
+        return super().reproducible()
 
     def identity(self) -> str:
         """What must be equal on all ranks, for each factor."""

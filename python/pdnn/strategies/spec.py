@@ -62,25 +62,30 @@ def _product(spec: str, factors: list[str]) -> Grid:
     return Grid(**found, engine=engine)
 
 
-def choose(strategy: str | Strategy, comm: Communicator) -> Strategy:
+def choose(strategy: str | Strategy, comm: Communicator, reproducible: bool = False) -> Strategy:
     """The strategy for a world: parses, resolves "auto", and refuses what does not fit.
+
+    With `reproducible` it has leaves, by whose tree its sums are made: as many as it says, or `LEAVES`.
 
     Raises
     ------
     ValueError
-        If the string is no strategy, or the strategy is for one process and the world has more.
+        If the string is no strategy, the strategy is for one process and the world has more, or it does not
+        take part in reproducible sums that are asked for.
     TypeError
         If it is neither a string nor a strategy.
     """
     if strategy == "auto":
         threads = cores_of_rank(comm)
         engine: Engine = Team(threads) if threads > 1 else Serial()
-        return DataParallel(engine) if comm.size > 1 else engine
+        strategy = DataParallel(engine) if comm.size > 1 else engine
     chosen = parse(strategy) if isinstance(strategy, str) else strategy
     if not isinstance(chosen, Strategy):
         raise TypeError(
             f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.strategies'"
         )
+    if reproducible:
+        chosen = chosen.reproducible()
     chosen.check_ranks(comm.size)
     _warn_if_crowded(chosen, comm)
     return chosen
