@@ -49,9 +49,9 @@ void bind_configs(py::module_& m) {
 template <class T>
 EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::array& order, Index batch_size,
                     std::uint64_t seed, std::int64_t first_step, const py::array& rates,
-                    const std::function<bool(const EpochSums&)>& poll) {
-  const strategy::Epoch epoch{read_order(order, held.source.count()), batch_size, seed, first_step,
-                              read_matrix<double>("rates", rates)};
+                    strategy::OnNonfinite on_nonfinite, const std::function<bool(const EpochSums&)>& poll) {
+  const strategy::Epoch epoch{read_order(order, held.source.count()), batch_size,  seed, first_step,
+                              read_matrix<double>("rates", rates),    on_nonfinite};
   const auto look = [&](const EpochSums& sums) {
     const py::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -65,12 +65,27 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
 
 void bind_strategy(py::module_& m) {
   bind_configs(m);
+  using strategy::Nonfinite, strategy::OnNonfinite;
+  py::enum_<OnNonfinite>(m, "OnNonfinite")
+      .value("ignore", OnNonfinite::ignore)
+      .value("skip", OnNonfinite::skip)
+      .value("stop", OnNonfinite::stop);
   py::class_<EpochSums>(m, "EpochSums")
       .def_readonly("loss", &EpochSums::loss)
       .def_readonly("correct", &EpochSums::correct)
       .def_readonly("rows", &EpochSums::rows)
       .def_readonly("steps", &EpochSums::steps)
       .def_readonly("updates", &EpochSums::updates)
+      .def_readonly("skipped", &EpochSums::skipped)
+      .def_property_readonly(
+          "nonfinite",
+          [](const EpochSums& sums) -> std::optional<std::tuple<std::int64_t, Index, int>> {
+            const Nonfinite& found = sums.nonfinite;
+            if (found.step == Nonfinite{}.step) return std::nullopt;
+            return std::tuple(found.step, found.element, found.rank);
+          },
+          "The step that ended the epoch because it was not finite, and was undone; the first element of the flat "
+          "parameters that it would have spoiled, -1 for the loss itself; the rank whose own it was, or -1.")
       .def_property_readonly("mean_staleness",
                              [](const EpochSums& sums) {
                                return sums.updates > 0 ? sums.staleness.sum / static_cast<double>(sums.updates) : 0.0;
@@ -106,7 +121,7 @@ void bind_strategy(py::module_& m) {
            py::kw_only(), py::arg("config"), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"),
            py::arg("sample"), py::arg("target_width"), py::arg("batch_size"))
       .def("run_epoch", &run_epoch<T>, py::arg("source"), py::arg("order"), py::arg("batch_size"), py::arg("seed"),
-           py::arg("first_step"), py::arg("rates"), py::arg("poll"))
+           py::arg("first_step"), py::arg("rates"), py::arg("on_nonfinite"), py::arg("poll"))
       .def(
           "enter_evaluation", [](Session<T>& session) { session.enter_evaluation(); }, release,
           "Until leave_evaluation() the model is what all ranks would agree on now.")

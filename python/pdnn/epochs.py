@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import ceil
+from math import ceil, nan
 
 import numpy as np
 
 from pdnn import _core, strategies
-from pdnn._core import CompressionStats, EpochSums
+from pdnn._core import CompressionStats, EpochSums, OnNonfinite
 from pdnn.comm import Communicator
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
 from pdnn.training import Training
+
+_RULES = {"raise": OnNonfinite.stop, "skip": OnNonfinite.skip, "ignore": OnNonfinite.ignore}
 
 
 class Epochs:
@@ -58,6 +60,7 @@ class Epochs:
         self._rows = min(training.strategy.rows_per_step(batch_size, training.comm.size), len(source))
         self.steps = ceil(len(source) / self._rows)
         self._last: EpochSums | None = None
+        self._all_raise = False
         self.session = core_for(training.model.dtype).Session(
             model=training.model.core,
             loss=training.core_loss,
@@ -73,7 +76,13 @@ class Epochs:
             self.session.record()
 
     def run(self, poll: Callable[[EpochSums], bool]) -> EpochSums:
-        """Makes the steps of an epoch, until `poll`, which is called at intervals, returns True."""
+        """Makes the steps of an epoch, until `poll`, which is called at intervals, returns True.
+
+        Raises
+        ------
+        FloatingPointError
+            On all ranks, if a loss or gradient is not finite and the training is to raise then.
+        """
         training, source, seed = self._training, self._source, self._training.seed % 2**64
         if self._augment is not None:
             self._augment.tell(source.core, training.seed, training.epoch)
@@ -85,8 +94,13 @@ class Epochs:
         schedule = training.schedule
         if schedule is not None and training.schedule_per == "step":
             rates = np.array([schedule.rates(schedule.last_epoch + step) for step in range(self.steps)])
-        sums = self.session.run_epoch(source.core, order, self._rows, seed, training.step, rates, poll)
+        sums = self.session.run_epoch(
+            source.core, order, self._rows, seed, training.step, rates, _RULES[training.on_nonfinite], poll
+        )
         training.step += sums.steps
+        if sums.nonfinite is not None:
+            self._all_raise = True
+            raise FloatingPointError(self._tell_nonfinite(*sums.nonfinite))
         if schedule is not None:
             passed = 1 if training.schedule_per == "epoch" else sums.steps
             schedule.step_to(schedule.last_epoch + passed)
@@ -95,11 +109,29 @@ class Epochs:
         self._last = sums
         return sums
 
+    def _tell_nonfinite(self, step: int, element: int, rank: int) -> str:
+        """Says which step was not finite, and where this was seen first."""
+        what, end = "a gradient that a codec was to send", 0
+        if element < 0:
+            what = "the loss"
+        for name, parameter in self._training.model.named_parameters():
+            end += parameter.size
+            if 0 <= element < end:
+                what = f'the gradient of "{name}", or the update made of it,'
+                break
+        whose = f" of rank {rank}" if rank >= 0 and self.comm.size > 1 else ""
+        return (
+            f"fit: epoch {self._training.epoch}, step {step}{whose}: {what} is NaN or infinite; this update "
+            "was not made, those before it were. Look for such values in the data, lower the learning rate "
+            'or clip; on_nonfinite="skip" leaves such updates out'
+        )
+
     def logs(self, sums: EpochSums) -> dict[str, float]:
         """Loss, and accuracy for classification, of an epoch's rows as they were trained on."""
-        logs = {"loss": sums.loss / sums.rows}
+        rows = sums.rows or nan  # all were skipped
+        logs = {"loss": sums.loss / rows}
         if self._training.core_loss.classifies(self._source.width):
-            logs["accuracy"] = sums.correct / sums.rows
+            logs["accuracy"] = sums.correct / rows
         return logs
 
     def record(self, logs: dict[str, float], sums: EpochSums) -> None:
@@ -107,6 +139,8 @@ class Epochs:
         updates = {"count": sums.updates, "per_second": sums.updates / max(sums.seconds, 1e-9)}
         if self._training.strategy.asynchronous:
             updates |= {"mean_staleness": sums.mean_staleness, "max_staleness": sums.max_staleness}
+        if self._training.on_nonfinite == "skip":
+            updates["skipped"] = sums.skipped
         self._training.history.add(logs, sums.phases, updates, _sent(sums.compression), self._ranks(sums))
 
     def _ranks(self, sums: EpochSums) -> list[dict[str, float]]:
@@ -118,11 +152,12 @@ class Epochs:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """An error on this rank meanwhile releases those that wait for it."""
+        """An error on this rank meanwhile releases those that wait for it, unless all have it."""
         try:
             yield
         except (Exception, KeyboardInterrupt):
-            self.session.leave()
+            if not self._all_raise:
+                self.session.leave()
             raise
 
     @contextmanager

@@ -56,6 +56,11 @@ class Trainer(Estimation):
         elements are bounded to this size, as `nn.utils.clip_grad_norm_` and `clip_grad_value_` do.
     reproducible : bool
         Sums over a batch have the same bits on any number of threads and ranks (the strategy gets 8 leaves).
+    on_nonfinite : "raise", "skip" or "ignore"
+        What becomes of a step with a NaN or an infinity in its loss or gradient. "raise": it is undone, with
+        all that it changed, and `fit` ends with a FloatingPointError on all ranks. "skip": its update is left
+        out and counted in `history.updates`, the loss of its rows too. "ignore": its update is made. See
+        "NaN and infinity" in docs/optimizers.md.
 
     Attributes
     ----------
@@ -141,6 +146,10 @@ class Trainer(Estimation):
         CommunicationError
             If a rank was started with another model, data or settings, does not answer, or left `fit` with
             an error or Ctrl-C. Ranks that catch this may all call `fit` again.
+        FloatingPointError
+            At a NaN or an infinity in a loss or gradient, unless `on_nonfinite` says otherwise: on all ranks,
+            with the epoch, the step and where it was seen first. The model and the optimizer are as they were
+            before this step.
         KeyboardInterrupt
             On Ctrl-C, between two updates; `history` keeps the epochs finished.
         """

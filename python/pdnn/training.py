@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pdnn.estimate import Choice
 
 
+ON_NONFINITE = ("raise", "skip", "ignore")
+"""What may become of a step whose loss or gradient is not finite."""
+
+
 class Training:
     """What a `Trainer`, its epochs and its checkpoints share; arguments and attributes are the Trainer's."""
 
@@ -40,6 +44,7 @@ class Training:
         clip_norm: float | None = None,
         clip_value: float | None = None,
         reproducible: bool = False,
+        on_nonfinite: str = "raise",
     ) -> None:
         if reproducible and strategy == "fastest":
             raise ValueError(
@@ -47,6 +52,9 @@ class Training:
                 "with reproducible=True name the strategy"
             )
         _check(model, loss, optimizer, schedule, schedule_per, clip_norm, clip_value)
+        if on_nonfinite not in ON_NONFINITE:
+            words = ", ".join(map(repr, ON_NONFINITE))
+            raise ValueError(f"Trainer: on_nonfinite={on_nonfinite!r}; expected one of {words}")
         self.comm = world() if comm is None else comm
         self.wants_fastest = strategy == "fastest"
         self.choice: Choice | None = None
@@ -58,6 +66,7 @@ class Training:
         self.schedule_per = schedule_per
         self.clip_norm = clip_norm
         self.clip_value = clip_value
+        self.on_nonfinite = on_nonfinite
         self.seed = seed
         self.history = History()
         self.epoch = 0
@@ -106,6 +115,7 @@ class Training:
             "optimizer": str(self.optimizer.config()),
             "groups": str([{key: group[key] for key in GROUP_KEYS} for group in self.optimizer.param_groups]),
             "clipping": str((self.clip_norm, self.clip_value)),
+            "on_nonfinite": self.on_nonfinite,
             "schedule": str(self.schedule and (self.schedule.config(), self.schedule_per)),
             "strategy": self.strategy.identity(),
             "all_reduce": comm.core.all_reduce_name,

@@ -205,6 +205,15 @@ void PartialModel<T>::gather() {
   optimizer_->set_steps(part_optimizer_->steps());
 }
 
+template <class T>
+Index PartialModel<T>::place(Index element) const {
+  Index whole = 0;
+  each_run(params_[static_cast<std::size_t>(group_->rank())], [&](Index at, Index begin, Index n) {
+    if (begin <= element && element < begin + n) whole = at + element - begin;
+  });
+  return whole;
+}
+
 template NetworkPart<float> layers_of(const nn::Network<float>&, Range);
 template NetworkPart<double> layers_of(const nn::Network<double>&, Range);
 template class PartialModel<float>;

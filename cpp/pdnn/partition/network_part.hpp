@@ -49,6 +49,8 @@ class PartialModel {
   void take();
   /// Collective: the whole model, its last gradient, its buffers and the optimizer's state again on every rank.
   void gather();
+  /// Where the whole model has an element of the part's parameters.
+  Index place(Index element) const;
 
  private:
   using Blocks = std::vector<Block>;

@@ -3,6 +3,8 @@
 #include <array>
 #include <ranges>
 
+#include "pdnn/core/finite.hpp"
+
 namespace pdnn::reduce {
 
 namespace {
@@ -124,7 +126,9 @@ StepSums BucketedReducer<T>::finish_step(const StepSums& own) {
     const auto updating = replica_.timer.time(&Phases::update);
     replica_.engine.update(replica_.optimizer, elements);
   };
-  write_tail(model(), own);
+  StepSums told = own;  // codes may have no NaN, so it is looked for before they are added up
+  if (compression_) told.bad = first_nonfinite<T>(slice(model().grads->span(), 0, params)) < params;
+  write_tail(model(), told);
   sums_->start_rest();
   comm::Request tail;
   if (tail_apart_)

@@ -1,6 +1,8 @@
 #include "pdnn/reduce/gradient_reducer.hpp"
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "pdnn/codec/make_codec.hpp"
 #include "pdnn/reduce/bucketed_reducer.hpp"
@@ -16,12 +18,13 @@ void write_tail(nn::Model<T>& model, const StepSums& sums) {
   tail[0] = static_cast<T>(sums.loss.value);
   tail[1] = static_cast<T>(sums.loss.correct);
   tail[2] = sums.stop ? T{1} : T{0};
+  if (sums.bad) tail[2] = std::numeric_limits<T>::quiet_NaN();  // which no sum loses
 }
 
 template <class T>
 StepSums read_tail(nn::Model<T>& model, Index rows) {
   const T* const tail = model.grads->data() + model.count();
-  return {{tail[0], tail[1]}, rows, tail[2] > 0};
+  return {{tail[0], tail[1]}, rows, tail[2] > 0, std::isnan(tail[2])};
 }
 
 template <class T>

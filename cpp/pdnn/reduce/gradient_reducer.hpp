@@ -20,6 +20,7 @@ struct StepSums {
   nn::LossValue loss;
   Index rows = 0;
   bool stop = false;
+  bool bad = false;  ///< a gradient is not finite, where this would not be seen in the loss or the parameters
 };
 
 /// Writes a step's sums behind the gradients, and reads them back after an agreement, over all the batch's rows.
@@ -55,6 +56,10 @@ class GradientReducer {
   virtual nn::Hooks<T> begin_step(bool keep) = 0;
   /// After it: every rank's parameters have been updated by the sum of all gradients.
   virtual StepSums finish_step(const StepSums& own) = 0;
+  /// The parameters, and what the optimizer remembers of them, that this rank copies and puts back for all that share
+  /// them; and waits until all of these may write, or read.
+  virtual Range own_elements() const { return {0, model().count()}; }
+  virtual void meet() const {}
   /// What sums by a codec have sent since the last call, and what they remember from step to step.
   virtual CompressionStats take_stats() { return {}; }
   virtual std::vector<std::span<T>> memory() { return {}; }

@@ -31,6 +31,8 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   void end_epoch() override;
   nn::Hooks<T> begin_step(bool keep) override;
   StepSums finish_step(const StepSums& own) override;
+  Range own_elements() const override { return own_share({0, count()}); }
+  void meet() const override;
 
   void operator()(const Member& member, Range slice) override;
   std::optional<kernels::Update<T>> of(Range slice) const override;
@@ -62,7 +64,6 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   /// This member's part of out = the sum of the ranks' gradients over a range, in the order of ranks or of the tree;
   /// out lies as they do. With `others`, this rank's own is left out.
   void add_up(const Member& member, Range range, bool others, T* out) const;
-  void meet() const;
   void swap_buffers();
   /// Elements of the gradients and, unless the leaves have them, their tails, that are added up as a whole.
   Index added_whole() const { return count() + (tree_ ? 0 : nn::Model<T>::kTail); }

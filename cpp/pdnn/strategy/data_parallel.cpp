@@ -1,13 +1,15 @@
 #include "pdnn/strategy/data_parallel.hpp"
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 namespace pdnn::strategy {
 
 template <class T>
 DataParallel<T>::DataParallel(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                               std::shared_ptr<comm::Communicator> comm, const Options& options)
-    : SynchronousStrategy<T>(optimizer, std::move(comm)),
+    : SynchronousStrategy<T>(job.model, optimizer, std::move(comm)),
       job_(job),
       engine_(std::move(engine)),
       batch_sum_(*comm_),
@@ -44,7 +46,9 @@ StepSums DataParallel<T>::step(const Source<T>& source, const Step& step) {
   Step own = whole.shard({comm_->rank(), comm_->size()});
   own.scale = job_.loss.scale(options_.sum == Sum::of_rows ? step.global_rows : std::max<Index>(1, own.count()));
   const bool keep = step.next.empty() || (alone && step.stop);  // a wish to stop is not known to all yet
-  return agree_in_replica(reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep));
+  StepSums sums = reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep);
+  this->look(sums);
+  return agree_in_replica(sums);
 }
 
 /// The sums of the whole replica, on each of its ranks.
@@ -54,8 +58,17 @@ StepSums DataParallel<T>::agree_in_replica(const StepSums& sums) {
   const auto timed = timer_.time(&Phases::messages);
   const double counts = options_.counts ? 1 : 0;
   std::array<double, 3> all{counts * sums.loss.value, counts * sums.loss.correct, sums.stop ? 1.0 : 0.0};
+  if (sums.bad) all[2] = std::numeric_limits<double>::quiet_NaN();
   options_.replica->all_reduce(std::span(all));
-  return {{all[0], all[1]}, sums.rows, all[2] > 0};
+  return {{all[0], all[1]}, sums.rows, all[2] > 0, std::isnan(all[2])};
+}
+
+template <class T>
+Index DataParallel<T>::agree_on_first(Index element) {
+  if (options_.place && element != Nonfinite::kLoss && element != Nonfinite::kUnknown)
+    element = options_.place(element);
+  if (options_.replica) options_.replica->all_reduce(std::span(&element, 1), comm::Op::min);
+  return SynchronousStrategy<T>::agree_on_first(element);
 }
 
 template class DataParallel<float>;

@@ -16,6 +16,7 @@ class DataParallel : public SynchronousStrategy<T> {
     Index leaves = 0;                               ///< of a batch, as DataParallelConfig has them
     std::shared_ptr<comm::Communicator> replica{};  ///< ranks that hold this replica together; null: this one alone
     bool counts = true;                             ///< the loss is this rank's to report, among those
+    std::function<Index(Index)> place{};            ///< of a parameter in the replica; null: all are here
   };
 
   /// `comm` are the ranks with the same part of the network, which share the rows of a batch.
@@ -27,6 +28,9 @@ class DataParallel : public SynchronousStrategy<T> {
 
  protected:
   void end_epoch(EpochSums&) override { reduce::average_state(job_.model, *comm_); }
+  void meet_to_undo() const override { reducer_->meet(); }
+  Range own_elements() const override { return reducer_->own_elements(); }
+  Index agree_on_first(Index element) override;
 
  private:
   using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_, SynchronousStrategy<T>::timer_;

@@ -89,7 +89,8 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
                                         Options{.reducer = config.reducer,
                                                 .sum = config.sum_of_means ? Sum::of_means : Sum::of_rows,
                                                 .replica = grid_.replica,
-                                                .counts = grid_.reports});
+                                                .counts = grid_.reports,
+                                                .place = [this](Index element) { return partial_->place(element); }});
 }
 
 template <class T>

@@ -1,5 +1,7 @@
 #include "pdnn/strategy/hogwild.hpp"
 
+#include <cmath>
+
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::strategy {
@@ -29,32 +31,45 @@ class Hogwild<T>::Worker {
   void begin_epoch(const Worker& first) {
     sums = {};
     copied_at_ = 0;
+    buffers_.resize(job_.model.buffers->span().size());
     if (this == &first) return;
     std::ranges::copy(first.job_.model.params->span(), job_.model.params->data());
     std::ranges::copy(first.job_.model.buffers->span(), job_.model.buffers->data());
     optimizer_.set_segments(first.optimizer_.segments());
   }
 
-  /// A gradient and an update from these rows.
+  /// A gradient and an update from these rows. Before the update it is known whether they are finite.
   void step(const Source<T>& source, std::span<const Index> rows, Rng key, std::span<const double> rates,
-            SharedVector<T>& shared) {
+            OnNonfinite on_nonfinite, std::int64_t number, SharedVector<T>& shared) {
     if (!rates.empty()) optimizer_.set_rates(rates);
-    optimizer_.begin_step();
     const Index count = static_cast<Index>(rows.size());
+    std::ranges::copy(job_.model.buffers->span(), buffers_.begin());
     nn::LossValue loss;
     {
       const auto timed = timer_.time(&Phases::gradient);
       loss = engine_.gradient(source, {.rows = rows, .key = key, .global_rows = count, .scale = job_.loss.scale(count)},
                               {});
     }
-    {
-      const auto timed = timer_.time(&Phases::update);
-      update(shared);
+    ++sums.steps;
+    const auto timed = timer_.time(&Phases::update);
+    const std::span<T> grads = slice(job_.model.grads->span(), 0, job_.model.count());
+    Index bad = std::ssize(grads);
+    if (on_nonfinite != OnNonfinite::ignore)
+      bad = std::isfinite(loss.value) ? first_nonfinite<T>(grads) : Nonfinite::kLoss;
+    if (bad < std::ssize(grads)) {
+      std::ranges::copy(buffers_, job_.model.buffers->data());
+      if (on_nonfinite == OnNonfinite::stop) {
+        sums.nonfinite = {number, bad};
+      } else {
+        ++sums.skipped;
+        sums.skipped_rows += count;
+      }
+      return;
     }
+    update(grads, shared);
     sums.loss += loss.value;
     sums.correct += loss.correct;
     sums.rows += count;
-    ++sums.steps;
   }
 
   nn::Model<T>& model() { return job_.model; }
@@ -65,8 +80,8 @@ class Hogwild<T>::Worker {
   EpochSums sums;
 
  private:
-  void update(SharedVector<T>& shared) {
-    const std::span<T> grads = slice(job_.model.grads->span(), 0, job_.model.count());
+  void update(std::span<T> grads, SharedVector<T>& shared) {
+    optimizer_.begin_step();
     if (optimizer_.clip()) (*optimizer_.clip())(threads::Member(), grads);
     const Index ticket = shared.counters().updates.fetch_add(1, std::memory_order_relaxed);
     sums.staleness.add(ticket - copied_at_);
@@ -86,7 +101,8 @@ class Hogwild<T>::Worker {
   optim::Optimizer<T>& optimizer_;
   engine::TeamEngine<T> engine_;
   data::PhaseTimer timer_;
-  Index copied_at_ = 0;  // updates that had begun, this worker's last one included, when it made its copy
+  std::vector<T> buffers_;  // before a step
+  Index copied_at_ = 0;     // updates that had begun, this worker's last one included, when it made its copy
 };
 
 template <class T>
@@ -126,7 +142,8 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
       if (epoch.rates.rows > 0) rates = {epoch.rates.row(batch), static_cast<std::size_t>(epoch.rates.cols)};
       if (caller) comm_->at_step(number);
       worker.step(source, slice(epoch.order, at, std::min(epoch.batch_size, count - at)),
-                  data::step_key(epoch.seed, number), rates, shared_);
+                  data::step_key(epoch.seed, number), rates, epoch.on_nonfinite, number, shared_);
+      if (worker.sums.nonfinite.step == number) stop.store(true, std::memory_order_relaxed);
       if (!caller || !clock.time_to_poll()) continue;
       comm_->check_others();
       EpochSums so_far = worker.sums;
@@ -178,7 +195,7 @@ template <class T>
 void Hogwild<T>::end_epoch(EpochSums& sums) {
   shared_.load({0, job_.model.count()}, job_.model.params->data());
   sums.stopped = shared_.counters().stop.load(std::memory_order_relaxed);
-  sums.steps = sums.updates = shared_.counters().updates.load(std::memory_order_relaxed);
+  sums.updates = shared_.counters().updates.load(std::memory_order_relaxed);
   sums.phases = workers_[0]->take_phases();
   Index steps = 0;
   for (const auto& worker : workers_) {
@@ -186,16 +203,28 @@ void Hogwild<T>::end_epoch(EpochSums& sums) {
     sums.loss += worker->sums.loss;
     sums.correct += worker->sums.correct;
     sums.rows += worker->sums.rows;
+    sums.skipped += worker->sums.skipped;
+    sums.skipped_rows += worker->sums.skipped_rows;
+    if (worker->sums.nonfinite.step < sums.nonfinite.step) sums.nonfinite = worker->sums.nonfinite;
     sums.staleness.add(worker->sums.staleness);
   }
   if (comm_->size() > 1) comm_->has_read(steps * job_.model.count() * Index{sizeof(T)});
-  std::array<double, 4> totals{sums.loss, sums.correct, static_cast<double>(sums.rows), sums.staleness.sum};
+  std::array<double, 6> totals{sums.loss,
+                               sums.correct,
+                               static_cast<double>(sums.rows),
+                               sums.staleness.sum,
+                               static_cast<double>(sums.skipped),
+                               static_cast<double>(sums.skipped_rows)};
   comm_->all_reduce(comm::View(std::span(totals)));
   comm_->all_reduce(comm::View(std::span(&sums.staleness.most, 1)), comm::Op::max);
   sums.loss = totals[0];
   sums.correct = totals[1];
   sums.rows = static_cast<Index>(totals[2]);
   sums.staleness.sum = totals[3];
+  sums.skipped = static_cast<Index>(totals[4]);
+  sums.skipped_rows = static_cast<Index>(totals[5]);
+  sums.steps = sums.updates + sums.skipped;
+  if (sums.stopped) sums.nonfinite = first_of(*comm_, sums.nonfinite);
   if (sums.rows > 0) average_state(totals[2]);
 }
 

@@ -7,8 +7,7 @@ namespace pdnn::strategy {
 template <class T>
 ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                                   std::shared_ptr<comm::Communicator> comm, const ModelAveragingConfig& config)
-    : SynchronousStrategy<T>(optimizer, std::move(comm)),
-      model_(job.model),
+    : SynchronousStrategy<T>(job.model, optimizer, std::move(comm)),
       common_(comm_->size() > 1 ? model_.count() + model_.buffers->size() + 1 : 0),
       job_(job),
       engine_(std::move(engine)),
@@ -33,9 +32,10 @@ EpochSums ModelAveraging<T>::run_epoch(const Source<T>& source, const Epoch& epo
   const Index steps = (std::ssize(epoch.order) + epoch.batch_size - 1) / epoch.batch_size;
   last_average_ = config_.every > 0 ? (epoch.first_step + steps) / config_.every * config_.every - 1 : -1;
   EpochSums sums = SynchronousStrategy<T>::run_epoch(source, epoch, poll);
-  if (sums.rows == std::ssize(epoch.order)) return sums;
+  if (sums.rows + sums.skipped_rows == std::ssize(epoch.order)) return sums;
   sums.stopped = true;
-  sums.steps = sums.updates / comm_->size();
+  sums.steps = (sums.updates + sums.skipped) / comm_->size();
+  if (epoch.on_nonfinite == OnNonfinite::stop) sums.nonfinite = first_of(*comm_, sums.nonfinite);
   apart_.all = apart_.own;
   comm_->all_reduce(comm::View(std::span(&apart_.all, 1)));
   if (config_.every > 0) finish();
@@ -56,13 +56,23 @@ StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
   StepSums sums;
   // A rank without rows makes no update.
   if (own.count() > 0) sums = local_.step(source, own, nullptr, own.next.empty() || step.stop);
+  sums.stop = step.stop && !step.next.empty();  // after the last step it needs no wish
+  this->look(sums);
+  return sums;
+}
+
+template <class T>
+bool ModelAveraging<T>::meets_after(const Step& step) const {
+  return comm_->size() > 1 && config_.every > 0 && (step.number + 1) % config_.every == 0;
+}
+
+template <class T>
+void ModelAveraging<T>::after_update(const Step& step, StepSums& sums) {
   apart_.own += sums.rows;
   apart_.all += step.global_rows;
   const auto timed = timer_.time(&Phases::agreement);
-  const bool due = config_.every > 0 && (step.number + 1) % config_.every == 0;
-  sums.stop = step.stop && !step.next.empty();  // after the last step it needs no wish
-  if (comm_->size() > 1 && step.number <= last_average_ && (due || sums.stop)) sums.stop = meet(sums.stop);
-  return sums;
+  const bool early = comm_->size() > 1 && sums.stop && step.number <= last_average_;
+  if (early || meets_after(step)) sums.stop = meet(sums.stop);
 }
 
 template <class T>
@@ -152,12 +162,19 @@ void ModelAveraging<T>::finish() {
 
 template <class T>
 void ModelAveraging<T>::end_epoch(EpochSums& sums) {
-  std::array<double, 4> all{sums.loss, sums.correct, static_cast<double>(sums.rows), static_cast<double>(sums.updates)};
+  std::array<double, 6> all{sums.loss,
+                            sums.correct,
+                            static_cast<double>(sums.rows),
+                            static_cast<double>(sums.updates),
+                            static_cast<double>(sums.skipped),
+                            static_cast<double>(sums.skipped_rows)};
   comm_->all_reduce(comm::View(std::span(all)));
   sums.loss = all[0];
   sums.correct = all[1];
   sums.rows = static_cast<Index>(all[2]);
   sums.updates = static_cast<Index>(all[3]);
+  sums.skipped = static_cast<Index>(all[4]);
+  sums.skipped_rows = static_cast<Index>(all[5]);
   sums.compression += take_stats();
 }
 

@@ -35,16 +35,19 @@ class ModelAveraging : public SynchronousStrategy<T> {
   void set_rows_apart(const RowsApart& rows) override { apart_ = rows; }
 
  protected:
-  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_, SynchronousStrategy<T>::timer_;
+  using SynchronousStrategy<T>::model_, SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_,
+      SynchronousStrategy<T>::timer_;
 
   bool wants_to_stop(bool asked) override;
+  void after_update(const Step& step, StepSums& sums) override;
+  bool meets_after(const Step& step) const override;
+  Index agree_on_first(Index element) override { return element; }  // each has updates of its own
   void end_epoch(EpochSums& sums) override;
   /// What several ranks do every so many steps; returns whether a rank wants to stop.
   virtual bool meet(bool stop) { return average(stop); }
   /// What all ranks would agree on now, the average of their models, in common_; returns whether a rank wants to stop.
   virtual bool make_common(bool stop);
 
-  nn::Model<T>& model_;
   AlignedArray<T> common_;  // parameters, buffers, and whether a rank wants to stop
 
  private:

@@ -15,7 +15,7 @@ Index largest_share(Index rows, int ranks) { return (rows + ranks - 1) / ranks; 
 template <class T>
 ScatterGather<T>::ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimizer, std::unique_ptr<Engine<T>> engine,
                                 std::shared_ptr<comm::Communicator> comm, Index target_width, Index capacity, bool once)
-    : SynchronousStrategy<T>(optimizer, std::move(comm)),
+    : SynchronousStrategy<T>(job.model, optimizer, std::move(comm)),
       job_(job),
       engine_(std::move(engine)),
       batch_sum_(*comm_),
@@ -101,6 +101,9 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Step& step) {
   if (root()) {
     const auto timed = timer_.time(&Phases::update);
     engine_->update(optimizer_, {0, job_.model.count()});
+    sums = reduce::read_tail(job_.model, step.global_rows);
+    this->look(sums);
+    reduce::write_tail(job_.model, sums);
   }
   const auto timed = timer_.time(&Phases::broadcast);
   comm_->broadcast(comm::View(job_.model.params->span()), kRoot);

@@ -19,7 +19,8 @@ class ScatterGather : public SynchronousStrategy<T> {
   void end_epoch(EpochSums&) override { reduce::average_state(job_.model, *comm_); }
 
  private:
-  using SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_, SynchronousStrategy<T>::timer_;
+  using SynchronousStrategy<T>::model_, SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_,
+      SynchronousStrategy<T>::timer_;
 
   bool root() const { return comm_->rank() == kRoot; }
   void scatter(const Source<T>& source, std::span<const Index> batch);

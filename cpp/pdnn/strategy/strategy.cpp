@@ -1,31 +1,64 @@
 #include "pdnn/strategy/strategy.hpp"
 
+#include <array>
+#include <cmath>
+
 namespace pdnn::strategy {
 
 template <class T>
 EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
   EpochClock clock;
   const Index count = static_cast<Index>(epoch.order.size());
-  EpochSums sums;
+  const Index share = (epoch.batch_size + comm_->size() - 1) / comm_->size();
+  Guard<T> guard(epoch.on_nonfinite == OnNonfinite::ignore ? 0 : window_length(optimizer_.state().size(), share));
+  EpochSums sums, begun;
+  std::int64_t updates = 0;  // of the optimizer, when the window began
   timer_.take();
   bool stop = false;
-  for (Index at = 0; at < count && !sums.stopped; at += epoch.batch_size) {
-    const Index rows = std::min(epoch.batch_size, count - at);
+  while (sums.steps * epoch.batch_size < count && !sums.stopped) {
+    const Index at = sums.steps * epoch.batch_size, rows = std::min(epoch.batch_size, count - at);
     const std::int64_t number = epoch.first_step + sums.steps;
     comm_->at_step(number);
     if (epoch.rates.rows > 0)
       optimizer_.set_rates({epoch.rates.row(sums.steps), static_cast<std::size_t>(epoch.rates.cols)});
-    const StepSums own =
-        step(source, {.rows = slice(epoch.order, at, rows),
-                      .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, count - at - rows)),
-                      .key = data::step_key(epoch.seed, number),
-                      .global_rows = rows,
-                      .number = number,
-                      .stop = stop});
+    if (guard.begins(sums.steps)) {
+      const auto timed = timer_.time(&Phases::update);
+      guard.begin(sums.steps, changed());
+      begun = sums;
+      updates = optimizer_.steps();
+    }
+    const Step step{.rows = slice(epoch.order, at, rows),
+                    .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, count - at - rows)),
+                    .key = data::step_key(epoch.seed, number),
+                    .global_rows = rows,
+                    .number = number,
+                    .stop = stop};
+    looks_ = guard && (guard.ends(sums.steps) || step.next.empty() || meets_after(step));
+    StepSums own = this->step(source, step);
+    if (guard && own.stop && !looks_) own.bad = agree_on_first(first_bad()) != Nonfinite::kUnknown;
+
+    const bool bad = guard && (own.bad || !std::isfinite(own.loss.value)), alone = guard.alone(sums.steps);
+    if (bad) {
+      const bool stops = epoch.on_nonfinite == OnNonfinite::stop;
+      Index element = Nonfinite::kLoss;
+      if (alone && std::isfinite(own.loss.value)) element = agree_on_first(first_bad());
+      meet_to_undo();
+      guard.undo(sums.steps, changed());
+      meet_to_undo();
+      optimizer_.set_steps(updates);
+      if (!alone) {
+        sums = begun;
+        continue;
+      }
+      if (stops) sums.nonfinite = {number, element};
+      own = {{}, stops ? 0 : own.rows, stops && wants_to_stop(true)};
+    }
+    after_update(step, own);
+    if (meets_after(step)) guard.end(sums.steps + 1);
     sums.loss += own.loss.value;
     sums.correct += own.loss.correct;
-    sums.rows += own.rows;
-    if (own.rows > 0) ++sums.updates;
+    (bad ? sums.skipped_rows : sums.rows) += own.rows;
+    if (own.rows > 0) ++(bad ? sums.skipped : sums.updates);
     ++sums.steps;
     sums.stopped = own.stop;
     if (!clock.time_to_poll()) continue;
@@ -40,6 +73,49 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
   sums.seconds = clock.seconds();
   sums.phases = timer_.take();
   return sums;
+}
+
+template <class T>
+void SynchronousStrategy<T>::look(StepSums& sums) {
+  if (!looks_) return;
+  const auto timed = timer_.time(&Phases::update);
+  if (first_bad() != Nonfinite::kUnknown) sums.bad = true;
+}
+
+template <class T>
+Index SynchronousStrategy<T>::agree_on_first(Index element) {
+  comm_->all_reduce(std::span(&element, 1), comm::Op::min);
+  return element;
+}
+
+template <class T>
+Index SynchronousStrategy<T>::first_bad() const {
+  Index first = Nonfinite::kUnknown;
+  const auto look_through = [&](std::span<const T> array) {
+    const Index at = first_nonfinite(array);
+    if (at < std::ssize(array)) first = std::min(first, at);
+  };
+  look_through(model_.params->span());
+  for (const AlignedArray<T>& array : optimizer_.state()) look_through(array.span());
+  return first;
+}
+
+template <class T>
+typename Guard<T>::Arrays SynchronousStrategy<T>::changed() {
+  const Range own = own_elements();
+  typename Guard<T>::Arrays arrays{slice(model_.params->span(), own.begin, own.size()), model_.buffers->span()};
+  for (AlignedArray<T>& array : optimizer_.state()) arrays.push_back(slice(array.span(), own.begin, own.size()));
+  for (const std::span<T> array : this->memory()) arrays.push_back(array);
+  return arrays;
+}
+
+Nonfinite first_of(comm::Communicator& comm, Nonfinite own) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  std::vector<std::int64_t> steps(ranks), elements(ranks);
+  comm.all_gather(std::span<const std::int64_t>(&own.step, 1), std::span(steps));
+  comm.all_gather(std::span<const std::int64_t>(&own.element, 1), std::span(elements));
+  const auto rank = static_cast<std::size_t>(std::ranges::min_element(steps) - steps.begin());
+  return {steps[rank], elements[rank], static_cast<int>(rank)};
 }
 
 template class SynchronousStrategy<float>;

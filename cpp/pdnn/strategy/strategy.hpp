@@ -5,6 +5,7 @@
 #include "pdnn/data/epoch_order.hpp"
 #include "pdnn/engine/schedule.hpp"
 #include "pdnn/reduce/gradient_reducer.hpp"
+#include "pdnn/strategy/guard.hpp"
 
 namespace pdnn::strategy {
 
@@ -25,6 +26,7 @@ struct Epoch {
   std::uint64_t seed;
   std::int64_t first_step;     ///< steps made before this epoch
   Matrix<const double> rates;  ///< learning rates: a row a step, of one a group; no rows: as the optimizer has them
+  OnNonfinite on_nonfinite = OnNonfinite::ignore;
 };
 
 /// Updates that others made between a worker's copy of the parameters and its own update, where workers do not wait.
@@ -40,8 +42,9 @@ struct Staleness {
 };
 
 struct EpochSums {
-  double loss = 0, correct = 0;  ///< over these rows
-  Index rows = 0, steps = 0;
+  double loss = 0, correct = 0;         ///< over these rows
+  Index rows = 0, steps = 0;            ///< rows of the updates that were made
+  Index skipped = 0, skipped_rows = 0;  ///< updates left out because they were not finite, and their rows
   Index updates = 0;  ///< of the parameters, by all ranks; more than steps where ranks update models of their own
   double seconds = 0;
   Phases phases{};          ///< of this rank
@@ -49,6 +52,7 @@ struct EpochSums {
   Staleness staleness{};
   CompressionStats compression{};  ///< of this rank
   bool stopped = false;
+  Nonfinite nonfinite{};  ///< the step that ended the epoch, if it was not finite; it is undone
 };
 
 /// Called between steps, every few dozen milliseconds, with this rank's sums so far; true asks all ranks to stop. What
@@ -115,17 +119,42 @@ class SynchronousStrategy : public Strategy<T> {
   virtual StepSums step(const Source<T>& source, const Step& step) = 0;
 
  protected:
-  SynchronousStrategy(optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm)
-      : optimizer_(optimizer), comm_(std::move(comm)) {}
+  SynchronousStrategy(nn::Model<T>& model, optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm)
+      : model_(model), optimizer_(optimizer), comm_(std::move(comm)) {}
+  /// What follows an update where ranks train apart; may ask all to stop. Of an update that was left out come only the
+  /// rows, of one that ends the training none.
+  virtual void after_update(const Step& /*step*/, StepSums& /*sums*/) {}
+  /// Whether that changes the model after this step.
+  virtual bool meets_after(const Step& /*step*/) const { return false; }
+
+  /// Called by step() after the update: sums.bad if it is time to look, and this rank's parameters are not finite.
+  void look(StepSums& sums);
+  /// Waits for those that share the parameters, before and after some are put back: by this rank, its own.
+  virtual void meet_to_undo() const {}
+  virtual Range own_elements() const { return {0, model_.count()}; }
+  /// The first element that is not finite on any rank of a step, from what each has found.
+  virtual Index agree_on_first(Index element);
   /// Whether this rank asks all ranks to stop from the next step on, if a callback of its own does or not.
   virtual bool wants_to_stop(bool asked) { return asked; }
   /// After the last step of an epoch: makes the sums, and the buffers that each rank may have learned from its own
   /// rows, the same on all ranks.
   virtual void end_epoch(EpochSums& sums) = 0;
 
+  nn::Model<T>& model_;
   optim::Optimizer<T>& optimizer_;
   std::shared_ptr<comm::Communicator> comm_;
   data::PhaseTimer timer_;
+
+ private:
+  /// All that a step changes, as far as this rank copies it.
+  typename Guard<T>::Arrays changed();
+  /// Of the parameters and what the optimizer remembers of them; Nonfinite::kUnknown if all are finite.
+  Index first_bad() const;
+
+  bool looks_ = false;  // after this step
 };
+
+/// The first of the ranks' steps that were not finite. Collective.
+Nonfinite first_of(comm::Communicator& comm, Nonfinite own);
 
 }  // namespace pdnn::strategy

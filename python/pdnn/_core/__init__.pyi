@@ -9,6 +9,7 @@ import typing
 from . import float32
 from . import float64
 __all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'nodes_of_ranks', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -273,6 +274,54 @@ class ScatterGatherConfig:
 class GridConfig:
     def __init__(self, stages: typing.SupportsInt | typing.SupportsIndex, tensor: typing.SupportsInt | typing.SupportsIndex, chunks: typing.SupportsInt | typing.SupportsIndex, pipeline: PipelineConfig, cut: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], sum_of_means: bool, reducer: ReducerOptions) -> None:
         ...
+class OnNonfinite:
+    """
+    Members:
+    
+      ignore
+    
+      skip
+    
+      stop
+    """
+    __members__: typing.ClassVar[dict[str, OnNonfinite]]
+    ignore: typing.ClassVar[OnNonfinite]
+    skip: typing.ClassVar[OnNonfinite]
+    stop: typing.ClassVar[OnNonfinite]
+    @typing.overload
+    def __eq__(self, other: OnNonfinite) -> bool:
+        ...
+    @typing.overload
+    def __eq__(self, other: typing.Any) -> bool:
+        ...
+    def __getstate__(self) -> int:
+        ...
+    def __hash__(self) -> int:
+        ...
+    def __index__(self) -> int:
+        ...
+    def __init__(self, value: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def __int__(self) -> int:
+        ...
+    @typing.overload
+    def __ne__(self, other: OnNonfinite) -> bool:
+        ...
+    @typing.overload
+    def __ne__(self, other: typing.Any) -> bool:
+        ...
+    def __repr__(self) -> str:
+        ...
+    def __setstate__(self, state: typing.SupportsInt | typing.SupportsIndex) -> None:
+        ...
+    def __str__(self) -> str:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def value(self) -> int:
+        ...
 class EpochSums:
     @property
     def bytes(self) -> int:
@@ -293,6 +342,11 @@ class EpochSums:
     def mean_staleness(self) -> float:
         ...
     @property
+    def nonfinite(self) -> tuple[int, int, int] | None:
+        """
+        The step that ended the epoch because it was not finite, and was undone; the first element of the flat parameters that it would have spoiled, -1 for the loss itself; the rank whose own it was, or -1.
+        """
+    @property
     def phases(self) -> dict[str, float]:
         ...
     @property
@@ -303,6 +357,9 @@ class EpochSums:
         ...
     @property
     def shared_bytes(self) -> int:
+        ...
+    @property
+    def skipped(self) -> int:
         ...
     @property
     def steps(self) -> int:

@@ -275,7 +275,7 @@ class Session:
         """
         From now on the times of a step an epoch are kept.
         """
-    def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
+    def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], on_nonfinite: pdnn._core.OnNonfinite, poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
         ...
     def take_compression(self) -> pdnn._core.CompressionStats:
         """

@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(words, argparse.Namespace(words=sys.argv[1:] if words is None else words))
     try:
         return int(COMMANDS[arguments.command].main(arguments))
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
+    except (FloatingPointError, ImportError, OSError, RuntimeError, ValueError) as error:
         if isinstance(error, BrokenPipeError):  # the reader, such as head(1), has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141

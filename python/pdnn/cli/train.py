@@ -72,6 +72,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     optimizing.add_arguments(how)
     how.add_argument(
+        "--on-nonfinite",
+        choices=("raise", "skip", "ignore"),
+        default="raise",
+        help="at a NaN or an infinity in a loss or gradient: end with an error, leave the update out, or "
+        "go on; default: %(default)s",
+    )
+    how.add_argument(
         "--augment",
         type=positive_int,
         metavar="PIXELS",
@@ -182,6 +189,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
         schedule=None if arguments.schedule is None else arguments.schedule(optimizer, plan),
         schedule_per="step",
         reproducible=arguments.reproducible,
+        on_nonfinite=arguments.on_nonfinite,
     )
 
 

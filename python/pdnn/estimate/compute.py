@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from pdnn import _core, models, nn
+from pdnn._core import OnNonfinite
 from pdnn.comm import SELF, Communicator
 from pdnn.core import core_for
 from pdnn.estimate.machine import Machine
@@ -203,7 +204,7 @@ class Trial:
             np.arange(steps * self._rows, dtype=np.int64) % self._count
         )
         sums = self._session.run_epoch(
-            self._source, order, self._rows, 0, 0, np.zeros((steps, 1)), lambda _: False
+            self._source, order, self._rows, 0, 0, np.zeros((steps, 1)), OnNonfinite.ignore, lambda _: False
         )
         return float(sums.seconds) / steps
 
