@@ -46,7 +46,7 @@ def run_python() -> Callable[..., processes.Completed]:
 
 @pytest.fixture(scope="session")
 def mpiexec() -> Callable[..., processes.Completed]:
-    """``mpiexec(ranks, [script, ...], timeout=60, check=True, env={...})``: Python ranks (`processes.run`).
+    """``mpiexec(ranks, [script, ...], timeout=60, options=[...])``: Python ranks (`processes.run`).
 
     They are started by this environment's own mpiexec; without it the test is skipped.
     """
@@ -62,8 +62,9 @@ def mpiexec() -> Callable[..., processes.Completed]:
         check: bool = True,
         env: Mapping[str, str | None] | None = None,
         cwd: Path | None = None,
+        options: Sequence[str] = (),
     ) -> processes.Completed:
-        command = processes.mpi_command(ranks, arguments)
+        command = processes.mpi_command(ranks, arguments, options=options)
         for attempt in (1, 2):
             child = processes.run(command, timeout=timeout, check=False, env=env, cwd=cwd)
             if LAUNCHER_FAILED not in child.stdout:

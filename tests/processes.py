@@ -128,8 +128,13 @@ def own_mpiexec() -> Path:
     return Path(sysconfig.get_path("scripts")) / "mpiexec"
 
 
-def mpi_command(ranks: int, arguments: Sequence[str | Path], mpiexec: Path | None = None) -> list[str | Path]:
-    """The words that run ``python arguments...`` on that many ranks."""
+def mpi_command(
+    ranks: int,
+    arguments: Sequence[str | Path],
+    mpiexec: Path | None = None,
+    options: Sequence[str] = (),
+) -> list[str | Path]:
+    """The words that run ``python arguments...`` on that many ranks; `options` are mpiexec's."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     crowd = ["--oversubscribe"] if ranks > cores else []
-    return [mpiexec or own_mpiexec(), *crowd, "-n", str(ranks), sys.executable, *arguments]
+    return [mpiexec or own_mpiexec(), *options, *crowd, "-n", str(ranks), sys.executable, *arguments]

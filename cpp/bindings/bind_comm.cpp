@@ -6,6 +6,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/held.hpp"
 #include "bindings/signals.hpp"
+#include "pdnn/comm/rank_failed.hpp"
 #include "pdnn/comm/shared_memory.hpp"
 #include "pdnn/comm/thread_group.hpp"
 #include "pdnn/comm/waiting.hpp"
@@ -177,6 +178,26 @@ void bind_errors(py::module_& m) {
   failed.attr("__doc__") = "The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.";
   auto aborted = py::register_exception<Aborted>(m, "Aborted", failed);
   aborted.attr("__doc__") = "A wait was cut short because another rank failed.";
+  static const py::exception<comm::Died> died(m, "Died", PyExc_BaseException);
+  died.attr("__doc__") = "Ends a thread that is a rank and has died; nobody should catch it.";
+  static const py::exception<comm::RankFailed> rank_failed(m, "RankFailed", failed);
+  rank_failed.attr("__doc__") =
+      "Another rank died. The ranks that are left can go on in the group that `Communicator.shrink` makes.";
+  const py::cpp_function ranks([](const py::object& self) { return self.attr("_ranks").cast<std::vector<int>>(); },
+                               py::is_method(rank_failed),
+                               "Those that died, as the group counts them that all others were split off.");
+  rank_failed.attr("ranks") = py::module_::import("builtins").attr("property")(ranks);
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const comm::RankFailed& error) {
+      const py::object raised = py::reinterpret_borrow<py::object>(rank_failed)(error.what());
+      raised.attr("_ranks") = error.ranks;
+      PyErr_SetObject(rank_failed.ptr(), raised.ptr());
+    } catch (const comm::Died&) {
+      PyErr_SetString(died.ptr(), "this rank died");
+    }
+  });
 }
 
 }  // namespace
@@ -232,6 +253,13 @@ void bind_comm(py::module_& m) {
       .def("start_send", start_send, py::arg("data"), py::arg("dest"), py::arg("tag"))
       .def("start_recv", start_recv, py::arg("data"), py::arg("source"), py::arg("tag"))
       .def("start_barrier", start_barrier)
+      .def_property_readonly("survives", &Communicator::survives,
+                             "Whether the ranks that are left when one dies can go on.")
+      .def("agree", &Communicator::agree, py::arg("bits"), py::arg("patient"), py::call_guard<py::gil_scoped_release>(),
+           "Collective over the ranks that live: the bits that all of them have given.")
+      .def("shrink", &Communicator::shrink, py::call_guard<py::gil_scoped_release>(),
+           "Collective over the ranks that live: the group of those.")
+      .def("die", &Communicator::die, "This rank dies.")
       .def("share", share, py::arg("bytes"), py::call_guard<py::gil_scoped_release>(),
            "Collective: memory that all ranks see; None, on all of them, if one of them cannot.")
       .def("ranks_of_machine", comm::ranks_of_machine, py::call_guard<py::gil_scoped_release>(),
@@ -241,6 +269,8 @@ void bind_comm(py::module_& m) {
       .def("communicator", &comm::ThreadGroup::communicator, py::arg("rank"),
            "The end of one rank, for the thread that will be it.")
       .def("abort", &comm::ThreadGroup::abort, "Releases all ranks that wait, now or later, with Aborted.");
+  m.def("die_after", &Communicator::die_after, py::arg("calls"),
+        "This thread, which is a rank, dies at its so many-th call of any communicator; 0: it does not.");
   m.def("make_self", comm::make_self, "The group of this rank alone.");
 }
 

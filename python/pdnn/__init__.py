@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pdnn import _core, callbacks, comm, data, models, nn, optim, strategies
-from pdnn._core import CommunicationError
+from pdnn._core import CommunicationError, RankFailed
 from pdnn.comm import world
 from pdnn.models import load_model
 from pdnn.nn import manual_seed
@@ -21,6 +21,7 @@ __version__: str = _core.build_info()["version"]
 
 __all__ = [
     "CommunicationError",
+    "RankFailed",
     "Tensor",
     "Trainer",
     "callbacks",

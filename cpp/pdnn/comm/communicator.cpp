@@ -1,5 +1,9 @@
 #include "pdnn/comm/communicator.hpp"
 
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -31,6 +35,7 @@ const char* name(Kind kind) {
 namespace {
 
 thread_local Traffic thread_traffic;
+thread_local std::int64_t calls_to_live = 0;  // 0: not limited
 
 }  // namespace
 
@@ -173,6 +178,7 @@ Request Communicator::start_barrier() { return begin({.kind = Kind::barrier}); }
 
 Request Communicator::begin(const Call& call) {
   check(call);
+  count_down();
   if (made_outside(call)) {
     make_outside(call);
     return {};
@@ -220,8 +226,35 @@ void Communicator::inherit(const Communicator& other) {
   all_reduce_ = other.all_reduce_;
 }
 
+namespace {
+
+[[noreturn]] void cannot_go_on(const char* call) {
+  throw CommunicationError(message(call,
+                                   ": this MPI ends the job when a rank dies; start it with Open MPI 5 or later, "
+                                   "mpiexec --with-ft ulfm, or pdnn launch --elastic"));
+}
+
+}  // namespace
+
 void Communicator::check_others() {
-  if (notified(Notice::failed) >= 0) throw Aborted("communicator: another rank failed");
+  const bool failed = notified(Notice::failed) >= 0;
+  check_living();
+  if (failed) throw Aborted("communicator: another rank failed");
+}
+
+std::uint32_t Communicator::agree(std::uint32_t /*bits*/, bool /*patient*/) { cannot_go_on("agree"); }
+
+std::shared_ptr<Communicator> Communicator::shrink() { cannot_go_on("shrink"); }
+
+void Communicator::die() {
+  ::kill(::getpid(), SIGKILL);
+  std::abort();  // not reached
+}
+
+void Communicator::die_after(std::int64_t calls) { calls_to_live = calls; }
+
+void Communicator::count_down() {
+  if (calls_to_live > 0 && --calls_to_live == 0) die();
 }
 
 std::string Communicator::time_out_message(const char* call, const std::string& silent) const {

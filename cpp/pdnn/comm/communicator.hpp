@@ -97,8 +97,8 @@ class Request {
 /// once its like was made before.
 ///
 /// ValueError: this rank's arguments are wrong (between threads also: the ranks' arguments differ). CommunicationError:
-/// MPI failed, or a wait between threads lasted longer than PDNN_TIMEOUT seconds (MPI: that ends the job). Aborted:
-/// another rank failed.
+/// MPI failed, or a wait between threads lasted longer than PDNN_TIMEOUT seconds (MPI: that ends the job). RankFailed:
+/// another rank died. Aborted: another rank failed.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
   virtual ~Communicator() = default;  ///< no call may be waited for any more
@@ -167,8 +167,28 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   /// The largest `about` of such notices so far, of this rank's own, too; -1 if there was none. Makes progress with
   /// what this rank has sent.
   virtual std::int64_t notified(Notice notice) = 0;
-  /// Throws Aborted if a rank has given the notice that it failed. Waits look themselves, 20 times a second at least.
+  /// Throws RankFailed if a rank has died, Aborted if one has given the notice that it failed. Waits look themselves,
+  /// 20 times a second at least.
   void check_others();
+
+  // When a rank has died, every call of this group, of those split off or duplicated from it and of those that it was
+  // split off or duplicated from throws RankFailed, under way or later. The ranks that are left can go on:
+
+  /// Whether they can; else the death of a rank ends the job, and the calls below throw CommunicationError.
+  virtual bool survives() const { return false; }
+  /// Collective over the ranks of this group that live: the bits that all of them have given, the same on all of them.
+  /// Those of a rank that dies meanwhile count or not. `patient`: waits longer than PDNN_TIMEOUT.
+  virtual std::uint32_t agree(std::uint32_t bits, bool patient = false);
+  /// Collective in the same way: a group of the ranks that live, in their order. Its notices are its own, and it hears
+  /// of later deaths only.
+  virtual std::shared_ptr<Communicator> shrink();
+
+  /// This rank dies: a process by SIGKILL, a thread by throwing Died, which no other rank waits for.
+  [[noreturn]] virtual void die();
+  /// This thread, which is a rank, dies at its `calls`-th call from now on, of any communicator; 0: it does not.
+  static void die_after(std::int64_t calls);
+  /// One call less.
+  void count_down();
 
   /// Tells where this rank is, for the message of a wait that lasts too long. Inherited by groups split off later.
   void at_step(std::int64_t step) { step_ = step; }
@@ -193,6 +213,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// The step and the all-reduce of the group that this one was split off.
   void inherit(const Communicator& other);
+  /// Throws RankFailed if a rank has died.
+  virtual void check_living() {}
 
   /// Starts a checked call; never waits. A default Request if it is done already.
   virtual Request start(const Call& call) = 0;

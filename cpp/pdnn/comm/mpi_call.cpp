@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "pdnn/comm/mpi_ulfm.hpp"
+#include "pdnn/comm/rank_failed.hpp"
 #include "pdnn/core/errors.hpp"
 
 namespace pdnn::comm {
@@ -51,6 +53,7 @@ Index part_size(const Call& call, int rank) {
 
 void check_mpi(int code, Kind kind, int rank) {
   if (code == MPI_SUCCESS) return;
+  if (tells_of_death(code)) throw RankFailed({});
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);

@@ -11,12 +11,12 @@ namespace pdnn::comm {
 
 /// An MPI communicator, as this rank sees it; calls of more than `most` elements travel in pieces.
 struct MpiGroup {
-  MPI_Comm comm;
-  int rank, size;
-  Index most;
+  MPI_Comm comm = MPI_COMM_NULL;
+  int rank = 0, size = 0;
+  Index most = 0;
 };
 
-/// Throws CommunicationError unless MPI succeeded.
+/// Throws CommunicationError unless MPI succeeded; RankFailed, which names no rank, if it says that one has died.
 void check_mpi(int code, Kind kind, int rank);
 
 /// The requests, and what MPI reads until they are done.

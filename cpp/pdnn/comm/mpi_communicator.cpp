@@ -1,15 +1,21 @@
 #include "pdnn/comm/mpi_communicator.hpp"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "pdnn/comm/mpi_call.hpp"
+#include "pdnn/comm/mpi_ulfm.hpp"
+#include "pdnn/comm/rank_failed.hpp"
 #include "pdnn/comm/slot_pool.hpp"
+#include "pdnn/comm/waiting.hpp"
 #include "pdnn/core/errors.hpp"
 
 namespace pdnn::comm {
@@ -20,6 +26,9 @@ bool finalized() {
   int flag = 0;
   return MPI_Finalized(&flag) != MPI_SUCCESS || flag;
 }
+
+/// Whether this process has heard of the death of a rank: MPI_Finalize could then wait for the dead for ever.
+std::atomic<bool> heard_of_death{false};
 
 /// An MPI communicator, freed with the last that uses it.
 struct Handle {
@@ -51,7 +60,9 @@ class Notices {
   std::int64_t heard(Notice notice) {
     for (int there = 1; there;) {
       MPI_Status status;
-      if (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm(), &there, &status) != MPI_SUCCESS || !there) break;
+      const int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm(), &there, &status);
+      if (tells_of_death(code)) lose();
+      if (code != MPI_SUCCESS || !there) break;
       std::int64_t about = 0;
       MPI_Recv(&about, 1, MPI_INT64_T, status.MPI_SOURCE, status.MPI_TAG, comm(), MPI_STATUS_IGNORE);
       hear(static_cast<Notice>(status.MPI_TAG), about);
@@ -60,9 +71,34 @@ class Notices {
     return original_ ? std::max(own, original_->heard(notice)) : own;
   }
 
+  /// A rank has died, or another rank says so: tells the others.
+  void lose() {
+    if (std::exchange(lost_, true)) return;
+    heard_of_death.store(true);
+    keep();
+    revoke({.comm = comm()});
+    if (original_) original_->lose();
+  }
+  /// Whether that has come to be known.
+  bool lost() const { return lost_ || (original_ && original_->lost()); }
+  /// Who it is, in the outermost group; waits a little for MPI to know.
+  std::vector<int> dead() {
+    if (original_) return original_->dead();
+    constexpr double kMost = 5;  // s
+    Waiting waiting;
+    std::vector<int> ranks;
+    while ((ranks = dead_ranks({.comm = comm()})).empty() && waiting.seconds() < kMost) {
+      int there = 0;
+      MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);  // MPI makes progress
+      waiting.pause();
+    }
+    return ranks;
+  }
+
  private:
   std::shared_ptr<Handle> handle_;
   std::shared_ptr<Notices> original_;
+  bool lost_ = false;
   std::array<std::int64_t, kNotices> latest_{-1, -1};
 };
 
@@ -82,6 +118,9 @@ class MpiCommunicator final : public Communicator {
   void notify(Notice notice, std::int64_t about) override;
   std::int64_t notified(Notice notice) override;
   [[noreturn]] void give_up(const std::string& message) override;
+  bool survives() const override { return ulfm_is_on(); }
+  std::uint32_t agree(std::uint32_t bits, bool patient) override;
+  std::shared_ptr<Communicator> shrink() override;
 
  private:
   Request start(const Call& call) override;
@@ -94,6 +133,12 @@ class MpiCommunicator final : public Communicator {
   /// Whether a forgotten call is over; its slot is then free again.
   bool tidied(int ticket);
   void check(int code, Kind kind) const { check_mpi(code, kind, rank()); }
+  void check_living() override {
+    if (notices_ && notices_->lost()) lose();
+  }
+  /// A rank has died: ends this group's calls on all ranks, and throws RankFailed.
+  [[noreturn]] void lose();
+  std::uint32_t agree(std::uint32_t bits, bool patient, const char* call);
   MpiGroup group() const { return {comm_, rank(), size(), most_}; }
 
   /// What make(&new_communicator) puts together, once all ranks have come, in a wait that can time out.
@@ -119,7 +164,7 @@ std::list<SlotPool<MpiCall>>& rests() {
 MpiCommunicator::~MpiCommunicator() {
   if (finalized()) return;
   std::erase_if(forgotten_, [&](int ticket) { return tidied(ticket); });
-  if (forgotten_.empty() && notified(Notice::failed) < 0) return;
+  if (forgotten_.empty() && notified(Notice::failed) < 0 && !(notices_ && notices_->lost())) return;
   handle_->owned = false;  // messages that were not received would reach the next communicator with the same number
   rests().push_back(std::move(slots_));
 }
@@ -135,7 +180,12 @@ Request MpiCommunicator::start(const Call& call) {
   slot.result.reset();
   const bool to_itself = call.kind == Kind::send && call.peer == rank();  // it cannot receive while it waits
   if (to_itself || std::max(call.in.bytes(), call.out.bytes()) <= kSmall) slot.work_on_copies();
-  slot.post(group());
+  try {
+    slot.post(group());
+  } catch (const RankFailed&) {
+    forget(ticket);
+    lose();
+  }
   if (!to_itself) return {this, ticket};
   forget(ticket);
   return {};
@@ -146,6 +196,9 @@ bool MpiCommunicator::test(int ticket) {
   MpiCall& slot = slots_[ticket];
   try {
     if (!slot.advance()) return false;
+  } catch (const RankFailed&) {
+    forget(ticket);
+    lose();
   } catch (...) {
     for (std::size_t i = slot.done; i < slot.steps.size(); ++i)  // pieces of a message that is none
       if (slot.steps[i].expected >= 0) MPI_Cancel(&slot.steps[i].request);
@@ -227,6 +280,46 @@ std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   return part;
 }
 
+// ---- deaths
+
+void MpiCommunicator::lose() {
+  revoke(group());
+  handle_->owned = false;  // MPI_Comm_free would wait for the dead
+  if (!notices_) throw RankFailed(dead_ranks(group()));
+  notices_->lose();
+  throw RankFailed(notices_->dead());
+}
+
+std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient) { return agree(bits, patient, "agree"); }
+
+std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient, const char* call) {
+  constexpr auto kNap = std::chrono::milliseconds(1);  // of who waits for long
+  if (!survives()) return Communicator::agree(bits, patient);
+  Waiting waiting;
+  return agree_of_living(group(), bits, [&] {
+    if (!patient && waiting.seconds() > timeout()) give_up(time_out_message(call, "some other rank"));
+    if (waiting.pause() && notified(Notice::failed) >= 0) throw Aborted("communicator: another rank failed");
+    if (waiting.seconds() > 1) std::this_thread::sleep_for(kNap);
+  });
+}
+
+std::shared_ptr<Communicator> MpiCommunicator::shrink() {
+  if (!survives()) return Communicator::shrink();
+  constexpr std::uint32_t kYes = 1;
+  agree(kYes, false, "shrink");  // all have come: what follows waits for nobody
+  for (;;) {
+    const MpiGroup calls = shrunk(group()), notices = shrunk(group());  // by MPI_Comm_dup a death could end some only
+    if (agree(calls.size == notices.size ? kYes : 0, false, "shrink") != kYes) continue;  // a death in between
+    if (calls.size == 1) return make_self();
+    const auto left = std::make_shared<MpiCommunicator>(
+        std::make_shared<Handle>(calls.comm, true),
+        std::make_shared<Notices>(std::make_shared<Handle>(notices.comm, true), nullptr), calls.rank, calls.size,
+        most_);
+    left->inherit(*this);
+    return left;
+  }
+}
+
 // ---- notices
 
 void MpiCommunicator::notify(Notice notice, std::int64_t about) {
@@ -281,7 +374,7 @@ bool end_with_exit_code() {
   const auto end = [](int code, void*) {
     if (finalized()) return;
     if (code == 0) {
-      MPI_Finalize();
+      if (!heard_of_death.load()) MPI_Finalize();
     } else {
       MPI_Abort(MPI_COMM_WORLD, code);
     }

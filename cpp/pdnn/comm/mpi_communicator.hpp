@@ -14,7 +14,8 @@ const char* compiled_mpi();
 /// more than `most` elements travel in pieces.
 std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most = Index{1} << 30);
 
-/// From now on this process finalizes MPI when it exits with 0, and ends the whole job when it exits otherwise. False
+/// From now on this process finalizes MPI when it exits with 0 (unless a rank has died), and ends the whole job when it
+/// exits otherwise. False
 /// where the system does not tell exit codes to handlers: then nothing is changed.
 bool end_with_exit_code();
 

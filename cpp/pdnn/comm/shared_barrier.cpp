@@ -11,6 +11,7 @@ SharedBarrier::SharedBarrier(Communicator& comm, std::byte* memory)
 }
 
 void SharedBarrier::arrive() {
+  comm_.count_down();
   ranks_[static_cast<std::size_t>(comm_.rank())].arrivals.store(++arrivals_, std::memory_order_release);
 }
 

@@ -19,7 +19,8 @@ class SharedBarrier {
   /// Says that this rank has come; what it wrote before is seen by those who have waited for it.
   void arrive();
   /// Returns when every rank has arrived as often as this one. CommunicationError if that takes longer than
-  /// PDNN_TIMEOUT (MPI: ends the job), Aborted if another rank failed; `call` is what the message speaks of.
+  /// PDNN_TIMEOUT (MPI: ends the job), RankFailed if another rank died, Aborted if one failed; `call` is what the
+  /// message speaks of.
   void wait(const char* call);
   /// Both.
   void meet(const char* call) {

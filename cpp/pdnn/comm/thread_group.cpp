@@ -1,5 +1,6 @@
 #include "pdnn/comm/thread_group.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -7,9 +8,12 @@
 #include <thread>
 #include <utility>
 
+#include "pdnn/comm/living_threads.hpp"
 #include "pdnn/comm/mailbox.hpp"
+#include "pdnn/comm/rank_failed.hpp"
 #include "pdnn/comm/slot_pool.hpp"
 #include "pdnn/comm/thread_collective.hpp"
+#include "pdnn/comm/waiting.hpp"
 #include "pdnn/core/errors.hpp"
 #include "pdnn/threads/team.hpp"
 
@@ -36,14 +40,16 @@ struct ThreadGroup::State {
     std::shared_ptr<const Notices> outer;
   };
 
-  State(int ranks, std::shared_ptr<Notices> all) : size(ranks), notices(std::move(all)) {}
+  State(int ranks, std::shared_ptr<Notices> all, std::shared_ptr<LivingThreads> who)
+      : size(ranks), notices(std::move(all)), living(std::move(who)) {}
 
   /// The meeting of the `number`-th collective call, opened by the first rank that comes to it.
   ThreadCollective& meeting(Index number);
   /// A rank has finished with it; the last one clears it for another call.
   void leave(Index number);
-  /// The group of one color in the `number`-th call, made by its first rank.
-  std::shared_ptr<State> child(Index number, int color, int child_size, const std::shared_ptr<Notices>& of_child);
+  /// The group of some ranks, made by the first of them that comes; the `number`-th call and the color tell it apart.
+  std::shared_ptr<State> child(Index number, int color, const std::shared_ptr<Notices>& of_child,
+                               const std::shared_ptr<LivingThreads>& who, std::size_t members);
 
   struct Open {
     Index number;
@@ -56,7 +62,9 @@ struct ThreadGroup::State {
   };
 
   const int size;
+  bool is_process = false;  // its only rank is no thread among others
   const std::shared_ptr<Notices> notices;
+  const std::shared_ptr<LivingThreads> living;
   Mailbox mailbox;
   std::mutex mutex;
   std::vector<Open> open;
@@ -84,11 +92,14 @@ void ThreadGroup::State::leave(Index number) {
   open.pop_back();
 }
 
-std::shared_ptr<ThreadGroup::State> ThreadGroup::State::child(Index number, int color, int child_size,
-                                                              const std::shared_ptr<Notices>& of_child) {
+std::shared_ptr<ThreadGroup::State> ThreadGroup::State::child(Index number, int color,
+                                                              const std::shared_ptr<Notices>& of_child,
+                                                              const std::shared_ptr<LivingThreads>& who,
+                                                              std::size_t members) {
+  const int child_size = static_cast<int>(members);
   const std::lock_guard lock(mutex);
   Child& child = children[{number, color}];
-  if (!child.state) child.state = std::make_shared<State>(child_size, of_child);
+  if (!child.state) child.state = std::make_shared<State>(child_size, of_child, who);
   const std::shared_ptr<State> state = child.state;
   if (++child.taken == child_size) children.erase({number, color});
   return state;
@@ -109,6 +120,14 @@ class ThreadCommunicator final : public Communicator {
     notify(Notice::failed, 0);
     throw CommunicationError(message);
   }
+  bool survives() const override { return true; }
+  std::uint32_t agree(std::uint32_t bits, bool patient) override { return meet(bits, patient, "agree").second.bits; }
+  std::shared_ptr<Communicator> shrink() override;
+  [[noreturn]] void die() override {
+    if (group_->is_process) Communicator::die();
+    group_->living->die(rank());
+    throw Died();
+  }
 
  private:
   struct Slot {
@@ -124,10 +143,15 @@ class ThreadCommunicator final : public Communicator {
   bool test(int ticket) override;
   Call abandon(int ticket) override;
   [[noreturn]] void time_out(int ticket, const char* call) override;
+  void check_living() override { group_->living->check(); }
+
+  /// Waits for those that live; the number of the meeting, and what they agree on.
+  std::pair<Index, LivingThreads::Agreement> meet(std::uint32_t bits, bool patient, const char* call);
 
   std::shared_ptr<ThreadGroup::State> group_;
   SlotPool<Slot> slots_;
   Index calls_ = 0;                                       // collective ones so far
+  Index meetings_ = 0;                                    // of those that live
   std::map<std::pair<int, int>, Index> sent_, received_;  // messages so far, by (peer, tag)
 };
 
@@ -197,14 +221,17 @@ std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
   std::vector<std::int32_t> all(2 * static_cast<std::size_t>(size()));
   const Index number = calls_;
   all_gather(std::span(mine), std::span(all));
-  int before = 0, members = 0;
+  std::vector<std::pair<int, int>> members;  // (key, rank)
   for (int rank = 0; rank < size(); ++rank) {
     const std::int32_t* other = &all[2 * static_cast<std::size_t>(rank)];
-    if (other[0] != color) continue;
-    ++members;
-    before += std::pair(other[1], rank) < std::pair(key, this->rank());
+    if (other[0] == color) members.emplace_back(other[1], rank);
   }
-  auto part = std::make_shared<ThreadCommunicator>(group_->child(number, color, members, group_->notices), before);
+  std::ranges::sort(members);
+  std::vector<int> ranks(members.size());
+  std::ranges::transform(members, ranks.begin(), [](const auto& member) { return member.second; });
+  const auto own = static_cast<int>(std::ranges::find(ranks, this->rank()) - ranks.begin());
+  const auto state = group_->child(number, color, group_->notices, group_->living->part(ranks), ranks.size());
+  auto part = std::make_shared<ThreadCommunicator>(state, own);
   part->inherit(*this);
   return part;
 }
@@ -212,17 +239,46 @@ std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
 std::shared_ptr<Communicator> ThreadCommunicator::duplicate() {
   const Index number = calls_;
   barrier();
-  const auto state = group_->child(number, 0, size(), std::make_shared<ThreadGroup::State::Notices>(group_->notices));
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  const auto notices = std::make_shared<ThreadGroup::State::Notices>(group_->notices);
+  const auto state = group_->child(number, 0, notices, group_->living->part(all), all.size());
   auto same = std::make_shared<ThreadCommunicator>(state, rank());
   same->inherit(*this);
   return same;
+}
+
+std::pair<Index, LivingThreads::Agreement> ThreadCommunicator::meet(std::uint32_t bits, bool patient,
+                                                                    const char* call) {
+  constexpr auto kNap = std::chrono::milliseconds(1);  // of who waits for long
+  const Index number = meetings_++;
+  group_->living->come(number, rank(), bits);
+  for (Waiting waiting;; waiting.pause()) {
+    if (auto agreement = group_->living->take(number)) return {number, std::move(*agreement)};
+    if (notified(Notice::failed) >= 0) throw Aborted("communicator: another rank failed");
+    if (!patient && waiting.seconds() > timeout()) give_up(time_out_message(call, group_->living->missing(number)));
+    if (waiting.seconds() > 1) std::this_thread::sleep_for(kNap);
+  }
+}
+
+std::shared_ptr<Communicator> ThreadCommunicator::shrink() {
+  constexpr int kNoColor = -1;
+  const auto [number, agreement] = meet(0, false, "shrink");
+  const std::vector<int>& living = agreement.living;
+  const auto state = group_->child(number, kNoColor, std::make_shared<ThreadGroup::State::Notices>(nullptr),
+                                   group_->living->left(agreement), living.size());
+  const auto own = static_cast<int>(std::ranges::find(living, rank()) - living.begin());
+  auto left = std::make_shared<ThreadCommunicator>(state, own);
+  left->inherit(*this);
+  return left;
 }
 
 }  // namespace
 
 ThreadGroup::ThreadGroup(int size) : size_(size) {
   require(size >= 1, "ThreadGroup: size ", size, "; a group has at least one rank");
-  state_ = std::make_shared<State>(size, std::make_shared<State::Notices>(nullptr));
+  state_ =
+      std::make_shared<State>(size, std::make_shared<State::Notices>(nullptr), std::make_shared<LivingThreads>(size));
 }
 
 std::shared_ptr<Communicator> ThreadGroup::communicator(int rank) const {
@@ -232,7 +288,12 @@ std::shared_ptr<Communicator> ThreadGroup::communicator(int rank) const {
 
 void ThreadGroup::abort() const { state_->notices->give(Notice::failed, 0); }
 
-std::shared_ptr<Communicator> make_self() { return ThreadGroup(1).communicator(0); }
+std::shared_ptr<Communicator> make_self() {
+  const auto notices = std::make_shared<ThreadGroup::State::Notices>(nullptr);
+  const auto alone = std::make_shared<ThreadGroup::State>(1, notices, std::make_shared<LivingThreads>(1));
+  alone->is_process = true;
+  return std::make_shared<ThreadCommunicator>(alone, 0);
+}
 
 void run_ranks(int ranks, const std::function<void(Communicator&)>& f) {
   const ThreadGroup group(ranks);
@@ -245,6 +306,7 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& f) {
       threads.emplace_back([&, rank] {
         try {
           f(*group.communicator(rank));
+        } catch (const Died&) {  // NOLINT(bugprone-empty-catch): no error of the ranks that are left
         } catch (...) {
           errors[static_cast<std::size_t>(rank)] = std::current_exception();
           group.abort();

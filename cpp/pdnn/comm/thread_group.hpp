@@ -22,7 +22,7 @@ class ThreadGroup {
   int size_;
 };
 
-/// Runs f(communicator) on `ranks` threads and rethrows the first real error.
+/// Runs f(communicator) on `ranks` threads and rethrows the first real error; a rank that has died is none.
 void run_ranks(int ranks, const std::function<void(Communicator&)>& f);
 
 }  // namespace pdnn::comm

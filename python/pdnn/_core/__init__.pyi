@@ -10,6 +10,7 @@ from . import float32
 from . import float64
 __all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'nodes_of_ranks', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 __all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -18,6 +19,19 @@ class Aborted(CommunicationError):
     """
     A wait was cut short because another rank failed.
     """
+class Died(BaseException):
+    """
+    Ends a thread that is a rank and has died; nobody should catch it.
+    """
+class RankFailed(CommunicationError):
+    """
+    Another rank died. The ranks that are left can go on in the group that `Communicator.shrink` makes.
+    """
+    @property
+    def ranks(self) -> list[int]:
+        """
+        Those that died, as the group counts them that all others were split off.
+        """
 class Op:
     """
     What a reduction does with the ranks' values.
@@ -110,9 +124,17 @@ class Communicator:
     """
     One rank's end of a group.
     """
+    def agree(self, bits: typing.SupportsInt | typing.SupportsIndex, patient: bool) -> int:
+        """
+        Collective over the ranks that live: the bits that all of them have given.
+        """
     def at_step(self, step: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         Tells which training step this rank is at.
+        """
+    def die(self) -> None:
+        """
+        This rank dies.
         """
     def ranks_of_machine(self) -> Communicator:
         """
@@ -121,6 +143,10 @@ class Communicator:
     def share(self, bytes: typing.SupportsInt | typing.SupportsIndex) -> SharedMemory | None:
         """
         Collective: memory that all ranks see; None, on all of them, if one of them cannot.
+        """
+    def shrink(self) -> Communicator:
+        """
+        Collective over the ranks that live: the group of those.
         """
     def split(self, color: typing.SupportsInt | typing.SupportsIndex, key: typing.SupportsInt | typing.SupportsIndex) -> Communicator:
         """
@@ -173,6 +199,11 @@ class Communicator:
     def step(self) -> int:
         """
         What at_step was told last; -1 at first.
+        """
+    @property
+    def survives(self) -> bool:
+        """
+        Whether the ranks that are left when one dies can go on.
         """
     @property
     def traffic(self) -> Traffic:
@@ -385,6 +416,10 @@ def build_info() -> dict[str, str]:
 def cut_by_cost(costs: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], stages: typing.SupportsInt | typing.SupportsIndex) -> list[int]:
     """
     The layers with which later stages begin, so that the dearest costs least.
+    """
+def die_after(calls: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    This thread, which is a rank, dies at its so many-th call of any communicator; 0: it does not.
     """
 def draw_rows(seed: typing.SupportsInt | typing.SupportsIndex, epoch: typing.SupportsInt | typing.SupportsIndex, count: typing.SupportsInt | typing.SupportsIndex, rows: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.int64]:
     """

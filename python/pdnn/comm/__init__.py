@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from pdnn import _core
+from pdnn._core import RankFailed
 from pdnn.comm.communicator import Communicator
 from pdnn.comm.cores import cores_of_rank
 from pdnn.comm.mpi import from_mpi4py, launched_ranks, mpi_world
@@ -15,9 +16,11 @@ from pdnn.comm.threads import CURRENT, run_threads
 __all__ = [
     "SELF",
     "Communicator",
+    "RankFailed",
     "Registration",
     "Request",
     "cores_of_rank",
+    "die",
     "from_mpi4py",
     "register",
     "run_threads",
@@ -44,6 +47,30 @@ def world() -> Communicator:
         If the launcher started several ranks and the MPI library knows of one.
     """
     return CURRENT.get() or _process_world()
+
+
+def die(after: int = 0) -> None:
+    """This rank dies, as by SIGKILL: for trying out what the others do then.
+
+    A process ends at once, without a word. A thread of `run_threads` ends with `Died`, which nobody should
+    catch; the other ranks see a dead rank.
+
+    Parameters
+    ----------
+    after : int
+        Die at so many calls of any communicator from now on; 0: now. A checked call of Python counts twice,
+        and the steps of a `Trainer` make calls, too.
+
+    Raises
+    ------
+    ValueError
+        If `after` is negative.
+    """
+    if after < 0:
+        raise ValueError(f"die: after={after}; expected a number of calls, or 0 to die now")
+    if after == 0:
+        world().core.die()
+    _core.die_after(after)
 
 
 def register(

@@ -49,6 +49,8 @@ class Communicator:
     CommunicationError
         From every call: MPI failed; or another rank did, where ranks are threads, or did not answer within
         ``PDNN_TIMEOUT`` seconds (default 300; 0: forever). Under MPI that ends the job.
+    RankFailed
+        From every call, where this group `survives`: a rank of it died, or of a group that it was split off.
     """
 
     def __init__(self, core: _core.Communicator) -> None:
@@ -222,6 +224,42 @@ class Communicator:
     def start_recv(self, source: int, tag: int, out: Array, *, check: bool = True) -> Request[Array]:
         """`recv` into `out` without waiting."""
         return messages.start_recv(self.core, source, tag, out, check)
+
+    @property
+    def survives(self) -> bool:
+        """Whether the ranks that are left when one dies can go on, by `agree` and `shrink`.
+
+        True between threads, and under MPI if that is Open MPI 5 or later, started with ``--with-ft ulfm``
+        as ``pdnn launch --elastic`` does. Elsewhere the death of a rank ends the job.
+        """
+        return self.core.survives
+
+    def agree(self, flag: bool, *, patient: bool = False) -> bool:
+        """Whether all ranks pass True; collective over the ranks that live, and the same on all of them.
+
+        Parameters
+        ----------
+        flag : bool
+            That of a rank that dies meanwhile counts or not.
+        patient : bool
+            Whether to wait longer than ``PDNN_TIMEOUT``.
+
+        Raises
+        ------
+        CommunicationError
+            If the group does not survive a death.
+        """
+        return self.core.agree(int(flag), patient) == 1
+
+    def shrink(self) -> Communicator:
+        """The group of the ranks that live, in their order; collective over those.
+
+        Raises
+        ------
+        CommunicationError
+            If the group does not survive a death.
+        """
+        return Communicator(self.core.shrink())
 
     @property
     def traffic(self) -> _core.Traffic:

@@ -33,7 +33,7 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     Returns
     -------
     list
-        The results of rank 0, 1, ...
+        The results of rank 0, 1, ...; None of a rank that has died (`die`).
 
     Raises
     ------
@@ -60,6 +60,8 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
             registration.use(comm)
         try:
             results[rank] = function()
+        except _core.Died:
+            pass  # the others have been told, and may go on
         except BaseException as error:
             errors.append(error)
             group.abort()
@@ -78,7 +80,7 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
         raise
     if errors:
         raise next((error for error in errors if not isinstance(error, _core.Aborted)), errors[0])
-    return [results[rank] for rank in range(ranks)]
+    return [results.get(rank) for rank in range(ranks)]  # type: ignore[misc]  # None of the dead
 
 
 def _start(thread: threading.Thread, rank: int, ranks: int) -> None:

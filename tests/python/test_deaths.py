@@ -1,0 +1,82 @@
+"""Ranks as threads of which some die: the others hear of it out of any call, and go on without them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import death_checks
+import pdnn
+from pdnn.comm import RankFailed, die, run_threads
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_a_rank_may_die_at_any_call(ranks: int) -> None:
+    for calls in range(1, 27):
+        dies = calls % ranks
+        left = run_threads(lambda dies=dies, calls=calls: death_checks.survive(2, dies, calls), ranks)
+        assert left[dies] is None
+        living = {size for size in left if size is not None}
+        assert living == {ranks - 1} or (living == {ranks} and calls > 12), calls  # too late for the others
+
+
+def test_nobody_hears_of_a_death_outside_of_the_group() -> None:
+    def rank() -> str:
+        comm = pdnn.world()
+        part = comm.shrink().split(comm.rank % 2)  # shrinks to itself
+        comm.barrier()
+        if comm.rank == 0:
+            die()
+        with pytest.raises(RankFailed, match="rank 0 died") as caught:
+            part.barrier()  # rank 0 is not of it, but of the group that it was split off
+        assert caught.value.ranks == [0]
+        left = part.shrink()  # from here on the others are nobody's concern
+        if part.rank == 0 and comm.rank == 1:
+            die()
+        return f"{left.size} {left.all_reduce(np.ones(1))[0]:.0f}" if comm.rank % 2 == 0 else ""
+
+    assert run_threads(rank, 4) == [None, None, "1 1", ""]
+
+
+def test_several_may_die_one_after_another_and_at_once() -> None:
+    def rank() -> int:
+        comm = pdnn.world()
+        while comm.size > 1:
+            if comm.rank >= max(1, comm.size - 2):
+                die(after=1 + comm.rank)
+            try:
+                for _ in range(20):
+                    comm.all_reduce(np.ones(1))
+            except RankFailed:
+                pass
+            comm = comm.shrink()
+        return comm.size
+
+    assert run_threads(rank, 7) == [1, *[None] * 6]
+
+
+def test_an_error_of_a_rank_is_no_death() -> None:
+    def rank() -> None:
+        comm = pdnn.world()
+        if comm.rank == 1:
+            raise KeyError("a mistake")
+        comm.agree(True)
+
+    with pytest.raises(KeyError, match="a mistake"):
+        run_threads(rank, 3)
+
+
+def test_who_does_not_come_to_an_agreement_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDNN_TIMEOUT", "0.1")
+
+    def rank() -> None:
+        if pdnn.world().rank != 1:
+            pdnn.world().agree(True)
+
+    with pytest.raises(pdnn.CommunicationError, match=r"agree: no answer from rank 1 for 0\.1 s"):
+        run_threads(rank, 3)
+
+
+def test_a_death_in_the_past_is_refused() -> None:
+    with pytest.raises(ValueError, match="after=-1; expected a number of calls"):
+        die(after=-1)
