@@ -49,9 +49,19 @@ void bind_configs(py::module_& m) {
 template <class T>
 EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::array& order, Index batch_size,
                     std::uint64_t seed, std::int64_t first_step, const py::array& rates,
-                    strategy::OnNonfinite on_nonfinite, const std::function<bool(const EpochSums&)>& poll) {
-  const strategy::Epoch epoch{read_order(order, held.source.count()), batch_size,  seed, first_step,
-                              read_matrix<double>("rates", rates),    on_nonfinite};
+                    strategy::OnNonfinite on_nonfinite, const std::function<bool(const EpochSums&)>& poll,
+                    Index first_row, const std::optional<EpochSums>& before, Index most_steps,
+                    std::optional<double> pause_after) {
+  const strategy::Epoch epoch{.order = read_order(order, held.source.count()),
+                              .batch_size = batch_size,
+                              .seed = seed,
+                              .first_step = first_step,
+                              .rates = read_matrix<double>("rates", rates),
+                              .on_nonfinite = on_nonfinite,
+                              .first_row = first_row,
+                              .before = before.value_or(EpochSums()),
+                              .most_steps = most_steps,
+                              .pause_after = pause_after.value_or(std::numeric_limits<double>::infinity())};
   const auto look = [&](const EpochSums& sums) {
     const py::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -59,6 +69,54 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
   };
   const py::gil_scoped_release release;
   return session.run_epoch(held.source, epoch, look);
+}
+
+/// Calls visit(name, number) for every number of the sums; a file has them by these names.
+template <class Sums, class Visit>
+void each_number(Sums& sums, Visit visit) {
+  visit("loss", sums.loss);
+  visit("correct", sums.correct);
+  visit("rows", sums.rows);
+  visit("steps", sums.steps);
+  visit("skipped", sums.skipped);
+  visit("skipped_rows", sums.skipped_rows);
+  visit("updates", sums.updates);
+  visit("seconds", sums.seconds);
+  visit("staleness", sums.staleness.sum);
+  visit("most_staleness", sums.staleness.most);
+  visit("phases.broadcast", sums.phases.broadcast);
+  visit("phases.scatter", sums.phases.scatter);
+  visit("phases.gradient", sums.phases.gradient);
+  visit("phases.messages", sums.phases.messages);
+  visit("phases.agreement", sums.phases.agreement);
+  visit("phases.hidden", sums.phases.hidden);
+  visit("phases.update", sums.phases.update);
+  visit("traffic.bytes", sums.traffic.bytes);
+  visit("traffic.shared_bytes", sums.traffic.shared_bytes);
+  visit("traffic.seconds", sums.traffic.seconds);
+  visit("compression.sums", sums.compression.sums);
+  visit("compression.bytes", sums.compression.bytes);
+  visit("compression.bytes_uncompressed", sums.compression.bytes_uncompressed);
+  visit("compression.encode_seconds", sums.compression.encode_seconds);
+  visit("compression.decode_seconds", sums.compression.decode_seconds);
+  visit("compression.lost", sums.compression.lost);
+  visit("compression.given", sums.compression.given);
+}
+
+std::map<std::string, double> numbers_of(const EpochSums& sums) {
+  std::map<std::string, double> numbers;
+  each_number(sums, [&](const char* name, auto number) { numbers[name] = static_cast<double>(number); });
+  return numbers;
+}
+
+/// Numbers that are not there are 0.
+EpochSums sums_of(const std::map<std::string, double>& numbers) {
+  EpochSums sums;
+  each_number(sums, [&](const char* name, auto& number) {
+    const auto found = numbers.find(name);
+    if (found != numbers.end()) number = static_cast<std::remove_reference_t<decltype(number)>>(found->second);
+  });
+  return sums;
 }
 
 }  // namespace
@@ -71,6 +129,9 @@ void bind_strategy(py::module_& m) {
       .value("skip", OnNonfinite::skip)
       .value("stop", OnNonfinite::stop);
   py::class_<EpochSums>(m, "EpochSums")
+      .def(py::init(&sums_of), py::arg("numbers") = std::map<std::string, double>(),
+           "From their numbers, as `numbers` names them; those that are left out are 0.")
+      .def_property_readonly("numbers", &numbers_of, "All of them, by name.")
       .def_readonly("loss", &EpochSums::loss)
       .def_readonly("correct", &EpochSums::correct)
       .def_readonly("rows", &EpochSums::rows)
@@ -121,7 +182,9 @@ void bind_strategy(py::module_& m) {
            py::kw_only(), py::arg("config"), py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("comm"),
            py::arg("sample"), py::arg("target_width"), py::arg("batch_size"))
       .def("run_epoch", &run_epoch<T>, py::arg("source"), py::arg("order"), py::arg("batch_size"), py::arg("seed"),
-           py::arg("first_step"), py::arg("rates"), py::arg("on_nonfinite"), py::arg("poll"))
+           py::arg("first_step"), py::arg("rates"), py::arg("on_nonfinite"), py::arg("poll"), py::arg("first_row") = 0,
+           py::arg("before") = py::none(), py::arg("most_steps") = 0, py::arg("pause_after") = py::none(),
+           "Trains on an epoch, or from `first_row` on; returns early if a rank stops, or for a pause.")
       .def(
           "enter_evaluation", [](Session<T>& session) { session.enter_evaluation(); }, release,
           "Until leave_evaluation() the model is what all ranks would agree on now.")

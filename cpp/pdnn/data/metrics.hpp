@@ -12,6 +12,17 @@ namespace pdnn::data {
 /// gradients, `hidden` how much longer that would have been, had they traveled while nothing else was done.
 struct Phases {
   double broadcast = 0, scatter = 0, gradient = 0, messages = 0, agreement = 0, hidden = 0, update = 0;
+
+  Phases& operator+=(const Phases& other) {
+    broadcast += other.broadcast;
+    scatter += other.scatter;
+    gradient += other.gradient;
+    messages += other.messages;
+    agreement += other.agreement;
+    hidden += other.hidden;
+    update += other.update;
+    return *this;
+  }
 };
 
 /// Adds the time since the last lap to one phase after another.

@@ -27,10 +27,10 @@ bool ElasticAveraging<T>::meet(bool stop) {
       *move = rate_ * (x - *center++);
       x -= *move++;
     }
-  *move = stop ? T{1} : T{0};
+  *move = wishes(stop);
   comm_->all_reduce(comm::View(common_.span()));
   kernels::table<T>().add(Part{}, center_.size(), center_.data(), common_.data(), center_.data());
-  return *move > 0;
+  return hear(*move);
 }
 
 template <class T>

@@ -25,7 +25,8 @@ class ElasticAveraging : public ModelAveraging<T> {
   bool make_common(bool stop) override;
 
  private:
-  using ModelAveraging<T>::comm_, ModelAveraging<T>::model_, ModelAveraging<T>::common_;
+  using ModelAveraging<T>::comm_, ModelAveraging<T>::model_, ModelAveraging<T>::common_, ModelAveraging<T>::wishes,
+      ModelAveraging<T>::hear;
 
   T rate_;                  // β/p
   AlignedArray<T> center_;  // parameters and buffers; empty for one rank

@@ -127,9 +127,8 @@ Hogwild<T>::~Hogwild() = default;
 
 template <class T>
 EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
-  begin_epoch();
-  const Index count = static_cast<Index>(epoch.order.size());
-  const Index batches = (count + epoch.batch_size - 1) / epoch.batch_size;
+  begin_epoch(epoch.before);
+  const Index batches = epoch.steps();
   auto& [taken, updates, stop] = shared_.counters();
   EpochClock clock;
   const auto work = [&](Worker& worker, bool caller) {
@@ -137,19 +136,20 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
       const Index batch = taken.fetch_add(1, std::memory_order_relaxed);
       if (batch >= batches) return;
       const std::int64_t number = epoch.first_step + batch;
-      const Index at = batch * epoch.batch_size;
+      const Index at = epoch.first_row + batch * epoch.batch_size;
       std::span<const double> rates;
       if (epoch.rates.rows > 0) rates = {epoch.rates.row(batch), static_cast<std::size_t>(epoch.rates.cols)};
       if (caller) comm_->at_step(number);
-      worker.step(source, slice(epoch.order, at, std::min(epoch.batch_size, count - at)),
+      worker.step(source, slice(epoch.order, at, std::min(epoch.batch_size, epoch.rows() - at)),
                   data::step_key(epoch.seed, number), rates, epoch.on_nonfinite, number, shared_);
       if (worker.sums.nonfinite.step == number) stop.store(true, std::memory_order_relaxed);
       if (!caller || !clock.time_to_poll()) continue;
       comm_->check_others();
       EpochSums so_far = worker.sums;
-      so_far.steps = updates.load(std::memory_order_relaxed);
-      so_far.seconds = clock.seconds();
-      if (poll(so_far)) stop.store(true, std::memory_order_relaxed);
+      so_far.rows += epoch.before.rows;
+      so_far.steps = epoch.before.steps + updates.load(std::memory_order_relaxed);
+      so_far.seconds = epoch.before.seconds + clock.seconds();
+      if (poll(so_far) || clock.seconds() >= epoch.pause_after) stop.store(true, std::memory_order_relaxed);
     }
   };
   team_.run([&](const threads::Member& member) {
@@ -162,16 +162,16 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
   });
   data::Stopwatch watch;
   comm_->barrier();
-  EpochSums sums;
+  EpochSums sums = epoch.before;
   end_epoch(sums);
   watch.lap(sums.phases.agreement);
-  sums.seconds = clock.seconds();
+  sums.seconds += clock.seconds();
   return sums;
 }
 
-/// The vector becomes rank 0's parameters, and all workers begin with them.
+/// The vector becomes rank 0's parameters, and all workers begin with them; its first worker goes on with the sums.
 template <class T>
-void Hogwild<T>::begin_epoch() {
+void Hogwild<T>::begin_epoch(const EpochSums& before) {
   if (workers_.empty()) {  // now, because an optimizer's state lies as parameters do while an epoch lasts
     workers_.push_back(std::make_unique<Worker>(job_, optimizer_, capacity_));
     for (int i = 1; i < team_.size(); ++i) workers_.push_back(std::make_unique<Worker>(*workers_[0], capacity_));
@@ -187,6 +187,9 @@ void Hogwild<T>::begin_epoch() {
   comm_->barrier();
   if (comm_->rank() != 0) shared_.load(all, job_.model.params->data());
   for (const auto& worker : workers_) worker->begin_epoch(*workers_[0]);
+  if (comm_->rank() != 0) return;
+  workers_[0]->sums.loss = before.loss;
+  workers_[0]->sums.correct = before.correct;
 }
 
 /// All workers of all ranks are done. No rank begins another epoch before all have read the vector: the sums wait for
@@ -194,38 +197,39 @@ void Hogwild<T>::begin_epoch() {
 template <class T>
 void Hogwild<T>::end_epoch(EpochSums& sums) {
   shared_.load({0, job_.model.count()}, job_.model.params->data());
+  const Index updates = shared_.counters().updates.load(std::memory_order_relaxed);
   sums.stopped = shared_.counters().stop.load(std::memory_order_relaxed);
-  sums.updates = shared_.counters().updates.load(std::memory_order_relaxed);
-  sums.phases = workers_[0]->take_phases();
-  Index steps = 0;
+  sums.updates += updates;
+  sums.phases += workers_[0]->take_phases();
+  EpochSums own;
   for (const auto& worker : workers_) {
-    steps += worker->sums.steps;
-    sums.loss += worker->sums.loss;
-    sums.correct += worker->sums.correct;
-    sums.rows += worker->sums.rows;
-    sums.skipped += worker->sums.skipped;
-    sums.skipped_rows += worker->sums.skipped_rows;
-    if (worker->sums.nonfinite.step < sums.nonfinite.step) sums.nonfinite = worker->sums.nonfinite;
-    sums.staleness.add(worker->sums.staleness);
+    own.steps += worker->sums.steps;
+    own.loss += worker->sums.loss;
+    own.correct += worker->sums.correct;
+    own.rows += worker->sums.rows;
+    own.skipped += worker->sums.skipped;
+    own.skipped_rows += worker->sums.skipped_rows;
+    if (worker->sums.nonfinite.step < own.nonfinite.step) own.nonfinite = worker->sums.nonfinite;
+    own.staleness.add(worker->sums.staleness);
   }
-  if (comm_->size() > 1) comm_->has_read(steps * job_.model.count() * Index{sizeof(T)});
-  std::array<double, 6> totals{sums.loss,
-                               sums.correct,
-                               static_cast<double>(sums.rows),
-                               sums.staleness.sum,
-                               static_cast<double>(sums.skipped),
-                               static_cast<double>(sums.skipped_rows)};
+  if (comm_->size() > 1) comm_->has_read(own.steps * job_.model.count() * Index{sizeof(T)});
+  std::array<double, 6> totals{own.loss,
+                               own.correct,
+                               static_cast<double>(own.rows),
+                               own.staleness.sum,
+                               static_cast<double>(own.skipped),
+                               static_cast<double>(own.skipped_rows)};
   comm_->all_reduce(comm::View(std::span(totals)));
-  comm_->all_reduce(comm::View(std::span(&sums.staleness.most, 1)), comm::Op::max);
+  comm_->all_reduce(comm::View(std::span(&own.staleness.most, 1)), comm::Op::max);
   sums.loss = totals[0];
   sums.correct = totals[1];
-  sums.rows = static_cast<Index>(totals[2]);
-  sums.staleness.sum = totals[3];
-  sums.skipped = static_cast<Index>(totals[4]);
-  sums.skipped_rows = static_cast<Index>(totals[5]);
+  sums.rows += static_cast<Index>(totals[2]);
+  sums.staleness.add({totals[3], own.staleness.most});
+  sums.skipped += static_cast<Index>(totals[4]);
+  sums.skipped_rows += static_cast<Index>(totals[5]);
   sums.steps = sums.updates + sums.skipped;
-  if (sums.stopped) sums.nonfinite = first_of(*comm_, sums.nonfinite);
-  if (sums.rows > 0) average_state(totals[2]);
+  if (sums.stopped) sums.nonfinite = first_of(*comm_, own.nonfinite);
+  if (totals[2] > 0) average_state(totals[2]);
 }
 
 template <class T>

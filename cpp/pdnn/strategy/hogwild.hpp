@@ -25,7 +25,7 @@ class Hogwild : public Strategy<T> {
  private:
   class Worker;
 
-  void begin_epoch();
+  void begin_epoch(const EpochSums& before);
   void end_epoch(EpochSums& sums);
   void average_state(double rows);
 

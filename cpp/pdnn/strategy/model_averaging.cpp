@@ -25,15 +25,14 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
 
 /// Ranks need not stop after the same step: each does so when it hears that one wishes it. If an average is still ahead
 /// in the epoch, they meet in it at once: it tells all of them, and is made anew when rows are counted. Otherwise rows
-/// are left over, which tells all of them.
+/// are left over, which tells all of them. For a pause they wait until an average, or a step that all of them know.
 template <class T>
 EpochSums ModelAveraging<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
   ++epochs_;
-  const Index steps = (std::ssize(epoch.order) + epoch.batch_size - 1) / epoch.batch_size;
-  last_average_ = config_.every > 0 ? (epoch.first_step + steps) / config_.every * config_.every - 1 : -1;
+  pause_asked_ = paused_ = false;
+  last_average_ = config_.every > 0 ? (epoch.first_step + epoch.steps()) / config_.every * config_.every - 1 : -1;
   EpochSums sums = SynchronousStrategy<T>::run_epoch(source, epoch, poll);
-  if (sums.rows + sums.skipped_rows == std::ssize(epoch.order)) return sums;
-  sums.stopped = true;
+  if (!left_over_) return sums;
   sums.steps = (sums.updates + sums.skipped) / comm_->size();
   if (epoch.on_nonfinite == OnNonfinite::stop) sums.nonfinite = first_of(*comm_, sums.nonfinite);
   apart_.all = apart_.own;
@@ -43,9 +42,12 @@ EpochSums ModelAveraging<T>::run_epoch(const Source<T>& source, const Epoch& epo
 }
 
 template <class T>
-bool ModelAveraging<T>::wants_to_stop(bool asked) {
-  if (asked) comm_->notify(comm::Notice::stop, epochs_);
-  return comm_->notified(comm::Notice::stop) == epochs_;
+bool ModelAveraging<T>::wants_to_end(bool stop, bool pause) {
+  if (stop) comm_->notify(comm::Notice::stop, epochs_);
+  pause_asked_ = pause_asked_ || pause;
+  const bool stopping = comm_->notified(comm::Notice::stop) == epochs_;
+  if (comm_->size() == 1) paused_ = pause_asked_ && !stopping;
+  return stopping || paused_;
 }
 
 template <class T>
@@ -72,7 +74,7 @@ void ModelAveraging<T>::after_update(const Step& step, StepSums& sums) {
   apart_.all += step.global_rows;
   const auto timed = timer_.time(&Phases::agreement);
   const bool early = comm_->size() > 1 && sums.stop && step.number <= last_average_;
-  if (early || meets_after(step)) sums.stop = meet(sums.stop);
+  if (early || meets_after(step)) sums.stop = meet(sums.stop) || paused_;
 }
 
 template <class T>
@@ -81,13 +83,13 @@ bool ModelAveraging<T>::make_common(bool stop) {
   std::copy_n(model_.params->data(), count, common_.data());
   std::copy_n(model_.buffers->data(), model_.buffers->size(), common_.data() + count);
   kernels::table<T>().scale(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
-  common_[whole - 1] = stop ? T{1} : T{0};
+  common_[whole - 1] = wishes(stop);
   if (config_.by_master) {
     add_by_master();
   } else {
     comm_->all_reduce(comm::View(common_.span()));
   }
-  return common_[whole - 1] > 0;
+  return hear(common_[whole - 1]);
 }
 
 template <class T>
@@ -125,18 +127,18 @@ template <class T>
 bool ModelAveraging<T>::average_by_codec(bool stop) {
   const Index count = model_.count();
   const std::span<T> moved = slice(common_.span(), 0, count);
-  const std::span<T> rest = slice(common_.span(), count, common_.size() - count);  // the buffers, and whether to stop
+  const std::span<T> rest = slice(common_.span(), count, common_.size() - count);  // the buffers, and the wishes
   const T w = static_cast<T>(weight());
   std::transform(model_.params->data(), model_.params->data() + count, last_.data(), moved.data(),
                  [w](T own, T last) { return w * (own - last); });
   std::transform(model_.buffers->data(), model_.buffers->data() + model_.buffers->size(), rest.data(),
                  [w](T own) { return w * own; });
-  rest.back() = stop ? T{1} : T{0};
+  rest.back() = wishes(stop);
   (*sum_)(common_.span());
   comm_->all_reduce(comm::View(rest));
   kernels::table<T>().add(Part{}, count, last_.data(), moved.data(), last_.data());
   std::copy_n(last_.data(), count, moved.data());
-  return rest.back() > 0;
+  return hear(rest.back());
 }
 
 template <class T>
@@ -161,7 +163,7 @@ void ModelAveraging<T>::finish() {
 }
 
 template <class T>
-void ModelAveraging<T>::end_epoch(EpochSums& sums) {
+void ModelAveraging<T>::end_epoch(const Epoch& epoch, EpochSums& sums) {
   std::array<double, 6> all{sums.loss,
                             sums.correct,
                             static_cast<double>(sums.rows),
@@ -169,6 +171,10 @@ void ModelAveraging<T>::end_epoch(EpochSums& sums) {
                             static_cast<double>(sums.skipped),
                             static_cast<double>(sums.skipped_rows)};
   comm_->all_reduce(comm::View(std::span(all)));
+  const bool complete = static_cast<Index>(all[2] + all[5]) == epoch.rows();
+  left_over_ = !complete && !paused(sums);
+  sums.stopped = left_over_;
+  if (!complete && !left_over_) return;
   sums.loss = all[0];
   sums.correct = all[1];
   sums.rows = static_cast<Index>(all[2]);
@@ -176,6 +182,14 @@ void ModelAveraging<T>::end_epoch(EpochSums& sums) {
   sums.skipped = static_cast<Index>(all[4]);
   sums.skipped_rows = static_cast<Index>(all[5]);
   sums.compression += take_stats();
+}
+
+/// Whether all ranks end after the same step, and none of them to stop.
+template <class T>
+bool ModelAveraging<T>::paused(const EpochSums& sums) {
+  std::array<Index, 3> most{sums.steps, -sums.steps, Index{sums.stopped && !paused_}};
+  comm_->all_reduce(comm::View(std::span(most)), comm::Op::max);
+  return most[0] == -most[1] && most[2] == 0;
 }
 
 template class ModelAveraging<float>;

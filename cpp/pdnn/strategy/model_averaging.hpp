@@ -38,19 +38,26 @@ class ModelAveraging : public SynchronousStrategy<T> {
   using SynchronousStrategy<T>::model_, SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_,
       SynchronousStrategy<T>::timer_;
 
-  bool wants_to_stop(bool asked) override;
+  bool wants_to_end(bool stop, bool pause) override;
   void after_update(const Step& step, StepSums& sums) override;
   bool meets_after(const Step& step) const override;
   Index agree_on_first(Index element) override { return element; }  // each has updates of its own
-  void end_epoch(EpochSums& sums) override;
+  void end_epoch(const Epoch& epoch, EpochSums& sums) override;
+  /// The wishes of this rank as a number that ranks add up; and from the sum, whether a rank wants to stop.
+  T wishes(bool stop) const { return stop ? kStop : pause_asked_ ? T{1} : T{0}; }
+  bool hear(T sum) {
+    paused_ = sum > 0 && sum < kStop;
+    return sum >= kStop;
+  }
   /// What several ranks do every so many steps; returns whether a rank wants to stop.
   virtual bool meet(bool stop) { return average(stop); }
   /// What all ranks would agree on now, the average of their models, in common_; returns whether a rank wants to stop.
   virtual bool make_common(bool stop);
 
-  AlignedArray<T> common_;  // parameters, buffers, and whether a rank wants to stop
+  AlignedArray<T> common_;  // parameters, buffers, and the ranks' wishes
 
  private:
+  bool paused(const EpochSums& sums);
   bool agreed() const { return apart_.all == 0 || comm_->size() == 1; }
   /// True if a rank wants to stop: then each keeps its own model, as ranks may have made different numbers of steps.
   bool average(bool stop);
@@ -60,12 +67,15 @@ class ModelAveraging : public SynchronousStrategy<T> {
   void add_by_master();
 
   static constexpr int kMaster = 0;
+  static constexpr T kStop = 4096;  // more than the wishes for a pause, of which there is one
   Job<T> job_;
   std::unique_ptr<Engine<T>> engine_;
   reduce::LocalUpdate<T> local_;  // this rank by itself
   ModelAveragingConfig config_;
   RowsApart apart_;
-  std::int64_t epochs_ = 0, last_average_ = -1;    // epochs begun so far; the last step of this one with an average
+  std::int64_t epochs_ = 0, last_average_ = -1;    // calls for epochs so far; the last step of this one with an average
+  bool pause_asked_ = false, paused_ = false;      // by this rank; all ranks, in the last average
+  bool left_over_ = false;                         // rows of this epoch, because ranks stopped, each after its own step
   AlignedArray<T> received_;                       // one rank's, at the master
   std::unique_ptr<reduce::CompressedSum<T>> sum_;  // of what the parameters have moved, by a codec
   AlignedArray<T> last_;                           // the last average's parameters

@@ -16,7 +16,9 @@ class ScatterGather : public SynchronousStrategy<T> {
   StepSums step(const Source<T>& source, const Step& step) override;
 
  protected:
-  void end_epoch(EpochSums&) override { reduce::average_state(job_.model, *comm_); }
+  void end_epoch(const Epoch& epoch, EpochSums& sums) override {
+    if (sums.whole(epoch.rows())) reduce::average_state(job_.model, *comm_);
+  }
 
  private:
   using SynchronousStrategy<T>::model_, SynchronousStrategy<T>::optimizer_, SynchronousStrategy<T>::comm_,

@@ -24,7 +24,9 @@ class Session {
 
   /// Strategy::run_epoch, with what it sent.
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
-    const Index steps = (std::ssize(epoch.order) + epoch.batch_size - 1) / epoch.batch_size;
+    require(epoch.first_row >= 0 && epoch.first_row <= epoch.rows(), "first_row: got ", epoch.first_row,
+            ", the epoch has ", epoch.rows(), " rows");
+    const Index steps = (epoch.rows() - epoch.first_row + epoch.batch_size - 1) / epoch.batch_size;
     require(epoch.rates.rows == 0 || epoch.rates.rows == steps, "rates: got ", epoch.rates.rows, " rows, expected ",
             steps, ", one a step");
     take();
@@ -36,7 +38,7 @@ class Session {
       give_back();
       throw;
     }
-    sums.traffic = comm::traffic_of_this_thread() - before;
+    sums.traffic += comm::traffic_of_this_thread() - before;
     give_back();
     return sums;
   }

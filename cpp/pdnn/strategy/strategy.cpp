@@ -8,19 +8,21 @@ namespace pdnn::strategy {
 template <class T>
 EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
   EpochClock clock;
-  const Index count = static_cast<Index>(epoch.order.size());
+  const Index end = std::min(epoch.rows(), epoch.first_row + epoch.steps() * epoch.batch_size);
   const Index share = (epoch.batch_size + comm_->size() - 1) / comm_->size();
   Guard<T> guard(epoch.on_nonfinite == OnNonfinite::ignore ? 0 : window_length(optimizer_.state().size(), share));
-  EpochSums sums, begun;
+  EpochSums sums = epoch.before, begun;
+  sums.stopped = false;
   std::int64_t updates = 0;  // of the optimizer, when the window began
   timer_.take();
   bool stop = false;
-  while (sums.steps * epoch.batch_size < count && !sums.stopped) {
-    const Index at = sums.steps * epoch.batch_size, rows = std::min(epoch.batch_size, count - at);
-    const std::int64_t number = epoch.first_step + sums.steps;
+  while (!sums.stopped) {
+    const Index made = sums.steps - epoch.before.steps, at = epoch.first_row + made * epoch.batch_size;
+    if (at >= end) break;
+    const Index rows = std::min(epoch.batch_size, epoch.rows() - at);
+    const std::int64_t number = epoch.first_step + made;
     comm_->at_step(number);
-    if (epoch.rates.rows > 0)
-      optimizer_.set_rates({epoch.rates.row(sums.steps), static_cast<std::size_t>(epoch.rates.cols)});
+    if (epoch.rates.rows > 0) optimizer_.set_rates({epoch.rates.row(made), static_cast<std::size_t>(epoch.rates.cols)});
     if (guard.begins(sums.steps)) {
       const auto timed = timer_.time(&Phases::update);
       guard.begin(sums.steps, changed());
@@ -28,12 +30,12 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
       updates = optimizer_.steps();
     }
     const Step step{.rows = slice(epoch.order, at, rows),
-                    .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, count - at - rows)),
+                    .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, epoch.rows() - at - rows)),
                     .key = data::step_key(epoch.seed, number),
                     .global_rows = rows,
                     .number = number,
                     .stop = stop};
-    looks_ = guard && (guard.ends(sums.steps) || step.next.empty() || meets_after(step));
+    looks_ = guard && (guard.ends(sums.steps) || at + rows >= end || meets_after(step));
     StepSums own = this->step(source, step);
     if (guard && own.stop && !looks_) own.bad = agree_on_first(first_bad()) != Nonfinite::kUnknown;
 
@@ -51,7 +53,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
         continue;
       }
       if (stops) sums.nonfinite = {number, element};
-      own = {{}, stops ? 0 : own.rows, stops && wants_to_stop(true)};
+      own = {{}, stops ? 0 : own.rows, stops && wants_to_end(true, false)};
     }
     after_update(step, own);
     if (meets_after(step)) guard.end(sums.steps + 1);
@@ -63,15 +65,16 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     sums.stopped = own.stop;
     if (!clock.time_to_poll()) continue;
     comm_->check_others();
-    sums.seconds = clock.seconds();
-    stop = wants_to_stop(poll(sums));
+    sums.seconds = epoch.before.seconds + clock.seconds();
+    const bool asked = poll(sums);
+    stop = wants_to_end(asked, comm_->rank() == 0 && clock.seconds() >= epoch.pause_after);
   }
   {
     const auto timed = timer_.time(&Phases::agreement);
-    end_epoch(sums);
+    end_epoch(epoch, sums);
   }
-  sums.seconds = clock.seconds();
-  sums.phases = timer_.take();
+  sums.seconds = epoch.before.seconds + clock.seconds();
+  sums.phases += timer_.take();
   return sums;
 }
 

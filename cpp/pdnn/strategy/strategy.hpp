@@ -1,6 +1,7 @@
 #pragma once
 /// Strategy: how the ranks of a job train on the rows of an epoch, of which each does its part.
 #include <functional>
+#include <limits>
 
 #include "pdnn/data/epoch_order.hpp"
 #include "pdnn/engine/schedule.hpp"
@@ -19,15 +20,6 @@ using engine::Job;
 using engine::Lane;
 using reduce::StepSums;
 using threads::Member;
-
-struct Epoch {
-  std::span<const Index> order;  ///< rows of the source
-  Index batch_size;              ///< rows of one step, over all ranks; the last batch may be smaller
-  std::uint64_t seed;
-  std::int64_t first_step;     ///< steps made before this epoch
-  Matrix<const double> rates;  ///< learning rates: a row a step, of one a group; no rows: as the optimizer has them
-  OnNonfinite on_nonfinite = OnNonfinite::ignore;
-};
 
 /// Updates that others made between a worker's copy of the parameters and its own update, where workers do not wait.
 struct Staleness {
@@ -51,8 +43,33 @@ struct EpochSums {
   comm::Traffic traffic{};  ///< of this rank, the beginning and the end of the epoch included
   Staleness staleness{};
   CompressionStats compression{};  ///< of this rank
-  bool stopped = false;
-  Nonfinite nonfinite{};  ///< the step that ended the epoch, if it was not finite; it is undone
+  bool stopped = false;            ///< before the rows were used up, because a rank asked for it
+  Nonfinite nonfinite{};           ///< the step that ended the epoch, if it was not finite; it is undone
+
+  /// Whether these are the sums of an epoch of so many rows.
+  bool whole(Index all) const { return rows + skipped_rows == all; }
+};
+
+/// What a call of run_epoch trains on: an epoch, or what is left of one.
+struct Epoch {
+  std::span<const Index> order;  ///< rows of the source, of the whole epoch
+  Index batch_size;              ///< rows of one step, over all ranks; the last batch may be smaller
+  std::uint64_t seed;
+  std::int64_t first_step;  ///< steps made before
+  /// Learning rates: a row a step to come, of one a group; no rows: as the optimizer has them.
+  Matrix<const double> rates;
+  OnNonfinite on_nonfinite = OnNonfinite::ignore;
+  Index first_row = 0;  ///< of the order; those before it were trained on, in steps whose sums are these:
+  EpochSums before{};
+  Index most_steps = 0;                                          ///< to make before a pause; 0: no pause
+  double pause_after = std::numeric_limits<double>::infinity();  ///< seconds; then rank 0 asks all ranks for a pause
+
+  Index rows() const { return static_cast<Index>(order.size()); }
+  /// To make, if no rank asks for less.
+  Index steps() const {
+    const Index all = (rows() - first_row + batch_size - 1) / batch_size;
+    return most_steps > 0 ? std::min(all, most_steps) : all;
+  }
 };
 
 /// Called between steps, every few dozen milliseconds, with this rank's sums so far; true asks all ranks to stop. What
@@ -86,8 +103,9 @@ template <class T>
 class Strategy {
  public:
   virtual ~Strategy() = default;
-  /// Trains until the order is used up or a rank stops. Every rank calls it with the same epoch, and returns the same
-  /// sums.
+  /// Trains until the order is used up, a rank stops, or all pause. Every rank calls it with the same epoch, and
+  /// returns the same sums at the epoch's end. All ranks pause after the same step. A pause changes nothing: who calls
+  /// again with the sums so far, which then may be a rank's own, gets the bits of an epoch without one.
   virtual EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) = 0;
   /// For evaluation the model becomes what all ranks would agree on now, where that is another one than the rank's own:
   /// then true, and leave_evaluation() must follow, after which it is the rank's own again.
@@ -134,11 +152,12 @@ class SynchronousStrategy : public Strategy<T> {
   virtual Range own_elements() const { return {0, model_.count()}; }
   /// The first element that is not finite on any rank of a step, from what each has found.
   virtual Index agree_on_first(Index element);
-  /// Whether this rank asks all ranks to stop from the next step on, if a callback of its own does or not.
-  virtual bool wants_to_stop(bool asked) { return asked; }
-  /// After the last step of an epoch: makes the sums, and the buffers that each rank may have learned from its own
-  /// rows, the same on all ranks.
-  virtual void end_epoch(EpochSums& sums) = 0;
+  /// Whether this rank asks all ranks to end from the next step on, if a callback of its own asks to stop, or the epoch
+  /// to pause.
+  virtual bool wants_to_end(bool stop, bool pause) { return stop || pause; }
+  /// After the last step: at the end of the epoch makes the sums, and the buffers that each rank may have learned from
+  /// its own rows, the same on all ranks.
+  virtual void end_epoch(const Epoch& epoch, EpochSums& sums) = 0;
 
   nn::Model<T>& model_;
   optim::Optimizer<T>& optimizer_;

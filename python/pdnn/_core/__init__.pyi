@@ -354,6 +354,10 @@ class OnNonfinite:
     def value(self) -> int:
         ...
 class EpochSums:
+    def __init__(self, numbers: collections.abc.Mapping[str, typing.SupportsFloat | typing.SupportsIndex] = {}) -> None:
+        """
+        From their numbers, as `numbers` names them; those that are left out are 0.
+        """
     @property
     def bytes(self) -> int:
         ...
@@ -376,6 +380,8 @@ class EpochSums:
     def nonfinite(self) -> tuple[int, int, int] | None:
         """
         The step that ended the epoch because it was not finite, and was undone; the first element of the flat parameters that it would have spoiled, -1 for the loss itself; the rank whose own it was, or -1.
+    def numbers(self) -> dict[str, float]:
+        All of them, by name.
         """
     @property
     def phases(self) -> dict[str, float]:
