@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,3 +35,10 @@ def test_without_the_extension_it_is_said_what_is_needed(mpiexec: Callable[..., 
     for call in ("shrink", "agree"):
         said = f"{call}: this MPI ends the job when a rank dies; start it with Open MPI 5 or later"
         assert output.count(said) == 2
+
+
+@pytest.mark.mpi
+def test_a_loop_by_hand_goes_on_when_a_rank_is_killed(mpiexec: Callable[..., Completed], root: Path) -> None:
+    job = [root / "tests" / "elastic_job.py", "1", str(random.randrange(300))]
+    output = mpiexec(3, job, timeout=60, options=ULFM).stdout
+    assert output.count("ends among 2") == 2, job

@@ -19,6 +19,7 @@ __all__ = [
     "RankFailed",
     "Registration",
     "Request",
+    "become_world",
     "cores_of_rank",
     "die",
     "from_mpi4py",
@@ -46,7 +47,20 @@ def world() -> Communicator:
     CommunicationError
         If the launcher started several ranks and the MPI library knows of one.
     """
-    return CURRENT.get() or _process_world()
+    if (comm := CURRENT.get()) is not None:
+        return comm
+    return _SHRUNK[-1] if _SHRUNK else _process_world()
+
+
+_SHRUNK: list[Communicator] = []  # what the world of this process has become
+
+
+def become_world(comm: Communicator) -> None:
+    """From now on `world` is this group of ranks, which are left of those that it was."""
+    if CURRENT.get() is not None:
+        CURRENT.set(comm)
+    else:
+        _SHRUNK[:] = [comm]
 
 
 def die(after: int = 0) -> None:

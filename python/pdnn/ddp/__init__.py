@@ -2,8 +2,8 @@
 
 ``init`` and the numbers of ranks; ``partition_dataset``; ``broadcast_parameters`` and
 ``broadcast_optimizer_state``; ``DistributedOptimizer`` and ``join``; ``allreduce``, ``allgather`` and
-``broadcast`` for numbers of your own; ``check_parameter_closeness``. Names and the order of arguments are
-Horovod's.
+``broadcast`` for numbers of your own; ``check_parameter_closeness``; ``elastic`` and ``State`` for loops
+that go on when a rank dies. Names and the order of arguments are Horovod's.
 """
 
 from pdnn.ddp.closeness import Closeness, check_parameter_closeness
@@ -21,6 +21,7 @@ from pdnn.ddp.collectives import (
 from pdnn.ddp.optimizer import Compression, DistributedOptimizer, join
 from pdnn.ddp.partition import partition_dataset
 from pdnn.ddp.ranks import init, local_rank, local_size, rank, size
+from pdnn.ddp.state import State, elastic
 
 __all__ = [
     "Average",
@@ -29,6 +30,7 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "State",
     "Sum",
     "allgather",
     "allreduce",
@@ -36,6 +38,7 @@ __all__ = [
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "check_parameter_closeness",
+    "elastic",
     "init",
     "join",
     "local_rank",

@@ -1,0 +1,213 @@
+"""Loops by hand that go on when a rank dies, in the style of Horovod's elastic training."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import numpy as np
+
+from pdnn._core import RankFailed
+from pdnn.comm import Communicator, become_world, world
+from pdnn.comm.crew import work_together
+from pdnn.ddp.optimizer import DistributedOptimizer
+from pdnn.ddp.ranks import init
+from pdnn.nn.module import Module
+from pdnn.optim import LRScheduler, Optimizer
+from pdnn.optim.optimizer import GROUP_KEYS
+from pdnn.store import Array
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+_KEPT = 2  # copies: when a rank dies, another may have made one more than a third
+
+
+class State:
+    """What a loop by hand must not lose: its parts are attributes of this object.
+
+    Parameters
+    ----------
+    **values
+        Models (``nn.Module``), optimizers of `pdnn.optim`, schedules and arrays are copied in place. Of
+        everything else, such as numbers and lists, `copy.deepcopy` makes a copy.
+
+    Attributes
+    ----------
+    commits : int
+        Copies made so far; the same on all ranks.
+    seconds : float
+        What they took.
+    nbytes : int
+        What this rank keeps of arrays, in both copies.
+    failures : int
+        How often `elastic` has gone on with fewer ranks.
+
+    Examples
+    --------
+    >>> state = State(model=model, optimizer=optimizer, epoch=0)
+    >>> state.epoch += 1
+    >>> state.commit()
+    """
+
+    def __init__(self, **values: Any) -> None:
+        taken = {"commits", "seconds", "nbytes", "failures", "commit", "restore"} & set(values)
+        if taken:
+            raise ValueError(f"State: {sorted(taken)} are its own; choose other names")
+        for value in values.values():
+            if isinstance(value, DistributedOptimizer):
+                raise TypeError(
+                    "State: got a DistributedOptimizer, which belongs to a group of ranks; pass the "
+                    "optimizer inside, and make the DistributedOptimizer in the function that is elastic"
+                )
+        self.commits, self.seconds, self.failures = 0, 0.0, 0
+        self._names = list(values)
+        self._copies: dict[int, dict[str, Any]] = {}
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def commit(self) -> None:
+        """Copies everything, to go back to if a rank dies; the same times on every rank."""
+        began = time.perf_counter()
+        old = self._copies.pop(self.commits - _KEPT + 1, None)
+        self.commits += 1
+        self._copies[self.commits] = {
+            name: _copied(getattr(self, name), (old or {}).get(name)) for name in self._names
+        }
+        self.seconds += time.perf_counter() - began
+
+    def restore(self, commit: int | None = None) -> None:
+        """Takes everything back to a commit; the last one unless its number is given.
+
+        Raises
+        ------
+        ValueError
+            If it is not one of the last two.
+        """
+        number = self.commits if commit is None else commit
+        if number not in self._copies:
+            raise ValueError(f"restore: commit {number} is not kept; expected one of {sorted(self._copies)}")
+        for name, kept in self._copies[number].items():
+            setattr(self, name, _restored(getattr(self, name), kept))
+        self.commits = number
+        self._copies = {at: kept for at, kept in self._copies.items() if at <= number}
+
+    @property
+    def nbytes(self) -> int:
+        """What this rank keeps of arrays."""
+        return sum(
+            array.nbytes for kept in self._copies.values() for part in kept.values() for array in part[0]
+        )
+
+    def _go_on(self, comm: Communicator, error: RankFailed | None) -> None:
+        """Goes back to the last commit that all of these ranks have made."""
+        for name in self._names:
+            if isinstance(value := getattr(self, name), Module):
+                _release(value)
+        self.failures += 1
+        became = np.array([self.commits], np.int64)
+        self.restore(int(comm.all_reduce(became, "min")[0]))
+
+
+def elastic(
+    function: Callable[Concatenate[State, Arguments], Result],
+) -> Callable[Concatenate[State, Arguments], Result]:
+    """A function that the ranks call together, and again with those that are left when a rank dies.
+
+    After a death `pdnn.world` is the group of the ranks that are left, the state is that of the last
+    `State.commit` that all of them have made, and the function is called again. So it makes anew what
+    depends on the ranks, such as `partition_dataset` and `DistributedOptimizer`, and begins where the state
+    says. It is called again, too, on a rank that had ended when another one died before it.
+
+    Parameters
+    ----------
+    function : callable
+        Its first argument is a `State`. Its communication is that of `pdnn.world`, in Python or by
+        `pdnn.ddp`.
+
+    Returns
+    -------
+    callable
+        Raises, beside what the function raises, CommunicationError if the job does not survive the death of
+        a rank: it needs Open MPI 5 and ``--with-ft ulfm``, as ``pdnn launch --elastic`` starts it. On one
+        rank alone it calls the function.
+
+    Examples
+    --------
+    >>> @ddp.elastic
+    ... def train(state, dataset):
+    ...     batches, _ = ddp.partition_dataset(dataset, 128)
+    ...     optimizer = ddp.DistributedOptimizer(state.optimizer)
+    ...     while state.epoch < 10:
+    ...         batches.set_epoch(state.epoch)
+    ...         for x, y in batches:
+    ...             ...
+    ...         state.epoch += 1
+    ...         state.commit()
+    """
+
+    @functools.wraps(function)
+    def call(state: State, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if not isinstance(state, State):
+            raise TypeError(f"elastic: got a {type(state).__name__}, expected a ddp.State as first argument")
+        state.commit()
+        if world().size == 1:
+            return function(state, *args, **kwargs)
+
+        def work(comm: Communicator) -> Result:
+            become_world(comm)
+            init()
+            return function(state, *args, **kwargs)
+
+        return work_together(world(), work, state._go_on)
+
+    return call
+
+
+def _release(model: Module) -> None:
+    """Takes off the hooks of the optimizers that sum over a group that is no more."""
+    for parameter in model.parameters():
+        for hook in list(parameter.post_hooks.values()):
+            if isinstance(owner := getattr(hook, "__self__", None), DistributedOptimizer):
+                owner.remove()
+
+
+def _parts(value: Any) -> tuple[list[Array], Any]:
+    """A value as arrays that are its memory, and the rest."""
+    if isinstance(value, Module):
+        return list(value.state_dict().values()), None
+    if isinstance(value, Optimizer):
+        groups = [{key: group[key] for key in GROUP_KEYS} for group in value.param_groups]
+        return list(value.state_arrays().values()), (value.core.steps, groups)
+    if isinstance(value, LRScheduler):
+        return [], value.last_epoch
+    return ([value], None) if isinstance(value, np.ndarray) else ([], value)
+
+
+def _copied(value: Any, old: tuple[list[Array], Any] | None) -> tuple[list[Array], Any]:
+    """A copy, in the memory of an older one."""
+    arrays, rest = _parts(value)
+    fits = old is not None and [each.shape for each in old[0]] == [each.shape for each in arrays]
+    copies = old[0] if old is not None and fits else [np.empty_like(array) for array in arrays]
+    for copied, array in zip(copies, arrays, strict=True):
+        np.copyto(copied, array)
+    return copies, copy.deepcopy(rest)
+
+
+def _restored(value: Any, kept: tuple[list[Array], Any]) -> Any:
+    """The value as it was: in place where it has arrays, or is a schedule."""
+    arrays, rest = kept[0], copy.deepcopy(kept[1])
+    for array, copied in zip(_parts(value)[0], arrays, strict=False):
+        np.copyto(array, copied)
+    if isinstance(value, Optimizer):
+        value.core.steps, groups = rest
+        for group, numbers in zip(value.param_groups, groups, strict=True):
+            group.update(numbers)
+    elif isinstance(value, LRScheduler):
+        value.step_to(rest)
+    elif not isinstance(value, (Module, np.ndarray)):
+        return rest
+    return value
