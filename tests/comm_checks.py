@@ -76,6 +76,25 @@ def check_all_ranks_get_the_same_bits(comm: Communicator) -> None:
         equal(other, a)
 
 
+def check_reproducible_sums_are_made_by_the_tree_over_ranks(comm: Communicator) -> None:
+    for dtype in ("float32", "float64"):
+        for shape in ((), (2,), (3, 57)):
+            arrays = [
+                np.random.default_rng(rank).standard_normal(shape).astype(dtype) for rank in range(comm.size)
+            ]
+            sums = arrays
+            while len(sums) > 1:
+                sums = [np.asarray(sum(sums[i + 1 : i + 2], sums[i])) for i in range(0, len(sums), 2)]
+            a, out = arrays[comm.rank].copy(), np.empty(shape, dtype)
+            assert comm.all_reduce(a, "mean", out, reproducible=True) is out
+            equal(out, np.asarray(sums[0] / np.dtype(dtype).type(comm.size)))
+            assert comm.all_reduce(a, reproducible=True) is a
+            equal(a, np.asarray(sums[0]))
+    assert 'reproducible=True is for op "sum" or "mean"' in refused(
+        ValueError, lambda: comm.all_reduce(np.ones(2), "max", reproducible=True)
+    )
+
+
 def check_gather(comm: Communicator) -> None:
     root = comm.size // 2
     for dtype in DTYPES:
@@ -279,6 +298,7 @@ ALL = [
     check_broadcast,
     check_reductions,
     check_all_ranks_get_the_same_bits,
+    check_reproducible_sums_are_made_by_the_tree_over_ranks,
     check_gather,
     check_scatter,
     check_reduce_scatter,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from pdnn import _core
-from pdnn.comm import calls, messages
+from pdnn.comm import calls, messages, tree
 from pdnn.comm.agree import DTYPES, HEADER_BYTES, Array, Header, compare, decode, encode
 from pdnn.comm.calls import Call, Op
 from pdnn.comm.request import Check, Request
@@ -81,7 +81,15 @@ class Communicator:
         """`reduce` without waiting."""
         return self._start(calls.reduce(self.core, a, root, op, out), check)
 
-    def all_reduce(self, a: Array, op: Op = "sum", out: Array | None = None, *, check: bool = True) -> Array:
+    def all_reduce(
+        self,
+        a: Array,
+        op: Op = "sum",
+        out: Array | None = None,
+        *,
+        reproducible: bool = False,
+        check: bool = True,
+    ) -> Array:
         """The sum of all ranks' `a`, or their mean, maximum or minimum, on every rank.
 
         Parameters
@@ -92,10 +100,15 @@ class Communicator:
             The mean, of floats only, divides by the number of ranks.
         out : array, optional
             Filled and returned; like `a`, and `a` itself by default.
+        reproducible : bool
+            Sums and means have the same bits on threads and over any MPI, whatever its algorithm: ranks 0
+            and 1 are added, 2 and 3, …, then these sums in pairs, and so on. A registered all-reduce is not
+            called. It takes two rounds of messages.
         check : bool
             Whether the ranks compare their arguments first.
         """
-        return self._run(calls.all_reduce(self.core, a, op, out), check)
+        made = tree.all_reduce if reproducible else calls.all_reduce
+        return self._run(made(self.core, a, op, out), check)
 
     def start_all_reduce(
         self, a: Array, op: Op = "sum", out: Array | None = None, *, check: bool = True
