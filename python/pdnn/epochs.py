@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import ceil, nan
+from math import ceil, inf, nan
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from pdnn.comm import Communicator
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
-from pdnn.training import Training
+from pdnn.store import Array
+from pdnn.training import Position, Training
 
 _RULES = {"raise": OnNonfinite.stop, "skip": OnNonfinite.skip, "ignore": OnNonfinite.ignore}
 
@@ -39,6 +40,8 @@ class Epochs:
     ----------
     steps : int
         Of an epoch.
+    complete : bool
+        Whether the epoch of the last `run` is over.
     comm : Communicator
         The ranks that train together, as a group of their own: what an error leaves undone in it does not
         disturb later calls.
@@ -59,8 +62,10 @@ class Epochs:
         self._shuffle, self._augment, self._timeline = shuffle, augment, timeline
         self._rows = min(training.strategy.rows_per_step(batch_size, training.comm.size), len(source))
         self.steps = ceil(len(source) / self._rows)
+        self.complete = False
         self._last: EpochSums | None = None
         self._all_raise = False
+        self._drawn: tuple[int, Array] | None = None
         self.session = core_for(training.model.dtype).Session(
             model=training.model.core,
             loss=training.core_loss,
@@ -75,8 +80,17 @@ class Epochs:
         if timeline:
             self.session.record()
 
-    def run(self, poll: Callable[[EpochSums], bool]) -> EpochSums:
-        """Makes the steps of an epoch, until `poll`, which is called at intervals, returns True.
+    def run(self, poll: Callable[[EpochSums], bool], every_steps: int = 0, seconds: float = inf) -> EpochSums:
+        """Makes the steps of an epoch, or of what is left of it; `complete` then says whether it is over.
+
+        Parameters
+        ----------
+        poll : callable
+            Called at intervals; True stops all ranks.
+        every_steps : int
+            All ranks pause where the steps of the training are a multiple of it; 0: never.
+        seconds : float
+            After them rank 0 asks all ranks to pause.
 
         Raises
         ------
@@ -86,25 +100,34 @@ class Epochs:
         training, source, seed = self._training, self._source, self._training.seed % 2**64
         if self._augment is not None:
             self._augment.tell(source.core, training.seed, training.epoch)
-        order = source.rows
-        if self._shuffle:
-            order = source.rows[_core.epoch_order(seed, training.epoch, len(source))]
+        began = training.position
+        row, before = (0, EpochSums()) if began is None else (began.row, began.sums)
         training.optimizer.sync_groups()
         rates = np.zeros((0, len(training.optimizer.param_groups)))  # as the groups say
         schedule = training.schedule
         if schedule is not None and training.schedule_per == "step":
-            rates = np.array([schedule.rates(schedule.last_epoch + step) for step in range(self.steps)])
+            to_come = range(ceil((len(source) - row) / self._rows))
+            rates = np.array([schedule.rates(schedule.last_epoch + step) for step in to_come])
         sums = self.session.run_epoch(
-            source.core, order, self._rows, seed, training.step, rates, _RULES[training.on_nonfinite], poll
+            source.core,
+            self._order(),
+            self._rows,
+            seed,
+            training.step,
+            rates,
+            _RULES[training.on_nonfinite],
+            poll,
+            first_row=row,
+            before=before,
+            most_steps=every_steps - training.step % every_steps if every_steps else 0,
+            pause_after=seconds,
         )
-        training.step += sums.steps
+        self._advance(row, before, sums)
         if sums.nonfinite is not None:
+            training.position = None
             self._all_raise = True
             raise FloatingPointError(self._tell_nonfinite(*sums.nonfinite))
-        if schedule is not None:
-            passed = 1 if training.schedule_per == "epoch" else sums.steps
-            schedule.step_to(schedule.last_epoch + passed)
-        if self._timeline and not sums.stopped:
+        if self._timeline and self.complete:
             training.history.timeline = strategies.Timeline(self.session.timeline())
         self._last = sums
         return sums
@@ -125,6 +148,43 @@ class Epochs:
             "was not made, those before it were. Look for such values in the data, lower the learning rate "
             'or clip; on_nonfinite="skip" leaves such updates out'
         )
+
+    def _order(self) -> Array:
+        """The rows of the source in the order of the epoch."""
+        training, source = self._training, self._source
+        if not self._shuffle:
+            return source.rows
+        if self._drawn is None or self._drawn[0] != training.epoch:
+            drawn = _core.epoch_order(training.seed % 2**64, training.epoch, len(source))
+            self._drawn = training.epoch, source.rows[drawn]
+        return self._drawn[1]
+
+    def _advance(self, row: int, before: EpochSums, sums: EpochSums) -> None:
+        """Notes how far the training has come; ranks of their own that stop have no common place."""
+        training, schedule = self._training, self._training.schedule
+        steps, rows = sums.steps - before.steps, len(self._source)
+        training.step += steps
+        row = min(row + steps * self._rows, rows)
+        scattered = sums.stopped and training.strategy.models_apart
+        self.complete = row == rows and not scattered
+        training.position = None
+        if not self.complete and not scattered:
+            training.position = Position(row, rows, self._shuffle, sums)
+        if schedule is not None and training.schedule_per == "step":
+            schedule.step_to(schedule.last_epoch + steps)
+        elif schedule is not None and self.complete:
+            schedule.step_to(schedule.last_epoch + 1)
+
+    def _begin_again(self) -> None:
+        """An error ended an epoch after steps that nobody has counted: it begins again with its first row."""
+        training, schedule = self._training, self._training.schedule
+        if training.position is None:
+            return
+        steps = training.position.sums.steps
+        training.position = None
+        training.step -= steps
+        if schedule is not None and training.schedule_per == "step":
+            schedule.step_to(schedule.last_epoch - steps)
 
     def logs(self, sums: EpochSums) -> dict[str, float]:
         """Loss, and accuracy for classification, of an epoch's rows as they were trained on."""
@@ -158,6 +218,7 @@ class Epochs:
         except (Exception, KeyboardInterrupt):
             if not self._all_raise:
                 self.session.leave()
+            self._begin_again()
             raise
 
     @contextmanager

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
 from pdnn import checkpoint as checkpoints
+from pdnn import strategies
 from pdnn.comm.ending import stop_on_sigterm
 from pdnn.data import Dataset, PadCropFlip, Subset
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
@@ -35,6 +38,9 @@ class Settings:
     augment: PadCropFlip | None
     checkpoint: str | os.PathLike[str] | None
     every: int
+    every_steps: int | None
+    every_seconds: float | None
+    keep: int
     resume: bool
     timeline: bool
     verbose: bool
@@ -46,8 +52,18 @@ class Settings:
                 f"fit: epochs={self.epochs}, batch_size={self.batch_size}, every={self.every}; expected ≥ 0, "
                 "≥ 1 and ≥ 1"
             )
-        if self.resume and self.checkpoint is None:
-            raise ValueError("fit: resume=True needs checkpoint=, the directory of the checkpoint")
+        if self.keep < 1 or (self.every_steps is not None and self.every_steps < 1):
+            raise ValueError(f"fit: every_steps={self.every_steps}, keep={self.keep}; expected at least 1")
+        if self.every_seconds is not None and not self.every_seconds >= 0:
+            raise ValueError(f"fit: every_seconds={self.every_seconds}; expected a number from 0")
+        wanted = {
+            "resume=True": self.resume,
+            "every_steps=": self.every_steps is not None,
+            "every_seconds=": self.every_seconds is not None,
+        }
+        for name, given in wanted.items():
+            if given and self.checkpoint is None:
+                raise ValueError(f"fit: {name} needs checkpoint=, the directory of the checkpoint")
         if any(parameter.hooks or parameter.post_hooks for parameter in training.model.parameters()):
             raise ValueError(
                 "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
@@ -93,16 +109,19 @@ class Fitting:
         if training.wants_fastest and training.choice is None:
             training.agree(alike)
             had = None if directory is None else checkpoints.strategy_of(directory)
+            if had is not None and not strategies.parse(had).fits(training.comm.size):
+                had = None
             training.choose_fastest(source, batch_size, had, shown)
         training.strategy.check_rows(len(source), batch_size, settings.augment is not None)
         training.take_labels(classes, source.plain)
         if shown:
             training.tell_converted(train=source, validation=held_out)
-        first, apart = training.epoch, None
+        first, resumed = training.epoch, None
         if directory is not None:
-            first, apart = 0, checkpoints.resume(training, directory, batch_size)
+            first, resumed = 0, checkpoints.resume(training, directory, batch_size)
+        _check_position(training, len(source), settings.shuffle)
         training.agree(alike)
-        if apart is None and training.strategy.same_init:
+        if resumed is None and training.strategy.same_init:
             training.share_model()
         self._training, self._held_out, self._settings = training, held_out, settings
         self._batch_size = batch_size
@@ -114,8 +133,12 @@ class Fitting:
             augment=settings.augment,
             timeline=settings.timeline,
         )
-        if directory is not None and apart is not None:
-            checkpoints.resume_session(training, directory, self._run.session, apart)
+        if resumed is not None:
+            checkpoints.resume_session(training, self._run.session, resumed)
+        self._writer = None
+        if settings.checkpoint is not None:
+            self._writer = checkpoints.Writer(settings.checkpoint, settings.keep)
+        self._written = time.monotonic()  # or begun
         self._end = first + settings.epochs
         self._progress = Progress(shown, first, settings.epochs, self._run.steps)
         training.stop_training = False
@@ -129,23 +152,37 @@ class Fitting:
             After a SIGTERM to a rank, on all of them.
         """
         training, run, progress = self._training, self._run, self._progress
-        with stop_on_sigterm(training.comm) as terminated, closing(progress), run.together():
+        keeping = self._writer is not None
+        with (
+            stop_on_sigterm(training.comm, alone=keeping) as terminated,
+            closing(progress),
+            run.together(),
+            self._writer or nullcontext(),
+        ):
 
             def poll(sums: EpochSums) -> bool:
                 progress.at_step(sums.steps, sums.loss / max(sums.rows, 1))
                 return terminated.is_set()
 
+            begun = None
             while training.epoch < self._end and not training.stop_training:
-                progress.start_epoch(training.epoch)
-                sums = run.run(poll)
-                if sums.stopped:
-                    raise SystemExit(128 + signal.SIGTERM)
-                self._end_epoch(sums, watch)
-                ending = training.agree_to_stop(terminated.is_set(), run.comm)
-                self._keep(ending)
+                if begun != training.epoch:
+                    begun = training.epoch
+                    progress.start_epoch(begun)
+                sums = run.run(poll, self._settings.every_steps or 0, self._seconds_left())
+                if run.complete:
+                    self._end_epoch(sums, watch)
+                due = self._seconds_left() == 0
+                ending, due = training.agree_to_stop(terminated.is_set(), due, run.comm)
+                self._keep(ending, due)
                 if ending:
                     raise SystemExit(128 + signal.SIGTERM)
             run.finish()
+
+    def _seconds_left(self) -> float:
+        """Until a checkpoint is due."""
+        seconds = self._settings.every_seconds
+        return inf if seconds is None else max(0.0, self._written + seconds - time.monotonic())
 
     def _end_epoch(self, sums: EpochSums, watch: Watch) -> None:
         """Validation, history and callbacks."""
@@ -163,14 +200,36 @@ class Fitting:
         values = self._training.evaluate_source(self._held_out, self._run.comm)
         return {f"val_{name}": value for name, value in values.items()}
 
-    def _keep(self, ending: bool) -> None:
-        """Writes the checkpoint, if it is due after this epoch."""
+    def _keep(self, ending: bool, due: bool) -> None:
+        """Writes a checkpoint if it is due; within an epoch, where training goes on meanwhile."""
+        training, run = self._training, self._run
+        between = training.position is None
+        if self._writer is None or (between and not (run.complete and (due or self._due(ending)))):
+            return
+        content = checkpoints.collect(training, self._batch_size, run.session, run.comm)
+        self._written = time.monotonic()
+        if content is not None:
+            self._writer.write(content)
+        if between or ending:
+            self._writer.wait()
+            run.comm.barrier()
+
+    def _due(self, ending: bool) -> bool:
+        """Whether a checkpoint is due after an epoch."""
         training, settings = self._training, self._settings
         last = training.epoch == self._end or training.stop_training or ending
-        if settings.checkpoint is not None and (last or training.epoch % settings.every == 0):
-            checkpoints.write(
-                training, settings.checkpoint, self._batch_size, self._run.session, self._run.comm
-            )
+        at_step = settings.every_steps is not None and training.step % settings.every_steps == 0
+        return last or at_step or training.epoch % settings.every == 0
+
+
+def _check_position(training: Estimation, rows: int, shuffle: bool) -> None:
+    """Raises ValueError if data are not those of the epoch that is to be finished."""
+    at = training.position
+    if at is not None and (at.rows, at.shuffle) != (rows, shuffle):
+        raise ValueError(
+            f"fit: the training goes on at row {at.row} of an epoch of {at.rows} rows, shuffle={at.shuffle}, "
+            f"but got {rows} rows, shuffle={shuffle}; pass the data and the order that it had"
+        )
 
 
 def _sources(

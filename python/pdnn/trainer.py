@@ -68,6 +68,8 @@ class Trainer(Estimation):
         Of all fits.
     epoch, step : int
         Epochs finished and steps made so far.
+    position : training.Position or None
+        Where it is in an epoch that has begun, after a SIGTERM or `load`; the next `fit` finishes the epoch.
     classes_ : ndarray of str, or None
         The names of the classes in the order of the model's outputs, where labels came as names.
     stop_training : bool
@@ -98,6 +100,9 @@ class Trainer(Estimation):
         callbacks: Iterable[Callback] = (),
         checkpoint: str | os.PathLike[str] | None = None,
         every: int = 1,
+        every_steps: int | None = None,
+        every_seconds: float | None = None,
+        keep: int = 1,
         resume: bool = False,
         timeline: bool = False,
         verbose: bool = True,
@@ -126,9 +131,18 @@ class Trainer(Estimation):
             set).
         callbacks : iterable of Callback
         checkpoint : path, optional
-            Directory of the checkpoint, written every ``every`` epochs and at the end.
+            Directory of the checkpoint, written every ``every`` epochs and at the end; also when a SIGTERM
+            stops the training. Trainings of every strategy, on any number of ranks, can resume it: see
+            docs/checkpoints.md.
+        every_steps, every_seconds : int, float, optional
+            Write checkpoints within epochs, too: after steps (`step`) that are a multiple of ``every_steps``,
+            or when so many seconds have passed since the last one. Training goes on while they are written,
+            and its results do not depend on them.
+        keep : int
+            So many of the last checkpoints stay in the directory.
         resume : bool
-            Continue from the checkpoint if there is one, with the bits of an uninterrupted training.
+            Continue from the newest checkpoint if there is one: with the strategy and the ranks that wrote
+            it, with the bits of an uninterrupted training.
         timeline : bool
             Record one step per epoch of each rank of a pipeline in `history.timeline`. The ranks then begin
             every step together.
@@ -160,6 +174,9 @@ class Trainer(Estimation):
             augment=augment,
             checkpoint=checkpoint,
             every=every,
+            every_steps=every_steps,
+            every_seconds=every_seconds,
+            keep=keep,
             resume=resume,
             timeline=timeline,
             verbose=verbose,

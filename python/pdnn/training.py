@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pdnn import strategies
+from pdnn._core import EpochSums
 from pdnn.comm import Communicator, world
 from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for
@@ -25,6 +27,28 @@ if TYPE_CHECKING:
 
 ON_NONFINITE = ("raise", "skip", "ignore")
 """What may become of a step whose loss or gradient is not finite."""
+
+
+@dataclass
+class Position:
+    """Where a training is in an epoch that has begun and is not over.
+
+    Attributes
+    ----------
+    row : int
+        Rows of the epoch's order that all ranks together have trained on.
+    rows : int
+        Of the epoch.
+    shuffle : bool
+        Whether its order is a function of (seed, epoch), or the rows' own.
+    sums : EpochSums
+        Of the steps made in it; where ranks train models of their own, this rank's.
+    """
+
+    row: int
+    rows: int
+    shuffle: bool
+    sums: EpochSums
 
 
 class Training:
@@ -71,6 +95,7 @@ class Training:
         self.history = History()
         self.epoch = 0
         self.step = 0
+        self.position: Position | None = None
         self.stop_training = False
         self.classes_: Array | None = None
         self._plain = False  # whether integers that it trained on meant themselves
@@ -121,6 +146,8 @@ class Training:
             "all_reduce": comm.core.all_reduce_name,
             "seed": self.seed,
             "epoch": self.epoch,
+            "step": self.step,
+            "row": self.position.row if self.position else 0,
             **settings,
         }
         compare(comm, where, mine, "every rank must start the same job")
@@ -140,13 +167,14 @@ class Training:
             for array in optimizer.state:
                 comm.broadcast(array, root=0)
 
-    def agree_to_stop(self, terminated: bool, comm: Communicator) -> bool:
-        """Rank 0 decides for all; returns whether any rank got a SIGTERM, in an epoch too short to poll."""
+    def agree_to_stop(self, terminated: bool, due: bool, comm: Communicator) -> tuple[bool, bool]:
+        """Rank 0 decides for all, and whether a checkpoint is due; returns whether a rank got a SIGTERM."""
         if comm.size > 1:
-            wishes = np.array([self.stop_training and comm.rank == 0, terminated], np.int32)
+            decides = comm.rank == 0
+            wishes = np.array([self.stop_training and decides, terminated, due and decides], np.int32)
             comm.all_reduce(wishes, op="max")
-            self.stop_training, terminated = bool(wishes[0]), bool(wishes[1])
-        return terminated
+            self.stop_training, terminated, due = wishes.astype(bool).tolist()
+        return terminated, due
 
     def tell_converted(self, **sources: Source | None) -> None:
         """Says once what of the data had to be converted."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +16,18 @@ import pytest
 import pdnn
 import processes
 from pdnn import models, nn, optim
-from pdnn.checkpoint import FILE
+from pdnn.checkpoint import FILE, Content
+from pdnn.progress import Progress
 
 X = np.random.default_rng(0).integers(0, 256, (60, 10), dtype=np.uint8)
 Y = np.arange(60) % 3
 
 
-def make(seed: int = 4, momentum: float = 0.9, **options: object) -> pdnn.Trainer:
+def make(seed: int = 4, momentum: float = 0.9, strategy: str = "serial", **options: object) -> pdnn.Trainer:
     hidden = nn.Linear(10, 8), nn.Dropout(0.3), nn.Tanh(), nn.Linear(8, 3)
     model = nn.Sequential(*hidden, dtype="float64", seed=1)
     sgd = optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
-    return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, seed=seed, strategy="serial", **options)  # type: ignore[arg-type]
+    return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, seed=seed, strategy=strategy, **options)  # type: ignore[arg-type]
 
 
 def fit(trainer: pdnn.Trainer, epochs: int, batch_size: int = 7, **options: object) -> None:
@@ -92,6 +96,117 @@ def test_what_does_not_belong_is_refused_and_nothing_changes(tmp_path: Path) -> 
         np.testing.assert_array_equal(fresh.model.flat_parameters, before)
 
 
+# ---- within epochs
+
+
+def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Enough for epochs that are looked at while they last."""
+    return np.resize(X, (count, 10)), np.resize(Y, count)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ranks", "count"),
+    [("serial", 1, 60_000), ("average:50", 2, 60_000), ("hogwild:1", 1, 60_000), ("tp:2", 2, 6_000)],
+)
+def test_checkpoints_as_often_as_possible_change_nothing(
+    strategy: str, ranks: int, count: int, tmp_path: Path
+) -> None:
+    def train(**options: object) -> tuple[object, ...]:
+        trainer = make(strategy=strategy)
+        trainer.fit(rows(count), 2, 7, verbose=False, **options)  # type: ignore[arg-type]
+        return trainer.model.flat_parameters.copy(), trainer.history.history["loss"], trainer.step
+
+    def on_ranks(**options: object) -> list[tuple[object, ...]]:
+        return pdnn.run(train, ranks=ranks, backend="threads", **options)
+
+    want = on_ranks()
+    got = on_ranks(checkpoint=tmp_path, every_seconds=0, keep=3)
+    for (model, loss, step), (whole, whole_loss, whole_step) in zip(got, want, strict=True):
+        np.testing.assert_array_equal(model, whole)
+        assert (loss, step) == (whole_loss, whole_step)
+    older = Content.read(tmp_path / "checkpoint.1.safetensors")
+    assert older.state["position"] is not None and 0 < older.state["step"] < want[0][2]  # type: ignore[operator]
+
+
+def test_the_last_ones_are_kept(tmp_path: Path) -> None:
+    def steps() -> dict[str, int]:
+        return {path.name: Content.read(path).state["step"] for path in sorted(tmp_path.iterdir())}
+
+    fit(make(), 3, checkpoint=tmp_path, every_steps=4, every=9, keep=3)  # 9 steps an epoch
+    assert steps() == {FILE: 27, "checkpoint.1.safetensors": 24, "checkpoint.2.safetensors": 20}
+    fit(make(), 4, checkpoint=tmp_path, every_steps=5, every=9, keep=2, resume=True)
+    assert steps() == {FILE: 36, "checkpoint.1.safetensors": 35}
+    fit(make(), 5, checkpoint=tmp_path, resume=True)
+    assert steps() == {FILE: 45}
+
+
+def test_the_newest_whole_one_is_resumed(tmp_path: Path) -> None:
+    whole = make()
+    fit(whole, 3)
+    fit(make(), 2, checkpoint=tmp_path, every_steps=13, every=9, keep=2)
+    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:-1])
+    resumed = make()
+    with pytest.warns(UserWarning, match=r"it was cut, or something follows; goes on from an earlier"):
+        fit(resumed, 3, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(resumed.model.flat_parameters, whole.model.flat_parameters)
+    assert resumed.history.history["loss"] == whole.history.history["loss"]
+
+
+def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no links here")
+
+    monkeypatch.setattr("os.link", refuse)
+    fit(make(), 1, checkpoint=tmp_path, every_steps=4, keep=3)
+    steps = [Content.read(path).state["step"] for path in sorted(tmp_path.iterdir())]
+    assert steps == [8, 4, 9]
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        fit(make(), 2, checkpoint=tmp_path / "file", every_steps=2)
+
+
+def signal_at_look(monkeypatch: pytest.MonkeyPatch, number: int, which: signal.Signals) -> None:
+    """Sends this process a signal when a training looks up for the so manieth time."""
+    looks = [0]
+
+    def at_step(*_: object) -> None:
+        looks[0] += 1
+        if looks[0] == number:
+            os.kill(os.getpid(), which)
+
+    monkeypatch.setattr(Progress, "at_step", at_step)
+
+
+def test_a_signal_leaves_a_checkpoint_of_the_step_at_which_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = make()
+    whole.fit(rows(60_000), 2, 2, verbose=False)
+    stopped = make()
+    signal_at_look(monkeypatch, 2, signal.SIGTERM)
+    with pytest.raises(SystemExit, match="143"):
+        stopped.fit(rows(60_000), 2, 2, checkpoint=tmp_path, verbose=False)
+    assert Content.read(tmp_path / FILE).state["step"] == stopped.step
+    assert stopped.position is not None and stopped.position.row == 2 * stopped.step
+    resumed = make()
+    resumed.fit(rows(60_000), 2, 2, checkpoint=tmp_path, resume=True, verbose=False)
+    stopped.fit(rows(60_000), 2, 2, verbose=False)  # two epochs, of which one has begun
+    np.testing.assert_array_equal(resumed.model.flat_parameters, whole.model.flat_parameters)
+    np.testing.assert_array_equal(stopped.model.flat_parameters, whole.model.flat_parameters)
+
+
+def test_ctrl_c_begins_the_epoch_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = make()
+    signal_at_look(monkeypatch, 2, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(rows(200_000), 99, 2, checkpoint=tmp_path, every=99, every_seconds=0, verbose=False)
+    assert trainer.position is None and trainer.step == trainer.epoch == 0
+    assert Content.read(tmp_path / FILE).state["step"] > 0
+
+
 CHILD = """
 import sys
 sys.path[:0] = sys.argv[1], sys.argv[1] + "/.."
@@ -125,3 +240,11 @@ def test_a_training_killed_at_any_time_leaves_a_checkpoint_that_goes_on(tmp_path
     fit(whole, reached + 2)
     np.testing.assert_array_equal(resumed.model.flat_parameters, whole.model.flat_parameters)
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == [FILE]
+
+
+@pytest.mark.parametrize("kills", [40, pytest.param(1000, marks=pytest.mark.long)])
+def test_a_kill_at_any_moment_leaves_the_old_one_or_the_new_one(
+    kills: int, tmp_path: Path, root: Path, run_python: Callable[..., processes.Completed]
+) -> None:
+    done = run_python([root / "tests" / "checkpoint_kills.py", str(kills), tmp_path], timeout=110)
+    assert f"{kills} kills" in done.stdout

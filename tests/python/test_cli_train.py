@@ -86,6 +86,18 @@ def test_resumed_training_equals_uninterrupted_training(blobs: Path, tmp_path: P
     assert whole.read_bytes() == parts.read_bytes()
 
 
+def test_checkpoints_within_epochs_are_kept_as_asked(blobs: Path, tmp_path: Path) -> None:
+    words = ["--every-steps", "1", "--every-seconds", "1e-3", "--keep", "3"]
+    assert train(blobs, "--epochs", "1", "--checkpoint", tmp_path / "run", *words) == 0
+    names = {"checkpoint.safetensors", "checkpoint.1.safetensors", "checkpoint.2.safetensors"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == names
+    whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
+    (tmp_path / "run" / "checkpoint.2.safetensors").rename(tmp_path / "run" / "checkpoint.safetensors")
+    assert train(blobs, "--epochs", "1", "--save", parts, "--checkpoint", tmp_path / "run", "--resume") == 0
+    assert train(blobs, "--epochs", "1", "--save", whole) == 0
+    assert whole.read_bytes() == parts.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("words", "optimizer"),
     [
@@ -201,6 +213,7 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--schedule", "step:0"], "'0' is not a whole number of at least 1"),
         (["--schedule", "linear:-1"], "'-1' is not a number of at least 0"),
         (["--resume"], "--resume needs --checkpoint"),
+        (["--every-steps", "5"], "--every-steps needs --checkpoint"),
         (["--save", "/nowhere/model.safetensors"], "there is no such folder"),
     ],
 )

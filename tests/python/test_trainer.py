@@ -336,6 +336,9 @@ def test_phases_account_for_the_seconds() -> None:
         ({"data": Dataset(X[:, :5], Y)}, ValueError, "5 features, this layer takes 12"),
         ({"data": Dataset(X, Y + 1)}, ValueError, "train: label 4 of row .* outside 0 … 3"),
         ({"validation": Dataset(X, Y + 1)}, ValueError, "validation: label 4"),
+        ({"every_seconds": 1}, ValueError, "every_seconds= needs checkpoint="),
+        ({"checkpoint": "x", "every_steps": 0}, ValueError, "every_steps=0, keep=1; expected at least 1"),
+        ({"checkpoint": "x", "every_seconds": -1}, ValueError, "every_seconds=-1; expected a number from 0"),
         ({"resume": True}, ValueError, "needs checkpoint"),
     ],
 )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, specs
 from pdnn.cli.contention import Contention
-from pdnn.cli.values import positive_int
+from pdnn.cli.values import positive_float, positive_int
 
 if TYPE_CHECKING:
     import pdnn
@@ -96,14 +96,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--plot", metavar="FILE", help="a picture of the history: .png, .svg, .pdf")
     out.add_argument("--save", metavar="FILE", help="the model, .safetensors; see pdnn predict")
     out.add_argument("--checkpoint", metavar="FOLDER", help="written every epoch")
+    out.add_argument(
+        "--every-steps", type=positive_int, metavar="N", help="write checkpoints after every N steps, too"
+    )
+    out.add_argument(
+        "--every-seconds", type=positive_float, metavar="S", help="and S seconds after the last one"
+    )
+    out.add_argument(
+        "--keep", type=positive_int, default=1, metavar="N", help="checkpoints to keep; default: %(default)s"
+    )
     out.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
     out.add_argument("--quiet", action="store_true", help="print the last line only")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Trains; 0 if all went well."""
-    if arguments.resume and arguments.checkpoint is None:
-        arguments.error("--resume needs --checkpoint FOLDER")
+    for option in ("resume", "every_steps", "every_seconds"):
+        if getattr(arguments, option) and arguments.checkpoint is None:
+            arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
     optimizing.check(arguments)
     for path in (arguments.json, arguments.plot, arguments.save):
         if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
@@ -131,6 +141,9 @@ def main(arguments: argparse.Namespace) -> int:
         validation=held_out,
         augment=None if arguments.augment is None else PadCropFlip(arguments.augment),
         checkpoint=arguments.checkpoint,
+        every_steps=arguments.every_steps,
+        every_seconds=arguments.every_seconds,
+        keep=arguments.keep,
         resume=arguments.resume,
         verbose=not arguments.quiet,
     )

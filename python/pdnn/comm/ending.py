@@ -48,10 +48,13 @@ def end_the_job_on_errors(mpi: Any) -> None:
 
 
 @contextmanager
-def stop_on_sigterm(comm: Communicator) -> Iterator[threading.Event]:
-    """On several ranks a SIGTERM becomes a wish to stop, which reaches all ranks in the same step."""
+def stop_on_sigterm(comm: Communicator, *, alone: bool = False) -> Iterator[threading.Event]:
+    """A SIGTERM becomes a wish to stop, on several ranks, or with `alone` on one, too.
+
+    It reaches all ranks in the same step.
+    """
     wish = threading.Event()
-    if comm.size == 1 or threading.current_thread() is not threading.main_thread():
+    if (comm.size == 1 and not alone) or threading.current_thread() is not threading.main_thread():
         yield wish
         return
     before = signal.signal(signal.SIGTERM, lambda *_: wish.set())

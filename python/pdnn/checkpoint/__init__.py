@@ -1,0 +1,18 @@
+"""Checkpoints: what a Trainer needs to continue under any strategy, in files that are replaced as a whole."""
+
+from pdnn.checkpoint.collect import collect
+from pdnn.checkpoint.content import Content, load, save
+from pdnn.checkpoint.folder import FILE, Writer, strategy_of
+from pdnn.checkpoint.resume import resume, resume_session
+
+__all__ = [
+    "FILE",
+    "Content",
+    "Writer",
+    "collect",
+    "load",
+    "resume",
+    "resume_session",
+    "save",
+    "strategy_of",
+]

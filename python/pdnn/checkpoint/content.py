@@ -1,0 +1,217 @@
+"""Content: what a checkpoint holds of a training, whoever trains it: named arrays, and the rest as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pdnn._core import EpochSums, build_info
+from pdnn.files import safetensors
+from pdnn.history import History
+from pdnn.store import Array
+from pdnn.training import Position, Training
+
+FORMAT = 2
+"""Of the files that this version writes; it reads those before, too. 1: only between epochs, not numbered."""
+
+KEY = "pdnn.checkpoint"
+ADDED = ("loss", "correct", "rows", "updates")
+"""Sums of an epoch that ranks which train models of their own have each for itself."""
+
+RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"
+
+
+def models_apart(training: Training) -> bool:
+    """Whether the ranks train models of their own."""
+    return training.comm.size > 1 and training.strategy.models_apart
+
+
+@dataclass
+class Content:
+    """A file: arrays by name, and the state beside them, as JSON has it."""
+
+    arrays: dict[str, Array]
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The state as it is now, as the file has it."""
+        return {KEY: json.dumps(self.state)}
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """All or nothing."""
+        safetensors.write(path, self.arrays, self.metadata)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Content:
+        """What `write` wrote, in this version or an earlier one.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, no checkpoint, or a later version's.
+        """
+        arrays, metadata = safetensors.read(path)
+        try:
+            state = dict(json.loads(metadata[KEY]))
+            number = int(state.get("format", 1))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
+        if number > FORMAT:
+            raise ValueError(
+                f"{path}: was written by pdnn {state.get('pdnn')} in format {number}, this version "
+                f"({build_info()['version']}) reads formats up to {FORMAT}; use a later one"
+            )
+        return cls(arrays, state)
+
+    def of_rank(self, rank: int) -> dict[str, Array]:
+        """The arrays that belong to one rank, by their names there."""
+        prefix = f"{RANK}{rank}."
+        return {
+            name.removeprefix(prefix): values
+            for name, values in self.arrays.items()
+            if name.startswith(prefix)
+        }
+
+
+def content_of(training: Training) -> Content:
+    """What a training is, in arrays that share its memory."""
+    schedule = training.schedule
+    position = training.position
+    state = {
+        "format": FORMAT,
+        "pdnn": build_info()["version"],
+        "epoch": training.epoch,
+        "step": training.step,
+        "seed": training.seed,
+        "position": None
+        if position is None
+        else {
+            "row": position.row,
+            "rows": position.rows,
+            "shuffle": position.shuffle,
+            "sums": position.sums.numbers,
+        },
+        "optimizer": {**training.optimizer.config(), "steps": training.optimizer.core.steps},
+        "schedule": None if schedule is None else (schedule.config(), schedule.last_epoch),
+        "history": training.history.to_dict(),
+        "classes": None if training.classes_ is None else training.classes_.tolist(),
+        "layout": {},
+    }
+    return Content(_arrays(training), state)
+
+
+def _arrays(training: Training) -> dict[str, Array]:
+    model = {f"model.{name}": values for name, values in training.model.state_dict().items()}
+    memory = training.optimizer.state_arrays()
+    return model | {f"optimizer.{name}": values for name, values in memory.items()}
+
+
+def save(training: Training, path: str | os.PathLike[str]) -> None:
+    """Writes a training's state to one file, all or nothing."""
+    content_of(training).write(path)
+
+
+def load(training: Training, path: str | os.PathLike[str]) -> None:
+    """Reads what `save` wrote, or the checkpoint of a `fit`; changes nothing unless all of it fits.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or belongs to another model or optimizer.
+    """
+    take(training, Content.read(path), path)
+    deal_sums(training)
+
+
+def take(
+    training: Training,
+    content: Content,
+    path: str | os.PathLike[str],
+    own: dict[str, Array] | None = None,
+    mine: dict[str, Array] | None = None,
+) -> None:
+    """Makes a training what a checkpoint says, or changes nothing.
+
+    Parameters
+    ----------
+    training : Training
+    content : Content
+    path : path
+        For messages.
+    own, mine : dict of str to ndarray, optional
+        Arrays of this rank's own, and what the checkpoint has for them; copied after all others.
+
+    Raises
+    ------
+    ValueError
+        If it belongs to another model or optimizer.
+    """
+    state = content.state
+    schedule = training.schedule
+    try:
+        optimizer = dict(state["optimizer"])
+        steps = int(optimizer.pop("steps"))
+        written, time = state["schedule"] or (None, 0)
+        numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
+        history, names = History.from_dict(state["history"]), state.get("classes")
+        position = _position(state.get("position"))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
+    compared = {
+        "": (optimizer, training.optimizer.config()),
+        "schedule ": (written, schedule and schedule.config()),
+    }
+    if training.classes_ is not None:
+        compared["classes "] = (names, training.classes_.tolist())
+    for what, (had, has) in compared.items():
+        if had != has:
+            raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")
+    arrays = {name: values for name, values in content.arrays.items() if not name.startswith(RANK)}
+    pairs = [(_arrays(training), arrays), (own or {}, mine or {})]
+    for needed, given in pairs:
+        _check(path, needed, given)
+    for needed, given in pairs:
+        for name, values in needed.items():
+            values[...] = given[name]
+    training.optimizer.core.steps = steps
+    if schedule is not None:
+        schedule.step_to(time)
+    training.classes_ = None if names is None else np.array(names, np.str_)
+    training.epoch, training.step, training.seed = numbers["epoch"], numbers["step"], numbers["seed"]
+    training.position = position
+    for name in ("history", "phases", "updates", "compression", "ranks", "timeline"):
+        setattr(training.history, name, getattr(history, name))
+
+
+def deal_sums(training: Training) -> None:
+    """Deals the sums of an epoch under way to the ranks; seconds and bytes are counted anew."""
+    position = training.position
+    if position is None:
+        return
+    numbers = {name: value for name, value in position.sums.numbers.items() if "." not in name}
+    if models_apart(training) and training.comm.rank > 0:  # they will be added up at the end of the epoch
+        numbers |= dict.fromkeys(ADDED, 0)
+    position.sums = EpochSums(numbers)
+
+
+def _position(state: dict[str, Any] | None) -> Position | None:
+    if state is None:
+        return None
+    return Position(
+        int(state["row"]), int(state["rows"]), bool(state["shuffle"]), EpochSums(dict(state["sums"]))
+    )
+
+
+def _check(path: str | os.PathLike[str], needed: dict[str, Array], given: dict[str, Array]) -> None:
+    """Raises ValueError unless arrays have the same names, shapes and types."""
+    had, has = ({name: values.shape for name, values in arrays.items()} for arrays in (given, needed))
+    if had != has:
+        raise ValueError(f"{path}: holds {had}, this model needs {has}")
+    for name, values in given.items():
+        if values.dtype != needed[name].dtype:
+            raise ValueError(f"{path}: {name} is {values.dtype}, this model is {needed[name].dtype}")

@@ -1,0 +1,126 @@
+"""Folder: the last checkpoints of a training; the newest has the name alone, the others are numbered."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import warnings
+from pathlib import Path
+from types import TracebackType
+
+from pdnn.checkpoint.content import Content
+from pdnn.files import safetensors
+from pdnn.files.atomic import replacing
+from pdnn.store import Array
+
+FILE = "checkpoint.safetensors"
+
+
+def numbered(directory: str | os.PathLike[str], age: int) -> Path:
+    """The file of the newest checkpoint (0), the one before (1), and so on."""
+    return Path(directory) / (FILE if age == 0 else f"checkpoint.{age}.safetensors")
+
+
+def newest(directory: str | os.PathLike[str], *, warn: bool) -> tuple[Path, Content] | None:
+    """The newest checkpoint that is whole; None if there is none. It warns of damaged ones that it skips.
+
+    Raises
+    ------
+    ValueError
+        If there are only damaged ones.
+    """
+    found = [path for path in (numbered(directory, age) for age in range(_ages(directory))) if path.exists()]
+    for path in found:
+        try:
+            return path, Content.read(path)
+        except ValueError as error:
+            if path == found[-1]:
+                raise
+            if warn:
+                warnings.warn(f"{error}; goes on from an earlier checkpoint", stacklevel=2)
+    return None
+
+
+def strategy_of(directory: str | os.PathLike[str]) -> str | None:
+    """How the strategy is spelled with which a directory's checkpoint was written; None if there is none."""
+    found = newest(directory, warn=False)
+    return None if found is None else found[1].state["layout"].get("strategy")
+
+
+def keep_last(directory: str | os.PathLike[str], keep: int) -> None:
+    """Makes room for a checkpoint of which `keep` are to be there: the newest is then also the first before.
+
+    The newest keeps its own name until it is replaced, so it is there at every moment.
+    """
+    for age in range(_ages(directory) - 1, keep - 1, -1):
+        if age > 0:
+            numbered(directory, age).unlink(missing_ok=True)
+    last, before = numbered(directory, 0), numbered(directory, 1)
+    if keep == 1 or not last.exists() or (before.exists() and before.samefile(last)):
+        return
+    for age in range(keep - 1, 1, -1):
+        if numbered(directory, age - 1).exists():
+            os.replace(numbered(directory, age - 1), numbered(directory, age))
+    try:
+        os.link(last, before)
+    except OSError:  # a file system without links
+        with open(last, "rb") as source, replacing(before) as copy:
+            shutil.copyfileobj(source, copy)
+
+
+def _ages(directory: str | os.PathLike[str]) -> int:
+    """One more than the age of the oldest checkpoint; at least 1."""
+    names = (path.name.split(".")[1] for path in Path(directory).glob("checkpoint.*.safetensors"))
+    return 1 + max((int(name) for name in names if name.isdecimal()), default=0)
+
+
+class Writer:
+    """Writes checkpoints beside the training, one after another; as a context it waits for the last one.
+
+    Parameters
+    ----------
+    directory : path
+    keep : int
+        So many of the last ones stay.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], keep: int) -> None:
+        self._directory, self._keep = Path(directory), keep
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def write(self, content: Content) -> None:
+        """Begins to write a checkpoint, when the one before is written; its arrays must not change."""
+        self.wait()
+        arguments = content.arrays, content.metadata
+        self._thread = threading.Thread(target=self._work, args=arguments, name="checkpoint")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Until all is written; raises what went wrong, such as OSError when the disk is full."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _work(self, arrays: dict[str, Array], metadata: dict[str, str]) -> None:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            keep_last(self._directory, self._keep)
+            safetensors.write(numbered(self._directory, 0), arrays, metadata)
+        except BaseException as error:
+            self._error = error
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.wait()
+        elif self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,127 @@
+"""Resume: a training goes on from a checkpoint, under the strategy that wrote it or any other one."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pdnn._core import EpochSums
+from pdnn.checkpoint.collect import MEMORY, own_arrays
+from pdnn.checkpoint.content import Content, deal_sums, models_apart, take
+from pdnn.checkpoint.folder import newest
+from pdnn.core import CoreSession
+from pdnn.store import Array
+from pdnn.training import Training
+
+
+@dataclass
+class Resumed:
+    """What a session must know of the checkpoint from which its training goes on.
+
+    Attributes
+    ----------
+    path : Path
+    rows_apart : (int, int)
+        Rows trained on since all ranks last held the same model: by this rank, and by all.
+    memory : ndarray or None
+        What the strategy remembered on this rank, if it is the one that wrote the checkpoint.
+    same : bool
+        Whether it is, on as many ranks.
+    """
+
+    path: Path
+    rows_apart: tuple[int, int]
+    memory: Array | None
+    same: bool
+
+
+def resume(training: Training, directory: str | os.PathLike[str], batch_size: int) -> Resumed | None:
+    """Reads the newest checkpoint of a directory, on every rank; None if there is none.
+
+    With the strategy that wrote it, on as many ranks, each rank gets its own back. Otherwise all begin with
+    the model that the ranks would have agreed on; of optimizers' states of their own they get the mean,
+    weighted by the rows of which the ranks' models were made; and what codecs had not sent is dropped. Rank 0
+    warns of that.
+
+    Raises
+    ------
+    ValueError
+        If it belongs to another model or optimizer, or to updates of another number of rows.
+    """
+    comm = training.comm
+    found = newest(directory, warn=comm.rank == 0)
+    if found is None:
+        return None
+    path, content = found
+    layout = content.state.get("layout") or {}
+    if layout.get("batch size") != batch_size:
+        raise ValueError(
+            f"{path}: was written with batch size {layout.get('batch size')}, this run has {batch_size}"
+        )
+    same = (layout.get("strategy"), layout.get("ranks")) == (str(training.strategy), comm.size)
+    mine = content.of_rank(comm.rank) if same else {}
+    memory = mine.pop(MEMORY, None)
+    counts = np.zeros(3, np.int64)
+    own: dict[str, Array] = {}
+    if same and models_apart(training):
+        own = own_arrays(training, counts)
+    elif same and mine:
+        own = {"state": training.model.flat_buffers}
+    if not same:
+        _merge(content, comm.rank == 0, f"{path}: was written by {layout.get('strategy')}")
+    take(training, content, path, own, mine)
+    if "counts" in own:
+        training.optimizer.core.steps = int(counts[2])
+    if not same:
+        deal_sums(training)
+    elif training.position is not None:
+        training.position.sums = EpochSums(content.state["position"]["ranks"][comm.rank])
+    return Resumed(path, (int(counts[0]), int(counts[1])), memory, same)
+
+
+def _merge(content: Content, warn: bool, written: str) -> None:
+    """Makes the state of the optimizer of those that the ranks had; says what is lost."""
+    ranks = [content.of_rank(rank) for rank in range(content.state["layout"].get("ranks", 1))]
+    said = []
+    if all("counts" in rank for rank in ranks):
+        rows = np.array([float(rank["counts"][0]) for rank in ranks])
+        weights = rows / rows.sum() if rows.any() else np.full(len(ranks), 1 / len(ranks))
+        content.state["optimizer"]["steps"] = max(int(rank["counts"][2]) for rank in ranks)
+        for name, values in content.arrays.items():
+            key = name.removeprefix("optimizer.")
+            if key != name:
+                values[...] = sum(w * rank[key] for w, rank in zip(weights, ranks, strict=True))
+        said.append(f"the models and the states of the optimizers of its {len(ranks)} ranks are merged")
+    if any(MEMORY in rank for rank in ranks):
+        said.append("what its ranks remembered of their sums is dropped")
+    if said and warn:
+        warnings.warn(f"{written}; {', and '.join(said)}", stacklevel=2)
+
+
+def resume_session(training: Training, session: CoreSession, resumed: Resumed) -> None:
+    """Tells a session what its strategy remembered.
+
+    Raises
+    ------
+    ValueError
+        If it was written with other codecs, buckets or feedback.
+    """
+    session.rows_apart = resumed.rows_apart
+    remembered = session.memory
+    count, kept = sum(part.size for part in remembered), resumed.memory
+    if not resumed.same or not remembered:
+        return
+    if kept is None or kept.size != count:
+        raise ValueError(
+            f"{resumed.path}: holds {0 if kept is None else kept.size} values that a codec remembers on rank "
+            f"{training.comm.rank}, this run needs {count}; use the codec, error_feedback= and bucket_bytes= "
+            "that it was written with"
+        )
+    begin = 0
+    for part in remembered:
+        part[...] = kept[begin : begin + part.size]
+        begin += part.size
