@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import pdnn
 from pdnn import models, nn, optim
+from pdnn.checkpoint import FILE
 from pdnn.data import Dataset
 from pdnn.strategies import DataParallel, Pool, Team
 
@@ -39,10 +41,12 @@ def normalized(strategy: str, comm: pdnn.comm.Communicator, sync: bool, seed: in
     return trainer
 
 
-def averaged(strategy: str, momentum: float = 0.9, **options: object) -> pdnn.Trainer:
+def averaged(
+    strategy: str, momentum: float = 0.9, comm: pdnn.comm.Communicator = comm, **options: object
+) -> pdnn.Trainer:
     model = models.mlp([12, 9, 4], "sigmoid", dtype="float64", seed=2 + comm.rank)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=momentum)
-    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, comm=comm)
     settings = {"epochs": 2, "batch_size": 5, "validation": DATA, "verbose": False} | options
     trainer.fit(DATA, **settings)  # type: ignore[arg-type]
     return trainer
@@ -88,6 +92,29 @@ def check_hogwild() -> None:
         np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
 
 
+def check_moving_checkpoints(folder: Path, serial: pdnn.Trainer) -> None:
+    """Written in the middle of an epoch by one strategy, resumed by another: as if never stopped."""
+    ranks = comm.size
+    together = ["ddp", f"pipeline:{ranks}", f"tp:{ranks}"]
+    for first in [*together, "average:3"]:
+        options = {"every": 2, "every_steps": 6 if first in together else 2, "keep": 2}
+        (train if first in together else averaged)(first, comm=comm, checkpoint=folder / first, **options)
+        written = folder / first / "checkpoint.1.safetensors"
+        for second, group in [("serial", pdnn.comm.SELF), *((second, comm) for second in together)]:
+            copy = folder / f"{first} {second} {comm.rank if group is pdnn.comm.SELF else ''}"
+            if group.rank == 0:
+                copy.mkdir()
+                shutil.copy(written, copy / FILE)
+            comm.barrier()
+            if first in together:
+                equal(train(second, group, checkpoint=copy, resume=True), serial)
+            else:
+                got = averaged(second, comm=group, checkpoint=copy, resume=True)
+                assert got.history.epochs == 2
+                for model in comm.all_gather(got.model.flat_parameters):
+                    np.testing.assert_allclose(model, got.model.flat_parameters, rtol=0, atol=1e-13)
+
+
 def equal(got: pdnn.Trainer, want: pdnn.Trainer) -> None:
     np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=0, atol=1e-13)
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
@@ -125,6 +152,7 @@ def main(folder: Path) -> None:
     train("ddp", comm, checkpoint=folder, epochs=1)
     equal(train("ddp", comm, checkpoint=folder, resume=True), serial)
 
+    check_moving_checkpoints(folder / "moving", serial)
     check_averaging(folder / "averaging")
     check_elastic_averaging(folder / "elastic")
     check_hogwild()
