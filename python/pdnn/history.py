@@ -177,7 +177,7 @@ class History:
         try:
             with open(path, encoding="utf-8") as file:
                 return cls.from_dict(json.load(file))
-        except (AttributeError, KeyError, TypeError, UnicodeDecodeError, ValueError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: holds no training history") from error
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:

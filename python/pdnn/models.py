@@ -131,12 +131,22 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
     try:
         architecture = json.loads(metadata["pdnn.architecture"])
         model = _sequential(architecture["layers"], dtype=architecture["dtype"])
-    except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        described = sum(array.size for array in _arrays(model))
+    except (AttributeError, KeyError, RecursionError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(
             f"{path}: its architecture is not one that this version of pdnn can build"
         ) from error
+    held = sum(array.size for array in arrays.values())
+    if described != held:  # said before any memory is allocated for them
+        raise ValueError(f"{path}: its architecture has {described} parameters and buffers, its data {held}")
     model.load_state_dict(arrays)
     return model
+
+
+def _arrays(model: nn.Module) -> set[nn.Parameter | nn.Buffer]:
+    """Its parameters and buffers, which need have no memory yet."""
+    values = [value for module in model.modules() for value in vars(module).values()]
+    return {value for value in values if isinstance(value, (nn.Parameter, nn.Buffer))}
 
 
 def _sequential(layers: list[dict[str, Any]], **arguments: Any) -> nn.Sequential:

@@ -59,7 +59,7 @@ class Content:
         try:
             state = dict(json.loads(metadata[KEY]))
             number = int(state.get("format", 1))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
         if number > FORMAT:
             raise ValueError(
@@ -156,12 +156,16 @@ def take(
     try:
         optimizer = dict(state["optimizer"])
         steps = int(optimizer.pop("steps"))
+        if not 0 <= steps < 2**63:
+            raise ValueError(f"{steps} steps")
         written, time = state["schedule"] or (None, 0)
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
         history, names = History.from_dict(state["history"]), state.get("classes")
         position = _position(state.get("position"))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
+    if not (names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))):
+        raise ValueError(f"{path}: has classes {names}; expected their names")
     compared = {
         "": (optimizer, training.optimizer.config()),
         "schedule ": (written, schedule and schedule.config()),

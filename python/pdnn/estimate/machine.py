@@ -197,7 +197,7 @@ def load(path: str | os.PathLike[str]) -> Machine:
     with open(path, "rb") as file:
         try:
             content = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (RecursionError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: is no TOML ({error})") from error
     core = content.get("core")
     if isinstance(core, dict) and "crowding" in core:

@@ -100,7 +100,10 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
 
 
 def _check(path: str | os.PathLike[str], name: str, entry: dict[str, Any]) -> tuple[Any, list[int], int, int]:
-    code, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if len(offsets) != 2:
+        raise ValueError(f"{path}: {name} has data_offsets {offsets}; expected where it begins and ends")
+    begin, end = offsets
     if code not in DTYPES:
         raise ValueError(f"{path}: {name} has dtype {code}, expected one of {', '.join(DTYPES)}")
     if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):

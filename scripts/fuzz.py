@@ -1,0 +1,108 @@
+"""Coverage-guided fuzzing of the readers, by libFuzzer in the package atheris.
+
+    python scripts/fuzz.py                          # a minute over all targets, as in test.sh --all
+    python scripts/fuzz.py --runs 1000000 idx npz   # so many inputs a target
+    python scripts/fuzz.py --list
+
+Each target runs in a process of its own, begins with tests/corpus/TARGET and keeps what finds new code in
+build/fuzz/TARGET. An error, a crash, more than --memory MiB or 10 s for one input ends it and leaves the
+input in build/fuzz. With --store the smallest inputs that reach the code found so far go to tests/corpus.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WORK, CORPUS = ROOT / "build" / "fuzz", ROOT / "tests" / "corpus"
+MOST_BYTES = 8192  # of an input
+INSTRUMENTED = [
+    *(f"pdnn.{part}" for part in ("datasets", "files", "history", "models", "checkpoint", "sweep", "data")),
+    *("pdnn.estimate.machine", "pdnn.strategies", "pdnn.codec", "zipfile", "tomllib", "ast"),
+]
+STORED = 40  # inputs of a target in the repository
+
+
+def fuzz(name: str, arguments: list[str], memory: int) -> None:
+    """In a child: never returns."""
+    import atheris
+
+    sys.path.insert(0, str(ROOT / "tests"))
+    with atheris.instrument_imports(include=INSTRUMENTED):
+        import fuzz_targets
+    target = fuzz_targets.TARGETS[name]
+    target(next(fuzz_targets.seeds(name)))  # what is imported late
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = used + (memory << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    atheris.Setup(["fuzz", *arguments], target)
+    atheris.Fuzz()
+
+
+def run(name: str, options: argparse.Namespace) -> bool:
+    """Fuzzes one target; whether nothing was found."""
+    found = WORK / name
+    found.mkdir(parents=True, exist_ok=True)
+    inputs = sorted(CORPUS.joinpath(name).glob("*"))
+    arguments = [f"-max_len={max([MOST_BYTES, *(path.stat().st_size for path in inputs)])}"]
+    if options.store:
+        smallest = WORK / f"{name}.smallest"
+        shutil.rmtree(smallest, ignore_errors=True)
+        smallest.mkdir()
+        arguments += ["-merge=1", str(smallest), *(str(place) for place in (CORPUS / name, found))]
+    else:
+        budget = f"-runs={options.runs}" if options.runs else f"-max_total_time={options.seconds}"
+        arguments += [budget, "-timeout=10", f"-artifact_prefix={WORK}/{name}-", "-print_final_stats=1"]
+        arguments += [f"-rss_limit_mb={2 * options.memory}", str(found), str(CORPUS / name)]
+    child = [sys.executable, __file__, "--child", name, "--memory", str(options.memory), "--", *arguments]
+    began = time.monotonic()
+    result = subprocess.run(child, capture_output=True, text=True, errors="replace")
+    told = result.stdout + result.stderr
+    if result.returncode:
+        print(told[-6000:])
+    if options.store and not result.returncode:
+        keep = sorted(smallest.glob("*"), key=lambda path: (path.stat().st_size, path.name))[:STORED]
+        for path in keep:
+            shutil.copy(path, CORPUS / name / path.name[:16])
+    count = re.search(r"stat::number_of_executed_units: (\d+)", told)
+    inputs_made = f"{int(count[1]):,} inputs" if count else "no count"
+    verdict = "FAILED" if result.returncode else "no defect"
+    print(f"{name:14} {inputs_made}, {time.monotonic() - began:.0f} s: {verdict}", flush=True)
+    return result.returncode == 0
+
+
+def main() -> int:
+    """0 if nothing was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="all unless given")
+    parser.add_argument("--seconds", type=int, default=4, help="for each target; default: %(default)s")
+    parser.add_argument("--runs", type=int, help="inputs for each target, in place of seconds")
+    parser.add_argument(
+        "--memory", type=int, default=256, help="MiB that an input may take; default: %(default)s"
+    )
+    parser.add_argument("--store", action="store_true", help="write what was found to tests/corpus")
+    parser.add_argument("--list", action="store_true", help="print the targets")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        fuzz(options.child, options.targets, options.memory)
+    names = sorted(path.name for path in CORPUS.iterdir())
+    if options.list:
+        print(*names, sep="\n")
+        return 0
+    if unknown := set(options.targets) - set(names):
+        parser.error(f"no target {', '.join(unknown)}; there are {', '.join(names)}")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    return sum(not run(name, options) for name in options.targets or names) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

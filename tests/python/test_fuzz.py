@@ -1,0 +1,60 @@
+"""The inputs that fuzzing keeps, read again: each is taken or refused, as its reader says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzz_targets import TARGETS, seeds
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+
+
+def test_every_target_has_a_corpus() -> None:
+    assert sorted(path.name for path in CORPUS.iterdir()) == sorted(TARGETS)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_inputs_are_taken_or_refused(name: str) -> None:
+    inputs = [path.read_bytes() for path in sorted(CORPUS.joinpath(name).iterdir())]
+    assert inputs
+    for data in (*seeds(name), *inputs, b""):
+        TARGETS[name](data)
+
+
+def changed(data: bytes, change: Any) -> bytes:
+    """A safetensors file with other words in its metadata."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    (key,) = (key for key in header["__metadata__"] if key.startswith("pdnn."))
+    words = change if isinstance(change, str) else {**json.loads(header["__metadata__"][key]), **change}
+    header["__metadata__"][key] = words if isinstance(words, str) else json.dumps(words)
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data[8 + length :]
+
+
+@pytest.mark.parametrize("name", ["history", "sweep", "machine", "model", "checkpoint"])
+def test_deep_nesting_is_refused(name: str) -> None:
+    deep = "[" * 6000
+    if name in ("model", "checkpoint"):
+        TARGETS[name](changed(next(seeds(name)), deep))
+    else:
+        TARGETS[name](f"a = {deep}".encode() if name == "machine" else deep.encode())
+
+
+@pytest.mark.parametrize("features", [1 << 30, 10**12, 10**40])
+def test_a_model_that_its_file_cannot_hold_is_not_allocated(features: int) -> None:
+    layers = [{"type": "Linear", "in_features": features, "out_features": 2, "bias": True}]
+    TARGETS["model"](changed(next(seeds("model")), {"layers": layers}))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{"epoch": float("inf")}, {"classes": [[1], [2, 3]]}, {"classes": 5}, {"optimizer": {"steps": 1 << 70}}],
+    ids=str,
+)
+def test_a_checkpoint_with_wrong_words_changes_nothing(words: dict[str, Any]) -> None:
+    TARGETS["checkpoint"](changed(next(seeds("checkpoint")), words))
