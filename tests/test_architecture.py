@@ -77,9 +77,11 @@ PYTHON_MAY_LOOK_AT = {
     "checkpoint": ["_core", "core", "comm", "files", "store", "history", "training"],
     "evaluation": ["core", "comm", "store", "data", "training"],
     "epochs": ["_core", "core", "comm", "store", "data", "codec", "strategies", "training"],
-    "estimation": ["data", "strategies", "estimate", "evaluation"],
+    "estimation": ["comm", "data", "strategies", "estimate", "evaluation"],
+    "copies": ["_core", "core", "comm", "store", "training"],
     "fitting": [
-        *("_core", "comm", "store", "data", "strategies", "progress", "checkpoint", "epochs", "estimation"),
+        *("_core", "comm", "store", "data", "strategies", "progress"),
+        *("checkpoint", "epochs", "estimation", "copies"),
     ],
     "trainer": ["data", "history", "checkpoint", "estimation", "fitting"],
     "callbacks": ["store", "trainer"],

@@ -215,6 +215,8 @@ class Epochs:
         """An error on this rank meanwhile releases those that wait for it, unless all have it."""
         try:
             yield
+        except _core.RankFailed:
+            raise  # which all ranks hear
         except (Exception, KeyboardInterrupt):
             if not self._all_raise:
                 self.session.leave()

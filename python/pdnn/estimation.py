@@ -10,6 +10,7 @@ from pdnn.data.source import Data, Source, classes_of, data_of, source_of
 from pdnn.evaluation import Evaluation
 
 if TYPE_CHECKING:
+    from pdnn.comm import Communicator
     from pdnn.estimate import Estimate, Steps
     from pdnn.estimate.trainer import Calibration
 
@@ -50,6 +51,11 @@ class Estimation(Evaluation):
         steps = self.calibrate(data, batch_size)
         a_step = chosen.rows_per_step(steps.rows, self.comm.size)
         return replace(steps.estimate(chosen), steps=len(data) / a_step)
+
+    def go_on_with(self, left: Communicator) -> None:
+        """As `Training.go_on_with`; what was measured on more ranks is forgotten."""
+        super().go_on_with(left)
+        self._calibration = None
 
     def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
         """This machine's numbers and a compute model of its steps, as `estimate` uses them; collective.

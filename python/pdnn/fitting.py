@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from math import inf
+from math import gcd, inf
 from typing import TYPE_CHECKING, TypeAlias
 
 from pdnn import checkpoint as checkpoints
 from pdnn import strategies
+from pdnn.comm import Communicator, RankFailed
+from pdnn.comm.crew import work_together
 from pdnn.comm.ending import stop_on_sigterm
+from pdnn.copies import Copies, steps_between
 from pdnn.data import Dataset, PadCropFlip, Subset
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
 from pdnn.epochs import Epochs
@@ -44,6 +47,7 @@ class Settings:
     resume: bool
     timeline: bool
     verbose: bool
+    elastic: int | None
 
     def check(self, training: Estimation) -> None:
         """Raises ValueError if they do not fit each other or the model."""
@@ -64,6 +68,8 @@ class Settings:
         for name, given in wanted.items():
             if given and self.checkpoint is None:
                 raise ValueError(f"fit: {name} needs checkpoint=, the directory of the checkpoint")
+        if self.elastic is not None and self.elastic < 0:
+            raise ValueError(f"fit: elastic={self.elastic}; expected steps from one copy to the next, or 0")
         if any(parameter.hooks or parameter.post_hooks for parameter in training.model.parameters()):
             raise ValueError(
                 "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
@@ -125,14 +131,8 @@ class Fitting:
             training.share_model()
         self._training, self._held_out, self._settings = training, held_out, settings
         self._batch_size = batch_size
-        self._run = Epochs(
-            training,
-            source,
-            batch_size,
-            shuffle=settings.shuffle,
-            augment=settings.augment,
-            timeline=settings.timeline,
-        )
+        self._source = source
+        self._run = self._epochs()
         if resumed is not None:
             checkpoints.resume_session(training, self._run.session, resumed)
         self._writer = None
@@ -140,18 +140,62 @@ class Fitting:
             self._writer = checkpoints.Writer(settings.checkpoint, settings.keep)
         self._written = time.monotonic()  # or begun
         self._end = first + settings.epochs
-        self._progress = Progress(shown, first, settings.epochs, self._run.steps)
+        self._first, self._shown = first, shown
         training.stop_training = False
+        self._copy_every = steps_between(training, settings.elastic)
+        self._pause = gcd(settings.every_steps or 0, self._copy_every)
+        self.copies = Copies(training)
+        if self._copy_every:
+            self.copies.take(self._run.session)
 
     def run(self, watch: Watch) -> None:
-        """Trains the epochs.
+        """Trains the epochs; if the job survives the death of a rank, on those that are left.
 
         Raises
         ------
         SystemExit
             After a SIGTERM to a rank, on all of them.
         """
-        training, run, progress = self._training, self._run, self._progress
+        if not self._copy_every:
+            return self._train(watch)
+        work_together(self._training.comm, lambda _: self._train(watch), self._go_on)
+        if self._shown and self.copies.failures:
+            print(f"elastic: {self.copies}", flush=True)
+
+    def _epochs(self) -> Epochs:
+        settings = self._settings
+        return Epochs(
+            self._training,
+            self._source,
+            self._batch_size,
+            shuffle=settings.shuffle,
+            augment=settings.augment,
+            timeline=settings.timeline,
+        )
+
+    def _go_on(self, left: Communicator, error: RankFailed | None) -> None:
+        """Goes back with the ranks that are left, and deals the rows anew; collective."""
+        training, settings = self._training, self._settings
+        training.go_on_with(left)
+        self._shown = settings.verbose and left.rank == 0
+        self.copies.go_back(left)
+        self._run = self._epochs()
+        self.copies.tell(self._run.session, left)
+        if self._shown:
+            dead = "a rank died" if error is None else str(error).partition(";")[0]
+            print(f"fit: {dead}; {left.size} go on from step {training.step}", flush=True)
+
+    def _train(self, watch: Watch) -> None:
+        """Trains the epochs that are left.
+
+        Raises
+        ------
+        SystemExit
+            After a SIGTERM to a rank, on all of them.
+        """
+        training, run = self._training, self._run
+        progress = Progress(self._shown, self._first, self._settings.epochs, run.steps)
+        self._progress = progress
         keeping = self._writer is not None
         with (
             stop_on_sigterm(training.comm, alone=keeping) as terminated,
@@ -169,9 +213,11 @@ class Fitting:
                 if begun != training.epoch:
                     begun = training.epoch
                     progress.start_epoch(begun)
-                sums = run.run(poll, self._settings.every_steps or 0, self._seconds_left())
+                sums = run.run(poll, self._pause, self._seconds_left())
                 if run.complete:
                     self._end_epoch(sums, watch)
+                if self._copy_every and (run.complete or training.step % self._copy_every == 0):
+                    self.copies.take(run.session)
                 due = self._seconds_left() == 0
                 ending, due = training.agree_to_stop(terminated.is_set(), due, run.comm)
                 self._keep(ending, due)
@@ -220,6 +266,19 @@ class Fitting:
         last = training.epoch == self._end or training.stop_training or ending
         at_step = settings.every_steps is not None and training.step % settings.every_steps == 0
         return last or at_step or training.epoch % settings.every == 0
+
+
+def begin(
+    training: Estimation, data: Dataset | Subset, validation: Data | None, settings: Settings
+) -> Fitting:
+    """A `Fitting`, also if a rank dies meanwhile and the job survives that; collective."""
+    if not steps_between(training, settings.elastic):
+        return Fitting(training, data, validation, settings)
+
+    def fitting(_: Communicator) -> Fitting:
+        return Fitting(training, data, validation, settings)
+
+    return work_together(training.comm, fitting, lambda left, _: training.go_on_with(left))
 
 
 def _check_position(training: Estimation, rows: int, shuffle: bool) -> None:

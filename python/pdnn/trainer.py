@@ -12,7 +12,7 @@ from pdnn import checkpoint as checkpoints
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Data, data_of, epochs_may_come_second
 from pdnn.estimation import Estimation
-from pdnn.fitting import Fitting, Settings
+from pdnn.fitting import Settings, begin
 from pdnn.history import History
 
 
@@ -105,6 +105,7 @@ class Trainer(Estimation):
         keep: int = 1,
         resume: bool = False,
         timeline: bool = False,
+        elastic: int | None = None,
         verbose: bool = True,
     ) -> History:
         """Trains; a second call continues where the first ended.
@@ -146,6 +147,10 @@ class Trainer(Estimation):
         timeline : bool
             Record one step per epoch of each rank of a pipeline in `history.timeline`. The ranks then begin
             every step together.
+        elastic : int, optional
+            Steps from one copy in memory to the next, to which the ranks go back when one of them dies: the
+            others then go on, see docs/elastic.md. Unless given, 100 where an MPI survives the death of a
+            rank (``pdnn launch --elastic``); 0: a death is an error.
         verbose : bool
             Progress on rank 0: a bar on a terminal, one line per epoch elsewhere.
 
@@ -179,9 +184,10 @@ class Trainer(Estimation):
             keep=keep,
             resume=resume,
             timeline=timeline,
+            elastic=elastic,
             verbose=verbose,
         )
-        fitting = Fitting(self, data_of("train", train, y), validation, settings)
+        fitting = begin(self, data_of("train", train, y), validation, settings)
         watchers = list(callbacks)
         for watcher in watchers:
             watcher.on_train_begin(self)

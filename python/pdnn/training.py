@@ -9,7 +9,7 @@ import numpy as np
 
 from pdnn import strategies
 from pdnn._core import EpochSums
-from pdnn.comm import Communicator, world
+from pdnn.comm import Communicator, become_world, world
 from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.data.source import Source
@@ -109,6 +109,19 @@ class Training:
         self.optimizer.attach(self.model)
         self.optimizer.core.set_clip(self.clip_norm, self.clip_value)
         return self.optimizer.core
+
+    def go_on_with(self, left: Communicator) -> None:
+        """Trains with those that are left of its ranks, as also `pdnn.world` then is if it was its group.
+
+        Raises
+        ------
+        ValueError
+            If the strategy does not fit so many ranks.
+        """
+        self.strategy.check_ranks(left.size)
+        if self.comm is world():
+            become_world(left)
+        self.comm = left
 
     def take_labels(self, classes: Array | None, plain: bool) -> None:
         """Notes the names of classes, and whether integers that it trains on mean themselves."""

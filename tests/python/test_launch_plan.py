@@ -82,3 +82,12 @@ def test_each_mpiexec_hears_its_own_options() -> None:
 def test_impossible_numbers_are_refused(ranks: int, threads: int | None, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         plan(["train.py"], ranks, OPEN_MPI, threads=threads)
+
+
+def test_the_others_survive_a_death_where_the_launcher_can() -> None:
+    command = plan(["train.py"], 2, OPEN_MPI, elastic=True).command
+    assert command[:3] == ["/bin/mpiexec", "--with-ft", "ulfm"]
+    assert "--with-ft" not in plan(["train.py"], 2, OPEN_MPI).command
+    for family, version in [("Open MPI", "4.1.6"), ("MPICH", "4.2.1"), ("Open MPI", "")]:
+        with pytest.raises(RuntimeError, match=f"is {family} {version}, which ends the job .* Open MPI 5"):
+            plan(["train.py"], 2, Mpiexec("/bin/mpiexec", family, version), elastic=True)

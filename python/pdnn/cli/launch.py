@@ -2,6 +2,8 @@
 
   pdnn launch -n 2 train.py --epochs 3
   pdnn launch -n 4 --threads 2 -m package.module
+  pdnn launch -n 4 --elastic train.py       # when a rank dies, the others go on
+  pdnn launch -n 2 --restarts 3 train.py    # when a rank dies, start again; train.py resumes a checkpoint
   pdnn launch -n 2 --dry-run train.py       # prints the command, to add a --hostfile
 
 Each rank gets cores of its own and as many threads; every line of output begins with [rank]. The ranks
@@ -30,6 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout", type=positive_float, metavar="SECONDS", help="end the job after this long"
+    )
+    parser.add_argument(
+        "--elastic", action="store_true", help="let the others go on when a rank dies (Open MPI 5 or later)"
+    )
+    parser.add_argument(
+        "--restarts",
+        type=positive_int,
+        default=0,
+        metavar="N",
+        help="start the program again, up to N times, when a rank was killed or crashed",
     )
     parser.add_argument("--mpiexec", metavar="PROGRAM", help="instead of the environment's own")
     parser.add_argument(
@@ -66,5 +78,7 @@ def main(arguments: argparse.Namespace) -> int:
         tag=arguments.tag,
         timeout=arguments.timeout,
         mpiexec=arguments.mpiexec,
+        elastic=arguments.elastic,
+        restarts=arguments.restarts,
         dry_run=arguments.dry_run,
     )

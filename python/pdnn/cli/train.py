@@ -5,6 +5,7 @@
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
   pdnn train --optimizer adam --schedule cosine
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
+  pdnn train --ranks 4 --elastic                       # when a rank dies, the others go on
   pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
   mpiexec -n 2 pdnn train                              # the same as --ranks 2
 
@@ -62,6 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "as the strategy says, as in ddp/16",
     )
     how.add_argument("--ranks", type=positive_int, metavar="N", help="start N MPI ranks of this command")
+    how.add_argument(
+        "--elastic", action="store_true", help="with --ranks: let the others go on when a rank dies"
+    )
     how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")
     how.add_argument(
         "--batch-size",
@@ -127,6 +131,8 @@ def main(arguments: argparse.Namespace) -> int:
         if world.size > 1:
             arguments.error(f"--ranks {arguments.ranks} in a job of {world.size} ranks")
         return _on_ranks(arguments)
+    if arguments.elastic and world.size == 1:
+        arguments.error("--elastic needs --ranks N, at least 2")
     train, test = arguments.data()
     train, held_out = _parts(arguments.validation, train, test, arguments.seed)
     trainer = _trainer(arguments, train.sample_shape, len(train))
@@ -149,6 +155,7 @@ def main(arguments: argparse.Namespace) -> int:
     )
     if wanted and arguments.strategy == "fastest":
         _estimate(trainer, train, arguments)
+    world = pdnn.world()  # fewer ranks, if one has died
     others = contention.share(world)
     result = trainer.evaluate(test, comm=world)
     if world.rank == 0:
@@ -176,7 +183,8 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
     """The same command on the ranks of a launcher; its exit code."""
     from pdnn.launch import launch
 
-    return launch(["-m", "pdnn", *arguments.words, "--ranks", "1"], arguments.ranks, tag=False)
+    words = ["-m", "pdnn", *arguments.words, "--ranks", "1"]
+    return launch(words, arguments.ranks, tag=False, elastic=arguments.elastic)
 
 
 def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) -> pdnn.Trainer:

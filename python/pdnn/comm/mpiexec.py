@@ -32,11 +32,23 @@ class Mpiexec:
     family: str
     version: str
 
-    def command(self, ranks: int) -> list[str]:
-        """The words before the program that start `ranks` ranks, unbound, on however many cores there are."""
+    def command(self, ranks: int, *, elastic: bool = False) -> list[str]:
+        """The words before the program that start `ranks` ranks, unbound, on however many cores there are.
+
+        Raises
+        ------
+        RuntimeError
+            If the others are to go on when a rank dies (`elastic`), and this launcher would end them.
+        """
+        if elastic and not (self.family == "Open MPI" and int(self.version.partition(".")[0] or 0) >= 5):
+            raise RuntimeError(
+                f"launch: {self.path} is {self.family} {self.version}, which ends the job when a rank dies; "
+                "elastic=True (--elastic) needs Open MPI 5 or later, restarts=N (--restarts N) does not"
+            )
         if self.family == "MPICH":
             return [self.path, "-n", str(ranks), "-bind-to", "none"]
-        return [self.path, "-n", str(ranks), "--bind-to", "none", "--oversubscribe"]
+        survive = ["--with-ft", "ulfm"] if elastic else []
+        return [self.path, *survive, "-n", str(ranks), "--bind-to", "none", "--oversubscribe"]
 
 
 def find(path: str | None = None) -> Mpiexec:

@@ -42,6 +42,7 @@ def plan(
     *,
     threads: int | None = None,
     bind: bool = True,
+    elastic: bool = False,
 ) -> Plan:
     """The command and the environment that start `ranks` ranks of a Python program on this machine.
 
@@ -57,11 +58,15 @@ def plan(
         Threads of each rank; by default what ``PDNN_THREADS`` says, else the cores shared evenly.
     bind : bool
         Whether each rank is bound to cores of its own, where there are enough of them.
+    elastic : bool
+        Whether the other ranks may go on when one dies.
 
     Raises
     ------
     ValueError
         If ranks or threads is less than 1.
+    RuntimeError
+        If `mpiexec` ends the job when a rank dies, and `elastic` asks for another one.
     """
     if ranks < 1:
         raise ValueError(f"launch: {ranks} ranks; at least 1 is needed")
@@ -83,7 +88,7 @@ def plan(
     rank = [sys.executable, "-I", "-S", str(_START_RANK), str(each if bound else 0), sys.executable, *program]
     environment = {name: value for name, value in _settings(each).items() if name not in os.environ}
     environment["PDNN_THREADS"] = str(each)
-    return Plan([*mpiexec.command(ranks), *rank], environment, warnings)
+    return Plan([*mpiexec.command(ranks, elastic=elastic), *rank], environment, warnings)
 
 
 def _cores() -> tuple[int, bool]:

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
@@ -26,6 +27,8 @@ def launch(
     tag: bool = True,
     timeout: float | None = None,
     mpiexec: str | None = None,
+    elastic: bool = False,
+    restarts: int = 0,
     dry_run: bool = False,
 ) -> int:
     """Runs a Python program on `ranks` MPI ranks of this machine, and leaves no process behind.
@@ -46,6 +49,11 @@ def launch(
         Seconds after which the job is ended.
     mpiexec : str, optional
         The launcher to use instead of this environment's own.
+    elastic : bool
+        Whether the other ranks may go on when one dies, as `Trainer.fit` and `ddp.elastic` then do.
+    restarts : int
+        How often the program is started again when a rank was killed or crashed. It should resume from a
+        checkpoint.
     dry_run : bool
         Whether the command is only printed, as a line for a shell.
 
@@ -57,11 +65,14 @@ def launch(
     Raises
     ------
     ValueError
-        If ranks or threads is less than 1.
+        If ranks or threads is less than 1, or restarts less than 0.
     RuntimeError
-        If there is no mpiexec.
+        If there is no mpiexec, or it ends the job when a rank dies and `elastic` asks for another one.
     """
-    job = plan(program, ranks, find(mpiexec), threads=threads, bind=bind)
+    if restarts < 0:
+        raise ValueError(f"launch: {restarts} restarts; expected at least 0")
+    launcher = find(mpiexec)
+    job = plan(program, ranks, launcher, threads=threads, bind=bind, elastic=elastic)
     for warning in job.warnings:
         print(f"launch: {warning}", file=sys.stderr)
     if dry_run:
@@ -72,13 +83,25 @@ def launch(
     with _signals_raise():
         try:
             sink = _print_tagged if tag and one_machine() else None
-            with Job(job.command, {**os.environ, **job.environment}, ranks, sink) as running:
-                return running.wait(timeout)
+            deadline = None if timeout is None else time.monotonic() + timeout
+            for left in reversed(range(restarts + 1)):
+                with Job(job.command, {**os.environ, **job.environment}, ranks, sink) as running:
+                    code = running.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                if left == 0 or not _lost_a_rank(code, launcher.family):
+                    break
+                print(f"launch: a rank was lost (exit code {code}); starting again", file=sys.stderr)
+            return code
         except TimeoutError:
             print(f"launch: the job still ran after {timeout:g} s and was ended", file=sys.stderr)
             return TIMED_OUT
         except _Signal as caught:
             return 128 + caught.number
+
+
+def _lost_a_rank(code: int, family: str) -> bool:
+    """Whether an exit code says that a signal ended a rank; MPICH's says which."""
+    crashes = (signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
+    return code - 128 in crashes or (family == "MPICH" and code in crashes)
 
 
 def _print_tagged(stream: str, rank: int | None, line: str) -> None:

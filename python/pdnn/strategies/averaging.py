@@ -70,6 +70,7 @@ class ModelAveraging(Strategy):
     unspelled = ("error_feedback",)
     models_apart = True
     same_updates = False
+    survives = True
 
     def __post_init__(self) -> None:
         take_codec(self)

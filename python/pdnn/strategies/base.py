@@ -43,6 +43,8 @@ class Strategy:
         Between two averages each rank trains a model of its own.
     same_updates : bool
         All ranks make the same updates, so their optimizers have the same state.
+    survives : bool
+        Whether every rank has all that training needs, so that those left can go on when one dies.
     asynchronous : bool
         Workers do not wait for each other; the staleness of their updates is counted.
     grid : Grid or None
@@ -55,6 +57,7 @@ class Strategy:
     unspelled: ClassVar[tuple[str, ...]] = ()
     models_apart: ClassVar[bool] = False
     same_updates: ClassVar[bool] = True
+    survives: ClassVar[bool] = False
     asynchronous: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # fields of some subclasses, properties of others

@@ -75,6 +75,7 @@ class DataParallel(Strategy):
     pattern = r"ddp(?:/(\d+))?(:sum)?(?::(.+))?"
     examples = ("ddp", "ddp+team:2", "ddp/8", "ddp+team:2/8", "ddp:sum", "ddp:int8")
     factor = "data"
+    survives = True
     unspelled = ("bucket_bytes", "shared_memory", "error_feedback")
 
     def __post_init__(self) -> None:

@@ -1,0 +1,81 @@
+"""A `fit` that goes on when ranks die; run as a script, on ranks of MPI, of which one is killed.
+
+``python surviving_fit.py STRATEGY RANK SECONDS``: a rank, and when a SIGKILL comes to it after training began.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+import pdnn
+from pdnn import nn, optim
+from pdnn.callbacks import Callback
+from pdnn.data import Dataset
+from pdnn.strategies import Strategy
+
+EPOCHS, BATCH = 3, 16
+
+
+def data(rows: int = 300) -> Dataset:
+    """Points in three classes that a network can learn to tell apart."""
+    rng = np.random.default_rng(0)
+    centers = rng.standard_normal((3, 10))
+    y = rng.integers(0, 3, rows)
+    return Dataset(centers[y] + 0.5 * rng.standard_normal((rows, 10)), y)
+
+
+def trainer(strategy: str | Strategy) -> pdnn.Trainer:
+    layers = [nn.Linear(10, 20), nn.Tanh(), nn.Linear(20, 3)]
+    model = nn.Sequential(*layers, dtype="float64", seed=1)
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    schedule = optim.StepLR(optimizer, 10)
+    return pdnn.Trainer(
+        model, nn.CrossEntropyLoss(), optimizer, strategy=strategy, schedule=schedule, schedule_per="step"
+    )
+
+
+def fit(strategy: str | Strategy, **options: Any) -> pdnn.Trainer:
+    made = trainer(strategy)
+    made.fit(data(), EPOCHS, BATCH, validation=data(50), verbose=False, **options)
+    return made
+
+
+class Slow(Callback):
+    """Time to be killed in."""
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        time.sleep(0.01)
+        self.at.append(time.perf_counter())
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+
+
+def main(strategy: str, dies: int, seconds: float) -> None:
+    comm = pdnn.world()
+    made, slow = trainer(strategy), Slow()
+    comm.barrier()
+    if comm.rank == dies:
+        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    made.fit(data(), 40, BATCH, callbacks=[slow], elastic=7, verbose=comm.rank == 0)
+    size = made.comm.size
+    assert size == comm.size or pdnn.world() is made.comm
+    assert made.epoch == 40
+    assert len(made.history.history["loss"]) == 40
+    accuracy = made.evaluate(data())["accuracy"]
+    longest = max(b - a for a, b in zip(slow.at, slow.at[1:], strict=False))
+    print(
+        f"rank {comm.rank} ends among {size}: accuracy {accuracy:.3f}, longest epoch {longest:.3f} s",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
