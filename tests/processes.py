@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pdnn import _core
+
 Completed = subprocess.CompletedProcess[str]
 
 _TAG = "PDNN_TEST_RUN"
@@ -74,7 +76,7 @@ def descendants(child: subprocess.Popen[str]) -> list[int]:
 
 
 def stop(child: subprocess.Popen[str]) -> None:
-    """Kill the child, its process group and everything else that it started."""
+    """Kill the child, its process group and everything else that it started, and its record."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     while alive := descendants(child):
@@ -83,6 +85,7 @@ def stop(child: subprocess.Popen[str]) -> None:
                 os.kill(pid, signal.SIGKILL)
         child.poll()
     child.communicate()
+    _core.remove_record(child.pid)
 
 
 def run(

@@ -3,9 +3,14 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "bindings/bindings.hpp"
 #include "bindings/held.hpp"
 #include "bindings/signals.hpp"
+#include "bindings/user_line.hpp"
+#include "pdnn/comm/missing.hpp"
 #include "pdnn/comm/rank_failed.hpp"
 #include "pdnn/comm/shared_memory.hpp"
 #include "pdnn/comm/thread_group.hpp"
@@ -51,6 +56,7 @@ class HeldRequest {
   template <class Start>
   HeldRequest(const py::object& self, py::tuple arrays, Start start) : communicator_(self), arrays_(std::move(arrays)) {
     auto& communicator = self.cast<Communicator&>();
+    const AtUserLine here;
     const py::gil_scoped_release no_gil;
     request_ = start(communicator);
   }
@@ -65,6 +71,9 @@ class HeldRequest {
   bool test() {
     const py::gil_scoped_release no_gil;
     return request_.test();
+  }
+  std::string calls_side_by_side() const {
+    return communicator_.cast<const Communicator&>().calls_side_by_side(request_.entry());
   }
   void wait(const std::optional<std::string>& call) {
     try {
@@ -121,9 +130,10 @@ HeldRequest start_gather(const py::object& self, const py::array& mine, const Ar
           }};
 }
 
-HeldRequest start_all_gather(const py::object& self, const py::array& mine, const py::array& all,
-                             const Counts& counts) {
+HeldRequest start_all_gather(const py::object& self, const py::array& mine, const py::array& all, const Counts& counts,
+                             const char* announces) {
   return {self, py::make_tuple(mine, all), [&, mine = read_view(mine), all = write_view(all)](Communicator& comm) {
+            const comm::Labeled labeled({.what = announces, .announces = *announces != '\0'});
             return comm.start_all_gather(mine, all, counts);
           }};
 }
@@ -154,6 +164,14 @@ std::optional<std::shared_ptr<comm::SharedMemory>> share(Communicator& comm, Ind
   return std::nullopt;
 }
 
+/// What the logs of a job say, of which this process is a rank or has started one; none without such a job.
+std::optional<std::tuple<std::string, std::string, bool>> state_of_job(std::int64_t process) {
+  const comm::Logs logs = comm::logs_of(process);
+  if (logs.empty()) return std::nullopt;
+  const bool told = std::ranges::any_of(logs, [](const auto& log) { return (*log)->told_missing.load(); });
+  return std::tuple(comm::ranks_of_job(logs), comm::waits_of_job(logs), told);
+}
+
 /// Adds up a copy, so that an array that Python keeps stays valid.
 void use_all_reduce(Communicator& comm, const std::string& name, const py::object& function) {
   const auto sum = [held = hold(function)](Communicator& group, comm::View data) {
@@ -173,8 +191,31 @@ std::optional<std::string> all_reduce_name(const Communicator& comm) {
   return used ? std::optional(used->name) : std::nullopt;
 }
 
+/// Lines after the first become notes of the exception, which a traceback shows (Python 3.11).
+void raise_with_notes(const py::handle& kind, const char* what) {
+  const std::string_view text(what);
+  const std::size_t line = text.find("\n  ");
+  py::object error = kind(std::string(text.substr(0, line)));
+  if (line == std::string_view::npos || !py::hasattr(error, "add_note")) {
+    error = kind(what);
+  } else {
+    error.attr("add_note")(std::string(text.substr(line + 1)));
+  }
+  PyErr_SetObject(kind.ptr(), error.ptr());
+}
+
 void bind_errors(py::module_& m) {
   auto failed = py::register_exception<CommunicationError>(m, "CommunicationError", PyExc_RuntimeError);
+  static const py::handle communication_error = failed.inc_ref();
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const ValueError& error) {
+      raise_with_notes(PyExc_ValueError, error.what());
+    } catch (const CommunicationError& error) {
+      raise_with_notes(communication_error, error.what());
+    }
+  });
   failed.attr("__doc__") = "The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.";
   auto aborted = py::register_exception<Aborted>(m, "Aborted", failed);
   aborted.attr("__doc__") = "A wait was cut short because another rank failed.";
@@ -204,6 +245,7 @@ void bind_errors(py::module_& m) {
 
 void bind_comm(py::module_& m) {
   comm::set_interrupt_hook(run_signal_handlers);
+  own_folder() = py::str(py::module_::import("os.path").attr("dirname")(m.attr("__file__")));
   bind_errors(m);
   m.def(
       "interface", [] { return PDNN_INTERFACE; }, "What this module and the other one pass to one another, as a hash.");
@@ -214,6 +256,8 @@ void bind_comm(py::module_& m) {
       .value("min", Op::min);
   py::class_<HeldRequest>(m, "Request", "A call under way; it keeps its arrays alive.")
       .def("test", &HeldRequest::test, "Whether the call is done.")
+      .def("calls_side_by_side", &HeldRequest::calls_side_by_side,
+           "The ranks' calls at this collective one if they differ, a line each after a new line; else empty.")
       .def("wait", &HeldRequest::wait, py::arg("call") = py::none(),
            "Returns when the call is done; a message about a wait that lasts too long speaks of `call`.");
   py::class_<comm::SharedMemory, std::shared_ptr<comm::SharedMemory>>(m, "SharedMemory", py::buffer_protocol(),
@@ -240,14 +284,16 @@ void bind_comm(py::module_& m) {
       .def(
           "use_own_all_reduce", [](Communicator& comm) { comm.use(nullptr); }, "Ends use_all_reduce().")
       .def_property_readonly("all_reduce_name", all_reduce_name, "What use_all_reduce() was told; None at first.")
-      .def("split", &Communicator::split, py::arg("color"), py::arg("key"), py::call_guard<py::gil_scoped_release>(),
+      .def("split", &Communicator::split, py::arg("color"), py::arg("key"),
+           py::call_guard<AtUserLine, py::gil_scoped_release>(),
            "Collective: the group of the ranks with this rank's color, ordered by (key, rank).")
       .def("start_broadcast", start_broadcast, py::arg("data"), py::arg("root"))
       .def("start_reduce", start_reduce, py::arg("input"), py::arg("out"), py::arg("root"), py::arg("op"))
       .def("start_all_reduce", start_all_reduce, py::arg("input"), py::arg("out"), py::arg("op"))
       .def("start_scatter", start_scatter, py::arg("all"), py::arg("counts"), py::arg("mine"), py::arg("root"))
       .def("start_gather", start_gather, py::arg("mine"), py::arg("all"), py::arg("counts"), py::arg("root"))
-      .def("start_all_gather", start_all_gather, py::arg("mine"), py::arg("all"), py::arg("counts"))
+      .def("start_all_gather", start_all_gather, py::arg("mine"), py::arg("all"), py::arg("counts"),
+           py::arg("announces") = "")
       .def("start_reduce_scatter", start_reduce_scatter, py::arg("all"), py::arg("mine"), py::arg("counts"),
            py::arg("op"))
       .def("start_send", start_send, py::arg("data"), py::arg("dest"), py::arg("tag"))
@@ -255,14 +301,15 @@ void bind_comm(py::module_& m) {
       .def("start_barrier", start_barrier)
       .def_property_readonly("survives", &Communicator::survives,
                              "Whether the ranks that are left when one dies can go on.")
-      .def("agree", &Communicator::agree, py::arg("bits"), py::arg("patient"), py::call_guard<py::gil_scoped_release>(),
+      .def("agree", &Communicator::agree, py::arg("bits"), py::arg("patient"),
+           py::call_guard<AtUserLine, py::gil_scoped_release>(),
            "Collective over the ranks that live: the bits that all of them have given.")
-      .def("shrink", &Communicator::shrink, py::call_guard<py::gil_scoped_release>(),
+      .def("shrink", &Communicator::shrink, py::call_guard<AtUserLine, py::gil_scoped_release>(),
            "Collective over the ranks that live: the group of those.")
       .def("die", &Communicator::die, "This rank dies.")
-      .def("share", share, py::arg("bytes"), py::call_guard<py::gil_scoped_release>(),
+      .def("share", share, py::arg("bytes"), py::call_guard<AtUserLine, py::gil_scoped_release>(),
            "Collective: memory that all ranks see; None, on all of them, if one of them cannot.")
-      .def("ranks_of_machine", comm::ranks_of_machine, py::call_guard<py::gil_scoped_release>(),
+      .def("ranks_of_machine", comm::ranks_of_machine, py::call_guard<AtUserLine, py::gil_scoped_release>(),
            "Collective: the group of the ranks of this one's machine.");
   py::class_<comm::ThreadGroup>(m, "ThreadGroup", "Ranks that are threads of this process.")
       .def(py::init<int>(), py::arg("size"))
@@ -271,6 +318,13 @@ void bind_comm(py::module_& m) {
       .def("abort", &comm::ThreadGroup::abort, "Releases all ranks that wait, now or later, with Aborted.");
   m.def("die_after", &Communicator::die_after, py::arg("calls"),
         "This thread, which is a rank, dies at its so many-th call of any communicator; 0: it does not.");
+  m.def(
+      "state_of_job", state_of_job, py::arg("process"),
+      "What each rank of a job does, who waits for whom, and whether a rank has said so when it gave up; None without "
+      "a record of a job of which `process` is a rank or has started one.");
+  m.def(
+      "remove_record", [](std::int64_t process) { comm::remove_files(comm::logs_of(process)); }, py::arg("process"),
+      "Removes the files of that job's record.");
   m.def("make_self", comm::make_self, "The group of this rank alone.");
 }
 

@@ -4,6 +4,7 @@
 #include "numpy.hpp"
 #include "pdnn/reduce/bucketed_all_reduce.hpp"
 #include "pdnn/reduce/node_tree.hpp"
+#include "user_line.hpp"
 
 namespace pdnn::bindings {
 
@@ -73,6 +74,7 @@ void bind_reduce(py::module_& m) {
             require(!self.array, "all-reduce: a sum is under way already; call finish() first");
             const std::span<T> values = write<T>("all-reduce", array);
             self.array = array;
+            const AtUserLine here;
             self.without_gil([&](AllReduce& sum) { sum.start(values, counts, mean); });
           },
           py::arg("array"), py::arg("counts") = std::vector<double>(), py::arg("mean") = false,
@@ -91,6 +93,7 @@ void bind_reduce(py::module_& m) {
           "finish",
           [](Sum& self) {
             require(static_cast<bool>(self.array), "all-reduce: nothing is under way; call start() first");
+            const AtUserLine here;
             const std::span<const double> counts = self.without_gil([](AllReduce& sum) { return sum.finish(); });
             self.array = {};
             return std::vector<double>(counts.begin(), counts.end());

@@ -8,6 +8,7 @@
 #include "pdnn/strategy/session.hpp"
 #include "schedules.hpp"
 #include "source.hpp"
+#include "user_line.hpp"
 
 namespace pdnn::bindings {
 
@@ -67,6 +68,7 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     return poll(sums);
   };
+  const AtUserLine here;
   const py::gil_scoped_release release;
   return session.run_epoch(held.source, epoch, look);
 }
@@ -168,12 +170,13 @@ void bind_strategy(py::module_& m) {
 
 template <class T>
 void bind_strategy(py::module_& m) {
-  constexpr auto release = py::call_guard<py::gil_scoped_release>();
+  constexpr auto release = py::call_guard<AtUserLine, py::gil_scoped_release>();
   py::class_<Session<T>>(m, "Session")
       .def(py::init([](const strategy::StrategyConfig& config, std::shared_ptr<nn::Model<T>> model,
                        std::shared_ptr<nn::Loss<T>> loss, std::shared_ptr<optim::Optimizer<T>> optimizer,
                        const std::shared_ptr<comm::Communicator>& comm, const std::vector<Index>& sample,
                        Index target_width, Index batch_size) {
+             const AtUserLine here;
              const py::gil_scoped_release no_gil;  // ranks meet in it
              return std::make_unique<Session<T>>(
                  config, strategy::Training<T>(std::move(model), std::move(loss), std::move(optimizer),

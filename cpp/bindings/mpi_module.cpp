@@ -3,6 +3,7 @@
 
 #include "bindings/signals.hpp"
 #include "pdnn/comm/mpi_communicator.hpp"
+#include "pdnn/comm/mpi_recording.hpp"
 #include "pdnn/comm/waiting.hpp"
 
 PYBIND11_MODULE(_mpi, m) {
@@ -16,6 +17,8 @@ PYBIND11_MODULE(_mpi, m) {
   m.attr("compiled_mpi") = comm::compiled_mpi();
   m.def("wrap", comm::wrap_mpi, py::arg("handle"), py::arg("most") = Index{1} << 30,
         "The ranks of mpi4py's `comm.handle`; collective. Calls of more than `most` elements travel in pieces.");
+  m.def("record_end", comm::record_end, py::arg("how"),
+        "How this process ends: its record says so to ranks that wait for it.");
   m.def("end_with_exit_code", comm::end_with_exit_code,
         "From now on this process finalizes MPI when it exits with 0, and ends the whole job when it exits otherwise.");
 }

@@ -4,7 +4,7 @@ MPI communicators.
 from __future__ import annotations
 import pdnn._core
 import typing
-__all__: list[str] = ['compiled_mpi', 'end_with_exit_code', 'interface', 'wrap']
+__all__: list[str] = ['compiled_mpi', 'end_with_exit_code', 'interface', 'record_end', 'wrap']
 def end_with_exit_code() -> bool:
     """
     From now on this process finalizes MPI when it exits with 0, and ends the whole job when it exits otherwise.
@@ -12,6 +12,10 @@ def end_with_exit_code() -> bool:
 def interface() -> str:
     """
     What this module and the other one pass to one another, as a hash.
+    """
+def record_end(how: str) -> None:
+    """
+    How this process ends: its record says so to ranks that wait for it.
     """
 def wrap(handle: typing.SupportsInt | typing.SupportsIndex, most: typing.SupportsInt | typing.SupportsIndex = 1073741824) -> pdnn._core.Communicator:
     """

@@ -86,20 +86,29 @@ Index Communicator::bytes_sent(const Call& call) const {
 
 // ---- requests
 
-Request::Request(Request&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), ticket_(other.ticket_) {}
+Request::Request(Request&& other) noexcept
+    : owner_(std::exchange(other.owner_, nullptr)), ticket_(other.ticket_), entry_(other.entry_) {}
 
 Request& Request::operator=(Request&& other) noexcept {
   std::swap(owner_, other.owner_);
   std::swap(ticket_, other.ticket_);
+  std::swap(entry_, other.entry_);
   return *this;
 }
 
 bool Request::test() {
   if (!owner_) return true;
   Communicator* owner = std::exchange(owner_, nullptr);
-  if (owner->test(ticket_)) return true;
-  owner_ = owner;
-  return false;
+  try {
+    if (!owner->test(ticket_)) {
+      owner_ = owner;
+      return false;
+    }
+  } catch (...) {
+    owner->rethrow(entry_);
+  }
+  owner->record_.leave(entry_);
+  return true;
 }
 
 void Request::wait(const char* call) {
@@ -107,9 +116,12 @@ void Request::wait(const char* call) {
   Communicator& owner = *owner_;
   Waiting waiting;
   while (!test()) {
+    if (entry_ != 0) owner.record_.recorder()->waits(entry_);
     try {
       if (waiting.seconds() > owner.timeout_) owner.time_out(ticket_, call);
-      if (waiting.pause()) owner.check_others();
+      if (!waiting.pause()) continue;
+      owner.check_others();
+      owner.look_for_stall(waiting.seconds(), entry_);
     } catch (...) {
       abandon();
       throw;
@@ -120,6 +132,7 @@ void Request::wait(const char* call) {
 
 void Request::abandon() {
   if (!owner_) return;
+  owner_->record_.leave(entry_);
   const Call left = std::exchange(owner_, nullptr)->abandon(ticket_);
   pin(left.in.data, left.in.bytes());
   pin(left.out.data, left.out.bytes());
@@ -133,7 +146,11 @@ View nothing(ConstView like) { return {nullptr, 0, like.dtype}; }
 
 }  // namespace
 
-Communicator::Communicator(int rank, int size) : rank_(rank), size_(size), timeout_(timeout_from_environment()) {}
+Communicator::Communicator(int rank, int size)
+    : rank_(rank),
+      size_(size),
+      timeout_(timeout_from_environment()),
+      stall_warning_(stall_warning_from_environment()) {}
 
 Request Communicator::start_broadcast(View data, int root) {
   return root == rank_ ? begin({.kind = Kind::broadcast, .in = data, .out = nothing(data), .peer = root})
@@ -185,7 +202,11 @@ Request Communicator::begin(const Call& call) {
   }
   if (size_ > 1 || call.kind == Kind::send || call.kind == Kind::recv) {
     count({.bytes = bytes_sent(call)});
-    return start(call);
+    const std::uint64_t entry = enter(call);
+    Request request = start(call);
+    request.entry_ = entry;
+    if (!request.pending()) record_.leave(entry);
+    return request;
   }
   if (call.in.bytes() > 0 && call.out.bytes() > 0 && call.out.data != call.in.data)
     std::memcpy(call.out.data, call.in.data, static_cast<std::size_t>(call.in.bytes()));
@@ -221,9 +242,16 @@ void Communicator::make_outside(const Call& call) {
   });
 }
 
-void Communicator::inherit(const Communicator& other) {
+void Communicator::inherit(const Communicator& other, int color) {
   step_ = other.step_;
   all_reduce_ = other.all_reduce_;
+  record(other.record_.recorder(), other.record_.id_of_part(color));
+}
+
+void Communicator::survive(const Communicator& other) {
+  step_ = other.step_;
+  all_reduce_ = other.all_reduce_;
+  record(other.record_.recorder(), mixed(other.record_.id(), static_cast<std::uint64_t>(size_)));
 }
 
 namespace {
@@ -255,11 +283,6 @@ void Communicator::die_after(std::int64_t calls) { calls_to_live = calls; }
 
 void Communicator::count_down() {
   if (calls_to_live > 0 && --calls_to_live == 0) die();
-}
-
-std::string Communicator::time_out_message(const char* call, const std::string& silent) const {
-  return message(call, ": no answer from ", silent, " for ", timeout_, " s (rank ", rank_, " waits",
-                 step_ < 0 ? "" : message(" at step ", step_), "); see PDNN_TIMEOUT");
 }
 
 void Communicator::check(const Call& call) const {

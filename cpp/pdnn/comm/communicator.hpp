@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "pdnn/comm/recorder.hpp"
 #include "pdnn/comm/view.hpp"
 
 namespace pdnn::comm {
@@ -84,12 +85,17 @@ class Request {
   /// Forgets the call, as a wait does that throws. Between threads nothing is left of it. MPI may go on with it: then
   /// Buffers that it was to read or fill stay allocated, and other memory of more than kSmall bytes must stay.
   void abandon();
+  /// Of the rank's record; 0: there is none.
+  std::uint64_t entry() const { return entry_; }
   /// False once test() or wait() has said that the call is done.
   bool pending() const { return owner_ != nullptr; }
 
  private:
+  friend class Communicator;
+
   Communicator* owner_ = nullptr;  // null: done
   int ticket_ = 0;
+  std::uint64_t entry_ = 0;  // of the record
 };
 
 /// One rank's end of a group, used by one thread at a time. Every rank makes the same collective calls in the same
@@ -205,16 +211,32 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   [[noreturn]] virtual void give_up(const std::string& message) = 0;
   /// This rank has read so many bytes that others wrote.
   void has_read(Index bytes) { count({.shared_bytes = bytes}); }
-  /// "all_reduce: no answer from ranks 1, 3 for 60 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
-  std::string time_out_message(const char* call, const std::string& silent) const;
+  /// "all_reduce: no answer from ranks 1, 3 for 60 s (rank 0 waits at step 812); see PDNN_TIMEOUT", and a line about
+  /// each rank that is missing. `silent`: where the record does not name them. Aborted if another rank says it.
+  std::string time_out_message(const char* call, const std::string& silent);
+
+  // The record of this rank's calls:
+
+  /// From now on the calls in this group, and in groups split off later, are kept. `id`: the same on all of its ranks.
+  void record(std::shared_ptr<Recorder> recorder, std::uint64_t id) {
+    record_ = {std::move(recorder), id, rank_, size_};
+  }
+  const RecordedGroup& recorded() const { return record_; }
+  /// For waits that have lasted so long, about 20 times a second: after PDNN_STALL_WARNING seconds one of the ranks
+  /// that wait in the same call writes to standard error who is missing.
+  void look_for_stall(double seconds, std::uint64_t entry);
+  /// The ranks' calls at this collective one if they differ, a line each after a new line; else empty.
+  std::string calls_side_by_side(std::uint64_t entry) const;
 
  protected:
   Communicator(int rank, int size);
 
-  /// The step and the all-reduce of the group that this one was split off.
-  void inherit(const Communicator& other);
+  /// The step, the all-reduce and the record of the group that this one was split off by `color`.
+  void inherit(const Communicator& other, int color);
   /// Throws RankFailed if a rank has died.
   virtual void check_living() {}
+  /// In place of inherit(): the group of those who live, of which each may have made another number of calls.
+  void survive(const Communicator& other);
 
   /// Starts a checked call; never waits. A default Request if it is done already.
   virtual Request start(const Call& call) = 0;
@@ -228,6 +250,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
  private:
   friend class Request;
   Request begin(const Call& call);
+  std::uint64_t enter(const Call& call);
+  /// In a handler: throws again what a call threw, with the ranks' calls if these differ.
+  [[noreturn]] void rethrow(std::uint64_t entry);
+  void wait_for_the_end();
   void check(const Call& call) const;
   Index bytes_sent(const Call& call) const;
   bool made_outside(const Call& call) const;
@@ -239,6 +265,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::int64_t step_ = -1;  // unknown
   Traffic traffic_;
   std::shared_ptr<const AllReduce> all_reduce_;  // null: the group's own
+
+  double stall_warning_;
+  std::uint64_t warned_ = 0;  // the entry of the last wait that was told
+  RecordedGroup record_;
 };
 
 /// The group of this rank alone.

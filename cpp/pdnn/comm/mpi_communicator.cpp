@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pdnn/comm/mpi_call.hpp"
+#include "pdnn/comm/mpi_recording.hpp"
 #include "pdnn/comm/mpi_ulfm.hpp"
 #include "pdnn/comm/rank_failed.hpp"
 #include "pdnn/comm/slot_pool.hpp"
@@ -264,7 +265,7 @@ std::shared_ptr<Communicator> MpiCommunicator::duplicate() {
   const auto calls = form(make), notices = form(make);
   const auto same =
       std::make_shared<MpiCommunicator>(calls, std::make_shared<Notices>(notices, notices_), rank(), size(), most_);
-  same->inherit(*this);
+  same->inherit(*this, -1);
   return same;
 }
 
@@ -276,7 +277,7 @@ std::shared_ptr<Communicator> MpiCommunicator::split(int color, int key) {
   check(MPI_Comm_size(handle->comm, &size), Kind::barrier);
   if (size == 1) return make_self();
   const auto part = std::make_shared<MpiCommunicator>(handle, notices_, rank, size, most_);
-  part->inherit(*this);
+  part->inherit(*this, color);
   return part;
 }
 
@@ -315,7 +316,7 @@ std::shared_ptr<Communicator> MpiCommunicator::shrink() {
         std::make_shared<Handle>(calls.comm, true),
         std::make_shared<Notices>(std::make_shared<Handle>(notices.comm, true), nullptr), calls.rank, calls.size,
         most_);
-    left->inherit(*this);
+    left->survive(*this);
     return left;
   }
 }
@@ -366,7 +367,9 @@ std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most) {
   int rank = 0, size = 1;
   if (MPI_Comm_rank(comm, &rank) != MPI_SUCCESS || MPI_Comm_size(comm, &size) != MPI_SUCCESS)
     throw CommunicationError("MPI: this is no communicator");
-  return MpiCommunicator(std::make_shared<Handle>(comm, false), nullptr, rank, size, most).duplicate();
+  auto ranks = MpiCommunicator(std::make_shared<Handle>(comm, false), nullptr, rank, size, most).duplicate();
+  if (size > 1) start_recording(*ranks);
+  return ranks;
 }
 
 bool end_with_exit_code() {
@@ -375,6 +378,7 @@ bool end_with_exit_code() {
     if (finalized()) return;
     if (code == 0) {
       if (!heard_of_death.load()) MPI_Finalize();
+      end_recording();
     } else {
       MPI_Abort(MPI_COMM_WORLD, code);
     }

@@ -6,12 +6,15 @@
 namespace pdnn::comm {
 
 SharedBarrier::SharedBarrier(Communicator& comm, std::byte* memory)
-    : comm_(comm), ranks_(reinterpret_cast<Arrivals*>(memory), static_cast<std::size_t>(comm.size())) {
+    : comm_(comm),
+      ranks_(reinterpret_cast<Arrivals*>(memory), static_cast<std::size_t>(comm.size())),
+      record_(comm.recorded().recorder(), comm.recorded().id_of_part(kMeeting), comm.rank(), comm.size()) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "processes share it");
 }
 
 void SharedBarrier::arrive() {
   comm_.count_down();
+  entry_ = record_.enter({.step = comm_.step(), .kind = kMeeting}, true);
   ranks_[static_cast<std::size_t>(comm_.rank())].arrivals.store(++arrivals_, std::memory_order_release);
 }
 
@@ -24,13 +27,15 @@ bool SharedBarrier::all_here() const {
 void SharedBarrier::wait(const char* call) {
   constexpr int kLooks = 200;  // before anything costs more than a look
   for (int look = 0; look < kLooks; ++look)
-    if (all_here()) return;
+    if (all_here()) return record_.leave(entry_);
+  if (entry_ != 0) record_.recorder()->waits(entry_);
   Waiting waiting;
   while (!all_here()) {
     comm_.check_others();
     if (waiting.seconds() > comm_.timeout()) comm_.give_up(comm_.time_out_message(call, missing()));
-    waiting.pause();
+    if (waiting.pause()) comm_.look_for_stall(waiting.seconds(), entry_);
   }
+  record_.leave(entry_);
 }
 
 std::string SharedBarrier::missing() const {

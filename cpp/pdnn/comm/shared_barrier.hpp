@@ -39,6 +39,8 @@ class SharedBarrier {
   Communicator& comm_;
   std::span<Arrivals> ranks_;
   std::uint64_t arrivals_ = 0;  // of this rank
+  RecordedGroup record_;
+  std::uint64_t entry_ = 0;  // of the latest arrival
 };
 
 }  // namespace pdnn::comm

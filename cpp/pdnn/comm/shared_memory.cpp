@@ -7,13 +7,13 @@
 #include <array>
 #include <climits>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <random>
 #include <vector>
 
+#include "pdnn/comm/process.hpp"
 #include "pdnn/core/errors.hpp"
 #include "pdnn/core/memory.hpp"
 
@@ -127,30 +127,16 @@ int open_segment(std::int64_t process, std::int64_t file) {
   return ::open(message("/proc/", process, "/fd/", file).c_str(), O_RDWR | O_CLOEXEC);  // NOLINT: as open() is declared
 }
 
-std::string machine_name() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  std::array<char, 256> host{}, processes{};
-  ::gethostname(host.data(), host.size() - 1);
-  if (::readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) < 0) processes[0] = '\0';
-  return message(boot, " ", host.data(), " ", processes.data());
-}
-
 #else
 
 int make_segment(Index) { return -1; }
 int open_segment(std::int64_t, std::int64_t) { return -1; }
-std::string machine_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
 
 #endif
 
 using Machine = std::array<char, 512>;
 
-/// What tells machines, and containers that do not see one another's processes, apart.
+/// machine_name(), to be sent.
 Machine this_machine() {
   Machine machine{};
   machine_name().copy(machine.data(), machine.size());

@@ -65,6 +65,7 @@ struct ThreadGroup::State {
   bool is_process = false;  // its only rank is no thread among others
   const std::shared_ptr<Notices> notices;
   const std::shared_ptr<LivingThreads> living;
+  const std::shared_ptr<RecordedJob> record = std::make_shared<RecordedJob>();  // of the ranks of a job
   Mailbox mailbox;
   std::mutex mutex;
   std::vector<Open> open;
@@ -232,7 +233,7 @@ std::shared_ptr<Communicator> ThreadCommunicator::split(int color, int key) {
   const auto own = static_cast<int>(std::ranges::find(ranks, this->rank()) - ranks.begin());
   const auto state = group_->child(number, color, group_->notices, group_->living->part(ranks), ranks.size());
   auto part = std::make_shared<ThreadCommunicator>(state, own);
-  part->inherit(*this);
+  part->inherit(*this, color);
   return part;
 }
 
@@ -244,7 +245,7 @@ std::shared_ptr<Communicator> ThreadCommunicator::duplicate() {
   const auto notices = std::make_shared<ThreadGroup::State::Notices>(group_->notices);
   const auto state = group_->child(number, 0, notices, group_->living->part(all), all.size());
   auto same = std::make_shared<ThreadCommunicator>(state, rank());
-  same->inherit(*this);
+  same->inherit(*this, -1);
   return same;
 }
 
@@ -269,7 +270,7 @@ std::shared_ptr<Communicator> ThreadCommunicator::shrink() {
                                    group_->living->left(agreement), living.size());
   const auto own = static_cast<int>(std::ranges::find(living, rank()) - living.begin());
   auto left = std::make_shared<ThreadCommunicator>(state, own);
-  left->inherit(*this);
+  left->survive(*this);
   return left;
 }
 
@@ -283,7 +284,9 @@ ThreadGroup::ThreadGroup(int size) : size_(size) {
 
 std::shared_ptr<Communicator> ThreadGroup::communicator(int rank) const {
   require(rank >= 0 && rank < size_, "ThreadGroup: rank ", rank, " is not one of the ", size_, " ranks");
-  return std::make_shared<ThreadCommunicator>(state_, rank);
+  auto comm = std::make_shared<ThreadCommunicator>(state_, rank);
+  if (size_ > 1) comm->record(std::make_shared<Recorder>(state_->record, rank, size_), 2);
+  return comm;
 }
 
 void ThreadGroup::abort() const { state_->notices->give(Notice::failed, 0); }

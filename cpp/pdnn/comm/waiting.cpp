@@ -16,17 +16,20 @@ constexpr auto kYielding = std::chrono::milliseconds(10);
 constexpr auto kLongestNap = std::chrono::microseconds(100);
 std::atomic<void (*)()> interrupt_hook{nullptr};
 
-}  // namespace
-
-double timeout_from_environment() {
-  const char* text = std::getenv("PDNN_TIMEOUT");
-  if (!text) return 300;
+double seconds_from_environment(const char* name, double otherwise, const char* zero) {
+  const char* text = std::getenv(name);
+  if (!text) return otherwise;
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
-  require(end != text && *end == '\0' && seconds >= 0, "PDNN_TIMEOUT: \"", text,
-          "\" is not a number of seconds; 0 waits forever");
+  require(end != text && *end == '\0' && seconds >= 0, name, ": \"", text, "\" is not a number of seconds; 0 ", zero);
   return seconds > 0 ? seconds : std::numeric_limits<double>::infinity();
 }
+
+}  // namespace
+
+double timeout_from_environment() { return seconds_from_environment("PDNN_TIMEOUT", 300, "waits forever"); }
+
+double stall_warning_from_environment() { return seconds_from_environment("PDNN_STALL_WARNING", 60, "never warns"); }
 
 void set_interrupt_hook(void (*hook)()) { interrupt_hook.store(hook); }
 

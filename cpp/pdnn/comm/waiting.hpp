@@ -6,6 +6,9 @@ namespace pdnn::comm {
 
 /// PDNN_TIMEOUT in seconds (default 300); infinite for 0. ValueError if it is not a number.
 double timeout_from_environment();
+/// PDNN_STALL_WARNING in seconds (default 60), after which a wait is told; infinite for 0. ValueError if it is no
+/// number.
+double stall_warning_from_environment();
 
 /// Has every long wait of this process call `hook` about 20 times a second; it may throw (Python's signals).
 void set_interrupt_hook(void (*hook)());

@@ -156,6 +156,7 @@ void PipelineEngine<T>::cut(const Step& step) {
 template <class T>
 void PipelineEngine<T>::expect(Stage& stage, Index micro, Index rows) {
   if (rows == 0) return;
+  const comm::Labeled labeled({.what = "micro-batch", .number = micro, .part = "stage", .of = stage.number});
   Slot& slot = stage.slot(micro);
   if (!stage.first)
     transport_.expect(slot.x_in, values(slot.workspace.x(rows)), rank_of(stage.number - 1), tag_of_x(stage.number));
@@ -176,6 +177,7 @@ void PipelineEngine<T>::execute(const Member& member, const Instruction& instruc
   const Index count = own.count();
   Slot& slot = stage.slot(micro);
   SendBuffer& out = stage.out(micro);
+  const comm::Labeled labeled({.what = "micro-batch", .number = micro, .part = "stage", .of = stage.number});
   nn::LossValue loss;
   switch (instruction.what) {
     case Do::recv_x:

@@ -10,6 +10,7 @@ namespace {
 template <class T>
 void add_up(const threads::Member& member, comm::Communicator& group, Tensor<T> values) {
   member.barrier();
+  const comm::Labeled labeled({.what = "split layers"});
   if (member.first()) group.all_reduce(std::span(values.data, static_cast<std::size_t>(values.count())));
 }
 

@@ -34,6 +34,7 @@ void BucketedAllReduce<T>::start(std::span<T> values, std::span<const double> co
   if (counts.empty()) return;
   if (counts_.size() != std::ssize(counts)) counts_ = AlignedArray<double>(std::ssize(counts));
   std::copy(counts.begin(), counts.end(), counts_.data());
+  const comm::Labeled labeled({.what = "counts"});
   counting_ = comm_->start_all_reduce(comm::View(counts_.span()));
 }
 
@@ -60,6 +61,7 @@ bool BucketedAllReduce<T>::poll() {
 template <class T>
 void BucketedAllReduce<T>::start_next() {
   const Range elements = bucket(started_);
+  const comm::Labeled labeled({.what = "bucket", .number = started_});
   if (sums_.empty()) {
     requests_.push_back(comm_->start_all_reduce(comm::View(slice(values_, elements.begin, elements.size()))));
   } else {

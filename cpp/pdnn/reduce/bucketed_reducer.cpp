@@ -131,8 +131,10 @@ StepSums BucketedReducer<T>::finish_step(const StepSums& own) {
   write_tail(model(), told);
   sums_->start_rest();
   comm::Request tail;
-  if (tail_apart_)
+  if (tail_apart_) {
+    const comm::Labeled labeled({.what = "tail"});
     tail = comm_->start_all_reduce(comm::View(slice(model().grads->span(), params, nn::Model<T>::kTail)));
+  }
   for (Index number = 0; number < sums_->count(); ++number) {
     sums_->finish(number);
     if (replica_.optimizer.clip()) continue;

@@ -10,7 +10,10 @@ namespace pdnn::reduce {
 class RankSum : public nn::BatchSum {
  public:
   explicit RankSum(comm::Communicator& comm) : comm_(comm) {}
-  void sum(std::span<double> values) override { comm_.all_reduce(comm::View(values)); }
+  void sum(std::span<double> values) override {
+    const comm::Labeled labeled({.what = "batch sum"});
+    comm_.all_reduce(comm::View(values));
+  }
 
  private:
   comm::Communicator& comm_;
@@ -19,6 +22,7 @@ class RankSum : public nn::BatchSum {
 /// The buffers become their mean over the ranks, the same bits on all of them.
 template <class T>
 void average_state(nn::Model<T>& model, comm::Communicator& comm) {
+  const comm::Labeled labeled({.what = "buffers"});
   if (comm.size() > 1 && model.buffers->size() > 0) comm.all_reduce(comm::View(model.buffers->span()), comm::Op::mean);
 }
 

@@ -28,6 +28,7 @@ bool ElasticAveraging<T>::meet(bool stop) {
       x -= *move++;
     }
   *move = wishes(stop);
+  const comm::Labeled labeled({.what = "elastic average"});
   comm_->all_reduce(comm::View(common_.span()));
   kernels::table<T>().add(Part{}, center_.size(), center_.data(), common_.data(), center_.data());
   return hear(*move);

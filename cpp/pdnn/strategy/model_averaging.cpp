@@ -84,6 +84,7 @@ bool ModelAveraging<T>::make_common(bool stop) {
   std::copy_n(model_.buffers->data(), model_.buffers->size(), common_.data() + count);
   kernels::table<T>().scale(Part{}, whole - 1, static_cast<T>(weight()), common_.data());
   common_[whole - 1] = wishes(stop);
+  const comm::Labeled labeled({.what = "average"});
   if (config_.by_master) {
     add_by_master();
   } else {

@@ -35,6 +35,7 @@ void ScatterGather<T>::scatter(const Source<T>& source, std::span<const Index> b
   const Index mine = share(all, comm_->rank(), comm_->size()).size();
   Batch<T> whole{};
   if (root()) whole = source.gather(Member(), batch, whole_);
+  const comm::Labeled labeled({.what = "batch"});
   const auto send = [&](auto* from, auto* to, Index width) {
     using Element = std::remove_pointer_t<decltype(to)>;
     for (int r = 0; r < comm_->size(); ++r)
@@ -54,6 +55,7 @@ void ScatterGather<T>::scatter(const Source<T>& source, std::span<const Index> b
 template <class T>
 void ScatterGather<T>::gather_and_add() {
   const std::span<T> own = job_.model.grads->span();
+  const comm::Labeled labeled({.what = "gradients"});
   comm_->gather(comm::ConstView(own), root() ? comm::View(gathered_.span()) : comm::View(), {}, kRoot);
   if (!root()) return;
   const Index count = job_.model.grads->size();
@@ -106,6 +108,7 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Step& step) {
     reduce::write_tail(job_.model, sums);
   }
   const auto timed = timer_.time(&Phases::broadcast);
+  const comm::Labeled labeled({.what = "parameters"});
   comm_->broadcast(comm::View(job_.model.params->span()), kRoot);
   comm_->broadcast(comm::View(slice(job_.model.grads->span(), job_.model.count(), nn::Model<T>::kTail)), kRoot);
   return reduce::read_tail(job_.model, step.global_rows);

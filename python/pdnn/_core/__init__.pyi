@@ -11,6 +11,7 @@ from . import float64
 __all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'nodes_of_ranks', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 __all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
 __all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'simulate_pipeline', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -89,6 +90,10 @@ class Request:
     """
     A call under way; it keeps its arrays alive.
     """
+    def calls_side_by_side(self) -> str:
+        """
+        The ranks' calls at this collective one if they differ, a line each after a new line; else empty.
+        """
     def test(self) -> bool:
         """
         Whether the call is done.
@@ -152,7 +157,7 @@ class Communicator:
         """
         Collective: the group of the ranks with this rank's color, ordered by (key, rank).
         """
-    def start_all_gather(self, mine: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], all: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> Request:
+    def start_all_gather(self, mine: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], all: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], counts: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], announces: str = '') -> Request:
         ...
     def start_all_reduce(self, input: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], op: Op) -> Request:
         ...
@@ -471,9 +476,17 @@ def read_cores() -> tuple[int, int, float]:
     """
     (cores online, cores in this process's affinity mask, the cgroup's quota in cores or 0.0 for none).
     """
+def remove_record(process: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    Removes the files of that job's record.
+    """
 def simulate_pipeline(programs: collections.abc.Sequence[collections.abc.Sequence[tuple[str, typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]]], forward: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], backward: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], message: typing.SupportsFloat | typing.SupportsIndex) -> list[list[tuple[str, int, int, float, float]]]:
     """
     The programs against the clock: (what, micro, chunk, begin, end) of every rank.
+    """
+def state_of_job(process: typing.SupportsInt | typing.SupportsIndex) -> tuple[str, str, bool] | None:
+    """
+    What each rank of a job does, who waits for whom, and whether a rank has said so when it gave up; None without a record of a job of which `process` is a rank or has started one.
     """
 def supported_isas() -> list[str]:
     """

@@ -1,29 +1,55 @@
-"""Check this installation: versions, instruction set, cores, MPI; suggest repairs.
+"""Check this installation: versions, instruction set, cores, MPI; suggest repairs. Or look at a job.
 
   pdnn doctor
   pdnn doctor --json
+  pdnn doctor --job PID      # what each rank of a job does, and who waits for whom
 
-The exit code is 0 if everything installed works, 1 if something is broken.
+The exit code is 0 if everything installed works, 1 if something is broken; with --job 1 if no record of
+that job is found. PID is that of mpiexec, of pdnn launch or of any rank. The job is not disturbed; one that
+died is told of until the next job starts.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 
 from pdnn.cli import health
+from pdnn.cli.values import positive_int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn doctor``."""
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument(
+        "--job", type=positive_int, metavar="PID", help="look at the job of this process instead"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Prints the report; 0 if all is well."""
+    if arguments.job is not None:
+        return _look_at_job(arguments.job)
     report = health.report()
     print(json.dumps(report, indent=2) if arguments.json else _text(report))
     return 1 if report["problems"] else 0
+
+
+def _look_at_job(process: int) -> int:
+    from pdnn import _core
+
+    state = _core.state_of_job(process)
+    if state is None:
+        print(
+            f"doctor: no record of a job of process {process} on this machine; it has ended well, has not "
+            "called pdnn.world(), is another user's, or its ranks are threads",
+            file=sys.stderr,
+        )
+        return 1
+    ranks, waits, _ = state
+    print((ranks + (waits or "no rank waits for another")).rstrip())
+    return 0
 
 
 def _text(report: health.Report) -> str:

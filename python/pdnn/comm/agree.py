@@ -73,6 +73,12 @@ def encode(header: Header) -> NDArray[np.uint8]:
     return np.frombuffer(text.ljust(HEADER_BYTES), np.uint8)
 
 
+@functools.lru_cache(256)
+def announced(header: Header, *, uneven: bool = False) -> str:
+    """The call that ranks will make, for the record of this exchange; with `uneven` without the shape."""
+    return (header._replace(shape=()) if uneven else header).text()
+
+
 def decode(data: NDArray[np.uint8]) -> Header:
     """What `encode` made bytes of."""
     call, dtype, shape, *rest = json.loads(data.tobytes())
@@ -126,6 +132,12 @@ def with_out(header: Header, out: object) -> Header:
         problem = f"a {told.shape} {told.dtype} out for a {header.shape} {header.dtype} array"
         return header._replace(problem=problem, advice="pass an out like a")
     return header
+
+
+def add_note(error: BaseException, text: str) -> None:
+    """Lines that a traceback shows after the error, from Python 3.11 on."""
+    if text and hasattr(error, "add_note"):
+        error.add_note(text.strip("\n"))
 
 
 def compare(headers: Sequence[Header], *, uneven: bool = False) -> None:

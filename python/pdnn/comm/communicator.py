@@ -11,7 +11,17 @@ from numpy.typing import DTypeLike
 
 from pdnn import _core
 from pdnn.comm import calls, messages, tree
-from pdnn.comm.agree import DTYPES, HEADER_BYTES, Array, Header, compare, decode, encode
+from pdnn.comm.agree import (
+    DTYPES,
+    HEADER_BYTES,
+    Array,
+    Header,
+    add_note,
+    announced,
+    compare,
+    decode,
+    encode,
+)
 from pdnn.comm.calls import Call, Op
 from pdnn.comm.request import Check, Request
 from pdnn.comm.scatter import Parts, scatter, scatter_evenly
@@ -322,11 +332,17 @@ class Communicator:
         mine = encode(header)
         everyones = np.empty((self.size, HEADER_BYTES), np.uint8)
 
+        request = self.core.start_all_gather(mine, everyones, [], announced(header, uneven=uneven))
+
         def compared() -> Sequence[Header]:
             if not header.problem and (everyones == mine).all():
                 return [header] * self.size
             headers = [decode(row) for row in everyones]
-            compare(headers, uneven=uneven)
+            try:
+                compare(headers, uneven=uneven)
+            except (ValueError, TypeError) as error:
+                add_note(error, request.calls_side_by_side())
+                raise
             return headers
 
-        return self.core.start_all_gather(mine, everyones, []), compared
+        return request, compared

@@ -15,17 +15,20 @@ from pdnn.comm.communicator import Communicator
 
 
 @functools.cache
-def end_the_job_on_errors(mpi: Any) -> None:
+def end_the_job_on_errors(mpi: Any, native: Any) -> None:
     """From now on an uncaught exception, in any thread, is printed as before and then ends all ranks.
 
     Parameters
     ----------
     mpi : module
         mpi4py's MPI.
+    native : module
+        pdnn._mpi, which puts the exception on record.
     """
     show, show_of_thread = sys.excepthook, threading.excepthook
 
-    def end() -> None:
+    def end(kind: type[BaseException]) -> None:
+        native.record_end(f"raised {kind.__name__}")
         sys.stdout.flush()
         sys.stderr.flush()
         if not mpi.Is_finalized():
@@ -35,14 +38,14 @@ def end_the_job_on_errors(mpi: Any) -> None:
         try:
             show(kind, error, trace)
         finally:
-            end()
+            end(kind)
 
     def hook_of_thread(args: threading.ExceptHookArgs) -> None:
         try:
             show_of_thread(args)
         finally:
             if args.exc_type is not SystemExit:
-                end()
+                end(args.exc_type)
 
     sys.excepthook, threading.excepthook = hook, hook_of_thread
 

@@ -85,7 +85,7 @@ def from_mpi4py(comm: MPI.Intracomm) -> Communicator:
     if not isinstance(comm, module.Intracomm) or comm == module.COMM_NULL:
         raise TypeError(f"from_mpi4py: got {comm!r}; it takes a communicator such as MPI.COMM_WORLD")
     if comm.size > 1:
-        end_the_job_on_errors(module)
+        end_the_job_on_errors(module, native)
     return Communicator(native.wrap(comm.handle))
 
 

@@ -115,6 +115,7 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
     with Job(job.command, {**os.environ, **job.environment, "PDNN_MPI": "1"}, ranks, pass_on) as running:
         try:
             code = running.wait(timeout)
+            waits = running.waits() if code else ""
         except TimeoutError:
             raise TimeoutError(
                 f"run: {ranks} ranks had not ended after {timeout:g} s; they were ended"
@@ -126,7 +127,9 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
         from pdnn._core import CommunicationError
 
         which = f" without a result of rank {', '.join(map(str, lost))}" if lost else ""
-        raise CommunicationError(f"run: the job ended with code {code}{which}\n{''.join(said)}".rstrip())
+        raise CommunicationError(
+            f"run: the job ended with code {code}{which}\n{''.join(said)}{waits}".rstrip()
+        )
     sys.stderr.write("".join(said))
     return [pickle.loads(path.read_bytes()) for path in results]
 

@@ -86,7 +86,10 @@ class Job:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        from pdnn import _core
+
         self.end()
+        _core.remove_record(self._process.pid)
         for stream in self._streams:
             stream.file.close()
         self._folder.cleanup()
@@ -136,6 +139,13 @@ class Job:
             if stream.line:
                 _hand_on(sink, stream, stream.line)
                 stream.line = b""
+
+    def waits(self) -> str:
+        """Who waits for whom, or did when the job died; empty if nobody does, or a rank has said so."""
+        from pdnn import _core
+
+        state = _core.state_of_job(self._process.pid)
+        return "" if state is None or state[2] else state[1]
 
     def end(self) -> None:
         """Ends the job if it still runs, politely first."""

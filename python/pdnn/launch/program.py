@@ -86,7 +86,15 @@ def launch(
             deadline = None if timeout is None else time.monotonic() + timeout
             for left in reversed(range(restarts + 1)):
                 with Job(job.command, {**os.environ, **job.environment}, ranks, sink) as running:
-                    code = running.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                    try:
+                        code = running.wait(
+                            None if deadline is None else max(0.0, deadline - time.monotonic())
+                        )
+                    except TimeoutError:
+                        sys.stderr.write(running.waits())
+                        raise
+                    if code:
+                        sys.stderr.write(running.waits())
                 if left == 0 or not _lost_a_rank(code, launcher.family):
                     break
                 print(f"launch: a rank was lost (exit code {code}); starting again", file=sys.stderr)

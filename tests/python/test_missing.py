@@ -1,0 +1,123 @@
+"""Who is missing among ranks that are threads: warnings, time-outs, calls side by side, labels of a step."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim, strategies
+from pdnn.codec import CustomCodec
+from pdnn.comm import run_threads
+
+WAIT = 0.6  # seconds of a time-out
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PDNN_TIMEOUT", str(WAIT))
+    monkeypatch.setenv("PDNN_STALL_WARNING", "0.2")
+
+
+def said_by(work: Callable[[threading.Event], object], ranks: int = 2) -> str:
+    """The error that ends ranks of which one lets the others wait, with its notes."""
+    over = threading.Event()
+
+    def rank() -> None:
+        try:
+            work(over)
+        finally:
+            over.set()
+
+    with pytest.raises(pdnn.CommunicationError) as error:
+        run_threads(rank, ranks)
+    return "\n".join([str(error.value), *getattr(error.value, "__notes__", [])])
+
+
+def spin(over: threading.Event) -> None:
+    while not over.is_set():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("act", "state"),
+    [
+        (lambda over: over.wait(10), "sleeping"),
+        (spin, "running (computing, or in an endless loop)"),
+    ],
+)
+def test_a_rank_that_does_not_come_is_named(
+    act: Callable[[threading.Event], object], state: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def work(over: threading.Event) -> None:
+        comm = pdnn.world()
+        comm.barrier()
+        if comm.rank == 1:
+            act(over)
+        else:
+            comm.all_reduce(np.ones(3))
+
+    said = said_by(work, ranks=3)
+    missing = (
+        r"\n  rank 1 never entered #3 all_reduce, last seen at test_missing\.py:\d+ "
+        rf"\(#2 barrier, [\d.]+ s ago\), {re.escape(state)}"
+    )
+    assert re.search(
+        rf"^all_reduce: no answer from rank 1 for {WAIT} s \(rank [02] waits\); .*{missing}$", said
+    )
+    warning = rf"^pdnn: rank [02] has waited 0\.2 s in #3 all_reduce at test_missing\.py:\d+{missing}\n$"
+    assert re.search(warning, capfd.readouterr().err), "once, from one rank"
+
+
+def test_calls_that_differ_are_told_side_by_side() -> None:
+    def work() -> None:
+        comm = pdnn.world()
+        comm.barrier()
+        comm.all_reduce(np.ones(3 + (comm.rank == 1)))
+
+    with pytest.raises(ValueError, match="their arguments must agree") as error:
+        run_threads(work, 3)
+    if sys.version_info >= (3, 11):
+        assert re.fullmatch(
+            r"  ranks 0, 2: #3 all_reduce\(\(3,\) float64, op=sum\) at test_missing\.py:(\d+)\n"
+            r"  rank 1: #3 all_reduce\(\(4,\) float64, op=sum\) at test_missing\.py:\1",
+            "\n".join(error.value.__notes__),
+        )
+
+
+class Stuck(CustomCodec):
+    """A codec that lets its second thread wait in the sixth call."""
+
+    def __init__(self, over: threading.Event) -> None:
+        self.over, self.calls = over, dict[int, int]()
+
+    def encode_values(self, values: np.ndarray) -> bytes:
+        me = threading.get_ident()
+        self.calls[me] = self.calls.get(me, 0) + 1
+        if pdnn.world().rank == 1 and self.calls[me] > 6:
+            self.over.wait(10)
+        return values.tobytes()
+
+    def decode_values(self, data: np.ndarray, count: int) -> np.ndarray:
+        return data.view(f"f{len(data) // count}")
+
+
+def test_a_training_says_what_it_sends_and_where_fit_was_called() -> None:
+    x, y = np.random.default_rng(0).random((64, 5), np.float32), np.arange(64) % 3
+
+    def work(over: threading.Event) -> None:
+        model = nn.Sequential(nn.Linear(5, 3))
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        strategy = strategies.DataParallel(codec=Stuck(over))
+        pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy).fit(x, y, 9, 8, verbose=False)
+
+    said = said_by(work)
+    place = r"at test_missing\.py:\d+"
+    assert re.search(
+        rf"rank 1 never entered #\d+ all_gather \(bucket 0, step \d+\), last seen {place} \(#", said
+    )
