@@ -23,7 +23,7 @@ struct Update {
   }
 };
 
-inline constexpr Index kSquareSumChunk = 1024;
+inline constexpr Index kSquareSumChunk = 4096;
 inline Index square_chunks(Index n) { return (n + kSquareSumChunk - 1) / kSquareSumChunk; }
 
 /// Updates and clipping.

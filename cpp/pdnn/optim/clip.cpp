@@ -1,40 +1,39 @@
 #include "pdnn/optim/clip.hpp"
 
 #include <cmath>
-#include <numeric>
 
 #include "pdnn/core/errors.hpp"
+#include "pdnn/core/leaves.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::optim {
 
 template <class T>
 Clip<T>::Clip(By by, double most, Index count)
-    : by_(by), most_(most), share_{{{0, count}}, nullptr}, sums_(by == By::norm ? kernels::square_chunks(count) : 0) {
+    : Clip(by, most, Share{{{{0, count}, 0}}, kernels::square_chunks(count), nullptr}) {
   require(most > 0 && std::isfinite(most), "Clip: to at most ", most, "; expected a number above 0");
 }
 
 template <class T>
-Clip<T>::Clip(const Clip& whole, Share share) : by_(whole.by_), most_(whole.most_), share_(std::move(share)) {
-  Index chunks = 0;
-  for (const Range& range : share_.counted) chunks += kernels::square_chunks(range.size());
-  if (by_ == By::norm) sums_ = AlignedArray<double>(chunks);
-}
+Clip<T>::Clip(By by, double most, Share share)
+    : by_(by),
+      most_(most),
+      share_(std::move(share)),
+      own_(by == By::norm ? share_.blocks : 0),
+      all_(share_.add_up ? own_.size() : 0) {}
 
 /// Of the whole gradient.
 template <class T>
 double Clip<T>::squares(const threads::Member& member, std::span<const T> g) {
-  Index chunk = 0;
-  for (const Range& range : share_.counted) {
-    kernels::table<T>().square_sums(member, range.size(), g.data() + range.begin, sums_.data() + chunk);
-    chunk += kernels::square_chunks(range.size());
+  for (const auto& [range, block] : share_.counted)
+    kernels::table<T>().square_sums(member, range.size(), g.data() + range.begin, own_.data() + block);
+  member.barrier();
+  if (share_.add_up) {
+    if (member.first()) share_.add_up(own_.span(), all_.span());
+    member.barrier();
   }
-  member.barrier();
-  const auto own = [&] { return std::accumulate(sums_.data(), sums_.data() + sums_.size(), 0.0); };
-  if (!share_.add_up) return own();
-  if (member.first()) total_ = share_.add_up(own());
-  member.barrier();
-  return total_;
+  const AlignedArray<double>& squares = share_.add_up ? all_ : own_;
+  return tree_sum<double>(squares.size(), [&](Index block) { return squares[block]; });
 }
 
 template <class T>

@@ -131,31 +131,41 @@ void PartialModel<T>::take_segments() {
   part_optimizer_->set_segments(std::move(own));
 }
 
-/// A block that several ranks have counts on the first of them.
+/// A block that several ranks have counts on the first of them. Blocks of squares begin anew with each array of the
+/// whole model, so a part that has whole arrays has whole blocks.
 template <class T>
 typename optim::Clip<T>::Share PartialModel<T>::share_of_norm() const {
-  const auto rank = static_cast<std::size_t>(group_->rank());
-  std::vector<Range> counted;
-  Index at = 0;
-  for (const Block& block : params_[rank]) {
-    const Range range{at, at + block.count()};
+  std::vector<Range> arrays;  // of the whole model: where one ends, and its first block of squares
+  Index end = 0, squares = 0;
+  for (const nn::Parameter& array : whole_->parameters()) {
+    end += array.count();
+    arrays.push_back({squares, end});
+    squares += kernels::square_chunks(array.count());
+  }
+  std::vector<typename optim::Clip<T>::Counted> counted;
+  const Blocks& own = params_[static_cast<std::size_t>(group_->rank())];
+  auto block = own.begin();
+  Index at = 0, begin = 0;  // of an array here, and of the block that it is in
+  for (const nn::Parameter& array : model_.parameters()) {
+    const Range range{at, at + array.count()};
     at = range.end;
+    if (range.size() == 0) continue;
+    while (range.begin >= begin + block->count()) begin += (block++)->count();
     const bool before = std::any_of(params_.begin(), params_.begin() + group_->rank(), [&](const Blocks& others) {
-      return std::find(others.begin(), others.end(), block) != others.end();
+      return std::ranges::find(others, *block) != others.end();
     });
-    if (before || range.size() == 0) continue;
-    if (!counted.empty() && counted.back().end == range.begin) {
-      counted.back().end = range.end;
-    } else {
-      counted.push_back(range);
-    }
+    const Index first = block->whole + (block->rows == 1 ? range.begin - begin : 0);
+    if (!before) counted.push_back({range, std::ranges::upper_bound(arrays, first, {}, &Range::end)->begin});
   }
   // Gathered and added in the order of ranks: the same bits on all of them, whatever their MPI does.
-  const auto add_up = [group = group_, sums = std::vector<double>(params_.size())](double own) mutable {
-    group->all_gather(std::span(&own, 1), std::span(sums));
-    return std::accumulate(sums.begin(), sums.end(), 0.0);
+  const auto ranks = static_cast<Index>(params_.size());
+  const auto add_up = [group = group_, gathered = std::vector<double>(static_cast<std::size_t>(ranks * squares))](
+                          std::span<const double> mine, std::span<double> all) mutable {
+    group->all_gather(mine, std::span(gathered));
+    std::ranges::fill(all, 0);
+    for (std::size_t i = 0; i < gathered.size(); ++i) all[i % all.size()] += gathered[i];
   };
-  return {counted, add_up};
+  return {counted, squares, add_up};
 }
 
 template <class T>

@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(by_value_bounds_every_element) {
 }
 
 BOOST_AUTO_TEST_CASE(the_size_of_a_team_changes_no_bit) {
-  for (const Index count : {1, 1000, 5 * 1024 + 7})
+  for (const Index count : {1, 1000, 5 * 4096 + 7})
     for (const By by : {By::norm, By::value}) {
       const std::vector<double> alone = clipped(by, 0.01, gradient(count));
       BOOST_TEST((alone != gradient(count)));
