@@ -6,8 +6,8 @@
 namespace pdnn::kernels::impl {
 namespace {
 
-template <class T>
-void column_sums(Part part, Matrix<const T> x, const LeafSums<T>& leaves, bool add, T* sums) {
+template <class T, bool several>
+PDNN_INLINE void sum_columns(Part part, Matrix<const T> x, const LeafSums<T>& leaves, bool add, T* sums) {
   constexpr int together = 4;  // vectors, to keep several additions in flight
   constexpr Index width = together * kLanes<T>;
   const Range mine = deal_elements<T>(part, x.cols);
@@ -16,7 +16,7 @@ void column_sums(Part part, Matrix<const T> x, const LeafSums<T>& leaves, bool a
     Vector<T> sum[together];
     PDNN_UNROLL for (int v = 0; v < together; ++v) sum[v] =
         add ? load(sums + j + v * kLanes<T>, left - v * kLanes<T>) : Vector<T>{};
-    sum_leaves<T, together>(leaves, x.rows, sum, [&](Range rows, Vector<T>(&own)[together]) {
+    sum_leaves<T, together, several>(leaves, x.rows, sum, [&](Range rows, Vector<T>(&own)[together]) {
       for (Index r = rows.begin; r < rows.end; ++r) {
         const T* row = x.data + r * x.stride + j;
         PDNN_UNROLL for (int v = 0; v < together; ++v) own[v] += load(row + v * kLanes<T>, left - v * kLanes<T>);
@@ -24,6 +24,12 @@ void column_sums(Part part, Matrix<const T> x, const LeafSums<T>& leaves, bool a
     });
     PDNN_UNROLL for (int v = 0; v < together; ++v) store(sums + j + v * kLanes<T>, sum[v], left - v * kLanes<T>);
   }
+}
+
+template <class T>
+void column_sums(Part part, Matrix<const T> x, const LeafSums<T>& leaves, bool add, T* sums) {
+  return leaves.several() ? sum_columns<T, true>(part, x, leaves, add, sums)
+                          : sum_columns<T, false>(part, x, leaves, add, sums);
 }
 
 template <class T, class Source>

@@ -15,22 +15,20 @@ PDNN_INLINE int joins_after(Index leaf, Index count) {
 }
 
 /// sum[v] = the sum over all rows of n vectors, by leaves if there are several; add_rows(rows, sum) adds some rows.
-template <class T, int n, class AddRows>
+template <class T, int n, bool several, class AddRows>
 PDNN_INLINE void sum_leaves(const LeafSums<T>& leaves, Index rows, Vector<T> (&sum)[n], AddRows add_rows) {
-  const Index count = leaves.several() ? leaves.count : 1;
+  if constexpr (!several) return add_rows(Range{0, rows}, sum);
   Vector<T> waiting[kMostLevels][n];
   int waits = 0;
-  for (Index leaf = 0, begin = 0; leaf < count; ++leaf) {
-    const Index end = count > 1 ? leaves.ends[leaf] : rows;
-    if (count > 1) PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = Vector<T>{};
-    add_rows(Range{begin, end}, sum);
-    for (int joins = joins_after(leaf, count); joins > 0; --joins) {
+  for (Index leaf = 0, begin = 0; leaf < leaves.count; begin = leaves.ends[leaf++]) {
+    PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = Vector<T>{};
+    add_rows(Range{begin, leaves.ends[leaf]}, sum);
+    for (int joins = joins_after(leaf, leaves.count); joins > 0; --joins) {
       --waits;
       PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] += waiting[waits][v];
     }
     PDNN_UNROLL for (int v = 0; v < n; ++v) waiting[waits][v] = sum[v];
     ++waits;
-    begin = end;
   }
 }
 

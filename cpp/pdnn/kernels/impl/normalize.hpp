@@ -7,7 +7,9 @@ namespace pdnn::kernels::impl {
 namespace {
 
 inline constexpr Index kBlock = 32;  // rows whose sums are taken at once: they stay in the nearest cache
-inline constexpr int kStripe = 4;    // vectors of a stripe of columns, at most
+inline constexpr int kStripe = kVectorBytes == 64 ? 4 : 2;  // vectors of a stripe of columns, at most
+// So many rows are summed at a time, to keep additions in flight: as many for vectors of any width.
+inline constexpr int kMomentWays = 4, kSumWays = 2;
 
 template <int n>
 struct Width {
@@ -18,9 +20,11 @@ struct Width {
 template <class T, class Action>
 PDNN_INLINE void with_stripe(Index cols, Index stripe, Action action) {
   const Index j = stripe * kStripe * kLanes<T>, left = cols - j, vectors = ceil_div(left, kLanes<T>);
-  if (vectors >= 4) return action(Width<4>{}, j, left);
-  if (vectors == 3) return action(Width<3>{}, j, left);
-  if (vectors == 2) return action(Width<2>{}, j, left);
+  if constexpr (kStripe == 4) {
+    if (vectors >= 4) return action(Width<4>{}, j, left);
+    if (vectors == 3) return action(Width<3>{}, j, left);
+  }
+  if (vectors >= 2) return action(Width<2>{}, j, left);
   return action(Width<1>{}, j, left);
 }
 template <class T>
@@ -28,10 +32,9 @@ PDNN_INLINE Index stripes(Index cols) {
   return ceil_div(cols, kStripe * kLanes<T>);
 }
 
-/// Σ over rows of n vectors, term(row, v); several rows at a time where one has few vectors.
-template <class T, int n, class Term>
+/// Σ over rows of n vectors, term(row, v), `ways` rows at a time.
+template <class T, int n, int ways, class Term>
 PDNN_INLINE void sum_rows(Index rows, Vector<T> (&sum)[n], Term term) {
-  constexpr int ways = n >= 3 ? 1 : 4 / n;
   Vector<T> way[ways][n] = {};
   Index r = 0;
   for (; r + ways <= rows; r += ways)
@@ -71,9 +74,9 @@ void column_moments(Part part, Matrix<const T> x, Chunks chunks, T* moments) {
           return load(block + row * x.stride + v * kLanes<T>, left - v * kLanes<T>);
         };
         Vector<T> here[n], about[n];
-        sum_rows<T, n>(count, here, at);
+        sum_rows<T, n, kMomentWays>(count, here, at);
         PDNN_UNROLL for (int v = 0; v < n; ++v) here[v] *= T(1) / static_cast<T>(count);
-        sum_rows<T, n>(count, about, [&](Index row, int v) {
+        sum_rows<T, n, kMomentWays>(count, about, [&](Index row, int v) {
           const Vector<T> d = at(row, v) - here[v];
           return d * d;
         });
@@ -142,7 +145,7 @@ void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<cons
       PDNN_UNROLL for (int v = 0; v < n; ++v) center[v] = load(mean + j + v * kLanes<T>, left - v * kLanes<T>);
       for (Index r = rows.begin; r < rows.end; r += kBlock) {
         Vector<T> here[2 * n];
-        sum_rows<T, 2 * n>(min(kBlock, rows.end - r), here, [&](Index row, int v) {
+        sum_rows<T, 2 * n, kSumWays>(min(kBlock, rows.end - r), here, [&](Index row, int v) {
           const int w = v % n;
           const Index at = j + w * kLanes<T>, rest = left - w * kLanes<T>;
           const Vector<T> dz = dz_at<T>(y, dy, relu, r + row, at, rest);
@@ -182,14 +185,6 @@ void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<
 }
 
 // ---- rows
-
-/// Σ_j of term(j, left) over a row's vectors, in all lanes.
-template <class T, class Term>
-PDNN_INLINE Vector<T> sum_row(Index cols, Term term) {
-  Vector<T> sum{};
-  for_vectors<T>(cols, [&](Index j, Index left) { sum += term(j, left); });
-  return sum_of_lanes<T>(sum);
-}
 
 template <class T>
 void layer_norm(Part part, Matrix<const T> x, const T* gamma, const T* beta, double eps, Matrix<T> y, T* moments) {
@@ -232,15 +227,15 @@ void layer_norm_backward(Part part, Matrix<const T> x, Matrix<const T> dy, const
   });
 }
 
-template <class T>
-void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, const LeafSums<T>& leaves,
-                     bool add, T* dgamma, T* dbeta) {
+template <class T, bool several>
+PDNN_INLINE void sum_layer_norm(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments,
+                                const LeafSums<T>& leaves, bool add, T* dgamma, T* dbeta) {
   const Range mine = deal_elements<T>(part, x.cols);
   for (Index j = mine.begin; j < mine.end; j += kLanes<T>) {
     const Index left = mine.end - j;
     Vector<T> sum[2] = {};  // dgamma, dbeta
     if (add) sum[0] = load(dgamma + j, left), sum[1] = load(dbeta + j, left);
-    sum_leaves<T, 2>(leaves, x.rows, sum, [&](Range rows, Vector<T>(&own)[2]) {
+    sum_leaves<T, 2, several>(leaves, x.rows, sum, [&](Range rows, Vector<T>(&own)[2]) {
       for (Index r = rows.begin; r < rows.end; ++r) {
         const Vector<T> gradient = load(dy.data + r * dy.stride + j, left);
         own[0] += gradient * ((load(x.data + r * x.stride + j, left) - moments[2 * r]) * moments[2 * r + 1]);
@@ -250,6 +245,13 @@ void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* 
     store(dgamma + j, sum[0], left);
     store(dbeta + j, sum[1], left);
   }
+}
+
+template <class T>
+void layer_norm_sums(Part part, Matrix<const T> x, Matrix<const T> dy, const T* moments, const LeafSums<T>& leaves,
+                     bool add, T* dgamma, T* dbeta) {
+  return leaves.several() ? sum_layer_norm<T, true>(part, x, dy, moments, leaves, add, dgamma, dbeta)
+                          : sum_layer_norm<T, false>(part, x, dy, moments, leaves, add, dgamma, dbeta);
 }
 
 }  // namespace

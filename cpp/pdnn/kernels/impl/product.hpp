@@ -62,13 +62,13 @@ struct Product {
   const T* bias;
   bool add;
   PanelMatrix<T> c;
-  LeafSums<T> leaves = {};
+  const LeafSums<T>* leaves = nullptr;
   const Update<T>* update = nullptr;
   const T* from = nullptr;  // lies as c does
 };
 
 /// Runs one tile of which only `cols` columns exist, through a whole one beside it.
-template <class T, int vectors, bool adjacent_rows>
+template <class T, int vectors, bool adjacent_rows, bool leaves>
 void multiply_edge(const Tile<T>& tile, Index rows, Index cols) {
   constexpr Index width = kTileCols<T, vectors>;
   alignas(64) T sums[kMostRows<vectors> * width];
@@ -78,7 +78,7 @@ void multiply_edge(const Tile<T>& tile, Index rows, Index cols) {
     copy_block<width>(tile.start, tile.start_stride, rows, cols, sums);
     whole.start = sums, whole.start_stride = width;
   }
-  sum_tile<T, vectors, adjacent_rows>(whole, rows);
+  tile_kernel<T, vectors, adjacent_rows, leaves>(whole, rows)(whole);
   for (Index r = 0; r < rows; ++r)
     for (Index j = 0; j < cols; j += kLanes<T>)
       store(tile.c + r * tile.c_stride + j, load(sums + r * width + j), cols - j);
@@ -86,7 +86,7 @@ void multiply_edge(const Tile<T>& tile, Index rows, Index cols) {
 
 /// All rows of one strip, in tiles of nearly equal height, into tile.c or, `aside`, into a small buffer used again for
 /// each tile. finish(row, rows, sums, stride) is called after each tile.
-template <class T, int vectors, bool adjacent_rows, class Finish>
+template <class T, int vectors, bool adjacent_rows, bool leaves, class Finish>
 PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside, Finish finish) {
   constexpr Index width = kTileCols<T, vectors>;
   alignas(64) T sums[kMostRows<vectors> * width];
@@ -95,9 +95,9 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
   for (Index t = 0, row = 0; t < tiles; ++t) {
     const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
     if (cols == width || (aside && !tile.start))
-      sum_tile<T, vectors, adjacent_rows>(tile, height);
+      tile_kernel<T, vectors, adjacent_rows, leaves>(tile, height)(tile);
     else
-      multiply_edge<T, vectors, adjacent_rows>(tile, height, cols);
+      multiply_edge<T, vectors, adjacent_rows, leaves>(tile, height, cols);
     finish(row, height, tile.c, tile.c_stride);
     tile.far += tile.depth * tile.far_step;
     row += height;
@@ -142,38 +142,16 @@ struct Piece {
   int joins = 0;  // so many of the sums that wait
 };
 
-/// Goes through the pieces of a product.
+/// The piece of leaves after `before`, for nodes of `together` leaves.
 template <class T>
-class Pieces {
- public:
-  PDNN_INLINE Pieces(Index depth, const LeafSums<T>& leaves, Index most)
-      : depth_(depth),
-        most_(leaves.several() ? most
-              : depth > 0      ? ceil_div(depth, ceil_div(depth, most))
-                               : 0),
-        leaves_(leaves),
-        together_(leaves.several() ? leaves_together(leaves, most) : 0) {}
-
-  /// The one after `before`.
-  PDNN_INLINE Piece next(const Piece& before) const {
-    const Index k = before.k + before.depth;
-    if (together_ == 0) {
-      const Index depth = min(most_, depth_ - k);
-      return {k, depth, k == 0, k + depth == depth_, k + depth == depth_};
-    }
-    const Index leaf = before.leaf + (before.ends ? before.leaves : 0);
-    const Index behind = min(leaf + together_, leaves_.count), end = leaves_.ends[behind - 1];
-    const Index depth = min(most_, end - k);
-    const bool ends = k + depth == end;
-    const int joins = ends ? joins_after(leaf / together_, ceil_div(leaves_.count, together_)) : 0;
-    return {k, depth, before.ends, ends, ends && behind == leaves_.count, leaf, behind - leaf, joins};
-  }
-
- private:
-  Index depth_, most_;
-  LeafSums<T> leaves_;
-  Index together_;
-};
+PDNN_INLINE Piece next_piece(const LeafSums<T>& leaves, Index together, Index most, const Piece& before) {
+  const Index k = before.k + before.depth, leaf = before.leaf + (before.ends ? before.leaves : 0);
+  const Index behind = min(leaf + together, leaves.count), end = leaves.ends[behind - 1];
+  const Index depth = min(most, end - k);
+  const bool ends = k + depth == end;
+  const int joins = ends ? joins_after(leaf / together, ceil_div(leaves.count, together)) : 0;
+  return {k, depth, before.ends, ends, ends && behind == leaves.count, leaf, behind - leaf, joins};
+}
 
 /// to[r, j] = sums[r, j] + what waits for it, the last of `joins` sums at `waiting` and `apart` elements before each
 /// the one that has waited longer; they lie as rows `stride` apart.
@@ -191,7 +169,7 @@ PDNN_INLINE void join_waiting(const T* sums, Index sums_stride, Index rows, Inde
 
 /// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near; null
 /// sums have been applied already.
-template <class T, int vectors, bool adjacent_rows, class Finish>
+template <class T, int vectors, bool adjacent_rows, bool leaves, class Finish>
 void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   constexpr Index width = kTileCols<T, vectors>;
   constexpr Index strips = adjacent_rows ? kStripBytes / (width * static_cast<Index>(sizeof(T))) : 1;
@@ -204,8 +182,9 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   if (rows <= 0) return;
   const Index row_block = adjacent_rows ? columns : rows;
   const Index most = p.b_transposed ? kMostCopiedDepth : most_depth;
-  const Pieces<T> pieces(p.depth, p.leaves, most);
-  const Index size = p.c.rows * (p.c.panel < p.c.cols ? p.c.cols : p.c.stride);
+  const Index most_piece = p.depth > 0 && !leaves ? ceil_div(p.depth, ceil_div(p.depth, most)) : most;
+  Index together = 0;
+  if constexpr (leaves) together = leaves_together(*p.leaves, most);
   const Index b_stride = spot(p.b, 0, 0).stride;
   const bool copy_all = adjacent_rows || p.b_transposed || b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
   for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
@@ -213,10 +192,16 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
     Index waits = 0;  // sums of pieces, in the leaves' room
     Piece piece{0, 0, true, true, false};
     do {
-      piece = pieces.next(piece);
+      if constexpr (leaves) {
+        piece = next_piece(*p.leaves, together, most_piece, piece);
+      } else {
+        const Index at = piece.k + piece.depth, rest = min(most_piece, p.depth - at);
+        piece = {at, rest, at == 0, false, at + rest == p.depth};
+      }
       const Index k = piece.k, depth = piece.depth;
-      const bool single = piece.last && piece.leaf == 0 && depth == p.depth;  // c need not hold sums between pieces
-      const bool waiting = p.leaves.several() && !single;
+      // c need not hold sums between pieces
+      const bool single = depth == p.depth && (!leaves || (piece.last && piece.leaf == 0));
+      const bool waiting = leaves && !single;
       for (Index row = 0; row < rows; row += row_block) {
         const Index height = min(row_block, rows - row), first = block.rows.begin + row;
         const T* const a = p.a + first * p.row_step + k * p.depth_step;
@@ -238,7 +223,7 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             tile.far = depth * width * static_cast<Index>(sizeof(T));
             tile.far_step = ceil_div(width * static_cast<Index>(sizeof(T)), ceil_div(height, kMostRows<vectors>));
           }
-          if (piece.leaves > 1) tile.ends = p.leaves.ends + piece.leaf, tile.leaves = piece.leaves, tile.first = k;
+          if constexpr (leaves) tile.ends = p.leaves->ends + piece.leaf, tile.leaves = piece.leaves, tile.first = k;
           if (k == 0 && p.from) {
             tile.start = p.from + (c.data - p.c.data);
           } else if (piece.begins && !p.add) {
@@ -252,23 +237,22 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             tile.lr = static_cast<T>(p.update->step.sgd.lr), tile.l2 = static_cast<T>(p.update->step.sgd.l2);
           }
           const bool aside = waiting || (p.update && single && !descend);
-          multiply_strip<T, vectors, adjacent_rows>(tile, height, cols, aside,
-                                                    [&](Index r, Index n, T* sums, Index stride) {
-                                                      if (waiting) {
-                                                        const Index at = c.data - p.c.data + r * c.stride;
-                                                        T *const room = p.leaves.room + at, *to = p.c.data + at;
-                                                        const bool stay = piece.last && p.update;
-                                                        if (stay) to = sums;
-                                                        if (piece.ends && !piece.last)
-                                                          to = room + (waits - piece.joins) * size;
-                                                        const Index to_stride = stay ? stride : c.stride;
-                                                        join_waiting(sums, stride, n, cols, room + (waits - 1) * size,
-                                                                     size, piece.joins, c.stride, to, to_stride);
-                                                        sums = to, stride = to_stride;
-                                                      }
-                                                      if (piece.last)
-                                                        finish(first + r, n, j, cols, descend ? nullptr : sums, stride);
-                                                    });
+          multiply_strip<T, vectors, adjacent_rows, leaves>(
+              tile, height, cols, aside, [&](Index r, Index n, T* sums, Index stride) {
+                if (waiting) {
+                  const Index size = p.c.rows * (p.c.panel < p.c.cols ? p.c.cols : p.c.stride);
+                  const Index at = c.data - p.c.data + r * c.stride;
+                  T *const room = p.leaves->room + at, *to = p.c.data + at;
+                  const bool stay = piece.last && p.update;
+                  if (stay) to = sums;
+                  if (piece.ends && !piece.last) to = room + (waits - piece.joins) * size;
+                  const Index to_stride = stay ? stride : c.stride;
+                  join_waiting(sums, stride, n, cols, room + (waits - 1) * size, size, piece.joins, c.stride, to,
+                               to_stride);
+                  sums = to, stride = to_stride;
+                }
+                if (piece.last) finish(first + r, n, j, cols, descend ? nullptr : sums, stride);
+              });
         }
       }
       if (piece.ends) waits += 1 - piece.joins;
@@ -276,14 +260,14 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   }
 }
 
-template <class T, bool adjacent_rows, class Finish>
+template <class T, bool adjacent_rows, bool leaves, class Finish>
 void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
   if (p.depth == 0) p.a = p.b.data = p.c.data;  // they may be null, where arithmetic is undefined; nothing is read
   auto run = [&]<int vectors>(std::integral_constant<int, vectors>) {
     Index unit = kTileCols<T, vectors>;
     if (p.c.panel < cols) unit = p.c.panel;
     if (!p.b_transposed && p.b.panel < cols) unit = p.b.panel;
-    multiply_block<T, vectors, adjacent_rows>(p, own_block(part, rows, cols, unit), finish);
+    multiply_block<T, vectors, adjacent_rows, leaves>(p, own_block(part, rows, cols, unit), finish);
   };
   if (cols <= kLanes<T>)
     run(std::integral_constant<int, 1>{});
@@ -296,7 +280,7 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
 template <class T>
 void product_nn(Part part, Matrix<const T> x, PanelMatrix<const T> w, const T* b, Activation f, Matrix<T> y) {
   const Product<T> p{x.cols, x.data, x.stride, 1, w, false, b, false, y};
-  multiply<T, false>(part, y.rows, y.cols, p, [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
+  multiply<T, false, false>(part, y.rows, y.cols, p, [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
     if (f == Activation::identity) return;
     for (; rows > 0; --rows, sums += stride) activate_run<T>(f, cols, sums, sums);
   });
@@ -305,12 +289,12 @@ void product_nn(Part part, Matrix<const T> x, PanelMatrix<const T> w, const T* b
 template <class T>
 void product_nt(Part part, Matrix<const T> dy, PanelMatrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
   const Product<T> p{dy.cols, dy.data, dy.stride, 1, w, true, nullptr, false, dx};
-  multiply<T, false>(part, dx.rows, dx.cols, p,
-                     [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
-                       if (f == Activation::identity) return;
-                       for (const T* y = x.data + row * x.stride + col; rows > 0; --rows, y += x.stride, sums += stride)
-                         times_derivative_run<T>(f, cols, y, sums, sums);
-                     });
+  multiply<T, false, false>(
+      part, dx.rows, dx.cols, p, [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
+        if (f == Activation::identity) return;
+        for (const T* y = x.data + row * x.stride + col; rows > 0; --rows, y += x.stride, sums += stride)
+          times_derivative_run<T>(f, cols, y, sums, sums);
+      });
 }
 
 inline constexpr Index kLine = 64;
@@ -346,9 +330,11 @@ PDNN_INLINE Index tiles_of(Part part, const PanelMatrix<T>& dw) {
 template <class T>
 void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves, bool add,
                 PanelMatrix<T> dw, const Upcoming* upcoming) {
-  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, add, dw, leaves};
+  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, add, dw, &leaves};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
-  multiply<T, true>(part, dw.rows, dw.cols, p, [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); });
+  const auto finish = [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); };
+  if (leaves.several()) return multiply<T, true, true>(part, dw.rows, dw.cols, p, finish);
+  multiply<T, true, false>(part, dw.rows, dw.cols, p, finish);
 }
 
 /// Fetches `rows` rows of `bytes` bytes into the second-level cache.
@@ -361,26 +347,25 @@ template <class T>
 void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves,
                        const Update<T>& update, const T* from, PanelMatrix<T> dw, const Upcoming* upcoming) {
   constexpr Index bytes = sizeof(T), next = kColumnBytes / bytes;  // rows that come after those of a block
-  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, leaves, &update, from};
+  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &leaves, &update, from};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
-  multiply<T, true>(part, dw.rows, dw.cols, p,
-                    [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
-                      fetcher.after_tile();
-                      const Element<T> first = spot(dw, row, col);
-                      Index at = first.data - dw.data;
-                      if (from)
-                        fetch_rows(reinterpret_cast<const char*>(from + at + next * first.stride), first.stride * bytes,
-                                   rows, cols * bytes);
-                      if (!sums) return;
-                      if (cols == first.stride && cols < stride) {  // rows of w touch each other: one run
-                        for (Index r = 1; r < rows; ++r)
-                          for (Index j = 0; j < stride; j += kLanes<T>)
-                            store(sums + r * cols + j, load(sums + r * stride + j));
-                        return update_run<T>(update, at, rows * cols, sums);
-                      }
-                      for (; rows > 0; --rows, at += first.stride, sums += stride)
-                        update_run<T>(update, at, cols, sums);
-                    });
+  const auto finish = [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
+    fetcher.after_tile();
+    const Element<T> first = spot(dw, row, col);
+    Index at = first.data - dw.data;
+    if (from)
+      fetch_rows(reinterpret_cast<const char*>(from + at + next * first.stride), first.stride * bytes, rows,
+                 cols * bytes);
+    if (!sums) return;
+    if (cols == first.stride && cols < stride) {  // rows of w touch each other: one run
+      for (Index r = 1; r < rows; ++r)
+        for (Index j = 0; j < stride; j += kLanes<T>) store(sums + r * cols + j, load(sums + r * stride + j));
+      return update_run<T>(update, at, rows * cols, sums);
+    }
+    for (; rows > 0; --rows, at += first.stride, sums += stride) update_run<T>(update, at, cols, sums);
+  };
+  if (leaves.several()) return multiply<T, true, true>(part, dw.rows, dw.cols, p, finish);
+  multiply<T, true, false>(part, dw.rows, dw.cols, p, finish);
 }
 
 }  // namespace

@@ -19,6 +19,18 @@ PDNN_INLINE Vector<T> padded(Vector<T> x, Index left, T otherwise) {
   return existing<T>(left) ? x : broadcast(otherwise);
 }
 
+/// Σ_j of term(j, left) over a row's vectors, in all lanes. It has as many sums as a cache line has elements, for
+/// vectors of any width.
+template <class T, class Term>
+PDNN_INLINE Vector<T> sum_row(Index cols, Term term) {
+  Vector<T> line[kVectorsOfLine] = {};
+  for (Index j = 0; j < cols; j += kVectorsOfLine * kLanes<T>) PDNN_UNROLL for (int v = 0; v < kVectorsOfLine; ++v) {
+      const Index left = cols - j - v * kLanes<T>;
+      if (v == 0 || left > 0) line[v] += term(j + v * kLanes<T>, left);
+    }
+  return sum_of_line<T>(line);
+}
+
 /// A row's largest element and Σ exp(x − largest), each in all lanes; exp(x − largest) is left in e if that is given.
 template <class T>
 struct Normalizer {
@@ -31,22 +43,19 @@ PDNN_INLINE Normalizer<T> normalizer(Index cols, const T* x, T* e) {
   for_vectors<T>(
       cols, [&](Index j, Index left) { largest = at_least<T>(largest, padded<T>(load(x + j, left), left, lowest)); });
   largest = largest_lane<T>(largest);
-  Vector<T> sum{};
-  for_vectors<T>(cols, [&](Index j, Index left) {
+  const Vector<T> sum = sum_row<T>(cols, [&](Index j, Index left) {
     const Vector<T> term = padded<T>(exp<T>(load(x + j, left) - largest), left, T(0));
     if (e) store(e + j, term, left);
-    sum += term;
+    return term;
   });
-  return {largest, sum_of_lanes<T>(sum)};
+  return {largest, sum};
 }
 
 /// Σ_j x_j y_j, or Σ_j x_j for a null y, in all lanes.
 template <class T>
 PDNN_INLINE Vector<T> dot(Index cols, const T* x, const T* y) {
-  Vector<T> sum{};
-  for_vectors<T>(cols,
-                 [&](Index j, Index left) { sum += y ? load(x + j, left) * load(y + j, left) : load(x + j, left); });
-  return sum_of_lanes<T>(sum);
+  if (!y) return sum_row<T>(cols, [&](Index j, Index left) { return load(x + j, left); });
+  return sum_row<T>(cols, [&](Index j, Index left) { return load(x + j, left) * load(y + j, left); });
 }
 
 /// Calls action(row) for a worker's rows.
@@ -135,11 +144,10 @@ void cross_entropy_of_targets(Part part, Matrix<const T> y, Matrix<const T> targ
     T* const to = dy.data ? dy.data + r * dy.stride : nullptr;
     const Normalizer<T> n = normalizer<T>(y.cols, at, to);
     const Vector<T> log_sum = log<T>(n.sum), total = dot<T>(y.cols, t, nullptr);
-    Vector<T> loss{};
-    for_vectors<T>(y.cols, [&](Index j, Index left) {
-      loss += load(t + j, left) * padded<T>(log_sum - (load(at + j, left) - n.largest), left, T(0));
+    const Vector<T> loss = sum_row<T>(y.cols, [&](Index j, Index left) {
+      return load(t + j, left) * padded<T>(log_sum - (load(at + j, left) - n.largest), left, T(0));
     });
-    rows[2 * r] = static_cast<double>(sum_of_lanes<T>(loss)[0]);
+    rows[2 * r] = static_cast<double>(loss[0]);
     rows[2 * r + 1] = first_largest(y.cols, at) == first_largest(y.cols, t) ? 1 : 0;
     if (!to) return;
     const Vector<T> factor = static_cast<T>(scale) * total / n.sum;

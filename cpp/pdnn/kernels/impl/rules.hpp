@@ -154,12 +154,17 @@ void square_sums(Part part, Index n, const T* x, double* sums) {
   const Range mine = deal(part, ceil_div(n, kSquareSumChunk));
   for (Index chunk = mine.begin; chunk < mine.end; ++chunk) {
     const Index end = min((chunk + 1) * kSquareSumChunk, n);
-    Vector<T> sum[4] = {};
-    for (Index i = chunk * kSquareSumChunk; i < end; i += 4 * kLanes<T>) PDNN_UNROLL for (Index k = 0; k < 4; ++k) {
+    constexpr Index vectors = 4 * kVectorsOfLine;  // sums of four lines of lanes, for vectors of any width
+    Vector<T> sum[vectors] = {}, line[kVectorsOfLine];
+    for (Index i = chunk * kSquareSumChunk; i < end; i += vectors * kLanes<T>)
+      PDNN_UNROLL for (Index k = 0; k < vectors; ++k) {
         const Vector<T> values = load(x + i + k * kLanes<T>, end - i - k * kLanes<T>);
         sum[k] += values * values;
       }
-    sums[chunk] = static_cast<double>(sum_of_lanes<T>((sum[0] + sum[1]) + (sum[2] + sum[3]))[0]);
+    constexpr int each = kVectorsOfLine;
+    PDNN_UNROLL for (int v = 0; v < each; ++v) line[v] =
+        (sum[v] + sum[each + v]) + (sum[2 * each + v] + sum[3 * each + v]);
+    sums[chunk] = static_cast<double>(sum_of_line<T>(line)[0]);
   }
 }
 

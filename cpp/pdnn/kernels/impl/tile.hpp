@@ -31,7 +31,6 @@ struct Tile {
 
 /// The widest tile in vectors, and how many rows fill the registers beside a row of b and one broadcast element of a.
 inline constexpr int kWidest = kVectorBytes == 64 ? 4 : 2;
-inline constexpr int kVectorsOfLine = 64 / kVectorBytes;
 template <int vectors>
 inline constexpr int kMostRows = vectors == 4                        ? 6
                                  : vectors == 2 && kVectorBytes < 64 ? 6
@@ -138,20 +137,23 @@ template <class T>
 using TileKernel = void (*)(const Tile<T>&);
 
 template <class T, int vectors, bool adjacent_rows, int... rows>
-TileKernel<T> tile_kernel_of(Index height, bool leaves, std::integer_sequence<int, rows...>) {
+TileKernel<T> tile_kernel_of(Index height, std::integer_sequence<int, rows...>) {
   static constexpr TileKernel<T> kernels[] = {multiply_tile<T, vectors, rows + 1, adjacent_rows>...};
-  if constexpr (adjacent_rows) {
-    static constexpr TileKernel<T> kernels_of_leaves[] = {multiply_leaves<T, vectors, rows + 1>...};
-    if (leaves) return kernels_of_leaves[height - 1];
-  }
+  return kernels[height - 1];
+}
+template <class T, int vectors, int... rows>
+TileKernel<T> leaves_kernel_of(Index height, std::integer_sequence<int, rows...>) {
+  static constexpr TileKernel<T> kernels[] = {multiply_leaves<T, vectors, rows + 1>...};
   return kernels[height - 1];
 }
 
-/// Sums a tile of `height` rows, at most kMostRows<vectors>.
-template <class T, int vectors, bool adjacent_rows>
-PDNN_INLINE void sum_tile(const Tile<T>& tile, Index height) {
-  tile_kernel_of<T, vectors, adjacent_rows>(height, tile.leaves > 1,
-                                            std::make_integer_sequence<int, kMostRows<vectors>>{})(tile);
+/// The kernel for tiles of `height` rows, at most kMostRows<vectors>.
+template <class T, int vectors, bool adjacent_rows, bool leaves>
+PDNN_INLINE TileKernel<T> tile_kernel(const Tile<T>& tile, Index height) {
+  constexpr auto heights = std::make_integer_sequence<int, kMostRows<vectors>>{};
+  if constexpr (leaves)
+    if (tile.leaves > 1) return leaves_kernel_of<T, vectors>(height, heights);
+  return tile_kernel_of<T, vectors, adjacent_rows>(height, heights);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ namespace {
 inline constexpr Index kVectorBytes = PDNN_VECTOR_BYTES;
 template <class T>
 inline constexpr Index kLanes = kVectorBytes / static_cast<Index>(sizeof(T));
+inline constexpr int kVectorsOfLine = 64 / kVectorBytes;
 
 template <class T>
 struct VectorOf {
@@ -196,6 +197,13 @@ PDNN_INLINE Vector<T> fold(Vector<T> x, Join join) {
 template <class T>
 PDNN_INLINE Vector<T> sum_of_lanes(Vector<T> x) {
   return fold<T>(x, [](Vector<T> a, Vector<T> b) { return a + b; });
+}
+/// The same of a cache line of lanes in several vectors: the sum is the same for vectors of any width.
+template <class T>
+PDNN_INLINE Vector<T> sum_of_line(Vector<T> (&line)[kVectorsOfLine]) {
+  PDNN_UNROLL for (int half = kVectorsOfLine / 2; half > 0; half /= 2) PDNN_UNROLL for (int v = 0; v < half; ++v)
+      line[v] += line[v + half];
+  return sum_of_lanes<T>(line[0]);
 }
 template <class T>
 PDNN_INLINE Vector<T> largest_lane(Vector<T> x) {
