@@ -13,7 +13,7 @@ import pdnn
 from pdnn import models, nn, optim
 from pdnn.checkpoint import FILE
 from pdnn.data import Dataset
-from pdnn.strategies import DataParallel, Pool, Team
+from pdnn.strategies import DataParallel, Pool, Serial, Strategy, Team
 
 comm = pdnn.world()
 RNG = np.random.default_rng(0)
@@ -21,7 +21,7 @@ DATA = Dataset(RNG.integers(0, 256, (53, 12), dtype=np.uint8), RNG.integers(0, 4
 
 
 def train(
-    strategy: str | DataParallel, comm: pdnn.comm.Communicator, seed: int = 2, **options: object
+    strategy: str | Strategy, comm: pdnn.comm.Communicator, seed: int = 2, **options: object
 ) -> pdnn.Trainer:
     model = models.mlp([12, 9, 4], "sigmoid", dtype="float64", seed=seed)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
@@ -31,7 +31,9 @@ def train(
     return trainer
 
 
-def normalized(strategy: str, comm: pdnn.comm.Communicator, sync: bool, seed: int = 2) -> pdnn.Trainer:
+def normalized(
+    strategy: str | Strategy, comm: pdnn.comm.Communicator, sync: bool, seed: int = 2
+) -> pdnn.Trainer:
     layers = nn.Linear(12, 9), nn.BatchNorm1d(9, sync=sync), nn.Sigmoid(), nn.Linear(9, 4)
     model = nn.Sequential(*layers, dtype="float64", seed=seed)
     sgd = optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
@@ -115,6 +117,27 @@ def check_moving_checkpoints(folder: Path, serial: pdnn.Trainer) -> None:
                     np.testing.assert_allclose(model, got.model.flat_parameters, rtol=0, atol=1e-13)
 
 
+def check_reproducible() -> None:
+    """With the same leaves all of them have the bits of one process."""
+    want, of_batches = train("serial/8", pdnn.comm.SELF), normalized("serial/8", pdnn.comm.SELF, True)
+    strategies: list[str | Strategy] = [
+        "ddp/8",
+        "ddp+team:2/8",
+        "ddp+pool:2/8",
+        DataParallel(Serial(8), shared_memory=False),
+    ]
+    if comm.size == 2:
+        strategies.append("pipeline:2/8")
+    for strategy in strategies:
+        got = train(strategy, comm)
+        assert got.history.fingerprint == want.history.fingerprint, strategy
+        assert got.history.history["loss"] == want.history.history["loss"], strategy
+        if strategy != "pipeline:2/8":
+            got = normalized(strategy, comm, True)
+            assert got.history.fingerprint == of_batches.history.fingerprint, strategy
+            np.testing.assert_array_equal(got.model.flat_buffers, of_batches.model.flat_buffers)
+
+
 def equal(got: pdnn.Trainer, want: pdnn.Trainer) -> None:
     np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=0, atol=1e-13)
     for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
@@ -153,6 +176,7 @@ def main(folder: Path) -> None:
     equal(train("ddp", comm, checkpoint=folder, resume=True), serial)
 
     check_moving_checkpoints(folder / "moving", serial)
+    check_reproducible()
     check_averaging(folder / "averaging")
     check_elastic_averaging(folder / "elastic")
     check_hogwild()

@@ -79,9 +79,12 @@ def test_a_pool_gives_the_same_bits_for_any_number_of_workers() -> None:
     assert (one.flat_buffers != trained().model.flat_buffers).all()  # pieces are normalized by themselves
 
 
-def test_a_pool_cannot_synchronize() -> None:
+def test_a_pool_synchronizes_over_leaves_of_a_batch() -> None:
+    pool, serial = (trained(strategy, sync=True).model for strategy in ("pool:2/3", "serial/3"))
+    assert pool.fingerprint() == serial.fingerprint()
+    np.testing.assert_array_equal(pool.flat_buffers, serial.flat_buffers)
     with pytest.raises(ValueError, match=r"sync=True needs the whole batch.*use a team"):
-        trained("pool:2/3", sync=True)
+        trained("average:2+pool:2/3", sync=True)  # whose pieces are no leaves
     synchronized = trained(sync=True).model  # alone: the batch is whole
     np.testing.assert_array_equal(synchronized.flat_buffers, trained().model.flat_buffers)
 

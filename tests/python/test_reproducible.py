@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn, optim
+from pdnn import models, nn, optim
 from pdnn.data import Dataset
 from pdnn.strategies import (
     DataParallel,
@@ -26,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:strategy .* threads share:UserWa
 RNG = np.random.default_rng(0)
 INPUTS, CLASSES, ROWS, BATCH, EPOCHS = 13, 4, 67, 29, 3  # batches of 29, 29 and 9 rows in 8 leaves
 FLAT = Dataset(RNG.random((ROWS, INPUTS)), RNG.integers(0, CLASSES, ROWS))
+IMAGES = Dataset(RNG.random((ROWS, 2, 6, 6)), RNG.integers(0, CLASSES, ROWS))
 
 
 def mlp(dtype: str) -> nn.Sequential:
@@ -41,13 +42,70 @@ def mlp(dtype: str) -> nn.Sequential:
     )
 
 
-def train(strategy: str | Strategy, dtype: str, clip: float | None = None, **options: Any) -> tuple[Any, ...]:
+def cnn(dtype: str) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(2, 5, 3, padding=1),
+        nn.BatchNorm2d(5, sync=True),
+        nn.ReLU(),
+        nn.Conv2d(5, 3, 3, padding=1),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(27, CLASSES),
+        dtype=dtype,
+        seed=2,
+    )
+
+
+def digits(dtype: str) -> nn.Sequential:
+    return models.mlp([784, 256, 10], "sigmoid", dtype=dtype, seed=2)
+
+
+def lenet(dtype: str) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 5, padding=2),
+        nn.BatchNorm2d(8, sync=True),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 5),
+        nn.BatchNorm2d(16, sync=True),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.3),
+        nn.Linear(400, 10),
+        dtype=dtype,
+        seed=2,
+    )
+
+
+DIGITS = Dataset(RNG.integers(0, 256, (371, 784), dtype=np.uint8), RNG.integers(0, 10, 371), scale=1 / 255)
+PICTURES = Dataset(DIGITS.x.reshape(-1, 1, 28, 28), DIGITS.y, scale=1 / 255)
+NETWORKS = {
+    "mlp": (mlp, FLAT),
+    "cnn": (cnn, IMAGES),
+    "784-256-10": (digits, DIGITS),
+    "lenet": (lenet, PICTURES),
+}
+
+
+def train(
+    strategy: str | Strategy,
+    network: str,
+    dtype: str,
+    clip: float | None = None,
+    batch_size: int = BATCH,
+    **options: Any,
+) -> tuple[Any, ...]:
     """What must not depend on who computes: the fingerprint, losses and accuracies."""
-    model = mlp(dtype)
+    make, data = NETWORKS[network]
+    model = make(dtype)
     adam = optim.Adam(model.parameters(), lr=0.01)
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, strategy=strategy, clip_norm=clip, **options)
-    history = trainer.fit(FLAT, EPOCHS, BATCH, verbose=False)
-    return history.fingerprint, history.history["loss"], history.history["accuracy"]
+    history = trainer.fit(data, EPOCHS, batch_size, verbose=False)
+    buffers = model.flat_buffers.tobytes()
+    return history.fingerprint, buffers, history.history["loss"], history.history["accuracy"]
 
 
 def on_ranks(ranks: int, *arguments: Any, **options: Any) -> tuple[Any, ...]:
@@ -57,28 +115,56 @@ def on_ranks(ranks: int, *arguments: Any, **options: Any) -> tuple[Any, ...]:
     return first
 
 
-LAYOUTS = [
+LAYOUTS: list[tuple[str | Strategy, int]] = [
+    ("team:2/8", 1),
+    ("pool:1/8", 1),
     ("pool:2", 1),
     ("pool:3/8", 1),
-    *(("ddp+pool:2", ranks) for ranks in (1, 2, 3, 4, 5, 7)),
-    (DataParallel(Pool(1), shared_memory=False), 3),
+    *(("ddp/8", ranks) for ranks in (1, 2, 3, 4, 5, 7)),
+    (DataParallel(Serial(8), shared_memory=False), 3),
+    ("ddp+team:2/8", 2),
+    *(("ddp+pool:2", ranks) for ranks in (2, 7)),
+    (DataParallel(Pool(2), shared_memory=False), 3),
 ]
+
+
+PIPELINES: list[tuple[str | Strategy, int]] = [("pipeline:2/8", 2), ("pipeline:3/8:gpipe", 3)]
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_training_has_the_same_bits_on_any_ranks(dtype: str, clip: float | None) -> None:
-    want = train("pool:1/8", dtype, clip)
-    for strategy, ranks in LAYOUTS:
-        assert on_ranks(ranks, strategy, dtype, clip) == want, f"{strategy} on {ranks}"
-    assert train("pool:1/7", dtype, clip)[0] != want[0]  # other leaves have other bits
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_a_training_has_the_same_bits_on_any_ranks(network: str, dtype: str, clip: float | None) -> None:
+    want = train("serial/8", network, dtype, clip)
+    for strategy, ranks in [*LAYOUTS, *(PIPELINES if network == "mlp" and not clip else [])]:
+        assert on_ranks(ranks, strategy, network, dtype, clip) == want, f"{strategy} on {ranks}"
+    assert train("serial/7", network, dtype, clip)[0] != want[0]  # other leaves have other bits
+    assert np.allclose(train("serial", network, dtype, clip)[2], want[2], rtol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_pipeline_has_the_bits_of_its_micro_batches_as_leaves(dtype: str) -> None:
-    want = train("pool:1/8", dtype)
-    for spec, ranks in (("pipeline:2/8", 2), ("pipeline:3/8:gpipe", 3), ("pipeline:2/8+team:2", 2)):
-        assert on_ranks(ranks, spec, dtype) == want, spec
+@pytest.mark.parametrize("network", ["784-256-10", "lenet"])
+def test_larger_networks_have_the_same_bits_on_any_ranks(network: str, dtype: str) -> None:
+    want = train("serial/8", network, dtype, batch_size=105)
+    for strategy, ranks in [*LAYOUTS, *(PIPELINES[:1] if network == "784-256-10" else [])]:
+        got = on_ranks(ranks, strategy, network, dtype, batch_size=105)
+        assert got == want, f"{strategy} on {ranks}"
+
+
+def test_a_training_by_default_asks_for_eight_leaves() -> None:
+    want = train("serial/8", "mlp", "float64")
+    assert on_ranks(2, "auto", "mlp", "float64", reproducible=True) == want
+    assert on_ranks(2, "pipeline:2", "mlp", "float64", reproducible=True) == want
+
+
+def test_statistics_of_own_rows_are_refused() -> None:
+    model = nn.Sequential(nn.Linear(INPUTS, 5), nn.BatchNorm1d(5), nn.Linear(5, CLASSES))
+    trainer = pdnn.Trainer(
+        model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1), strategy="serial/8"
+    )
+    with pytest.raises(ValueError, match=r"a layer with sync=False .* pass sync=True"):
+        trainer.fit(FLAT, 1, BATCH, verbose=False)
 
 
 def test_what_is_asked_for_is_a_number_of_leaves() -> None:
@@ -143,9 +229,9 @@ def test_more_ranks_than_leaves_are_refused_with_what_fits() -> None:
     with pytest.raises(
         ValueError, match=r'cuts a batch into 2 leaves, this world has 3 ranks; "ddp\+pool:1/3"'
     ):
-        on_ranks(3, "ddp+pool:1/2", "float64")
+        on_ranks(3, "ddp+pool:1/2", "mlp", "float64")
 
 
 def test_the_fastest_strategy_is_not_reproducible() -> None:
     with pytest.raises(ValueError, match="with reproducible=True name the strategy"):
-        train("fastest", "float64", reproducible=True)
+        train("fastest", "mlp", "float64", reproducible=True)

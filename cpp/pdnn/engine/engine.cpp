@@ -1,5 +1,7 @@
 #include "pdnn/engine/engine.hpp"
 
+#include "pdnn/kernels/table.hpp"
+
 namespace pdnn::engine {
 
 template <class T>
@@ -22,6 +24,21 @@ void Engine<T>::update(optim::Optimizer<T>& optimizer, Range range) {
     update(member, range);
   });
 }
+
+namespace {
+
+/// From the numbers that a loss has left of each row of these leaves.
+template <class T>
+void write_leaf_sums(nn::Workspace<T>& workspace, const LeafNodes& leaves, std::span<nn::LossValue> sums) {
+  Index begin = 0;
+  auto leaf = static_cast<std::size_t>(leaves.leaves().run.begin);
+  for (const Index end : leaves.ends()) {
+    sums[leaf++] = nn::sum_of_rows(workspace.rows(), {begin, end});
+    begin = end;
+  }
+}
+
+}  // namespace
 
 template <class T>
 nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
@@ -48,12 +65,7 @@ nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step,
     job_.model.commit(job_.network, pass, workspace_, step.count());
   });
   if (!leaves) return sums;
-  Index begin = 0;
-  auto leaf = static_cast<std::size_t>(step.leaves.run.begin);
-  for (const Index end : leaves_.ends()) {
-    hooks.leaf_sums[leaf++] = nn::sum_of_rows(workspace_.rows(), {begin, end});
-    begin = end;
-  }
+  write_leaf_sums(workspace_, leaves_, hooks.leaf_sums);
   return {};
 }
 
@@ -61,20 +73,29 @@ template <class T>
 PoolEngine<T>::PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity)
     : Engine<T>(job), pieces_(pieces), pool_(workers), waiting_(job.model.count(), pieces) {
   require(pieces >= 1, "Pool: ", pieces, " parallel batches; expected at least 1");
-  require(!job.network.traits().synchronized,
-          "Pool: a layer with sync=True needs the whole batch at once, but a pool's pieces ",
-          "go ahead one by one; use a team, or sync=False");
   require(!job.network.traits().communicates,
           "Pool: a layer that is dealt out to ranks needs them at the same passes, but a pool's pieces ",
           "go ahead in any order; use a team");
+  const Index rows = (capacity + pieces - 1) / pieces;
+  const Index at_once = job.network.traits().synchronized ? (pieces + workers - 1) / workers : 1;
   for (int i = 0; i < workers; ++i)
-    workers_.push_back({nn::Workspace<T>(job.network, job.sample, (capacity + pieces - 1) / pieces),
-                        AlignedArray<T>(job.model.count()), LeafNodes()});
+    workers_.push_back({nn::Workspace<T>(job.network, job.sample, at_once * rows), AlignedArray<T>(job.model.count()),
+                        AlignedArray<T>(), LeafNodes()});
+  summed_.resize(workers_.size());
   sums_.resize(static_cast<std::size_t>(pieces));
 }
 
 template <class T>
 nn::LossValue PoolEngine<T>::gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
+  if (!job_.network.traits().synchronized) return leaf_by_leaf(source, step, hooks);
+  require(step.leaves.count > 0, "Pool: a layer with sync=True needs the whole batch at once, but a pool's pieces ",
+          "go ahead one by one; use a team, or sync=False");
+  run_by_run(source, step, hooks);
+  return {};
+}
+
+template <class T>
+nn::LossValue PoolEngine<T>::leaf_by_leaf(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
   const Index count = job_.model.count();
   const bool leaves = step.leaves.count > 0;
   const Range run = leaves ? step.leaves.run : Range{0, pieces_};
@@ -107,6 +128,89 @@ nn::LossValue PoolEngine<T>::gradient(const Source<T>& source, const Step& step,
     });
   });
   return leaves ? nn::LossValue{} : sum_of_leaves(sums);
+}
+
+template <class T>
+void PoolEngine<T>::run_by_run(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
+  cut_runs(step);
+  pool_.team().run([&](const Member& member) {
+    Worker& worker = workers_[static_cast<std::size_t>(member.index)];
+    const Member alone;
+    const Step own = step.shard(member);
+    worker.leaf.cut(own.leaves);
+    worker.workspace.make_leaf_room(step.leaves.count);
+    WorkerSum sum(*this, member, hooks.batch_sum);
+    const Batch<T> batch = source.gather(alone, own.rows, worker.workspace);
+    const nn::Pass pass{.team = &alone,
+                        .key = step.key,
+                        .first_row = own.first_row,
+                        .batch_sum = workers_.size() > 1 ? &sum : hooks.batch_sum,
+                        .leaves = &worker.leaf};
+    nn::run_pass<T>(job_.network, job_.model, worker.workspace, job_.loss, pass, batch.x, batch.target, step.scale,
+                    worker.grads.span(), nullptr, worker.more_nodes.span());
+    write_leaf_sums(worker.workspace, worker.leaf, hooks.leaf_sums);
+    member.barrier();
+    join_runs(member, hooks);
+    if (member.first()) job_.model.commit(job_.network, pass, worker.workspace, own.count());  // the same of each run
+  });
+}
+
+/// The nodes of the workers' runs, and how they become those of the step's.
+template <class T>
+void PoolEngine<T>::cut_runs(const Step& step) {
+  const auto& [leaves, batch, run] = step.leaves;
+  require(run.size() >= std::ssize(workers_), "Pool: ", workers_.size(), " workers for ", run.size(), " leaves");
+  if (run == run_) return;
+  run_ = run;
+  nodes_.clear(), made_.clear(), joins_.clear(), whole_.clear();
+  for (Index i = 0; i < std::ssize(workers_); ++i) {
+    Worker& worker = workers_[static_cast<std::size_t>(i)];
+    const Range part = share(run.size(), i, std::ssize(workers_));
+    const std::vector<Range> own = nodes_of({run.begin + part.begin, run.begin + part.end}, leaves);
+    const Index count = job_.model.count();
+    worker.more_nodes = AlignedArray<T>((std::ssize(own) - 1) * count);
+    for (Index node = 0; node < std::ssize(own); ++node)
+      made_.push_back(node == 0 ? worker.grads.data() : worker.more_nodes.data() + (node - 1) * count);
+    nodes_.insert(nodes_.end(), own.begin(), own.end());
+  }
+  std::vector<bool> joined(nodes_.size());
+  join_nodes(nodes_, leaves, [&](std::size_t left, std::size_t right) {
+    joins_.push_back({left, right});
+    joined[right] = true;
+  });
+  for (std::size_t node = 0; node < nodes_.size(); ++node)
+    if (!joined[node]) whole_.push_back(node);
+}
+
+template <class T>
+void PoolEngine<T>::join_runs(const Member& member, const nn::Hooks<T>& hooks) {
+  const Index count = job_.model.count();
+  const Range mine = member.range(count);
+  for (const auto& [left, right] : joins_) {
+    T* const sum = made_[left] + mine.begin;
+    kernels::table<T>().add(Part{}, mine.size(), sum, made_[right] + mine.begin, sum);
+  }
+  for (std::size_t node = 0; node < whole_.size(); ++node) {
+    T* const out = node == 0 ? job_.model.grads->data()
+                             : slice(hooks.more_nodes, (static_cast<Index>(node) - 1) * count, count).data();
+    std::copy_n(made_[whole_[node]] + mine.begin, mine.size(), out + mine.begin);
+  }
+}
+
+/// What a worker does not have is 0 with it, so the sums are exact in any order.
+template <class T>
+void PoolEngine<T>::WorkerSum::sum(std::span<double> values) {
+  std::vector<std::span<double>>& all = engine.summed_;
+  all[static_cast<std::size_t>(worker.index)] = values;
+  worker.barrier();
+  if (worker.first()) {
+    for (std::size_t other = 1; other < all.size(); ++other)
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] += all[other][i];
+    if (outside) outside->sum(values);
+  }
+  worker.barrier();
+  if (!worker.first()) std::ranges::copy(all.front(), values.begin());
+  worker.barrier();
 }
 
 template class Engine<float>;

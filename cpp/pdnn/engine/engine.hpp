@@ -1,6 +1,8 @@
 #pragma once
 /// Engine: how a gradient is made on one rank. Team: threads inside each layer (of one: serial). Pool: threads over
 /// pieces.
+#include <array>
+
 #include "pdnn/data/metrics.hpp"
 #include "pdnn/data/source.hpp"
 #include "pdnn/data/step.hpp"
@@ -83,11 +85,12 @@ class TeamEngine : public Engine<T> {
 
 /// The leaves of a step, or a fixed number of pieces of one without, whichever worker takes them: their gradients are
 /// added up by the tree of core/leaves.hpp, and their statistics are committed in their order, so neither the number of
-/// workers nor their timing changes a bit.
+/// workers nor their timing changes a bit. A synchronized layer needs all leaves at once: then each worker takes a run
+/// of them in one pass, and they meet in the layer.
 template <class T>
 class PoolEngine : public Engine<T> {
  public:
-  /// `capacity`: rows of all the pieces.
+  /// `pieces`: of a step without leaves, or the most leaves of a run; `capacity`: rows of all of them.
   PoolEngine(const Job<T>& job, int workers, Index pieces, Index capacity);
   bool announces() const override { return false; }  // a gradient is final when all pieces are joined
   nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) override;
@@ -98,17 +101,35 @@ class PoolEngine : public Engine<T> {
 
   struct Worker {
     nn::Workspace<T> workspace;
-    AlignedArray<T> grads;
-    LeafNodes leaf;  // of a step in leaves: the one that it is at
+    AlignedArray<T> grads, more_nodes;
+    LeafNodes leaf;  // of a step in leaves: the one that it is at, or those of its run
   };
+  /// Adds up over the workers, then over those who share the batch with them. All meet in it.
+  struct WorkerSum : nn::BatchSum {
+    WorkerSum(PoolEngine& owner, const Member& its_worker, nn::BatchSum* others)
+        : engine(owner), worker(its_worker), outside(others) {}
+    void sum(std::span<double> values) override;
+    PoolEngine& engine;
+    const Member& worker;
+    nn::BatchSum* outside;
+  };
+
+  nn::LossValue leaf_by_leaf(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks);
+  void run_by_run(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks);
+  void cut_runs(const Step& step);
+  void join_runs(const Member& member, const nn::Hooks<T>& hooks);
 
   Index pieces_;
   threads::ThreadPool pool_;
   std::vector<Worker> workers_;
   LeafGradients<T> waiting_;
-  Range run_;                        // of the leaves of the last step
-  std::vector<Range> nodes_;         // of that run
-  std::vector<nn::LossValue> sums_;  // of the pieces of a step without leaves
+  Range run_;                                      // of the leaves of the last step
+  std::vector<Range> nodes_;                       // of that run
+  std::vector<T*> made_;                           // run by run: the gradients of the workers' nodes
+  std::vector<std::array<std::size_t, 2>> joins_;  // of which the second is added to the first, one after another
+  std::vector<std::size_t> whole_;                 // and what is then those of the nodes of the run
+  std::vector<std::span<double>> summed_;          // of each worker, while they meet in a layer
+  std::vector<nn::LossValue> sums_;                // of the pieces of a step without leaves
 };
 
 }  // namespace pdnn::engine

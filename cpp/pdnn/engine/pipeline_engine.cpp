@@ -137,6 +137,7 @@ nn::LossValue PipelineEngine<T>::gradient(const Source<T>& source, const Step& s
     each_request([](comm::Request& request) { request.abandon(); });
     throw;
   }
+  if (step.leaves.count > 0) std::ranges::copy(sums_, hooks.leaf_sums.begin());
   return sum_of_leaves(sums_);
 }
 

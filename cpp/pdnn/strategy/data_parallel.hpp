@@ -27,8 +27,9 @@ class DataParallel : public SynchronousStrategy<T> {
   std::vector<std::span<T>> memory() override { return reducer_->memory(); }
 
  protected:
+  /// By leaves all ranks have learned the same.
   void end_epoch(const Epoch& epoch, EpochSums& sums) override {
-    if (sums.whole(epoch.rows())) reduce::average_state(job_.model, *comm_);
+    if (options_.leaves == 0 && sums.whole(epoch.rows())) reduce::average_state(job_.model, *comm_);
   }
   void meet_to_undo() const override { reducer_->meet(); }
   Range own_elements() const override { return reducer_->own_elements(); }

@@ -1,5 +1,7 @@
 #include "pdnn/strategy/grid.hpp"
 
+#include <array>
+
 #include "pdnn/partition/cut.hpp"
 #include "pdnn/partition/split_layers.hpp"
 
@@ -84,13 +86,25 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
   const Job<T> job{partial_->model(), *stages_[0].network, loss, stages_[0].sample};
   using Options = typename DataParallel<T>::Options;
   using Sum = typename DataParallel<T>::Sum;
+  const Index leaves = this->leaves(config);
   replicas_ =
       std::make_unique<DataParallel<T>>(job, partial_->optimizer(), make_engine(job, batch_size, config), grid_.data,
                                         Options{.reducer = config.reducer,
                                                 .sum = config.sum_of_means ? Sum::of_means : Sum::of_rows,
+                                                .leaves = leaves,
                                                 .replica = grid_.replica,
                                                 .counts = grid_.reports,
                                                 .place = [this](Index element) { return partial_->place(element); }});
+}
+
+/// Micro-batches of one pipeline are leaves of the batch, unless they have statistics of their own.
+template <class T>
+Index GridStrategy<T>::leaves(const GridConfig& config) const {
+  const auto alike = [](const Stage& stage) { return !stage.network->traits().own_statistics; };
+  std::array<std::int32_t, 1> all{std::ranges::all_of(stages_, alike)};
+  grid_.replica->all_reduce(std::span(all), comm::Op::min);
+  const bool one_pipeline = config.stages * config.chunks > 1 && config.tensor == 1 && grid_.data->size() == 1;
+  return one_pipeline && all[0] ? config.pipeline.micro_batches : 0;
 }
 
 template <class T>

@@ -51,6 +51,7 @@ class GridStrategy : public Strategy<T> {
                          Index batch_size, const GridConfig& config) const;
   void take_stages(const nn::Network<T>& network, const Shape& sample, const GridConfig& config,
                    const std::vector<Range>& all);
+  Index leaves(const GridConfig& config) const;
   std::unique_ptr<Engine<T>> make_engine(const Job<T>& job, Index batch_size, const GridConfig& config);
 
   Grid grid_;

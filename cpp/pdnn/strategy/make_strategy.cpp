@@ -37,11 +37,11 @@ class Maker {
 
   std::unique_ptr<Strategy<T>> operator()(const DataParallelConfig& config) const {
     using Sum = typename DataParallel<T>::Sum;
+    const Index leaves = this->leaves(config);
     return std::make_unique<DataParallel<T>>(
-        job_, *training_.optimizer, engine(config.engine, config.leaves), training_.comm,
-        typename DataParallel<T>::Options{.reducer = config.reducer,
-                                          .sum = config.sum_of_means ? Sum::of_means : Sum::of_rows,
-                                          .leaves = config.leaves});
+        job_, *training_.optimizer, engine(config.engine, leaves), training_.comm,
+        typename DataParallel<T>::Options{
+            .reducer = config.reducer, .sum = config.sum_of_means ? Sum::of_means : Sum::of_rows, .leaves = leaves});
   }
 
   std::unique_ptr<Strategy<T>> operator()(const ModelAveragingConfig& config) const {
@@ -70,16 +70,27 @@ class Maker {
   }
 
  private:
+  /// Those of the configuration; none where a pool's pieces have statistics of their own.
+  Index leaves(const DataParallelConfig& config) const {
+    const bool own_statistics = training_.network->traits().own_statistics;
+    if (own_statistics && std::holds_alternative<PoolConfig>(config.engine)) return 0;
+    require(config.leaves == 0 || !own_statistics, "reproducible sums: a layer with sync=False has statistics of the ",
+            "rows that are computed together, which depend on the ranks; pass sync=True");
+    return config.leaves;
+  }
+
   /// Of this rank, for its share of a batch: of its rows, or of its leaves, of which rank 0 has most.
   std::unique_ptr<Engine<T>> engine(const EngineConfig& config, Index leaves = 0) const {
     const int ranks = training_.comm->size();
     const Index batch = training_.batch_size, rows = (batch + ranks - 1) / ranks;
     const Index capacity = leaves > 0 ? Leaves{leaves, batch, share(leaves, 0, ranks)}.rows().size() : rows;
     if (const auto* pool = std::get_if<PoolConfig>(&config)) {
-      if (leaves == 0) return std::make_unique<engine::PoolEngine<T>>(job_, pool->workers, pool->pieces, capacity);
-      return std::make_unique<engine::PoolEngine<T>>(job_, pool->workers, leaves, batch);
+      const Index pieces = leaves > 0 ? share(leaves, 0, ranks).size() : pool->pieces;
+      const Index own = leaves > 0 ? share(leaves, training_.comm->rank(), ranks).size() : pieces;
+      const bool at_once = training_.network->traits().synchronized;  // no worker may have none
+      const auto workers = static_cast<int>(at_once ? std::min<Index>(pool->workers, own) : pool->workers);
+      return std::make_unique<engine::PoolEngine<T>>(job_, workers, pieces, capacity);
     }
-    require(leaves == 0, "reproducible sums: a team makes none yet; use a pool, as in \"pool:1\" or \"ddp+pool:1\"");
     return std::make_unique<engine::TeamEngine<T>>(job_, std::get<TeamConfig>(config).threads, capacity);
   }
 
