@@ -101,6 +101,10 @@ def test_a_damaged_part_of_one_rank_is_refused(tmp_path: Path) -> None:
     pdnn.files.safetensors.write(tmp_path / FILE, arrays, metadata)
     with pytest.raises(ValueError, match="this model needs"):
         on_ranks(2, "average:end", epochs=3, checkpoint=tmp_path, resume=True)
+    del arrays["rank.1.velocity"]
+    pdnn.files.safetensors.write(tmp_path / FILE, arrays, metadata)
+    with pytest.raises(ValueError, match="lacks a part of what each rank had"):
+        on_ranks(1, "serial", epochs=3, checkpoint=tmp_path, resume=True)
 
 
 @pytest.mark.parametrize("spec", ["average:4", "elastic-average:2"])

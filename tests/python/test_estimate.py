@@ -310,6 +310,18 @@ def test_a_training_that_is_resumed_keeps_its_strategy(tmp_path: object) -> None
     assert str(second.strategy) == "pool:1/3" and second.epoch == 2
 
 
+def test_a_training_that_is_resumed_on_other_ranks_chooses_anew(tmp_path: object) -> None:
+    trainer("serial").fit(data(), 1, 32, checkpoint=str(tmp_path), verbose=False)
+
+    def resumed() -> tuple[str, int]:
+        own = trainer("fastest")
+        own.fit(data(), 2, 32, checkpoint=str(tmp_path), resume=True, verbose=False)
+        return str(own.strategy), own.epoch
+
+    (chosen, epoch), *_ = pdnn.run(resumed, ranks=2, backend="threads")
+    assert chosen != "serial" and epoch == 2
+
+
 def test_layers_that_ranks_hold_are_not_estimated() -> None:
     model = nn.Sequential(
         nn.ColumnParallelLinear(20, 4, comm=pdnn.comm.SELF),

@@ -59,6 +59,7 @@ class Content:
         try:
             state = dict(json.loads(metadata[KEY]))
             number = int(state.get("format", 1))
+            state["layout"] = dict(state["layout"])
         except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
         if number > FORMAT:

@@ -57,7 +57,7 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
     if found is None:
         return None
     path, content = found
-    layout = content.state.get("layout") or {}
+    layout = content.state["layout"]
     if layout.get("batch size") != batch_size:
         raise ValueError(
             f"{path}: was written with batch size {layout.get('batch size')}, this run has {batch_size}"
@@ -71,15 +71,21 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
         own = own_arrays(training, counts)
     elif same and mine:
         own = {"state": training.model.flat_buffers}
-    if not same:
-        _merge(content, comm.rank == 0, f"{path}: was written by {layout.get('strategy')}")
+    sums = None
+    try:
+        if not same:
+            _merge(content, comm.rank == 0, f"{path}: was written by {layout.get('strategy')}")
+        elif content.state.get("position") is not None:
+            sums = EpochSums(content.state["position"]["ranks"][comm.rank])
+    except (IndexError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: lacks a part of what each rank had") from error
     take(training, content, path, own, mine)
     if "counts" in own:
         training.optimizer.core.steps = int(counts[2])
-    if not same:
+    if training.position is not None and sums is not None:
+        training.position.sums = sums
+    else:
         deal_sums(training)
-    elif training.position is not None:
-        training.position.sums = EpochSums(content.state["position"]["ranks"][comm.rank])
     return Resumed(path, (int(counts[0]), int(counts[1])), memory, same)
 
 
