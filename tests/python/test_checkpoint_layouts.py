@@ -297,6 +297,7 @@ def test_a_loaded_training_finishes_its_epoch(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 @pytest.mark.parametrize("second", LAYOUTS | MORE)
 @pytest.mark.parametrize("first", LAYOUTS | MORE)
 def test_from_every_step_to_every_strategy(first: str, second: str, tmp_path: Path) -> None:
