@@ -39,9 +39,10 @@ class History:
         it sent (see "What is counted" in docs/algorithms.md); and ``shared_bytes``, which other ranks wrote
         to shared memory and it read. The same on all ranks.
     updates : list of dict of str to float
-        An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. Under
-        Hogwild also ``mean_staleness`` and ``max_staleness``: updates that others began between a worker's
-        copy of the parameters and its own update.
+        An epoch's updates of parameters, by all ranks and workers: ``count`` and ``per_second``. With
+        ``on_nonfinite="skip"`` also ``skipped``, those left out. Under Hogwild also ``mean_staleness`` and
+        ``max_staleness``: updates that others began between a worker's copy of the parameters and its own
+        update.
     compression : list of dict of str to float
         What this rank has sent by a codec in an epoch (gradients or averages), and between the stages of a
         pipeline (activations and their gradients): ``bytes``; ``bytes_uncompressed``, the bytes of the

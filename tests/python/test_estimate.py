@@ -391,9 +391,9 @@ def bytes_of(strategy: str | strategies.Strategy) -> tuple[float, list[int]]:
         (DataParallel(shared_memory=False), 20, 0),
         ("ddp:int8", 20, 0),
         ("scatter-gather", 20, 0),
-        ("average:2", 10, 32),
-        ("average:2:int8", 10, 32),
-        ("elastic-average:2", 10, 32),
+        ("average:2", 10, 48),
+        ("average:2:int8", 10, 48),
+        ("elastic-average:2", 10, 48),
         ("tp:2", 20, 4900),  # parameters, their gradients and the momentum of 404 come together
         ("pipeline:2", 20, 4900),
     ],
