@@ -91,3 +91,11 @@ def test_the_others_survive_a_death_where_the_launcher_can() -> None:
     for family, version in [("Open MPI", "4.1.6"), ("MPICH", "4.2.1"), ("Open MPI", "")]:
         with pytest.raises(RuntimeError, match=f"is {family} {version}, which ends the job .* Open MPI 5"):
             plan(["train.py"], 2, Mpiexec("/bin/mpiexec", family, version), elastic=True)
+
+
+def test_a_job_without_a_home_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open MPI does not start without."""
+    monkeypatch.delenv("HOME", raising=False)
+    assert os.path.isdir(plan(["x.py"], 2, OPEN_MPI).environment["HOME"])
+    monkeypatch.setenv("HOME", "/home/own")
+    assert "HOME" not in plan(["x.py"], 2, OPEN_MPI).environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,6 +106,9 @@ def _settings(threads: int) -> dict[str, str]:
     """The environment of a job, in so far as the user has not set it."""
     settings = dict.fromkeys(_THREADS, str(threads))
     settings["PYTHONUNBUFFERED"] = "1"  # a rank's lines appear when they are written
+    settings["HOME"] = (
+        tempfile.gettempdir()
+    )  # without one Open MPI does not start; it looks for settings there
     if os.geteuid() == 0:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if one_machine():  # the libfabric probe is a second of a job's start, and of use between machines only
