@@ -30,7 +30,7 @@ def talk(comm: Communicator, part: Communicator, shared: NDArray[Any]) -> None:
 
 
 def survive(rounds: int, dies: int, calls: int) -> int:
-    """Rank `dies` dies at its so many-th call; the others find out and go on. How many they are then."""
+    """Rank `dies` dies at its so many-th call, or after the last one; how many ranks go on."""
     comm = pdnn.world()
     assert comm.survives
     heard: RankFailed | None = None
@@ -42,6 +42,8 @@ def survive(rounds: int, dies: int, calls: int) -> int:
     try:
         for _ in range(rounds):
             talk(comm, part, shared)
+        if comm.rank == dies:
+            die()
     except RankFailed as error:
         heard = error
     if heard is not None:

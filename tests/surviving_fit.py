@@ -1,6 +1,6 @@
 """A `fit` that goes on when ranks die; run as a script, on ranks of MPI, of which one is killed.
 
-``python surviving_fit.py STRATEGY RANK SECONDS``: a rank, and when a SIGKILL comes to it after training began.
+``python surviving_fit.py STRATEGY RANK SECONDS``: a rank, and when a SIGKILL comes to it.
 """
 
 from __future__ import annotations

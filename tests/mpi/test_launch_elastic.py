@@ -49,7 +49,8 @@ class Die(Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 trainer = surviving_fit.trainer("ddp")
-trainer.fit(surviving_fit.data(), 5, 16, checkpoint=sys.argv[1], resume=True, callbacks=[Die()], verbose=False)
+options = dict(checkpoint=sys.argv[1], resume=True, callbacks=[Die()], verbose=False)
+trainer.fit(surviving_fit.data(), 5, 16, **options)
 print("ends at epoch", trainer.epoch, "having trained", len(trainer.history.history["loss"]), flush=True)
 """
 
