@@ -317,7 +317,7 @@ void bind_comm(py::module_& m) {
            "The end of one rank, for the thread that will be it.")
       .def("abort", &comm::ThreadGroup::abort, "Releases all ranks that wait, now or later, with Aborted.");
   m.def("die_after", &Communicator::die_after, py::arg("calls"),
-        "This thread, which is a rank, dies at its so many-th call of any communicator; 0: it does not.");
+        "This thread, which is a rank, dies at its so many-th call of any group of several ranks; 0: it does not.");
   m.def(
       "state_of_job", state_of_job, py::arg("process"),
       "What each rank of a job does, who waits for whom, and whether a rank has said so when it gave up; None without "

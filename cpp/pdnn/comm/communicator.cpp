@@ -282,7 +282,9 @@ void Communicator::die() {
 void Communicator::die_after(std::int64_t calls) { calls_to_live = calls; }
 
 void Communicator::count_down() {
-  if (calls_to_live > 0 && --calls_to_live == 0) die();
+  if (size_ == 1 || calls_to_live == 0) return;
+  --calls_to_live;
+  if (calls_to_live == 0) die();
 }
 
 void Communicator::check(const Call& call) const {

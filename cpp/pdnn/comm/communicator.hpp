@@ -191,7 +191,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// This rank dies: a process by SIGKILL, a thread by throwing Died, which no other rank waits for.
   [[noreturn]] virtual void die();
-  /// This thread, which is a rank, dies at its `calls`-th call from now on, of any communicator; 0: it does not.
+  /// This thread, which is a rank, dies at its `calls`-th call from now on, of any group of several; 0: it does not.
   static void die_after(std::int64_t calls);
   /// One call less.
   void count_down();

@@ -17,13 +17,19 @@ namespace {
 // Classes of errors of Open MPI 5, also for a build on the headers of an older one.
 constexpr int kFailed = 75, kFailedPending = 76, kRevoked = 77;
 
-struct Ulfm {
-  int (*revoke)(MPI_Comm) = nullptr;
-  int (*shrink)(MPI_Comm, MPI_Comm*) = nullptr;
-  int (*iagree)(MPI_Comm, int*, MPI_Request*) = nullptr;
-  int (*get_failed)(MPI_Comm, MPI_Group*) = nullptr;
+template <class... Arguments>
+int absent(Arguments... /*unused*/) {
+  return MPI_ERR_OTHER;
+}
 
-  bool whole() const { return revoke && shrink && iagree && get_failed; }
+struct Ulfm {
+  int (*revoke)(MPI_Comm) = &absent;
+  int (*shrink)(MPI_Comm, MPI_Comm*) = &absent;
+  int (*iagree)(MPI_Comm, int*, MPI_Request*) = &absent;
+  int (*get_failed)(MPI_Comm, MPI_Group*) = &absent;
+  int found = 0;
+
+  bool whole() const { return found == 4; }
 };
 
 #ifdef OPEN_MPI
@@ -36,7 +42,10 @@ Ulfm look_up() {
   void* const library = dlopen(about.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   if (!library) return ulfm;
   const auto find = [&]<class F>(const char* name, F*& function) {
-    function = reinterpret_cast<F*>(dlsym(library, name));
+    void* const symbol = dlsym(library, name);
+    if (!symbol) return;
+    function = reinterpret_cast<F*>(symbol);
+    ++ulfm.found;
   };
   find("MPIX_Comm_revoke", ulfm.revoke);
   find("MPIX_Comm_shrink", ulfm.shrink);

@@ -6,6 +6,7 @@
 
 #include "pdnn/comm/communicator.hpp"
 #include "pdnn/comm/missing.hpp"
+#include "pdnn/comm/rank_failed.hpp"
 #include "pdnn/core/errors.hpp"
 
 namespace pdnn::comm {
@@ -72,6 +73,8 @@ std::string Communicator::calls_side_by_side(std::uint64_t entry) const {
 void Communicator::rethrow(std::uint64_t entry) {
   record_.leave(entry);
   try {
+    throw;
+  } catch (const RankFailed&) {
     throw;
   } catch (const ValueError& error) {
     throw ValueError(error.what() + calls_side_by_side(entry));

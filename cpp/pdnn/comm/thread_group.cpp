@@ -127,7 +127,7 @@ class ThreadCommunicator final : public Communicator {
   [[noreturn]] void die() override {
     if (group_->is_process) Communicator::die();
     group_->living->die(rank());
-    throw Died();
+    throw Died();  // NOLINT(bugprone-std-exception-baseclass): nobody who handles errors shall handle it
   }
 
  private:

@@ -275,11 +275,10 @@ class Session:
         """
         From now on the times of a step an epoch are kept.
         """
-    def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], on_nonfinite: pdnn._core.OnNonfinite, poll: collections.abc.Callable[[pdnn._core.EpochSums], bool]) -> pdnn._core.EpochSums:
-        ...
-    def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], poll: collections.abc.Callable[[pdnn._core.EpochSums], bool], first_row: typing.SupportsInt | typing.SupportsIndex = 0, before: pdnn._core.EpochSums | None = None, most_steps: typing.SupportsInt | typing.SupportsIndex = 0, pause_after: typing.SupportsFloat | typing.SupportsIndex | None = None) -> pdnn._core.EpochSums:
+    def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], on_nonfinite: pdnn._core.OnNonfinite, poll: collections.abc.Callable[[pdnn._core.EpochSums], bool], first_row: typing.SupportsInt | typing.SupportsIndex = 0, before: pdnn._core.EpochSums | None = None, most_steps: typing.SupportsInt | typing.SupportsIndex = 0, pause_after: typing.SupportsFloat | typing.SupportsIndex | None = None) -> pdnn._core.EpochSums:
         """
         Trains on an epoch, or from `first_row` on; returns early if a rank stops, or for a pause.
+        """
     def take_compression(self) -> pdnn._core.CompressionStats:
         """
         What was sent by a codec after the last epoch, in finish().

@@ -23,6 +23,7 @@ __all__ = [
     "cores_of_rank",
     "die",
     "from_mpi4py",
+    "ranks_may_die",
     "register",
     "run_threads",
     "world",
@@ -63,6 +64,11 @@ def become_world(comm: Communicator) -> None:
         _SHRUNK[:] = [comm]
 
 
+def ranks_may_die(comm: Communicator) -> bool:
+    """Whether ranks of a group are processes, whose death the others survive; threads die by `die` only."""
+    return comm.survives and CURRENT.get() is None
+
+
 def die(after: int = 0) -> None:
     """This rank dies, as by SIGKILL: for trying out what the others do then.
 
@@ -72,8 +78,8 @@ def die(after: int = 0) -> None:
     Parameters
     ----------
     after : int
-        Die at so many calls of any communicator from now on; 0: now. A checked call of Python counts twice,
-        and the steps of a `Trainer` make calls, too.
+        Die at so many calls from now on, of any group of several ranks; 0: now. A checked call of Python
+        counts twice, and the steps of a `Trainer` make calls, too.
 
     Raises
     ------
