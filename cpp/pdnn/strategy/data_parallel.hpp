@@ -29,7 +29,7 @@ class DataParallel : public SynchronousStrategy<T> {
  protected:
   /// By leaves all ranks have learned the same.
   void end_epoch(const Epoch& epoch, EpochSums& sums) override {
-    if (options_.leaves == 0 && sums.whole(epoch.rows())) reduce::average_state(job_.model, *comm_);
+    if (options_.leaves == 0 && sums.over(epoch.rows())) reduce::average_state(job_.model, *comm_);
   }
   void meet_to_undo() const override { reducer_->meet(); }
   Range own_elements() const override { return reducer_->own_elements(); }

@@ -17,7 +17,7 @@ class ScatterGather : public SynchronousStrategy<T> {
 
  protected:
   void end_epoch(const Epoch& epoch, EpochSums& sums) override {
-    if (sums.whole(epoch.rows())) reduce::average_state(job_.model, *comm_);
+    if (sums.over(epoch.rows())) reduce::average_state(job_.model, *comm_);
   }
 
  private:

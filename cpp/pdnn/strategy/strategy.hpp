@@ -46,8 +46,8 @@ struct EpochSums {
   bool stopped = false;            ///< before the rows were used up, because a rank asked for it
   Nonfinite nonfinite{};           ///< the step that ended the epoch, if it was not finite; it is undone
 
-  /// Whether these are the sums of an epoch of so many rows.
-  bool whole(Index all) const { return rows + skipped_rows == all; }
+  /// Whether an epoch of so many rows is over: its rows are used up, or a step was not finite.
+  bool over(Index all) const { return rows + skipped_rows == all || nonfinite.step != Nonfinite{}.step; }
 };
 
 /// What a call of run_epoch trains on: an epoch, or what is left of one.
