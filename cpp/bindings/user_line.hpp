@@ -30,14 +30,14 @@ struct AtUserLine {
       if (!frozen && !file.starts_with(own_folder())) break;
       frame = py::reinterpret_steal<py::object>(as_object(PyFrame_GetBack(as_frame(frame))));
     }
-    if (best) comm::at_line(file_of(best).data(), PyFrame_GetLineNumber(as_frame(best)));
+    if (best) comm::at_line(file_of(best), PyFrame_GetLineNumber(as_frame(best)));
   }
 
  private:
   static PyObject* as_object(PyFrameObject* frame) { return reinterpret_cast<PyObject*>(frame); }
   static PyFrameObject* as_frame(const py::object& frame) { return reinterpret_cast<PyFrameObject*>(frame.ptr()); }
   /// Stays as long as the frame does.
-  static std::string_view file_of(const py::object& frame) {
+  static const char* file_of(const py::object& frame) {
     PyCodeObject* const code = PyFrame_GetCode(as_frame(frame));
     const char* const file = PyUnicode_AsUTF8(code->co_filename);
     Py_DECREF(code);

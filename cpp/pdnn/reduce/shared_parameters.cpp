@@ -63,9 +63,9 @@ SharedParameters<T>::SharedParameters(const Replica<T>& replica, std::shared_ptr
   constexpr std::size_t kMostSlices = 1024;
   slices_.reserve(kMostSlices);
   alone_ = measure_rounds(*machine_, 3, [&] {
-    meet();
+    SharedParameters::meet();
     add_up(Member(), own_share({0, count()}), false, room_.data());
-    meet();
+    SharedParameters::meet();
   });
 }
 

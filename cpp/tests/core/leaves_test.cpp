@@ -9,13 +9,15 @@ using namespace pdnn;
 
 namespace {
 
+std::string joined(const std::string& left, const std::string& right) { return "(" + left + "+" + right + ")"; }
+
 /// The sum of leaves as it is written with brackets.
 std::string counted(Range run) {
   std::vector<std::string> waiting;
   for (Index i = 0; i < run.size(); ++i) {
     std::string sum = std::to_string(run.begin + i);
     for (int joins = joins_after(i, run.size()); joins > 0; --joins) {
-      sum = "(" + waiting.back() + "+" + sum + ")";
+      sum = joined(waiting.back(), sum);
       waiting.pop_back();
     }
     waiting.push_back(sum);

@@ -49,7 +49,7 @@ struct Problem {
 };
 
 template <class T, class Layer, class... Args>
-nn::LayerPtr<T> layer(Args... args) {
+nn::LayerPtr<T> layer(const Args&... args) {
   return std::make_shared<Layer>(args...);
 }
 template <class T>

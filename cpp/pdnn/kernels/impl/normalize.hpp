@@ -75,17 +75,17 @@ void column_moments(Part part, Matrix<const T> x, Chunks chunks, T* moments) {
         };
         Vector<T> here[n], about[n];
         sum_rows<T, n, kMomentWays>(count, here, at);
-        PDNN_UNROLL for (int v = 0; v < n; ++v) here[v] *= T(1) / static_cast<T>(count);
+        PDNN_UNROLL for (int v = 0; v < n; ++v) here[v] = rounded<T>(here[v] * (T(1) / static_cast<T>(count)));
         sum_rows<T, n, kMomentWays>(count, about, [&](Index row, int v) {
           const Vector<T> d = at(row, v) - here[v];
-          return d * d;
+          return rounded<T>(d * d);
         });
         // Two sets of rows become one (Chan, Golub, LeVeque 1979).
         const T all = seen + static_cast<T>(count), weight = static_cast<T>(count) / all;
         PDNN_UNROLL for (int v = 0; v < n; ++v) {
           const Vector<T> apart = here[v] - mean[v];
-          mean[v] += apart * weight;
-          squares[v] += about[v] + apart * apart * (seen * weight);
+          mean[v] += rounded<T>(apart * weight);
+          squares[v] += about[v] + rounded<T>(apart * apart * (seen * weight));
         }
         seen = all;
       }
@@ -122,7 +122,8 @@ void normalize(Part part, Matrix<const T> x, const NormParams<T>& normal, bool r
       for (Index r = mine.begin; r < mine.end; ++r) PDNN_UNROLL for (int v = 0; v < n; ++v) {
           const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
           const Vector<T> value =
-              (load(x.data + r * x.stride + at, rest) - columns.mean[v]) * columns.scale[v] + columns.beta[v];
+              rounded<T>((load(x.data + r * x.stride + at, rest) - columns.mean[v]) * columns.scale[v]) +
+              columns.beta[v];
           store(y.data + r * y.stride + at, relu ? activation<T>(Activation::relu, value) : value, rest);
         }
     });
@@ -149,7 +150,7 @@ void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<cons
           const int w = v % n;
           const Index at = j + w * kLanes<T>, rest = left - w * kLanes<T>;
           const Vector<T> dz = dz_at<T>(y, dy, relu, r + row, at, rest);
-          return v < n ? dz : dz * (load(x.data + (r + row) * x.stride + at, rest) - center[w]);
+          return v < n ? dz : rounded<T>(dz * (load(x.data + (r + row) * x.stride + at, rest) - center[w]));
         });
         PDNN_UNROLL for (int v = 0; v < 2 * n; ++v) total[v] += here[v];
       }
@@ -179,7 +180,8 @@ void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<
           const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
           const Vector<T> apart = load(x.data + r * x.stride + at, rest) - columns.mean[v];
           const Vector<T> dz = dz_at<T>(y, dy, relu, r, at, rest);
-          store(dx.data + r * dx.stride + at, ((dz - shifts[v]) - apart * slopes[v]) * columns.scale[v], rest);
+          store(dx.data + r * dx.stride + at, ((dz - shifts[v]) - rounded<T>(apart * slopes[v])) * columns.scale[v],
+                rest);
         }
     });
 }
@@ -196,7 +198,7 @@ void layer_norm(Part part, Matrix<const T> x, const T* gamma, const T* beta, dou
     const Vector<T> var = sum_row<T>(x.cols,
                                      [&](Index j, Index left) {
                                        const Vector<T> d = padded<T>(load(from + j, left) - mean, left, T(0));
-                                       return d * d;
+                                       return rounded<T>(d * d);
                                      }) *
                           each;
     const Vector<T> scale = T(1) / sqrt(var + static_cast<T>(eps));

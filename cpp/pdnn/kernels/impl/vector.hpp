@@ -62,6 +62,12 @@ template <class T>
 PDNN_INLINE Vector<T> from_bits(Integers<T> bits) {
   return reinterpret_cast<Vector<T>>(bits);
 }
+/// A product that no addition takes in (-ffp-contract): where the compiler might in one instruction set only.
+template <class T>
+PDNN_INLINE Vector<T> rounded(Vector<T> product) {
+  asm("" : "+v"(product));
+  return product;
+}
 template <class T>
 PDNN_INLINE Vector<T> broadcast(T x) {
   return x - Vector<T>{};

@@ -67,7 +67,7 @@ Sizes BatchNorm<T>::sizes(const Shape&) const {
   const Index doubles = (2 * width() + 1) * Index{sizeof(double)};
   return {.saved = 2 * width() + 1,  // mean, variance, number of values a channel
           .scratch = doubles / Index{sizeof(T)} + (2 * kChunks + 2) * width(),
-          .leaf = 2 * width() * (1 + Index{sizeof(double) / sizeof(T)})};
+          .leaf = 2 * width() + 2 * width() * Index{sizeof(double)} / Index{sizeof(T)}};
 }
 
 template <class T>
