@@ -15,7 +15,7 @@ ULFM = ["--with-ft", "ulfm"]
 
 @pytest.mark.mpi
 @pytest.mark.parametrize(
-    "calls", [1, 14, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 60, 3))]
+    "calls", [1, 14, *(pytest.param(n, marks=pytest.mark.full_length) for n in range(2, 60, 3))]
 )
 def test_the_ranks_that_are_left_go_on(mpiexec: Callable[..., Completed], root: Path, calls: int) -> None:
     output = mpiexec(3, [root / "tests" / "death_checks.py", str(calls)], timeout=30, options=ULFM).stdout

@@ -17,11 +17,11 @@ from processes import Completed
 pytestmark = pytest.mark.mpi
 pytest.importorskip("mpi4py")
 
-LONG = [pytest.param(number, marks=pytest.mark.long) for number in range(1, 50)]
+LONG = [pytest.param(number, marks=pytest.mark.full_length) for number in range(1, 50)]
 
 
 @pytest.mark.parametrize("number", [0, *LONG])
-@pytest.mark.parametrize("strategy", ["ddp", pytest.param("average:3", marks=pytest.mark.long)])
+@pytest.mark.parametrize("strategy", ["ddp", pytest.param("average:3", marks=pytest.mark.full_length)])
 def test_fit_goes_on_when_a_rank_is_killed(
     run_python: Callable[..., Completed], root: Path, strategy: str, number: int
 ) -> None:

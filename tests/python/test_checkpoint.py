@@ -242,7 +242,7 @@ def test_a_training_killed_at_any_time_leaves_a_checkpoint_that_goes_on(tmp_path
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == [FILE]
 
 
-@pytest.mark.parametrize("kills", [40, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [40, pytest.param(1000, marks=pytest.mark.full_length)])
 def test_a_kill_at_any_moment_leaves_the_old_one_or_the_new_one(
     kills: int, tmp_path: Path, root: Path, run_python: Callable[..., processes.Completed]
 ) -> None:

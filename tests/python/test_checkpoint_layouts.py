@@ -296,7 +296,7 @@ def test_a_loaded_training_finishes_its_epoch(tmp_path: Path) -> None:
     assert trainer.position is None
 
 
-@pytest.mark.long
+@pytest.mark.full_length
 @pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 @pytest.mark.parametrize("second", LAYOUTS | MORE)
 @pytest.mark.parametrize("first", LAYOUTS | MORE)
