@@ -12,28 +12,17 @@ import threading
 import time
 from typing import Any
 
-import numpy as np
-
 import pdnn
+from elastic_job import data, network
 from pdnn import nn, optim
 from pdnn.callbacks import Callback
-from pdnn.data import Dataset
 from pdnn.strategies import Strategy
 
 EPOCHS, BATCH = 3, 16
 
 
-def data(rows: int = 300) -> Dataset:
-    """Points in three classes that a network can learn to tell apart."""
-    rng = np.random.default_rng(0)
-    centers = rng.standard_normal((3, 10))
-    y = rng.integers(0, 3, rows)
-    return Dataset(centers[y] + 0.5 * rng.standard_normal((rows, 10)), y)
-
-
 def trainer(strategy: str | Strategy) -> pdnn.Trainer:
-    layers = [nn.Linear(10, 20), nn.Tanh(), nn.Linear(20, 3)]
-    model = nn.Sequential(*layers, dtype="float64", seed=1)
+    model = network()
     optimizer = optim.Adam(model.parameters(), lr=0.01)
     schedule = optim.StepLR(optimizer, 10)
     return pdnn.Trainer(
@@ -43,7 +32,7 @@ def trainer(strategy: str | Strategy) -> pdnn.Trainer:
 
 def fit(strategy: str | Strategy, **options: Any) -> pdnn.Trainer:
     made = trainer(strategy)
-    made.fit(data(), EPOCHS, BATCH, validation=data(50), verbose=False, **options)
+    made.fit(data(300), EPOCHS, BATCH, validation=data(50), verbose=False, **options)
     return made
 
 
@@ -64,12 +53,12 @@ def main(strategy: str, dies: int, seconds: float) -> None:
     comm.barrier()
     if comm.rank == dies:
         threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    made.fit(data(), 40, BATCH, callbacks=[slow], elastic=7, verbose=comm.rank == 0)
+    made.fit(data(300), 40, BATCH, callbacks=[slow], elastic=7, verbose=comm.rank == 0)
     size = made.comm.size
     assert size == comm.size or pdnn.world() is made.comm
     assert made.epoch == 40
     assert len(made.history.history["loss"]) == 40
-    accuracy = made.evaluate(data())["accuracy"]
+    accuracy = made.evaluate(data(300))["accuracy"]
     longest = max(b - a for a, b in zip(slow.at, slow.at[1:], strict=False))
     print(
         f"rank {comm.rank} ends among {size}: accuracy {accuracy:.3f}, longest epoch {longest:.3f} s",

@@ -50,7 +50,7 @@ class Die(Callback):
 
 trainer = surviving_fit.trainer("ddp")
 options = dict(checkpoint=sys.argv[1], resume=True, callbacks=[Die()], verbose=False)
-trainer.fit(surviving_fit.data(), 5, 16, **options)
+trainer.fit(surviving_fit.data(300), 5, 16, **options)
 print("ends at epoch", trainer.epoch, "having trained", len(trainer.history.history["loss"]), flush=True)
 """
 
