@@ -40,7 +40,7 @@ void gather_rows(Part part, const Source* x, Index stride, const Index* rows, In
   for (Index r = mine.begin; r < mine.end; ++r) {
     const Source* const from = x + rows[r] * stride;
     T* const to = out + r * width;
-    for (Index j = 0; j < width; ++j) to[j] = static_cast<T>(from[j]) * factor + offset;
+    for (Index j = 0; j < width; ++j) to[j] = fmadd(static_cast<T>(from[j]), factor, offset);
   }
 }
 

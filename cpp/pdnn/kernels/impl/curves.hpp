@@ -28,38 +28,41 @@ PDNN_INLINE Tail tail(Doubles x) {
   const Doubles a = at_most<double>(magnitude<double>(x), broadcast(39.0));
   // a² to twice the digits: the error of a rounded square would be multiplied by a² in exp.
   const Doubles high = from_bits<double>(bits_of<double>(a) & ~((std::int64_t{1} << 27) - 1)), low = a - high;
-  const Doubles square = a * a, rest = ((high * high - square) + 2 * high * low) + low * low;
+  const Doubles square = a * a;
+  const Doubles rest = fma<double>(low, low, fma<double>(2 * high, low, fms<double>(high, high, square)));
   const Doubles e = exp<double>(square * -0.5);
   const Doubles reciprocal = 1 / (a + 4), t = (a - 4) * reciprocal;
   Doubles h = broadcast(kMills[0]);
-  PDNN_UNROLL for (int k = 1; k < static_cast<int>(sizeof kMills / sizeof(double)); ++k) h = h * t + kMills[k];
-  return {a, e - e * (rest * 0.5), h * reciprocal};
+  PDNN_UNROLL for (int k = 1; k < static_cast<int>(sizeof kMills / sizeof(double)); ++k) h =
+      fma<double>(h, t, kMills[k]);
+  return {a, fnma<double>(e, rest * 0.5, e), h * reciprocal};
 }
 
-/// Φ(x) − ½ = x (power series of x²), for |x| < kNear: there Φ(x) is this, and keeps more digits than 1 − Φ(−x).
+/// Φ(x) = ½ + x (power series of x²), for |x| < kNear: this keeps more digits than 1 − Φ(−x).
 inline constexpr double kNear = 0.6;
 inline constexpr double kSeries[] = {-2.12176147421704591e-13, 5.11243479025631062e-12, -1.13011716416192129e-10,
                                      2.27352982437280637e-9,   -4.12266741486268888e-8, 6.65969351631665127e-7,
                                      -9.44465625950361453e-6,  0.000115434687616155289, -0.0011873282154804544,
                                      0.00997355701003581695,   -0.0664903800669054463,  0.398942280401432678};
-PDNN_INLINE Doubles above_half(Doubles x) {
+PDNN_INLINE Doubles near_half(Doubles x) {
   const Doubles z = x * x;
   Doubles p = broadcast(kSeries[0]);
-  PDNN_UNROLL for (int k = 1; k < static_cast<int>(sizeof kSeries / sizeof(double)); ++k) p = p * z + kSeries[k];
-  return x * p;
+  PDNN_UNROLL for (int k = 1; k < static_cast<int>(sizeof kSeries / sizeof(double)); ++k) p =
+      fma<double>(p, z, kSeries[k]);
+  return fma<double>(x, p, 0.5);
 }
 
 PDNN_INLINE Doubles gelu(Doubles x) {
   const Tail far = tail(x);
-  const Doubles outer = x < 0 ? -(far.e * (far.a * far.mills)) : x * (1 - far.e * far.mills);
-  return far.a < kNear ? x * (0.5 + above_half(x)) : outer;
+  const Doubles outer = x < 0 ? -(far.e * (far.a * far.mills)) : x * fnma<double>(far.e, far.mills, 1.0);
+  return far.a < kNear ? x * near_half(x) : outer;
 }
 
 /// Φ(x) + x φ(x).
 PDNN_INLINE Doubles gelu_derivative(Doubles x) {
   const Tail far = tail(x);
   const Doubles density = far.e * (far.a * 0.398942280401432678);
-  return x < 0 ? far.e * far.mills - density : (1 - far.e * far.mills) + density;
+  return x < 0 ? fms<double>(far.e, far.mills, density) : fnma<double>(far.e, far.mills, 1.0) + density;
 }
 
 /// σ(x) and 1 − σ(x), neither by subtraction, and x itself, bounded where both are 0 or 1 anyway: −∞ σ(−∞) is 0.
@@ -84,7 +87,7 @@ PDNN_INLINE Vector<T> silu(Vector<T> x) {
 template <class T>
 PDNN_INLINE Vector<T> silu_derivative(Vector<T> x) {
   const Logistic<T> at(x);
-  return at.value * (T(1) + at.x * at.rest);
+  return at.value * fma<T>(at.x, at.rest, T(1));
 }
 
 /// f, a function of Doubles, on a vector of T.

@@ -50,7 +50,7 @@ PDNN_INLINE Vector<T> times_derivative(Activation f, Vector<T> dy, Vector<T> y) 
     case Activation::sigmoid:
       return dy * (y * (T(1) - y));
     case Activation::tanh:
-      return dy * (T(1) - y * y);
+      return dy * fnma<T>(y, y, T(1));
     case Activation::identity:
       break;
   }

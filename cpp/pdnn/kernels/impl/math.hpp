@@ -52,20 +52,21 @@ PDNN_INLINE Vector<T> power_of_two(Vector<T> t) {
 template <class T>
 PDNN_INLINE Vector<T> reduced_expm1(Vector<T> x, Vector<T> n) {
   using F = Format<T>;
-  const Vector<T> r = (x - n * F::kLn2High) - n * F::kLn2Low;
+  const Vector<T> r = fnma<T>(n, F::kLn2Low, fnma<T>(n, F::kLn2High, x));
   Vector<T> p = broadcast(F::kExp[0]);
-  PDNN_UNROLL for (int k = 1; k < static_cast<int>(sizeof F::kExp / sizeof(T)); ++k) p = p * r + F::kExp[k];
-  return r + (r * r) * p;
+  PDNN_UNROLL for (int k = 1; k < static_cast<int>(sizeof F::kExp / sizeof(T)); ++k) p = fma<T>(p, r, F::kExp[k]);
+  return fma<T>(r * r, p, r);
 }
 
 template <class T>
 PDNN_INLINE Vector<T> exp(Vector<T> x) {
   using F = Format<T>;
   x = at_least<T>(at_most<T>(x, broadcast(F::kLargestExp)), broadcast(F::kSmallestExp));
-  const Vector<T> n = (x * T(0x1.71547652b82fep0) + F::kMagic) - F::kMagic;
-  const Vector<T> half = n * T(0.5) + F::kMagic, rest = (n - (half - F::kMagic)) + F::kMagic;  // 2ⁿ itself may overflow
+  const Vector<T> n = fma<T>(x, T(0x1.71547652b82fep0), F::kMagic) - F::kMagic;
+  const Vector<T> half = fma<T>(n, T(0.5), F::kMagic);  // 2ⁿ itself may overflow
+  const Vector<T> rest = (n - (half - F::kMagic)) + F::kMagic;
   const Vector<T> scale = power_of_two<T>(half);
-  return (scale * reduced_expm1<T>(x, n) + scale) * power_of_two<T>(rest);
+  return fma<T>(scale, reduced_expm1<T>(x, n), scale) * power_of_two<T>(rest);
 }
 
 template <class T>
@@ -86,9 +87,9 @@ PDNN_INLINE Vector<T> log(Vector<T> x) {
 
   const Vector<T> f = m - T(1), s = f / (f + T(2)), z = s * s;
   Vector<T> p = broadcast(T(2) / T(2 * F::kLogTerms + 1));
-  PDNN_UNROLL for (int k = F::kLogTerms - 1; k >= 1; --k) p = p * z + T(2) / T(2 * k + 1);
+  PDNN_UNROLL for (int k = F::kLogTerms - 1; k >= 1; --k) p = fma<T>(p, z, T(2) / T(2 * k + 1));
   // log m = 2 s + s z p = f − s (f − z p): the first term is exact.
-  Vector<T> y = e * F::kLn2High - ((s * (f - z * p) - e * F::kLn2Low) - f);
+  Vector<T> y = fms<T>(e, F::kLn2High, fms<T>(s, fnma<T>(z, p, f), e * F::kLn2Low) - f);
   y = x == T(0) ? broadcast(-T(__builtin_inff())) : y;
   y = x < T(0) ? broadcast(T(__builtin_nanf(""))) : y;
   return finite ? y : x;  // infinity and NaN
@@ -109,9 +110,9 @@ template <class T>
 PDNN_INLINE Vector<T> tanh(Vector<T> x) {
   using F = Format<T>;
   const Vector<T> a = at_most<T>(magnitude<T>(x), broadcast(F::kSaturatedTanh)) * T(2);
-  const Vector<T> t = a * T(0x1.71547652b82fep0) + F::kMagic;
+  const Vector<T> t = fma<T>(a, T(0x1.71547652b82fep0), F::kMagic);
   const Vector<T> scale = power_of_two<T>(t);
-  const Vector<T> expm1 = scale * reduced_expm1<T>(a, t - F::kMagic) + (scale - T(1));
+  const Vector<T> expm1 = fma<T>(scale, reduced_expm1<T>(a, t - F::kMagic), scale - T(1));
   const Integers<T> sign = bits_of<T>(x) & bits_of<T>(broadcast(T(-0.0)));
   return from_bits<T>(bits_of<T>(expm1 / (expm1 + T(2))) | sign);
 }

@@ -32,14 +32,15 @@ PDNN_INLINE Index stripes(Index cols) {
   return ceil_div(cols, kStripe * kLanes<T>);
 }
 
-/// Σ over rows of n vectors, term(row, v), `ways` rows at a time.
-template <class T, int n, int ways, class Term>
-PDNN_INLINE void sum_rows(Index rows, Vector<T> (&sum)[n], Term term) {
+/// Sums over rows of n vectors, `ways` rows at a time: plus(sum, row, v) is `sum` and what the row adds.
+template <class T, int n, int ways, class Plus>
+PDNN_INLINE void sum_rows(Index rows, Vector<T> (&sum)[n], Plus plus) {
   Vector<T> way[ways][n] = {};
   Index r = 0;
   for (; r + ways <= rows; r += ways)
-    PDNN_UNROLL for (int w = 0; w < ways; ++w) PDNN_UNROLL for (int v = 0; v < n; ++v) way[w][v] += term(r + w, v);
-  for (; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < n; ++v) way[0][v] += term(r, v);
+    PDNN_UNROLL for (int w = 0; w < ways; ++w) PDNN_UNROLL for (int v = 0; v < n; ++v) way[w][v] =
+        plus(way[w][v], r + w, v);
+  for (; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < n; ++v) way[0][v] = plus(way[0][v], r, v);
   PDNN_UNROLL for (int v = 0; v < n; ++v) {
     sum[v] = way[0][v];
     PDNN_UNROLL for (int w = 1; w < ways; ++w) sum[v] += way[w][v];
@@ -74,18 +75,18 @@ void column_moments(Part part, Matrix<const T> x, Chunks chunks, T* moments) {
           return load(block + row * x.stride + v * kLanes<T>, left - v * kLanes<T>);
         };
         Vector<T> here[n], about[n];
-        sum_rows<T, n, kMomentWays>(count, here, at);
-        PDNN_UNROLL for (int v = 0; v < n; ++v) here[v] = rounded<T>(here[v] * (T(1) / static_cast<T>(count)));
-        sum_rows<T, n, kMomentWays>(count, about, [&](Index row, int v) {
+        sum_rows<T, n, kMomentWays>(count, here, [&](Vector<T> sum, Index row, int v) { return sum + at(row, v); });
+        PDNN_UNROLL for (int v = 0; v < n; ++v) here[v] *= T(1) / static_cast<T>(count);
+        sum_rows<T, n, kMomentWays>(count, about, [&](Vector<T> sum, Index row, int v) {
           const Vector<T> d = at(row, v) - here[v];
-          return rounded<T>(d * d);
+          return fma<T>(d, d, sum);
         });
         // Two sets of rows become one (Chan, Golub, LeVeque 1979).
         const T all = seen + static_cast<T>(count), weight = static_cast<T>(count) / all;
         PDNN_UNROLL for (int v = 0; v < n; ++v) {
           const Vector<T> apart = here[v] - mean[v];
-          mean[v] += rounded<T>(apart * weight);
-          squares[v] += about[v] + rounded<T>(apart * apart * (seen * weight));
+          mean[v] = fma<T>(apart, weight, mean[v]);
+          squares[v] += fma<T>(apart * apart, seen * weight, about[v]);
         }
         seen = all;
       }
@@ -121,9 +122,8 @@ void normalize(Part part, Matrix<const T> x, const NormParams<T>& normal, bool r
       const Columns<T, n> columns(normal, j, left);
       for (Index r = mine.begin; r < mine.end; ++r) PDNN_UNROLL for (int v = 0; v < n; ++v) {
           const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
-          const Vector<T> value =
-              rounded<T>((load(x.data + r * x.stride + at, rest) - columns.mean[v]) * columns.scale[v]) +
-              columns.beta[v];
+          const Vector<T> apart = load(x.data + r * x.stride + at, rest) - columns.mean[v];
+          const Vector<T> value = fma<T>(apart, columns.scale[v], columns.beta[v]);
           store(y.data + r * y.stride + at, relu ? activation<T>(Activation::relu, value) : value, rest);
         }
     });
@@ -146,11 +146,11 @@ void normalize_sums(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<cons
       PDNN_UNROLL for (int v = 0; v < n; ++v) center[v] = load(mean + j + v * kLanes<T>, left - v * kLanes<T>);
       for (Index r = rows.begin; r < rows.end; r += kBlock) {
         Vector<T> here[2 * n];
-        sum_rows<T, 2 * n, kSumWays>(min(kBlock, rows.end - r), here, [&](Index row, int v) {
+        sum_rows<T, 2 * n, kSumWays>(min(kBlock, rows.end - r), here, [&](Vector<T> sum, Index row, int v) {
           const int w = v % n;
           const Index at = j + w * kLanes<T>, rest = left - w * kLanes<T>;
           const Vector<T> dz = dz_at<T>(y, dy, relu, r + row, at, rest);
-          return v < n ? dz : rounded<T>(dz * (load(x.data + (r + row) * x.stride + at, rest) - center[w]));
+          return v < n ? sum + dz : fma<T>(dz, load(x.data + (r + row) * x.stride + at, rest) - center[w], sum);
         });
         PDNN_UNROLL for (int v = 0; v < 2 * n; ++v) total[v] += here[v];
       }
@@ -180,8 +180,7 @@ void normalize_backward(Part part, Matrix<const T> x, Matrix<const T> y, Matrix<
           const Index at = j + v * kLanes<T>, rest = left - v * kLanes<T>;
           const Vector<T> apart = load(x.data + r * x.stride + at, rest) - columns.mean[v];
           const Vector<T> dz = dz_at<T>(y, dy, relu, r, at, rest);
-          store(dx.data + r * dx.stride + at, ((dz - shifts[v]) - rounded<T>(apart * slopes[v])) * columns.scale[v],
-                rest);
+          store(dx.data + r * dx.stride + at, fnma<T>(apart, slopes[v], dz - shifts[v]) * columns.scale[v], rest);
         }
     });
 }
@@ -194,16 +193,15 @@ void layer_norm(Part part, Matrix<const T> x, const T* gamma, const T* beta, dou
   for_rows(part, x.rows, [&](Index r) {
     const T* const from = x.data + r * x.stride;
     T* const to = y.data + r * y.stride;
-    const Vector<T> mean = sum_row<T>(x.cols, [&](Index j, Index left) { return load(from + j, left); }) * each;
-    const Vector<T> var = sum_row<T>(x.cols,
-                                     [&](Index j, Index left) {
-                                       const Vector<T> d = padded<T>(load(from + j, left) - mean, left, T(0));
-                                       return rounded<T>(d * d);
-                                     }) *
-                          each;
-    const Vector<T> scale = T(1) / sqrt(var + static_cast<T>(eps));
+    const Vector<T> mean = dot<T>(x.cols, from, nullptr) * each;
+    const Vector<T> squares = sum_row<T>(x.cols, [&](Vector<T> sum, Index j, Index left) {
+      const Vector<T> apart = padded<T>(load(from + j, left) - mean, left, T(0));
+      return fma<T>(apart, apart, sum);
+    });
+    const Vector<T> scale = T(1) / sqrt<T>(fma<T>(squares, each, static_cast<T>(eps)));
     for_vectors<T>(x.cols, [&](Index j, Index left) {
-      store(to + j, (load(from + j, left) - mean) * scale * load(gamma + j, left) + load(beta + j, left), left);
+      const Vector<T> normal = (load(from + j, left) - mean) * scale;
+      store(to + j, fma<T>(normal, load(gamma + j, left), load(beta + j, left)), left);
     });
     moments[2 * r] = mean[0];
     moments[2 * r + 1] = scale[0];
@@ -219,12 +217,16 @@ void layer_norm_backward(Part part, Matrix<const T> x, Matrix<const T> dy, const
     T* const to = dx.data + r * dx.stride;
     const T mean = moments[2 * r], scale = moments[2 * r + 1];
     const auto normal = [&](Index j, Index left) { return (load(from + j, left) - mean) * scale; };
-    const auto weighted = [&](Index j, Index left) { return load(gradient + j, left) * load(gamma + j, left); };
-    const Vector<T> shift = sum_row<T>(x.cols, weighted) * each;
+    const Vector<T> shift = dot<T>(x.cols, gradient, gamma) * each;
     const Vector<T> tilt =
-        sum_row<T>(x.cols, [&](Index j, Index left) { return weighted(j, left) * normal(j, left); }) * each;
+        sum_row<T>(x.cols,
+                   [&](Vector<T> sum, Index j, Index left) {
+                     return fma<T>(load(gradient + j, left) * load(gamma + j, left), normal(j, left), sum);
+                   }) *
+        each;
     for_vectors<T>(x.cols, [&](Index j, Index left) {
-      store(to + j, (weighted(j, left) - shift - normal(j, left) * tilt) * scale, left);
+      const Vector<T> apart = fms<T>(load(gradient + j, left), load(gamma + j, left), shift);
+      store(to + j, fnma<T>(normal(j, left), tilt, apart) * scale, left);
     });
   });
 }
@@ -240,7 +242,8 @@ PDNN_INLINE void sum_layer_norm(Part part, Matrix<const T> x, Matrix<const T> dy
     sum_leaves<T, 2, several>(leaves, x.rows, sum, [&](Range rows, Vector<T>(&own)[2]) {
       for (Index r = rows.begin; r < rows.end; ++r) {
         const Vector<T> gradient = load(dy.data + r * dy.stride + j, left);
-        own[0] += gradient * ((load(x.data + r * x.stride + j, left) - moments[2 * r]) * moments[2 * r + 1]);
+        const Vector<T> normal = (load(x.data + r * x.stride + j, left) - moments[2 * r]) * moments[2 * r + 1];
+        own[0] = fma<T>(gradient, normal, own[0]);
         own[1] += gradient;
       }
     });

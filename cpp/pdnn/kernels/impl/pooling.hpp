@@ -129,7 +129,7 @@ template <class T>
 void mean_pool_backward(Part part, const Windows& v, Index channels, Index batch, const T* dy, T* dx) {
   const T scale = T(1) / static_cast<T>(v.kernel_height * v.kernel_width);
   pool_backward(part, v, channels, batch, dx, [&](Index place, Index left) {
-    const Vector<T> gradient = rounded<T>(load(dy + place, left) * scale);
+    const Vector<T> gradient = load(dy + place, left) * scale;
     return [=](Index) { return gradient; };
   });
 }

@@ -19,14 +19,14 @@ PDNN_INLINE Vector<T> padded(Vector<T> x, Index left, T otherwise) {
   return existing<T>(left) ? x : broadcast(otherwise);
 }
 
-/// Σ_j of term(j, left) over a row's vectors, in all lanes. It has as many sums as a cache line has elements, for
-/// vectors of any width.
-template <class T, class Term>
-PDNN_INLINE Vector<T> sum_row(Index cols, Term term) {
+/// A sum over a row's vectors, in all lanes: plus(sum, j, left) is `sum` and what the vector at j adds. There are as
+/// many sums as a cache line has elements, for vectors of any width.
+template <class T, class Plus>
+PDNN_INLINE Vector<T> sum_row(Index cols, Plus plus) {
   Vector<T> line[kVectorsOfLine] = {};
   for (Index j = 0; j < cols; j += kVectorsOfLine * kLanes<T>) PDNN_UNROLL for (int v = 0; v < kVectorsOfLine; ++v) {
       const Index left = cols - j - v * kLanes<T>;
-      if (v == 0 || left > 0) line[v] += term(j + v * kLanes<T>, left);
+      if (v == 0 || left > 0) line[v] = plus(line[v], j + v * kLanes<T>, left);
     }
   return sum_of_line<T>(line);
 }
@@ -43,10 +43,10 @@ PDNN_INLINE Normalizer<T> normalizer(Index cols, const T* x, T* e) {
   for_vectors<T>(
       cols, [&](Index j, Index left) { largest = at_least<T>(largest, padded<T>(load(x + j, left), left, lowest)); });
   largest = largest_lane<T>(largest);
-  const Vector<T> sum = sum_row<T>(cols, [&](Index j, Index left) {
+  const Vector<T> sum = sum_row<T>(cols, [&](Vector<T> so_far, Index j, Index left) {
     const Vector<T> term = padded<T>(exp<T>(load(x + j, left) - largest), left, T(0));
     if (e) store(e + j, term, left);
-    return term;
+    return so_far + term;
   });
   return {largest, sum};
 }
@@ -54,8 +54,9 @@ PDNN_INLINE Normalizer<T> normalizer(Index cols, const T* x, T* e) {
 /// Σ_j x_j y_j, or Σ_j x_j for a null y, in all lanes.
 template <class T>
 PDNN_INLINE Vector<T> dot(Index cols, const T* x, const T* y) {
-  if (!y) return sum_row<T>(cols, [&](Index j, Index left) { return load(x + j, left); });
-  return sum_row<T>(cols, [&](Index j, Index left) { return load(x + j, left) * load(y + j, left); });
+  if (!y) return sum_row<T>(cols, [&](Vector<T> sum, Index j, Index left) { return sum + load(x + j, left); });
+  return sum_row<T>(
+      cols, [&](Vector<T> sum, Index j, Index left) { return fma<T>(load(x + j, left), load(y + j, left), sum); });
 }
 
 /// Calls action(row) for a worker's rows.
@@ -105,7 +106,7 @@ void log_softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matr
     T* const to = dx.data + r * dx.stride;
     const Vector<T> sum = dot<T>(y.cols, gradient, nullptr);
     for_vectors<T>(y.cols, [&](Index j, Index left) {
-      store(to + j, load(gradient + j, left) - exp<T>(load(at + j, left)) * sum, left);
+      store(to + j, fnma<T>(exp<T>(load(at + j, left)), sum, load(gradient + j, left)), left);
     });
   });
 }
@@ -144,15 +145,15 @@ void cross_entropy_of_targets(Part part, Matrix<const T> y, Matrix<const T> targ
     T* const to = dy.data ? dy.data + r * dy.stride : nullptr;
     const Normalizer<T> n = normalizer<T>(y.cols, at, to);
     const Vector<T> log_sum = log<T>(n.sum), total = dot<T>(y.cols, t, nullptr);
-    const Vector<T> loss = sum_row<T>(y.cols, [&](Index j, Index left) {
-      return load(t + j, left) * padded<T>(log_sum - (load(at + j, left) - n.largest), left, T(0));
+    const Vector<T> loss = sum_row<T>(y.cols, [&](Vector<T> sum, Index j, Index left) {
+      return fma<T>(load(t + j, left), padded<T>(log_sum - (load(at + j, left) - n.largest), left, T(0)), sum);
     });
     rows[2 * r] = static_cast<double>(loss[0]);
     rows[2 * r + 1] = first_largest(y.cols, at) == first_largest(y.cols, t) ? 1 : 0;
     if (!to) return;
     const Vector<T> factor = static_cast<T>(scale) * total / n.sum;
     for_vectors<T>(y.cols, [&](Index j, Index left) {
-      store(to + j, load(to + j, left) * factor - static_cast<T>(scale) * load(t + j, left), left);
+      store(to + j, fms<T>(load(to + j, left), factor, static_cast<T>(scale) * load(t + j, left)), left);
     });
   });
 }

@@ -25,9 +25,9 @@ struct SgdRule {
         nesterov(step.nesterov) {}
   PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, State<T>& state) const {
     Vector<T>& v = state[0];
-    const Vector<T> d = g + l2 * w;
-    v = momentum * v + d;
-    return w - lr * (nesterov ? d + momentum * v : v);
+    const Vector<T> d = fma<T>(l2, w, g);
+    v = fma<T>(momentum, v, d);
+    return fnma<T>(lr, nesterov ? fma<T>(momentum, v, d) : v, w);
   }
 };
 
@@ -48,10 +48,10 @@ struct AdamRule {
         gain2(static_cast<T>(1 - step.beta2)) {}
   PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, State<T>& state) const {
     Vector<T>&m = state[0], &v = state[1];
-    const Vector<T> d = g + l2 * w;
-    m += gain1 * (d - m);
-    v = beta2 * v + gain2 * (d * d);
-    return shrink * w - rate * m / (sqrt<T>(v) / root + eps);
+    const Vector<T> d = fma<T>(l2, w, g);
+    m = fma<T>(gain1, d - m, m);
+    v = fma<T>(beta2, v, gain2 * (d * d));
+    return fms<T>(shrink, w, rate * m / (sqrt<T>(v) / root + eps));
   }
 };
 
@@ -71,16 +71,16 @@ struct RmsPropRule {
         centered(step.centered) {}
   PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, State<T>& state) const {
     Vector<T>&v = state[0], &b = state[1], &m = state[2];
-    const Vector<T> d = g + l2 * w;
-    v = alpha * v + gain * (d * d);
+    const Vector<T> d = fma<T>(l2, w, g);
+    v = fma<T>(alpha, v, gain * (d * d));
     Vector<T> u = v;
     if (centered) {
-      m += gain * (d - m);
-      const Vector<T> variance = v - m * m;  // below 0 by rounding only
+      m = fma<T>(gain, d - m, m);
+      const Vector<T> variance = fnma<T>(m, m, v);  // below 0 by rounding only
       u = variance < T(0) ? Vector<T>{} : variance;
     }
-    b = momentum * b + d / (sqrt<T>(u) + eps);
-    return w - lr * b;
+    b = fma<T>(momentum, b, d / (sqrt<T>(u) + eps));
+    return fnma<T>(lr, b, w);
   }
 };
 
@@ -98,10 +98,10 @@ struct LionRule {
         gain2(static_cast<T>(1 - step.beta2)) {}
   PDNN_INLINE Vector<T> operator()(Vector<T> w, Vector<T> g, State<T>& state) const {
     Vector<T>& m = state[0];
-    const Vector<T> c = beta1 * m + gain1 * g;
+    const Vector<T> c = fma<T>(beta1, m, gain1 * g);
     const Vector<T> sign = c > T(0) ? broadcast(T(1)) : c < T(0) ? broadcast(T(-1)) : c;  // NaN stays NaN
-    m = beta2 * m + gain2 * g;
-    return shrink * w - lr * sign;
+    m = fma<T>(beta2, m, gain2 * g);
+    return fms<T>(shrink, w, lr * sign);
   }
 };
 
@@ -159,7 +159,7 @@ void square_sums(Part part, Index n, const T* x, double* sums) {
     for (Index i = chunk * kSquareSumChunk; i < end; i += vectors * kLanes<T>)
       PDNN_UNROLL for (Index k = 0; k < vectors; ++k) {
         const Vector<T> values = load(x + i + k * kLanes<T>, end - i - k * kLanes<T>);
-        sum[k] += values * values;
+        sum[k] = fma<T>(values, values, sum[k]);
       }
     constexpr int each = kVectorsOfLine;
     PDNN_UNROLL for (int v = 0; v < each; ++v) line[v] =

@@ -144,7 +144,7 @@ PDNN_INLINE double sum_squares(Index n, Visit visit) {
     Vector<T> sum{};
     for (Index i = begin; i < end; i += kLanes<T>) {
       const Vector<T> x = visit(i, end - i);
-      sum += x * x;
+      sum = fma<T>(x, x, sum);
     }
     total += static_cast<double>(sum_of_lanes<T>(sum)[0]);
   }

@@ -49,7 +49,7 @@ PDNN_INLINE void put_sums(const Tile<T>& tile, const Vector<T> (&sum)[rows][vect
       PDNN_UNROLL for (int v = 0; v < vectors; ++v) {
         T* const c = tile.c + r * tile.c_stride + v * n;
         const Vector<T> old = load(c);
-        store(c, old - tile.lr * (sum[r][v] + tile.l2 * old));
+        store(c, fnma<T>(tile.lr, fma<T>(tile.l2, old, sum[r][v]), old));
       }
     }
     return;
@@ -87,7 +87,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
     PDNN_UNROLL for (int r = 0; r < rows; ++r) {
       const Vector<T> x = broadcast(a[r * row_step]);
-      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += x * row[v];
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = fma<T>(x, row[v], sum[r][v]);
     }
     if constexpr (!adjacent_rows) {
       PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine) __builtin_prefetch(b + ahead + v * n);
@@ -115,7 +115,7 @@ __attribute__((noinline)) void multiply_leaves(const Tile<T>& tile) {
       PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
       PDNN_UNROLL for (int r = 0; r < rows; ++r) {
         const Vector<T> x = broadcast(a[r]);
-        PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += x * row[v];
+        PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = fma<T>(x, row[v], sum[r][v]);
       }
       a += tile.depth_step;
       b += tile.b_stride;

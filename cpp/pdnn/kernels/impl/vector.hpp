@@ -62,15 +62,14 @@ template <class T>
 PDNN_INLINE Vector<T> from_bits(Integers<T> bits) {
   return reinterpret_cast<Vector<T>>(bits);
 }
-/// A product that no addition takes in (-ffp-contract): where the compiler might in one instruction set only.
-template <class T>
-PDNN_INLINE Vector<T> rounded(Vector<T> product) {
-  asm("" : "+v"(product));
-  return product;
-}
+/// A number in all lanes; a vector as it is.
 template <class T>
 PDNN_INLINE Vector<T> broadcast(T x) {
   return x - Vector<T>{};
+}
+template <class T>
+PDNN_INLINE Vector<T> broadcast(Vector<T> x) {
+  return x;
 }
 /// The smaller one; a NaN in x stays.
 template <class T>
@@ -149,6 +148,56 @@ template <class T>
 PDNN_INLINE void store(T* to, Vector<T> x, Index count) {
   if (count >= kLanes<T>) return store(to, x);
   if (count > 0) store_few(to, x, count);
+}
+
+// ---- products in sums. The compiler contracts none (-ffp-contract=off): these say which are rounded once, together
+// with the sum, so that v3 and v4 have the same bits. v2 has no such instruction.
+
+#if PDNN_VECTOR_BYTES > 16
+#define PDNN_FUSED(name, floats, doubles)                                                                       \
+  PDNN_INLINE Vector<float> name(Vector<float> a, Vector<float> b, Vector<float> c) { return floats(a, b, c); } \
+  PDNN_INLINE Vector<double> name(Vector<double> a, Vector<double> b, Vector<double> c) { return doubles(a, b, c); }
+#if PDNN_VECTOR_BYTES == 64
+PDNN_FUSED(fmadd, _mm512_fmadd_ps, _mm512_fmadd_pd)
+PDNN_FUSED(fmsub, _mm512_fmsub_ps, _mm512_fmsub_pd)
+PDNN_FUSED(fnmadd, _mm512_fnmadd_ps, _mm512_fnmadd_pd)
+#else
+PDNN_FUSED(fmadd, _mm256_fmadd_ps, _mm256_fmadd_pd)
+PDNN_FUSED(fmsub, _mm256_fmsub_ps, _mm256_fmsub_pd)
+PDNN_FUSED(fnmadd, _mm256_fnmadd_ps, _mm256_fnmadd_pd)
+#endif
+#undef PDNN_FUSED
+PDNN_INLINE float fmadd(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+PDNN_INLINE double fmadd(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+template <class V>
+PDNN_INLINE V fmadd(V a, V b, V c) {
+  return a * b + c;
+}
+template <class V>
+PDNN_INLINE V fmsub(V a, V b, V c) {
+  return a * b - c;
+}
+template <class V>
+PDNN_INLINE V fnmadd(V a, V b, V c) {
+  return c - a * b;
+}
+#endif
+
+/// a b + c of vectors, or of numbers in all lanes.
+template <class T, class A, class B, class C>
+PDNN_INLINE Vector<T> fma(A a, B b, C c) {
+  return fmadd(broadcast<T>(a), broadcast<T>(b), broadcast<T>(c));
+}
+/// a b − c.
+template <class T, class A, class B, class C>
+PDNN_INLINE Vector<T> fms(A a, B b, C c) {
+  return fmsub(broadcast<T>(a), broadcast<T>(b), broadcast<T>(c));
+}
+/// c − a b.
+template <class T, class A, class B, class C>
+PDNN_INLINE Vector<T> fnma(A a, B b, C c) {
+  return fnmadd(broadcast<T>(a), broadcast<T>(b), broadcast<T>(c));
 }
 
 // ---- square roots, correctly rounded

@@ -76,7 +76,7 @@ __attribute__((noinline)) void sum_windows(const WindowTile<T>& tile) {
           const Vector<T> x = broadcast(lie == Rows::scattered  ? a[offsets[r]]
                                         : lie == Rows::adjacent ? a[r]
                                                                 : bases[r / 3][r % 3 * row_step]);
-          PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += x * row[v];
+          PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = fma<T>(x, row[v], sum[r][v]);
         }
         if constexpr (lie != Rows::adjacent) __builtin_prefetch(b + ahead);
         if constexpr (lie == Rows::strided) {
