@@ -85,7 +85,8 @@ class Estimation(Evaluation):
         from pdnn.estimate.trainer import Calibration  # few programs ask
 
         if self._calibration is None:
-            self._calibration = Calibration(self.model, self.loss, self.optimizer, self.comm)
+            undoes = self.on_nonfinite != "ignore"
+            self._calibration = Calibration(self.model, self.loss, self.optimizer, self.comm, undoes)
         return self._calibration
 
     def choose_fastest(self, source: Source, batch_size: int, had: str | None, shown: bool) -> None:

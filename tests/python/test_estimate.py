@@ -222,8 +222,15 @@ def test_averaging_pays_for_its_sum_every_so_many_steps() -> None:
 
 
 def test_memory_is_the_table_of_what_is_kept() -> None:
-    model, batch = 2 * 4 * (2 * MLP.params + 3), MLP.batch_bytes  # users', and the one that is trained
+    ignoring = 2 * 4 * (2 * MLP.params + 3)  # users' model, and the one that is trained
+    model, batch = ignoring + 4 * MLP.params, MLP.batch_bytes  # and a copy of what steps change
     assert steps(8, 1).estimate(strategies.Serial()).memory == model + batch(8)
+    leaves = steps(8, 1).estimate(strategies.Team(2, leaves=5))  # three sums of the first layer wait
+    assert leaves.memory == model + 3 * 4 * (20 * 8 + 8) + batch(8)
+    careless = replace(steps(8, 1), undoes=False).estimate(strategies.Serial())
+    assert careless.memory == ignoring + batch(8)
+    hogwild = steps(8, 1).estimate(strategies.Hogwild(1))  # whose workers copy no parameters
+    assert hogwild.memory == ignoring + 4 * MLP.params + batch(8)
     assert steps(8, 4).estimate(DataParallel()).memory == model + batch(2)
     pool = steps(8, 1).estimate(strategies.Pool(2, 4))
     assert pool.memory == model + 2 * 4 * MLP.params + 2 * (4 * MLP.params + batch(2))  # two of four wait

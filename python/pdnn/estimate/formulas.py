@@ -46,6 +46,8 @@ class Steps:
     machine : Machine
     momenta : int
         Arrays as long as the parameters that the optimizer remembers.
+    undoes : bool
+        Whether what steps change is copied, to undo those that are not finite.
     """
 
     network: Network
@@ -54,6 +56,7 @@ class Steps:
     compute: ComputeModel
     machine: Machine
     momenta: int = 0
+    undoes: bool = True
 
     def estimate(self, strategy: Strategy) -> Estimate:
         """A step under a strategy.
@@ -92,11 +95,21 @@ class Steps:
         return (2 + self.momenta) * self.network.params + 3
 
     def memory(
-        self, engine: Engine, rows: int, more: float = 0.0, passes: float = 1.0, held: float = 1.0
+        self,
+        engine: Engine,
+        rows: int,
+        more: float = 0.0,
+        passes: float = 1.0,
+        held: float = 1.0,
+        copied: float = 1.0,
     ) -> int:
         """Bytes that a rank keeps, as the table in docs/algorithms.md has them, without its data set."""
         elements = (1 + held) * self.model_elements + more
         elements += (engine.passes + engine.waiting) * self.network.params
+        if engine.leaves and not engine.passes:  # sums of leaves that wait, of one layer at a time
+            elements += (engine.leaves - 1).bit_length() * max(self.network.layer_params)
+        if self.undoes:
+            elements += copied * held * ((1 + self.momenta) * self.network.params + self.network.buffers)
         each = self.network.batch_bytes(ceil(rows / engine.pieces))
         return int(elements * self.network.itemsize + (engine.passes or passes) * each)
 

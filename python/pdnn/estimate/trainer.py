@@ -33,10 +33,15 @@ class Calibration:
         Of the model's parameters.
     comm : Communicator
         The ranks that will train together; all of them must make the same calls.
+    undoes : bool
+        Whether what steps change is copied, to undo those that are not finite.
     """
 
-    def __init__(self, model: Sequential, loss: Loss, optimizer: Optimizer, comm: Communicator) -> None:
+    def __init__(
+        self, model: Sequential, loss: Loss, optimizer: Optimizer, comm: Communicator, undoes: bool
+    ) -> None:
         self._model, self._loss, self._optimizer, self._comm = model, loss, optimizer, comm
+        self._undoes = undoes
         self._known: dict[tuple[int, tuple[int, ...]], Steps] = {}
 
     def knows(self, source: Source, batch_size: int) -> bool:
@@ -76,4 +81,5 @@ class Calibration:
         network = Network(model, source.sample)
         compute = MeasuredCompute(self._loss, optimizer, samples, comm)
         machine = measure(comm, compute, network, max(1, -(-batch_size // comm.size)))
-        return Steps(network, batch_size, comm.size, compute, machine, len(optimizer.core.state))
+        momenta = len(optimizer.core.state)
+        return Steps(network, batch_size, comm.size, compute, machine, momenta, self._undoes)

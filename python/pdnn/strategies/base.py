@@ -266,7 +266,13 @@ class CostModel(Protocol):
         """A step of replicas that several ranks hold together, by a `Grid`."""
 
     def memory(
-        self, engine: Engine, rows: int, more: float = 0.0, passes: float = 1.0, held: float = 1.0
+        self,
+        engine: Engine,
+        rows: int,
+        more: float = 0.0,
+        passes: float = 1.0,
+        held: float = 1.0,
+        copied: float = 1.0,
     ) -> int:
         """Bytes that a rank keeps, its data set apart.
 
@@ -281,6 +287,8 @@ class CostModel(Protocol):
             Through the network that are on their way at once.
         held : float
             Which part of the model a rank trains.
+        copied : float
+            Which part of that it copies, to undo steps that are not finite.
         """
 
 

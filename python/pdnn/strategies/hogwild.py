@@ -60,7 +60,7 @@ class Hogwild(Strategy):
     def memory(self, steps: CostModel) -> int:
         """The shared parameters, and all that each worker has."""
         others = (self.workers - 1) * steps.model_elements
-        return steps.memory(Serial(), steps.rows, steps.params + others, passes=self.workers)
+        return steps.memory(Serial(), steps.rows, steps.params + others, passes=self.workers, copied=0)
 
     def __str__(self) -> str:
         return f"hogwild:{self.workers}"
@@ -108,7 +108,7 @@ class HogwildProcesses(Strategy):
 
     def memory(self, steps: CostModel) -> int:
         """The shared parameters beside its own."""
-        return steps.memory(self.engine, steps.rows, steps.params + steps.buffers + 1)
+        return steps.memory(self.engine, steps.rows, steps.params + steps.buffers + 1, copied=0)
 
     def __str__(self) -> str:
         return f"hogwild-processes:{self.workers}"
