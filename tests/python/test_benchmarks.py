@@ -40,6 +40,27 @@ def test_sides_that_do_other_work_are_an_error(benchmark: Callable[[str], Module
         step.check_losses([("a", 2.3), ("b", 2.4)])
 
 
+def test_other_bits_by_the_same_leaves_are_an_error(benchmark: Callable[[str], ModuleType]) -> None:
+    reproducible = benchmark("reproducible")
+    reproducible.check_bits([("serial", 2.3), ("team:2", 2.4), ("serial/8", 2.5), ("team:2/8", 2.5)])
+    with pytest.raises(RuntimeError, match=r"team:2/8 has a mean loss of 2\.6, serial/8 of 2\.5: other bits"):
+        reproducible.check_bits([("serial", 2.3), ("serial/8", 2.5), ("serial/2", 2.6), ("team:2/8", 2.6)])
+
+
+@pytest.mark.long
+def test_the_cost_of_leaves_is_measured(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    script, report = root / "benchmarks" / "reproducible.py", tmp_path / "r.json"
+    words = ["--networks", "w0", "--strategies", "serial", "--leaves", "4", "--blocks", "2", "--steps", "4"]
+    printed = run_python([script, *words, "--json", report], timeout=100).stdout
+    plain, leaves = json.loads(report.read_text())["results"][0]["sides"]
+    assert (plain["side"], leaves["side"]) == ("serial", "serial/4")
+    assert plain["cost"] == 0
+    assert leaves["cost"] == leaves["microseconds"] / plain["microseconds"] - 1 > -1
+    assert "serial/4" in printed
+
+
 def test_operations_are_those_of_the_products(benchmark: Callable[[str], ModuleType]) -> None:
     step = benchmark("step")
     assert step.W0.flop == 2 * 105 * (2 * 784 * 256 + 3 * 256 * 10)
