@@ -91,7 +91,7 @@ PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside
   constexpr Index width = kTileCols<T, vectors>;
   alignas(64) T sums[kMostRows<vectors> * width];
   if (aside) tile.c = sums, tile.c_stride = width;
-  const Index tiles = ceil_div(rows, kMostRows<vectors>);
+  const Index tiles = ceil_div(rows, most_rows<T, vectors, leaves>(tile));
   for (Index t = 0, row = 0; t < tiles; ++t) {
     const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
     if (cols == width || (aside && !tile.start))

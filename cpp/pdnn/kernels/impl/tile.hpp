@@ -36,9 +36,13 @@ inline constexpr int kMostRows = vectors == 4                        ? 6
                                  : vectors == 2 && kVectorBytes < 64 ? 6
                                                                      : 12;
 
-/// Leaves of one tile, and the sums of theirs that wait at most.
+/// Leaves of one tile, and the sums of theirs that wait at most. Where registers allow, a tile is half as large and has
+/// two leaves in them at once: half as many sums must wait.
 inline constexpr Index kMostTileLeaves = 128;
 inline constexpr int kMostTileLevels = 7;
+inline constexpr bool kLeafPairs = kVectorBytes == 64;
+template <int vectors>
+inline constexpr int kMostLeafRows = kLeafPairs ? 12 / vectors : kMostRows<vectors>;
 
 /// A tile's sums into c.
 template <class T, int vectors, int rows, bool adjacent_rows>
@@ -100,32 +104,50 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
   put_sums<T, vectors, rows, adjacent_rows>(tile, sum);
 }
 
-/// The same of several leaves. Their sums wait in a stack beside the registers, and join as a binary counter carries.
+/// sum = Σ_k a[k, r] b[k, v] over `depth` rows, from 0; a and b go on to what is behind these.
+template <class T, int vectors, int rows>
+PDNN_INLINE void sum_leaf(const Tile<T>& tile, Index depth, const T*& a, const T*& b, Vector<T> (&sum)[rows][vectors]) {
+  constexpr Index n = kLanes<T>;
+  PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Vector<T>{};
+  _Pragma("GCC unroll 2") for (; depth > 0; --depth) {
+    Vector<T> row[vectors];
+    PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
+      const Vector<T> x = broadcast(a[r]);
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = fma<T>(x, row[v], sum[r][v]);
+    }
+    a += tile.depth_step;
+    b += tile.b_stride;
+  }
+}
+
+template <class T, int vectors, int rows>
+PDNN_INLINE void add_sums(Vector<T> (&sum)[rows][vectors], const Vector<T> (&other)[rows][vectors]) {
+  PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += other[r][v];
+}
+
+/// The same of several leaves. Their sums, or those of pairs, wait in a stack beside the registers, and join as a
+/// binary counter carries.
 template <class T, int vectors, int rows>
 __attribute__((noinline)) void multiply_leaves(const Tile<T>& tile) {
-  constexpr Index n = kLanes<T>;
   Vector<T> waiting[kMostTileLevels][rows][vectors], sum[rows][vectors];
   fetch_sums<T, vectors, rows>(tile);
   const T *a = tile.a, *b = tile.b;
+  const Index nodes = kLeafPairs ? ceil_div(tile.leaves, 2) : tile.leaves;
+  Index leaf = 0, begin = tile.first;
+  const auto depth = [&] { return tile.ends[leaf] - begin; };
   int waits = 0;
-  for (Index leaf = 0, begin = tile.first;; begin = tile.ends[leaf++]) {
-    PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Vector<T>{};
-    _Pragma("GCC unroll 2") for (Index k = tile.ends[leaf] - begin; k > 0; --k) {
-      Vector<T> row[vectors];
-      PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
-      PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-        const Vector<T> x = broadcast(a[r]);
-        PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = fma<T>(x, row[v], sum[r][v]);
-      }
-      a += tile.depth_step;
-      b += tile.b_stride;
+  for (Index node = 0;; ++node) {
+    sum_leaf<T, vectors, rows>(tile, depth(), a, b, sum);
+    begin = tile.ends[leaf++];
+    if (kLeafPairs && leaf < tile.leaves) {
+      Vector<T> right[rows][vectors];
+      sum_leaf<T, vectors, rows>(tile, depth(), a, b, right);
+      begin = tile.ends[leaf++];
+      add_sums<T, vectors, rows>(sum, right);
     }
-    for (int joins = joins_after(leaf, tile.leaves); joins > 0; --joins) {
-      --waits;
-      PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] +=
-          waiting[waits][r][v];
-    }
-    if (leaf + 1 == tile.leaves) break;
+    for (int joins = joins_after(node, nodes); joins > 0; --joins) add_sums<T, vectors, rows>(sum, waiting[--waits]);
+    if (node + 1 == nodes) break;
     PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) waiting[waits][r][v] =
         sum[r][v];
     ++waits;
@@ -147,13 +169,19 @@ TileKernel<T> leaves_kernel_of(Index height, std::integer_sequence<int, rows...>
   return kernels[height - 1];
 }
 
-/// The kernel for tiles of `height` rows, at most kMostRows<vectors>.
+/// The most rows of a tile.
+template <class T, int vectors, bool leaves>
+PDNN_INLINE Index most_rows(const Tile<T>& tile) {
+  return leaves && tile.leaves > 1 ? kMostLeafRows<vectors> : kMostRows<vectors>;
+}
+
+/// The kernel for tiles of `height` rows.
 template <class T, int vectors, bool adjacent_rows, bool leaves>
 PDNN_INLINE TileKernel<T> tile_kernel(const Tile<T>& tile, Index height) {
-  constexpr auto heights = std::make_integer_sequence<int, kMostRows<vectors>>{};
   if constexpr (leaves)
-    if (tile.leaves > 1) return leaves_kernel_of<T, vectors>(height, heights);
-  return tile_kernel_of<T, vectors, adjacent_rows>(height, heights);
+    if (tile.leaves > 1)
+      return leaves_kernel_of<T, vectors>(height, std::make_integer_sequence<int, kMostLeafRows<vectors>>{});
+  return tile_kernel_of<T, vectors, adjacent_rows>(height, std::make_integer_sequence<int, kMostRows<vectors>>{});
 }
 
 }  // namespace
