@@ -14,7 +14,7 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
 from pdnn.history import History
-from pdnn.strategies import DataParallel, ModelAveraging
+from pdnn.strategies import DataParallel, ModelAveraging, Serial
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
 
@@ -64,6 +64,16 @@ def in_one_bucket(rank: int, ranks: int) -> int:
     return len(BATCHES) * all_reduce(COUNT + TAIL, rank, ranks)
 
 
+LEAVES = 8
+NODES = {1: [1], 2: [1, 1], 3: [2, 2, 1], 5: [1, 1, 1, 1, 1]}  # of the tree over them that each rank makes
+
+
+def by_the_tree(rank: int, ranks: int) -> int:
+    own, of_leaves = part(COUNT, rank, ranks), all_reduce(2 * LEAVES + 1, rank, ranks)
+    nodes = NODES[ranks][rank] * (COUNT - own) * SIZE
+    return len(BATCHES) * (nodes + (ranks - 1) * own * SIZE + of_leaves)
+
+
 def by_average(every: int) -> Callable[[int, int], int]:
     def sent(rank: int, ranks: int) -> int:
         averages = -(-ROWS // (ranks * BATCH)) // every
@@ -102,6 +112,7 @@ def at_the_end(rank: int, ranks: int) -> int:
 
 
 MESSAGES = DataParallel(shared_memory=False, bucket_bytes=COUNT * SIZE)
+BY_LEAVES = DataParallel(Serial(LEAVES), bucket_bytes=COUNT * SIZE)
 
 
 @pytest.mark.parametrize(
@@ -110,6 +121,9 @@ MESSAGES = DataParallel(shared_memory=False, bucket_bytes=COUNT * SIZE)
         ("serial", 1, lambda rank, ranks: 0),
         (MESSAGES, 2, in_one_bucket),
         (MESSAGES, 3, in_one_bucket),
+        (BY_LEAVES, 2, by_the_tree),
+        (BY_LEAVES, 3, by_the_tree),
+        (BY_LEAVES, 5, by_the_tree),
         (ModelAveraging(every=3), 2, by_average(3)),
         (ModelAveraging(every=1), 3, by_average(1)),
         ("average:1:master", 3, by_master),
@@ -171,6 +185,18 @@ def test_what_is_read_in_shared_memory_is_counted_beside_what_is_sent(
         end = 2 * count  # parameters and momentum
         elements = (ranks - 1) * ((len(BATCHES) - 1) * step + last + end)
         assert sum(rank["shared_bytes"] for rank in epoch) == elements * SIZE
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_what_is_read_of_a_batch_in_leaves_is_counted(ranks: int) -> None:
+    for epoch in on_ranks(DataParallel(Serial(LEAVES), shared_memory=True), ranks).ranks:
+        for rank, told in enumerate(epoch):
+            own = part(COUNT, rank, ranks)
+            nodes = (sum(NODES[ranks]) - NODES[ranks][rank]) * own  # the others', of this rank's share
+            step = nodes + (COUNT - own) + (ranks - 1) * TAIL  # parameters of the others; their sums
+            whole = COUNT - own  # the gradient of the last step is on every rank
+            end = 2 * (COUNT - own)  # parameters and momentum
+            assert told["shared_bytes"] == (len(BATCHES) * step + whole + end) * SIZE
 
 
 def test_what_hogwild_reads_is_counted() -> None:

@@ -8,13 +8,21 @@ template <class T>
 BucketedAllReduce<T>::BucketedAllReduce(std::shared_ptr<comm::Communicator> comm, std::vector<Range> buckets,
                                         const std::optional<Compression>& compression,
                                         const std::vector<codec::MatrixAt>& matrices)
-    : comm_(std::move(comm)), buckets_(std::move(buckets)) {
+    : BucketedAllReduce(std::move(comm), std::move(buckets), std::vector<std::unique_ptr<BucketSum<T>>>()) {
+  if (!compression) return;
+  for (const Range& elements : buckets_)
+    sums_.push_back(make_compressed_sum<T>(comm_, *compression, elements, matrices));
+}
+
+template <class T>
+BucketedAllReduce<T>::BucketedAllReduce(std::shared_ptr<comm::Communicator> comm, std::vector<Range> buckets,
+                                        std::vector<std::unique_ptr<BucketSum<T>>> sums)
+    : comm_(std::move(comm)), buckets_(std::move(buckets)), sums_(std::move(sums)) {
   Index last = std::numeric_limits<Index>::max();
   for (const Range& elements : buckets_) {
     require(0 <= elements.begin && elements.begin <= elements.end && elements.end <= last, "BucketedAllReduce: [",
             elements.begin, ", ", elements.end, ") is no bucket before the last one; let them fall");
     last = elements.begin;
-    if (compression) sums_.push_back(make_compressed_sum<T>(comm_, *compression, elements, matrices));
   }
   waiting_.resize(buckets_.size());
   requests_.reserve(buckets_.size());

@@ -17,6 +17,9 @@ class BucketedAllReduce {
   BucketedAllReduce(std::shared_ptr<comm::Communicator> comm, std::vector<Range> buckets,
                     const std::optional<Compression>& compression = {},
                     const std::vector<codec::MatrixAt>& matrices = {});
+  /// The sum of each bucket is made by one of `sums`.
+  BucketedAllReduce(std::shared_ptr<comm::Communicator> comm, std::vector<Range> buckets,
+                    std::vector<std::unique_ptr<BucketSum<T>>> sums);
 
   /// A new sum. Elements belong to it from when they are final to when their bucket is finished. `counts`, as many on
   /// every rank, leave at once and are added up beside. With `mean` the sums are divided by that of the first count,
@@ -74,8 +77,8 @@ class BucketedAllReduce {
   std::vector<Range> buckets_;
   std::vector<Index> waiting_;  // elements of each bucket that are not final
   Index started_ = 0;
-  std::vector<comm::Request> requests_;                  // of buckets, as they are
-  std::vector<std::unique_ptr<CompressedSum<T>>> sums_;  // of buckets, by a codec
+  std::vector<comm::Request> requests_;              // of buckets, as they are
+  std::vector<std::unique_ptr<BucketSum<T>>> sums_;  // of buckets, by a codec or a tree
   std::span<T> values_;
   bool mean_ = false;
   AlignedArray<double> counts_;

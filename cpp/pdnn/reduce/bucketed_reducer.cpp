@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "pdnn/core/finite.hpp"
+#include "pdnn/reduce/tree_sum.hpp"
 
 namespace pdnn::reduce {
 
@@ -17,13 +18,20 @@ constexpr std::chrono::microseconds kKernel{100};  // between two of which reque
 template <class T>
 BucketedReducer<T>::BucketedReducer(const Replica<T>& replica, std::shared_ptr<comm::Communicator> comm,
                                     Index bucket_bytes, std::optional<Compression> compression)
-    : GradientReducer<T>(replica), comm_(std::move(comm)), compression_(std::move(compression)) {
+    : GradientReducer<T>(replica),
+      comm_(std::move(comm)),
+      compression_(std::move(compression)),
+      leaf_tail_(2 * leaf_sums_.size() + 1) {
+  if (replica.leaves > 0) {
+    tree_.emplace(replica.leaves, comm_->size());
+    more_nodes_ = AlignedArray<T>((tree_->of_rank(comm_->rank()).size() - 1) * model().count());
+  }
   const std::span<T> grads = model().grads->span();
   std::fill(grads.begin(), grads.end(), T{});
   std::array<std::int32_t, 1> announce{replica_.engine.announces()};
   comm_->all_reduce(std::span(announce), comm::Op::min);
   all_announce_ = announce[0] != 0;
-  tail_apart_ = compression_ || all_announce_ || model().count() == 0;
+  tail_apart_ = compression_ || tree_ || all_announce_ || model().count() == 0;
   if (compression_ && bucket_bytes == 0) bucket_bytes = kCodedBucketBytes;
   if (bucket_bytes == 0)
     choose_size();
@@ -49,7 +57,17 @@ void BucketedReducer<T>::cut(Index size) {
   }
   for (; end > 0; end -= size) buckets.push_back({std::max<Index>(0, end - size), end});
   if (!tail_apart_) buckets.front().end += nn::Model<T>::kTail;
-  sums_ = std::make_unique<BucketedAllReduce<T>>(comm_, std::move(buckets), compression_, matrices_of(replica_.job));
+  sums_ = make_sums(buckets);
+}
+
+template <class T>
+std::unique_ptr<BucketedAllReduce<T>> BucketedReducer<T>::make_sums(const std::vector<Range>& buckets) {
+  if (!tree_) return std::make_unique<BucketedAllReduce<T>>(comm_, buckets, compression_, matrices_of(replica_.job));
+  std::vector<std::unique_ptr<BucketSum<T>>> sums;
+  for (const Range& bucket : buckets)
+    sums.push_back(std::make_unique<TreeSum<T>>(comm_, *tree_, replica_.engine.team(), bucket,
+                                                static_cast<int>(sums.size()), more_nodes_.span()));
+  return std::make_unique<BucketedAllReduce<T>>(comm_, buckets, std::move(sums));
 }
 
 /// More buckets let more travel beside the backward pass and cost more latencies; and where a rank's own core moves the
@@ -100,8 +118,8 @@ template <class T>
 nn::Hooks<T> BucketedReducer<T>::begin_step(bool) {
   sums_->start(model().grads->span());
   spent_before_ = replica_.timer.seconds(&Phases::agreement);
-  if (!all_announce_) return {};
-  return {.grad_ready = this};
+  std::ranges::fill(leaf_sums_, nn::LossValue{});
+  return {.grad_ready = all_announce_ ? this : nullptr, .more_nodes = more_nodes_.span(), .leaf_sums = leaf_sums_};
 }
 
 template <class T>
@@ -131,10 +149,7 @@ StepSums BucketedReducer<T>::finish_step(const StepSums& own) {
   write_tail(model(), told);
   sums_->start_rest();
   comm::Request tail;
-  if (tail_apart_) {
-    const comm::Labeled labeled({.what = "tail"});
-    tail = comm_->start_all_reduce(comm::View(slice(model().grads->span(), params, nn::Model<T>::kTail)));
-  }
+  if (tail_apart_) tail = start_tail(own);
   for (Index number = 0; number < sums_->count(); ++number) {
     sums_->finish(number);
     if (replica_.optimizer.clip()) continue;
@@ -146,7 +161,29 @@ StepSums BucketedReducer<T>::finish_step(const StepSums& own) {
   const double spent = replica_.timer.seconds(&Phases::agreement) - spent_before_;
   replica_.timer.add_hidden(std::max(0.0, alone_ - spent));
   if (replica_.optimizer.clip()) update({0, params});
-  return read_tail(model(), own.rows);
+  return take_tail(own);
+}
+
+/// The sums of a step beside the buckets.
+template <class T>
+comm::Request BucketedReducer<T>::start_tail(const StepSums& own) {
+  const comm::Labeled labeled({.what = "tail"});
+  if (!tree_)
+    return comm_->start_all_reduce(comm::View(slice(model().grads->span(), model().count(), nn::Model<T>::kTail)));
+  for (std::size_t leaf = 0; leaf < leaf_sums_.size(); ++leaf) {
+    leaf_tail_[2 * leaf] = leaf_sums_[leaf].value;
+    leaf_tail_[2 * leaf + 1] = leaf_sums_[leaf].correct;
+  }
+  leaf_tail_.back() = own.stop ? 1 : 0;
+  return comm_->start_all_reduce(comm::View(std::span(leaf_tail_)));  // exact: the others have zeros
+}
+
+template <class T>
+StepSums BucketedReducer<T>::take_tail(const StepSums& own) {
+  if (!tree_) return read_tail(model(), own.rows);
+  for (std::size_t leaf = 0; leaf < leaf_sums_.size(); ++leaf)
+    leaf_sums_[leaf] = {leaf_tail_[2 * leaf], leaf_tail_[2 * leaf + 1]};
+  return {engine::sum_of_leaves(leaf_sums_), own.rows, leaf_tail_.back() > 0};
 }
 
 template class BucketedReducer<float>;

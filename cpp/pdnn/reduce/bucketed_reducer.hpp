@@ -1,6 +1,7 @@
 #pragma once
 /// BucketedReducer: gradients travel a bucket at a time, the last layer's first, while the backward pass goes on.
 #include "pdnn/reduce/bucketed_all_reduce.hpp"
+#include "pdnn/reduce/node_tree.hpp"
 
 namespace pdnn::reduce {
 
@@ -10,6 +11,9 @@ namespace pdnn::reduce {
 ///
 /// With a codec the tail travels by itself, as it is. A codec that treats matrices as such must see whole ones: its
 /// buckets end where parameters do, and are at least as large as was asked for.
+///
+/// Of a batch in leaves the buckets are added up in the order of the tree (TreeSum), and what the leaves have of the
+/// loss travels by itself, so neither the number of ranks nor that of buckets changes a bit.
 template <class T>
 class BucketedReducer : public GradientReducer<T>, public nn::GradReady {
  public:
@@ -32,17 +36,23 @@ class BucketedReducer : public GradientReducer<T>, public nn::GradReady {
   double alone() const { return alone_; }
 
  private:
-  using GradientReducer<T>::replica_, GradientReducer<T>::model;
+  using GradientReducer<T>::replica_, GradientReducer<T>::model, GradientReducer<T>::leaf_sums_;
 
   void cut(Index size);
+  std::unique_ptr<BucketedAllReduce<T>> make_sums(const std::vector<Range>& buckets);
   void choose_size();
   void travel(double seconds);
+  comm::Request start_tail(const StepSums& own);
+  StepSums take_tail(const StepSums& own);
 
   std::shared_ptr<comm::Communicator> comm_;
   std::optional<Compression> compression_;
-  bool all_announce_;  // every rank's engine: all start the same calls at the same places
-  bool tail_apart_;    // or in the first bucket, which starts when the step's sums are there
-  Index size_ = 0;     // elements of a bucket; of one with whole parameters, at least
+  bool all_announce_;              // every rank's engine: all start the same calls at the same places
+  bool tail_apart_;                // or in the first bucket, which starts when the step's sums are there
+  std::optional<NodeTree> tree_;   // of a batch in leaves
+  AlignedArray<T> more_nodes_;     // the gradients of this rank's second, third, … node
+  std::vector<double> leaf_tail_;  // a loss and right answers of each leaf; wishes to stop
+  Index size_ = 0;                 // elements of a bucket; of one with whole parameters, at least
   std::unique_ptr<BucketedAllReduce<T>> sums_;
   double alone_ = 0;
   double spent_before_ = 0;  // seconds of agreement when this step began

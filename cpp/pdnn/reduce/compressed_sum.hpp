@@ -5,25 +5,20 @@
 #include "pdnn/codec/error_feedback.hpp"
 #include "pdnn/codec/make_codec.hpp"
 #include "pdnn/comm/communicator.hpp"
+#include "pdnn/reduce/bucket_sum.hpp"
 #include "pdnn/reduce/gradient_reducer.hpp"
 
 namespace pdnn::reduce {
 
 /// The sum over the ranks of one slice of their flat gradients; all ranks get the same bits. Remembers what its codec
-/// lost, if errors are fed back. In a group of one nothing travels and nothing changes. Allocates nothing after
-/// construction. Several may be under way at once, started in the same order on every rank and finished in the same
-/// order.
+/// lost, if errors are fed back. In a group of one nothing travels and nothing changes.
 template <class T>
-class CompressedSum {
+class CompressedSum : public BucketSum<T> {
  public:
-  virtual ~CompressedSum() = default;
-
-  /// Encodes this rank's slice of the gradient and sends it; never waits. The slice is this object's until finish().
-  void start(std::span<T> gradient);
-  /// Moves it along; true when finish() need not wait for what was sent first.
-  bool test() { return comm_->size() == 1 || arrived(); }
-  /// Waits, and leaves the sum in the slice.
-  void finish() {
+  /// Encodes and sends.
+  void start(std::span<T> gradient) override;
+  bool test() override { return comm_->size() == 1 || arrived(); }
+  void finish() override {
     if (comm_->size() > 1) receive(values_);
   }
   /// start() and finish().
@@ -33,15 +28,8 @@ class CompressedSum {
   }
 
   Range slice() const { return slice_; }
-  const CompressionStats& stats() const { return stats_; }
-  /// Those since the last call.
-  CompressionStats take_stats() { return std::exchange(stats_, {}); }
-  /// Bytes that leave this rank in a sum.
-  virtual Index bytes_sent() const = 0;
-  /// What is remembered from sum to sum, as long on every rank.
-  virtual std::vector<std::span<T>> memory() = 0;
-  /// The next sum's errors are counted, if any are.
-  virtual void measure() {}
+  CompressionStats stats() const override { return stats_; }
+  CompressionStats take_stats() override { return std::exchange(stats_, {}); }
 
  protected:
   CompressedSum(std::shared_ptr<comm::Communicator> comm, Range slice) : comm_(std::move(comm)), slice_(slice) {}

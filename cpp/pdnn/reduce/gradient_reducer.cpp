@@ -8,7 +8,6 @@
 #include "pdnn/reduce/bucketed_reducer.hpp"
 #include "pdnn/reduce/local_update.hpp"
 #include "pdnn/reduce/shared_parameters.hpp"
-#include "pdnn/reduce/tree_sum.hpp"
 
 namespace pdnn::reduce {
 
@@ -75,9 +74,9 @@ std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& repl
   require(!outside || !options.compression || codec::wants_matrices(options.compression->codec),
           "ddp: all_reduce is \"", outside ? outside->name : "",
           "\", but codes are not added up by an all_reduce; leave out the codec or it");
-  require(replica.leaves == 0 || (!outside && !options.compression && options.bucket_bytes == 0),
-          "ddp: reproducible sums are added up by a tree over the leaves of a batch, not by a codec, in buckets or by ",
-          "an all_reduce of one's own; leave them out");
+  require(replica.leaves == 0 || (!outside && !options.compression),
+          "ddp: reproducible sums are added up by a tree over the leaves of a batch, not by a codec or an all_reduce ",
+          "of one's own; leave them out");
   const bool messages = outside != nullptr || options.memory == Memory::messages || options.compression ||
                         (options.memory == Memory::measured && options.bucket_bytes > 0);
   std::unique_ptr<SharedParameters<T>> shared = messages ? nullptr : share_parameters(replica, *comm, options.machine);
@@ -86,8 +85,6 @@ std::unique_ptr<GradientReducer<T>> make_gradient_reducer(const Replica<T>& repl
             "or processes that may not see one another's); use shared_memory=None");
     return shared;
   }
-  if (shared && replica.leaves > 0) return shared;
-  if (replica.leaves > 0) return std::make_unique<TreeSum<T>>(replica, comm);
   auto buckets = std::make_unique<BucketedReducer<T>>(replica, comm, options.bucket_bytes, options.compression);
   if (!shared) return buckets;
   std::array<double, 1> times{shared->alone()};

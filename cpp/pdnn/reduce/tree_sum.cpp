@@ -4,102 +4,112 @@ namespace pdnn::reduce {
 
 namespace {
 
-constexpr int kTreeTag = comm::kMaxTag;  // away from the messages that programs send
+/// Of the nodes of a sum, and of its shares, which others of the same tag never overtake.
+int tag_of_nodes(int number) { return 2 * number; }
+int tag_of_sums(int number) { return 2 * number + 1; }
 
 }  // namespace
 
 template <class T>
-TreeSum<T>::TreeSum(const Replica<T>& replica, std::shared_ptr<comm::Communicator> comm)
-    : GradientReducer<T>(replica),
-      comm_(std::move(comm)),
-      tree_(replica.leaves, comm_->size()),
-      sums_(2 * leaf_sums_.size() + 1) {
-  const Range mine = tree_.of_rank(comm_->rank());
-  const Index elements = share_of(comm_->rank()).size();
-  more_nodes_ = AlignedArray<T>((mine.size() - 1) * model().count());
-  arrived_ = AlignedArray<T>((tree_.count() - mine.size()) * elements);
+TreeSum<T>::TreeSum(std::shared_ptr<comm::Communicator> comm, const NodeTree& tree, threads::Team& team, Range slice,
+                    int number, std::span<const T> more_nodes)
+    : comm_(std::move(comm)), tree_(tree), team_(team), slice_(slice), number_(number), more_nodes_(more_nodes) {
+  const Index own = tree_.of_rank(comm_->rank()).size(), elements = share_of(comm_->rank()).size();
+  arrived_ = AlignedArray<T>((tree_.count() - own) * elements);
   sum_ = AlignedArray<T>(elements);
   const T* arrived = arrived_.data();
   for (int rank = 0; rank < comm_->size(); ++rank) {
-    counts_.push_back(share_of(rank).size());
-    for (Index node = tree_.of_rank(rank).begin; node < tree_.of_rank(rank).end; ++node) {
+    for (Index node = 0; node < tree_.of_rank(rank).size(); ++node) {
       nodes_.push_back(arrived);
       if (rank != comm_->rank()) arrived += elements;
     }
   }
-  requests_.reserve(static_cast<std::size_t>(tree_.count() + comm_->size() * mine.size()));
+  requests_.reserve(static_cast<std::size_t>(tree_.count() + comm_->size() * (own + 2)));
 }
 
 template <class T>
-nn::Hooks<T> TreeSum<T>::begin_step(bool) {
-  std::ranges::fill(leaf_sums_, nn::LossValue{});
-  return {.more_nodes = more_nodes_.span(), .leaf_sums = leaf_sums_};
+std::span<const T> TreeSum<T>::node_of_this_rank(Index number) const {
+  if (number == 0) return values_;
+  const Index count = std::ssize(more_nodes_) / (tree_.of_rank(comm_->rank()).size() - 1);
+  return slice(more_nodes_, (number - 1) * count + slice_.begin, slice_.size());
 }
 
 /// To every rank its share of this rank's nodes, and the others' nodes of the own share.
 template <class T>
-void TreeSum<T>::exchange_nodes() {
-  const int ranks = comm_->size(), own = comm_->rank();
-  const Index count = model().count();
-  const Range mine = share_of(own), my_nodes = tree_.of_rank(own);
-  const auto node_of = [&](Index number) {  // of this rank
-    return number == 0 ? model().grads->span().first(static_cast<std::size_t>(count))
-                       : slice(more_nodes_.span(), (number - 1) * count, count);
-  };
+void TreeSum<T>::start(std::span<T> gradient) {
+  values_ = slice(gradient, slice_.begin, slice_.size());
+  summed_ = false;
   requests_.clear();
+  const int ranks = comm_->size(), own = comm_->rank();
+  const Range mine = share_of(own), my_nodes = tree_.of_rank(own);
+  for (Index node = my_nodes.begin; node < my_nodes.end; ++node)
+    nodes_[static_cast<std::size_t>(node)] = node_of_this_rank(node - my_nodes.begin).data() + mine.begin;
   Index at = 0;
-  for (Index node = 0; node < tree_.count(); ++node) {
-    if (node >= my_nodes.begin && node < my_nodes.end) {
-      nodes_[static_cast<std::size_t>(node)] = node_of(node - my_nodes.begin).data() + mine.begin;
-      continue;
-    }
-    int rank = 0;
-    while (node >= tree_.of_rank(rank).end) ++rank;
-    if (mine.size() > 0)
-      requests_.push_back(comm_->start_recv(comm::View(slice(arrived_.span(), at, mine.size())), rank, kTreeTag));
-    at += mine.size();
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (rank == own || mine.size() == 0) continue;
+    for (Index node = 0; node < tree_.of_rank(rank).size(); ++node, at += mine.size())
+      requests_.push_back(
+          comm_->start_recv(comm::View(slice(arrived_.span(), at, mine.size())), rank, tag_of_nodes(number_)));
   }
   for (int step = 1; step < ranks; ++step) {  // each rank to another one
     const int rank = (own + step) % ranks;
     const Range theirs = share_of(rank);
     if (theirs.size() == 0) continue;
-    for (Index number = 0; number < my_nodes.size(); ++number)
+    for (Index node = 0; node < my_nodes.size(); ++node)
       requests_.push_back(comm_->start_send(
-          comm::ConstView(std::span<const T>(slice(node_of(number), theirs.begin, theirs.size()))), rank, kTreeTag));
+          comm::ConstView(slice(node_of_this_rank(node), theirs.begin, theirs.size())), rank, tag_of_nodes(number_)));
   }
 }
 
+/// Every rank's share of the sum to all others. No node is needed any more.
 template <class T>
-void TreeSum<T>::agree_on_gradient() {
-  exchange_nodes();
+void TreeSum<T>::exchange_sums() {
+  const comm::Labeled labeled({.what = "bucket", .number = number_});
+  summed_ = true;
+  requests_.clear();
+  const int ranks = comm_->size(), own = comm_->rank();
+  std::ranges::copy(sum_.span(), values_.begin() + share_of(own).begin);
+  for (int step = 1; step < ranks; ++step) {
+    const int from = (own + ranks - step) % ranks;
+    const Range theirs = share_of(from);
+    if (theirs.size() > 0)
+      requests_.push_back(
+          comm_->start_recv(comm::View(slice(values_, theirs.begin, theirs.size())), from, tag_of_sums(number_)));
+  }
+  for (int step = 1; step < ranks && sum_.size() > 0; ++step)
+    requests_.push_back(comm_->start_send(comm::ConstView(std::span<const T>(sum_.span())), (own + step) % ranks,
+                                          tag_of_sums(number_)));
+}
+
+template <class T>
+bool TreeSum<T>::arrived() {
+  bool all = true;
+  for (comm::Request& request : requests_) all = request.test() && all;
+  return all;
+}
+
+template <class T>
+void TreeSum<T>::wait() {
   for (comm::Request& request : requests_) request.wait();
-  replica_.engine.team().run(
-      [&](const Member& member) { tree_.add_up<T>(member, nodes_, {0, sum_.size()}, sum_.data()); });
-  comm_->all_gather(comm::ConstView(std::span<const T>(sum_.span())),
-                    comm::View(slice(model().grads->span(), 0, model().count())), counts_);
+}
+
+/// Called within a pass, by one of its threads.
+template <class T>
+bool TreeSum<T>::test() {
+  if (!arrived()) return false;
+  if (summed_) return true;
+  add_up(Member());
+  exchange_sums();
+  return arrived();
 }
 
 template <class T>
-StepSums TreeSum<T>::finish_step(const StepSums& own) {
-  StepSums sums = own;
-  {
-    const auto timed = replica_.timer.time(&Phases::agreement);
-    for (std::size_t leaf = 0; leaf < leaf_sums_.size(); ++leaf) {
-      sums_[2 * leaf] = leaf_sums_[leaf].value;
-      sums_[2 * leaf + 1] = leaf_sums_[leaf].correct;
-    }
-    sums_.back() = own.stop ? 1 : 0;
-    comm::Request leaves = comm_->start_all_reduce(comm::View(std::span(sums_)));  // exact: the others have zeros
-    agree_on_gradient();
-    leaves.wait();
-    for (std::size_t leaf = 0; leaf < leaf_sums_.size(); ++leaf)
-      leaf_sums_[leaf] = {sums_[2 * leaf], sums_[2 * leaf + 1]};
-    sums.loss = engine::sum_of_leaves(leaf_sums_);
-    sums.stop = sums_.back() > 0;
-  }
-  const auto timed = replica_.timer.time(&Phases::update);
-  replica_.engine.update(replica_.optimizer, {0, model().count()});
-  return sums;
+void TreeSum<T>::finish() {
+  wait();
+  if (summed_) return;
+  team_.run([&](const Member& member) { add_up(member); });
+  exchange_sums();
+  wait();
 }
 
 template class TreeSum<float>;

@@ -123,11 +123,12 @@ BOOST_AUTO_TEST_CASE(a_configuration_of_ranks_trains_as_serial) {
 
 BOOST_AUTO_TEST_CASE(sums_over_leaves_have_the_same_bits_on_any_ranks) {
   using Memory = reduce::ReducerOptions::Memory;
+  const reduce::ReducerOptions shared{.memory = Memory::shared}, messages{.memory = Memory::messages};
   for (const Index leaves : {1, 5, 11}) {  // and empty ones
-    const auto pool = [&](int workers, Memory memory) {
-      return DataParallelConfig{.engine = PoolConfig{workers, leaves}, .reducer = {.memory = memory}, .leaves = leaves};
+    const auto pool = [&](int workers, const reduce::ReducerOptions& reducer) {
+      return DataParallelConfig{.engine = PoolConfig{workers, leaves}, .reducer = reducer, .leaves = leaves};
     };
-    const Outcome want = train_alone(pool(1, Memory::measured));
+    const Outcome want = train_alone(pool(1, {}));
     const auto check = [&](const StrategyConfig& config, int ranks) {
       for (const Outcome& outcome : train_on_ranks(config, ranks)) {
         BOOST_TEST(difference(outcome, want) == 0);
@@ -137,9 +138,13 @@ BOOST_AUTO_TEST_CASE(sums_over_leaves_have_the_same_bits_on_any_ranks) {
     };
     check(DataParallelConfig{.engine = PoolConfig{3, leaves}}, 1);
     check(GridConfig{.stages = 2, .pipeline = {.micro_batches = leaves}}, 2);
-    for (const int ranks : {2, 3, 5})
-      for (const Memory memory : {Memory::shared, Memory::messages})
-        if (ranks <= leaves) check(pool(2, memory), ranks);
+    for (const int ranks : {2, 3, 5}) {
+      if (ranks > leaves) continue;
+      for (const reduce::ReducerOptions& reducer : {shared, messages, kMessages}) {
+        check(pool(2, reducer), ranks);
+        check(DataParallelConfig{.engine = TeamConfig{2}, .reducer = reducer, .leaves = leaves}, ranks);
+      }
+    }
   }
 }
 

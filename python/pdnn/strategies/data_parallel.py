@@ -46,8 +46,8 @@ class DataParallel(Strategy):
     Parameters
     ----------
     engine : Serial, Team or Pool
-        How a rank computes its gradient. With a codec, `bucket_bytes` or a sum of means a pool cuts each
-        rank's rows, and there are no leaves.
+        How a rank computes its gradient. With a codec or a sum of means a pool cuts each rank's rows, and
+        there are no leaves.
     average : "mean" or "sum"
         The gradient of an update: of the mean loss over the rows of the whole batch, or the sum over ranks of
         each one's mean over its own rows. The sum is another optimizer: its steps grow with the ranks.
@@ -108,8 +108,6 @@ class DataParallel(Strategy):
         """Why its sums are not made over leaves of the whole batch; "" if they can be."""
         if self.codec is not None:
             return "what a codec loses depends on who adds up what"
-        if self.bucket_bytes is not None:
-            return "buckets are added up rank by rank"
         return "a sum of the ranks' means depends on the ranks" if self.average == "sum" else ""
 
     @property
