@@ -42,9 +42,9 @@ void bind_configs(py::module_& m) {
   py::class_<ScatterGatherConfig>(m, "ScatterGatherConfig")
       .def(py::init<EngineConfig, bool>(), py::arg("engine"), py::arg("once"));
   py::class_<GridConfig>(m, "GridConfig")
-      .def(py::init<int, int, int, engine::PipelineConfig, std::vector<Index>, bool, ReducerOptions>(),
+      .def(py::init<int, int, int, engine::PipelineConfig, std::vector<Index>, bool, ReducerOptions, Index>(),
            py::arg("stages"), py::arg("tensor"), py::arg("chunks"), py::arg("pipeline"), py::arg("cut"),
-           py::arg("sum_of_means"), py::arg("reducer"));
+           py::arg("sum_of_means"), py::arg("reducer"), py::arg("leaves"));
 }
 
 template <class T>

@@ -12,6 +12,7 @@ from pdnn import models, nn, optim
 from pdnn.data import Dataset
 from pdnn.strategies import (
     DataParallel,
+    Grid,
     ModelAveraging,
     Pipeline,
     Pool,
@@ -130,7 +131,13 @@ LAYOUTS: list[tuple[str | Strategy, int]] = [
 ]
 
 
-PIPELINES: list[tuple[str | Strategy, int]] = [("pipeline:2/8", 2), ("pipeline:3/8:gpipe", 3)]
+PIPELINES: list[tuple[str | Strategy, int]] = [
+    ("pipeline:2/8", 2),
+    ("pipeline:3/8:gpipe", 3),
+    *(("pipeline:2 x ddp/8", ranks) for ranks in (2, 4, 6)),
+    ("pipeline:2:interleaved x ddp/8+team:2", 4),
+    (Grid(Pipeline(2), data=DataParallel(Serial(8), bucket_bytes=300)), 6),
+]
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
@@ -179,6 +186,8 @@ def test_what_is_asked_for_is_a_number_of_leaves() -> None:
         "ddp+pool:2/16": "ddp+pool:2/16",
         "pipeline:3": "pipeline:3/8",
         "pipeline:3/4": "pipeline:3/4",
+        "pipeline:2 x ddp": "pipeline:2 x ddp/8",
+        "pipeline:2:gpipe x ddp/5": "pipeline:2:gpipe x ddp/5",
     }.items():
         strategy = parse(spec).reproducible()
         assert str(strategy) == want and parse(want) == strategy
@@ -196,7 +205,10 @@ def test_what_is_asked_for_is_a_number_of_leaves() -> None:
         ("hogwild:2", "hogwild:2"),
         ("scatter-gather", "scatter-gather"),
         ("tp:2", "ranks that hold parts of the network"),
-        ("pipeline:2 x ddp", "ranks that hold parts of the network"),
+        ("tp:2 x ddp", "ranks that hold parts of the network"),
+        ("pipeline:2/4 x ddp", "name their number behind ddp alone"),
+        ("pipeline:2:int8 x ddp", "what a codec loses"),
+        ("pipeline:2 x ddp:int8", "what a codec loses"),
         ("ddp:int8", "what a codec loses"),
         ("ddp:sum", "a sum of the ranks' means"),
         ("pipeline:2/8:int8", "what a codec loses"),
@@ -214,6 +226,10 @@ def test_leaves_are_refused_where_sums_have_none() -> None:
         lambda: DataParallel(Serial(8), codec="int8"),
         lambda: TensorParallel(2, Serial(8)),
         lambda: Pipeline(2, engine=Team(2, 8)),
+        lambda: parse("tp:2 x ddp/8"),
+        lambda: parse("pipeline:2/4 x ddp/8"),
+        lambda: parse("pipeline:2:int8 x ddp/8"),
+        lambda: parse("pipeline:2 x ddp+team:2/8"),
     ):
         with pytest.raises(ValueError, match="does not take part in reproducible sums"):
             strategy()
@@ -227,6 +243,9 @@ def test_more_ranks_than_leaves_are_refused_with_what_fits() -> None:
         why = parse(spec).misfit(9)
         assert why is not None and fits.replace("\\", "") in why
         assert parse(spec).fits(8)
+    assert parse("pipeline:2 x ddp/3").misfit(8) == (
+        'cuts a batch into 3 leaves for 4 replicas; "pipeline:2 x ddp/4" fits'
+    )
     with pytest.raises(
         ValueError, match=r'cuts a batch into 2 leaves, this world has 3 ranks; "ddp\+pool:1/3"'
     ):

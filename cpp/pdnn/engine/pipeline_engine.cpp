@@ -35,6 +35,7 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
       transport_(comm_, config.codec),
       team_(config.threads),
       sums_(static_cast<std::size_t>(config.micro_batches)),
+      nodes_{{0, config.micro_batches}},
       leaves_(sums_.size()) {
   const StagePosition seat{comm_->rank(), comm_->size(), config.micro_batches, static_cast<int>(chunks.size())};
   program_ = programs_of(config, seat.ranks, seat.chunks)[static_cast<std::size_t>(seat.rank)];
@@ -100,11 +101,11 @@ void PipelineEngine<T>::each_request(Visit visit) {
 
 template <class T>
 void PipelineEngine<T>::ProgressHook::operator()(const Member& member, Range slice) {
-  const Index begin = stage.params.begin, micro_batches = engine.config_.micro_batches;
-  stage.waiting.join(member, micro, micro_batches, {slice.begin - begin, slice.end - begin}, engine.sum_of(stage));
+  const Index begin = stage.params.begin;
+  stage.waiting.join(member, node.leaf, node.leaves, {slice.begin - begin, slice.end - begin}, node.sum);
   if (member.first()) poll();
   if (!final) return;
-  if (micro_batches > 1) member.barrier();
+  if (node.leaves > 1) member.barrier();
   (*final)(member, slice);
 }
 
@@ -137,16 +138,21 @@ nn::LossValue PipelineEngine<T>::gradient(const Source<T>& source, const Step& s
     each_request([](comm::Request& request) { request.abandon(); });
     throw;
   }
-  if (step.leaves.count > 0) std::ranges::copy(sums_, hooks.leaf_sums.begin());
+  if (step.leaves.count > 0) std::ranges::copy(sums_, hooks.leaf_sums.begin() + run_.begin);
   return sum_of_leaves(sums_);
 }
 
-/// A micro-batch is a leaf of the step.
+/// A micro-batch is a leaf of the step's run.
 template <class T>
 void PipelineEngine<T>::cut(const Step& step) {
-  require(step.leaves.count == config_.micro_batches && step.leaves.run.size() == config_.micro_batches,
-          "Pipeline: ", step.leaves.run.size(), " of ", step.leaves.count, " leaves for ", config_.micro_batches,
-          " micro-batches; expected one for each");
+  const auto& [count, batch, run] = step.leaves;
+  require(run.size() == config_.micro_batches, "Pipeline: ", run.size(), " of ", count, " leaves for ",
+          config_.micro_batches, " micro-batches; expected one for each");
+  if (run != run_) {
+    nodes_ = nodes_of(run, count);
+    for (Range& node : nodes_) node = {node.begin - run.begin, node.end - run.begin};
+    run_ = run;
+  }
   for (std::size_t micro = 0; micro < leaves_.size(); ++micro)
     leaves_[micro].cut(step.shard({static_cast<int>(micro), static_cast<int>(leaves_.size())}).leaves);
   for (Stage& stage : stages_)
@@ -222,7 +228,7 @@ nn::Pass PipelineEngine<T>::pass(const Member& member, const Stage& stage, const
           .first_row = micro_batch.step.first_row,
           .offset = stage.params.begin,
           .batch_sum = micro_batch.hooks.batch_sum,
-          .leaves = leaf.count > 0 ? &leaves_[static_cast<std::size_t>(leaf.run.begin)] : nullptr};
+          .leaves = leaf.count > 0 ? &leaves_[static_cast<std::size_t>(leaf.run.begin - run_.begin)] : nullptr};
 }
 
 template <class T>
@@ -250,18 +256,28 @@ nn::LossValue PipelineEngine<T>::forward(const Member& member, const Stage& stag
 }
 
 template <class T>
+typename PipelineEngine<T>::NodeLeaf PipelineEngine<T>::node_leaf(const Stage& stage, Index micro,
+                                                                  const nn::Hooks<T>& hooks) const {
+  const auto node = std::ranges::find_if(nodes_, [&](const Range& micros) { return micro < micros.end; });
+  const Index number = node - nodes_.begin(), count = job_.model.count();
+  T* const sum = number == 0 ? job_.model.grads->data() : slice(hooks.more_nodes, (number - 1) * count, count).data();
+  return {sum + stage.params.begin, micro - node->begin, node->size()};
+}
+
+template <class T>
 void PipelineEngine<T>::backward(const Member& member, Stage& stage, Slot& slot, SendBuffer& out,
                                  const Work& micro_batch, Index micro) {
   const Index count = micro_batch.step.count();
   nn::Pass own = pass(member, stage, micro_batch);
-  ProgressHook progress(*this, stage, micro,
+  const NodeLeaf node = node_leaf(stage, micro, micro_batch.hooks);
+  ProgressHook progress(*this, stage, node,
                         micro + 1 == config_.micro_batches ? micro_batch.hooks.grad_ready : nullptr);
   own.final = &progress;
   if (member.first()) out.message.request.wait();  // the dx before the last one has left
   member.barrier();                                // and dy has been received
   const Tensor<T> dx{stage.first ? nullptr : out.dx.data(), count, stage.in};
   stage.network.backward(own, vars(stage, slot), slot.x, slot.workspace.y(count), slot.workspace.dy(count), dx,
-                         {stage.waiting.of(micro, sum_of(stage)), static_cast<std::size_t>(stage.params.size())});
+                         {stage.waiting.of(node.leaf, node.sum), static_cast<std::size_t>(stage.params.size())});
   if (member.first())
     stage.network.commit(own, slot.workspace.saved(), count,
                          slice(job_.model.buffers->span(), stage.buffers.begin, stage.buffers.size()));

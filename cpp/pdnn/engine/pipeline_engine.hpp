@@ -27,7 +27,8 @@ struct PipelineConfig {
 /// Interprets this rank's program. The rows of a step are cut into micro-batches whose sizes differ by at most one; one
 /// without rows goes through all passes and is not sent. Micro-batches are leaves: their gradients are added up by the
 /// tree of core/leaves.hpp, and buffers are committed in their order, so the result is that of a pool with as many
-/// pieces, whatever the schedule.
+/// pieces, whatever the schedule. Of a step in leaves that several pipelines share they are the leaves of its run,
+/// added up into the nodes of that run.
 ///
 /// A micro-batch sends rows · width elements up through each border between stages and as many down, each message by
 /// the codec, if there is one: a stage above works on what it got, and gradients are passed on as if that was what was
@@ -89,17 +90,22 @@ class PipelineEngine : public Engine<T> {
     Slot& slot(Index micro) { return slots[static_cast<std::size_t>(micro) % slots.size()]; }
     SendBuffer& out(Index micro) { return outgoing[static_cast<std::size_t>(micro % 2)]; }
   };
+  /// The sum that the gradient of a micro-batch belongs to, and its place among the leaves of that sum.
+  struct NodeLeaf {
+    T* sum;
+    Index leaf, leaves;
+  };
   /// Told by a micro-batch's layers of slices and pauses: adds a slice to the sums that wait for it, moves messages
   /// along, and passes on what the last micro-batch makes final.
   struct ProgressHook : nn::GradReady {
-    ProgressHook(PipelineEngine& owner, Stage& its_stage, Index number, nn::GradReady* told)
-        : engine(owner), stage(its_stage), micro(number), final(told) {}
+    ProgressHook(PipelineEngine& owner, Stage& its_stage, const NodeLeaf& place, nn::GradReady* told)
+        : engine(owner), stage(its_stage), node(place), final(told) {}
     void operator()(const Member& member, Range slice) override;
     Index piece() const override { return final ? final->piece() : 0; }
     void poll() override;
     PipelineEngine& engine;
     Stage& stage;
-    Index micro;
+    NodeLeaf node;
     nn::GradReady* final;
   };
 
@@ -114,7 +120,7 @@ class PipelineEngine : public Engine<T> {
   /// The sums over these rows in the last stage.
   nn::LossValue forward(const Member& member, const Stage& stage, Slot& slot, const Work& micro_batch);
   void backward(const Member& member, Stage& stage, Slot& slot, SendBuffer& out, const Work& micro_batch, Index micro);
-  T* sum_of(const Stage& stage) { return job_.model.grads->data() + stage.params.begin; }
+  NodeLeaf node_leaf(const Stage& stage, Index micro, const nn::Hooks<T>& hooks) const;
   void cut(const Step& step);
   void expect(Stage& stage, Index micro, Index rows);
   nn::Pass pass(const Member& member, const Stage& stage, const Work& micro_batch) const;
@@ -132,7 +138,9 @@ class PipelineEngine : public Engine<T> {
   threads::Team team_;
   std::vector<Stage> stages_;
   std::vector<nn::LossValue> sums_;  // of each micro-batch
-  std::vector<LeafNodes> leaves_;    // of a step in leaves: those of each
+  std::vector<Range> nodes_;         // of micro-batches whose gradients are added up
+  Range run_;                        // of a step in leaves: the micro-batches
+  std::vector<LeafNodes> leaves_;    // and that of each
   bool recording_ = false;
   bool timing_ = false;  // this gradient
   Index most_rows_ = 0;  // of a gradient that was recorded

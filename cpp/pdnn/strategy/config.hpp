@@ -59,6 +59,7 @@ struct GridConfig {
   std::vector<Index> cut{};  ///< layers with which the later stages begin; none: by the layers' measured times
   bool sum_of_means = false;
   reduce::ReducerOptions reducer{};
+  Index leaves = 0;  ///< of a batch, of which each replica, a pipeline, takes a run as its micro-batches; 0: none
 };
 
 using StrategyConfig = std::variant<DataParallelConfig, ModelAveragingConfig, ElasticAveragingConfig, HogwildConfig,

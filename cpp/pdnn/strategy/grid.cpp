@@ -55,7 +55,9 @@ void GridStrategy<T>::take_stages(const nn::Network<T>& network, const Shape& sa
 
 template <class T>
 std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, Index batch_size, const GridConfig& config) {
-  const Index capacity = (batch_size + grid_.data->size() - 1) / grid_.data->size();
+  const int replicas = grid_.data->size();
+  const Leaves leaves{config.leaves, batch_size, share(config.leaves, grid_.data->rank(), replicas)};
+  const Index capacity = config.leaves > 0 ? leaves.rows().size() : (batch_size + replicas - 1) / replicas;
   if (config.stages * config.chunks == 1)
     return std::make_unique<engine::TeamEngine<T>>(job, config.pipeline.threads, capacity);
   std::vector<engine::Chunk<T>> chunks;
@@ -68,9 +70,11 @@ std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, Index
 template <class T>
 GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
                               const std::shared_ptr<optim::Optimizer<T>>& optimizer, const nn::Loss<T>& loss,
-                              const Shape& sample, comm::Communicator& world, Index batch_size,
-                              const GridConfig& config)
-    : grid_(world, config.stages, config.tensor) {
+                              const Shape& sample, comm::Communicator& world, Index batch_size, const GridConfig& given)
+    : grid_(world, given.stages, given.tensor) {
+  GridConfig config = given;
+  if (config.leaves > 0)
+    config.pipeline.micro_batches = share(config.leaves, grid_.data->rank(), grid_.data->size()).size();
   const nn::Network<T>& network = whole->network();
   take_stages(network, sample, config,
               partition::stages_of(std::ssize(network.layers()), cut(network, sample, world, batch_size, config)));
@@ -97,12 +101,16 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
                                                 .place = [this](Index element) { return partial_->place(element); }});
 }
 
-/// Micro-batches of one pipeline are leaves of the batch, unless they have statistics of their own.
+/// Those of the configuration; the micro-batches of one pipeline, unless they have statistics of their own.
 template <class T>
 Index GridStrategy<T>::leaves(const GridConfig& config) const {
   const auto alike = [](const Stage& stage) { return !stage.network->traits().own_statistics; };
   std::array<std::int32_t, 1> all{std::ranges::all_of(stages_, alike)};
   grid_.replica->all_reduce(std::span(all), comm::Op::min);
+  require(config.leaves == 0 || all[0],
+          "reproducible sums: a layer with sync=False has statistics of the rows that are ",
+          "computed together, which depend on the ranks");
+  if (config.leaves > 0) return config.leaves;
   const bool one_pipeline = config.stages * config.chunks > 1 && config.tensor == 1 && grid_.data->size() == 1;
   return one_pipeline && all[0] ? config.pipeline.micro_batches : 0;
 }

@@ -143,6 +143,7 @@ BOOST_AUTO_TEST_CASE(sums_over_leaves_have_the_same_bits_on_any_ranks) {
       for (const reduce::ReducerOptions& reducer : {shared, messages, kMessages}) {
         check(pool(2, reducer), ranks);
         check(DataParallelConfig{.engine = TeamConfig{2}, .reducer = reducer, .leaves = leaves}, ranks);
+        if (ranks < 5) check(GridConfig{.stages = 2, .reducer = reducer, .leaves = leaves}, 2 * ranks);
       }
     }
   }

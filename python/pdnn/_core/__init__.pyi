@@ -305,7 +305,7 @@ class ScatterGatherConfig:
     def __init__(self, engine: TeamConfig | PoolConfig, once: bool) -> None:
         ...
 class GridConfig:
-    def __init__(self, stages: typing.SupportsInt | typing.SupportsIndex, tensor: typing.SupportsInt | typing.SupportsIndex, chunks: typing.SupportsInt | typing.SupportsIndex, pipeline: PipelineConfig, cut: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], sum_of_means: bool, reducer: ReducerOptions) -> None:
+    def __init__(self, stages: typing.SupportsInt | typing.SupportsIndex, tensor: typing.SupportsInt | typing.SupportsIndex, chunks: typing.SupportsInt | typing.SupportsIndex, pipeline: PipelineConfig, cut: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], sum_of_means: bool, reducer: ReducerOptions, leaves: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
 class OnNonfinite:
     """

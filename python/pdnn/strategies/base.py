@@ -296,7 +296,7 @@ def not_reproducible(strategy: Strategy, why: str = "") -> ValueError:
     """Says that a strategy does not take part in reproducible sums."""
     return ValueError(
         f'strategy "{strategy}" does not take part in reproducible sums{why and ": "}{why}; "serial", '
-        '"team:N", "pool:N", "ddp", "ddp+team:N", "ddp+pool:N" and "pipeline:N" do'
+        '"team:N", "pool:N", "ddp", "ddp+team:N", "ddp+pool:N", "pipeline:N" and "pipeline:N x ddp" do'
     )
 
 

@@ -156,11 +156,17 @@ class DataParallel(Strategy):
         """With leaves, beside the gradient those of more nodes of a rank, and the others' of its share."""
         if not self.leaves or steps.ranks == 1:
             return super().memory(steps)
-        nodes = _core.nodes_of_ranks(self.leaves, steps.ranks)
         own = ceil(self.leaves / steps.ranks)
         rows = min(own * ceil(steps.rows / self.leaves), steps.rows)
-        more = (max(nodes) - 1 + (sum(nodes) - max(nodes) + 1) / steps.ranks) * steps.params
+        more = self.more_gradients(steps.ranks) * steps.params
         return steps.memory(self.engine_of_rank(steps.ranks), rows, more)
+
+    def more_gradients(self, ranks: int) -> float:
+        """What a rank keeps beside its gradient for sums over leaves, in gradients."""
+        if not self.leaves or ranks == 1:
+            return 0.0
+        nodes = _core.nodes_of_ranks(self.leaves, ranks)
+        return max(nodes) - 1 + (sum(nodes) - max(nodes) + 1) / ranks
 
     def __str__(self) -> str:
         words = "ddp:sum" if self.average == "sum" else "ddp"

@@ -54,7 +54,11 @@ class PartOfGrid(Strategy):
         """The factors multiply to the number of ranks."""
         grid, held_by = self.grid, self.grid.held_by
         if ranks % held_by == 0 if grid.data else ranks == held_by:
-            return None
+            replicas = ranks // held_by
+            if not (grid.data and 0 < grid.leaves < replicas):
+                return None
+            fits = replace(grid, data=replace(grid.data, engine=Serial(replicas)))
+            return f'cuts a batch into {grid.leaves} leaves for {replicas} replicas; "{fits}" fits'
         words = " x ".join(str(factor) for factor in (grid.pipeline, grid.tensor) if factor)
         advice = f"start a multiple of {held_by}" if grid.data else f"start {held_by}"
         if not grid.data and ranks % held_by == 0:
@@ -81,19 +85,21 @@ class PartOfGrid(Strategy):
             list(pipeline.cut or ()),
             data.average == "sum",
             data.reducer_options(),
+            data.leaves,
         )
 
     def estimate(self, steps: CostModel) -> StepCost:
         """A replica's step, and an agreement of the replicas."""
-        return steps.grid(self.grid)
+        return steps.grid(self.grid.of_replicas(steps.ranks // self.grid.held_by))
 
     def memory(self, steps: CostModel) -> int:
         """A rank's part, beside the whole model."""
-        held_by, passes, more = self.grid.held_by, 1.0, 0.0
+        grid, held_by, passes, more = self.grid, self.grid.held_by, 1.0, 0.0
         rows = ceil(steps.rows * held_by / steps.ranks)
-        if pipeline := self.grid.pipeline:
+        if pipeline := grid.of_replicas(steps.ranks // held_by).pipeline:
             rows, passes = ceil(rows / pipeline.num_micro_batches), max(pipeline.plan().in_flight)
-            more = waiting_of(pipeline.num_micro_batches) * steps.params / held_by
+            nodes = grid.data.more_gradients(steps.ranks // held_by) if grid.data else 0.0
+            more = (waiting_of(pipeline.num_micro_batches) + nodes) * steps.params / held_by
         return steps.memory(self.engine, rows, more, passes=passes / held_by, held=1 / held_by)
 
 
@@ -289,7 +295,8 @@ class Grid(PartOfGrid):
     pipeline : Pipeline, optional
     tensor : TensorParallel, optional
     data : DataParallel, optional
-        If given, the number of replicas follows from the number of ranks; otherwise there is one.
+        If given, the number of replicas follows from the number of ranks; otherwise there is one. With
+        leaves, each replica is a pipeline, and takes a run of the leaves as its micro-batches.
     engine : Serial or Team
         How a rank computes its part. The factors have none of their own.
     """
@@ -302,10 +309,12 @@ class Grid(PartOfGrid):
     def __post_init__(self) -> None:
         super().__post_init__()
         for factor in self.factors:
-            if factor.engine != Serial():
+            if factor.engine != Serial(factor.leaves if factor is self.data else 0):
                 raise ValueError(f"Grid: {factor} brings an engine of its own; pass Grid(…, engine=…)")
         if not self.factors:
             raise ValueError("Grid: no factors; pass pipeline=, tensor= or data=")
+        if self.leaves and (why := self._apart()):
+            raise not_reproducible(self, why)
 
     @property
     def factors(self) -> list[Pipeline | TensorParallel | DataParallel]:
@@ -332,16 +341,36 @@ class Grid(PartOfGrid):
         """Itself."""
         return self
 
+    def _apart(self) -> str:
+        """Why its sums are not made over leaves of the whole batch; "" if they can be."""
+        if self.pipeline is None or self.tensor is not None:
+            return "its sums go over the ranks that hold parts of the network"
+        if self.data is not None and self.pipeline.micro_batches is not None:
+            return "the micro-batches of all replicas are its leaves; name their number behind ddp alone"
+        return "" if self.pipeline.leaves else "what a codec loses depends on the stages"
+
     @property
     def leaves(self) -> int:
-        """Of a pipeline that is the only factor."""
-        return self.pipeline.leaves if self.pipeline and len(self.factors) == 1 else 0
+        """Of all replicas; or the micro-batches of the only one."""
+        if self.data is not None:
+            return self.data.leaves
+        return self.pipeline.leaves if self.pipeline and not self.tensor else 0
+
+    def of_replicas(self, replicas: int) -> Grid:
+        """With the micro-batches of a replica, for an estimate."""
+        if not (self.pipeline and self.data and self.leaves):
+            return self
+        pipeline = replace(self.pipeline, micro_batches=ceil(self.leaves / replicas))
+        return replace(self, pipeline=pipeline, data=replace(self.data, engine=Serial()))
 
     def reproducible(self) -> Strategy:
-        """Of a pipeline that is the only factor."""
-        if self.pipeline and len(self.factors) == 1:
-            return replace(self, pipeline=self.pipeline.reproducible())
-        return super().reproducible()
+        """A pipeline, or replicas of one, with leaves, if it has none."""
+        if why := self._apart():
+            raise not_reproducible(self, why)
+        if self.data is not None:
+            return replace(self, data=self.data.reproducible())
+        assert self.pipeline is not None
+        return replace(self, pipeline=self.pipeline.reproducible())
 
     def identity(self) -> str:
         """What must be equal on all ranks, for each factor."""
