@@ -28,8 +28,8 @@ bool finalized() {
   return MPI_Finalized(&flag) != MPI_SUCCESS || flag;
 }
 
-/// Whether this process has heard of the death of a rank: MPI_Finalize could then wait for the dead for ever.
-std::atomic<bool> heard_of_death{false};
+/// Whether this process knows of the death of a rank: MPI_Finalize could then wait for the dead for ever.
+std::atomic<bool> knows_of_death{false};
 
 /// An MPI communicator, freed with the last that uses it.
 struct Handle {
@@ -75,7 +75,7 @@ class Notices {
   /// A rank has died, or another rank says so: tells the others.
   void lose() {
     if (std::exchange(lost_, true)) return;
-    heard_of_death.store(true);
+    knows_of_death.store(true);
     keep();
     revoke({.comm = comm()});
     if (original_) original_->lose();
@@ -311,6 +311,7 @@ std::shared_ptr<Communicator> MpiCommunicator::shrink() {
   for (;;) {
     const MpiGroup calls = shrunk(group()), notices = shrunk(group());  // by MPI_Comm_dup a death could end some only
     if (agree(calls.size == notices.size ? kYes : 0, false, "shrink") != kYes) continue;  // a death in between
+    if (calls.size < size()) knows_of_death.store(true);  // also where no call has thrown RankFailed
     if (calls.size == 1) return make_self();
     const auto left = std::make_shared<MpiCommunicator>(
         std::make_shared<Handle>(calls.comm, true),
@@ -377,7 +378,7 @@ bool end_with_exit_code() {
   const auto end = [](int code, void*) {
     if (finalized()) return;
     if (code == 0) {
-      if (!heard_of_death.load()) MPI_Finalize();
+      if (!knows_of_death.load()) MPI_Finalize();
       end_recording();
     } else {
       MPI_Abort(MPI_COMM_WORLD, code);
