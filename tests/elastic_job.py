@@ -1,21 +1,22 @@
 """A training by hand that goes on when ranks die; run as a script, on ranks of MPI, of which one is killed.
 
-``python elastic_job.py RANK MILLISECONDS``: a rank, and when a SIGKILL comes to it after training began.
+``python elastic_job.py RANK SECONDS SIGNAL``: a rank, and when a signal comes to it after training began.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import pdnn
+from leftovers import tell_files
 from pdnn import ddp, nn, optim
 from pdnn.data import Dataset
 
@@ -64,21 +65,30 @@ def fresh() -> ddp.State:
     return ddp.State(model=model, optimizer=optimizer, schedule=schedule, epoch=0, batch=0)
 
 
-def run(every: int = 4, pause: float = 0) -> tuple[ddp.State, NDArray[Any]]:
-    """The state at the end, and the parameters."""
+def run(
+    every: int = 4, pause: float = 0, begin: Callable[[], None] = lambda: None
+) -> tuple[ddp.State, NDArray[Any]]:
+    """The state at the end, and the parameters; `begin` is called before the training."""
     state = fresh()
     ddp.broadcast_parameters(state.model)
+    begin()
     train(state, every, pause)
     return state, state.model.flat_parameters.copy()
 
 
 if __name__ == "__main__":
     comm = pdnn.world()
-    dies, after = int(sys.argv[1]), float(sys.argv[2]) / 1000
-    comm.barrier()
-    if comm.rank == dies:
-        threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    state, values = run(pause=0.01)
+    dies, after, number = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    tell_files()
+    timer = threading.Timer(after, os.kill, (os.getpid(), number))
+
+    def begin() -> None:
+        comm.barrier()
+        if comm.rank == dies:
+            timer.start()
+
+    state, values = run(pause=0.01, begin=begin)
+    timer.cancel()
     alone = pdnn.run(run, ranks=1, backend="threads")[0][1]
     assert pdnn.world().size == comm.size - state.failures
     assert np.abs(values - alone).max() < 1e-9 * np.abs(alone).max()

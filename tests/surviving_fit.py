@@ -1,12 +1,11 @@
 """A `fit` that goes on when ranks die; run as a script, on ranks of MPI, of which one is killed.
 
-``python surviving_fit.py STRATEGY RANK SECONDS``: a rank, and when a SIGKILL comes to it.
+``python surviving_fit.py STRATEGY RANK SECONDS SIGNAL``: a rank, and when a signal comes to it.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import time
@@ -14,19 +13,27 @@ from typing import Any
 
 import pdnn
 from elastic_job import data, network
+from leftovers import tell_files
 from pdnn import nn, optim
 from pdnn.callbacks import Callback
+from pdnn.comm import SELF, Communicator
 from pdnn.strategies import Strategy
 
 EPOCHS, BATCH = 3, 16
 
 
-def trainer(strategy: str | Strategy) -> pdnn.Trainer:
+def trainer(strategy: str | Strategy, comm: Communicator | None = None) -> pdnn.Trainer:
     model = network()
     optimizer = optim.Adam(model.parameters(), lr=0.01)
     schedule = optim.StepLR(optimizer, 10)
     return pdnn.Trainer(
-        model, nn.CrossEntropyLoss(), optimizer, strategy=strategy, schedule=schedule, schedule_per="step"
+        model,
+        nn.CrossEntropyLoss(),
+        optimizer,
+        strategy=strategy,
+        comm=comm,
+        schedule=schedule,
+        schedule_per="step",
     )
 
 
@@ -47,19 +54,28 @@ class Slow(Callback):
         self.at: list[float] = []
 
 
-def main(strategy: str, dies: int, seconds: float) -> None:
+def main(strategy: str, dies: int, seconds: float, number: int) -> None:
     comm = pdnn.world()
     made, slow = trainer(strategy), Slow()
+    tell_files()
     comm.barrier()
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), number))
     if comm.rank == dies:
-        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    made.fit(data(300), 40, BATCH, callbacks=[slow], elastic=7, verbose=comm.rank == 0)
+        timer.start()
+    made.fit(data(300), 40, BATCH, callbacks=[slow], elastic=7)
+    timer.cancel()
     size = made.comm.size
     assert size == comm.size or pdnn.world() is made.comm
+    assert made.comm.spares == max(0, size - (comm.size - comm.spares))
     assert made.epoch == 40
     assert len(made.history.history["loss"]) == 40
+    if made.strategy.leaves:
+        alone = trainer(f"serial/{made.strategy.leaves}", SELF)
+        alone.fit(data(300), 40, BATCH, verbose=False)
+        assert made.history.fingerprint == alone.history.fingerprint
+        print("has the fingerprint of an undisturbed run", flush=True)
     accuracy = made.evaluate(data(300))["accuracy"]
-    longest = max(b - a for a, b in zip(slow.at, slow.at[1:], strict=False))
+    longest = max([0.0, *(b - a for a, b in zip(slow.at, slow.at[1:], strict=False))])
     print(
         f"rank {comm.rank} ends among {size}: accuracy {accuracy:.3f}, longest epoch {longest:.3f} s",
         flush=True,
@@ -67,4 +83,4 @@ def main(strategy: str, dies: int, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))

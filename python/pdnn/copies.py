@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from pdnn._core import CommunicationError
+from pdnn._core import CommunicationError, EpochSums
 from pdnn.comm import Communicator, ranks_may_die
+from pdnn.comm.crew import give
 from pdnn.core import CoreSession
 from pdnn.store import Array
 from pdnn.training import Position, Training
@@ -21,18 +23,22 @@ _KEPT = 2  # when a rank dies, another may have made one copy more than a third
 _LISTS = ("phases", "updates", "compression", "ranks")
 
 
+_OWN_SUMS = ("loss", "correct", "rows", "updates")  # of an epoch, where each rank trains a model of its own
+
+
 @dataclass
 class _Copy:
     """A training after one of its steps; `counts`: the session's `rows_apart`, the optimizer's steps."""
 
     step: int
     epoch: int
-    position: Position | None
+    position: tuple[int, int, bool, dict[str, float]] | None
     time: int  # of the schedule
     counts: tuple[int, int, int]
     arrays: list[Array]
     history: dict[str, int]  # lengths of its lists
     stop: bool  # a callback's wish
+    lists: dict[str, list[Any]] = field(default_factory=dict)  # those of the history, for a rank without
 
 
 def steps_between(training: Training, wanted: int | None) -> int:
@@ -47,19 +53,24 @@ def steps_between(training: Training, wanted: int | None) -> int:
     Raises
     ------
     ValueError
-        If the strategy needs all of its ranks.
-    CommunicationError
-        If copies are wanted, and the death of a rank would end the job nevertheless.
+        If the strategy needs all of its ranks and none waits to take a place, or ranks wait for nothing.
     """
     comm, strategy = training.comm, training.strategy
-    if wanted == 0 or comm.size == 1 or (wanted is None and not ranks_may_die(comm)):
+    if comm.size == 1:
         return 0
-    if not strategy.survives:
+    if not comm.spares and (wanted == 0 or (wanted is None and not ranks_may_die(comm))):
+        return 0
+    if wanted == 0:
+        raise ValueError(
+            f"fit: elastic=0 makes no copies, but {comm.spares} of {comm.size} ranks wait to take the place "
+            "of one that dies; leave elastic= out, or start no spares"
+        )
+    if not (strategy.survives or (strategy.takes_spares and comm.spares)):
+        spare = "keep a rank in waiting (pdnn launch --spares 1), " if strategy.takes_spares else ""
         raise ValueError(
             f'fit: strategy "{strategy}" needs all of its ranks, so it cannot go on when one dies; use '
-            '"ddp" or "average:T", or pass elastic=0'
+            f'"ddp" or "average:T", {spare}or pass elastic=0'
         )
-    comm.agree(True)  # or says what is needed
     return EVERY if wanted is None else wanted
 
 
@@ -100,53 +111,106 @@ class Copies:
     def take(self, session: CoreSession) -> None:
         """Copies the training, between two of its steps, which are the same on all ranks."""
         began = time.perf_counter()
-        training = self._training
-        own, everyones = session.rows_apart
-        live = self._arrays(session)
         room = self._copies.pop(0).arrays if len(self._copies) == _KEPT else []
+        self._copies.append(self._copied(session, room))
+        self.count += 1
+        self.seconds += time.perf_counter() - began
+
+    def _copied(self, session: CoreSession, room: list[Array]) -> _Copy:
+        """The training as it is now, in the memory of an older copy."""
+        training, at = self._training, self._training.position
+        live = self._arrays(session)
         if [array.size for array in room] != [array.size for array in live]:
             room = [np.empty_like(array) for array in live]
         for kept, array in zip(room, live, strict=True):
             np.copyto(kept, array)
-        lists = {name: getattr(training.history, name) for name in _LISTS} | training.history.history
-        copied = _Copy(
+        return _Copy(
             training.step,
             training.epoch,
-            training.position,
+            None if at is None else (at.row, at.rows, at.shuffle, at.sums.numbers),
             0 if training.schedule is None else training.schedule.last_epoch,
-            (own, everyones, training.optimizer.core.steps),
+            (*session.rows_apart, training.optimizer.core.steps),
             room,
-            {name: len(values) for name, values in lists.items()},
+            {name: len(values) for name, values in self._lists().items()},
             training.stop_training,
         )
-        self._copies.append(copied)
-        self.count += 1
-        self.seconds += time.perf_counter() - began
 
-    def go_back(self, comm: Communicator) -> None:
+    def _lists(self) -> dict[str, list[Any]]:
+        """Those of the history, by name."""
+        history = self._training.history
+        return {name: getattr(history, name) for name in _LISTS} | history.history
+
+    def go_back(self, comm: Communicator, new: Collection[int]) -> None:
         """Takes the training back to the last step of which all ranks have a copy; collective.
+
+        Parameters
+        ----------
+        comm : Communicator
+        new : collection of int
+            Ranks that have no copies yet: they get that of the first of the others.
 
         Raises
         ------
         CommunicationError
             If there is none.
         """
-        wanted = int(comm.all_reduce(np.array([self._copies[-1].step]), "min")[0])
-        copied = next((each for each in self._copies if each.step == wanted), None)
-        if not comm.agree(copied is not None) or copied is None:
+        fresh = comm.rank in new
+        newest = np.iinfo(np.int64).max if fresh or not self._copies else self._copies[-1].step
+        wanted = int(comm.all_reduce(np.array([newest]), "min")[0])
+        self._copies = [each for each in self._copies if each.step <= wanted and not fresh]
+        has = bool(self._copies) and self._copies[-1].step == wanted
+        if not comm.all_reduce(np.array([int(fresh or has)]), "min")[0]:
             raise CommunicationError("fit: the ranks that are left have no copy of the same step")
-        self._copies = [each for each in self._copies if each.step <= wanted]
+        given = give(comm, new, lambda: self._told(self._copies[-1]))
+        if given is not None:
+            self._take_over(given)
         self.failures += 1
+        self._restore(self._copies[-1])
+
+    def hand_on(self, session: CoreSession | None, comm: Communicator, waiting: Collection[int]) -> None:
+        """Gives ranks that have waited what the training has become; collective."""
+
+        def now() -> _Copy:
+            assert session is not None, "a rank that did not wait"
+            return self._told(self._copied(session, []))
+
+        given = give(comm, waiting, now)
+        if given is not None:
+            self._restore(given)
+
+    def _told(self, copied: _Copy) -> _Copy:
+        """With the history, as far as it was there."""
+        lists = {name: values[: copied.history.get(name, 0)] for name, values in self._lists().items()}
+        return replace(copied, lists=lists)
+
+    def _take_over(self, copied: _Copy) -> None:
+        """Makes the copy of another rank this one's."""
+        own = [array.size for array in self._arrays(None)]
+        for array in copied.arrays[len(own) :]:
+            array[...] = 0  # what codecs of that rank remembered
+        if self._training.strategy.models_apart:
+            copied.counts = (0, *copied.counts[1:])
+            if copied.position is not None:
+                copied.position[3].update(dict.fromkeys(_OWN_SUMS, 0.0))
+        self._copies = [copied]
+
+    def _restore(self, copied: _Copy) -> None:
+        """Makes the training what it was."""
         training, history = self._training, self._training.history
-        training.step, training.epoch, training.position = copied.step, copied.epoch, copied.position
+        training.step, training.epoch, at = copied.step, copied.epoch, copied.position
+        training.position = at and Position(*at[:3], EpochSums(at[3]))
         for kept, array in zip(copied.arrays, self._arrays(None), strict=False):
             np.copyto(array, kept)
         training.optimizer.core.steps = copied.counts[2]
         training.stop_training = copied.stop
         if training.schedule is not None:
             training.schedule.step_to(copied.time)
-        lists = {name: getattr(history, name) for name in _LISTS} | history.history
-        for name, values in lists.items():
+        for name, values in copied.lists.items():
+            if name in _LISTS:
+                setattr(history, name, values)
+            else:
+                history.history[name] = values
+        for name, values in self._lists().items():
             del values[copied.history.get(name, 0) :]
 
     def tell(self, session: CoreSession, comm: Communicator) -> None:
@@ -159,7 +223,8 @@ class Copies:
         session.rows_apart = own, int(comm.all_reduce(np.array([own]))[0])
         remembered = list(session.memory)
         kept = copied.arrays[len(self._arrays(None)) :]
-        if comm.agree([array.size for array in kept] == [array.size for array in remembered]):
+        fits = [array.size for array in kept] == [array.size for array in remembered]
+        if comm.all_reduce(np.array([int(fits)]), "min")[0]:
             for array, values in zip(remembered, kept, strict=True):
                 np.copyto(array, values)
 

@@ -54,8 +54,9 @@ class Estimation(Evaluation):
 
     def go_on_with(self, left: Communicator) -> None:
         """As `Training.go_on_with`; what was measured on more ranks is forgotten."""
+        if left is not self.comm:
+            self._calibration = None
         super().go_on_with(left)
-        self._calibration = None
 
     def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
         """This machine's numbers and a compute model of its steps, as `estimate` uses them; collective.
@@ -84,6 +85,11 @@ class Estimation(Evaluation):
     def _calibrations(self) -> Calibration:
         from pdnn.estimate.trainer import Calibration  # few programs ask
 
+        if self.comm.spares:
+            raise ValueError(
+                f"estimate: {self.comm.spares} of {self.comm.size} ranks wait until another one dies; "
+                "estimate without them"
+            )
         if self._calibration is None:
             undoes = self.on_nonfinite != "ignore"
             self._calibration = Calibration(self.model, self.loss, self.optimizer, self.comm, undoes)

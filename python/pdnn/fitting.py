@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from math import gcd, inf
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pdnn import checkpoint as checkpoints
 from pdnn import strategies
-from pdnn.comm import Communicator, RankFailed
-from pdnn.comm.crew import work_together
+from pdnn._core import CommunicationError
+from pdnn.comm import Communicator
+from pdnn.comm.crew import Crew, Deaths
 from pdnn.comm.ending import stop_on_sigterm
 from pdnn.copies import Copies, steps_between
 from pdnn.data import Dataset, PadCropFlip, Subset
@@ -89,6 +90,8 @@ class Fitting:
     data : Dataset or Subset
     validation : Dataset, Subset or (x, y), optional
     settings : Settings
+    copy_every : int
+        Steps from one copy in memory to the next; 0: there are none.
 
     Raises
     ------
@@ -97,9 +100,21 @@ class Fitting:
     """
 
     def __init__(
-        self, training: Estimation, data: Dataset | Subset, validation: Data | None, settings: Settings
+        self,
+        training: Estimation,
+        data: Dataset | Subset,
+        validation: Data | None,
+        settings: Settings,
+        copy_every: int,
     ) -> None:
         settings.check(training)
+        everyone = training.comm
+        self._crew = Crew[None](everyone, everyone.spares) if copy_every else None
+        waits = False
+        if self._crew is not None:
+            self._crew.begin()
+            waits = self._crew.active is None
+            training.go_on_with(self._crew.active or everyone)
         classes = classes_of(data) if training.classes_ is None else training.classes_
         source, held_out = _sources(training, data, validation, classes, settings.augment)
         batch_size = min(settings.batch_size, len(source))
@@ -113,11 +128,14 @@ class Fitting:
         shown = settings.verbose and training.comm.rank == 0
         directory = settings.checkpoint if settings.resume else None
         if training.wants_fastest and training.choice is None:
+            if everyone.spares:
+                raise ValueError('fit: strategy "fastest" is chosen where no rank waits; name the strategy')
             training.agree(alike)
             had = None if directory is None else checkpoints.strategy_of(directory)
             if had is not None and not strategies.parse(had).fits(training.comm.size):
                 had = None
             training.choose_fastest(source, batch_size, had, shown)
+        training.strategy.check_ranks(everyone.size - everyone.spares)
         training.strategy.check_rows(len(source), batch_size, settings.augment is not None)
         training.take_labels(classes, source.plain)
         if shown:
@@ -126,15 +144,10 @@ class Fitting:
         if directory is not None:
             first, resumed = 0, checkpoints.resume(training, directory, batch_size)
         _check_position(training, len(source), settings.shuffle)
-        training.agree(alike)
-        if resumed is None and training.strategy.same_init:
-            training.share_model()
+        training.agree(alike, comm=everyone)
         self._training, self._held_out, self._settings = training, held_out, settings
         self._batch_size = batch_size
         self._source = source
-        self._run = self._epochs()
-        if resumed is not None:
-            checkpoints.resume_session(training, self._run.session, resumed)
         self._writer = None
         if settings.checkpoint is not None:
             self._writer = checkpoints.Writer(settings.checkpoint, settings.keep)
@@ -142,10 +155,17 @@ class Fitting:
         self._end = first + settings.epochs
         self._first, self._shown = first, shown
         training.stop_training = False
-        self._copy_every = steps_between(training, settings.elastic)
-        self._pause = gcd(settings.every_steps or 0, self._copy_every)
+        self._copy_every = copy_every
+        self._pause = gcd(settings.every_steps or 0, copy_every)
         self.copies = Copies(training)
-        if self._copy_every:
+        if waits:
+            return
+        if resumed is None and training.strategy.same_init:
+            training.share_model()
+        self._run = self._epochs()
+        if resumed is not None:
+            checkpoints.resume_session(training, self._run.session, resumed)
+        if copy_every:
             self.copies.take(self._run.session)
 
     def run(self, watch: Watch) -> None:
@@ -156,9 +176,14 @@ class Fitting:
         SystemExit
             After a SIGTERM to a rank, on all of them.
         """
-        if not self._copy_every:
-            return self._train(watch)
-        work_together(self._training.comm, lambda _: self._train(watch), self._go_on)
+        training, crew = self._training, self._crew
+        with stop_on_sigterm(training.comm, alone=self._writer is not None) as self._terminated:
+            if crew is None:
+                return self._train(watch)
+            try:
+                crew.work(lambda _: self._train(watch), self._go_on, self._hand_on, all_raise=True)
+            finally:
+                training.go_on_with(crew.comm)
         if self._shown and self.copies.failures:
             print(f"elastic: {self.copies}", flush=True)
 
@@ -173,17 +198,25 @@ class Fitting:
             timeline=settings.timeline,
         )
 
-    def _go_on(self, left: Communicator, error: RankFailed | None) -> None:
-        """Goes back with the ranks that are left, and deals the rows anew; collective."""
+    def _go_on(self, left: Communicator, deaths: Deaths) -> None:
+        """Goes back with the ranks that train now, and deals the rows anew; collective."""
         training, settings = self._training, self._settings
+        if why := training.strategy.misfit(left.size):
+            raise CommunicationError(
+                f'fit: {deaths}, and no rank waits to take the place; strategy "{training.strategy}" {why}; '
+                "resume from a checkpoint, or keep more ranks in waiting (pdnn launch --spares N)"
+            )
         training.go_on_with(left)
         self._shown = settings.verbose and left.rank == 0
-        self.copies.go_back(left)
+        self.copies.go_back(left, deaths.new)
         self._run = self._epochs()
         self.copies.tell(self._run.session, left)
         if self._shown:
-            dead = "a rank died" if error is None else str(error).partition(";")[0]
-            print(f"fit: {dead}; {left.size} go on from step {training.step}", flush=True)
+            print(f"fit: {deaths}; {left.size} go on from step {training.step}", flush=True)
+
+    def _hand_on(self, everyone: Communicator, waiting: Collection[int]) -> None:
+        """Gives the ranks that have waited what the others have trained; collective."""
+        self.copies.hand_on(None if everyone.rank in waiting else self._run.session, everyone, waiting)
 
     def _train(self, watch: Watch) -> None:
         """Trains the epochs that are left.
@@ -193,12 +226,10 @@ class Fitting:
         SystemExit
             After a SIGTERM to a rank, on all of them.
         """
-        training, run = self._training, self._run
+        training, run, terminated = self._training, self._run, self._terminated
         progress = Progress(self._shown, self._first, self._settings.epochs, run.steps)
         self._progress = progress
-        keeping = self._writer is not None
         with (
-            stop_on_sigterm(training.comm, alone=keeping) as terminated,
             closing(progress),
             run.together(),
             self._writer or nullcontext(),
@@ -272,13 +303,27 @@ def begin(
     training: Estimation, data: Dataset | Subset, validation: Data | None, settings: Settings
 ) -> Fitting:
     """A `Fitting`, also if a rank dies meanwhile and the job survives that; collective."""
-    if not steps_between(training, settings.elastic):
-        return Fitting(training, data, validation, settings)
+    copy_every = steps_between(training, settings.elastic)
 
     def fitting(_: Communicator) -> Fitting:
-        return Fitting(training, data, validation, settings)
+        return Fitting(training, data, validation, settings, copy_every)
 
-    return work_together(training.comm, fitting, lambda left, _: training.go_on_with(left))
+    if not copy_every:
+        return fitting(training.comm)
+
+    def go_on(left: Communicator, deaths: Deaths) -> None:
+        training.go_on_with(left)
+        if settings.verbose and left.rank == 0:
+            print(f"fit: {deaths}; {left.size - left.spares} begin", flush=True)
+
+    crew = Crew[Fitting](training.comm)
+    try:
+        begun = crew.work(fitting, go_on)
+    except BaseException:
+        training.go_on_with(crew.comm)
+        raise
+    assert begun is not None, "nobody waits yet"
+    return begun
 
 
 def _check_position(training: Estimation, rows: int, shuffle: bool) -> None:

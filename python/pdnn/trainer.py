@@ -149,8 +149,9 @@ class Trainer(Estimation):
             every step together.
         elastic : int, optional
             Steps from one copy in memory to the next, to which the ranks go back when one of them dies: the
-            others then go on, see docs/elastic.md. Unless given, 100 where an MPI survives the death of a
-            rank (``pdnn launch --elastic``); 0: a death is an error.
+            others then go on, and ranks in waiting (``comm.spares``) take the places of the dead; see
+            docs/elastic.md. Unless given, 100 where an MPI survives the death of a rank (``pdnn launch
+            --elastic``); 0: a death is an error.
         verbose : bool
             Progress on rank 0: a bar on a terminal, one line per epoch elsewhere.
 

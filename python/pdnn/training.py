@@ -111,14 +111,7 @@ class Training:
         return self.optimizer.core
 
     def go_on_with(self, left: Communicator) -> None:
-        """Trains with those that are left of its ranks, as also `pdnn.world` then is if it was its group.
-
-        Raises
-        ------
-        ValueError
-            If the strategy does not fit so many ranks.
-        """
-        self.strategy.check_ranks(left.size)
+        """Trains with those that are left of its ranks, as also `pdnn.world` then is if it was its group."""
         if self.comm is world():
             become_world(left)
         self.comm = left
@@ -127,7 +120,9 @@ class Training:
         """Notes the names of classes, and whether integers that it trains on mean themselves."""
         self.classes_, self._plain = classes, plain
 
-    def agree(self, settings: dict[str, Any], where: str = "fit") -> None:
+    def agree(
+        self, settings: dict[str, Any], where: str = "fit", *, comm: Communicator | None = None
+    ) -> None:
         """Compares the job over ranks; collective.
 
         Parameters
@@ -136,13 +131,16 @@ class Training:
             What must be alike beside the training itself.
         where : str
             Begins the messages.
+        comm : Communicator, optional
+            The ranks; those that train unless given.
 
         Raises
         ------
         ValueError
             On every rank, if one differs: names the first rank that does, what differs, and both values.
         """
-        comm, model = self.comm, self.model
+        model = self.model
+        comm = self.comm if comm is None else comm
         if comm.size == 1:
             return
         mine: dict[str, Any] = {

@@ -93,6 +93,18 @@ def test_the_others_survive_a_death_where_the_launcher_can() -> None:
             plan(["train.py"], 2, Mpiexec("/bin/mpiexec", family, version), elastic=True)
 
 
+def test_spares_are_started_beside_the_ranks() -> None:
+    job = plan(["train.py"], 3, OPEN_MPI, elastic=True, spares=1)
+    assert job.command[job.command.index("-n") + 1] == "4"
+    assert job.environment["PDNN_SPARES"] == "1"
+    assert job.environment["PDNN_THREADS"] == "2", "of 8 cores, for the three that train"
+    assert bound_to(job) == 2
+    assert bound_to(plan(["train.py"], 4, OPEN_MPI, elastic=True, spares=1)) == 0, "not enough for five"
+    assert "PDNN_SPARES" not in plan(["train.py"], 3, OPEN_MPI).environment
+    with pytest.raises(ValueError, match=r"1 spares; they need elastic=True"):
+        plan(["train.py"], 3, OPEN_MPI, spares=1)
+
+
 def test_a_job_without_a_home_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open MPI does not start without."""
     monkeypatch.delenv("HOME", raising=False)

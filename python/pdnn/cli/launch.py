@@ -3,6 +3,7 @@
   pdnn launch -n 2 train.py --epochs 3
   pdnn launch -n 4 --threads 2 -m package.module
   pdnn launch -n 4 --elastic train.py       # when a rank dies, the others go on
+  pdnn launch -n 3 --elastic --spares 1 train.py      # a fourth rank waits to take the place of one that dies
   pdnn launch -n 2 --restarts 3 train.py    # when a rank dies, start again; train.py resumes a checkpoint
   pdnn launch -n 2 --dry-run train.py       # prints the command, to add a --hostfile
 
@@ -35,6 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--elastic", action="store_true", help="let the others go on when a rank dies (Open MPI 5 or later)"
+    )
+    parser.add_argument(
+        "--spares",
+        type=positive_int,
+        default=0,
+        metavar="N",
+        help="with --elastic: start N more ranks, which wait to take the place of one that dies",
     )
     parser.add_argument(
         "--restarts",
@@ -70,6 +78,8 @@ def main(arguments: argparse.Namespace) -> int:
         program = arguments.script
     else:
         arguments.error("nothing to run: name a script, -m MODULE or -c CODE")
+    if arguments.spares and not arguments.elastic:
+        arguments.error("--spares needs --elastic")
     return launch(
         program,
         arguments.ranks,
@@ -79,6 +89,7 @@ def main(arguments: argparse.Namespace) -> int:
         timeout=arguments.timeout,
         mpiexec=arguments.mpiexec,
         elastic=arguments.elastic,
+        spares=arguments.spares,
         restarts=arguments.restarts,
         dry_run=arguments.dry_run,
     )

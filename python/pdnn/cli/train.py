@@ -66,6 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--elastic", action="store_true", help="with --ranks: let the others go on when a rank dies"
     )
+    how.add_argument(
+        "--spares",
+        type=positive_int,
+        default=0,
+        metavar="N",
+        help="with --elastic: start N more ranks, which wait to take the place of one that dies",
+    )
     how.add_argument("--epochs", type=positive_int, default=5, metavar="N", help="default: %(default)s")
     how.add_argument(
         "--batch-size",
@@ -126,6 +133,8 @@ def main(arguments: argparse.Namespace) -> int:
     from pdnn import _core
     from pdnn.data import PadCropFlip
 
+    if arguments.spares and not arguments.elastic:
+        arguments.error("--spares needs --elastic")
     world = pdnn.world()
     if arguments.ranks not in (None, 1, world.size):
         if world.size > 1:
@@ -184,7 +193,7 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
     from pdnn.launch import launch
 
     words = ["-m", "pdnn", *arguments.words, "--ranks", "1"]
-    return launch(words, arguments.ranks, tag=False, elastic=arguments.elastic)
+    return launch(words, arguments.ranks, tag=False, elastic=arguments.elastic, spares=arguments.spares)
 
 
 def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) -> pdnn.Trainer:
@@ -198,7 +207,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
     a_step = arguments.batch_size
     if strategy != "fastest":
         strategy = strategies.choose(strategy, world, arguments.reproducible)
-        a_step = strategy.rows_per_step(a_step, world.size)
+        a_step = strategy.rows_per_step(a_step, world.size - world.spares)
     an_epoch = ceil(rows / min(a_step, max(rows, 1)))
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
     return Trainer(

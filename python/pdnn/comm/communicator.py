@@ -51,6 +51,10 @@ class Communicator:
         As given; what C++ takes.
     rank, size : int
         This rank's number, from 0, and how many there are.
+    spares : int
+        How many of them, the last ones, wait while `Trainer.fit` or `ddp.elastic` runs on the others, until
+        they take the place of one that dies: 0, or what ``pdnn launch --spares`` says. May be set, the same
+        on every rank. See docs/elastic.md.
 
     Raises
     ------
@@ -67,6 +71,7 @@ class Communicator:
         self.core = core
         self.rank = core.rank
         self.size = core.size
+        self.spares = 0
 
     def __repr__(self) -> str:
         return f"Communicator(rank {self.rank} of {self.size})"
@@ -277,12 +282,16 @@ class Communicator:
     def shrink(self) -> Communicator:
         """The group of the ranks that live, in their order; collective over those.
 
+        As many as before do not wait, if so many are left.
+
         Raises
         ------
         CommunicationError
             If the group does not survive a death.
         """
-        return Communicator(self.core.shrink())
+        left = Communicator(self.core.shrink())
+        left.spares = max(0, left.size - (self.size - self.spares))
+        return left
 
     @property
     def traffic(self) -> _core.Traffic:

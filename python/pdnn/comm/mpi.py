@@ -55,6 +55,8 @@ def mpi_world(launched: int) -> Communicator:
         If mpi4py or its MPI library is missing, or pdnn was built for another.
     CommunicationError
         If launcher and library do not belong together.
+    ValueError
+        If ``PDNN_SPARES`` is no number of ranks that may wait.
     """
     world, _ = _start()
     if launched > world.COMM_WORLD.size == 1:
@@ -64,7 +66,17 @@ def mpi_world(launched: int) -> Communicator:
             f"world: {_launcher()} started {launched} ranks, but to the MPI library that mpi4py loads "
             f"({_first_line(world)}) each of them is alone; start them with {_own_mpiexec()}"
         )
-    return from_mpi4py(world.COMM_WORLD)
+    ranks = from_mpi4py(world.COMM_WORLD)
+    ranks.spares = _spares(ranks.size)
+    return ranks
+
+
+def _spares(ranks: int) -> int:
+    """How many ranks wait, as ``PDNN_SPARES`` says."""
+    text = os.environ.get("PDNN_SPARES") or "0"
+    if not text.isdecimal() or int(text) >= ranks:
+        raise ValueError(f"PDNN_SPARES={text}; expected how many of the {ranks} ranks wait, less than all")
+    return int(text)
 
 
 def from_mpi4py(comm: MPI.Intracomm) -> Communicator:

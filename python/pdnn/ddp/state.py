@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from pdnn._core import RankFailed
 from pdnn.comm import Communicator, become_world, world
-from pdnn.comm.crew import work_together
+from pdnn.comm.crew import Crew, Deaths, give
 from pdnn.ddp.optimizer import DistributedOptimizer
 from pdnn.ddp.ranks import init
 from pdnn.nn.module import Module
@@ -74,10 +73,12 @@ class State:
         began = time.perf_counter()
         old = self._copies.pop(self.commits - _KEPT + 1, None)
         self.commits += 1
-        self._copies[self.commits] = {
-            name: _copied(getattr(self, name), (old or {}).get(name)) for name in self._names
-        }
+        self._copies[self.commits] = self._copied(old or {})
         self.seconds += time.perf_counter() - began
+
+    def _copied(self, old: dict[str, Any]) -> dict[str, Any]:
+        """Everything as it is now, in the memory of an older copy."""
+        return {name: _copied(getattr(self, name), old.get(name)) for name in self._names}
 
     def restore(self, commit: int | None = None) -> None:
         """Takes everything back to a commit; the last one unless its number is given.
@@ -90,8 +91,7 @@ class State:
         number = self.commits if commit is None else commit
         if number not in self._copies:
             raise ValueError(f"restore: commit {number} is not kept; expected one of {sorted(self._copies)}")
-        for name, kept in self._copies[number].items():
-            setattr(self, name, _restored(getattr(self, name), kept))
+        self._take(self._copies[number])
         self.commits = number
         self._copies = {at: kept for at, kept in self._copies.items() if at <= number}
 
@@ -102,25 +102,47 @@ class State:
             array.nbytes for kept in self._copies.values() for part in kept.values() for array in part[0]
         )
 
-    def _go_on(self, comm: Communicator, error: RankFailed | None) -> None:
-        """Goes back to the last commit that all of these ranks have made."""
+    def _take(self, copied: dict[str, Any]) -> None:
+        """Makes everything what it was when it was copied."""
+        for name, kept in copied.items():
+            setattr(self, name, _restored(getattr(self, name), kept))
+
+    def _go_on(self, comm: Communicator, deaths: Deaths) -> None:
+        """Goes back to the last commit that all of these ranks have made; the new ones get it."""
         for name in self._names:
             if isinstance(value := getattr(self, name), Module):
                 _release(value)
         self.failures += 1
-        became = np.array([self.commits], np.int64)
-        self.restore(int(comm.all_reduce(became, "min")[0]))
+        fresh = comm.rank in deaths.new
+        made = np.array([np.iinfo(np.int64).max if fresh else self.commits])
+        number = int(comm.all_reduce(made, "min")[0])
+        given = give(comm, deaths.new, lambda: (self.failures, self._copies[number]))
+        if given is not None:
+            self.failures, self._copies = given[0], {number: given[1]}
+        self.restore(number)
+
+    def _hand_on(self, comm: Communicator, waiting: Collection[int]) -> None:
+        """Gives the ranks that have waited what the others have made of everything."""
+        given = give(comm, waiting, lambda: (self.commits, self.failures, self._copied({})))
+        if given is not None:
+            self.commits, self.failures, copied = given
+            self._take(copied)
+            self._copies = {self.commits: copied}
 
 
 def elastic(
     function: Callable[Concatenate[State, Arguments], Result],
-) -> Callable[Concatenate[State, Arguments], Result]:
+) -> Callable[Concatenate[State, Arguments], Result | None]:
     """A function that the ranks call together, and again with those that are left when a rank dies.
 
     After a death `pdnn.world` is the group of the ranks that are left, the state is that of the last
     `State.commit` that all of them have made, and the function is called again. So it makes anew what
     depends on the ranks, such as `partition_dataset` and `DistributedOptimizer`, and begins where the state
     says. It is called again, too, on a rank that had ended when another one died before it.
+
+    The last ``pdnn.world().spares`` ranks wait meanwhile; inside, `pdnn.world` is the group of the others.
+    One that waited takes the place of one that dies, gets the last commit and calls the function, too. At
+    the end those that still wait get the state.
 
     Parameters
     ----------
@@ -131,9 +153,10 @@ def elastic(
     Returns
     -------
     callable
-        Raises, beside what the function raises, CommunicationError if the job does not survive the death of
-        a rank: it needs Open MPI 5 and ``--with-ft ulfm``, as ``pdnn launch --elastic`` starts it. On one
-        rank alone it calls the function.
+        Returns what the function returns; None on a rank that has waited to the end. Raises, beside what the
+        function raises, CommunicationError if the job does not survive the death of a rank: it needs Open
+        MPI 5 and ``--with-ft ulfm``, as ``pdnn launch --elastic`` starts it. On one rank alone it calls the
+        function.
 
     Examples
     --------
@@ -150,7 +173,7 @@ def elastic(
     """
 
     @functools.wraps(function)
-    def call(state: State, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call(state: State, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result | None:
         if not isinstance(state, State):
             raise TypeError(f"elastic: got a {type(state).__name__}, expected a ddp.State as first argument")
         state.commit()
@@ -162,7 +185,11 @@ def elastic(
             init()
             return function(state, *args, **kwargs)
 
-        return work_together(world(), work, state._go_on)
+        crew = Crew[Result](world(), world().spares)
+        try:
+            return crew.work(work, state._go_on, state._hand_on)
+        finally:
+            become_world(crew.comm)
 
     return call
 

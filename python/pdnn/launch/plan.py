@@ -44,6 +44,7 @@ def plan(
     threads: int | None = None,
     bind: bool = True,
     elastic: bool = False,
+    spares: int = 0,
 ) -> Plan:
     """The command and the environment that start `ranks` ranks of a Python program on this machine.
 
@@ -61,16 +62,20 @@ def plan(
         Whether each rank is bound to cores of its own, where there are enough of them.
     elastic : bool
         Whether the other ranks may go on when one dies.
+    spares : int
+        Ranks beside these that wait to take the place of one that dies.
 
     Raises
     ------
     ValueError
-        If ranks or threads is less than 1.
+        If ranks or threads is less than 1, spares less than 0, or spares are asked for without `elastic`.
     RuntimeError
         If `mpiexec` ends the job when a rank dies, and `elastic` asks for another one.
     """
     if ranks < 1:
         raise ValueError(f"launch: {ranks} ranks; at least 1 is needed")
+    if spares < 0 or (spares and not elastic):
+        raise ValueError(f"launch: {spares} spares; they need elastic=True (--elastic), and are 0 or more")
     if threads is None and (text := os.environ.get("PDNN_THREADS")):
         if not text.isdecimal():
             raise ValueError(f"launch: PDNN_THREADS={text}; expected a number of threads, at least 1")
@@ -85,11 +90,13 @@ def plan(
             f"{ranks} ranks of {each} thread{'s'[: each > 1]} share {cores} core{'s'[: cores > 1]}: "
             "every collective will be slow; for tests only"
         )
-    bound = bind and reserved and ranks * each <= cores
+    bound = bind and reserved and (ranks + spares) * each <= cores
     rank = [sys.executable, "-I", "-S", str(_START_RANK), str(each if bound else 0), sys.executable, *program]
     environment = {name: value for name, value in _settings(each).items() if name not in os.environ}
     environment["PDNN_THREADS"] = str(each)
-    return Plan([*mpiexec.command(ranks, elastic=elastic), *rank], environment, warnings)
+    if spares:
+        environment["PDNN_SPARES"] = str(spares)
+    return Plan([*mpiexec.command(ranks + spares, elastic=elastic), *rank], environment, warnings)
 
 
 def _cores() -> tuple[int, bool]:

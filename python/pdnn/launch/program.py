@@ -28,6 +28,7 @@ def launch(
     timeout: float | None = None,
     mpiexec: str | None = None,
     elastic: bool = False,
+    spares: int = 0,
     restarts: int = 0,
     dry_run: bool = False,
 ) -> int:
@@ -51,6 +52,8 @@ def launch(
         The launcher to use instead of this environment's own.
     elastic : bool
         Whether the other ranks may go on when one dies, as `Trainer.fit` and `ddp.elastic` then do.
+    spares : int
+        Ranks beside these, with the highest numbers, that wait to take the place of one that dies.
     restarts : int
         How often the program is started again when a rank was killed or crashed. It should resume from a
         checkpoint.
@@ -65,14 +68,14 @@ def launch(
     Raises
     ------
     ValueError
-        If ranks or threads is less than 1, or restarts less than 0.
+        If ranks or threads is less than 1, spares or restarts less than 0, or spares come without `elastic`.
     RuntimeError
         If there is no mpiexec, or it ends the job when a rank dies and `elastic` asks for another one.
     """
     if restarts < 0:
         raise ValueError(f"launch: {restarts} restarts; expected at least 0")
     launcher = find(mpiexec)
-    job = plan(program, ranks, launcher, threads=threads, bind=bind, elastic=elastic)
+    job = plan(program, ranks, launcher, threads=threads, bind=bind, elastic=elastic, spares=spares)
     for warning in job.warnings:
         print(f"launch: {warning}", file=sys.stderr)
     if dry_run:
@@ -85,7 +88,7 @@ def launch(
             sink = _print_tagged if tag and one_machine() else None
             deadline = None if timeout is None else time.monotonic() + timeout
             for left in reversed(range(restarts + 1)):
-                with Job(job.command, {**os.environ, **job.environment}, ranks, sink) as running:
+                with Job(job.command, {**os.environ, **job.environment}, ranks + spares, sink) as running:
                     try:
                         code = running.wait(
                             None if deadline is None else max(0.0, deadline - time.monotonic())

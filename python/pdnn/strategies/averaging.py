@@ -71,6 +71,7 @@ class ModelAveraging(Strategy):
     models_apart = True
     same_updates = False
     survives = True
+    takes_spares = True
 
     def __post_init__(self) -> None:
         take_codec(self)

@@ -45,6 +45,9 @@ class Strategy:
         All ranks make the same updates, so their optimizers have the same state.
     survives : bool
         Whether every rank has all that training needs, so that those left can go on when one dies.
+    takes_spares : bool
+        Whether a rank that has waited can take the place of one that dies: between steps the others have all
+        that it needs.
     asynchronous : bool
         Workers do not wait for each other; the staleness of their updates is counted.
     grid : Grid or None
@@ -58,6 +61,7 @@ class Strategy:
     models_apart: ClassVar[bool] = False
     same_updates: ClassVar[bool] = True
     survives: ClassVar[bool] = False
+    takes_spares: ClassVar[bool] = False
     asynchronous: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # fields of some subclasses, properties of others

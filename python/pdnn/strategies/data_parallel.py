@@ -76,6 +76,7 @@ class DataParallel(Strategy):
     examples = ("ddp", "ddp+team:2", "ddp/8", "ddp+team:2/8", "ddp:sum", "ddp:int8")
     factor = "data"
     survives = True
+    takes_spares = True
     unspelled = ("bucket_bytes", "shared_memory", "error_feedback")
 
     def __post_init__(self) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 class PartOfGrid(Strategy):
     """A strategy whose ranks hold parts of the network."""
 
+    takes_spares = True
+
     if TYPE_CHECKING:
 
         @property

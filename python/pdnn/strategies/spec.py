@@ -86,7 +86,7 @@ def choose(strategy: str | Strategy, comm: Communicator, reproducible: bool = Fa
         )
     if reproducible:
         chosen = chosen.reproducible()
-    chosen.check_ranks(comm.size)
+    chosen.check_ranks(comm.size - comm.spares)
     _warn_if_crowded(chosen, comm)
     return chosen
 

@@ -1,0 +1,23 @@
+"""What a job of ranks may leave behind when some of them are killed; the ranks say what they use."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def tell_files() -> None:
+    """Prints the files in shared or temporary memory that this process has mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    mapped = {line.split(maxsplit=5)[-1] for line in lines}
+    for path in sorted(mapped):
+        if path.startswith(("/dev/shm/", "/tmp/")) and not path.endswith("(deleted)"):
+            print(f"maps {path}", flush=True)
+
+
+def check_files(output: str) -> None:
+    """Raises AssertionError if one of the files is there that the ranks have told."""
+    told = set(re.findall(r"maps (\S+)", output))
+    assert told, f"no rank has told its files\n{output}"
+    left = [path for path in sorted(told) if Path(path).exists()]
+    assert not left, f"{left} are left\n{output}"
