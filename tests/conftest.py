@@ -63,10 +63,11 @@ def mpiexec() -> Callable[..., processes.Completed]:
         env: Mapping[str, str | None] | None = None,
         cwd: Path | None = None,
         options: Sequence[str] = (),
+        tidy: bool = False,
     ) -> processes.Completed:
         command = processes.mpi_command(ranks, arguments, options=options)
         for attempt in (1, 2):
-            child = processes.run(command, timeout=timeout, check=False, env=env, cwd=cwd)
+            child = processes.run(command, timeout=timeout, check=False, env=env, cwd=cwd, tidy=tidy)
             if LAUNCHER_FAILED not in child.stdout:
                 break
             print(f"mpiexec could not start, attempt {attempt}:\n{child.stdout}")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,6 +76,17 @@ def descendants(child: subprocess.Popen[str]) -> list[int]:
     return found
 
 
+def check_nothing_is_left(child: subprocess.Popen[str], within: float = 4) -> None:
+    """Raises AssertionError if any of what the child has started outlives it by so many seconds.
+
+    mpiexec gives its ranks half a second, and the machine may be busy.
+    """
+    deadline = time.monotonic() + within
+    while (alive := descendants(child)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive, f"{child.args} left processes {alive}"
+
+
 def stop(child: subprocess.Popen[str]) -> None:
     """Kill the child, its process group and everything else that it started, and its record."""
     with contextlib.suppress(ProcessLookupError):
@@ -96,17 +108,21 @@ def run(
     env: Mapping[str, str | None] | None = None,
     cwd: Path | None = None,
     stderr: int = subprocess.STDOUT,
+    tidy: bool = False,
 ) -> Completed:
     """Run a command to its end; ``stdout`` holds stderr too, unless ``stderr=subprocess.PIPE``.
 
     Raises
     ------
     AssertionError
-        If it fails (and ``check``) or outlives its time-out, with its output.
+        If it fails (and ``check``) or outlives its time-out, with its output; if it should be ``tidy`` and
+        has left a process.
     """
     child = start(command, env=env, cwd=cwd, stderr=stderr)
     try:
         output, errors = child.communicate(timeout=timeout)
+        if tidy:
+            check_nothing_is_left(child)
     except subprocess.TimeoutExpired as expired:
         seen = (
             expired.stdout.decode(errors="replace") if isinstance(expired.stdout, bytes) else expired.stdout

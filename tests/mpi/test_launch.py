@@ -64,10 +64,7 @@ def end(child: subprocess.Popen[str], within: float) -> str:
     in_time = timer.is_alive()
     timer.cancel()
     assert in_time, f"no end within {within} s\n{output}"
-    deadline = time.monotonic() + 4  # mpiexec gives its ranks half a second, and the machine may be busy
-    while processes.descendants(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not processes.descendants(child)
+    processes.check_nothing_is_left(child)
     return output
 
 

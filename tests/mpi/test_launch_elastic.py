@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,28 +13,68 @@ from pathlib import Path
 import pytest
 
 import processes
+from leftovers import check_files
 from processes import Completed
 
 pytestmark = pytest.mark.mpi
 pytest.importorskip("mpi4py")
 
-LONG = [pytest.param(number, marks=pytest.mark.full_length) for number in range(1, 50)]
+KILLED, CRASHED = signal.SIGKILL, signal.SIGSEGV
+MOST = 2.0  # seconds without an epoch's end, of which the ranks make a hundred a second
+FULL = pytest.mark.full_length
+
+Run = Callable[..., Completed]
 
 
-@pytest.mark.parametrize("number", [0, *LONG])
-@pytest.mark.parametrize("strategy", ["ddp", pytest.param("average:3", marks=pytest.mark.full_length)])
+def launched(run_python: Run, root: Path, job: str, spares: int, *words: object) -> str:
+    """The output of a job of three ranks, which leaves nothing."""
+    elastic = ["--elastic", *(["--spares", str(spares)] if spares else [])]
+    launch = ["-m", "pdnn", "launch", *elastic, "-n", "3", root / "tests" / job, *map(str, words)]
+    output = run_python(launch, timeout=60, tidy=True).stdout
+    check_files(output)
+    return output
+
+
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=FULL) for number in range(1, 50))])
+@pytest.mark.parametrize(
+    ("strategy", "spares", "how"),
+    [
+        ("ddp/8", 0, KILLED),
+        ("ddp/8", 1, CRASHED),
+        pytest.param("ddp/8", 0, CRASHED, marks=FULL),
+        pytest.param("ddp/8", 1, KILLED, marks=FULL),
+        pytest.param("average:3", 0, KILLED, marks=FULL),
+        pytest.param("pipeline:3/8", 1, KILLED, marks=FULL),
+        pytest.param("tp:3", 1, KILLED, marks=FULL),
+    ],
+)
 def test_fit_goes_on_when_a_rank_is_killed(
-    run_python: Callable[..., Completed], root: Path, strategy: str, number: int
+    run_python: Run, root: Path, strategy: str, spares: int, how: int, number: int
 ) -> None:
     dies, seconds = random.randrange(3), random.uniform(0, 1.5 if number else 0.5)
-    words = ["-m", "pdnn", "launch", "--elastic", "-n", "3", root / "tests" / "surviving_fit.py"]
-    child = run_python([*words, strategy, str(dies), str(seconds)], timeout=60)
-    ends = re.findall(r"rank (\d) ends among (\d): accuracy (\S+), longest epoch (\S+) s", child.stdout)
-    assert sorted(int(rank) for rank, *_ in ends) in ([0, 1, 2], sorted({0, 1, 2} - {dies})), child.stdout
+    output = launched(run_python, root, "surviving_fit.py", spares, strategy, dies, seconds, int(how))
+    ends = re.findall(r"rank (\d) ends among (\d): accuracy (\S+), longest epoch (\S+) s", output)
+    everyone = {*range(3 + spares)}
+    assert {int(rank) for rank, *_ in ends} in (everyone, everyone - {dies}), output
+    assert output.count("has the fingerprint of") == (len(ends) if "/8" in strategy else 0), output
     for _, size, accuracy, longest in ends:
-        assert int(size) == len(ends), child.stdout
+        assert int(size) == len(ends), output
         assert float(accuracy) > 0.95
+        assert float(longest) < MOST
         print(f"rank {dies} killed after {seconds:.3f} s: longest epoch {longest} s")
+    if len(ends) == 2 + spares:
+        place = "rank 3 takes its place; " if spares else ""
+        assert re.search(rf"fit: rank {dies} died; ({place}|)\d (go on from step|begin)", output), output
+
+
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=FULL) for number in range(1, 50))])
+@pytest.mark.parametrize("spares", [1, pytest.param(0, marks=FULL)])
+def test_a_loop_by_hand_goes_on_when_a_rank_is_killed(
+    run_python: Run, root: Path, spares: int, number: int
+) -> None:
+    dies, seconds = random.randrange(3), random.uniform(0.1, 0.4)
+    output = launched(run_python, root, "elastic_job.py", spares, dies, seconds, int(KILLED))
+    assert output.count(f"ends among {2 + spares}") == 2 + spares, output
 
 
 RESTARTED = """
