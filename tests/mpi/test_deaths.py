@@ -21,7 +21,7 @@ ULFM = ["--with-ft", "ulfm"]
 )
 def test_the_ranks_that_are_left_go_on(mpiexec: Callable[..., Completed], root: Path, calls: int) -> None:
     output = mpiexec(3, [root / "tests" / "death_checks.py", str(calls)], timeout=30, options=ULFM).stdout
-    assert output.count("ends among 2") == 2
+    assert output.count("ends among 2") == 2, output
     assert "rank 1 ends" not in output
 
 
@@ -43,5 +43,5 @@ def test_without_the_extension_it_is_said_what_is_needed(mpiexec: Callable[..., 
 def test_a_loop_by_hand_goes_on_when_a_rank_is_killed(mpiexec: Callable[..., Completed], root: Path) -> None:
     job = [root / "tests" / "elastic_job.py", "1", str(random.uniform(0.1, 0.4)), str(int(signal.SIGKILL))]
     output = mpiexec(3, job, timeout=60, options=ULFM, tidy=True).stdout
-    assert output.count("ends among 2") == 2, job
+    assert output.count("ends among 2") == 2, output
     check_files(output)
