@@ -294,7 +294,7 @@ void MpiCommunicator::lose() {
 std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient) { return agree(bits, patient, "agree"); }
 
 std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient, const char* call) {
-  constexpr auto kNap = std::chrono::milliseconds(1);  // of who waits for long
+  constexpr auto kNap = std::chrono::milliseconds(5);  // of who waits for long
   if (!survives()) return Communicator::agree(bits, patient);
   Waiting waiting;
   return agree_of_living(group(), bits, [&] {
