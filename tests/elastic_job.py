@@ -92,4 +92,8 @@ if __name__ == "__main__":
     alone = pdnn.run(run, ranks=1, backend="threads")[0][1]
     assert pdnn.world().size == comm.size - state.failures
     assert np.abs(values - alone).max() < 1e-9 * np.abs(alone).max()
+    left = pdnn.world()
+    if left.size - left.spares == comm.size - comm.spares:  # a rank in waiting took the dead one's place
+        assert (run()[1] == values).all()
+        print("has the bits of an undisturbed run", flush=True)
     print(f"rank {comm.rank} ends among {pdnn.world().size}", flush=True)

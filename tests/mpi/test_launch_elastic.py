@@ -75,6 +75,7 @@ def test_a_loop_by_hand_goes_on_when_a_rank_is_killed(
     dies, seconds = random.randrange(3), random.uniform(0.1, 0.4)
     output = launched(run_python, root, "elastic_job.py", spares, dies, seconds, int(KILLED))
     assert output.count(f"ends among {2 + spares}") == 2 + spares, output
+    assert output.count("has the bits of") == (3 if spares else 0), output
 
 
 RESTARTED = """

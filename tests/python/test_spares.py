@@ -151,11 +151,13 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 def test_a_loop_by_hand_goes_on_with_as_many() -> None:
-    want = run_threads(lambda: elastic_job.run()[1], 1)[0]
+    want = run_threads(lambda: elastic_job.run()[1], 3)[0]
 
     def loop() -> tuple[Any, ...]:
         state, values = elastic_job.run()
         assert np.abs(values - want).max() < 1e-9 * np.abs(want).max()
+        if state.failures < 2:  # three ranks all the time, so the same sums in the same order
+            np.testing.assert_array_equal(values, want)
         assert (state.epoch, state.batch, state.commits) == (3, 0, 10)
         return pdnn.world().size, state.failures
 

@@ -47,7 +47,7 @@ def _ranks(numbers: Collection[int]) -> str:
 class Crew(Generic[Result]):
     """Ranks of a group that work, of which the last may wait until they take the place of one that dies.
 
-    Collective. A rank that waits looks for deaths every millisecond, and does nothing else.
+    Collective. A rank that waits looks for deaths every few milliseconds, and does nothing else.
 
     Parameters
     ----------
