@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,15 @@ def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
     assert csv.read_text().startswith("class\n")
     assert cli.main(["predict", str(model), str(tmp_path / "samples.npy")]) == 0
     assert capsys.readouterr().out.split() == [str(label) for label in np.load(npy)]
+
+
+@pytest.mark.parametrize("isa", _core.supported_isas())
+def test_a_fingerprint_says_what_it_compares_with(
+    blobs: Path, isa: str, run_python: Callable[..., CompletedProcess[str]]
+) -> None:
+    words = ["--data", f"npz:{blobs}", "--model", "mlp:4-8-3", "--epochs", "1", "--reproducible"]
+    lines = run_python(["-m", "pdnn", "train", *words], env={"PDNN_ISA": isa}).stdout.splitlines()
+    assert lines[-2].endswith(f" (8 leaves, {isa}{', which differs from v3 and v4' * (isa == 'v2')})")
 
 
 def test_the_fastest_strategy_says_why(

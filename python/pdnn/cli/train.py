@@ -182,8 +182,10 @@ def main(arguments: argparse.Namespace) -> int:
             if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
                 print(_coded(history))
         if not arguments.quiet:
-            leaves = f"{trainer.strategy.leaves} leaves, " if trainer.strategy.leaves else ""
-            print(f"fingerprint: {history.fingerprint} ({leaves}{_core.active_isa()})")
+            isa, leaves = _core.active_isa(), trainer.strategy.leaves
+            if leaves:
+                isa = f"{leaves} leaves, {isa}" + (", which differs from v3 and v4" if isa == "v2" else "")
+            print(f"fingerprint: {history.fingerprint} ({isa})")
         print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0
 
