@@ -18,7 +18,7 @@ from pdnn import estimate, exercises, models, nn, optim, strategies
 from pdnn.comm import costs, run_threads
 from pdnn.estimate import Link, Machine, Network, Steps
 from pdnn.estimate.compute import timed
-from pdnn.strategies import DataParallel
+from pdnn.strategies import DataParallel, Serial
 from processes import Completed
 
 LINK = Link(latency=10.0, bandwidth=2.0)  # seconds and bytes a second that are easy to add up
@@ -396,6 +396,7 @@ def bytes_of(strategy: str | strategies.Strategy) -> tuple[float, list[int]]:
     ("strategy", "steps_an_epoch", "at_its_end"),
     [
         (DataParallel(shared_memory=False), 20, 0),
+        (DataParallel(Serial(8), shared_memory=False), 20, 0),
         ("ddp:int8", 20, 0),
         ("scatter-gather", 20, 0),
         ("average:2", 10, 48),

@@ -163,3 +163,9 @@ def shared_codes(link: Link, ranks: int, code: float) -> Cost:
     """Sum of codes of b bytes in shares, each summed by one rank: (p−1 + ⌈log₂ p⌉) L + 2 (p−1)/p b/B."""
     sent = 2 * (ranks - 1) / ranks * code
     return Cost(link.seconds(sent, ranks - 1 + rounds(ranks)), sent)
+
+
+def summed_nodes(link: Link, ranks: int, size: float, nodes: int) -> Cost:
+    """Sum of arrays of n bytes, m of each rank, in shares: (m + 1) (p−1) L + (m + 1) (p−1)/p n/B."""
+    sent = (nodes + 1) * (ranks - 1) / ranks * size
+    return Cost(link.seconds(sent, (nodes + 1) * (ranks - 1)), sent)

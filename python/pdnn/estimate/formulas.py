@@ -229,14 +229,21 @@ class Steps:
             cost, coding = coded_sum(code, link, ranks)
             cost += costs.all_reduce(link, ranks, TAIL * itemsize)
             return own.and_compute(coding).and_cost(cost, f"a sum by {data.codec}, {text(coding)} to code")
-        traveling = machine.all_reduce(ranks, size + TAIL * itemsize, threads)
-        if machine.ranks_a_node(ranks, threads) < ranks:
+        if data.leaves:
+            nodes = max(_core.nodes_of_ranks(data.leaves, ranks))
+            traveling = costs.summed_nodes(machine.message(ranks, threads), ranks, size, nodes)
+            traveling += machine.all_reduce(ranks, 8 * (2 * data.leaves + 1), threads)
+        else:
+            traveling = machine.all_reduce(ranks, size + TAIL * itemsize, threads)
+        apart = machine.ranks_a_node(ranks, threads) < ranks
+        if apart:
             hidden = max(traveling.seconds - HIDING * own.compute, traveling.seconds / OVERLAPPED)
             traveling = Cost(hidden, traveling.bytes)
         shared = machine.agreement(ranks, size, threads)
-        by_messages = data.shared_memory is False or data.bucket_bytes is not None
+        by_messages = data.shared_memory is False or data.bucket_bytes is not None or (apart and data.leaves)
         if by_messages or (data.shared_memory is None and traveling.seconds < shared.seconds):
-            return own.and_cost(traveling, f"an all-reduce of {size:,.0f} bytes")
+            what = "a sum over leaves" if data.leaves else "an all-reduce"
+            return own.and_cost(traveling, f"{what} of {size:,.0f} bytes")
         return own.and_cost(shared, f"{size:,.0f} bytes of parameters updated in shares")
 
     def _pipeline(self, grid: Grid, network: Network, rows: int, sums: Cost) -> tuple[StepCost, float]:
@@ -246,7 +253,7 @@ class Steps:
         the stages. A codec's times are added to the stages that send and receive by it; on a node the
         message's too.
         """
-        pipeline, itemsize = grid.pipeline, network.itemsize
+        pipeline, itemsize = grid.pipeline_of(self.ranks // grid.held_by), network.itemsize
         assert pipeline is not None
         micro_batches = min(pipeline.num_micro_batches, rows)
         each = ceil(rows / micro_batches)

@@ -92,13 +92,13 @@ class PartOfGrid(Strategy):
 
     def estimate(self, steps: CostModel) -> StepCost:
         """A replica's step, and an agreement of the replicas."""
-        return steps.grid(self.grid.of_replicas(steps.ranks // self.grid.held_by))
+        return steps.grid(self.grid)
 
     def memory(self, steps: CostModel) -> int:
         """A rank's part, beside the whole model."""
         grid, held_by, passes, more = self.grid, self.grid.held_by, 1.0, 0.0
         rows = ceil(steps.rows * held_by / steps.ranks)
-        if pipeline := grid.of_replicas(steps.ranks // held_by).pipeline:
+        if pipeline := grid.pipeline_of(steps.ranks // held_by):
             rows, passes = ceil(rows / pipeline.num_micro_batches), max(pipeline.plan().in_flight)
             nodes = grid.data.more_gradients(steps.ranks // held_by) if grid.data else 0.0
             more = (waiting_of(pipeline.num_micro_batches) + nodes) * steps.params / held_by
@@ -358,12 +358,11 @@ class Grid(PartOfGrid):
             return self.data.leaves
         return self.pipeline.leaves if self.pipeline and not self.tensor else 0
 
-    def of_replicas(self, replicas: int) -> Grid:
-        """With the micro-batches of a replica, for an estimate."""
-        if not (self.pipeline and self.data and self.leaves):
-            return self
-        pipeline = replace(self.pipeline, micro_batches=ceil(self.leaves / replicas))
-        return replace(self, pipeline=pipeline, data=replace(self.data, engine=Serial()))
+    def pipeline_of(self, replicas: int) -> Pipeline | None:
+        """The pipeline, with the micro-batches that a replica takes of the leaves."""
+        if self.pipeline is None or self.data is None or not self.leaves:
+            return self.pipeline
+        return replace(self.pipeline, micro_batches=ceil(self.leaves / replicas))
 
     def reproducible(self) -> Strategy:
         """A pipeline, or replicas of one, with leaves, if it has none."""
