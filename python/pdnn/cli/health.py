@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -168,7 +169,23 @@ def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[boo
             f"two ranks of {library} under {mpiexec.path} do not make one world (see docs/install.md). "
             f"They said: {''.join(answers + complaints).strip()}"
         )
+        if not _has_loopback():
+            problems.append(
+                "no network interface is up, not even the loopback, through which Open MPI starts ranks: as "
+                "root, ip link set lo up. Without it ranks can be threads: team:2, pool:2/4, or "
+                "pdnn.run(function, ranks, backend='threads')"
+            )
     return match, seconds
+
+
+def _has_loopback() -> bool:
+    """Whether this machine can reach itself."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("127.0.0.1", 9))  # sends nothing
+        except OSError:
+            return False
+    return True
 
 
 def _last_line(text: str) -> str:
