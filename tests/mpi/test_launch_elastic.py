@@ -60,7 +60,7 @@ def test_fit_goes_on_when_a_rank_is_killed(
     for _, size, accuracy, longest in ends:
         assert int(size) == len(ends), output
         assert float(accuracy) > 0.95
-        assert float(longest) < MOST
+        assert number == 0 or float(longest) < MOST, output
         print(f"rank {dies} killed after {seconds:.3f} s: longest epoch {longest} s")
     if len(ends) == 2 + spares:
         place = "rank 3 takes its place; " if spares else ""

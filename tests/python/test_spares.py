@@ -106,23 +106,32 @@ def test_a_checkpoint_is_written_on_and_resumed_beside_a_spare(tmp_path: Path) -
     assert last[3].epoch == 3
 
 
-def test_an_error_of_those_that_train_ends_those_that_wait_and_all_may_fit_again() -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KeyError("a mistake"), "communicator: an error ended the work of the ranks that did not wait"),
+        (SystemExit("a mistake"), "143"),  # as after a SIGTERM
+    ],
+)
+def test_an_error_of_those_that_train_ends_those_that_wait_and_all_may_fit_again(
+    error: BaseException, said: str
+) -> None:
     class Bad(Callback):
         def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
-            raise KeyError("a mistake")
+            raise error
 
     def fit() -> str:
         trainer = surviving_fit.trainer("ddp/8")
-        with pytest.raises((KeyError, pdnn.CommunicationError)) as caught:
+        with pytest.raises((KeyError, SystemExit, pdnn.CommunicationError)) as caught:
             trainer.fit(elastic_job.data(300), 1, 16, callbacks=[Bad()], verbose=False, elastic=4)
         trainer = surviving_fit.trainer("ddp/8")
         trainer.fit(elastic_job.data(300), 1, 16, verbose=False, elastic=4)
         return f"{caught.value} {trainer.history.fingerprint}"
 
     *workers, spare = with_spares(2, 1, {}, fit)
-    assert all("a mistake" in said for said in workers)
-    assert spare.startswith("communicator: an error ended the work of the ranks that did not wait")
-    assert len({said.split()[-1] for said in [*workers, spare]}) == 1
+    assert all("a mistake" in each for each in workers)
+    assert spare.startswith(said)
+    assert len({each.split()[-1] for each in [*workers, spare]}) == 1
 
 
 def test_when_nobody_is_left_to_take_a_place_it_is_said_what_to_do() -> None:
