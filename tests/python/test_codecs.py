@@ -123,6 +123,7 @@ def test_what_is_no_codec_is_refused() -> None:
         codec.parse(3)  # type: ignore[arg-type]
     for wrong in (
         lambda: Int8(17),
+        lambda: Int8(2**63 - 64),
         lambda: Int4(8),
         lambda: OneBit(0),
         lambda: TopK(0.0),

@@ -199,6 +199,7 @@ def test_a_schedule_of_ones_own_trains_as_one_process() -> None:
         ([["F0"], DONE], "pass 0 of rank 0 is 'F0'; expected such as"),
         ([[("recv_x", 0)], DONE], r"pass 0 of rank 0 is \('recv_x', 0\); expected such as"),
         ([[(F, -1)], DONE], "micro-batch -1 of chunk 0; expected numbers from 0"),
+        ([[(F, 0, 2**31 - 1), (B, 0)], DONE], "chunk 2147483647 among 2 passes of a rank"),
         ([], "no ranks"),
         ([[], []], "no micro-batches"),
         ([DONE], "a schedule of 1 ranks for stages=2"),

@@ -23,6 +23,12 @@ void Codec<T>::check(const char* call, std::size_t got, std::size_t values) cons
           "\" they are ", expected);
 }
 
+void check_block(const std::string& codec, Index block) {
+  constexpr Index kMost = Index{1} << 32;
+  require(block > 0 && block <= kMost && block % kernels::kCodingGroup == 0, codec, ": block = ", block,
+          "; expected a multiple of ", kernels::kCodingGroup, block > kMost ? ", at most 2^32" : "");
+}
+
 template class Codec<float>;
 template class Codec<double>;
 

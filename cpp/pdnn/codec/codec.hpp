@@ -44,4 +44,7 @@ class Codec {
   virtual void read(const std::uint8_t* data, std::span<T> values, Into into) = 0;
 };
 
+/// ValueError, with the name of the codec, unless values can be coded in blocks of so many.
+void check_block(const std::string& codec, Index block);
+
 }  // namespace pdnn::codec

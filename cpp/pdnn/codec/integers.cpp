@@ -7,8 +7,7 @@ namespace pdnn::codec {
 
 template <class T>
 Integers<T>::Integers(int bits, Index block) : bits_(bits), block_(block) {
-  require(block > 0 && block % kernels::kCodingGroup == 0, "Int", bits, ": block = ", block,
-          "; expected a multiple of ", kernels::kCodingGroup);
+  check_block(message("Int", bits), block);
 }
 
 template <class T>

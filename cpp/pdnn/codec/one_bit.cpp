@@ -1,14 +1,12 @@
 #include "pdnn/codec/one_bit.hpp"
 
-#include "pdnn/core/errors.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::codec {
 
 template <class T>
 OneBit<T>::OneBit(Index block) : block_(block) {
-  require(block > 0 && block % kernels::kCodingGroup == 0, "OneBit: block = ", block, "; expected a multiple of ",
-          kernels::kCodingGroup);
+  check_block("OneBit", block);
 }
 
 template <class T>

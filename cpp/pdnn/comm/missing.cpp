@@ -32,13 +32,25 @@ struct Seen {
   }
 };
 
+/// Whether a rank of a job of this size can have written it: a file may hold anything.
+bool sound(const Entry& entry, int size) {
+  constexpr Index kMost = Index{1} << 56;  // elements
+  const bool call = entry.kind <= static_cast<std::uint8_t>(Kind::recv) || entry.kind == kMeeting;
+  const bool group = entry.size >= 1 && entry.size <= size && entry.rank >= 0 && entry.rank < entry.size;
+  const bool values = entry.op <= static_cast<std::uint8_t>(Op::min) &&
+                      entry.dtype <= static_cast<std::uint8_t>(DType::uint8) && entry.count >= 0 &&
+                      entry.count <= kMost && entry.number >= 0;
+  const bool times = entry.entered >= 0 && entry.left >= 0;
+  return call && group && values && times && entry.what.back() == 0 && entry.part.back() == 0 && entry.file.back() == 0;
+}
+
 Seen read_log(const Log& log) {
   Seen seen{.rank = log.rank, .log = &log, .entries = {}, .waits = log.waits.load()};
   for (const Log::Slot& slot : log.slots) {
     const std::uint64_t number = slot.number.load(std::memory_order_acquire);
     if (number == 0) continue;
     const Entry entry = slot.read();
-    if (slot.number.load(std::memory_order_relaxed) == number) seen.entries[number] = entry;
+    if (slot.number.load(std::memory_order_relaxed) == number && sound(entry, log.size)) seen.entries[number] = entry;
   }
   return seen;
 }
@@ -185,7 +197,8 @@ std::string Job::in_group(const Entry& entry) const {
 }
 
 std::string Job::doing(const Seen& rank) const {
-  if (rank.log->has_ended.load(std::memory_order_acquire)) return rank.log->end.data();
+  const auto& end = rank.log->end;
+  if (rank.log->has_ended.load(std::memory_order_acquire)) return {end.begin(), std::ranges::find(end, '\0')};
   Process process = rank.log->process;
   if (!in_files_) process.thread = rank.log->thread.load();
   return pdnn::comm::doing(process);

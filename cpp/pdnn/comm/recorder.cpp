@@ -125,12 +125,16 @@ std::shared_ptr<LogMemory> LogMemory::open(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);  // NOLINT: variadic
   if (file < 0) return nullptr;
   struct stat status{};
-  const bool fits = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == sizeof(Log);
+  const bool fits = ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == sizeof(Log) &&
+                    status.st_uid == ::geteuid();
   void* const start = fits ? ::mmap(nullptr, sizeof(Log), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
   ::close(file);
   if (start == MAP_FAILED) return nullptr;
   auto memory = std::shared_ptr<LogMemory>(new LogMemory(static_cast<Log*>(start), path));
-  return (*memory)->layout == kLayout ? memory : nullptr;
+  constexpr int kMostRanks = 1 << 16;  // more are not believed: words are made for each
+  const Log& log = **memory;
+  const bool sound = log.layout == kLayout && log.rank >= 0 && log.rank < log.size && log.size <= kMostRanks;
+  return sound ? memory : nullptr;
 }
 
 LogMemory::~LogMemory() { ::munmap(log_, sizeof(Log)); }

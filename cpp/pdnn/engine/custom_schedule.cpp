@@ -22,6 +22,9 @@ class CustomSchedule {
                 "\"; expected \"forward\" or \"backward\"");
         require(pass.micro >= 0 && pass.chunk >= 0, "schedule: micro-batch ", pass.micro, " of chunk ", pass.chunk,
                 "; expected numbers from 0");
+        require(pass.micro < std::ssize(program) && pass.chunk < std::ssize(program), "schedule: micro-batch ",
+                pass.micro, " of chunk ", pass.chunk, " among ", program.size(),
+                " passes of a rank; a number left out goes neither forward nor backward");
         chunks = std::max(chunks, pass.chunk + 1);
         micro_batches_ = std::max(micro_batches_, pass.micro + 1);
       }

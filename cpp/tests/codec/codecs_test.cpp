@@ -210,7 +210,8 @@ BOOST_AUTO_TEST_CASE(wrong_sizes_places_and_specs_are_refused) {
   bytes[0] = 4;  // a place behind the last
   BOOST_CHECK_THROW(codec->decode(bytes, values), ValueError);
   for (const char* spec : {"", "fp8", "int8:", "int8:20", "int8:0", "int8:16x", "int4:24", "int4:", "1bit:-16", "topk",
-                           "topk:0", "topk:1.5", "topk:nan", "powersgd", "powersgd:0", "fp16:2"})
+                           "topk:0", "topk:1.5", "topk:nan", "powersgd", "powersgd:0", "fp16:2",
+                           "int8:9223372036854775744", "1bit:9223372036854774784"})
     BOOST_CHECK_THROW(make_codec<float>(spec, 8), ValueError);
 }
 
