@@ -1,4 +1,5 @@
-// Buckets leave as soon as they are final, by a codec too; without whole parameters where they need not be.
+// Buckets leave as soon as they are final, by a codec and in leaves too; without whole parameters where they need not
+// be.
 #include "pdnn/reduce/bucketed_reducer.hpp"
 
 #include <boost/test/unit_test.hpp>
@@ -17,9 +18,11 @@ BOOST_AUTO_TEST_SUITE(buckets)
 
 namespace {
 
-/// Bytes that have left a rank after each slice of the gradient was announced, and after the step.
-std::vector<Index> bytes_sent(const std::string& codec, Index bucket_bytes, const std::vector<Range>& slices) {
-  const auto sent = tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
+/// Bytes that have left each of two ranks (by a codec: as codes) after each slice of the gradient was announced, and
+/// after the step.
+std::vector<std::vector<Index>> bytes_sent(const std::optional<Compression>& compression, Index leaves,
+                                           Index bucket_bytes, const std::vector<Range>& slices) {
+  return tests::on_ranks(2, [&](const std::shared_ptr<comm::Communicator>& comm) {
     const nn::Init init{nn::Init::Kind::uniform, 0.5};
     const std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(10, 20, true, init, init),
                                                    std::make_shared<nn::Linear<double>>(20, 5, true, init, init)};
@@ -31,9 +34,13 @@ std::vector<Index> bytes_sent(const std::string& codec, Index bucket_bytes, cons
     const Job<double> job{model, *network, loss, {10}};
     TeamEngine<double> engine(job, 1, 4);
     PhaseTimer timer;
-    BucketedReducer<double> reducer({job, sgd, engine, timer}, comm, bucket_bytes, Compression{codec, {}});
+    BucketedReducer<double> reducer({job, sgd, engine, timer, leaves}, comm, bucket_bytes, compression);
     std::vector<Index> bytes;
-    const auto count = [&] { bytes.push_back((bytes.empty() ? 0 : bytes.back()) + reducer.take_stats().bytes); };
+    const Index before = comm->traffic().bytes;
+    const auto count = [&] {
+      const Index coded = (bytes.empty() ? 0 : bytes.back()) + reducer.take_stats().bytes;
+      bytes.push_back(compression ? coded : comm->traffic().bytes - before);
+    };
     sgd.begin_step();
     if (reducer.begin_step(false).grad_ready != &reducer) throw std::logic_error("nobody would announce anything");
     for (const Range& slice : slices) {
@@ -44,6 +51,10 @@ std::vector<Index> bytes_sent(const std::string& codec, Index bucket_bytes, cons
     count();
     return bytes;
   });
+}
+
+std::vector<Index> bytes_sent(const std::string& codec, Index bucket_bytes, const std::vector<Range>& slices) {
+  const std::vector<std::vector<Index>> sent = bytes_sent(Compression{codec, {}}, 0, bucket_bytes, slices);
   BOOST_TEST(sent[0] == sent[1], boost::test_tools::per_element());
   return sent[0];
 }
@@ -54,6 +65,17 @@ std::vector<Index> bytes_sent(const std::string& codec, Index bucket_bytes, cons
 BOOST_AUTO_TEST_CASE(a_bucket_is_encoded_and_sent_when_it_is_final) {
   const std::vector<Index> want{0, 200, 400, 650};  // buckets of 100, two bytes an element
   BOOST_TEST(bytes_sent("bf16", 800, {{240, 325}, {220, 240}, {100, 220}}) == want, boost::test_tools::per_element());
+}
+
+// A rank sends the half of each bucket that the other one adds up, and later the sum of its own half.
+BOOST_AUTO_TEST_CASE(of_a_batch_in_leaves_a_bucket_is_sent_when_it_is_final) {
+  for (const std::vector<Index>& sent : bytes_sent({}, 4, 800, {{240, 325}, {220, 240}, {100, 220}})) {
+    BOOST_TEST(sent[0] == 0);
+    BOOST_TEST(sent[1] >= 8 * 50);
+    BOOST_TEST(sent[2] >= 8 * 100);
+    BOOST_TEST(sent[2] <= 8 * 200);
+    BOOST_TEST(sent[3] == 8 * 325 + 8 * (2 * 4 + 1));  // and losses and right answers of four leaves
+  }
 }
 
 BOOST_AUTO_TEST_CASE(for_matrices_a_bucket_ends_where_a_parameter_does) {
