@@ -43,6 +43,7 @@ BucketedReducer<T>::BucketedReducer(const Replica<T>& replica, std::shared_ptr<c
 
 template <class T>
 void BucketedReducer<T>::cut(Index size) {
+  if (tree_) size = std::max(size, model().count() / TreeSum<T>::kMost + 1);
   size_ = size;
   std::vector<Range> buckets;
   Index begin = model().count(), end = begin;

@@ -12,7 +12,10 @@ namespace pdnn::reduce {
 template <class T>
 class TreeSum : public BucketSum<T> {
  public:
-  /// The `number`-th of the sums that may be under way at once. `more_nodes`: the gradients of this rank's second,
+  /// Sums that may be under way at once.
+  static constexpr int kMost = comm::kMaxTag / 2;
+
+  /// The `number`-th of those sums. `more_nodes`: the gradients of this rank's second,
   /// third, … node; that of the first lies where the sum will be. All of these outlive it.
   TreeSum(std::shared_ptr<comm::Communicator> comm, const NodeTree& tree, threads::Team& team, Range slice, int number,
           std::span<const T> more_nodes);
