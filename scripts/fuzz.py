@@ -6,7 +6,7 @@
 
 Each target runs in a process of its own, begins with tests/corpus/TARGET and keeps what finds new code in
 build/fuzz/TARGET. An error, a crash, more than --memory MiB or 10 s for one input ends it and leaves the
-input in build/fuzz. With --store the smallest inputs that reach the code found so far go to tests/corpus.
+input in build/fuzz. --store copies the smallest inputs that were kept to tests/corpus.
 """
 
 from __future__ import annotations
@@ -53,30 +53,28 @@ def run(name: str, options: argparse.Namespace) -> bool:
     found.mkdir(parents=True, exist_ok=True)
     inputs = sorted(CORPUS.joinpath(name).glob("*"))
     arguments = [f"-max_len={max([MOST_BYTES, *(path.stat().st_size for path in inputs)])}"]
-    if options.store:
-        smallest = WORK / f"{name}.smallest"
-        shutil.rmtree(smallest, ignore_errors=True)
-        smallest.mkdir()
-        arguments += ["-merge=1", str(smallest), *(str(place) for place in (CORPUS / name, found))]
-    else:
-        budget = f"-runs={options.runs}" if options.runs else f"-max_total_time={options.seconds}"
-        arguments += [budget, "-timeout=10", f"-artifact_prefix={WORK}/{name}-", "-print_final_stats=1"]
-        arguments += [f"-rss_limit_mb={2 * options.memory}", str(found), str(CORPUS / name)]
+    budget = f"-runs={options.runs}" if options.runs else f"-max_total_time={options.seconds}"
+    arguments += [budget, "-timeout=10", f"-artifact_prefix={WORK}/{name}-", "-print_final_stats=1"]
+    arguments += [f"-rss_limit_mb={2 * options.memory}", str(found), str(CORPUS / name)]
     child = [sys.executable, __file__, "--child", name, "--memory", str(options.memory), "--", *arguments]
     began = time.monotonic()
     result = subprocess.run(child, capture_output=True, text=True, errors="replace")
     told = result.stdout + result.stderr
     if result.returncode:
         print(told[-6000:])
-    if options.store and not result.returncode:
-        keep = sorted(smallest.glob("*"), key=lambda path: (path.stat().st_size, path.name))[:STORED]
-        for path in keep:
-            shutil.copy(path, CORPUS / name / path.name[:16])
     count = re.search(r"stat::number_of_executed_units: (\d+)", told)
     inputs_made = f"{int(count[1]):,} inputs" if count else "no count"
     verdict = "FAILED" if result.returncode else "no defect"
     print(f"{name:14} {inputs_made}, {time.monotonic() - began:.0f} s: {verdict}", flush=True)
     return result.returncode == 0
+
+
+def store(name: str) -> None:
+    """Keeps the smallest of the inputs that found new code."""
+    kept = sorted((WORK / name).glob("*"), key=lambda path: (path.stat().st_size, path.name))[:STORED]
+    for path in kept:
+        shutil.copy(path, CORPUS / name / path.name[:16])
+    print(f"{name:14} {len(kept)} inputs stored")
 
 
 def main() -> int:
@@ -101,7 +99,12 @@ def main() -> int:
     if unknown := set(options.targets) - set(names):
         parser.error(f"no target {', '.join(unknown)}; there are {', '.join(names)}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return sum(not run(name, options) for name in options.targets or names) > 0
+    chosen = options.targets or names
+    if options.store:
+        for name in chosen:
+            store(name)
+        return 0
+    return sum(not run(name, options) for name in chosen) > 0
 
 
 if __name__ == "__main__":
