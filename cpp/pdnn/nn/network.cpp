@@ -276,6 +276,7 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
 
 template <class T>
 void Network<T>::commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> buffers) const {
+  if (buffers.empty()) return;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.buffer_count == 0) continue;

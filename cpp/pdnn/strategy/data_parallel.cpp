@@ -41,9 +41,9 @@ EpochSums DataParallel<T>::run_epoch(const Source<T>& source, const Epoch& epoch
 template <class T>
 StepSums DataParallel<T>::step(const Source<T>& source, const Step& step) {
   const bool alone = comm_->size() == 1;
-  Step whole = step;
-  if (options_.leaves > 0) whole.leaves = {options_.leaves, step.global_rows, {0, options_.leaves}};
-  Step own = whole.shard({comm_->rank(), comm_->size()});
+  Step own = step;
+  if (options_.leaves > 0) own.leaves = {options_.leaves, step.global_rows, {0, options_.leaves}};
+  if (!alone) own = own.shard({comm_->rank(), comm_->size()});
   own.scale = job_.loss.scale(options_.sum == Sum::of_rows ? step.global_rows : std::max<Index>(1, own.count()));
   const bool keep = step.next.empty() || (alone && step.stop);  // a wish to stop is not known to all yet
   StepSums sums = reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep);

@@ -69,16 +69,16 @@ struct Product {
 
 /// Runs one tile of which only `cols` columns exist, through a whole one beside it.
 template <class T, int vectors, bool adjacent_rows, bool leaves>
-void multiply_edge(const Tile<T>& tile, Index rows, Index cols) {
+void multiply_edge(const TileOf<T, leaves>& tile, Index rows, Index cols) {
   constexpr Index width = kTileCols<T, vectors>;
   alignas(64) T sums[kMostRows<vectors> * width];
-  Tile<T> whole = tile;
+  TileOf<T, leaves> whole = tile;
   whole.c = sums, whole.c_stride = width;
   if (tile.start) {
     copy_block<width>(tile.start, tile.start_stride, rows, cols, sums);
     whole.start = sums, whole.start_stride = width;
   }
-  tile_kernel<T, vectors, adjacent_rows, leaves>(whole, rows)(whole);
+  multiply_rows<vectors, adjacent_rows>(whole, rows);
   for (Index r = 0; r < rows; ++r)
     for (Index j = 0; j < cols; j += kLanes<T>)
       store(tile.c + r * tile.c_stride + j, load(sums + r * width + j), cols - j);
@@ -87,15 +87,15 @@ void multiply_edge(const Tile<T>& tile, Index rows, Index cols) {
 /// All rows of one strip, in tiles of nearly equal height, into tile.c or, `aside`, into a small buffer used again for
 /// each tile. finish(row, rows, sums, stride) is called after each tile.
 template <class T, int vectors, bool adjacent_rows, bool leaves, class Finish>
-PDNN_INLINE void multiply_strip(Tile<T> tile, Index rows, Index cols, bool aside, Finish finish) {
+PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, bool aside, Finish finish) {
   constexpr Index width = kTileCols<T, vectors>;
   alignas(64) T sums[kMostRows<vectors> * width];
   if (aside) tile.c = sums, tile.c_stride = width;
-  const Index tiles = ceil_div(rows, most_rows<T, vectors, leaves>(tile));
+  const Index tiles = ceil_div(rows, most_rows<vectors>(tile));
   for (Index t = 0, row = 0; t < tiles; ++t) {
     const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
     if (cols == width || (aside && !tile.start))
-      tile_kernel<T, vectors, adjacent_rows, leaves>(tile, height)(tile);
+      multiply_rows<vectors, adjacent_rows>(tile, height);
     else
       multiply_edge<T, vectors, adjacent_rows, leaves>(tile, height, cols);
     finish(row, height, tile.c, tile.c_stride);
@@ -210,8 +210,8 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
           const Index cols = min(width, col_end - j);
           const Element<T> c = spot(p.c, first, j);
           const Element<const T> b = p.b_transposed ? Element<const T>{} : spot(p.b, k, j);
-          Tile<T> tile{depth,  a,      p.row_step, p.depth_step, b.data,  b.stride,
-                       kAhead, c.data, c.stride,   c.data,       c.stride};
+          TileOf<T, leaves> tile{Tile<T>{depth, a, p.row_step, p.depth_step, b.data, b.stride, kAhead, c.data, c.stride,
+                                         c.data, c.stride}};
           if (adjacent_rows) tile.a = a_copy, tile.depth_step = columns;
           if (copy_all || cols < width) {
             T* const strip = b_copy + (j - col) * most_depth;

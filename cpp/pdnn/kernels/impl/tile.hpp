@@ -7,8 +7,7 @@ namespace {
 
 /// c[r, j] = start[r, j] + Σ_k a[r · row_step + k · depth_step] b[k, j], the sum in ascending k, from start on: cutting
 /// the depth into pieces, each starting from what the one before stored, changes no bit. Null start: 0. A start_stride
-/// of 0 repeats one row, a bias. With several leaves (of adjacent rows) the depth is cut at their ends, which count
-/// from `first` on: each is summed from 0, and c is the sum of their tree.
+/// of 0 repeats one row, a bias.
 template <class T>
 struct Tile {
   Index depth;
@@ -25,9 +24,16 @@ struct Tile {
         far_step = 0;    // bytes behind b that are fetched into the second-level cache, and a row's share of them
   bool descend = false;  // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
   T lr = 0, l2 = 0;
+};
+/// With several leaves (of adjacent rows) the depth is cut at their ends, which count from `first` on: each is summed
+/// from 0, and c is the sum of their tree.
+template <class T>
+struct LeafTile : Tile<T> {
   const Index* ends = nullptr;
   Index leaves = 0, first = 0;
 };
+template <class T, bool leaves>
+using TileOf = std::conditional_t<leaves, LeafTile<T>, Tile<T>>;
 
 /// The widest tile in vectors, and how many rows fill the registers beside a row of b and one broadcast element of a.
 inline constexpr int kWidest = kVectorBytes == 64 ? 4 : 2;
@@ -129,7 +135,7 @@ PDNN_INLINE void add_sums(Vector<T> (&sum)[rows][vectors], const Vector<T> (&oth
 /// The same of several leaves. Their sums, or those of pairs, wait in a stack beside the registers, and join as a
 /// binary counter carries.
 template <class T, int vectors, int rows>
-__attribute__((noinline)) void multiply_leaves(const Tile<T>& tile) {
+__attribute__((noinline)) void multiply_leaves(const LeafTile<T>& tile) {
   Vector<T> waiting[kMostTileLevels][rows][vectors], sum[rows][vectors];
   fetch_sums<T, vectors, rows>(tile);
   const T *a = tile.a, *b = tile.b;
@@ -155,33 +161,41 @@ __attribute__((noinline)) void multiply_leaves(const Tile<T>& tile) {
   put_sums<T, vectors, rows, true>(tile, sum);
 }
 
-template <class T>
-using TileKernel = void (*)(const Tile<T>&);
+template <class AnyTile>
+using TileKernel = void (*)(const AnyTile&);
 
 template <class T, int vectors, bool adjacent_rows, int... rows>
-TileKernel<T> tile_kernel_of(Index height, std::integer_sequence<int, rows...>) {
-  static constexpr TileKernel<T> kernels[] = {multiply_tile<T, vectors, rows + 1, adjacent_rows>...};
+TileKernel<Tile<T>> tile_kernel_of(Index height, std::integer_sequence<int, rows...>) {
+  static constexpr TileKernel<Tile<T>> kernels[] = {multiply_tile<T, vectors, rows + 1, adjacent_rows>...};
   return kernels[height - 1];
 }
 template <class T, int vectors, int... rows>
-TileKernel<T> leaves_kernel_of(Index height, std::integer_sequence<int, rows...>) {
-  static constexpr TileKernel<T> kernels[] = {multiply_leaves<T, vectors, rows + 1>...};
+TileKernel<LeafTile<T>> leaves_kernel_of(Index height, std::integer_sequence<int, rows...>) {
+  static constexpr TileKernel<LeafTile<T>> kernels[] = {multiply_leaves<T, vectors, rows + 1>...};
   return kernels[height - 1];
 }
 
 /// The most rows of a tile.
-template <class T, int vectors, bool leaves>
-PDNN_INLINE Index most_rows(const Tile<T>& tile) {
-  return leaves && tile.leaves > 1 ? kMostLeafRows<vectors> : kMostRows<vectors>;
+template <int vectors, class T>
+PDNN_INLINE Index most_rows(const Tile<T>&) {
+  return kMostRows<vectors>;
+}
+template <int vectors, class T>
+PDNN_INLINE Index most_rows(const LeafTile<T>& tile) {
+  return tile.leaves > 1 ? kMostLeafRows<vectors> : kMostRows<vectors>;
 }
 
-/// The kernel for tiles of `height` rows.
-template <class T, int vectors, bool adjacent_rows, bool leaves>
-PDNN_INLINE TileKernel<T> tile_kernel(const Tile<T>& tile, Index height) {
-  if constexpr (leaves)
-    if (tile.leaves > 1)
-      return leaves_kernel_of<T, vectors>(height, std::make_integer_sequence<int, kMostLeafRows<vectors>>{});
-  return tile_kernel_of<T, vectors, adjacent_rows>(height, std::make_integer_sequence<int, kMostRows<vectors>>{});
+/// Multiplies a tile of `height` rows.
+template <int vectors, bool adjacent_rows, class T>
+PDNN_INLINE void multiply_rows(const Tile<T>& tile, Index height) {
+  constexpr auto heights = std::make_integer_sequence<int, kMostRows<vectors>>{};
+  tile_kernel_of<T, vectors, adjacent_rows>(height, heights)(tile);
+}
+template <int vectors, bool adjacent_rows, class T>
+PDNN_INLINE void multiply_rows(const LeafTile<T>& tile, Index height) {
+  constexpr auto heights = std::make_integer_sequence<int, kMostLeafRows<vectors>>{};
+  if (tile.leaves > 1) return leaves_kernel_of<T, vectors>(height, heights)(tile);
+  multiply_rows<vectors, adjacent_rows, T>(static_cast<const Tile<T>&>(tile), height);
 }
 
 }  // namespace
