@@ -193,7 +193,7 @@ void layer_norm(Part part, Matrix<const T> x, const T* gamma, const T* beta, dou
   for_rows(part, x.rows, [&](Index r) {
     const T* const from = x.data + r * x.stride;
     T* const to = y.data + r * y.stride;
-    const Vector<T> mean = dot<T>(x.cols, from, nullptr) * each;
+    const Vector<T> mean = row_total<T>(x.cols, from) * each;
     const Vector<T> squares = sum_row<T>(x.cols, [&](Vector<T> sum, Index j, Index left) {
       const Vector<T> apart = padded<T>(load(from + j, left) - mean, left, T(0));
       return fma<T>(apart, apart, sum);

@@ -51,10 +51,14 @@ PDNN_INLINE Normalizer<T> normalizer(Index cols, const T* x, T* e) {
   return {largest, sum};
 }
 
-/// Σ_j x_j y_j, or Σ_j x_j for a null y, in all lanes.
+/// Σ_j x_j, in all lanes.
+template <class T>
+PDNN_INLINE Vector<T> row_total(Index cols, const T* x) {
+  return sum_row<T>(cols, [&](Vector<T> sum, Index j, Index left) { return sum + load(x + j, left); });
+}
+/// Σ_j x_j y_j, in all lanes.
 template <class T>
 PDNN_INLINE Vector<T> dot(Index cols, const T* x, const T* y) {
-  if (!y) return sum_row<T>(cols, [&](Vector<T> sum, Index j, Index left) { return sum + load(x + j, left); });
   return sum_row<T>(
       cols, [&](Vector<T> sum, Index j, Index left) { return fma<T>(load(x + j, left), load(y + j, left), sum); });
 }
@@ -104,7 +108,7 @@ void log_softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matr
   for_rows(part, y.rows, [&](Index r) {
     const T *at = y.data + r * y.stride, *gradient = dy.data + r * dy.stride;
     T* const to = dx.data + r * dx.stride;
-    const Vector<T> sum = dot<T>(y.cols, gradient, nullptr);
+    const Vector<T> sum = row_total<T>(y.cols, gradient);
     for_vectors<T>(y.cols, [&](Index j, Index left) {
       store(to + j, fnma<T>(exp<T>(load(at + j, left)), sum, load(gradient + j, left)), left);
     });
@@ -144,7 +148,7 @@ void cross_entropy_of_targets(Part part, Matrix<const T> y, Matrix<const T> targ
     const T *at = y.data + r * y.stride, *t = targets.data + r * targets.stride;
     T* const to = dy.data ? dy.data + r * dy.stride : nullptr;
     const Normalizer<T> n = normalizer<T>(y.cols, at, to);
-    const Vector<T> log_sum = log<T>(n.sum), total = dot<T>(y.cols, t, nullptr);
+    const Vector<T> log_sum = log<T>(n.sum), total = row_total<T>(y.cols, t);
     const Vector<T> loss = sum_row<T>(y.cols, [&](Vector<T> sum, Index j, Index left) {
       return fma<T>(load(t + j, left), padded<T>(log_sum - (load(at + j, left) - n.largest), left, T(0)), sum);
     });
