@@ -132,8 +132,8 @@ PDNN_INLINE void add_sums(Vector<T> (&sum)[rows][vectors], const Vector<T> (&oth
   PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] += other[r][v];
 }
 
-/// multiply_tile() of several leaves. Their sums, or those of pairs, wait in a stack beside the registers, and join as a
-/// binary counter carries.
+/// multiply_tile() of several leaves. Their sums, or those of pairs, wait in a stack beside the registers, and join as
+/// a binary counter carries.
 template <class T, int vectors, int rows>
 __attribute__((noinline)) void multiply_leaves(const LeafTile<T>& tile) {
   Vector<T> waiting[kMostTileLevels][rows][vectors], sum[rows][vectors];
