@@ -51,7 +51,7 @@ def launched(run_python: Run, root: Path, job: str, spares: int, *words: object)
 def test_fit_goes_on_when_a_rank_is_killed(
     run_python: Run, root: Path, strategy: str, spares: int, how: int, number: int
 ) -> None:
-    dies, seconds = random.randrange(3), random.uniform(0, 1.5 if number else 0.5)
+    dies, seconds = random.randrange(3 + spares), random.uniform(0, 1.5 if number else 0.5)
     output = launched(run_python, root, "surviving_fit.py", spares, strategy, dies, seconds, int(how))
     ends = re.findall(r"rank (\d) ends among (\d): accuracy (\S+), longest epoch (\S+) s", output)
     everyone = {*range(3 + spares)}
@@ -72,7 +72,7 @@ def test_fit_goes_on_when_a_rank_is_killed(
 def test_a_loop_by_hand_goes_on_when_a_rank_is_killed(
     run_python: Run, root: Path, spares: int, number: int
 ) -> None:
-    dies, seconds = random.randrange(3), random.uniform(0.1, 0.4)
+    dies, seconds = random.randrange(3 + spares), random.uniform(0.1, 0.4)
     output = launched(run_python, root, "elastic_job.py", spares, dies, seconds, int(KILLED))
     assert output.count(f"ends among {2 + spares}") == 2 + spares, output
     assert output.count("has the bits of") == (3 if spares else 0), output

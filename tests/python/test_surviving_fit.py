@@ -15,11 +15,16 @@ from pdnn.strategies import DataParallel
 
 @pytest.mark.parametrize(
     "strategy",
-    [DataParallel(shared_memory=True), DataParallel(shared_memory=False, bucket_bytes=500), "ddp:int8"],
+    [
+        DataParallel(shared_memory=True),
+        DataParallel(shared_memory=False, bucket_bytes=500),
+        "ddp/8",
+        "ddp:int8",
+    ],
     ids=str,
 )
 def test_the_updates_are_those_of_an_undisturbed_run(strategy: str | DataParallel) -> None:
-    exact = ":" not in str(strategy)
+    exact, same_bits = ":" not in str(strategy), str(strategy) == "ddp/8"
     want = run_threads(lambda: surviving_fit.fit(strategy), 1)[0]
     counts = range(1, 400, 37) if exact else [100]
     died = 0
@@ -39,6 +44,9 @@ def test_the_updates_are_those_of_an_undisturbed_run(strategy: str | DataParalle
             assert each.comm.size == 3 - (trainers[dies] is None)
             assert (each.epoch, each.step, each.position) == (want.epoch, want.step, None)
             assert len(each.history.history["val_loss"]) == len(each.history.phases) == want.epoch
+            if same_bits:
+                assert each.history.fingerprint == want.history.fingerprint, calls
+                assert each.history.history["loss"] == want.history.history["loss"]
             if exact:
                 ours, theirs = each.model.flat_parameters, want.model.flat_parameters
                 assert np.abs(ours - theirs).max() < 1e-9 * np.abs(theirs).max(), calls
