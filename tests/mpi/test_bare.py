@@ -75,7 +75,7 @@ print(f"ends with {{model.flat_parameters.nbytes / 1e6:.0f}} MB")
 """
 
 
-@pytest.mark.parametrize(("width", "size"), [(4000, 13), pytest.param(25000, 79, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("width", "size"), [(4000, 13), pytest.param(25000, 80, marks=pytest.mark.long)])
 def test_ranks_train_a_network_beside_little_shared_memory(run_in: In, width: int, size: int) -> None:
     """Even one that is larger: what pdnn shares has no name there."""
     words = ["-m", "pdnn", "launch", "-n", "2", "-c", LARGE.format(width=width)]
