@@ -91,8 +91,9 @@ struct Log {
   std::atomic<std::int64_t> thread;        // of a rank that is one
   Word entries;                            // so far
   Word waits;                              // the entry that the rank waits for; 0: none
-  std::atomic<bool> told_missing;          // this rank gave up, and said for whom it had waited
-  std::atomic<bool> has_ended;             // `end` is there
+  // Yes and no; no bool, which a file could give a third value:
+  std::atomic<std::uint8_t> told_missing;  // this rank gave up, and said for whom it had waited
+  std::atomic<std::uint8_t> has_ended;     // `end` is there
   std::array<char, 80> end;                // how the program ended
   std::array<Group, 128> groups;
   std::array<Word, 64> told;  // what was reported, so that one rank does it for all
