@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from measure import Runner
-from peers import TorchJob, fitted, torch_steps
+from peers import fitted
+from pytorch import TorchJob, torch_compiled, torch_steps
 
 Array = npt.NDArray[Any]
 
@@ -119,6 +120,11 @@ def torch_network(images: Images, channels_last: bool) -> TorchJob:
 def torch_images(images: Images, threads: int, channels_last: bool) -> Runner:
     """PyTorch in eager mode."""
     return torch_steps(images, lambda: torch_network(images, channels_last), threads)
+
+
+def torch_images_compiled(images: Images, threads: int, half: bool) -> Runner:
+    """PyTorch's compiled step, images in its faster format; `half`: bfloat16 by autocast."""
+    return torch_compiled(images, lambda: torch_network(images, True), threads, half)
 
 
 def _lenet(nn: Any) -> Any:

@@ -28,6 +28,7 @@ import numpy as np
 
 import measure
 import peers
+import pytorch
 from measure import Runner, Side
 from step import W0, W0_DOUBLE, forced_cores
 
@@ -80,7 +81,7 @@ def comparisons(wanted: Sequence[str]) -> list[tuple[str, list[Side]]]:
             environment = {"OPENBLAS_CORETYPE": core}
             job.append(Side(f"NumPy, {core}", peers.numpy_step, (JOB, True), 1, environment))
     if "torch" in wanted:
-        tiny.append(Side("PyTorch eager", peers.torch_eager, (TINY, 1, False)))
+        tiny.append(Side("PyTorch eager", pytorch.torch_eager, (TINY, 1, False)))
     found = [(TINY.name + ", batch 1", tiny), (JOB.name, job)]
     if folder := mnist_folder():
         found.insert(0, (EPOCH, [Side("pdnn, shuffled bytes", mnist_epoch, (folder,)), bare]))

@@ -4,6 +4,10 @@ The clock of a machine drifts and other programs come and go, so times of differ
 Here every side runs one block a turn, the turns go round, and a side's time is the median of the fastest
 quarter of its blocks: what the side does when nothing disturbs it. A figure is a ratio of two such times.
 
+A side that has slept does not begin as it goes on: its data are not in the caches, and the threads of some
+libraries wake up on one core. So each block follows at once on untimed ones of the same side. At the end
+every side runs as many blocks again one after another, the others asleep: what it takes alone.
+
 Sides are pinned alike: each process has `cores` cores in its affinity mask and as many threads, told to it
 before it starts and, where threadpoolctl is installed, once more by that. A side with several cores hands
 data from core to core, and on shared machines that has slow spells of seconds: the round trip is measured
@@ -20,6 +24,7 @@ import multiprocessing
 import os
 import platform
 import socket
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +34,7 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from time import process_time, sleep
+from time import perf_counter, process_time, sleep
 from typing import Any, Protocol
 
 Runner = Callable[[], tuple[float, float] | tuple[float, float, Mapping[str, float]]]
@@ -41,7 +46,10 @@ Turn = tuple[float, float, float, Mapping[str, float]]
 
 
 SETTLE = 0.05
-"""Seconds between two blocks."""
+"""Seconds from the end of a side's block to what the next side does."""
+
+WARM_UP = 0.1
+"""Seconds of untimed blocks before each block, unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,8 @@ class Side:
         Variables set before its process starts.
     ranks : int
         Processes that run it together; in each, `pdnn.world()` is all of them.
+    python : str
+        The interpreter of its process; empty: this one. Another one needs the packages of the side alone.
     """
 
     name: str
@@ -67,6 +77,7 @@ class Side:
     cores: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     ranks: int = 1
+    python: str = ""
 
 
 @dataclass
@@ -86,12 +97,15 @@ class Blocks:
         The runner's number after the first block.
     blas : str
         The BLAS library in its process and the processor that its kernels are for; empty if not known.
+    alone : list of float
+        A step, in each of as many blocks one after another, while the other sides sleep.
     """
 
     seconds: list[float]
     processor: list[float]
     check: float
     blas: str
+    alone: list[float] = field(default_factory=list)
     parts: list[Mapping[str, float]] = field(default_factory=list)
 
 
@@ -110,11 +124,11 @@ def quiet(seconds: Sequence[float], trips: Sequence[float], slowest: float) -> l
 
 
 def alternate(
-    sides: Sequence[Side], blocks: int, between: Callable[[], float]
+    sides: Sequence[Side], blocks: int, between: Callable[[], float], warm_up: float = WARM_UP
 ) -> tuple[list[Blocks], list[float]]:
-    """Runs `blocks` blocks of every side in turns, after one block each that is not counted.
+    """Runs `blocks` blocks of every side in turns, and then those of each side alone.
 
-    Between two blocks it waits for what the last side may have left running: the threads of a BLAS library
+    Between two sides it waits for what the last one may have left running: the threads of a BLAS library
     spin on for some 30 ms.
 
     Parameters
@@ -123,6 +137,8 @@ def alternate(
     blocks : int
     between : function
         Called before the first turn and after each one.
+    warm_up : float
+        Seconds, at least, of the untimed blocks before each block: a whole number of them.
 
     Returns
     -------
@@ -138,30 +154,48 @@ def alternate(
     """
     workers: list[_Worker] = []
     try:
-        workers.extend(_Process(side) if side.ranks == 1 else _Ranks(side) for side in sides)
-        results = [Blocks([], [], worker.run()[1], worker.blas) for worker in workers]
+        workers.extend(_start(side) for side in sides)
+        results = [Blocks([], [], worker.run(0)[1], worker.blas) for worker in workers]
+        untimed = [math.ceil(warm_up / _seconds(worker)) for worker in workers]
         values = [between()]
         for _ in range(blocks):
-            for worker, result in zip(workers, results, strict=True):
+            for worker, result, number in zip(workers, results, untimed, strict=True):
                 sleep(SETTLE)
-                seconds, _, processor, parts = worker.run()
+                seconds, _, processor, parts = worker.run(number)
                 result.seconds.append(seconds)
                 result.processor.append(processor)
                 result.parts.append(parts)
             sleep(SETTLE)
             values.append(between())
+        for worker, result, number in zip(workers, results, untimed, strict=True):
+            sleep(SETTLE)
+            worker.run(number)
+            result.alone.extend(worker.run(0)[0] for _ in range(blocks))
     finally:
         for worker in workers:
             worker.stop()
     return results, values
 
 
+def _start(side: Side) -> _Worker:
+    if side.ranks > 1:
+        return _Ranks(side)
+    return _Foreign(side) if side.python else _Process(side)
+
+
+def _seconds(worker: _Worker) -> float:
+    """Of a whole block, the second one."""
+    began = perf_counter()
+    worker.run(0)
+    return perf_counter() - began
+
+
 class _Worker(Protocol):
-    """A side that waits for the word between blocks."""
+    """A side that waits for the word between blocks: the number of untimed ones before the next."""
 
     blas: str
 
-    def run(self) -> Turn: ...
+    def run(self, untimed: int) -> Turn: ...
     def stop(self) -> None: ...
 
 
@@ -178,8 +212,8 @@ class _Process:
         theirs.close()
         self.blas: str = _receive(self._connection, side)
 
-    def run(self) -> Turn:
-        self._connection.send(True)
+    def run(self, untimed: int) -> Turn:
+        self._connection.send(untimed)
         turn: Turn = _receive(self._connection, self._side)
         return turn
 
@@ -188,6 +222,31 @@ class _Process:
         self._process.join(10)
         if self._process.is_alive():
             self._process.kill()
+
+
+class _Foreign(_Process):
+    """A side in one process of another interpreter."""
+
+    def __init__(self, side: Side) -> None:
+        self._side = side
+        ours, theirs = socket.socketpair()
+        serve = (
+            "import sys; sys.path.insert(0, sys.argv[1]); import measure; measure.serve_at(int(sys.argv[2]))"
+        )
+        words = [side.python, "-c", serve, str(Path(__file__).parent), str(theirs.fileno())]
+        with _pinned(side), theirs:
+            os.environ.pop("PYTHONPATH", None)  # it is this interpreter's
+            self._popen = subprocess.Popen(words, pass_fds=[theirs.fileno()])
+        self._connection = Connection(ours.detach())
+        self._connection.send(side)
+        self.blas: str = _receive(self._connection, side)
+
+    def stop(self) -> None:
+        self._connection.close()
+        try:
+            self._popen.wait(10)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
 
 
 class _Ranks:
@@ -218,9 +277,9 @@ class _Ranks:
                     self._connections.append(Connection(accepted.detach()))
         self.blas: str = self._receive()[0]
 
-    def run(self) -> Turn:
+    def run(self, untimed: int) -> Turn:
         for connection in self._connections:
-            connection.send(True)
+            connection.send(untimed)
         turns: list[Turn] = self._receive()
         seconds, checks, processor, parts = zip(*turns, strict=True)
         return max(seconds), checks[0], sum(processor), next(filter(None, parts), {})
@@ -272,7 +331,9 @@ def _serve(connection: Connection, side: Side) -> Exception | None:
     try:
         runner = side.make(*side.arguments)
         connection.send(_limit_blas(side.cores // side.ranks))
-        while connection.recv():
+        while True:
+            for _ in range(connection.recv()):
+                runner()
             began = process_time()
             seconds, check, *parts = runner()
             connection.send((seconds, check, process_time() - began, parts[0] if parts else {}))
@@ -282,6 +343,12 @@ def _serve(connection: Connection, side: Side) -> Exception | None:
         connection.send(error)
         return error
     return None
+
+
+def serve_at(descriptor: int) -> None:
+    """Serves the side that comes first through a socket, in the process of another interpreter."""
+    connection = Connection(descriptor)
+    _serve(connection, connection.recv())
 
 
 def _serve_rank(address: str, side: Side, cores: Sequence[int]) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -23,21 +25,23 @@ Array = npt.NDArray[Any]
 
 LEARNING_RATE = 0.01
 
-PACKAGES = {
-    "numpy": "numpy",
-    "eigen": "cmeel-eigen",
-    "jax": "jax",
-    "torch": "torch",
-    "sklearn": "scikit-learn",
+OLD_JAX = Path(__file__).parents[1] / "build" / "jax-0.4.31" / "bin" / "python"
+"""The interpreter of an environment with the last JAX of the former CPU runtime, faster on small work."""
+
+HERE: dict[str, Callable[[], object]] = {
+    "numpy": partial(installed_version, "numpy"),
+    "eigen": eigen.is_here,
+    "jax": partial(installed_version, "jax"),
+    "jax-0.4.31": OLD_JAX.exists,
+    "torch": partial(installed_version, "torch"),
+    "sklearn": partial(installed_version, "scikit-learn"),
 }
-"""Peers by the name that `--peers` takes, and the package of each."""
+"""Peers by the name that `--peers` takes, and whether each is installed; what Eigen lacks is printed."""
 
 
 def found(wanted: Collection[str]) -> list[str]:
-    """Those of the wanted peers that can run here; what Eigen lacks is printed."""
-    return [
-        peer for peer in wanted if (eigen.is_here() if peer == "eigen" else installed_version(PACKAGES[peer]))
-    ]
+    """Those of the wanted peers that can run here."""
+    return [peer for peer in wanted if HERE[peer]()]
 
 
 @dataclass(frozen=True)
@@ -240,64 +244,6 @@ def eigen_steps(network: Network) -> Runner:
     data = network.data()
     block = eigen.train(network.parameters(), network.activation, network.batch, *data, LEARNING_RATE)
     return timed(network, block)
-
-
-@dataclass(frozen=True)
-class TorchJob:
-    """What PyTorch trains: a module, a loss, an optimizer over the module's parameters, and batches."""
-
-    model: Any
-    criterion: Any
-    optimizer: Any
-    batches: list[tuple[Any, Any]]
-
-
-def torch_mlp(network: Network, fused: bool) -> TorchJob:
-    """A multilayer perceptron and SGD; `fused`: PyTorch's fused form of it."""
-    import torch
-
-    modules: list[torch.nn.Module] = []
-    for w, b in network.parameters():
-        inputs, outputs = w.shape
-        linear = torch.nn.Linear(inputs, outputs, bias=b is not None, dtype=getattr(torch, network.dtype))
-        with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(w.T.copy()))
-            if b is not None:
-                linear.bias.copy_(torch.from_numpy(b))
-        modules += [linear, torch.nn.Tanh() if network.activation == "tanh" else torch.nn.Sigmoid()]
-    model = torch.nn.Sequential(*modules[:-1])
-    optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, fused=fused or None)
-    batches = [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in network.batches()]
-    return TorchJob(model, torch.nn.CrossEntropyLoss(), optimizer, batches)
-
-
-def torch_pass(job: TorchJob) -> Any:
-    """A step for each batch, as PyTorch's tutorials write it; returns the batches' losses, a tensor."""
-    import torch
-
-    losses = []
-    for x, y in job.batches:
-        job.optimizer.zero_grad()
-        loss = job.criterion(job.model(x), y)
-        loss.backward()
-        job.optimizer.step()
-        losses.append(loss.detach())
-    return torch.stack(losses)
-
-
-def torch_steps(network: Stepped, make: Callable[[], TorchJob], threads: int) -> Runner:
-    """Passes by one process with so many threads."""
-    import torch
-
-    torch.set_num_threads(threads)
-    torch.set_num_interop_threads(1)
-    job = make()
-    return timed(network, lambda: float(torch_pass(job).mean()))
-
-
-def torch_eager(network: Network, threads: int, fused: bool) -> Runner:
-    """PyTorch in eager mode."""
-    return torch_steps(network, lambda: torch_mlp(network, fused), threads)
 
 
 def sklearn_mlp(network: Network) -> Runner:

@@ -33,10 +33,12 @@ import numpy as np
 import images
 import measure
 import peers
+import pytorch
 import slow_link
 from images import Images
 from measure import Blocks, Runner, Side
-from peers import Network, TorchJob
+from peers import Network
+from pytorch import TorchJob
 from step import NETWORKS, check_losses
 
 DEFAULT = "w0,w3,lenet,resnet9"
@@ -64,12 +66,12 @@ def torch_job(network: Network | Images) -> TorchJob:
     """Whichever kind of network; with the fused optimizers."""
     if isinstance(network, Images):
         return images.torch_network(network, True)
-    return peers.torch_mlp(network, True)
+    return pytorch.torch_mlp(network, True)
 
 
 def torch_one(network: Network | Images) -> Runner:
     """PyTorch, one process of one thread."""
-    return peers.torch_steps(network, lambda: torch_job(network), 1)
+    return pytorch.torch_steps(network, lambda: torch_job(network), 1)
 
 
 def torch_ranks(network: Network | Images, meeting_point: str) -> Runner:
@@ -99,7 +101,7 @@ def torch_ranks(network: Network | Images, meeting_point: str) -> Runner:
     def run() -> tuple[float, float]:
         comm.barrier(check=False)
         start = perf_counter()
-        losses = peers.torch_pass(job)
+        losses = pytorch.torch_pass(job)
         seconds = (perf_counter() - start) / network.steps
         total = comm.all_reduce(np.array([float(losses.sum()) * (last - first)]))
         return seconds, total[0] / (network.batch * network.steps)

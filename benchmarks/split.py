@@ -24,6 +24,7 @@ from typing import Any
 
 import measure
 import peers
+import pytorch
 import scaling
 from measure import Runner, Side
 from peers import Network
@@ -85,7 +86,7 @@ def sides(network: Network, folder: str, with_peers: bool) -> list[Side]:
     found.append(Side("NumPy, two threads", peers.numpy_step, (network,), 2))
     if measure.installed_version("torch"):
         meeting_point = str(Path(folder, "meeting"))
-        found.append(Side("PyTorch, two threads", peers.torch_eager, (network, 2, True), 2))
+        found.append(Side("PyTorch, two threads", pytorch.torch_eager, (network, 2, True), 2))
         found.append(Side("PyTorch DDP", scaling.torch_ranks, (network, meeting_point), 2, ranks=2))
     if measure.installed_version("jax"):
         found.append(Side("JAX, two threads", peers.jax_scan, (network,), 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -59,6 +60,18 @@ def test_the_cost_of_leaves_is_measured(
     assert plain["cost"] == 0
     assert leaves["cost"] == leaves["microseconds"] / plain["microseconds"] - 1 > -1
     assert "serial/4" in printed
+
+
+@pytest.mark.long
+def test_a_side_may_have_an_interpreter_of_its_own(benchmark: Callable[[str], ModuleType]) -> None:
+    measure, peers = benchmark("measure"), benchmark("peers")
+    network = peers.Network("4-3-2", (4, 3, 2), "tanh", True, 2, steps=3)
+    here = measure.Side("here", peers.numpy_step, (network,))
+    there = measure.Side("there", peers.numpy_step, (network,), python=sys.executable)
+    (one, other), values = measure.alternate([here, there], 2, lambda: 0.0, warm_up=0.001)
+    assert one.check == other.check > 0
+    assert [len(times) for side in (one, other) for times in (side.seconds, side.alone)] == [2] * 4
+    assert len(values) == 3
 
 
 def test_operations_are_those_of_the_products(benchmark: Callable[[str], ModuleType]) -> None:
