@@ -17,5 +17,7 @@ Rng augmentation_key(std::uint64_t seed, std::uint64_t epoch);
 
 /// The key of a step's random numbers.
 Rng step_key(std::uint64_t seed, std::int64_t step);
+/// Whose child `step` is the step's.
+Rng step_keys(std::uint64_t seed);
 
 }  // namespace pdnn::data

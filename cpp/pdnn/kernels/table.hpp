@@ -12,12 +12,14 @@
 #include "pdnn/kernels/isa.hpp"
 #include "pdnn/kernels/products.hpp"
 #include "pdnn/kernels/rows.hpp"
+#include "pdnn/kernels/stack.hpp"
 #include "pdnn/kernels/update.hpp"
 
 namespace pdnn::kernels {
 
 template <class T>
 struct Table : ProductKernels<T>,
+               StackKernels<T>,
                ImageKernels<T>,
                ElementwiseKernels<T>,
                RowKernels<T>,

@@ -12,6 +12,7 @@
 #include "pdnn/core/types.hpp"
 #include "pdnn/kernels/elementwise.hpp"
 #include "pdnn/kernels/leaves.hpp"
+#include "pdnn/kernels/stack.hpp"
 #include "pdnn/kernels/update.hpp"
 #include "pdnn/threads/team.hpp"
 
@@ -179,6 +180,8 @@ class Layer {
   }
   /// The same layer with its weight, the matrix that its parameters begin with, in panels. Null: it stays in rows.
   virtual std::shared_ptr<const Layer> in_panels() const { return nullptr; }
+  /// What it is as one of a stack, where its forward and backward passes are those of a stack's layer.
+  virtual std::optional<kernels::StackLayer> in_stack() const { return std::nullopt; }
   /// How many of its first parameters backward updates itself, so that their gradient is lost, or announces itself.
   virtual Index updated(const Pass& /*pass*/, const Vars<T>& /*vars*/) const { return 0; }
   virtual void initialize(Rng /*rng*/, std::span<T> /*params*/, std::span<T> /*buffers*/) const {}

@@ -1,6 +1,9 @@
 #include "pdnn/nn/network.hpp"
 
+#include <ranges>
+
 #include "pdnn/core/memory.hpp"
+#include "pdnn/kernels/table.hpp"
 #include "pdnn/nn/layers/identity.hpp"
 
 namespace pdnn::nn {
@@ -101,6 +104,7 @@ template <class T>
 void Network<T>::finish() {
   fuse();
   connect();
+  stack_ = as_stack();
 }
 
 template <class T>
@@ -113,6 +117,7 @@ std::shared_ptr<const Network<T>> Network<T>::with_panels() const {
     const std::vector<Index> weight = node.layer->parameters().front().shape;
     network->layout_.put_in_panels({.offset = node.params, .rows = weight[0], .cols = weight[1]});
   }
+  network->stack_ = network->as_stack();
   return network;
 }
 
@@ -149,6 +154,18 @@ void Network<T>::connect() {
     if (i > 0) widest_ = std::max(widest_, node.in.count());
     if (node.param_count > 0) first_trained_ = std::min(first_trained_, i);
   }
+}
+
+template <class T>
+std::vector<kernels::StackLayer> Network<T>::as_stack() const {
+  std::vector<kernels::StackLayer> stack;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].view && i + 1 < nodes_.size()) continue;
+    const std::optional<kernels::StackLayer> layer = nodes_[i].layer->in_stack();
+    if (!layer) return {};
+    stack.push_back(*layer);
+  }
+  return stack;
 }
 
 template <class T>
@@ -227,6 +244,9 @@ void Network<T>::initialize(Rng rng, std::span<T> params, std::span<T> buffers) 
 
 template <class T>
 void Network<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
+  if (in_stack(pass, x.batch) && !pass.forward_only)
+    return kernels::table<T>().stack_forward(stack_.data(), std::ssize(stack_), x.batch, x.data, vars.params.data(),
+                                             vars.saved.data(), y.data);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     const bool last = i + 1 == nodes_.size();
@@ -245,6 +265,15 @@ void Network<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
 template <class T>
 void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                           Tensor<T> dx, std::span<T> grads) const {
+  if (in_stack(pass, x.batch) && !pass.add && !dx.wanted()) {
+    kernels::table<T>().stack_backward(stack_.data(), std::ssize(stack_), x.batch, x.data, vars.params.data(),
+                                       vars.saved.data(), y.data, dy.data, grads.data());
+    if (!pass.final) return;
+    for (const Node& node : std::views::reverse(nodes_))
+      if (node.param_count > 0)
+        (*pass.final)(*pass.team, {pass.offset + node.params, pass.offset + node.params + node.param_count});
+    return;
+  }
   const Index rows = x.batch, turn = align<T>(rows * widest_);
   T *next = vars.scratch.data(), *previous = next + turn;  // dx goes to one, dy came from the other
   vars.scratch = vars.scratch.subspan(static_cast<std::size_t>(2 * turn));

@@ -69,6 +69,11 @@ class Network : public Layer<T> {
   Place place(std::size_t node, Index rows) const;
   Place forward_place(std::size_t node, Index rows) const;
   Vars<T> vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const;
+  std::vector<kernels::StackLayer> as_stack() const;
+  /// Whether one kernel does the whole of such a pass.
+  bool in_stack(const Pass& pass, Index rows) const {
+    return !stack_.empty() && rows <= kernels::kMostStackRows && pass.team->size == 1 && !pass.leaves;
+  }
   bool keeps_output(std::size_t node) const { return node + 1 < nodes_.size() && !nodes_[node].view; }
 
   std::vector<LayerPtr<T>> layers_;
@@ -78,6 +83,7 @@ class Network : public Layer<T> {
   std::size_t first_trained_ = 0;  // the first node with parameters
   Index widest_ = 0;               // of the tensors between nodes
   Layout<T> layout_;
+  std::vector<kernels::StackLayer> stack_;  // empty: it is none
 };
 
 }  // namespace pdnn::nn

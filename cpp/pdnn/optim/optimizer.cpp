@@ -35,6 +35,9 @@ void Optimizer<T>::set_segments(std::vector<Segment> segments) {
   }
   require(end == count_, name(), ": segments cover ", end, " parameters of ", count_);
   segments_ = std::move(segments);
+  // Neighbors with the same numbers are one, which ends where the last of them does.
+  const auto like = [](const Segment& a, const Segment& b) { return a.like(b); };
+  segments_.erase(segments_.begin(), std::unique(segments_.rbegin(), segments_.rend(), like).base());
   take_numbers();
 }
 

@@ -20,6 +20,11 @@ struct Segment {
   double lr, weight_decay;
   bool frozen;
   std::size_t group = 0;  ///< whose learning rates a schedule changes together
+
+  /// Whether parameters of both are updated by the same numbers.
+  bool like(const Segment& other) const {
+    return lr == other.lr && weight_decay == other.weight_decay && frozen == other.frozen && group == other.group;
+  }
 };
 
 template <class T>

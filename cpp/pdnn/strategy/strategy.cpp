@@ -8,6 +8,7 @@ namespace pdnn::strategy {
 template <class T>
 EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
   EpochClock clock;
+  const Rng keys = data::step_keys(epoch.seed);
   const Index end = std::min(epoch.rows(), epoch.first_row + epoch.steps() * epoch.batch_size);
   const Index share = (epoch.batch_size + comm_->size() - 1) / comm_->size();
   Guard<T> guard(epoch.on_nonfinite == OnNonfinite::ignore ? 0 : window_length(optimizer_.state().size(), share));
@@ -31,7 +32,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     }
     const Step step{.rows = slice(epoch.order, at, rows),
                     .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, epoch.rows() - at - rows)),
-                    .key = data::step_key(epoch.seed, number),
+                    .key = keys.child(static_cast<std::uint64_t>(number)),
                     .global_rows = rows,
                     .number = number,
                     .stop = stop};

@@ -120,9 +120,24 @@ PDNN_INLINE void rule_run(const R& rule, const Update<T>& update, Index at, Inde
   }
 }
 
+/// w −= lr (g + l2 w), and no state.
+template <class T>
+PDNN_INLINE bool plain_descent(const Update<T>& update) {
+  return update.step.kind == RuleStep::Kind::sgd && !update.state[0];
+}
+template <class T>
+PDNN_INLINE void descend_run(const Sgd::Step& step, Index n, const T* g, T* w) {
+  const T lr = static_cast<T>(step.lr), l2 = static_cast<T>(step.l2);
+  const auto descend = [&](Vector<T> old, Vector<T> gradient) { return fnma<T>(lr, fma<T>(l2, old, gradient), old); };
+  Index i = 0;
+  for (; i + kLanes<T> <= n; i += kLanes<T>) store(w + i, descend(load(w + i), load(g + i)));
+  store(w + i, descend(load(w + i, n - i), load(g + i, n - i)), n - i);
+}
+
 /// The same of the update's own rule.
 template <class T>
 PDNN_INLINE void update_run(const Update<T>& update, Index at, Index n, const T* g) {
+  if (plain_descent(update)) return descend_run<T>(update.step.sgd, n, g, update.w + at);
   switch (update.step.kind) {
     case RuleStep::Kind::sgd:
       return rule_run<T>(SgdRule<T>(update.step.sgd), update, at, n, g);
@@ -133,12 +148,6 @@ PDNN_INLINE void update_run(const Update<T>& update, Index at, Index n, const T*
     case RuleStep::Kind::lion:
       return rule_run<T>(LionRule<T>(update.step.lion), update, at, n, g);
   }
-}
-
-/// w −= lr (g + l2 w), and no state.
-template <class T>
-PDNN_INLINE bool plain_descent(const Update<T>& update) {
-  return update.step.kind == RuleStep::Kind::sgd && !update.state[0];
 }
 
 template <class T>

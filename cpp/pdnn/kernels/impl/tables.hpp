@@ -14,6 +14,7 @@
 #include "pdnn/kernels/impl/rows.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/signs.hpp"
+#include "pdnn/kernels/impl/stack.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::kernels::impl {
@@ -27,6 +28,10 @@ inline constexpr Table<T> kTable = {
         .product_tn = product_tn<T>,
         .product_tn_update = product_tn_update<T>,
         .column_sums = column_sums<T>,
+    },
+    StackKernels<T>{
+        .stack_forward = stack_forward<T>,
+        .stack_backward = stack_backward<T>,
     },
     ImageKernels<T>{
         .convolution = convolution<T>,

@@ -45,6 +45,13 @@ LayerPtr<T> Linear<T>::in_panels() const {
 }
 
 template <class T>
+std::optional<kernels::StackLayer> Linear<T>::in_stack() const {
+  const bool narrow = std::max(inputs_, outputs_) <= kernels::kMostStackWidth;
+  if (!narrow || fusion_.panels || this->traits().communicates) return std::nullopt;
+  return kernels::StackLayer{inputs_, outputs_, bias_, fusion_.own};
+}
+
+template <class T>
 std::vector<Parameter> Linear<T>::parameters() const {
   std::vector<Parameter> parameters{{"weight", {inputs_, outputs_}}};
   if (bias_) parameters.push_back({"bias", {outputs_}});

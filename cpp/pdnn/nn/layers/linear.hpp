@@ -25,6 +25,7 @@ class Linear : public Layer<T> {
   Sizes sizes(const Shape& in) const override;
   std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
   LayerPtr<T> in_panels() const override;
+  std::optional<kernels::StackLayer> in_stack() const override;
   Index updated(const Pass& pass, const Vars<T>& vars) const override;
   void initialize(Rng rng, std::span<T> params, std::span<T> buffers) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;

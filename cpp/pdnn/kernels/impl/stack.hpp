@@ -1,0 +1,167 @@
+#pragma once
+/// Stacks of narrow linear layers. The sums are those of the products, element by element: in ascending order, from the
+/// bias or from 0 on.
+#include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/stack.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+/// A few adjacent columns of row-major matrices in vectors, the last of which may exist in part.
+template <class T, int vectors, bool partial>
+struct SomeColumns {
+  Index last;  // lanes of the last vector
+
+  PDNN_INLINE Vector<T> load(const T* row, int v) const {
+    return partial && v + 1 == vectors ? load_few(row + v * kLanes<T>, last) : impl::load(row + v * kLanes<T>);
+  }
+  PDNN_INLINE void store(T* row, int v, Vector<T> x) const {
+    if (partial && v + 1 == vectors) return store_few(row + v * kLanes<T>, x, last);
+    impl::store(row + v * kLanes<T>, x);
+  }
+};
+
+/// Calls run(columns, first) for as many columns at a time as fill a few registers.
+template <class T, int most = 4, class Run>
+PDNN_INLINE void for_some_columns(Index cols, Run run) {
+  const Index whole = cols / (most * kLanes<T>)*(most * kLanes<T>), left = cols - whole;
+  for (Index j = 0; j < whole; j += most * kLanes<T>) run(SomeColumns<T, most, false>{}, j);
+  const auto rest = [&]<int... v>(std::integer_sequence<int, v...>) {
+    const Index full = left / kLanes<T>, last = left % kLanes<T>;
+    (void)((full == v && last > 0 && (run(SomeColumns<T, v + 1, true>{last}, whole), true)) || ...);
+    (void)((full == v + 1 && last == 0 && (run(SomeColumns<T, v + 1, false>{}, whole), true)) || ...);
+  };
+  rest(std::make_integer_sequence<int, most>{});
+}
+
+/// Calls run(how_many, first) for a few rows at a time: their sums are independent, and share what is loaded.
+template <class Run>
+PDNN_INLINE void for_some_rows(Index rows, Run run) {
+  constexpr int together = kVectorBytes == 64 ? 4 : 2;
+  Index r = 0;
+  for (; r + together <= rows; r += together) run(std::integral_constant<int, together>{}, r);
+  for (; r < rows; ++r) run(std::integral_constant<int, 1>{}, r);
+}
+
+/// Elements from one layer's outputs to the next one's.
+template <class T>
+PDNN_INLINE Index apart(const StackLayer& layer, Index rows) {
+  constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+  return ceil_div(rows * layer.outputs, line) * line;
+}
+PDNN_INLINE Index count_of(const StackLayer& layer) { return (layer.inputs + (layer.bias ? 1 : 0)) * layer.outputs; }
+
+/// y = f(x w + b).
+template <class T>
+void stack_layer(const StackLayer& layer, Index rows, const T* x, const T* w, T* y) {
+  const T* const b = layer.bias ? w + layer.inputs * layer.outputs : nullptr;
+  for_some_columns<T>(layer.outputs, [&]<int n, bool partial>(const SomeColumns<T, n, partial>& some, Index j) {
+    for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
+      Vector<T> sum[m][n];
+      PDNN_UNROLL for (int i = 0; i < m; ++i) PDNN_UNROLL for (int v = 0; v < n; ++v) sum[i][v] =
+          b ? some.load(b + j, v) : Vector<T>{};
+      const T *in = x + r * layer.inputs, *const end = in + layer.inputs, *from = w + j;
+      for (; in < end; ++in, from += layer.outputs) {
+        Vector<T> row[n];
+        PDNN_UNROLL for (int v = 0; v < n; ++v) row[v] = some.load(from, v);
+        PDNN_UNROLL for (int i = 0; i < m; ++i) {
+          const Vector<T> each = broadcast(in[i * layer.inputs]);
+          PDNN_UNROLL for (int v = 0; v < n; ++v) sum[i][v] = fma<T>(each, row[v], sum[i][v]);
+        }
+      }
+      T* const out = y + r * layer.outputs + j;
+      PDNN_UNROLL for (int i = 0; i < m; ++i) PDNN_UNROLL for (int v = 0; v < n; ++v)
+          some.store(out + i * layer.outputs, v, activation<T>(layer.activation, sum[i][v]));
+    });
+  });
+}
+
+template <class T>
+void stack_forward(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, T* between, T* y) {
+  for (Index i = 0; i < count; ++i) {
+    T* const out = i + 1 < count ? between : y;
+    stack_layer<T>(layers[i], rows, x, params, out);
+    x = out;
+    between += apart<T>(layers[i], rows);
+    params += count_of(layers[i]);
+  }
+}
+
+/// dw = xᵀ dy and db = Σ dy.
+template <class T>
+void stack_gradients(const StackLayer& layer, Index rows, const T* x, const T* dy, T* dw) {
+  T* const db = dw + layer.inputs * layer.outputs;
+  for_some_columns<T>(layer.outputs, [&]<int n, bool partial>(const SomeColumns<T, n, partial>& some, Index j) {
+    for (Index k = 0; k < layer.inputs; ++k) {
+      Vector<T> sum[n] = {};
+      for (Index r = 0; r < rows; ++r) {
+        const Vector<T> each = broadcast(x[r * layer.inputs + k]);
+        PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = fma<T>(each, some.load(dy + r * layer.outputs + j, v), sum[v]);
+      }
+      PDNN_UNROLL for (int v = 0; v < n; ++v) some.store(dw + k * layer.outputs + j, v, sum[v]);
+    }
+    if (!layer.bias) return;
+    Vector<T> sum[n] = {};
+    for (Index r = 0; r < rows; ++r)
+      PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] += some.load(dy + r * layer.outputs + j, v);
+    PDNN_UNROLL for (int v = 0; v < n; ++v) some.store(db + j, v, sum[v]);
+  });
+}
+
+/// dx = (dy wᵀ) ∘ f'(x), x being the output of f.
+template <class T>
+void stack_dx(const StackLayer& layer, Activation f, Index rows, const T* x, const T* w, const T* dy, T* dx) {
+  constexpr Index n = kLanes<T>;
+  alignas(64) T turned[kMostStackWidth * n];  // wᵀ of some inputs
+  for (Index k = 0; k < layer.inputs; k += n) {
+    const Index here = min(n, layer.inputs - k);
+    for (Index j = 0; j < layer.outputs; j += n) {
+      Vector<T> square[n];
+      PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] =
+          i < here ? load(w + (k + i) * layer.outputs + j, layer.outputs - j) : Vector<T>{};
+      transpose<T>(square);
+      PDNN_UNROLL for (Index i = 0; i < n; ++i) store(turned + (j + i) * n, square[i]);
+    }
+    for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
+      Vector<T> sum[m] = {};
+      for (Index j = 0; j < layer.outputs; ++j) {
+        const Vector<T> row = load(turned + j * n);
+        PDNN_UNROLL for (int i = 0; i < m; ++i) sum[i] = fma<T>(dy[(r + i) * layer.outputs + j], row, sum[i]);
+      }
+      PDNN_UNROLL for (int i = 0; i < m; ++i) {
+        const Index at = (r + i) * layer.inputs + k;
+        store(dx + at, times_derivative<T>(f, sum[i], load(x + at, here)), here);
+      }
+    });
+  }
+}
+
+template <class T>
+void stack_backward(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, const T* between,
+                    const T* y, const T* dy, T* grads) {
+  alignas(64) T deltas[2][kMostStackRows * kMostStackWidth];
+  for (Index i = 0; i < count; ++i) {
+    params += count_of(layers[i]);
+    grads += count_of(layers[i]);
+    if (i + 1 < count) between += apart<T>(layers[i], rows);
+  }
+  const StackLayer& last = layers[count - 1];
+  if (last.activation != Activation::identity) {
+    times_derivative_run<T>(last.activation, rows * last.outputs, y, dy, deltas[1]);
+    dy = deltas[1];
+  }
+  for (Index i = count; i-- > 0;) {
+    const StackLayer& layer = layers[i];
+    params -= count_of(layer);
+    grads -= count_of(layer);
+    if (i > 0) between -= apart<T>(layers[i - 1], rows);
+    stack_gradients<T>(layer, rows, i > 0 ? between : x, dy, grads);
+    if (i == 0) return;
+    T* const dx = deltas[(count - i - 1) % 2];
+    stack_dx<T>(layer, layers[i - 1].activation, rows, between, params, dy, dx);
+    dy = dx;
+  }
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl
