@@ -177,8 +177,8 @@ def agreed(
 
 
 def of_different_engines(case: Case, comm: pdnn.comm.Communicator, buckets: int | None = 0) -> Tensors:
-    """By a Trainer, data parallel, every other rank with a pool, by the same leaves where pools have them."""
-    return agreed(case, comm, Pool(2) if comm.rank % 2 else Serial(0 if buckets else 8), buckets)
+    """By a Trainer, data parallel, every other rank with a pool, by the same leaves."""
+    return agreed(case, comm, Pool(2) if comm.rank % 2 else Serial(8), buckets)
 
 
 def split(case: Case, comm: pdnn.comm.Communicator, engine: Engine) -> Tensors:

@@ -27,6 +27,7 @@ from pdnn.strategies import (
 
 class World:
     rank = 0
+    spares = 0
 
     def __init__(self, size: int) -> None:
         self.size = size
