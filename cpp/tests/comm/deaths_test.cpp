@@ -25,11 +25,11 @@ BOOST_AUTO_TEST_CASE(every_rank_that_is_left_goes_on_wherever_another_dies) {
   for (int call = 1; call <= kCalls; ++call)
     run_ranks(kRanks, [&](Communicator& world) {
       const int dead = call % kRanks;
-      const auto twin = world.duplicate();
-      const auto pair = world.split(world.rank() == dead ? 1 : 0, 0);
-      if (world.rank() == dead) Communicator::die_after(call);
       std::vector<float> sums(10000, 1), piece(1);
       try {
+        const auto twin = world.duplicate();
+        const auto pair = world.split(world.rank() == dead ? 1 : 0, 0);  // in which a slow rank may hear of the death
+        if (world.rank() == dead) Communicator::die_after(call);
         for (;;) {
           Request pending = twin->start_all_reduce(std::span(sums));
           world.send(std::span(piece), (world.rank() + 1) % kRanks);
