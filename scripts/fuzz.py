@@ -18,6 +18,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -58,7 +59,10 @@ def run(name: str, options: argparse.Namespace) -> bool:
     arguments += [f"-rss_limit_mb={2 * options.memory}", str(found), str(CORPUS / name)]
     child = [sys.executable, __file__, "--child", name, "--memory", str(options.memory), "--", *arguments]
     began = time.monotonic()
-    result = subprocess.run(child, capture_output=True, text=True, errors="replace")
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # waits for no disk
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder:  # libFuzzer ends the child before it cleans up
+        environment = os.environ | {"TMPDIR": folder}
+        result = subprocess.run(child, capture_output=True, text=True, errors="replace", env=environment)
     told = result.stdout + result.stderr
     if result.returncode:
         print(told[-6000:])

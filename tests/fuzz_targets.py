@@ -34,7 +34,7 @@ from pdnn.sweep.results import Results
 
 Target = Callable[[bytes], object]
 
-FOLDER = tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+FOLDER = tempfile.TemporaryDirectory()
 
 
 def reader(read: Callable[[Path], object], name: str = "file", named: bool = True) -> Target:
