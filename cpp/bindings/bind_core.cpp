@@ -33,12 +33,12 @@ void bind_core(py::module_& m) {
   m.def("build_info", build_info, "Version, compiler and C++ standard of this build.");
   m.def(
       "active_isa", [] { return std::string(kernels::name(kernels::active_isa())); },
-      "The instruction set that the kernels run on: v2, v3 or v4. PDNN_ISA forces one.");
+      "The instruction set that the kernels run on: v2, v3, v4 or v4-bf16. PDNN_ISA forces one.");
   m.def(
       "supported_isas",
       [] {
         std::vector<std::string> names;
-        for (const auto isa : {kernels::Isa::v2, kernels::Isa::v3, kernels::Isa::v4})
+        for (const auto isa : kernels::kIsas)
           if (kernels::supported(isa)) names.emplace_back(kernels::name(isa));
         return names;
       },

@@ -87,10 +87,13 @@ void bind_layers(py::module_& m) {
     return py::class_<L, nn::Layer<T>, std::shared_ptr<L>>(m, name);
   };
   layer(std::type_identity<nn::Linear<T>>{}, "Linear")
-      .def(py::init([](Index inputs, Index outputs, bool bias, const Init& weight_init, const Init& bias_init) {
-             return std::make_shared<nn::Linear<T>>(inputs, outputs, bias, init_of(weight_init), init_of(bias_init));
+      .def(py::init([](Index inputs, Index outputs, bool bias, const Init& weight_init, const Init& bias_init,
+                       bool bfloat16) {
+             return std::make_shared<nn::Linear<T>>(inputs, outputs, bias, init_of(weight_init), init_of(bias_init),
+                                                    bfloat16 ? nn::Precision::bfloat16 : nn::Precision::full);
            }),
-           py::arg("inputs"), py::arg("outputs"), py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"));
+           py::arg("inputs"), py::arg("outputs"), py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"),
+           py::arg("bfloat16") = false);
   layer(std::type_identity<nn::Conv2d<T>>{}, "Conv2d")
       .def(py::init([](Index inputs, Index outputs, Index kernel, Index stride, Index padding, bool bias,
                        const Init& weight_init, const Init& bias_init) {

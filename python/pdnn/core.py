@@ -1,8 +1,13 @@
-"""The C++ core by its width: one module for float32 and one for float64, which hold the same names."""
+"""The C++ core by the dtype of a model: modules that hold the same names."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from functools import partial
+from types import SimpleNamespace
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from pdnn import _core
 
@@ -18,6 +23,34 @@ CoreSource: TypeAlias = "_core.float32.Source"
 LayerCall: TypeAlias = "_core.float32.LayerCall"
 
 
+DTYPES = ("float32", "float64", "bfloat16")
+
+# Everything of float32, but layers whose products round their factors.
+_bfloat16 = SimpleNamespace(
+    **{**vars(_core.float32), "Linear": partial(_core.float32.Linear, bfloat16=True)},
+)
+
+
 def core_for(dtype: str) -> Width:
-    """The core's submodule for "float32" or "float64"."""
-    return {"float32": _core.float32, "float64": _core.float64}[dtype]
+    """The core's submodule for a model's dtype."""
+    width = {"float32": _core.float32, "float64": _core.float64, "bfloat16": _bfloat16}[dtype]
+    return cast("Width", width)
+
+
+def array_dtype(dtype: str) -> str:
+    """The dtype of the arrays of such a model: float32 if its products are bfloat16."""
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+def check_dtype(where: str, dtype: npt.DTypeLike) -> str:
+    """The name of a model's dtype; NumPy itself has no bfloat16.
+
+    Raises
+    ------
+    ValueError
+        If there is no such dtype for models.
+    """
+    name = dtype if isinstance(dtype, str) and dtype in DTYPES else str(np.dtype(dtype))
+    if name not in DTYPES:
+        raise ValueError(f"{where}: dtype {name}; expected float32, float64 or bfloat16")
+    return name

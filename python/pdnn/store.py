@@ -251,6 +251,9 @@ class Store:
     flat_parameters, flat_gradients : ndarray, shape (count,)
     flat_buffers : ndarray, shape (elements of all buffers,)
     dtype : "float32" or "float64"
+        Of the arrays.
+    arithmetic : "float32", "float64" or "bfloat16"
+        The model's dtype.
     seed : int
         Of initial values, and of the dropout masks of eager calls.
     moved : bool
@@ -260,7 +263,7 @@ class Store:
     """
 
     def __init__(
-        self, named: dict[str, Handle], data: Array, grads: Array, buffers: Array, seed: int
+        self, named: dict[str, Handle], data: Array, grads: Array, buffers: Array, seed: int, arithmetic: str
     ) -> None:
         self.handles = [handle for handle in named.values() if isinstance(handle, Parameter)]
         self.buffers = [handle for handle in named.values() if isinstance(handle, Buffer)]
@@ -268,6 +271,7 @@ class Store:
         self.flat_gradients = grads
         self.flat_buffers = buffers
         self.dtype = str(data.dtype)
+        self.arithmetic = arithmetic
         self.seed = seed
         self.moved = False
         self.synchronized = False

@@ -66,13 +66,17 @@ def test_training_keeps_what_it_is_told_to_and_predicts_as_it_says(
     assert capsys.readouterr().out.split() == [str(label) for label in np.load(npy)]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("isa", _core.supported_isas())
 def test_a_fingerprint_says_what_it_compares_with(
-    blobs: Path, isa: str, run_python: Callable[..., CompletedProcess[str]]
+    blobs: Path, isa: str, dtype: str, run_python: Callable[..., CompletedProcess[str]]
 ) -> None:
     words = ["--data", f"npz:{blobs}", "--model", "mlp:4-8-3", "--epochs", "1", "--reproducible"]
-    lines = run_python(["-m", "pdnn", "train", *words], env={"PDNN_ISA": isa}).stdout.splitlines()
-    assert lines[-2].endswith(f" (8 leaves, {isa}{', which differs from v3 and v4' * (isa == 'v2')})")
+    lines = run_python(
+        ["-m", "pdnn", "train", *words, "--dtype", dtype], env={"PDNN_ISA": isa}
+    ).stdout.splitlines()
+    others = {("v2", dtype): "v3 and v4", ("v4-bf16", "bfloat16"): "v3"}.get((isa, dtype))
+    assert lines[-2].endswith(f" (8 leaves, {isa}{f', which differs from {others}' if others else ''})")
 
 
 def test_the_fastest_strategy_says_why(

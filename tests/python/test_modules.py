@@ -139,7 +139,7 @@ def test_a_model_has_one_dtype() -> None:
     assert Wrapper(inner).dtype == "float64"
     with pytest.raises(ValueError, match="float32 and float64"):
         Wrapper(inner, dtype="float32").flat_parameters  # noqa: B018
-    with pytest.raises(ValueError, match="Net: dtype int8; expected float32 or float64"):
+    with pytest.raises(ValueError, match="Net: dtype int8; expected float32, float64 or bfloat16"):
         Net(dtype="int8")
 
 

@@ -1,21 +1,17 @@
 #include "pdnn/kernels/isa.hpp"
 
-#include <array>
 #include <cstdlib>
+#include <ranges>
 #include <string>
 
 #include "pdnn/core/errors.hpp"
 
 namespace pdnn::kernels {
 
-namespace {
-
-constexpr std::array kAll = {Isa::v4, Isa::v3, Isa::v2};  // best first
-
-}  // namespace
-
 std::string_view name(Isa isa) {
   switch (isa) {
+    case Isa::v4_bf16:
+      return "v4-bf16";
     case Isa::v4:
       return "v4";
     case Isa::v3:
@@ -29,6 +25,12 @@ std::string_view name(Isa isa) {
 // The compiler's check covers the operating system's part too: that it saves the wide registers.
 bool supported(Isa isa) {
   switch (isa) {
+    case Isa::v4_bf16:
+#ifdef PDNN_WITH_V4_BF16
+      return supported(Isa::v4) && __builtin_cpu_supports("avx512bf16");
+#else
+      return false;
+#endif
     case Isa::v4:
 #ifdef PDNN_WITH_V4
       return supported(Isa::v3) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -53,7 +55,7 @@ bool supported(Isa isa) {
 
 Isa choose_isa(std::string_view forced) {
   std::string offers;
-  for (const Isa isa : kAll) {
+  for (const Isa isa : std::views::reverse(kIsas)) {
     if (!supported(isa)) {
       require(forced != name(isa), "PDNN_ISA=", forced, ": this processor, or this build of pdnn, lacks it; unset it");
       continue;

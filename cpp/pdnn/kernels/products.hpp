@@ -16,6 +16,9 @@ struct Upcoming {
   Index count, bytes;
 };
 
+/// What the factors of a layer's products are rounded to before they are multiplied; sums are not.
+enum class Precision { full, bfloat16 };
+
 /// x [batch, inputs], w [inputs, outputs], y [batch, outputs]; any extent may be 0.
 template <class T>
 struct ProductKernels {

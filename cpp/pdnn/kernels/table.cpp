@@ -6,6 +6,12 @@ namespace pdnn::kernels {
 
 const Tables& tables(Isa isa) {
   switch (isa) {
+#if defined(PDNN_WITH_V4) && defined(PDNN_WITH_V4_BF16)
+    case Isa::v4_bf16: {
+      static const Tables all{tables_v4()->floats, tables_v4()->doubles, *bfloat16_v4_bf16()};
+      return all;
+    }
+#endif
 #ifdef PDNN_WITH_V4
     case Isa::v4:
       return *tables_v4();

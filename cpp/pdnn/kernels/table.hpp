@@ -32,6 +32,10 @@ struct Table : ProductKernels<T>,
 struct Tables {
   Table<float> floats;
   Table<double> doubles;
+  /// Of factors that are rounded to bfloat16: to nearest, ties to even; NaN and infinity stay what they are. v4-bf16
+  /// adds products in pairs, and takes and gives 0 for subnormal numbers; the others multiply and add what was rounded
+  /// as they do floats.
+  ProductKernels<float> bfloat16;
 
   template <class T>
   const Table<T>& of() const {
@@ -51,14 +55,23 @@ const Table<T>& table() {
   return chosen;
 }
 
+/// Its products of this precision; bfloat16 goes with float.
+template <class T>
+const ProductKernels<T>& products(Precision precision) {
+  if constexpr (std::is_same_v<T, float>)
+    if (precision == Precision::bfloat16) return tables(active_isa()).bfloat16;
+  return table<T>();
+}
+
 /// The arithmetic peak of this core right now, in floating-point operations a second: fused multiply-adds (for v2: a
 /// multiply and an add) on registers for about `seconds`.
 template <class T>
 double measure_peak(double seconds);
 
-// One build's tables: its only symbol.
+// One build's tables, or the part in which it differs: its only symbol.
 const Tables* tables_v2();
 const Tables* tables_v3();
 const Tables* tables_v4();
+const ProductKernels<float>* bfloat16_v4_bf16();
 
 }  // namespace pdnn::kernels

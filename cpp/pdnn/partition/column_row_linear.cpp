@@ -57,7 +57,7 @@ template <class T>
 void RowParallelLinear<T>::forward(const nn::Pass& pass, nn::Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   using kernels::Activation;
   const T* const b = group_->rank() == 0 ? this->bias(vars.params) : nullptr;  // once in the sum
-  kernels::table<T>().product_nn(*pass.team, x, this->weight(vars.params), b, Activation::identity, y);
+  this->products().product_nn(*pass.team, x, this->weight(vars.params), b, Activation::identity, y);
   add_up(*pass.team, *group_, y);
   if (this->fusion_.own == Activation::identity) return;
   pass.team->barrier();

@@ -75,10 +75,10 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_at_random_sizes, T, Elements) {
     };
     const std::vector<T> before = numbers<T>(size, 3);
     for (const RuleStep& rule : {RuleStep(Sgd::Step{0.1, 0, 0.01, false}), RuleStep(Lion::Step{0.1, 0.9, 0.99, 0.9})}) {
-      for_each_isa<T>([&](const Table<T>& table) {
+      for_each_products<T>([&](const Table<T>& table, const ProductKernels<T>& products, double) {
         std::vector<T> dw(before.size());
         check_leaves<T>(leaves, size, [&](Range rows, const LeafSums<T>& cut, Part part, T* to) {
-          table.product_tn(part, x_of(rows), dy_of(rows), cut, false, {to, inputs, outputs, panel}, nullptr);
+          products.product_tn(part, x_of(rows), dy_of(rows), cut, false, {to, inputs, outputs, panel}, nullptr);
           if (cut.count > 0) std::copy_n(to, size, dw.data());
         });
         const auto update_of = [&](std::vector<T>& w, std::vector<T>& state) {
@@ -92,8 +92,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_at_random_sizes, T, Elements) {
           const LeafSums<T> cut{leaves.ends.data(), leaves.count(), room.data()};
           const Update<T> update = update_of(w, state);
           as_team(team, [&](Part part) {
-            table.product_tn_update(part, x_of({0, leaves.rows}), dy_of({0, leaves.rows}), cut, update, nullptr,
-                                    {sums.data(), inputs, outputs, panel}, nullptr);
+            products.product_tn_update(part, x_of({0, leaves.rows}), dy_of({0, leaves.rows}), cut, update, nullptr,
+                                       {sums.data(), inputs, outputs, panel}, nullptr);
           });
           BOOST_TEST(same_bits(want.data(), w.data(), size));
           BOOST_TEST(same_bits(want_state.data(), state.data(), size));

@@ -1,4 +1,5 @@
-// The three products against sums in double, at every remainder of a tile, between forbidden pages, for every build.
+// The three products against sums in double, at every remainder of a tile, between forbidden pages, for every build
+// and precision.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -35,20 +36,20 @@ class ProductProblem {
   }
 
   /// The product by one build and a team; `add` starts from c = f, the others have bias and activation.
-  std::vector<T> run(const Table<T>& table, int team, Activation f, bool add) {
+  std::vector<T> run(const ProductKernels<T>& products, int team, Activation f, bool add) {
     const Index count = span(rows_, cols_);
     Matrix<T> c(memory()[4].at_end(count), rows_, cols_, cols_ + gap_);
     std::fill_n(c.data, count, kUntouched);
     for (Index r = 0; add && r < rows_; ++r) std::copy_n(f_.row(r), cols_, c.row(r));
     as_team(team, [&](Part part) {
-      if (kind_ == Kind::nn) table.product_nn(part, a_, b_, bias_, f, c);
-      if (kind_ == Kind::nt) table.product_nt(part, a_, b_, f, f_, c);
-      if (kind_ == Kind::tn) table.product_tn(part, a_, b_, {}, add, c, nullptr);
+      if (kind_ == Kind::nn) products.product_nn(part, a_, b_, bias_, f, c);
+      if (kind_ == Kind::nt) products.product_nt(part, a_, b_, f, f_, c);
+      if (kind_ == Kind::tn) products.product_tn(part, a_, b_, {}, add, c, nullptr);
     });
     return {c.data, c.data + count};
   }
 
-  void check(const std::vector<T>& c, Activation f, bool add) const {
+  void check(const std::vector<T>& c, Activation f, bool add, double rounding) const {
     for (Index r = 0; r < rows_; ++r) {
       for (Index j = 0; j < cols_; ++j) {
         double sum = kind_ == Kind::nn ? double{bias_[j]} : add ? double{f_.row(r)[j]} : 0, size = std::abs(sum);
@@ -60,7 +61,8 @@ class ProductProblem {
         const double old = double{f_.row(r)[j]};
         if (kind_ == Kind::nn && f == Activation::tanh) sum = std::tanh(sum);
         if (kind_ == Kind::nt && f == Activation::tanh) sum *= 1 - old * old;
-        const double bound = (static_cast<double>(depth_) + 4) * double{std::numeric_limits<T>::epsilon()} * (size + 1);
+        const double epsilon = double{std::numeric_limits<T>::epsilon()};
+        const double bound = (static_cast<double>(depth_) + 4) * epsilon * (size + 1) + rounding * size;
         const double got = double{c[static_cast<std::size_t>(r * (cols_ + gap_) + j)]};
         if (!(std::abs(got - sum) <= bound))
           BOOST_ERROR(where() << " at (" << r << ", " << j << "): " << got << ", expected " << sum);
@@ -97,10 +99,10 @@ void check_shape(Kind kind, Index rows, Index cols, Index depth, int team = 0) {
   const bool add = kind == Kind::tn && (rows + cols) % 2 == 0;
   const Activation f = (rows + cols) % 4 == 1 ? Activation::tanh : Activation::identity;
   if (team == 0) team = 2 + static_cast<int>((rows + cols + depth) % 3);
-  for_each_isa<T>([&](const Table<T>& table) {
-    const std::vector<T> alone = problem.run(table, 1, f, add);
-    problem.check(alone, f, add);
-    if (!same_bits(alone.data(), problem.run(table, team, f, add).data(), static_cast<Index>(alone.size())))
+  for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double rounding) {
+    const std::vector<T> alone = problem.run(products, 1, f, add);
+    problem.check(alone, f, add, rounding);
+    if (!same_bits(alone.data(), problem.run(products, team, f, add).data(), static_cast<Index>(alone.size())))
       BOOST_ERROR(problem.where() << ": a team of " << team << " changed bits");
   });
 }
@@ -137,21 +139,22 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_random_sizes, T, Elements)
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_rows_pages_apart, T, Elements) {
   for (const Kind kind : kKinds) {
     ProductProblem<T> problem(kind, 14, 150, 20, 1024);
-    for_each_isa<T>([&](const Table<T>& table) {
-      problem.check(problem.run(table, 1, Activation::identity, false), Activation::identity, false);
+    for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double rounding) {
+      problem.check(problem.run(products, 1, Activation::identity, false), Activation::identity, false, rounding);
     });
   }
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(an_empty_batch_may_be_null_and_has_no_gradient, T, Elements) {
-  for_each_isa<T>([&](const Table<T>& table) {
+  for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
     std::vector<T> dw(30 * 20, T(3));
-    table.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, {}, true, {dw.data(), 30, 20}, nullptr);
+    products.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, {}, true, {dw.data(), 30, 20}, nullptr);
     BOOST_TEST(std::count(dw.begin(), dw.end(), T(3)) == 600);
-    table.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, {}, false, {dw.data(), 30, 20}, nullptr);
+    products.product_tn({}, {nullptr, 0, 30}, {nullptr, 0, 20}, {}, false, {dw.data(), 30, 20}, nullptr);
     BOOST_TEST(std::count(dw.begin(), dw.end(), T(0)) == 600);
-    table.product_nn({}, {nullptr, 0, 30}, {dw.data(), 30, 20}, nullptr, Activation::tanh, {nullptr, 0, 20});
-    table.product_nt({}, {nullptr, 0, 20}, {dw.data(), 30, 20}, Activation::tanh, {nullptr, 0, 30}, {nullptr, 0, 30});
+    products.product_nn({}, {nullptr, 0, 30}, {dw.data(), 30, 20}, nullptr, Activation::tanh, {nullptr, 0, 20});
+    products.product_nt({}, {nullptr, 0, 20}, {dw.data(), 30, 20}, Activation::tanh, {nullptr, 0, 30},
+                        {nullptr, 0, 30});
   });
 }
 
@@ -159,25 +162,27 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(teams_of_any_size_agree_bit_for_bit, T, Elements) 
   for (const Kind kind : kKinds) {
     for (const Index cols : {10, 100, 256}) {
       ProductProblem<T> problem(kind, 37, cols, 150, 0);
-      for_each_isa<T>([&](const Table<T>& table) {
-        const std::vector<T> alone = problem.run(table, 1, Activation::identity, false);
+      for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
+        const std::vector<T> alone = problem.run(products, 1, Activation::identity, false);
         for (const int team : {2, 3, 4, 7})
-          BOOST_TEST(same_bits(alone.data(), problem.run(table, team, Activation::identity, false).data(), 37 * cols));
+          BOOST_TEST(
+              same_bits(alone.data(), problem.run(products, team, Activation::identity, false).data(), 37 * cols));
       });
     }
   }
 }
 
-// One product is as good as two halves of the batch added up: micro-batches change no bit of a weight's gradient.
-BOOST_AUTO_TEST_CASE_TEMPLATE(adding_two_half_batches_is_one_sum, T, Elements) {
+// One product is as good as two parts of the batch added up: micro-batches change no bit of a weight's gradient. With
+// bfloat16 these must be whole pairs of rows.
+BOOST_AUTO_TEST_CASE_TEMPLATE(adding_two_parts_of_a_batch_is_one_sum, T, Elements) {
   const std::vector<T> x = numbers<T>(100 * 30, 1), dy = numbers<T>(100 * 20, 2);
-  for_each_isa<T>([&](const Table<T>& table) {
-    std::vector<T> whole(30 * 20), halves(30 * 20);
-    table.product_tn({}, {x.data(), 100, 30}, {dy.data(), 100, 20}, {}, false, {whole.data(), 30, 20}, nullptr);
-    table.product_tn({}, {x.data(), 41, 30}, {dy.data(), 41, 20}, {}, false, {halves.data(), 30, 20}, nullptr);
-    table.product_tn({}, {x.data() + 41 * 30, 59, 30}, {dy.data() + 41 * 20, 59, 20}, {}, true, {halves.data(), 30, 20},
-                     nullptr);
-    BOOST_TEST(whole == halves, boost::test_tools::per_element());
+  for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
+    std::vector<T> whole(30 * 20), parts(30 * 20);
+    products.product_tn({}, {x.data(), 100, 30}, {dy.data(), 100, 20}, {}, false, {whole.data(), 30, 20}, nullptr);
+    products.product_tn({}, {x.data(), 42, 30}, {dy.data(), 42, 20}, {}, false, {parts.data(), 30, 20}, nullptr);
+    products.product_tn({}, {x.data() + 42 * 30, 58, 30}, {dy.data() + 42 * 20, 58, 20}, {}, true,
+                        {parts.data(), 30, 20}, nullptr);
+    BOOST_TEST(whole == parts, boost::test_tools::per_element());
   });
 }
 
@@ -210,17 +215,17 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
           for (int k = 0; k < kept; ++k) update.state[k] = state.memory[k].data();
           return update;
         };
-        for_each_isa<T>([&](const Table<T>& table) {
+        for_each_products<T>([&](const Table<T>& table, const ProductKernels<T>& products, double) {
           State after = before;
           std::vector<T> dw(after.w.size());
-          table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, false, {dw.data(), rows, cols},
-                           nullptr);
+          products.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, false, {dw.data(), rows, cols},
+                              nullptr);
           table.update({}, update_of(after), count, dw.data());
           State continued = before;  // the same of a sum that begins elsewhere
           const std::vector<T> from = numbers<T>(count, 9);
           dw = from;
-          table.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, true, {dw.data(), rows, cols},
-                           nullptr);
+          products.product_tn({}, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, true, {dw.data(), rows, cols},
+                              nullptr);
           table.update({}, update_of(continued), count, dw.data());
           for (const int team : {1, 3})
             for (const bool from_zero : {true, false}) {
@@ -229,8 +234,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(updating_in_the_product_is_updating_after_it, T, E
               std::vector<T> room(dw.size(), T(7));
               const Update<T> update = update_of(inside);
               as_team(team, [&](Part part) {
-                table.product_tn_update(part, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, update,
-                                        from_zero ? nullptr : from.data(), {room.data(), rows, cols}, nullptr);
+                products.product_tn_update(part, {x.data(), depth, rows}, {dy.data(), depth, cols}, {}, update,
+                                           from_zero ? nullptr : from.data(), {room.data(), rows, cols}, nullptr);
               });
               BOOST_TEST(same_bits(want.w.data(), inside.w.data(), count));
               for (int k = 0; k < kMostStates; ++k)
@@ -278,23 +283,24 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(panels_change_no_bit, T, Elements) {
     struct Results {
       std::vector<T> y, dx, dw, updated;
     };
-    const auto run = [&](const Table<T>& table, int team, const std::vector<T>& weight, Index width) {
+    const auto run = [&](const ProductKernels<T>& products, int team, const std::vector<T>& weight, Index width) {
       Results r{std::vector<T>(batch * outputs), std::vector<T>(batch * inputs), weight, weight};
       std::vector<T> sums(weight.size());
       Update<T> rule{Sgd::Step{0.1, 0, 0.01, false}, r.updated.data(), {}};
       const PanelMatrix<const T> view(weight.data(), inputs, outputs, width);
       as_team(team, [&](Part part) {
-        table.product_nn(part, in, view, b.data(), Activation::tanh, {r.y.data(), batch, outputs});
-        table.product_nt(part, gradient, view, Activation::identity, in, {r.dx.data(), batch, inputs});
-        table.product_tn(part, in, gradient, {}, true, {r.dw.data(), inputs, outputs, width}, nullptr);
-        table.product_tn_update(part, in, gradient, {}, rule, nullptr, {sums.data(), inputs, outputs, width}, nullptr);
+        products.product_nn(part, in, view, b.data(), Activation::tanh, {r.y.data(), batch, outputs});
+        products.product_nt(part, gradient, view, Activation::identity, in, {r.dx.data(), batch, inputs});
+        products.product_tn(part, in, gradient, {}, true, {r.dw.data(), inputs, outputs, width}, nullptr);
+        products.product_tn_update(part, in, gradient, {}, rule, nullptr, {sums.data(), inputs, outputs, width},
+                                   nullptr);
       });
       return r;
     };
-    for_each_isa<T>([&](const Table<T>& table) {
-      const Results rows = run(table, 1, w, outputs);
+    for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
+      const Results rows = run(products, 1, w, outputs);
       for (const int team : {1, 2, 3}) {
-        const Results cut = run(table, team, panels, panel);
+        const Results cut = run(products, team, panels, panel);
         BOOST_TEST(same_bits(rows.y.data(), cut.y.data(), batch * outputs));
         BOOST_TEST(same_bits(rows.dx.data(), cut.dx.data(), batch * inputs));
         BOOST_TEST(same_bits(rows.dw.data(), in_rows(cut.dw).data(), count));
@@ -309,9 +315,9 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_their_row_and_no_other, T, 
   std::vector<T> x(8 * 40, T(1)), w(40 * 21, T(0.5)), y(8 * 21);
   x[2 * 40 + 7] = nan;
   x[5 * 40 + 39] = infinity;
-  for_each_isa<T>([&](const Table<T>& table) {
+  for_each_products<T>([&](const Table<T>&, const ProductKernels<T>& products, double) {
     for (const Activation f : {Activation::identity, Activation::relu, Activation::tanh, Activation::sigmoid}) {
-      table.product_nn({}, {x.data(), 8, 40}, {w.data(), 40, 21}, nullptr, f, {y.data(), 8, 21});
+      products.product_nn({}, {x.data(), 8, 40}, {w.data(), 40, 21}, nullptr, f, {y.data(), 8, 21});
       const bool open = f == Activation::identity || f == Activation::relu;
       for (std::size_t i = 0; i < y.size(); ++i) {
         const auto row = i / 21;
@@ -324,6 +330,53 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_their_row_and_no_other, T, 
       }
     }
   });
+}
+
+// A float as the nearest bfloat16, of two equally near ones the one whose last bit is 0.
+float nearest_bfloat16(float x) {
+  if (!std::isfinite(x) || x == 0) return x;
+  const double unit = std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7);
+  return static_cast<float>(std::nearbyint(double{x} / unit) * unit);
+}
+
+// Products with 1 show how factors are rounded: ties, numbers that round up to a power of two or to infinity, NaN.
+BOOST_AUTO_TEST_CASE(factors_are_rounded_to_the_nearest_bfloat16) {
+  std::vector<float> x = {0.0F,   -0.0F,     1.0F,        0x1.01p0F,    0x1.03p0F, 0x1.0101p0F, -0x1.03p0F,
+                          3.1e4F, 0x1.ffp0F, 0x1.fep127F, 0x1.fffp127F, 0x1p-126F, INFINITY,    -INFINITY};
+  for (const float value : numbers<float>(1000, 1)) x.push_back(value);
+  const Index count = std::ssize(x);
+  std::vector<float> one{1.0F}, y(x.size());
+  for (const Isa isa : supported_isas()) {
+    const ProductKernels<float>& products = tables(isa).bfloat16;
+    products.product_nn({}, {x.data(), count, 1}, {one.data(), 1, 1}, nullptr, Activation::identity,
+                        {y.data(), count, 1});
+    for (std::size_t i = 0; i < x.size(); ++i) BOOST_TEST(y[i] == nearest_bfloat16(x[i]), name(isa) << " of " << x[i]);
+    std::vector<float> dx(x.size()), dw(x.size());
+    products.product_nt({}, {one.data(), 1, 1}, {x.data(), count, 1}, Activation::identity, {nullptr, 1, count},
+                        {dx.data(), 1, count});
+    products.product_tn({}, {x.data(), 1, count}, {one.data(), 1, 1}, {}, false, {dw.data(), count, 1}, nullptr);
+    BOOST_TEST(same_bits(dx.data(), y.data(), count));
+    BOOST_TEST(same_bits(dw.data(), y.data(), count));
+  }
+}
+
+// Whatever the instruction set, bfloat16 numbers are multiplied without an error: small integers show it.
+BOOST_AUTO_TEST_CASE(bfloat16_products_of_integers_are_exact_everywhere) {
+  const Index rows = 45, depth = 301, cols = 150;
+  const auto integers = [](Index count, std::uint64_t seed) {
+    std::vector<float> values = numbers<float>(count, seed);
+    for (float& value : values) value = std::nearbyint(16 * value);
+    return values;
+  };
+  const std::vector<float> x = integers(rows * depth, 1), w = integers(depth * cols, 2);
+  std::vector<float> want(static_cast<std::size_t>(rows * cols)), y(want.size());
+  tables(Isa::v2).floats.product_nn({}, {x.data(), rows, depth}, {w.data(), depth, cols}, nullptr, Activation::identity,
+                                    {want.data(), rows, cols});
+  for (const Isa isa : supported_isas()) {
+    tables(isa).bfloat16.product_nn({}, {x.data(), rows, depth}, {w.data(), depth, cols}, nullptr, Activation::identity,
+                                    {y.data(), rows, cols});
+    BOOST_TEST(same_bits(want.data(), y.data(), rows * cols), name(isa));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

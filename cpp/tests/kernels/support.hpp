@@ -16,15 +16,25 @@ namespace pdnn::kernels::testing {
 
 inline std::vector<Isa> supported_isas() {
   std::vector<Isa> isas;
-  for (const Isa isa : {Isa::v2, Isa::v3, Isa::v4})
+  for (const Isa isa : kIsas)
     if (supported(isa)) isas.push_back(isa);
   return isas;
 }
 
-/// Calls action(table) with the table of each supported instruction set.
+/// Calls action(table) with the table of each supported instruction set that has one of its own.
 template <class T, class Action>
 void for_each_isa(Action action) {
-  for (const Isa isa : supported_isas()) action(tables(isa).of<T>());
+  for (const Isa isa : supported_isas())
+    if (isa != Isa::v4_bf16) action(tables(isa).of<T>());
+}
+
+/// Calls action(table, products, rounding) with the products of each precision and supported instruction set, and the
+/// table that they belong to. A factor's rounding, by at most 2⁻⁸ of it, changes a product by at most `rounding` of it.
+template <class T, class Action>
+void for_each_products(Action action) {
+  for_each_isa<T>([&](const Table<T>& table) { action(table, table, 0.0); });
+  if constexpr (std::is_same_v<T, float>)
+    for (const Isa isa : supported_isas()) action(tables(isa).floats, tables(isa).bfloat16, 0x1p-7 + 0x1p-16);
 }
 
 /// Calls work(part) for every worker of a team of `size`, one after the other.

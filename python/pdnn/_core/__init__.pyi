@@ -414,7 +414,7 @@ class EpochSums:
         ...
 def active_isa() -> str:
     """
-    The instruction set that the kernels run on: v2, v3 or v4. PDNN_ISA forces one.
+    The instruction set that the kernels run on: v2, v3, v4 or v4-bf16. PDNN_ISA forces one.
     """
 def available_cores() -> int:
     """

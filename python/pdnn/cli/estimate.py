@@ -24,6 +24,7 @@ import sys
 
 from pdnn.cli import optimizing, specs
 from pdnn.cli.values import positive_int
+from pdnn.nn.module import DTYPES
 
 STRATEGIES = ("ddp", "tp:N", "pipeline:N", "average:8", "scatter-gather", "fastest")
 
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"as in pdnn train, N for the number of ranks; default: {' '.join(STRATEGIES)}",
     )
     what.add_argument("--model", default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP)
-    what.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="default: float32")
+    what.add_argument("--dtype", choices=DTYPES, default="float32", help="default: float32")
     what.add_argument(
         "--batch-size", type=positive_int, default=128, metavar="N", help="rows of one update; default: 128"
     )

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from pdnn.cli import optimizing, specs
 from pdnn.cli.contention import Contention
 from pdnn.cli.values import positive_float, positive_int
+from pdnn.nn.module import DTYPES
 
 if TYPE_CHECKING:
     import pdnn
@@ -39,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--model", type=specs.model, default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP
     )
-    what.add_argument(
-        "--dtype", choices=("float32", "float64"), default="float32", help="default: %(default)s"
-    )
+    what.add_argument("--dtype", choices=DTYPES, default="float32", help="default: %(default)s")
     what.add_argument(
         "--seed",
         type=int,
@@ -184,7 +183,11 @@ def main(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             isa, leaves = _core.active_isa(), trainer.strategy.leaves
             if leaves:
-                isa = f"{leaves} leaves, {isa}" + (", which differs from v3 and v4" if isa == "v2" else "")
+                others = {"v2": "v3 and v4"} | (
+                    {"v4-bf16": "v3"} if trainer.model.dtype == "bfloat16" else {}
+                )
+                differs = f", which differs from {others[isa]}" if isa in others else ""
+                isa = f"{leaves} leaves, {isa}{differs}"
             print(f"fingerprint: {history.fingerprint} ({isa})")
         print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.core import core_for
+from pdnn.core import array_dtype, core_for
 from pdnn.data.checks import Array, Indices
 from pdnn.data.containers import to_samples
 from pdnn.data.dataset import Dataset, Subset, parts_of
@@ -118,7 +118,7 @@ def source_of(
     whole, rows = parts_of(data)
     outputs = prod(model.output_shape(whole.sample_shape))
     labels = whole.y if whole.classes is None else _numbers(where, whole, loss, outputs, classes)
-    targets = prepare_targets(where, labels, loss, outputs, model.dtype)
+    targets = prepare_targets(where, labels, loss, outputs, array_dtype(model.dtype))
     core = core_for(model.dtype).Source(whole.x, targets, whole.scale, whole.shift)
     arrays = whole.x, targets, whole.scale, whole.shift
     return Source(core, rows, target_width(targets), whole.sample_shape, arrays, whole.converted)
@@ -132,7 +132,7 @@ def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indice
     where : str
         Begins the messages.
     x : Dataset, Subset, or samples as a Dataset takes them
-    dtype : "float32" or "float64"
+    dtype : "float32", "float64" or "bfloat16"
     plain : bool
         Whether integers are known to mean themselves, and not something that a Dataset would scale.
 

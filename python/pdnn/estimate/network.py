@@ -7,8 +7,6 @@ from functools import cached_property
 from itertools import pairwise
 from math import prod
 
-import numpy as np
-
 from pdnn import models, nn
 from pdnn.core import core_for
 
@@ -46,7 +44,7 @@ class Network:
     def __init__(self, model: nn.Sequential, sample: tuple[int, ...]) -> None:
         self.model, self.sample = model, tuple(sample)
         layers = [row for row in model.summary(self.sample).rows if row.depth == 0]
-        self.itemsize = np.dtype(model.dtype).itemsize
+        self.itemsize = model.flat_parameters.itemsize
         self.params, self.buffers = model.flat_parameters.size, model.flat_buffers.size
         self.widths = [prod(self.sample), *(prod(layer.output) for layer in layers)]
         self.layer_params = [layer.parameters for layer in layers]

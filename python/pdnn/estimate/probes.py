@@ -16,6 +16,7 @@ import numpy as np
 from pdnn import _core, models, nn, optim
 from pdnn.comm import SELF, Communicator, cores_of_rank, world
 from pdnn.comm.costs import Link, fit, rounds
+from pdnn.core import array_dtype
 from pdnn.estimate.compute import Array, MeasuredCompute, Samples, timed
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
@@ -105,7 +106,7 @@ def describe(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows:
 
 def _on_a_rank(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows: int) -> Machine:
     rng = np.random.default_rng(0)
-    dtype, count = model.dtype, max(2, 2 * rows)
+    dtype, count = array_dtype(model.dtype), max(2, 2 * rows)
     outputs = int(np.prod(model.output_shape(sample)))
     x = rng.random((count, *sample)).astype(dtype)
     samples = Samples(x, rng.integers(0, outputs, count).astype(np.int32), 0)

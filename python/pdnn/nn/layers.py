@@ -54,10 +54,10 @@ class Linear(Module):
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
-        inits = (
+        weight_init, bias_init = (
             init.resolve(self.in_features, self.out_features) for init in (self.weight_init, self.bias_init)
         )
-        return core.Linear(self.in_features, self.out_features, self.bias is not None, *inits)
+        return core.Linear(self.in_features, self.out_features, self.bias is not None, weight_init, bias_init)
 
     def config(self) -> dict[str, Any]:
         """Widths and bias; initializers are for new models only."""

@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 import numpy.typing as npt
 
-from pdnn.core import CoreLayer, Width, core_for
+from pdnn.core import DTYPES as DTYPES
+from pdnn.core import CoreLayer, Width, check_dtype, core_for
 from pdnn.files import safetensors
 from pdnn.moved import former
 from pdnn.nn import state_dict
@@ -20,8 +20,6 @@ from pdnn.store import Array as Array
 from pdnn.store import Buffer, Handle, Store, offsets_of
 from pdnn.store import Parameter as Parameter
 from pdnn.tensor import Tensor
-
-DTYPES = ("float32", "float64")
 
 Self = TypeVar("Self", bound="Module")
 H = TypeVar("H", bound=Handle)
@@ -35,9 +33,10 @@ class Module:
 
     Parameters
     ----------
-    dtype : "float32" or "float64", optional
-        Of parameters and arithmetic. Default: that of the module around it, or float32. The outermost
-        module decides; a part with another dtype is an error.
+    dtype : "float32", "float64" or "bfloat16", optional
+        Of parameters and arithmetic; with "bfloat16", parameters and all arrays are float32, and products
+        round their factors (docs/bfloat16.md). Default: that of the module around it, or float32. The
+        outermost module decides; a part with another dtype is an error.
     seed : int, optional
         Initial parameters are a function of (seed, place of the layer, index of the element), the place being
         its index among its parent's modules, its parent's, and so on. The outermost module's seed counts;
@@ -46,7 +45,7 @@ class Module:
     Raises
     ------
     ValueError
-        If the dtype is neither.
+        If the dtype is none of these.
     """
 
     training: bool = True
@@ -56,9 +55,7 @@ class Module:
 
     def __init__(self, *, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
         if dtype is not None:
-            self._dtype = str(np.dtype(dtype))
-            if self._dtype not in DTYPES:
-                raise ValueError(f"{type(self).__name__}: dtype {self._dtype}; expected float32 or float64")
+            self._dtype = check_dtype(type(self).__name__, dtype)
         self.seed = seed
 
     # ---- parts
@@ -144,14 +141,15 @@ class Module:
 
     @property
     def dtype(self) -> str:
-        """Of parameters and arithmetic: "float32" or "float64"."""
+        """Of parameters and arithmetic: "float32", "float64", or "bfloat16" with arrays of float32."""
         if self._place is not None and not self._place.store.moved:
-            return self._place.store.dtype
+            return self._place.store.arithmetic
         asked = {module._dtype for module in self.modules() if module._dtype is not None}
-        asked |= {handle.store.dtype for handle in self._named(Handle).values() if handle.store is not None}
+        homes = [handle.store for handle in self._named(Handle).values() if handle.store is not None]
+        asked |= {store.arithmetic for store in homes}
         if len(asked) > 1:
             raise ValueError(
-                f"{type(self).__name__}: its parts are float32 and float64; a model has one dtype"
+                f"{type(self).__name__}: its parts are {' and '.join(sorted(asked))}; a model has one dtype"
             )
         return asked.pop() if asked else "float32"
 
@@ -203,7 +201,7 @@ class Module:
         }
         data, buffers = core.zeros(sizes[Parameter]), core.zeros(sizes[Buffer])
         self._draw(core, seed, [], offsets_of(named.values()), data, buffers)
-        return Store(named, data, core.zeros(data.size), buffers, seed)
+        return Store(named, data, core.zeros(data.size), buffers, seed, dtype)
 
     def _draw(
         self, core: Width, seed: int, path: list[int], offsets: dict[Handle, int], data: Array, buffers: Array
@@ -322,7 +320,7 @@ class Module:
     def __getstate__(self) -> dict[str, Any]:
         state = vars(self).copy()  # the handles carry their values
         if (place := state.pop("_place", None)) is not None:
-            state.update(_dtype=place.store.dtype, seed=place.store.seed)
+            state.update(_dtype=place.store.arithmetic, seed=place.store.seed)
         return state
 
     # ---- computing
@@ -357,13 +355,13 @@ class Module:
         if len(inputs) != 1 or options or not isinstance(inputs[0], Tensor):
             raise TypeError(f"{name}: takes one batch, a NumPy array or a Tensor")
         x = inputs[0]
-        dtype = str(x.dtype) if not place.store.flat_parameters.size else place.store.dtype
-        if x.dtype != dtype:
-            raise TypeError(f"{name}: x is {x.dtype}, this model is {dtype}")
+        store, dtype = place.store, str(x.dtype)
+        if dtype != store.dtype and store.flat_parameters.size:
+            raise TypeError(f"{name}: x is {dtype}, this model is {store.dtype}")
         if dtype not in place.runners:
             assert place.span is not None and place.buffers is not None
-            core = core_for(dtype)
-            place.runners[dtype] = Runner(self.build(core), core, place.store, place.span, place.buffers)
+            core = core_for(store.arithmetic if dtype == store.dtype else dtype)
+            place.runners[dtype] = Runner(self.build(core), core, store, place.span, place.buffers)
         return place.runners[dtype](x, self.training)
 
     # ---- static form

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.core import CoreModel, CoreNetwork, Width, core_for
+from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Module, builds, runs_in_python
 from pdnn.nn.place import Place
@@ -28,8 +28,9 @@ class Sequential(Module):
     ----------
     *layers : Module
         Each its own object; an inner Sequential is allowed.
-    dtype : "float32" or "float64"
-        Of parameters and arithmetic.
+    dtype : "float32", "float64" or "bfloat16"
+        Of parameters and arithmetic; with "bfloat16", parameters and all arrays are float32, and products
+        round their factors (docs/bfloat16.md).
     seed : int, optional
         Initial parameters are a function of (seed, index of the layer, index of the element). Unless given,
         the next seed of `pdnn.manual_seed`.
@@ -39,7 +40,7 @@ class Sequential(Module):
     TypeError
         If a layer is not a Module.
     ValueError
-        If a layer appears twice or belongs to another model, or the dtype is neither.
+        If a layer appears twice or belongs to another model, or the dtype is none of these.
     """
 
     def __init__(self, *layers: Module, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
@@ -90,7 +91,7 @@ class Sequential(Module):
             return super()._allocate(named, dtype, seed)
         core = core_for(dtype)
         model = core.Model(self.build(core), seed)
-        store = Store(named, model.params, model.grads, model.buffers, seed)
+        store = Store(named, model.params, model.grads, model.buffers, seed, dtype)
         self._model = model
         return store
 
@@ -217,7 +218,7 @@ class Sequential(Module):
         """
         self._check_batch("gradient", x)
         outputs = int(np.prod(self.output_shape(x.shape[1:]), dtype=np.int64))
-        targets = prepare_targets("gradient", y, criterion, outputs, self.dtype)
+        targets = prepare_targets("gradient", y, criterion, outputs, array_dtype(self.dtype))
         loss = criterion.build(core_for(self.dtype))
         if out is not None:
             self._check_out(out, x, targets)
@@ -240,7 +241,7 @@ class Sequential(Module):
         if x.dtype.kind in "iu":
             raise TypeError(
                 f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset to a Trainer, "
-                f"or x.astype({self.dtype!r}) * scale"
+                f"or x.astype({array_dtype(self.dtype)!r}) * scale"
             )
 
     # ---- as a module

@@ -17,15 +17,22 @@ void copy_block(const T* from, Index stride, Index rows, Index cols, T* to) {
   }
 }
 
-/// to[r, j] = from[j, r] for j < cols, 0 for cols ≤ j < width. Writes rows up to the next multiple of kLanes.
-template <Index width, class T>
-void transpose_block(const T* from, Index stride, Index rows, Index cols, T* to) {
+struct AsItIs {
+  template <class V>
+  PDNN_INLINE V operator()(V x) const {
+    return x;
+  }
+};
+
+/// to[r, j] = change(from[j, r]) for j < cols, 0 for cols ≤ j < width. Writes rows up to the next multiple of kLanes.
+template <Index width, class T, class Change = AsItIs>
+void transpose_block(const T* from, Index stride, Index rows, Index cols, T* to, Change change = {}) {
   constexpr Index n = kLanes<T>;
   for (Index r = 0; r < rows; r += n) {
     for (Index j = 0; j < width; j += n) {
       Vector<T> square[n];
       PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] =
-          j + i < cols ? load(from + (j + i) * stride + r, rows - r) : Vector<T>{};
+          j + i < cols ? change(load(from + (j + i) * stride + r, rows - r)) : Vector<T>{};
       transpose<T>(square);
       PDNN_UNROLL for (Index i = 0; i < n; ++i) store(to + (r + i) * width + j, square[i]);
     }

@@ -7,8 +7,9 @@
 /// reason. The depth is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece,
 /// in ascending order, so neither the cuts nor the number of workers changes a bit. The leaves of a batch are cut into
 /// pieces of whole nodes of their tree, if these fit: a tile has the sum of its node in registers in the end, and only
-/// sums of pieces wait in memory.
-#include "pdnn/kernels/impl/pack.hpp"
+/// sums of pieces wait in memory. Factors that are rounded are rounded in their copies, and both are copied.
+#include "pdnn/kernels/impl/columns.hpp"
+#include "pdnn/kernels/impl/pieces.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/tile.hpp"
 #include "pdnn/kernels/products.hpp"
@@ -16,10 +17,11 @@
 namespace pdnn::kernels::impl {
 namespace {
 
-inline constexpr Index kMostDepth = 256;        // of one piece, a multiple of any kLanes
+inline constexpr Index kMostDepth = 256;        // of one piece, in groups: a multiple of any kLanes
 inline constexpr Index kMostCopiedDepth = 128;  // of a piece that is copied anyway: it stays nearest
-inline constexpr Index kStripBytes = 2048;      // a row of all strips of dy that are held at once
+inline constexpr Index kStripBytes = 2048;      // a row of all copied strips that are held at once
 inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
+inline constexpr Index kMostCopiedRows = 96;    // of a, where it is copied by rows
 inline constexpr Index kFarBytes = 4096;        // rows of b so far apart are copied
 inline constexpr Index kAhead = 6;              // rows of b that are fetched before their use
 
@@ -68,7 +70,7 @@ struct Product {
 };
 
 /// Runs one tile of which only `cols` columns exist, through a whole one beside it.
-template <class T, int vectors, bool adjacent_rows, bool leaves>
+template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T>
 void multiply_edge(const TileOf<T, leaves>& tile, Index rows, Index cols) {
   constexpr Index width = kTileCols<T, vectors>;
   alignas(64) T sums[kMostRows<vectors> * width];
@@ -78,7 +80,7 @@ void multiply_edge(const TileOf<T, leaves>& tile, Index rows, Index cols) {
     copy_block<width>(tile.start, tile.start_stride, rows, cols, sums);
     whole.start = sums, whole.start_stride = width;
   }
-  multiply_rows<vectors, adjacent_rows>(whole, rows);
+  multiply_rows<Operands, vectors, adjacent_rows>(whole, rows);
   for (Index r = 0; r < rows; ++r)
     for (Index j = 0; j < cols; j += kLanes<T>)
       store(tile.c + r * tile.c_stride + j, load(sums + r * width + j), cols - j);
@@ -86,7 +88,7 @@ void multiply_edge(const TileOf<T, leaves>& tile, Index rows, Index cols) {
 
 /// All rows of one strip, in tiles of nearly equal height, into tile.c or, `aside`, into a small buffer used again for
 /// each tile. finish(row, rows, sums, stride) is called after each tile.
-template <class T, int vectors, bool adjacent_rows, bool leaves, class Finish>
+template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T, class Finish>
 PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, bool aside, Finish finish) {
   constexpr Index width = kTileCols<T, vectors>;
   alignas(64) T sums[kMostRows<vectors> * width];
@@ -95,9 +97,9 @@ PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, 
   for (Index t = 0, row = 0; t < tiles; ++t) {
     const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
     if (cols == width || (aside && !tile.start))
-      multiply_rows<vectors, adjacent_rows>(tile, height);
+      multiply_rows<Operands, vectors, adjacent_rows>(tile, height);
     else
-      multiply_edge<T, vectors, adjacent_rows, leaves>(tile, height, cols);
+      multiply_edge<Operands, vectors, adjacent_rows, leaves, T>(tile, height, cols);
     finish(row, height, tile.c, tile.c_stride);
     tile.far += tile.depth * tile.far_step;
     row += height;
@@ -108,85 +110,52 @@ PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, 
 }
 
 /// to[k, j] = b[col + j, depth.begin + k] for j < cols, 0 behind them.
-template <Index width, class T>
+template <class Operands, Index width, class T>
 PDNN_INLINE void transpose_strip(const PanelMatrix<const T>& b, Index col, Range depth, Index cols, T* to) {
   for (Index k = depth.begin; k < depth.end;) {
     const Index end = min((k / b.panel + 1) * b.panel, depth.end);
     const Element<const T> from = spot(b, col, k);
-    transpose_block<width>(from.data, from.stride, end - k, cols, to + (k - depth.begin) * width);
+    T* const there = to + (k - depth.begin) / Operands::kGroup * width;
+    Operands::template copy_transposed<width>(from.data, from.stride, end - k, cols, there);
     k = end;
   }
 }
 
-/// How many leaves go into a piece of `most` rows: the size of the largest nodes that all fit.
-template <class T>
-PDNN_INLINE Index leaves_together(const LeafSums<T>& leaves, Index most) {
-  for (Index together = kMostTileLeaves; together > 1; together /= 2) {
-    bool fit = true;
-    for (Index leaf = 0, begin = 0; leaf < leaves.count; leaf += together) {
-      const Index end = leaves.ends[min(leaf + together, leaves.count) - 1];
-      fit = fit && end - begin <= most;
-      begin = end;
-    }
-    if (fit) return together;
-  }
-  return 1;
-}
-
-/// A piece of the depth; of leaves it has `leaves` from `leaf` on, whole, or a part of one.
-struct Piece {
-  Index k, depth;
-  bool begins, ends;  // with its rows a sum begins at 0, or is complete
-  bool last;
-  Index leaf = 0, leaves = 0;
-  int joins = 0;  // so many of the sums that wait
-};
-
-/// The piece of leaves after `before`, for nodes of `together` leaves.
-template <class T>
-PDNN_INLINE Piece next_piece(const LeafSums<T>& leaves, Index together, Index most, const Piece& before) {
-  const Index k = before.k + before.depth, leaf = before.leaf + (before.ends ? before.leaves : 0);
-  const Index behind = min(leaf + together, leaves.count), end = leaves.ends[behind - 1];
-  const Index depth = min(most, end - k);
-  const bool ends = k + depth == end;
-  const int joins = ends ? joins_after(leaf / together, ceil_div(leaves.count, together)) : 0;
-  return {k, depth, before.ends, ends, ends && behind == leaves.count, leaf, behind - leaf, joins};
-}
-
-/// to[r, j] = sums[r, j] + what waits for it, the last of `joins` sums at `waiting` and `apart` elements before each
-/// the one that has waited longer; they lie as rows `stride` apart.
-template <class T>
-PDNN_INLINE void join_waiting(const T* sums, Index sums_stride, Index rows, Index cols, const T* waiting, Index apart,
-                              int joins, Index stride, T* to, Index to_stride) {
-  for (Index r = 0; r < rows; ++r, sums += sums_stride, waiting += stride, to += to_stride) {
-    for (Index j = 0; j < cols; j += kLanes<T>) {
-      Vector<T> sum = load(sums + j, cols - j);
-      for (int i = 0; i < joins; ++i) sum += load(waiting - i * apart + j, cols - j);
-      store(to + j, sum, cols - j);
-    }
+/// to[k, j] = from[k, j] in groups, of each leaf by itself.
+template <class Operands, Index width, bool leaves, class T>
+PDNN_INLINE void copy_depth(const T* from, Index stride, Index depth, Index cols, const LeafSums<T>* sums,
+                            const Piece& piece, T* to) {
+  if constexpr (!leaves || Operands::kGroup == 1) return Operands::template copy<width>(from, stride, depth, cols, to);
+  for (Index leaf = piece.leaf, k = 0; leaf < piece.leaf + piece.leaves; ++leaf) {
+    const Index rows = min(sums->ends[leaf], piece.k + depth) - piece.k - k;
+    Operands::template copy<width>(from + k * stride, stride, rows, cols, to);
+    to += ceil_div(rows, Operands::kGroup) * width;
+    k += rows;
   }
 }
 
 /// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near; null
 /// sums have been applied already.
-template <class T, int vectors, bool adjacent_rows, bool leaves, class Finish>
+template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T, class Finish>
 void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
-  constexpr Index width = kTileCols<T, vectors>;
-  constexpr Index strips = adjacent_rows ? kStripBytes / (width * static_cast<Index>(sizeof(T))) : 1;
-  constexpr Index columns = adjacent_rows ? kColumnBytes / static_cast<Index>(sizeof(T)) : 1;
-  constexpr Index most_depth = adjacent_rows ? kMostCopiedDepth : kMostDepth;
-  alignas(64) T b_copy[strips * most_depth * width];
+  constexpr bool both = adjacent_rows || Operands::kCopied;  // are copied
+  constexpr Index width = kTileCols<T, vectors>, group = Operands::kGroup;
+  constexpr Index strips = both ? kStripBytes / (width * static_cast<Index>(sizeof(T))) : 1;
+  constexpr Index columns = adjacent_rows ? kColumnBytes / static_cast<Index>(sizeof(T)) : both ? kMostCopiedRows : 1;
+  constexpr Index most_depth = both ? kMostCopiedDepth : kMostDepth;
+  alignas(64) T b_copy[(strips * most_depth + kLanes<T>)*width];  // a transposed strip may end behind its room
   alignas(64) T a_copy[most_depth * columns];
 
   const Index rows = block.rows.end - block.rows.begin;
   if (rows <= 0) return;
-  const Index row_block = adjacent_rows ? columns : rows;
-  const Index most = p.b_transposed ? kMostCopiedDepth : most_depth;
-  const Index most_piece = p.depth > 0 && !leaves ? ceil_div(p.depth, ceil_div(p.depth, most)) : most;
+  const Index row_block = both ? columns : rows;
+  const Index most = (p.b_transposed ? kMostCopiedDepth : most_depth) * (leaves ? 1 : group);
+  const Index most_piece =
+      p.depth > 0 && !leaves ? ceil_div(ceil_div(p.depth, ceil_div(p.depth, most)), group) * group : most;
   Index together = 0;
   if constexpr (leaves) together = leaves_together(*p.leaves, most);
   const Index b_stride = spot(p.b, 0, 0).stride;
-  const bool copy_all = adjacent_rows || p.b_transposed || b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
+  const bool copy_all = both || p.b_transposed || b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
   for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
     const Index col_end = min(col + strips * width, block.cols.end);
     Index waits = 0;  // sums of pieces, in the leaves' room
@@ -199,31 +168,38 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
         piece = {at, rest, at == 0, false, at + rest == p.depth};
       }
       const Index k = piece.k, depth = piece.depth;
+      GroupEnds groups;
+      if constexpr (leaves) groups = group_ends<group>(*p.leaves, piece);
       // c need not hold sums between pieces
       const bool single = depth == p.depth && (!leaves || (piece.last && piece.leaf == 0));
       const bool waiting = leaves && !single;
       for (Index row = 0; row < rows; row += row_block) {
         const Index height = min(row_block, rows - row), first = block.rows.begin + row;
         const T* const a = p.a + first * p.row_step + k * p.depth_step;
-        if constexpr (adjacent_rows) copy_block<columns>(a, p.depth_step, depth, height, a_copy);
+        if constexpr (adjacent_rows)
+          copy_depth<Operands, columns, leaves>(a, p.depth_step, depth, height, p.leaves, piece, a_copy);
+        else if constexpr (both)
+          Operands::copy_along(a, p.row_step, height, depth, a_copy, most_depth);
         for (Index j = col; j < col_end; j += width) {
           const Index cols = min(width, col_end - j);
           const Element<T> c = spot(p.c, first, j);
           const Element<const T> b = p.b_transposed ? Element<const T>{} : spot(p.b, k, j);
-          TileOf<T, leaves> tile{Tile<T>{depth, a, p.row_step, p.depth_step, b.data, b.stride, kAhead, c.data, c.stride,
-                                         c.data, c.stride}};
-          if (adjacent_rows) tile.a = a_copy, tile.depth_step = columns;
+          TileOf<T, leaves> tile{Tile<T>{ceil_div(depth, group), a, p.row_step, p.depth_step, b.data, b.stride, kAhead,
+                                         c.data, c.stride, c.data, c.stride}};
+          if (both) tile.a = a_copy, tile.row_step = most_depth, tile.depth_step = 1;
+          if (adjacent_rows) tile.row_step = 1, tile.depth_step = columns;
           if (copy_all || cols < width) {
             T* const strip = b_copy + (j - col) * most_depth;
-            if (row == 0 && p.b_transposed) transpose_strip<width>(p.b, j, {k, k + depth}, cols, strip);
-            if (row == 0 && !p.b_transposed) copy_block<width>(b.data, b.stride, depth, cols, strip);
+            if (row == 0 && p.b_transposed) transpose_strip<Operands, width>(p.b, j, {k, k + depth}, cols, strip);
+            if (row == 0 && !p.b_transposed)
+              copy_depth<Operands, width, leaves>(b.data, b.stride, depth, cols, p.leaves, piece, strip);
             tile.b = strip, tile.b_stride = width, tile.ahead = 0;
           }
-          if (!adjacent_rows && b.stride == width) {  // what follows this piece in memory is the next one
+          if (!both && b.stride == width) {  // what follows this piece in memory is the next one
             tile.far = depth * width * static_cast<Index>(sizeof(T));
             tile.far_step = ceil_div(width * static_cast<Index>(sizeof(T)), ceil_div(height, kMostRows<vectors>));
           }
-          if constexpr (leaves) tile.ends = p.leaves->ends + piece.leaf, tile.leaves = piece.leaves, tile.first = k;
+          if constexpr (leaves) tile.ends = groups.ends, tile.leaves = piece.leaves;
           if (k == 0 && p.from) {
             tile.start = p.from + (c.data - p.c.data);
           } else if (piece.begins && !p.add) {
@@ -237,7 +213,7 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             tile.lr = static_cast<T>(p.update->step.sgd.lr), tile.l2 = static_cast<T>(p.update->step.sgd.l2);
           }
           const bool aside = waiting || (p.update && single && !descend);
-          multiply_strip<T, vectors, adjacent_rows, leaves>(
+          multiply_strip<typename Operands::InTile, vectors, adjacent_rows, leaves, T>(
               tile, height, cols, aside, [&](Index r, Index n, T* sums, Index stride) {
                 if (waiting) {
                   const Index size = p.c.rows * (p.c.panel < p.c.cols ? p.c.cols : p.c.stride);
@@ -260,14 +236,14 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   }
 }
 
-template <class T, bool adjacent_rows, bool leaves, class Finish>
+template <class Operands, bool adjacent_rows, bool leaves, class T, class Finish>
 void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
   if (p.depth == 0) p.a = p.b.data = p.c.data;  // they may be null, where arithmetic is undefined; nothing is read
   auto run = [&]<int vectors>(std::integral_constant<int, vectors>) {
     Index unit = kTileCols<T, vectors>;
     if (p.c.panel < cols) unit = p.c.panel;
     if (!p.b_transposed && p.b.panel < cols) unit = p.b.panel;
-    multiply_block<T, vectors, adjacent_rows, leaves>(p, own_block(part, rows, cols, unit), finish);
+    multiply_block<Operands, vectors, adjacent_rows, leaves>(p, own_block(part, rows, cols, unit), finish);
   };
   if (cols <= kLanes<T>)
     run(std::integral_constant<int, 1>{});
@@ -277,19 +253,20 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
     run(std::integral_constant<int, kWidest>{});
 }
 
-template <class T>
+template <class Operands, class T = typename Operands::Value>
 void product_nn(Part part, Matrix<const T> x, PanelMatrix<const T> w, const T* b, Activation f, Matrix<T> y) {
   const Product<T> p{x.cols, x.data, x.stride, 1, w, false, b, false, y};
-  multiply<T, false, false>(part, y.rows, y.cols, p, [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
-    if (f == Activation::identity) return;
-    for (; rows > 0; --rows, sums += stride) activate_run<T>(f, cols, sums, sums);
-  });
+  multiply<Operands, false, false>(part, y.rows, y.cols, p,
+                                   [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
+                                     if (f == Activation::identity) return;
+                                     for (; rows > 0; --rows, sums += stride) activate_run<T>(f, cols, sums, sums);
+                                   });
 }
 
-template <class T>
+template <class Operands, class T = typename Operands::Value>
 void product_nt(Part part, Matrix<const T> dy, PanelMatrix<const T> w, Activation f, Matrix<const T> x, Matrix<T> dx) {
   const Product<T> p{dy.cols, dy.data, dy.stride, 1, w, true, nullptr, false, dx};
-  multiply<T, false, false>(
+  multiply<Operands, false, false>(
       part, dx.rows, dx.cols, p, [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
         if (f == Activation::identity) return;
         for (const T* y = x.data + row * x.stride + col; rows > 0; --rows, y += x.stride, sums += stride)
@@ -327,14 +304,14 @@ PDNN_INLINE Index tiles_of(Part part, const PanelMatrix<T>& dw) {
   return ceil_div(dw.rows, rows) * ceil_div(dw.cols, cols) / part.size;
 }
 
-template <class T>
+template <class Operands, class T = typename Operands::Value>
 void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves, bool add,
                 PanelMatrix<T> dw, const Upcoming* upcoming) {
   const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, add, dw, &leaves};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
   const auto finish = [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); };
-  if (leaves.several()) return multiply<T, true, true>(part, dw.rows, dw.cols, p, finish);
-  multiply<T, true, false>(part, dw.rows, dw.cols, p, finish);
+  if (leaves.several()) return multiply<Operands, true, true>(part, dw.rows, dw.cols, p, finish);
+  multiply<Operands, true, false>(part, dw.rows, dw.cols, p, finish);
 }
 
 /// Fetches `rows` rows of `bytes` bytes into the second-level cache.
@@ -343,7 +320,7 @@ PDNN_INLINE void fetch_rows(const char* data, Index stride, Index rows, Index by
     for (Index at = 0; at < bytes; at += kLine) __builtin_prefetch(data + at, 0, 2);
 }
 
-template <class T>
+template <class Operands, class T = typename Operands::Value>
 void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves,
                        const Update<T>& update, const T* from, PanelMatrix<T> dw, const Upcoming* upcoming) {
   constexpr Index bytes = sizeof(T), next = kColumnBytes / bytes;  // rows that come after those of a block
@@ -364,8 +341,17 @@ void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const L
     }
     for (; rows > 0; --rows, at += first.stride, sums += stride) update_run<T>(update, at, cols, sums);
   };
-  if (leaves.several()) return multiply<T, true, true>(part, dw.rows, dw.cols, p, finish);
-  multiply<T, true, false>(part, dw.rows, dw.cols, p, finish);
+  if (leaves.several()) return multiply<Operands, true, true>(part, dw.rows, dw.cols, p, finish);
+  multiply<Operands, true, false>(part, dw.rows, dw.cols, p, finish);
+}
+
+template <class Operands>
+constexpr ProductKernels<float> bfloat16_products() {
+  return {.product_nn = product_nn<Operands>,
+          .product_nt = product_nt<Operands>,
+          .product_tn = product_tn<Operands>,
+          .product_tn_update = product_tn_update<Operands>,
+          .column_sums = column_sums<float>};
 }
 
 }  // namespace

@@ -23,10 +23,10 @@ namespace {
 template <class T>
 inline constexpr Table<T> kTable = {
     ProductKernels<T>{
-        .product_nn = product_nn<T>,
-        .product_nt = product_nt<T>,
-        .product_tn = product_tn<T>,
-        .product_tn_update = product_tn_update<T>,
+        .product_nn = product_nn<Plain<T>>,
+        .product_nt = product_nt<Plain<T>>,
+        .product_tn = product_tn<Plain<T>>,
+        .product_tn_update = product_tn_update<Plain<T>>,
         .column_sums = column_sums<T>,
     },
     StackKernels<T>{
@@ -94,7 +94,7 @@ inline constexpr Table<T> kTable = {
     work_at_peak<T>,
 };
 
-inline constexpr Tables kTables = {kTable<float>, kTable<double>};
+inline constexpr Tables kTables = {kTable<float>, kTable<double>, bfloat16_products<Rounded>()};
 
 }  // namespace
 }  // namespace pdnn::kernels::impl

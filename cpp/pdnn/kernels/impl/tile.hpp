@@ -1,13 +1,14 @@
 #pragma once
 /// The micro-kernel of all matrix products: a tile of the output is summed in registers over the whole depth.
 #include "pdnn/kernels/impl/leaves.hpp"
+#include "pdnn/kernels/impl/operands.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {
 
 /// c[r, j] = start[r, j] + Σ_k a[r · row_step + k · depth_step] b[k, j], the sum in ascending k, from start on: cutting
 /// the depth into pieces, each starting from what the one before stored, changes no bit. Null start: 0. A start_stride
-/// of 0 repeats one row, a bias.
+/// of 0 repeats one row, a bias. The depth counts groups of the operands.
 template <class T>
 struct Tile {
   Index depth;
@@ -25,12 +26,12 @@ struct Tile {
   bool descend = false;  // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
   T lr = 0, l2 = 0;
 };
-/// With several leaves (of adjacent rows) the depth is cut at their ends, which count from `first` on: each is summed
-/// from 0, and c is the sum of their tree.
+/// With several leaves (of adjacent rows) the depth is cut at their ends: each is summed from 0, and c is the sum of
+/// their tree.
 template <class T>
 struct LeafTile : Tile<T> {
   const Index* ends = nullptr;
-  Index leaves = 0, first = 0;
+  Index leaves = 0;
 };
 template <class T, bool leaves>
 using TileOf = std::conditional_t<leaves, LeafTile<T>, Tile<T>>;
@@ -78,8 +79,9 @@ PDNN_INLINE void fetch_sums(const Tile<T>& tile) {
   }
 }
 
-template <class T, int vectors, int rows, bool adjacent_rows>
-__attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
+template <class Operands, int vectors, int rows, bool adjacent_rows>
+__attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value>& tile) {
+  using T = typename Operands::Value;
   constexpr Index n = kLanes<T>;
   Vector<T> sum[rows][vectors];
   const T* start = tile.start;
@@ -96,10 +98,10 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
     Vector<T> row[vectors];
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
     PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-      const Vector<T> x = broadcast(a[r * row_step]);
-      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = fma<T>(x, row[v], sum[r][v]);
+      const Vector<T> x = Operands::spread(a + r * row_step);
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Operands::multiply_add(x, row[v], sum[r][v]);
     }
-    if constexpr (!adjacent_rows) {
+    if constexpr (!adjacent_rows && !Operands::kCopied) {
       PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine) __builtin_prefetch(b + ahead + v * n);
       __builtin_prefetch(far, 0, 2);
       far += tile.far_step;
@@ -111,7 +113,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<T>& tile) {
 }
 
 /// sum = Σ_k a[k, r] b[k, v] over `depth` rows, from 0; a and b go on to what is behind these.
-template <class T, int vectors, int rows>
+template <class Operands, class T, int vectors, int rows>
 PDNN_INLINE void sum_leaf(const Tile<T>& tile, Index depth, const T*& a, const T*& b, Vector<T> (&sum)[rows][vectors]) {
   constexpr Index n = kLanes<T>;
   PDNN_UNROLL for (int r = 0; r < rows; ++r) PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Vector<T>{};
@@ -119,8 +121,8 @@ PDNN_INLINE void sum_leaf(const Tile<T>& tile, Index depth, const T*& a, const T
     Vector<T> row[vectors];
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
     PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-      const Vector<T> x = broadcast(a[r]);
-      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = fma<T>(x, row[v], sum[r][v]);
+      const Vector<T> x = Operands::spread(a + r);
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Operands::multiply_add(x, row[v], sum[r][v]);
     }
     a += tile.depth_step;
     b += tile.b_stride;
@@ -134,21 +136,22 @@ PDNN_INLINE void add_sums(Vector<T> (&sum)[rows][vectors], const Vector<T> (&oth
 
 /// multiply_tile() of several leaves. Their sums, or those of pairs, wait in a stack beside the registers, and join as
 /// a binary counter carries.
-template <class T, int vectors, int rows>
-__attribute__((noinline)) void multiply_leaves(const LeafTile<T>& tile) {
+template <class Operands, int vectors, int rows>
+__attribute__((noinline)) void multiply_leaves(const LeafTile<typename Operands::Value>& tile) {
+  using T = typename Operands::Value;
   Vector<T> waiting[kMostTileLevels][rows][vectors], sum[rows][vectors];
   fetch_sums<T, vectors, rows>(tile);
   const T *a = tile.a, *b = tile.b;
   const Index nodes = kLeafPairs ? ceil_div(tile.leaves, 2) : tile.leaves;
-  Index leaf = 0, begin = tile.first;
+  Index leaf = 0, begin = 0;
   const auto depth = [&] { return tile.ends[leaf] - begin; };
   int waits = 0;
   for (Index node = 0;; ++node) {
-    sum_leaf<T, vectors, rows>(tile, depth(), a, b, sum);
+    sum_leaf<Operands>(tile, depth(), a, b, sum);
     begin = tile.ends[leaf++];
     if (kLeafPairs && leaf < tile.leaves) {
       Vector<T> right[rows][vectors];
-      sum_leaf<T, vectors, rows>(tile, depth(), a, b, right);
+      sum_leaf<Operands>(tile, depth(), a, b, right);
       begin = tile.ends[leaf++];
       add_sums<T, vectors, rows>(sum, right);
     }
@@ -164,14 +167,14 @@ __attribute__((noinline)) void multiply_leaves(const LeafTile<T>& tile) {
 template <class AnyTile>
 using TileKernel = void (*)(const AnyTile&);
 
-template <class T, int vectors, bool adjacent_rows, int... rows>
+template <class Operands, int vectors, bool adjacent_rows, class T, int... rows>
 TileKernel<Tile<T>> tile_kernel_of(Index height, std::integer_sequence<int, rows...>) {
-  static constexpr TileKernel<Tile<T>> kernels[] = {multiply_tile<T, vectors, rows + 1, adjacent_rows>...};
+  static constexpr TileKernel<Tile<T>> kernels[] = {multiply_tile<Operands, vectors, rows + 1, adjacent_rows>...};
   return kernels[height - 1];
 }
-template <class T, int vectors, int... rows>
+template <class Operands, int vectors, class T, int... rows>
 TileKernel<LeafTile<T>> leaves_kernel_of(Index height, std::integer_sequence<int, rows...>) {
-  static constexpr TileKernel<LeafTile<T>> kernels[] = {multiply_leaves<T, vectors, rows + 1>...};
+  static constexpr TileKernel<LeafTile<T>> kernels[] = {multiply_leaves<Operands, vectors, rows + 1>...};
   return kernels[height - 1];
 }
 
@@ -186,16 +189,16 @@ PDNN_INLINE Index most_rows(const LeafTile<T>& tile) {
 }
 
 /// Multiplies a tile of `height` rows.
-template <int vectors, bool adjacent_rows, class T>
+template <class Operands, int vectors, bool adjacent_rows, class T>
 PDNN_INLINE void multiply_rows(const Tile<T>& tile, Index height) {
   constexpr auto heights = std::make_integer_sequence<int, kMostRows<vectors>>{};
-  tile_kernel_of<T, vectors, adjacent_rows>(height, heights)(tile);
+  tile_kernel_of<Operands, vectors, adjacent_rows, T>(height, heights)(tile);
 }
-template <int vectors, bool adjacent_rows, class T>
+template <class Operands, int vectors, bool adjacent_rows, class T>
 PDNN_INLINE void multiply_rows(const LeafTile<T>& tile, Index height) {
   constexpr auto heights = std::make_integer_sequence<int, kMostLeafRows<vectors>>{};
-  if (tile.leaves > 1) return leaves_kernel_of<T, vectors>(height, heights)(tile);
-  multiply_rows<vectors, adjacent_rows, T>(static_cast<const Tile<T>&>(tile), height);
+  if (tile.leaves > 1) return leaves_kernel_of<Operands, vectors, T>(height, heights)(tile);
+  multiply_rows<Operands, vectors, adjacent_rows, T>(static_cast<const Tile<T>&>(tile), height);
 }
 
 }  // namespace

@@ -1,14 +1,18 @@
 #include "pdnn/nn/layers/linear.hpp"
 
-#include "pdnn/kernels/table.hpp"
-
 namespace pdnn::nn {
 
 template <class T>
-Linear<T>::Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init)
-    : inputs_(inputs), outputs_(outputs), bias_(bias), weight_init_(weight_init), bias_init_(bias_init) {
+Linear<T>::Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init, Precision precision)
+    : inputs_(inputs),
+      outputs_(outputs),
+      bias_(bias),
+      weight_init_(weight_init),
+      bias_init_(bias_init),
+      precision_(precision) {
   require(inputs >= 1 && outputs >= 1, "Linear: ", inputs, " inputs and ", outputs,
           " outputs; both must be at least 1");
+  require(precision == Precision::full || std::is_same_v<T, float>, "Linear: bfloat16 goes with float32");
 }
 
 template <class T>
@@ -47,7 +51,7 @@ LayerPtr<T> Linear<T>::in_panels() const {
 template <class T>
 std::optional<kernels::StackLayer> Linear<T>::in_stack() const {
   const bool narrow = std::max(inputs_, outputs_) <= kernels::kMostStackWidth;
-  if (!narrow || fusion_.panels || this->traits().communicates) return std::nullopt;
+  if (!narrow || fusion_.panels || precision_ != Precision::full || this->traits().communicates) return std::nullopt;
   return kernels::StackLayer{inputs_, outputs_, bias_, fusion_.own};
 }
 
@@ -97,7 +101,7 @@ Index Linear<T>::updated(const Pass& pass, const Vars<T>& vars) const {
 
 template <class T>
 void Linear<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
-  kernels::table<T>().product_nn(*pass.team, x, weight(vars.params), bias(vars.params), fusion_.own, y);
+  products().product_nn(*pass.team, x, weight(vars.params), bias(vars.params), fusion_.own, y);
 }
 
 template <class T>
@@ -108,12 +112,11 @@ void Linear<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     pass.team->barrier();
     dy.data = vars.scratch.data();
   }
-  if (dx.wanted())
-    kernels::table<T>().product_nt(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
+  if (dx.wanted()) products().product_nt(*pass.team, dy, weight(vars.params), fusion_.before, x, dx);  // dx = dy wᵀ
   pass.poll();
   if (bias_) {
     each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
-      kernels::table<T>().column_sums(*pass.team, dy.rows(rows), leaves, pass.add, bias(sums));  // db = Σ dy
+      products().column_sums(*pass.team, dy.rows(rows), leaves, pass.add, bias(sums));  // db = Σ dy
     });
   }
   const kernels::Upcoming* const upcoming = dx.wanted() ? nullptr : pass.upcoming;
@@ -141,8 +144,8 @@ void Linear<T>::add_up_weight(const Pass& pass, const Vars<T>& vars, Tensor<cons
   each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
     const kernels::PanelMatrix<T> dw = weight(sums);
     const Range cols = panels ? dw.columns(*panels) : Range{0, outputs_};
-    kernels::table<T>().product_tn(*pass.team, x.rows(rows), columns(dy.rows(rows), cols), leaves, pass.add,
-                                   panels ? dw.panels(*panels) : dw, rows.begin == 0 ? upcoming : nullptr);
+    products().product_tn(*pass.team, x.rows(rows), columns(dy.rows(rows), cols), leaves, pass.add,
+                          panels ? dw.panels(*panels) : dw, rows.begin == 0 ? upcoming : nullptr);
   });
 }
 
@@ -158,8 +161,8 @@ void Linear<T>::update_weight(const Pass& pass, const Vars<T>& vars, const kerne
   const T* const from =
       vars.updates->from_others(*pass.team, {pass.offset + elements.begin, pass.offset + elements.end});
   each_node(pass, vars, x.batch, grads, [&](Range, const kernels::LeafSums<T>& leaves, std::span<T>) {
-    kernels::table<T>().product_tn_update(*pass.team, x, columns(dy, dw.columns(own)), leaves, rule.at(elements.begin),
-                                          from, dw.panels(own), upcoming);
+    products().product_tn_update(*pass.team, x, columns(dy, dw.columns(own)), leaves, rule.at(elements.begin), from,
+                                 dw.panels(own), upcoming);
   });
 }
 

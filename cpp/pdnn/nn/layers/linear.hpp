@@ -1,18 +1,21 @@
 #pragma once
 /// Linear: y = f(x w + b), with an activation that binding may fuse into it.
-#include "pdnn/kernels/products.hpp"
+#include "pdnn/kernels/table.hpp"
 #include "pdnn/nn/init.hpp"
 #include "pdnn/nn/layer.hpp"
 
 namespace pdnn::nn {
 
 using kernels::Activation;
+using kernels::Precision;
 
-/// x: [batch, inputs], w: [inputs, outputs], b: [outputs], y: [batch, outputs].
+/// x: [batch, inputs], w: [inputs, outputs], b: [outputs], y: [batch, outputs]. With Precision::bfloat16 the factors of
+/// its three products are rounded (kernels::products); w, b, sums and gradients are of T.
 template <class T>
 class Linear : public Layer<T> {
  public:
-  Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init);
+  Linear(Index inputs, Index outputs, bool bias, Init weight_init, Init bias_init,
+         Precision precision = Precision::full);
 
   /// Of the weight, the first of the parameters. A rank that holds a part of a layer may have none.
   Index inputs() const { return inputs_; }
@@ -46,6 +49,7 @@ class Linear : public Layer<T> {
   /// A copy, for kinds of Linear to be fused as what they are.
   virtual std::shared_ptr<Linear> clone() const { return std::make_shared<Linear>(*this); }
 
+  const kernels::ProductKernels<T>& products() const { return kernels::products<T>(precision_); }
   template <class U>
   kernels::PanelMatrix<U> weight(std::span<U> params) const {
     return {params.data(), inputs_, outputs_, fusion_.panels ? kernels::kPanel<T> : outputs_};
@@ -58,6 +62,7 @@ class Linear : public Layer<T> {
   Index inputs_, outputs_;
   bool bias_;
   Init weight_init_, bias_init_;
+  Precision precision_;
   Fusion fusion_;
 
  private:

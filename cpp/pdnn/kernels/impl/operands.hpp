@@ -1,0 +1,132 @@
+#pragma once
+/// What the factors of a matrix product are while it multiplies, and the copies that make them so.
+///
+/// `Plain`: numbers as they lie. `Rounded`: rounded to bfloat16, the nearest, ties to even, and held as floats.
+/// `Pairs`: two bfloat16 numbers that follow each other along the depth, in the place of one float. All are summed in
+/// the type of the output. A *group* is what one place along the depth holds: a number, or a pair; a 0 completes the
+/// last pair.
+#include "pdnn/kernels/impl/pack.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+template <class T>
+struct Plain {
+  using Value = T;
+  using InTile = Plain;  // whose tiles multiply them
+  static constexpr Index kGroup = 1;
+  static constexpr bool kCopied = false;  // read in place where that is as fast
+  static PDNN_INLINE Vector<T> spread(const T* group) { return broadcast(*group); }
+  static PDNN_INLINE Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> sum) { return fma<T>(a, b, sum); }
+
+  /// to[k, j] = from[k, j] for j < cols, 0 for cols ≤ j < width.
+  template <Index width>
+  static void copy(const T* from, Index stride, Index depth, Index cols, T* to) {
+    copy_block<width>(from, stride, depth, cols, to);
+  }
+  /// to[k, j] = from[j, k] for j < cols, 0 for cols ≤ j < width. Writes rows up to the next multiple of kLanes.
+  template <Index width>
+  static void copy_transposed(const T* from, Index stride, Index depth, Index cols, T* to) {
+    transpose_block<width>(from, stride, depth, cols, to);
+  }
+};
+
+/// As bfloat16: the upper half of a float's bits. A NaN stays one.
+PDNN_INLINE Vector<float> round_to_bfloat16(Vector<float> x) {
+  const Integers<float> bits = bits_of<float>(x);
+  const Integers<float> rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & ~0xffff;
+  return from_bits<float>(x == x ? rounded : (bits | 0x400000) & ~0xffff);
+}
+
+struct Rounded : Plain<float> {
+  static constexpr bool kCopied = true;
+
+  /// to[k, j] = from[k, j], rounded, for j < cols, 0 for cols ≤ j < width.
+  template <Index width>
+  static void copy(const float* from, Index stride, Index depth, Index cols, float* to) {
+    for (; depth > 0; --depth, from += stride, to += width)
+      PDNN_UNROLL for (Index j = 0; j < width; j += kLanes<float>)
+          store(to + j, round_to_bfloat16(load(from + j, cols - j)));
+  }
+  /// to[r, k] = from[r, k], rounded; rows of `to` lie `to_stride` apart.
+  static void copy_along(const float* from, Index stride, Index rows, Index depth, float* to, Index to_stride) {
+    for (; rows > 0; --rows, from += stride, to += to_stride)
+      for (Index k = 0; k < depth; k += kLanes<float>)
+        store(to + k, round_to_bfloat16(load(from + k, depth - k)), depth - k);
+  }
+  /// to[k, j] = from[j, k], rounded, for j < cols, 0 for cols ≤ j < width. Writes rows up to the next multiple of
+  /// kLanes.
+  template <Index width>
+  static void copy_transposed(const float* from, Index stride, Index depth, Index cols, float* to) {
+    transpose_block<width>(from, stride, depth, cols, to, round_to_bfloat16);
+  }
+};
+
+#ifdef __AVX512BF16__
+struct Pairs : Plain<float> {
+  using InTile = Pairs;
+  static constexpr Index kGroup = 2;
+  static constexpr bool kCopied = true;
+  static PDNN_INLINE Vector<float> spread(const float* group) {
+    std::int32_t pair;
+    __builtin_memcpy(&pair, group, sizeof pair);
+    return reinterpret_cast<Vector<float>>(_mm512_set1_epi32(pair));
+  }
+  static PDNN_INLINE Vector<float> multiply_add(Vector<float> a, Vector<float> b, Vector<float> sum) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+  /// Rounds a and b; they lie one after the other.
+  static PDNN_INLINE Vector<float> joined(Vector<float> a, Vector<float> b) {
+    return reinterpret_cast<Vector<float>>(_mm512_cvtne2ps_pbh(b, a));
+  }
+  /// The pairs of the lanes of a and b.
+  static PDNN_INLINE Vector<float> paired(Vector<float> a, Vector<float> b) {
+    const __m512i lanes = pair_lanes(std::make_integer_sequence<int, 16>{});
+    return reinterpret_cast<Vector<float>>(_mm512_permutexvar_epi16(lanes, reinterpret_cast<__m512i>(joined(a, b))));
+  }
+
+  /// to[k / 2, j] = the pair of from[k, j] and from[k + 1, j] for j < cols, 0 for cols ≤ j < width.
+  template <Index width>
+  static void copy(const float* from, Index stride, Index depth, Index cols, float* to) {
+    for (; depth > 0; depth -= 2, from += 2 * stride, to += width) {
+      PDNN_UNROLL for (Index j = 0; j < width; j += kLanes<float>) {
+        const Vector<float> second = depth > 1 ? load(from + stride + j, cols - j) : Vector<float>{};
+        store(to + j, paired(load(from + j, cols - j), second));
+      }
+    }
+  }
+  /// to[r, k / 2] = the pair of from[r, k] and from[r, k + 1]; rows of `to` lie `to_stride` apart.
+  static void copy_along(const float* from, Index stride, Index rows, Index depth, float* to, Index to_stride) {
+    constexpr Index n = kLanes<float>;
+    for (; rows > 0; --rows, from += stride, to += to_stride)
+      for (Index k = 0; k < depth; k += 2 * n)
+        store(to + k / 2, joined(load(from + k, depth - k), load(from + k + n, depth - k - n)), ceil_div(depth - k, 2));
+  }
+  /// to[k / 2, j] = the pair of from[j, k] and from[j, k + 1] for j < cols, 0 for cols ≤ j < width. Writes rows up to
+  /// the next multiple of kLanes.
+  template <Index width>
+  static void copy_transposed(const float* from, Index stride, Index depth, Index cols, float* to) {
+    constexpr Index n = kLanes<float>;
+    for (Index k = 0; k < depth; k += 2 * n) {
+      for (Index j = 0; j < width; j += n) {
+        Vector<float> square[n];
+        PDNN_UNROLL for (Index i = 0; i < n; ++i) {
+          const float* const row = from + (j + i) * stride + k;
+          square[i] = j + i < cols ? joined(load(row, depth - k), load(row + n, depth - k - n)) : Vector<float>{};
+        }
+        transpose<float>(square);
+        PDNN_UNROLL for (Index i = 0; i < n; ++i) store(to + (k / 2 + i) * width + j, square[i]);
+      }
+    }
+  }
+
+ private:
+  template <int... pair>
+  static PDNN_INLINE __m512i pair_lanes(std::integer_sequence<int, pair...>) {
+    return reinterpret_cast<__m512i>(VectorOf<std::int32_t>::Type{pair + ((16 + pair) << 16)...});
+  }
+};
+#endif
+
+}  // namespace
+}  // namespace pdnn::kernels::impl
