@@ -183,10 +183,10 @@ def main(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             isa, leaves = _core.active_isa(), trainer.strategy.leaves
             if leaves:
-                others = {"v2": "v3 and v4"} | (
+                unlike = {"v2": "v3 and v4"} | (
                     {"v4-bf16": "v3"} if trainer.model.dtype == "bfloat16" else {}
                 )
-                differs = f", which differs from {others[isa]}" if isa in others else ""
+                differs = f", which differs from {unlike[isa]}" if isa in unlike else ""
                 isa = f"{leaves} leaves, {isa}{differs}"
             print(f"fingerprint: {history.fingerprint} ({isa})")
         print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
