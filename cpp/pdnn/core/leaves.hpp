@@ -27,6 +27,13 @@ struct Leaves {
 /// The largest nodes of the tree over `count` leaves that lie whole in a run of them, from the left.
 std::vector<Range> nodes_of(Range run, Index count);
 
+/// Where an array of the `node`-th of so many nodes begins. The first one's is `first`. Whole gradients of the others
+/// lie in `more`, one behind another, and in each of them the array is `at` elements behind its beginning.
+template <class T>
+T* of_node(Index node, Index nodes, T* first, std::type_identity_t<std::span<T>> more, Index at = 0) {
+  return node == 0 ? first : more.data() + (node - 1) * (std::ssize(more) / (nodes - 1)) + at;
+}
+
 /// Of leaves that come one by one from the left: how often the sum of leaf i joins the one that has waited last. Others
 /// wait: at most ⌈log₂ count⌉ of them.
 inline int joins_after(Index leaf, Index count) {

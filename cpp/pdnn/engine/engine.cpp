@@ -120,8 +120,7 @@ nn::LossValue PoolEngine<T>::leaf_by_leaf(const Source<T>& source, const Step& s
     task.order.pass(task.number, [&] {
       if (leaf == nodes_[node].end) ++node;
       const Index within = leaf - nodes_[node].begin;
-      T* const sum = node == 0 ? job_.model.grads->data()
-                               : slice(hooks.more_nodes, (static_cast<Index>(node) - 1) * count, count).data();
+      T* const sum = of_node(static_cast<Index>(node), std::ssize(nodes_), job_.model.grads->data(), hooks.more_nodes);
       waiting_.take(within, worker.grads, sum);
       waiting_.join(alone, within, nodes_[node].size(), {0, count}, sum);
       job_.model.commit(job_.network, pass, worker.workspace, piece.count());
@@ -167,10 +166,9 @@ void PoolEngine<T>::cut_runs(const Step& step) {
     Worker& worker = workers_[static_cast<std::size_t>(i)];
     const Range part = share(run.size(), i, std::ssize(workers_));
     const std::vector<Range> own = nodes_of({run.begin + part.begin, run.begin + part.end}, leaves);
-    const Index count = job_.model.count();
-    worker.more_nodes = AlignedArray<T>((std::ssize(own) - 1) * count);
+    worker.more_nodes = AlignedArray<T>((std::ssize(own) - 1) * job_.model.count());
     for (Index node = 0; node < std::ssize(own); ++node)
-      made_.push_back(node == 0 ? worker.grads.data() : worker.more_nodes.data() + (node - 1) * count);
+      made_.push_back(of_node(node, std::ssize(own), worker.grads.data(), worker.more_nodes.span()));
     nodes_.insert(nodes_.end(), own.begin(), own.end());
   }
   std::vector<bool> joined(nodes_.size());
@@ -190,10 +188,9 @@ void PoolEngine<T>::join_runs(const Member& member, const nn::Hooks<T>& hooks) {
     T* const sum = made_[left] + mine.begin;
     kernels::table<T>().add(Part{}, mine.size(), sum, made_[right] + mine.begin, sum);
   }
-  for (std::size_t node = 0; node < whole_.size(); ++node) {
-    T* const out = node == 0 ? job_.model.grads->data()
-                             : slice(hooks.more_nodes, (static_cast<Index>(node) - 1) * count, count).data();
-    std::copy_n(made_[whole_[node]] + mine.begin, mine.size(), out + mine.begin);
+  for (Index node = 0; node < std::ssize(whole_); ++node) {
+    T* const out = of_node(node, std::ssize(whole_), job_.model.grads->data(), hooks.more_nodes);
+    std::copy_n(made_[whole_[static_cast<std::size_t>(node)]] + mine.begin, mine.size(), out + mine.begin);
   }
 }
 

@@ -259,8 +259,7 @@ template <class T>
 typename PipelineEngine<T>::NodeLeaf PipelineEngine<T>::node_leaf(const Stage& stage, Index micro,
                                                                   const nn::Hooks<T>& hooks) const {
   const auto node = std::ranges::find_if(nodes_, [&](const Range& micros) { return micro < micros.end; });
-  const Index number = node - nodes_.begin(), count = job_.model.count();
-  T* const sum = number == 0 ? job_.model.grads->data() : slice(hooks.more_nodes, (number - 1) * count, count).data();
+  T* const sum = of_node(node - nodes_.begin(), std::ssize(nodes_), job_.model.grads->data(), hooks.more_nodes);
   return {sum + stage.params.begin, micro - node->begin, node->size()};
 }
 

@@ -134,11 +134,11 @@ template <class T, class Sum>
 void each_node(const Pass& pass, const Vars<T>& vars, Index rows, std::span<T> grads, Sum sum) {
   if (!pass.leaves) return sum(Range{0, rows}, kernels::LeafSums<T>{}, grads);
   const std::span<const LeafNodes::Node> nodes = pass.leaves->nodes();
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const kernels::LeafSums<T> leaves{nodes[i].ends.data(), std::ssize(nodes[i].ends), vars.leaf_room.data()};
-    const std::size_t at = i == 0 ? 0 : (i - 1) * (vars.more_nodes.size() / (nodes.size() - 1));
-    sum(nodes[i].rows, leaves,
-        i == 0 ? grads : vars.more_nodes.subspan(at + static_cast<std::size_t>(pass.offset), grads.size()));
+  for (Index node = 0; node < std::ssize(nodes); ++node) {
+    const auto& [rows_of_node, ends] = nodes[static_cast<std::size_t>(node)];
+    T* const own = of_node(node, std::ssize(nodes), grads.data(), vars.more_nodes, pass.offset);
+    sum(rows_of_node, kernels::LeafSums<T>{ends.data(), std::ssize(ends), vars.leaf_room.data()},
+        std::span(own, grads.size()));
   }
 }
 

@@ -62,7 +62,7 @@ SharedParameters<T>::SharedParameters(const Replica<T>& replica, std::shared_ptr
     tree_.emplace(replica.leaves, machine_->size());
     for (int rank = 0; rank < machine_->size(); ++rank)
       for (Index node = 0; node < nodes_of_rank(rank).size(); ++node)
-        nodes_.push_back(node == 0 ? grads(rank) : slice(more_nodes(rank), (node - 1) * count(), count()).data());
+        nodes_.push_back(of_node(node, nodes_of_rank(rank).size(), grads(rank), more_nodes(rank)));
     all_sums_ = {reinterpret_cast<nn::LossValue*>(grads_ + tree_->count() * stride_), leaf_sums_.size()};
   }
   other_.grads = std::make_shared<AlignedArray<T>>(memory_, grads(machine_->rank()), model().grads->size());

@@ -29,9 +29,8 @@ TreeSum<T>::TreeSum(std::shared_ptr<comm::Communicator> comm, const NodeTree& tr
 
 template <class T>
 std::span<const T> TreeSum<T>::node_of_this_rank(Index number) const {
-  if (number == 0) return values_;
-  const Index count = std::ssize(more_nodes_) / (tree_.of_rank(comm_->rank()).size() - 1);
-  return slice(more_nodes_, (number - 1) * count + slice_.begin, slice_.size());
+  const Index nodes = tree_.of_rank(comm_->rank()).size();
+  return {of_node<const T>(number, nodes, values_.data(), more_nodes_, slice_.begin), values_.size()};
 }
 
 /// To every rank its share of this rank's nodes, and the others' nodes of the own share.
