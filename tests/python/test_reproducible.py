@@ -63,6 +63,20 @@ def digits(dtype: str) -> nn.Sequential:
     return models.mlp([784, 256, 10], "sigmoid", dtype=dtype, seed=2)
 
 
+def wide(dtype: str) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(INPUTS, 40),
+        nn.Sigmoid(),
+        nn.Linear(40, 421),
+        nn.ReLU(),
+        nn.Linear(421, 150),
+        nn.Tanh(),
+        nn.Linear(150, CLASSES),
+        dtype=dtype,
+        seed=2,
+    )
+
+
 def lenet(dtype: str) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(1, 8, 5, padding=2),
@@ -86,6 +100,7 @@ PICTURES = Dataset(DIGITS.x.reshape(-1, 1, 28, 28), DIGITS.y, scale=1 / 255)
 NETWORKS = {
     "mlp": (mlp, FLAT),
     "cnn": (cnn, IMAGES),
+    "wide": (wide, FLAT),
     "784-256-10": (digits, DIGITS),
     "lenet": (lenet, PICTURES),
 }
@@ -159,6 +174,17 @@ def test_larger_networks_have_the_same_bits_on_any_ranks(network: str, dtype: st
     for strategy, ranks in [*LAYOUTS, *(PIPELINES[:1] if network == "784-256-10" else [])]:
         got = on_ranks(ranks, strategy, network, dtype, batch_size=105)
         assert got == want, f"{strategy} on {ranks}"
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_two_ranks_that_share_large_weights_have_the_same_bits(dtype: str, clip: float | None) -> None:
+    for leaves in (2, 3, 8):  # of three, one rank has two nodes
+        want = train(f"serial/{leaves}", "wide", dtype, clip)
+        for engine in (Serial(leaves), Team(2, leaves), Pool(2, leaves)):
+            strategy = DataParallel(engine, shared_memory=True)
+            if leaves >= 2 * engine.threads:
+                assert on_ranks(2, strategy, "wide", dtype, clip) == want, str(strategy)
 
 
 def test_a_training_by_default_asks_for_eight_leaves() -> None:

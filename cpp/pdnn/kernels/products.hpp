@@ -35,7 +35,7 @@ struct ProductKernels {
 
   /// The same dw, applied by the rule to the weights while it is in registers or near, and not kept: dw is room that
   /// may be used for sums, its values are lost. The element of dw at dw.data + i updates parameter i. Its sums start
-  /// from what lies at `from`, in the order of dw; null: from 0, as those of several leaves do.
+  /// from what lies at `from`, in the order of dw; those of leaves start from 0, and it is added in the end. Null: 0.
   void (*product_tn_update)(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves,
                             const Update<T>& update, const T* from, PanelMatrix<T> dw, const Upcoming* upcoming);
 

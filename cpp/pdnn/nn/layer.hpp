@@ -95,7 +95,8 @@ struct Pass {
 
 /// For updates without a stored gradient: lets a backward pass apply the optimizer's rule where it makes
 /// the gradient of a slice, instead of storing it. Where ranks share the parameters, each updates some panels of a
-/// weight: of the others it stores its gradient first, and its own sums go on from what the others have stored.
+/// weight: of the others it stores its gradient first, and its own sums go on from what the others have stored; those
+/// of leaves are added to it.
 template <class T>
 struct FusedUpdate {
   virtual ~FusedUpdate() = default;
@@ -114,7 +115,7 @@ template <class T>
 struct Hooks {
   BatchSum* batch_sum = nullptr;
   GradReady* grad_ready = nullptr;
-  const FusedUpdate<T>* fused_update = nullptr;
+  const FusedUpdate<T>* fused_update = nullptr;  ///< of a batch in leaves: only where this rank has one node
   std::span<T> more_nodes{};         ///< of a batch in leaves: the gradients of this rank's second, third... node
   std::span<LossValue> leaf_sums{};  ///< of all leaves; this rank's are written
 };

@@ -11,6 +11,8 @@ namespace {
 
 /// Elements of a weight below which a meeting of the ranks costs more than a pass over it.
 constexpr Index kLeastWeight = 16384;
+/// Elements that are added up before they are applied.
+constexpr Index kBlock = 4096;
 
 template <class T>
 Index aligned(Index elements) {
@@ -146,14 +148,15 @@ nn::Hooks<T> SharedParameters<T>::begin_step(bool keep) {
   slices_.clear();
   spent_before_ = replica_.timer.seconds(&Phases::agreement);
   added_ = 0;
-  if (tree_) {
-    if (!whole_) slices_.push_back({0, count()});
-    return {.more_nodes = more_nodes(machine_->rank()), .leaf_sums = all_sums_};
-  }
-  if (whole_) return {};
-  if (all_announce_) return {.grad_ready = this, .fused_update = this};
-  slices_.push_back({0, count()});
-  return {};
+  nn::Hooks<T> hooks;
+  if (tree_) hooks = {.more_nodes = more_nodes(machine_->rank()), .leaf_sums = all_sums_};
+  if (whole_) return hooks;
+  const bool two_halves = tree_ && machine_->size() == 2 && tree_->count() == 2;
+  if (all_announce_ && (!tree_ || two_halves))
+    hooks.grad_ready = this, hooks.fused_update = this;
+  else
+    slices_.push_back({0, count()});
+  return hooks;
 }
 
 template <class T>
@@ -238,9 +241,12 @@ void SharedParameters<T>::update_slices() {
   replica_.engine.team().run([&](const Member& member) {
     for (const Range& slice : slices_) {
       const Range mine = own_share(slice), part = member.range(mine.size());
-      const Range own{mine.begin + part.begin, mine.begin + part.end};
-      add_up(Member(), own, false, room_.data());
-      replica_.optimizer.apply(own.begin, model().params->data() + own.begin, room_.data() + own.begin, own.size());
+      const Index end = mine.begin + part.end;
+      for (Index at = mine.begin + part.begin; at < end; at += kBlock) {  // while the sum is in cache
+        const Index size = std::min(kBlock, end - at);
+        add_up(Member(), {at, at + size}, false, room_.data());
+        replica_.optimizer.apply(at, model().params->data() + at, room_.data() + at, size);
+      }
     }
   });
 }

@@ -14,7 +14,8 @@ namespace pdnn::reduce {
 /// and the parameters are written once, by the rank that needs them next to its core.
 ///
 /// Of a batch in leaves each rank stores the gradients of its nodes, and all is added up in shares, in the order of the
-/// tree, when all of them are there.
+/// tree, when all of them are there. Where the batch is the sum of two nodes, one of each rank, the weights are updated
+/// inside the products all the same: the order of two does not matter.
 ///
 /// Ranks of several machines: each machine's ranks add up a share each, the shares are all-reduced between machines,
 /// and then every machine updates its parameters.

@@ -73,7 +73,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_at_random_sizes, T, Elements) {
     const auto dy_of = [&](Range rows) {
       return Matrix<const T>(dy.data() + rows.begin * outputs, rows.size(), outputs);
     };
-    const std::vector<T> before = numbers<T>(size, 3);
+    const std::vector<T> before = numbers<T>(size, 3), others = numbers<T>(size, 4);
     for (const RuleStep& rule : {RuleStep(Sgd::Step{0.1, 0, 0.01, false}), RuleStep(Lion::Step{0.1, 0.9, 0.99, 0.9})}) {
       for_each_products<T>([&](const Table<T>& table, const ProductKernels<T>& products, double) {
         std::vector<T> dw(before.size());
@@ -84,19 +84,23 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(products_at_random_sizes, T, Elements) {
         const auto update_of = [&](std::vector<T>& w, std::vector<T>& state) {
           return Update<T>{rule, w.data(), {rule.kind == RuleStep::Kind::lion ? state.data() : nullptr}};
         };
-        std::vector<T> want = before, want_state(before.size(), T(1));
-        table.update({}, update_of(want, want_state), size, dw.data());
-        for (const int team : {1, 3}) {
-          std::vector<T> w = before, state(before.size(), T(1)), sums(before.size());
-          std::vector<T> room(before.size() * static_cast<std::size_t>(tree_levels(leaves.count())));
-          const LeafSums<T> cut{leaves.ends.data(), leaves.count(), room.data()};
-          const Update<T> update = update_of(w, state);
-          as_team(team, [&](Part part) {
-            products.product_tn_update(part, x_of({0, leaves.rows}), dy_of({0, leaves.rows}), cut, update, nullptr,
-                                       {sums.data(), inputs, outputs, panel}, nullptr);
-          });
-          BOOST_TEST(same_bits(want.data(), w.data(), size));
-          BOOST_TEST(same_bits(want_state.data(), state.data(), size));
+        for (const bool alone : {true, false}) {
+          std::vector<T> want = before, want_state(before.size(), T(1));
+          if (!alone) table.add({}, size, dw.data(), others.data(), dw.data());
+          table.update({}, update_of(want, want_state), size, dw.data());
+          for (const int team : {1, 3}) {
+            std::vector<T> w = before, state(before.size(), T(1)), sums(before.size());
+            std::vector<T> room(before.size() * static_cast<std::size_t>(tree_levels(leaves.count())));
+            const LeafSums<T> cut{leaves.ends.data(), leaves.count(), room.data()};
+            const Update<T> update = update_of(w, state);
+            as_team(team, [&](Part part) {
+              products.product_tn_update(part, x_of({0, leaves.rows}), dy_of({0, leaves.rows}), cut, update,
+                                         alone ? nullptr : others.data(), {sums.data(), inputs, outputs, panel},
+                                         nullptr);
+            });
+            BOOST_TEST(same_bits(want.data(), w.data(), size));
+            BOOST_TEST(same_bits(want_state.data(), state.data(), size));
+          }
         }
       });
     }

@@ -66,7 +66,8 @@ struct Product {
   PanelMatrix<T> c;
   const LeafSums<T>* leaves = nullptr;
   const Update<T>* update = nullptr;
-  const T* from = nullptr;  // lies as c does
+  const T* from = nullptr;  // lies as c does, as does what is added to complete sums
+  const T* added = nullptr;
 };
 
 /// Runs one tile of which only `cols` columns exist, through a whole one beside it.
@@ -206,7 +207,7 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
             tile.start = p.bias ? p.bias + j : nullptr;
             tile.start_stride = 0;
           }
-          const bool descend = p.update && single && cols == width && plain_descent(*p.update);
+          const bool descend = p.update && !p.added && single && cols == width && plain_descent(*p.update);
           if (descend) {
             tile.c = p.update->w + (c.data - p.c.data);
             tile.descend = true;
@@ -324,7 +325,8 @@ template <class Operands, class T = typename Operands::Value>
 void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves,
                        const Update<T>& update, const T* from, PanelMatrix<T> dw, const Upcoming* upcoming) {
   constexpr Index bytes = sizeof(T), next = kColumnBytes / bytes;  // rows that come after those of a block
-  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &leaves, &update, from};
+  const T *const start = leaves.count > 0 ? nullptr : from, *const added = leaves.count > 0 ? from : nullptr;
+  const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &leaves, &update, start, added};
   Fetcher fetcher(upcoming, tiles_of(part, dw));
   const auto finish = [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
     fetcher.after_tile();
@@ -334,6 +336,7 @@ void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const L
       fetch_rows(reinterpret_cast<const char*>(from + at + next * first.stride), first.stride * bytes, rows,
                  cols * bytes);
     if (!sums) return;
+    if (added) join_waiting(sums, stride, rows, cols, added + at, 0, 1, first.stride, sums, stride);
     if (cols == first.stride && cols < stride) {  // rows of w touch each other: one run
       for (Index r = 1; r < rows; ++r)
         for (Index j = 0; j < stride; j += kLanes<T>) store(sums + r * cols + j, load(sums + r * stride + j));

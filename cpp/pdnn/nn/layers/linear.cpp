@@ -84,7 +84,6 @@ void Linear<T>::initialize(Rng rng, std::span<T> params, std::span<T>) const {
 template <class T>
 std::optional<kernels::Update<T>> Linear<T>::update(const Pass& pass, const Vars<T>& vars) const {
   if (!vars.updates || pass.add || inputs_ * outputs_ == 0) return std::nullopt;
-  if (pass.leaves && !pass.leaves->whole()) return std::nullopt;
   return vars.updates->of({pass.offset, pass.offset + inputs_ * outputs_});
 }
 
