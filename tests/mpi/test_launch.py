@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import processes
+from pdnn.comm.mpiexec import find
 
 pytestmark = pytest.mark.mpi
 pytest.importorskip("mpi4py")
@@ -165,6 +167,19 @@ def test_the_exit_code_is_the_jobs(job: Callable[..., subprocess.Popen[str]], tm
     child = job("-n", "2", str(script))
     end(child, within=10)
     assert child.returncode == 7
+
+
+def test_an_error_that_mpiexec_forgets_is_one(
+    job: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    mpiexec = tmp_path / "mpiexec"
+    mpiexec.write_text(f'#!/bin/sh\n"{find().path}" "$@"\nexit 0\n')
+    mpiexec.chmod(0o700)
+    for ends, want in (("raise ValueError('enough')", ["rank 1 raised ValueError"]), ("pass", [])):
+        child = job("-n", "2", "--mpiexec", str(mpiexec), "-c", f"{MEET}if world.rank == 1: {ends}")
+        output = end(child, within=20)
+        assert re.findall("mpiexec ended with 0, but (.*)", output) == want, output
+        assert child.returncode == len(want), output
 
 
 def test_another_mpiexec_must_be_one(job: Callable[..., subprocess.Popen[str]]) -> None:

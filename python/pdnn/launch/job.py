@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -146,6 +147,15 @@ class Job:
 
         state = _core.state_of_job(self._process.pid)
         return "" if state is None or state[2] else state[1]
+
+    def failures(self) -> str:
+        """Which ranks raised an exception, or had an exit code; empty if none did, or the others went on."""
+        from pdnn import _core
+
+        ranks, *_ = _core.state_of_job(self._process.pid) or ("",)
+        pattern = r"^(rank \d+) of .*?: ((?:raised|ended with exit code) [^,\n]+)"
+        found = re.findall(pattern, ranks, re.MULTILINE)
+        return "; ".join(f"{rank} {how}" for rank, how in found)
 
     def end(self) -> None:
         """Ends the job if it still runs, politely first."""

@@ -96,6 +96,9 @@ def launch(
                     except TimeoutError:
                         sys.stderr.write(running.waits())
                         raise
+                    if code == 0 and (failures := running.failures()):  # ULFM's may forget an MPI_Abort
+                        print(f"launch: mpiexec ended with 0, but {failures}", file=sys.stderr)
+                        code = 1
                     if code:
                         sys.stderr.write(running.waits())
                 if left == 0 or not _lost_a_rank(code, launcher.family):
