@@ -132,9 +132,10 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
     on_path = shutil.which("mpiexec")
     if on_path is None or not os.path.samefile(on_path, mpiexec.path):
         hints.append(f"mpiexec on PATH is {on_path or 'missing'}; this environment's is {mpiexec.path}")
-    if not os.environ.get("HOME"):
-        hints.append("without HOME, plain mpiexec of Open MPI does not start; pdnn launch sets it")
-    if os.geteuid() == 0 and not os.environ.get("OMPI_ALLOW_RUN_AS_ROOT"):
+    open_mpi = mpiexec.family == "Open MPI"
+    if open_mpi and not os.environ.get("HOME"):
+        hints.append("without HOME, plain mpiexec does not start; pdnn launch sets it")
+    if open_mpi and os.geteuid() == 0 and not os.environ.get("OMPI_ALLOW_RUN_AS_ROOT"):
         hints.append(
             "as root, plain mpiexec wants OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; "
             "pdnn launch sets them"
