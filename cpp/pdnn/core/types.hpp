@@ -30,7 +30,7 @@ inline Range share(Index count, Index index, Index parts) {
 /// Which of `size` equal workers is asking. Every worker calls the same code; each does its own range.
 struct Part {
   int index = 0, size = 1;
-  Range range(Index tiles) const { return share(tiles, index, size); }
+  Range range(Index tiles) const { return size == 1 ? Range{0, tiles} : share(tiles, index, size); }
   bool first() const { return index == 0; }
 };
 

@@ -27,8 +27,6 @@ std::vector<Index> draw_rows(std::uint64_t seed, std::uint64_t epoch, Index coun
 
 Rng step_keys(std::uint64_t seed) { return Rng(seed).child(kSteps); }
 
-Rng step_key(std::uint64_t seed, std::int64_t step) { return step_keys(seed).child(static_cast<std::uint64_t>(step)); }
-
 Rng augmentation_key(std::uint64_t seed, std::uint64_t epoch) { return Rng(seed).child(kAugmentation).child(epoch); }
 
 }  // namespace pdnn::data

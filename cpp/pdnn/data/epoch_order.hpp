@@ -15,9 +15,7 @@ std::vector<Index> draw_rows(std::uint64_t seed, std::uint64_t epoch, Index coun
 /// The key of an epoch's augmentation.
 Rng augmentation_key(std::uint64_t seed, std::uint64_t epoch);
 
-/// The key of a step's random numbers.
-Rng step_key(std::uint64_t seed, std::int64_t step);
-/// Whose child `step` is the step's.
+/// Whose child `step` is the key of a step's random numbers.
 Rng step_keys(std::uint64_t seed);
 
 }  // namespace pdnn::data

@@ -6,21 +6,34 @@
 namespace pdnn::data {
 
 template <class T>
+Source<T>::Source(const Samples& samples, const nn::Target<T>& target) : samples_(samples), target_(target) {
+  constexpr auto own = sizeof(T) == sizeof(float) ? Samples::Format::float32 : Samples::Format::float64;
+  ready_ =
+      samples.format == own && samples.scale == 1 && samples.shift == 0 && samples.stride == samples.sample.count();
+}
+
+template <class T>
 void Source<T>::augment(const PadCropFlip& how) {
   require(samples_.sample.rank() == 3, "augment: samples are ", samples_.sample.text(),
           ", expected images: (channels, height, width)");
   require(how.padding >= 0, "augment: padding is ", how.padding, ", expected 0 or more");
   augmentation_ = how;
+  ready_ = false;
 }
 
 template <class T>
 bool Source<T>::in_place(std::span<const Index> rows) const {
-  constexpr auto own = sizeof(T) == sizeof(float) ? Samples::Format::float32 : Samples::Format::float64;
-  if (augmentation_ || samples_.format != own || samples_.scale != 1 || samples_.shift != 0) return false;
-  if (samples_.stride != samples_.sample.count()) return false;
+  if (!ready_) return false;
   for (std::size_t i = 1; i < rows.size(); ++i)
     if (rows[i] != rows[i - 1] + 1) return false;
   return !rows.empty();
+}
+
+template <class T>
+Batch<T> Source<T>::view(std::span<const Index> rows) const {
+  const Index first = rows[0], count = std::ssize(rows);
+  return {{static_cast<const T*>(samples_.data) + first * samples_.stride, count, samples_.sample},
+          target_.rows({first, first + count})};
 }
 
 template <class T>
@@ -50,17 +63,16 @@ void Source<T>::gather_samples(Part part, std::span<const Index> rows, T* out) c
 
 template <class T>
 Tensor<const T> Source<T>::gather_x(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
-  const Index count = static_cast<Index>(rows.size());
-  if (in_place(rows)) return {static_cast<const T*>(samples_.data) + rows[0] * samples_.stride, count, samples_.sample};
-  const Tensor<T> x = workspace.x(count);
+  if (in_place(rows)) return view(rows).x;
+  const Tensor<T> x = workspace.x(static_cast<Index>(rows.size()));
   gather_samples(part, rows, x.data);
   return x;
 }
 
 template <class T>
 nn::Target<T> Source<T>::gather_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  if (in_place(rows)) return view(rows).target;
   const Index count = static_cast<Index>(rows.size());
-  if (in_place(rows)) return target_.rows({rows[0], rows[0] + count});
   nn::Target<T> target;
   if (target_.classes) {
     const Range mine = part.range(count);
@@ -78,8 +90,9 @@ nn::Target<T> Source<T>::gather_target(Part part, std::span<const Index> rows, n
 
 template <class T>
 Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  if (in_place(rows)) return view(rows);
   const Batch<T> batch{gather_x(member, rows, workspace), gather_target(member, rows, workspace)};
-  if (!in_place(rows)) member.barrier();
+  member.barrier();
   return batch;
 }
 

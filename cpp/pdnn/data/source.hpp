@@ -31,7 +31,7 @@ struct Batch {
 template <class T>
 class Source {
  public:
-  Source(const Samples& samples, const nn::Target<T>& target) : samples_(samples), target_(target) {}
+  Source(const Samples& samples, const nn::Target<T>& target);
 
   Index count() const { return samples_.count; }
   const Shape& sample() const { return samples_.sample; }
@@ -51,9 +51,12 @@ class Source {
   kernels::Upcoming upcoming(Part part, std::span<const Index> rows) const;
 
  private:
+  /// Whether these rows lie as a batch does.
   bool in_place(std::span<const Index> rows) const;
+  Batch<T> view(std::span<const Index> rows) const;
 
   Samples samples_;
+  bool ready_;  // whether a run of rows is a batch
   nn::Target<T> target_;
   std::optional<PadCropFlip> augmentation_;
 };

@@ -9,7 +9,7 @@ namespace pdnn::data {
 struct Step {
   std::span<const Index> rows;    ///< of the source, in the order of the epoch
   std::span<const Index> next{};  ///< rows of the step after it; empty: there is none
-  Rng key{};                      ///< of its random numbers
+  Rng keys{};                     ///< of the training; key() is the step's own
   Index first_row = 0;            ///< of `rows`, in the global batch
   Index global_rows = 0;          ///< of the global batch, over all ranks
   Leaves leaves{};                ///< of the global batch; its run has these rows
@@ -20,6 +20,8 @@ struct Step {
   bool stop = false;        ///< asks all ranks to end after this step
 
   Index count() const { return static_cast<Index>(rows.size()); }
+  /// Of its random numbers: drawn where they are needed, which takes longer than a small network's layer.
+  Rng key() const { return keys.child(static_cast<std::uint64_t>(number)); }
   /// The same step, of which a part of the rows is computed.
   Step shard(Part part) const {
     Step step = *this;

@@ -52,9 +52,10 @@ nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step,
     const Batch<T> batch = source.gather(member, step.rows, workspace_);
     const kernels::Upcoming upcoming = source.upcoming(member, step.next);
     const nn::Pass pass{.team = &member,
-                        .key = step.key,
+                        .key = step.keys,
                         .first_row = step.first_row,
                         .final = hooks.grad_ready,
+                        .number = step.number,
                         .upcoming = &upcoming,
                         .batch_sum = hooks.batch_sum,
                         .leaves = leaves ? &leaves_ : nullptr};
@@ -102,6 +103,7 @@ nn::LossValue PoolEngine<T>::leaf_by_leaf(const Source<T>& source, const Step& s
   const std::span<nn::LossValue> sums = leaves ? hooks.leaf_sums : std::span(sums_);
   if (run != run_) nodes_ = nodes_of(run, leaves ? step.leaves.count : pieces_);
   run_ = run;
+  const Rng key = step.key();
   std::size_t node = 0;
   pool_.run(run.size(), [&](const threads::Task& task) {
     Worker& worker = workers_[static_cast<std::size_t>(task.worker)];
@@ -113,7 +115,7 @@ nn::LossValue PoolEngine<T>::leaf_by_leaf(const Source<T>& source, const Step& s
       worker.workspace.make_leaf_room(step.leaves.count);
     }
     const nn::Pass pass{
-        .team = &alone, .key = step.key, .first_row = piece.first_row, .leaves = leaves ? &worker.leaf : nullptr};
+        .team = &alone, .key = key, .first_row = piece.first_row, .leaves = leaves ? &worker.leaf : nullptr};
     const Index leaf = run.begin + task.number;
     sums[static_cast<std::size_t>(leaf)] = nn::run_pass(job_.network, job_.model, worker.workspace, job_.loss, pass,
                                                         batch.x, batch.target, step.scale, worker.grads.span());
@@ -132,6 +134,7 @@ nn::LossValue PoolEngine<T>::leaf_by_leaf(const Source<T>& source, const Step& s
 template <class T>
 void PoolEngine<T>::run_by_run(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) {
   cut_runs(step);
+  const Rng key = step.key();
   pool_.team().run([&](const Member& member) {
     Worker& worker = workers_[static_cast<std::size_t>(member.index)];
     const Member alone;
@@ -141,7 +144,7 @@ void PoolEngine<T>::run_by_run(const Source<T>& source, const Step& step, const 
     WorkerSum sum(*this, member, hooks.batch_sum);
     const Batch<T> batch = source.gather(alone, own.rows, worker.workspace);
     const nn::Pass pass{.team = &alone,
-                        .key = step.key,
+                        .key = key,
                         .first_row = own.first_row,
                         .batch_sum = workers_.size() > 1 ? &sum : hooks.batch_sum,
                         .leaves = &worker.leaf};

@@ -224,7 +224,7 @@ template <class T>
 nn::Pass PipelineEngine<T>::pass(const Member& member, const Stage& stage, const Work& micro_batch) const {
   const Leaves& leaf = micro_batch.step.leaves;
   return {.team = &member,
-          .key = micro_batch.step.key,
+          .key = micro_batch.step.key(),
           .first_row = micro_batch.step.first_row,
           .offset = stage.params.begin,
           .batch_sum = micro_batch.hooks.batch_sum,

@@ -63,6 +63,14 @@ const ProductKernels<T>& products(Precision precision) {
   return table<T>();
 }
 
+/// Those of stacks whose layers are at most so wide. Where v4's vectors would be half empty, v3's, which have the same
+/// bits: v4 would transpose squares of mostly nothing.
+template <class T>
+const StackKernels<T>& stack_kernels(Index widest) {
+  const bool narrow = active_isa() > Isa::v3 && widest * static_cast<Index>(sizeof(T)) <= 32;
+  return narrow ? tables(Isa::v3).template of<T>() : table<T>();
+}
+
 /// The arithmetic peak of this core right now, in floating-point operations a second: fused multiply-adds (for v2: a
 /// multiply and an add) on registers for about `seconds`.
 template <class T>

@@ -70,7 +70,7 @@ struct Pass {
   bool forward_only = false;  // no backward pass follows: a whole network keeps nothing for one
   GradReady* final = nullptr;
   Index offset = 0;   // where these parameters stand in the flat buffer
-  Index number = -1;  // of this layer in that network; none: the key is its own
+  Index number = -1;  // of this layer in that network, or of the step; none: the key is its own
   const kernels::Upcoming* upcoming =
       nullptr;                        // rows of the next batch, for the first layer to fetch as it ends the pass
   BatchSum* batch_sum = nullptr;      // for member 0 to call; null: x is the whole batch
@@ -81,6 +81,13 @@ struct Pass {
   /// Between two kernels.
   void poll() const {
     if (final && team->first()) final->poll();
+  }
+  /// The same pass, whose key is drawn once for all layers within this one.
+  Pass inside() const {
+    Pass pass = *this;
+    pass.key = rng();
+    pass.number = -1;
+    return pass;
   }
   /// The pass as layer `index` sees it, whose parameters start `at` elements further on.
   Pass child(Index index, Index at) const {

@@ -12,8 +12,8 @@ LossValue sum_of_rows(const double* rows, Range range) {
 }
 
 template <class T>
-LossValue Loss<T>::operator()(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
-                              double* rows) const {
+LossValue Loss<T>::operator()(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
+                              const Tensor<T>& dy, double* rows) const {
   compute(member, y, target, scale, dy, rows);
   member.barrier();
   return sum_of_rows(rows, {0, y.batch});

@@ -53,13 +53,13 @@ class Loss {
   /// Every member calls it, and gets the same sums. dy = scale × gradient of the rows' sum, unless it is not wanted.
   /// `rows`: two numbers a row (loss, correct), so that the sums do not depend on the team; contains the barrier it
   /// needs.
-  LossValue operator()(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
-                       double* rows) const;
+  LossValue operator()(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
+                       const Tensor<T>& dy, double* rows) const;
 
  protected:
   /// This member's rows of `rows` and dy.
-  virtual void compute(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
-                       double* rows) const = 0;
+  virtual void compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
+                       const Tensor<T>& dy, double* rows) const = 0;
 
  private:
   Reduction reduction_;

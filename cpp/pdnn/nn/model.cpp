@@ -38,9 +38,18 @@ LossValue run_pass(const Network<T>& network, const Model<T>& model, Workspace<T
                    const FusedUpdate<T>* updates, std::span<T> more_nodes) {
   const Tensor<T> y = workspace.y(x.batch), dy = workspace.dy(x.batch);
   const Vars<T> vars = model.vars(workspace, updates, more_nodes);
-  network.forward(pass, vars, x, y);
+  const bool stack = network.in_stack(pass, x.batch) && !pass.add;
+  if (stack) {
+    network.stack_forward(vars, x, y);
+  } else {
+    network.forward(pass, vars, x, y);
+  }
   const LossValue sums = loss(*pass.team, y, target, scale, dy, workspace.rows());
-  network.backward(pass, vars, x, y, dy, {nullptr, x.batch, x.sample}, grads);
+  if (stack) {
+    network.stack_backward(pass, vars, x, y, dy, grads);
+  } else {
+    network.backward(pass, vars, x, y, dy, {nullptr, x.batch, x.sample}, grads);
+  }
   return sums;
 }
 

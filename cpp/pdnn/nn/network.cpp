@@ -1,7 +1,5 @@
 #include "pdnn/nn/network.hpp"
 
-#include <ranges>
-
 #include "pdnn/core/memory.hpp"
 #include "pdnn/kernels/table.hpp"
 #include "pdnn/nn/layers/identity.hpp"
@@ -105,11 +103,15 @@ void Network<T>::finish() {
   fuse();
   connect();
   stack_ = as_stack();
+  Index widest = 0;
+  for (const kernels::StackLayer& layer : stack_) widest = std::max({widest, layer.inputs, layer.outputs});
+  stack_kernels_ = &kernels::stack_kernels<T>(widest);
 }
 
 template <class T>
 std::shared_ptr<const Network<T>> Network<T>::with_panels() const {
   auto network = std::make_shared<Network>(*this);
+  if (!stack_.empty()) return network;  // whose weights are short as they are
   for (Node& node : network->nodes_) {
     LayerPtr<T> in_panels = node.layer->in_panels();
     if (!in_panels) continue;
@@ -117,7 +119,6 @@ std::shared_ptr<const Network<T>> Network<T>::with_panels() const {
     const std::vector<Index> weight = node.layer->parameters().front().shape;
     network->layout_.put_in_panels({.offset = node.params, .rows = weight[0], .cols = weight[1]});
   }
-  network->stack_ = network->as_stack();
   return network;
 }
 
@@ -244,9 +245,8 @@ void Network<T>::initialize(Rng rng, std::span<T> params, std::span<T> buffers) 
 
 template <class T>
 void Network<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
-  if (in_stack(pass, x.batch) && !pass.forward_only)
-    return kernels::table<T>().stack_forward(stack_.data(), std::ssize(stack_), x.batch, x.data, vars.params.data(),
-                                             vars.saved.data(), y.data);
+  if (in_stack(pass, x.batch) && !pass.forward_only) return stack_forward(vars, x, y);
+  const Pass inside = pass.inside();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     const bool last = i + 1 == nodes_.size();
@@ -256,7 +256,7 @@ void Network<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     }
     const Place here = pass.forward_only ? forward_place(i, x.batch) : place(i, x.batch);
     const Tensor<T> out{last ? y.data : vars.saved.data() + here.output, x.batch, node.out};
-    node.layer->forward(pass.child(node.number, node.params), vars_of(node, here, x.batch, vars), x, out);
+    node.layer->forward(inside.child(node.number, node.params), vars_of(node, here, x.batch, vars), x, out);
     pass.team->barrier();
     x = out;
   }
@@ -265,15 +265,8 @@ void Network<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
 template <class T>
 void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                           Tensor<T> dx, std::span<T> grads) const {
-  if (in_stack(pass, x.batch) && !pass.add && !dx.wanted()) {
-    kernels::table<T>().stack_backward(stack_.data(), std::ssize(stack_), x.batch, x.data, vars.params.data(),
-                                       vars.saved.data(), y.data, dy.data, grads.data());
-    if (!pass.final) return;
-    for (const Node& node : std::views::reverse(nodes_))
-      if (node.param_count > 0)
-        (*pass.final)(*pass.team, {pass.offset + node.params, pass.offset + node.params + node.param_count});
-    return;
-  }
+  if (in_stack(pass, x.batch) && !pass.add && !dx.wanted()) return stack_backward(pass, vars, x, y, dy, grads);
+  const Pass inside = pass.inside();
   const Index rows = x.batch, turn = align<T>(rows * widest_);
   T *next = vars.scratch.data(), *previous = next + turn;  // dx goes to one, dy came from the other
   vars.scratch = vars.scratch.subspan(static_cast<std::size_t>(2 * turn));
@@ -290,7 +283,7 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
     const T* const in = node.source ? vars.saved.data() + place(*node.source, rows).output : x.data;
     const T* const out = last ? y.data : vars.saved.data() + here.output;
     T* const din = i == 0 ? dx.data : i == lowest ? nullptr : next;
-    const Pass own = pass.child(node.number, node.params);
+    const Pass own = inside.child(node.number, node.params);
     const Vars<T> own_vars = vars_of(node, here, rows, vars);
     node.layer->backward(own, own_vars, {in, rows, node.in}, {out, rows, node.out}, dy, {din, rows, node.in},
                          slice(grads, node.params, node.param_count));
@@ -304,13 +297,29 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
 }
 
 template <class T>
+void Network<T>::stack_forward(const Vars<T>& vars, const Tensor<const T>& x, const Tensor<T>& y) const {
+  stack_kernels_->stack_forward(stack_.data(), std::ssize(stack_), x.batch, x.data, vars.params.data(),
+                                vars.saved.data(), y.data);
+}
+
+template <class T>
+void Network<T>::stack_backward(const Pass& pass, const Vars<T>& vars, const Tensor<const T>& x,
+                                const Tensor<const T>& y, const Tensor<const T>& dy, std::span<T> grads) const {
+  stack_kernels_->stack_backward(stack_.data(), std::ssize(stack_), x.batch, x.data, vars.params.data(),
+                                 vars.saved.data(), y.data, dy.data, grads.data());
+  if (pass.final)
+    (*pass.final)(*pass.team, {pass.offset, pass.offset + nodes_.back().params + nodes_.back().param_count});
+}
+
+template <class T>
 void Network<T>::commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> buffers) const {
   if (buffers.empty()) return;
+  const Pass inside = pass.inside();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
     if (node.buffer_count == 0) continue;
     const std::span<const T> own = slice(saved, place(i, rows).saved, node.sizes.saved + rows * node.sizes.saved_row);
-    node.layer->commit(pass.child(node.number, node.params), own, rows,
+    node.layer->commit(inside.child(node.number, node.params), own, rows,
                        slice(buffers, node.buffers, node.buffer_count));
   }
 }

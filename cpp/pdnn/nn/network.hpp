@@ -41,6 +41,15 @@ class Network : public Layer<T> {
                 std::span<T> grads) const override;
   void commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> buffers) const override;
 
+  /// Whether one kernel does the whole forward pass, and another the backward pass, which stores gradients and gives no
+  /// dx. These two are such passes.
+  bool in_stack(const Pass& pass, Index rows) const {
+    return !stack_.empty() && rows > 0 && rows <= kernels::kMostStackRows && pass.team->size == 1 && !pass.leaves;
+  }
+  void stack_forward(const Vars<T>& vars, const Tensor<const T>& x, const Tensor<T>& y) const;
+  void stack_backward(const Pass& pass, const Vars<T>& vars, const Tensor<const T>& x, const Tensor<const T>& y,
+                      const Tensor<const T>& dy, std::span<T> grads) const;
+
  private:
   /// A layer in its place. `number` is its index in the description: fusion leaves gaps, names and random numbers do
   /// not care.
@@ -70,10 +79,6 @@ class Network : public Layer<T> {
   Place forward_place(std::size_t node, Index rows) const;
   Vars<T> vars_of(const Node& node, const Place& place, Index rows, const Vars<T>& vars) const;
   std::vector<kernels::StackLayer> as_stack() const;
-  /// Whether one kernel does the whole of such a pass.
-  bool in_stack(const Pass& pass, Index rows) const {
-    return !stack_.empty() && rows <= kernels::kMostStackRows && pass.team->size == 1 && !pass.leaves;
-  }
   bool keeps_output(std::size_t node) const { return node + 1 < nodes_.size() && !nodes_[node].view; }
 
   std::vector<LayerPtr<T>> layers_;
@@ -84,6 +89,7 @@ class Network : public Layer<T> {
   Index widest_ = 0;               // of the tensors between nodes
   Layout<T> layout_;
   std::vector<kernels::StackLayer> stack_;  // empty: it is none
+  const kernels::StackKernels<T>* stack_kernels_ = nullptr;
 };
 
 }  // namespace pdnn::nn

@@ -30,12 +30,9 @@ template <class T>
 StepSums GradientReducer<T>::step(const Source<T>& source, const Step& own, nn::BatchSum* batch_sum, bool keep) {
   replica_.optimizer.begin_step();
   StepSums sums{{}, own.global_rows, own.stop};
-  {
-    const auto timed = replica_.timer.time(&Phases::gradient);
-    nn::Hooks<T> hooks = begin_step(keep);
-    hooks.batch_sum = batch_sum;
-    sums.loss = replica_.engine.gradient(source, own, hooks);
-  }
+  nn::Hooks<T> hooks = begin_step(keep);
+  hooks.batch_sum = batch_sum;
+  sums.loss = replica_.engine.gradient(source, own, hooks);
   return finish_step(sums);
 }
 

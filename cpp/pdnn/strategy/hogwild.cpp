@@ -39,7 +39,7 @@ class Hogwild<T>::Worker {
   }
 
   /// A gradient and an update from these rows. Before the update it is known whether they are finite.
-  void step(const Source<T>& source, std::span<const Index> rows, Rng key, std::span<const double> rates,
+  void step(const Source<T>& source, std::span<const Index> rows, Rng keys, std::span<const double> rates,
             OnNonfinite on_nonfinite, std::int64_t number, SharedVector<T>& shared) {
     if (!rates.empty()) optimizer_.set_rates(rates);
     const Index count = static_cast<Index>(rows.size());
@@ -47,8 +47,9 @@ class Hogwild<T>::Worker {
     nn::LossValue loss;
     {
       const auto timed = timer_.time(&Phases::gradient);
-      loss = engine_.gradient(source, {.rows = rows, .key = key, .global_rows = count, .scale = job_.loss.scale(count)},
-                              {});
+      const Step step{
+          .rows = rows, .keys = keys, .global_rows = count, .scale = job_.loss.scale(count), .number = number};
+      loss = engine_.gradient(source, step, {});
     }
     ++sums.steps;
     const auto timed = timer_.time(&Phases::update);
@@ -131,6 +132,7 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
   const Index batches = epoch.steps();
   auto& [taken, updates, stop] = shared_.counters();
   EpochClock clock;
+  const Rng keys = data::step_keys(epoch.seed);
   const auto work = [&](Worker& worker, bool caller) {
     while (!stop.load(std::memory_order_relaxed)) {
       const Index batch = taken.fetch_add(1, std::memory_order_relaxed);
@@ -140,8 +142,8 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
       std::span<const double> rates;
       if (epoch.rates.rows > 0) rates = {epoch.rates.row(batch), static_cast<std::size_t>(epoch.rates.cols)};
       if (caller) comm_->at_step(number);
-      worker.step(source, slice(epoch.order, at, std::min(epoch.batch_size, epoch.rows() - at)),
-                  data::step_key(epoch.seed, number), rates, epoch.on_nonfinite, number, shared_);
+      worker.step(source, slice(epoch.order, at, std::min(epoch.batch_size, epoch.rows() - at)), keys, rates,
+                  epoch.on_nonfinite, number, shared_);
       if (worker.sums.nonfinite.step == number) stop.store(true, std::memory_order_relaxed);
       if (!caller || !clock.time_to_poll()) continue;
       comm_->check_others();

@@ -17,6 +17,9 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
   std::int64_t updates = 0;  // of the optimizer, when the window began
   timer_.take();
   bool stop = false;
+  // What a step does is its gradient, but for what is timed as another phase: reading a clock takes as long as a small
+  // network's layer.
+  const auto gradient = timer_.time(&Phases::gradient);
   while (!sums.stopped) {
     const Index made = sums.steps - epoch.before.steps, at = epoch.first_row + made * epoch.batch_size;
     if (at >= end) break;
@@ -32,7 +35,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     }
     const Step step{.rows = slice(epoch.order, at, rows),
                     .next = slice(epoch.order, at + rows, std::min(epoch.batch_size, epoch.rows() - at - rows)),
-                    .key = keys.child(static_cast<std::uint64_t>(number)),
+                    .keys = keys,
                     .global_rows = rows,
                     .number = number,
                     .stop = stop};
@@ -65,6 +68,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     ++sums.steps;
     sums.stopped = own.stop;
     if (!clock.time_to_poll()) continue;
+    const auto not_timed = timer_.time(nullptr);
     comm_->check_others();
     sums.seconds = epoch.before.seconds + clock.seconds();
     const bool asked = poll(sums);

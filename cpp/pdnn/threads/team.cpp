@@ -103,16 +103,12 @@ void Team::place_workers() {
 }
 
 void Team::run_task() {
-  if (size_ > 1) {
-    if (process_ != getpid()) leave_threads_to_parent();
-    if (threads_.empty()) start();
-    place_workers();
-  }
+  if (process_ != getpid()) leave_threads_to_parent();
+  if (threads_.empty()) start();
+  place_workers();
   busy_.store(static_cast<std::uint32_t>(size_ - 1), std::memory_order_relaxed);
-  if (size_ > 1) {
-    started_.fetch_add(1, std::memory_order_release);
-    started_.notify_all();
-  }
+  started_.fetch_add(1, std::memory_order_release);
+  started_.notify_all();
   work(0);
   for (std::uint32_t left; (left = busy_.load(std::memory_order_acquire)) != 0;)
     wait_for_change(busy_, left, patience_);

@@ -39,6 +39,7 @@ class Team {
   /// others and the first real error is rethrown here. Allocates nothing. One call at a time.
   template <class Task>
   void run(Task&& task) {
+    if (size_ == 1) return task(Member());
     task_ = const_cast<void*>(static_cast<const void*>(&task));
     call_ = [](void* erased, const Member& member) { (*static_cast<std::remove_reference_t<Task>*>(erased))(member); };
     run_task();

@@ -132,7 +132,7 @@ void two_steps(const Data& data, Index rows, double scale, Run run) {
   const std::span<const Index> order(data.indices);
   for (const Index begin : {Index{0}, kRows - rows})
     run(source, Step{.rows = slice(order, begin, rows),
-                     .key = Rng(9).child(static_cast<std::uint64_t>(begin)),
+                     .keys = Rng(9).child(static_cast<std::uint64_t>(begin)),
                      .first_row = kFirstRow,
                      .scale = scale});
 }
@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(slices_are_announced_once_falling_when_the_last_micro_batch
       PipelineEngine<double> engine = held.engine(loss, comm, c);
       Listener listener(*held.model);
       const Source<double> source = data.source();
-      engine.gradient(source, {.rows = std::span(data.indices).first(11), .key = Rng(1)}, {.grad_ready = &listener});
+      engine.gradient(source, {.rows = std::span(data.indices).first(11), .keys = Rng(1)}, {.grad_ready = &listener});
       falling[rank] = listener.falling;
       complete[rank] = listener.lowest == 0;
       equal[rank] = std::equal(listener.told.begin(), listener.told.end(), held.model->grads->data());
@@ -376,7 +376,7 @@ BOOST_AUTO_TEST_CASE(a_recorded_step_tells_what_every_rank_did_when) {
       const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
       PipelineEngine<double> engine = held.engine(loss, comm, c);
       const Source<double> source = data.source();
-      const Step step{.rows = std::span(data.indices).first(11), .key = Rng(1)};
+      const Step step{.rows = std::span(data.indices).first(11), .keys = Rng(1)};
       engine.gradient(source, step, {});
       if (!engine.timeline().empty()) throw std::logic_error("recorded unasked");
       engine.record();
@@ -416,7 +416,7 @@ BOOST_AUTO_TEST_CASE(steps_of_a_pipeline_allocate_nothing) {
       PipelineEngine<double> engine = held.engine(loss, comm, c);
       const Source<double> source = data.source();
       const auto step = [&] {
-        engine.gradient(source, {.rows = std::span(data.indices).first(23), .key = Rng(1)}, {});
+        engine.gradient(source, {.rows = std::span(data.indices).first(23), .keys = Rng(1)}, {});
       };
       for (int warm_up = 0; warm_up < 20; ++warm_up) step();
       const long before = tests::own_allocations();
@@ -459,7 +459,7 @@ BOOST_AUTO_TEST_CASE(the_bytes_that_are_sent_are_those_of_the_codec) {
           const nn::CrossEntropyLoss<double> loss(nn::Reduction::mean);
           PipelineEngine<double> engine = held.engine(loss, comm, c);
           const Source<double> source = data.source();
-          engine.gradient(source, {.rows = slice(std::span<const Index>(data.indices), 0, rows), .key = Rng(1)}, {});
+          engine.gradient(source, {.rows = slice(std::span<const Index>(data.indices), 0, rows), .keys = Rng(1)}, {});
           stats[static_cast<std::size_t>(comm->rank())] = engine.take_stats();
           if (engine.take_stats().bytes != 0) throw std::logic_error("statistics are not taken");
         });

@@ -107,7 +107,7 @@ struct SumOfRanks : nn::BatchSum {
 
 data::Step step_of(std::span<const Index> rows, Index leaves) {
   const Index count = std::ssize(rows);
-  data::Step step{.rows = rows, .key = Rng(3), .global_rows = count, .scale = 1 / static_cast<double>(count)};
+  data::Step step{.rows = rows, .keys = Rng(3), .global_rows = count, .scale = 1 / static_cast<double>(count)};
   if (leaves > 0) step.leaves = {leaves, count, {0, leaves}};
   return step;
 }

@@ -75,8 +75,8 @@ class WrongSquare : public Loss<double> {
   void check(const Shape&, Index) const override {}
 
  protected:
-  void compute(const Member&, Tensor<const double> y, Target<double> target, double scale, Tensor<double> dy,
-               double* rows) const override {
+  void compute(const Member&, const Tensor<const double>& y, const Target<double>& target, double scale,
+               const Tensor<double>& dy, double* rows) const override {
     for (Index r = 0; r < y.batch; ++r) {
       rows[2 * r] = 0;
       for (Index j = 0; j < y.width(); ++j) {

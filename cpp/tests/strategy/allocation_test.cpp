@@ -93,7 +93,7 @@ void check(const Case& example, int threads, Index pieces, const kernels::Rule& 
     for (int turn = 0; turn < 4; ++turn)
       strategy.step(source, {.rows = rows.first(kBatch),
                              .next = rows.last(turn == 3 ? 0 : kBatch),
-                             .key = Rng(2),
+                             .keys = Rng(2),
                              .global_rows = kBatch});
   };
   // A thread makes room when it first takes part, which on a busy machine may be late.

@@ -36,8 +36,8 @@ class WatchedLoss : public nn::MSELoss<double> {
   explicit WatchedLoss(Watch watch) : nn::MSELoss<double>(nn::Reduction::mean), watch_(std::move(watch)) {}
 
  protected:
-  void compute(const Member& member, Tensor<const double> y, nn::Target<double> target, double scale, Tensor<double> dy,
-               double* rows) const override {
+  void compute(const Member& member, const Tensor<const double>& y, const nn::Target<double>& target, double scale,
+               const Tensor<double>& dy, double* rows) const override {
     watch_({target.values.data, y.batch, kOutputs, target.values.stride});
     nn::MSELoss<double>::compute(member, y, target, scale, dy, rows);
   }

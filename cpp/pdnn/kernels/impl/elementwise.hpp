@@ -8,6 +8,7 @@ namespace {
 
 /// Part `index` of `count` things dealt to `parts`: core's share(), which is not ours to instantiate here.
 PDNN_INLINE Range deal(Part part, Index count) {
+  if (part.size == 1) return {0, count};
   const Index each = count / part.size, more = count % part.size;
   const Index begin = part.index * each + min(part.index, more);
   return {begin, begin + each + (part.index < more ? 1 : 0)};

@@ -31,6 +31,16 @@ PDNN_INLINE Vector<T> sum_row(Index cols, Plus plus) {
   return sum_of_line<T>(line);
 }
 
+/// A row's largest element, in all lanes; NaN is none.
+template <class T>
+PDNN_INLINE Vector<T> row_largest(Index cols, const T* x) {
+  const T lowest = -T(__builtin_inff());
+  Vector<T> largest = broadcast(lowest);
+  for_vectors<T>(
+      cols, [&](Index j, Index left) { largest = at_least<T>(largest, padded<T>(load(x + j, left), left, lowest)); });
+  return largest_lane<T>(largest);
+}
+
 /// A row's largest element and Σ exp(x − largest), each in all lanes; exp(x − largest) is left in e if that is given.
 template <class T>
 struct Normalizer {
@@ -38,11 +48,7 @@ struct Normalizer {
 };
 template <class T>
 PDNN_INLINE Normalizer<T> normalizer(Index cols, const T* x, T* e) {
-  const T lowest = -T(__builtin_inff());
-  Vector<T> largest = broadcast(lowest);
-  for_vectors<T>(
-      cols, [&](Index j, Index left) { largest = at_least<T>(largest, padded<T>(load(x + j, left), left, lowest)); });
-  largest = largest_lane<T>(largest);
+  const Vector<T> largest = row_largest<T>(cols, x);
   const Vector<T> sum = sum_row<T>(cols, [&](Vector<T> so_far, Index j, Index left) {
     const Vector<T> term = padded<T>(exp<T>(load(x + j, left) - largest), left, T(0));
     if (e) store(e + j, term, left);
@@ -115,13 +121,17 @@ void log_softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matr
   });
 }
 
-/// Where the (first) largest element is.
+/// Where the first of a row's largest elements is, which are `largest`; 0 if the row begins with NaN.
 template <class T>
-PDNN_INLINE Index first_largest(Index cols, const T* x) {
-  Index best = 0;
-  for (Index j = 1; j < cols; ++j)
-    if (x[j] > x[best]) best = j;
-  return best;
+PDNN_INLINE Index first_largest(Index cols, const T* x, Vector<T> largest) {
+  const Vector<T> lanes =
+      __builtin_convertvector(lane_numbers<T>(std::make_integer_sequence<Integer<T>, kLanes<T>>{}), Vector<T>);
+  Vector<T> first = broadcast(static_cast<T>(cols));
+  for_vectors<T>(cols, [&](Index j, Index left) {
+    first = at_most<T>(load(x + j, left) == largest ? lanes + static_cast<T>(j) : first, first);
+  });
+  first = fold<T>(first, [](Vector<T> a, Vector<T> b) { return at_most<T>(a, b); });
+  return x[0] == x[0] ? static_cast<Index>(first[0]) : 0;
 }
 
 template <class T>
@@ -133,7 +143,7 @@ void cross_entropy_of_classes(Part part, Matrix<const T> y, const std::int32_t* 
     const Index wanted = classes[r];
     const Normalizer<T> n = normalizer<T>(y.cols, at, to);
     rows[2 * r] = static_cast<double>(log<T>(n.sum)[0]) - static_cast<double>(at[wanted] - n.largest[0]);
-    rows[2 * r + 1] = first_largest(y.cols, at) == wanted ? 1 : 0;
+    rows[2 * r + 1] = first_largest<T>(y.cols, at, n.largest) == wanted ? 1 : 0;
     if (!to) return;
     const Vector<T> factor = static_cast<T>(scale) / n.sum;
     for_vectors<T>(y.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * factor, left); });
@@ -153,7 +163,8 @@ void cross_entropy_of_targets(Part part, Matrix<const T> y, Matrix<const T> targ
       return fma<T>(load(t + j, left), padded<T>(log_sum - (load(at + j, left) - n.largest), left, T(0)), sum);
     });
     rows[2 * r] = static_cast<double>(loss[0]);
-    rows[2 * r + 1] = first_largest(y.cols, at) == first_largest(y.cols, t) ? 1 : 0;
+    const Index wanted = first_largest<T>(y.cols, t, row_largest<T>(y.cols, t));
+    rows[2 * r + 1] = first_largest<T>(y.cols, at, n.largest) == wanted ? 1 : 0;
     if (!to) return;
     const Vector<T> factor = static_cast<T>(scale) * total / n.sum;
     for_vectors<T>(y.cols, [&](Index j, Index left) {

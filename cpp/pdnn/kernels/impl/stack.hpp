@@ -21,17 +21,15 @@ struct SomeColumns {
   }
 };
 
-/// Calls run(columns, first) for as many columns at a time as fill a few registers.
+/// Calls run(columns, first) for as many columns at a time as fill a few registers, from column j on.
 template <class T, int most = 4, class Run>
-PDNN_INLINE void for_some_columns(Index cols, Run run) {
-  const Index whole = cols / (most * kLanes<T>)*(most * kLanes<T>), left = cols - whole;
-  for (Index j = 0; j < whole; j += most * kLanes<T>) run(SomeColumns<T, most, false>{}, j);
-  const auto rest = [&]<int... v>(std::integer_sequence<int, v...>) {
-    const Index full = left / kLanes<T>, last = left % kLanes<T>;
-    (void)((full == v && last > 0 && (run(SomeColumns<T, v + 1, true>{last}, whole), true)) || ...);
-    (void)((full == v + 1 && last == 0 && (run(SomeColumns<T, v + 1, false>{}, whole), true)) || ...);
-  };
-  rest(std::make_integer_sequence<int, most>{});
+PDNN_INLINE void for_some_columns(Index cols, Run run, Index j = 0) {
+  for (; j + most * kLanes<T> <= cols; j += most * kLanes<T>) run(SomeColumns<T, most, false>{}, j);
+  if constexpr (most > 1) {
+    for_some_columns<T, most / 2>(cols, run, j);
+  } else if (j < cols) {
+    run(SomeColumns<T, 1, true>{cols - j}, j);
+  }
 }
 
 /// Calls run(how_many, first) for a few rows at a time: their sums are independent, and share what is loaded.
@@ -87,24 +85,32 @@ void stack_forward(const StackLayer* layers, Index count, Index rows, const T* x
   }
 }
 
-/// dw = xᵀ dy and db = Σ dy.
+/// dw = xᵀ dy and db = Σ dy, a few rows at a time: the sums go on from those of the rows before.
 template <class T>
 void stack_gradients(const StackLayer& layer, Index rows, const T* x, const T* dy, T* dw) {
-  T* const db = dw + layer.inputs * layer.outputs;
   for_some_columns<T>(layer.outputs, [&]<int n, bool partial>(const SomeColumns<T, n, partial>& some, Index j) {
-    for (Index k = 0; k < layer.inputs; ++k) {
-      Vector<T> sum[n] = {};
-      for (Index r = 0; r < rows; ++r) {
-        const Vector<T> each = broadcast(x[r * layer.inputs + k]);
-        PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = fma<T>(each, some.load(dy + r * layer.outputs + j, v), sum[v]);
+    for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
+      Vector<T> delta[m][n];
+      PDNN_UNROLL for (int i = 0; i < m; ++i) PDNN_UNROLL for (int v = 0; v < n; ++v) delta[i][v] =
+          some.load(dy + (r + i) * layer.outputs + j, v);
+      T* to = dw + j;
+      const T* in = x + r * layer.inputs;
+      for (const T* const end = in + layer.inputs; in < end; ++in, to += layer.outputs) {
+        Vector<T> sum[n];
+        PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = r > 0 ? some.load(to, v) : Vector<T>{};
+        PDNN_UNROLL for (int i = 0; i < m; ++i) {
+          const Vector<T> each = broadcast(in[i * layer.inputs]);
+          PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = fma<T>(each, delta[i][v], sum[v]);
+        }
+        PDNN_UNROLL for (int v = 0; v < n; ++v) some.store(to, v, sum[v]);
       }
-      PDNN_UNROLL for (int v = 0; v < n; ++v) some.store(dw + k * layer.outputs + j, v, sum[v]);
-    }
-    if (!layer.bias) return;
-    Vector<T> sum[n] = {};
-    for (Index r = 0; r < rows; ++r)
-      PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] += some.load(dy + r * layer.outputs + j, v);
-    PDNN_UNROLL for (int v = 0; v < n; ++v) some.store(db + j, v, sum[v]);
+      if (!layer.bias) return;
+      PDNN_UNROLL for (int v = 0; v < n; ++v) {
+        Vector<T> sum = r > 0 ? some.load(to, v) : Vector<T>{};
+        PDNN_UNROLL for (int i = 0; i < m; ++i) sum += delta[i][v];
+        some.store(to, v, sum);
+      }
+    });
   });
 }
 
@@ -117,8 +123,13 @@ void stack_dx(const StackLayer& layer, Activation f, Index rows, const T* x, con
     const Index here = min(n, layer.inputs - k);
     for (Index j = 0; j < layer.outputs; j += n) {
       Vector<T> square[n];
-      PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] =
-          i < here ? load(w + (k + i) * layer.outputs + j, layer.outputs - j) : Vector<T>{};
+      const T* const from = w + k * layer.outputs + j;
+      if (here == n && j + n <= layer.outputs) {
+        PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] = load(from + i * layer.outputs);
+      } else {
+        PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] =
+            i < here ? load(from + i * layer.outputs, layer.outputs - j) : Vector<T>{};
+      }
       transpose<T>(square);
       PDNN_UNROLL for (Index i = 0; i < n; ++i) store(turned + (j + i) * n, square[i]);
     }

@@ -12,8 +12,8 @@ void CrossEntropyLoss<T>::check(const Shape& output, Index target_width) const {
 }
 
 template <class T>
-void CrossEntropyLoss<T>::compute(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
-                                  double* rows) const {
+void CrossEntropyLoss<T>::compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
+                                  const Tensor<T>& dy, double* rows) const {
   if (target.classes) {
     kernels::table<T>().cross_entropy_of_classes(member, y, target.classes, scale, dy, rows);
   } else {

@@ -14,8 +14,8 @@ class CrossEntropyLoss : public Loss<T> {
   bool classifies(Index) const override { return true; }
 
  protected:
-  void compute(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
-               double* rows) const override;
+  void compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
+               const Tensor<T>& dy, double* rows) const override;
 };
 
 }  // namespace pdnn::nn

@@ -29,8 +29,8 @@ void ElementwiseLoss<T, Function>::check(const Shape& output, Index target_width
 }
 
 template <class T, class Function>
-void ElementwiseLoss<T, Function>::compute(const Member& member, Tensor<const T> y, Target<T> target, double scale,
-                                           Tensor<T> dy, double* rows) const {
+void ElementwiseLoss<T, Function>::compute(const Member& member, const Tensor<const T>& y, const Target<T>& target,
+                                           double scale, const Tensor<T>& dy, double* rows) const {
   const Index width = y.width();
   const double each = this->reduction() == Reduction::mean ? 1.0 / static_cast<double>(width) : 1.0;
   const Range mine = member.range(y.batch);

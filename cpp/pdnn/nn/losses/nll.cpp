@@ -10,8 +10,8 @@ void NLLLoss<T>::check(const Shape& output, Index target_width) const {
 }
 
 template <class T>
-void NLLLoss<T>::compute(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
-                         double* rows) const {
+void NLLLoss<T>::compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
+                         const Tensor<T>& dy, double* rows) const {
   const Range mine = member.range(y.batch);
   for (Index r = mine.begin; r < mine.end; ++r) {
     const Index label = target.classes[r];

@@ -13,8 +13,8 @@ class NLLLoss : public Loss<T> {
   void check(const Shape& output, Index target_width) const override;
 
  protected:
-  void compute(const Member& member, Tensor<const T> y, Target<T> target, double scale, Tensor<T> dy,
-               double* rows) const override;
+  void compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
+               const Tensor<T>& dy, double* rows) const override;
 };
 
 }  // namespace pdnn::nn
