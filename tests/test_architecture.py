@@ -51,7 +51,7 @@ PYTHON_MAY_LOOK_AT = {
     "launch": ["_core", "comm"],
     "nn": ["_core", "core", "comm", "files", "moved", "store", "tensor"],
     "models": ["nn", "files", "moved"],
-    "optim": ["_core", "core", "store", "nn"],
+    "optim": ["_core", "core", "comm", "store", "nn"],
     "data": ["_core", "core", "comm", "nn", "moved", "tensor"],
     "datasets": ["data", "moved", "progress"],
     "exercises": ["core", "comm", "nn", "data", "datasets"],

@@ -1,10 +1,12 @@
-/// Evaluation; and pipeline schedules as lists of tuples: (what, micro, chunk), with (begin, end) behind it where time
-/// has passed.
+/// Evaluation, single steps; and pipeline schedules as lists of tuples: (what, micro, chunk), with (begin, end) behind
+/// it where time has passed.
 #include <pybind11/stl.h>
 
 #include "bindings.hpp"
 #include "pdnn/engine/custom_schedule.hpp"
 #include "pdnn/engine/evaluator.hpp"
+#include "pdnn/engine/stepper.hpp"
+#include "pdnn/reduce/rank_sums.hpp"
 #include "schedules.hpp"
 #include "source.hpp"
 
@@ -88,6 +90,76 @@ class HeldEvaluator {
   engine::Evaluator<T> evaluator_;
 };
 
+/// The elements of an array of T in C order; null if it is another.
+template <class T>
+const T* data_of(const py::array& array) {
+  const bool fits = py::isinstance<py::array_t<T>>(array) && (array.flags() & py::array::c_style) != 0;
+  return fits ? static_cast<const T*>(array.data()) : nullptr;
+}
+
+/// A stepper for arrays that it takes as they are; others are left to Python, which converts them or has the words.
+template <class T>
+class HeldStepper {
+ public:
+  HeldStepper(std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
+              std::shared_ptr<optim::Optimizer<T>> optimizer, const std::vector<Index>& sample, bool takes_classes)
+      : stepper_(std::move(model), std::move(loss), std::move(optimizer), to_shape(sample)),
+        takes_classes_(takes_classes) {}
+
+  std::optional<double> step(const py::object& its_x, const py::object& its_y, bool training, std::uint64_t seed,
+                             std::uint64_t number, std::optional<comm::Communicator*> ranks) {
+    if (!py::isinstance<py::array>(its_x) || !py::isinstance<py::array>(its_y)) return std::nullopt;
+    const auto x = py::reinterpret_borrow<py::array>(its_x), y = py::reinterpret_borrow<py::array>(its_y);
+    const T* const rows = data_of<T>(x);
+    if (!rows || !fits(x)) return std::nullopt;
+    const Tensor<const T> batch{rows, x.shape(0), stepper_.sample()};
+    std::vector<std::int32_t> classes;
+    const std::optional<nn::Target<T>> target = read(y, batch.batch, classes);
+    if (!target) return std::nullopt;
+    if (const Index width = target->values.cols; width != checked_) {
+      stepper_.loss().check(stepper_.output(), width);
+      checked_ = width;
+    }
+    std::optional<reduce::RankSum> sum;
+    if (ranks) sum.emplace(**ranks);
+    const py::gil_scoped_release release;
+    return stepper_.step(batch, *target, training, Rng(seed).child(number), sum ? &*sum : nullptr);
+  }
+
+ private:
+  bool fits(const py::array& x) const {
+    const Shape& sample = stepper_.sample();
+    if (x.ndim() != sample.rank() + 1) return false;
+    for (int axis = 0; axis < sample.rank(); ++axis)
+      if (x.shape(axis + 1) != sample[axis]) return false;
+    return true;
+  }
+
+  /// Classes are checked as they are copied.
+  std::optional<nn::Target<T>> read(const py::array& y, Index rows, std::vector<std::int32_t>& copy) const {
+    if (y.ndim() < 1 || y.shape(0) != rows) return std::nullopt;
+    if (y.ndim() == 2 && y.shape(1) == stepper_.output().count()) {
+      const T* const values = data_of<T>(y);
+      return values ? std::optional(nn::Target<T>{nullptr, {values, rows, y.shape(1)}}) : std::nullopt;
+    }
+    if (y.ndim() != 1 || !takes_classes_) return std::nullopt;
+    const auto* const longs = data_of<std::int64_t>(y);
+    const auto* const ints = longs ? nullptr : data_of<std::int32_t>(y);
+    if (!longs && !ints) return std::nullopt;
+    const std::int64_t most = std::max<std::int64_t>(stepper_.output().count(), 2);
+    for (Index row = 0; row < rows; ++row) {
+      const std::int64_t each = longs ? longs[row] : ints[row];
+      if (each < 0 || each >= most) return std::nullopt;
+      copy.push_back(static_cast<std::int32_t>(each));
+    }
+    return nn::Target<T>{copy.data(), {}};
+  }
+
+  engine::Stepper<T> stepper_;
+  bool takes_classes_;
+  Index checked_ = -1;  // the width of targets that the loss takes
+};
+
 }  // namespace
 
 std::vector<engine::Program> read_programs(const PipelineWords& programs) {
@@ -136,6 +208,14 @@ void bind_engine(py::module_& m) {
       .def("loss", &HeldEvaluator<T>::loss, py::arg("loss"), py::arg("source"), py::arg("target_width"),
            py::arg("rows"), py::arg("ranks"), "(sum of the rows' losses, number of right predictions).")
       .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"));
+  py::class_<HeldStepper<T>>(m, "Stepper")
+      .def(py::init<std::shared_ptr<nn::Model<T>>, std::shared_ptr<nn::Loss<T>>, std::shared_ptr<optim::Optimizer<T>>,
+                    const std::vector<Index>&, bool>(),
+           py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("sample"), py::arg("takes_classes"))
+      .def("step", &HeldStepper<T>::step, py::arg("x"), py::arg("y"), py::arg("training"), py::arg("seed"),
+           py::arg("number"), py::arg("ranks"),
+           "The loss of the rows before an update by its gradient; None, and nothing done, if the arrays are not as it "
+           "takes them in place.");
 }
 
 template void bind_engine<float>(py::module_&);

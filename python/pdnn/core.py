@@ -20,6 +20,7 @@ CoreNetwork: TypeAlias = "_core.float32.Network"
 CoreOptimizer: TypeAlias = "_core.float32.Optimizer"
 CoreSession: TypeAlias = "_core.float32.Session"
 CoreSource: TypeAlias = "_core.float32.Source"
+CoreStepper: TypeAlias = "_core.float32.Stepper"
 LayerCall: TypeAlias = "_core.float32.LayerCall"
 
 

@@ -275,7 +275,7 @@ class Store:
         self.seed = seed
         self.moved = False
         self.synchronized = False
-        self._pass_hooks: dict[int, PassHook] = {}
+        self.pass_hooks: dict[int, PassHook] = {}
         self._pending: Array | None = None
         self._calls = count()
         offsets = offsets_of(named.values())
@@ -299,7 +299,7 @@ class Store:
         RemovableHandle
             Its `remove()` takes the hook back.
         """
-        return RemovableHandle(self._pass_hooks, hook)
+        return RemovableHandle(self.pass_hooks, hook)
 
     def begin_pass(self, nodes: Sequence[Any]) -> float:
         """The weight of a backward pass through these nodes, 1 unless a hook has another.
@@ -309,7 +309,7 @@ class Store:
         ValueError
             If two hooks disagree.
         """
-        weights = {hook(nodes) for hook in tuple(self._pass_hooks.values())} or {1.0}
+        weights = {hook(nodes) for hook in tuple(self.pass_hooks.values())} or {1.0}
         if len(weights) > 1:
             raise ValueError(
                 "backward: two optimizers of one model weigh this pass differently; give both the same op"

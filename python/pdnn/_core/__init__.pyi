@@ -600,6 +600,9 @@ class Width(typing.Protocol):
     def Evaluator(self) -> type[float32.Evaluator]:
         ...
     @property
+    def Stepper(self) -> type[float32.Stepper]:
+        ...
+    @property
     def BucketedAllReduce(self) -> type[float32.BucketedAllReduce]:
         ...
     @property

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'Stepper', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -217,6 +217,13 @@ class Evaluator:
         """
     def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
         ...
+class Stepper:
+    def __init__(self, model: Model, loss: Loss, optimizer: Optimizer, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], takes_classes: bool) -> None:
+        ...
+    def step(self, x: typing.Any, y: typing.Any, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None) -> float | None:
+        """
+        The loss of the rows before an update by its gradient; None, and nothing done, if the arrays are not as it takes them in place.
+        """
 class BucketedAllReduce:
     def __init__(self, comm: pdnn._core.Communicator, buckets: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]], compression: pdnn._core.Compression | None, shapes: collections.abc.Sequence[collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]]) -> None:
         ...

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,13 @@ from pdnn.tensor import no_grad
 
 if TYPE_CHECKING:
     from pdnn.nn.summary import Summary
+
+
+class Stepping(Protocol):
+    """The interface of an optimizer for `Sequential.step`."""
+
+    def stepper(self, model: Sequential, criterion: Loss) -> Callable[[Array, Array], float]:
+        """What makes a step from samples and labels."""
 
 
 class Sequential(Module):
@@ -166,7 +173,7 @@ class Sequential(Module):
         -------
         ndarray, shape (n, outputs), of the model's dtype
         """
-        self._check_batch("predict", x)
+        check_batch("predict", x, array_dtype(self.dtype))
         self.place()
         if self._model is not None:
             outputs: Array = self._model.predict(x)
@@ -216,7 +223,7 @@ class Sequential(Module):
         ValueError
             If shapes or labels do not fit, or out is read-only, not contiguous or memory that the call reads.
         """
-        self._check_batch("gradient", x)
+        check_batch("gradient", x, array_dtype(self.dtype))
         outputs = int(np.prod(self.output_shape(x.shape[1:]), dtype=np.int64))
         targets = prepare_targets("gradient", y, criterion, outputs, array_dtype(self.dtype))
         loss = criterion.build(core_for(self.dtype))
@@ -225,6 +232,46 @@ class Sequential(Module):
         value, gradient = self.core.gradient(x, targets, loss, self.training, seed, out)
         return value, gradient
 
+    def step(self, x: Array, y: Array, criterion: Loss, optimizer: Stepping) -> float:
+        """One training step: forward and backward pass, and an update, in one call of the core.
+
+        As quick as a step by hand can be, for online and reinforcement learning: a few microseconds from
+        Python for a small network. It does what ``optimizer.zero_grad()``, ``criterion(model(x), y)``,
+        ``backward()`` and ``optimizer.step()`` do, with the same dropout masks and to the same bits; the
+        gradient is in `flat_gradients` afterwards. The calling thread computes, without the GIL; calls from
+        several threads take turns. Parameter groups, schedules, `state_dict` and a Trainer see its steps as
+        their own. Gradients are not clipped.
+
+        Parameters
+        ----------
+        x : ndarray of floats, shape (n, ...)
+            Read in place if it is of the model's dtype and C-ordered, else converted.
+        y : ndarray
+            Labels as the criterion takes them. Classes as int64 or int32, and values of the model's dtype and
+            C-ordered, are the quickest.
+        criterion : Loss
+            Keep one object for all steps: the core is prepared once for each.
+        optimizer : Optimizer
+            Of this model's parameters.
+
+        Returns
+        -------
+        float
+            The loss of the batch before the update, under the criterion's reduction.
+
+        Raises
+        ------
+        TypeError
+            If x is no array of floats, labels are no numbers, the criterion or the optimizer is none of
+            pdnn's, or a layer has its `forward` in Python.
+        ValueError
+            If shapes or labels do not fit, the optimizer is another model's, the model has hooks, or its
+            layers are not all in one mode. Nothing changes then.
+        """
+        if not hasattr(optimizer, "stepper"):
+            raise TypeError(f"step: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's")
+        return optimizer.stepper(self, criterion)(x, y)
+
     def _check_out(self, out: Array, x: Array, targets: Array) -> None:
         if not isinstance(out, np.ndarray):
             raise TypeError(f"gradient: out is a {type(out).__name__}, expected a NumPy array")
@@ -232,17 +279,6 @@ class Sequential(Module):
         for name, array in read.items():
             if np.may_share_memory(out, array):
                 raise ValueError(f"gradient: out shares memory with {name}, which the call reads")
-
-    def _check_batch(self, where: str, x: Array) -> None:
-        if not isinstance(x, np.ndarray):
-            raise TypeError(f"{where}: x is a {type(x).__name__}, expected a NumPy array")
-        if x.ndim < 2:
-            raise ValueError(f"{where}: x has shape {x.shape}, expected one row a sample, (n, features)")
-        if x.dtype.kind in "iu":
-            raise TypeError(
-                f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset to a Trainer, "
-                f"or x.astype({array_dtype(self.dtype)!r}) * scale"
-            )
 
     # ---- as a module
 
@@ -295,3 +331,16 @@ class Sequential(Module):
         part = Sequential(*self.layers[index], dtype=self.dtype)
         part.training = self.training
         return part
+
+
+def check_batch(where: str, x: Array, dtype: str) -> None:
+    """Raises TypeError or ValueError unless x is an array of rows, and of no raw integers."""
+    if not isinstance(x, np.ndarray):
+        raise TypeError(f"{where}: x is a {type(x).__name__}, expected a NumPy array")
+    if x.ndim < 2:
+        raise ValueError(f"{where}: x has shape {x.shape}, expected one row a sample, (n, features)")
+    if x.dtype.kind in "iu":
+        raise TypeError(
+            f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset to a Trainer, "
+            f"or x.astype({dtype!r}) * scale"
+        )

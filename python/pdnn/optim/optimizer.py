@@ -9,7 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pdnn.core import CoreOptimizer, core_for
+from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
+from pdnn.optim.stepper import Stepper
 from pdnn.store import Array, Parameter, Store
 
 Params: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
@@ -26,6 +28,8 @@ class Optimizer:
     param_groups : list of dict
         ``params``, ``lr``, ``weight_decay``; change the numbers at any time between epochs, or steps by hand.
     """
+
+    _stepper: Stepper | None = None
 
     def __init__(self, params: Params, lr: float, weight_decay: float) -> None:
         self.check_number("lr", lr)
@@ -90,6 +94,19 @@ class Optimizer:
         assert self._core is not None
         assert self._store is not None
         self._core.apply(self._store.flat_parameters, self._store.flat_gradients)
+
+    def stepper(self, model: Sequential, criterion: Loss) -> Stepper:
+        """What `Sequential.step` calls for this model and criterion; the last one is kept.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `Sequential.step`.
+        """
+        kept = self._stepper
+        if kept is None or kept.model is not model or kept.criterion is not criterion:
+            kept = self._stepper = Stepper(model, criterion, self)
+        return kept
 
     def store(self) -> Store:
         """The memory of the model whose parameters these are.
@@ -224,7 +241,7 @@ class Optimizer:
     def twin(self, params: Iterable[Parameter]) -> Optimizer:
         """The same rule, with the numbers of the first group, for all parameters of another model."""
         other = copy.copy(self)
-        other._core, other._store, other._handles, other._synced = None, None, [], []
+        other._core, other._store, other._handles, other._synced, other._stepper = None, None, [], [], None
         other.param_groups = [{**self.param_groups[0], "params": list(params)}]
         return other
 

@@ -1,0 +1,34 @@
+#include "pdnn/engine/stepper.hpp"
+
+namespace pdnn::engine {
+
+template <class T>
+Stepper<T>::Stepper(std::shared_ptr<nn::Model<T>> model, std::shared_ptr<nn::Loss<T>> loss,
+                    std::shared_ptr<optim::Optimizer<T>> optimizer, const Shape& sample)
+    : model_(std::move(model)),
+      loss_(std::move(loss)),
+      optimizer_(std::move(optimizer)),
+      sample_(sample),
+      output_(model_->network().output_shape(sample)),
+      network_(model_->bound(sample)),
+      update_(*model_, *optimizer_) {}
+
+template <class T>
+double Stepper<T>::step(Tensor<const T> x, const nn::Target<T>& target, bool training, Rng key,
+                        nn::BatchSum* batch_sum) {
+  const std::lock_guard lock(mutex_);
+  if (!workspace_ || workspace_->capacity() < x.batch)
+    workspace_ = std::make_unique<nn::Workspace<T>>(*network_, sample_, x.batch);
+  const Member alone;
+  const nn::Pass pass{.team = &alone, .training = training, .key = key, .final = &update_, .batch_sum = batch_sum};
+  optimizer_->begin_step();
+  const nn::LossValue sums = nn::run_pass<T>(*network_, *model_, *workspace_, *loss_, pass, x, target,
+                                             loss_->scale(x.batch), model_->grads->span());
+  if (training) model_->commit(*network_, pass, *workspace_, x.batch);
+  return loss_->reduce(sums.value, x.batch);
+}
+
+template class Stepper<float>;
+template class Stepper<double>;
+
+}  // namespace pdnn::engine

@@ -1,0 +1,106 @@
+"""Stepper: single training steps of a model in the core, for loops by hand that cannot wait."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Protocol
+
+import numpy as np
+
+from pdnn.comm import world
+from pdnn.core import CoreOptimizer, CoreStepper, array_dtype, core_for
+from pdnn.nn.losses import Loss
+from pdnn.nn.sequential import Sequential, check_batch
+from pdnn.nn.targets import prepare_targets
+from pdnn.store import Array
+
+
+class Updates(Protocol):
+    """The interface of an optimizer for this module."""
+
+    @property
+    def core(self) -> CoreOptimizer:
+        """The core's."""
+
+    def attach(self, model: Sequential) -> None:
+        """Makes it for this model."""
+
+    def sync_groups(self) -> None:
+        """Tells it of parameter groups that changed."""
+
+
+class Stepper:
+    """What `Sequential.step` keeps from call to call for a model, a criterion and an optimizer.
+
+    Raises
+    ------
+    TypeError
+        If the criterion is none of pdnn.nn's losses, or the model has no static form.
+    ValueError
+        If the optimizer's parameters are not the model's.
+    """
+
+    def __init__(self, model: Sequential, criterion: Loss, optimizer: Updates) -> None:
+        if not isinstance(criterion, Loss) or type(criterion).__call__ is not Loss.__call__:
+            raise TypeError(
+                f"step: criterion is a {type(criterion).__name__}, expected one of pdnn.nn's losses; "
+                "write the steps of others by hand"
+            )
+        self.model, self.criterion, self.optimizer = model, criterion, optimizer
+        self._model, self._store = model.core, model.place().store
+        self._modules = tuple(model.modules())
+        hooks = [(handle.hooks, handle.post_hooks) for handle in self._store.handles]
+        self._hooks = [self._store.pass_hooks, *(each for pair in hooks for each in pair)]
+        self._refuse_hooks()
+        self._width = core_for(model.dtype)
+        self._loss = criterion.build(self._width)
+        optimizer.attach(model)
+        self._sample: tuple[int, ...] | None = None
+        self._core: CoreStepper | None = None
+
+    def __call__(self, x: Array, y: Array) -> float:
+        """One step; arguments, result and errors are those of `Sequential.step`."""
+        self.optimizer.sync_groups()
+        self._refuse_hooks()
+        training, store = self.model.training, self._store
+        for module in self._modules:
+            if module.training is not training:
+                raise ValueError(
+                    "step: some layers are in training mode and some in evaluation mode; call train() or "
+                    "eval() of the model, or write the step by hand"
+                )
+        ranks = world().core if store.synchronized and training else None
+        how = (training, store.seed, store.next_call() if training else 0, ranks)
+        loss = None if self._core is None else self._core.step(x, y, *how)
+        if loss is not None:
+            return loss
+        core, x, y = self._converted(x, y)
+        loss = core.step(x, y, *how)
+        assert loss is not None, "converted arrays are as it takes them"
+        return loss
+
+    def _refuse_hooks(self) -> None:
+        if any(self._hooks):
+            raise ValueError(
+                "step: the model has hooks, which only backward passes by hand run; remove them, or write "
+                "the step by hand"
+            )
+
+    def _converted(self, x: Array, y: Array) -> tuple[CoreStepper, Array, Array]:
+        """The core's object for such samples, and the arrays as it takes them."""
+        model, dtype = self.model, array_dtype(self.model.dtype)
+        check_batch("step", x, dtype)
+        if x.dtype.kind != "f":
+            raise TypeError(f"step: x is {x.dtype}, expected floats")
+        sample = x.shape[1:]
+        outputs = prod(model.output_shape(sample))
+        targets = prepare_targets("step", y, self.criterion, outputs, dtype)
+        if len(targets) != len(x):
+            raise ValueError(f"step: y has {len(targets)} labels, x has {len(x)} rows")
+        if self._core is None or sample != self._sample:
+            takes_classes = self.criterion.takes_classes
+            self._core = self._width.Stepper(
+                self._model, self._loss, self.optimizer.core, list(sample), takes_classes
+            )
+            self._sample = sample
+        return self._core, np.ascontiguousarray(x, dtype), targets
