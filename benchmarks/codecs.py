@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any
 
 import measure
-from measure import Runner, Side
+from workers import Runner, Side
 
 SHAPES = ((784, 256), (256,), (256, 10), (10,))
 SIZES = (1e-3, 3e-3, 1e-2, 3e-2)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from measure import Runner
+from workers import Runner
 
 Array = npt.NDArray[Any]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from measure import Runner
 from peers import fitted
 from pytorch import TorchJob, torch_compiled, torch_steps
+from workers import Runner
 
 Array = npt.NDArray[Any]
 
@@ -53,7 +53,7 @@ class Images:
         x = rng.standard_normal((rows, self.channels, 32, 32), dtype=np.float32).astype(self.dtype)
         return x, rng.integers(0, 10, rows)
 
-    def build(self, sync: bool = False) -> Any:
+    def build(self, sync: bool = False, dtype: str = "") -> Any:
         """The network by pdnn; without dropout, whose draws differ between libraries.
 
         `sync`: ranks normalize over the whole batch, as PyTorch's do not on CPUs.
@@ -61,20 +61,22 @@ class Images:
         import pdnn
 
         if self.model == "lenet":
-            return pdnn.exercises.lenet_psgd(dropout=0, dtype=self.dtype, seed=0)
-        return pdnn.models.ResNet9(sync=sync, dtype=self.dtype, seed=0)
+            return pdnn.exercises.lenet_psgd(dropout=0, dtype=dtype or self.dtype, seed=0)
+        return pdnn.models.ResNet9(sync=sync, dtype=dtype or self.dtype, seed=0)
 
 
 LENET = Images("parallel-SGD CNN, batch 256", "lenet", 1, 256, 2_593_000_000)
 RESNET9 = Images("ResNet9, batch 128", "resnet9", 3, 128, 714_000_000)
 
 
-def make_trainer(images: Images, strategy: Any, comm: Any = None, sync: bool = False) -> tuple[Any, Any]:
-    """A Trainer of pdnn's, and its data set in memory."""
+def make_trainer(
+    images: Images, strategy: Any, comm: Any = None, sync: bool = False, dtype: str = ""
+) -> tuple[Any, Any]:
+    """A Trainer of pdnn's, and its data set in memory; `dtype`: the model's, if not the data's."""
     import pdnn
     from pdnn import nn, optim
 
-    model = images.build(sync)
+    model = images.build(sync, dtype)
     if images.model == "lenet":
         loss: Any = nn.NLLLoss()
         optimizer: Any = optim.SGD(model.parameters(), lr=0.01)
@@ -85,9 +87,11 @@ def make_trainer(images: Images, strategy: Any, comm: Any = None, sync: bool = F
     return trainer, pdnn.data.Dataset(*images.data())
 
 
-def pdnn_images(images: Images, strategy: Any, comm: Any = None, sync: bool = False) -> Runner:
+def pdnn_images(
+    images: Images, strategy: Any, comm: Any = None, sync: bool = False, dtype: str = ""
+) -> Runner:
     """`Trainer.fit`; its own seconds of the epoch, divided by the steps."""
-    trainer, data = make_trainer(images, strategy, comm, sync)
+    trainer, data = make_trainer(images, strategy, comm, sync, dtype)
     return fitted(trainer, data, images.batch)
 
 

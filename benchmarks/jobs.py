@@ -29,8 +29,8 @@ import numpy as np
 import measure
 import peers
 import pytorch
-from measure import Runner, Side
 from step import W0, W0_DOUBLE, forced_cores
+from workers import Runner, Side
 
 MNIST_ROWS = 60_000
 TINY = peers.Network("8-8-8", (8, 8, 8), "sigmoid", True, 1, steps=5000)

@@ -23,7 +23,7 @@ import convolutions
 import measure
 import peers
 import products
-from measure import Runner, Side
+from workers import Runner, Side
 
 PDNN, FLOOR = "pdnn", "floor"
 

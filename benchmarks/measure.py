@@ -8,76 +8,33 @@ A side that has slept does not begin as it goes on: its data are not in the cach
 libraries wake up on one core. So each block follows at once on untimed ones of the same side. At the end
 every side runs as many blocks again one after another, the others asleep: what it takes alone.
 
-Sides are pinned alike: each process has `cores` cores in its affinity mask and as many threads, told to it
-before it starts and, where threadpoolctl is installed, once more by that. A side with several cores hands
-data from core to core, and on shared machines that has slow spells of seconds: the round trip is measured
-between blocks, and blocks beside a slow one are left out.
+A side with several cores hands data from core to core, and on shared machines that has slow spells of
+seconds: the round trip is measured between blocks, and blocks beside a slow one are left out.
 
-A side of several ranks is as many processes, each with its share of the cores; `pdnn.run` starts them under
-mpiexec, also those that do not use MPI. The other processes sleep until it is their turn.
+The processes of the sides are those of workers.py; they sleep until it is their turn.
 """
 
 from __future__ import annotations
 
+import json
 import math
-import multiprocessing
 import os
 import platform
-import socket
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
-from time import perf_counter, process_time, sleep
-from typing import Any, Protocol
+from time import perf_counter, sleep
+from typing import Any
 
-Runner = Callable[[], tuple[float, float] | tuple[float, float, Mapping[str, float]]]
-"""Runs one block; returns seconds a step, a number that all sides must agree on, and perhaps the seconds of
-what a step consists of."""
-
-Turn = tuple[float, float, float, Mapping[str, float]]
-"""What comes of a block: seconds a step, the number, seconds of processor time, seconds of parts."""
-
+from workers import Side, Worker, installed_version, start
 
 SETTLE = 0.05
 """Seconds from the end of a side's block to what the next side does."""
 
 WARM_UP = 0.1
 """Seconds of untimed blocks before each block, unless told otherwise."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """One program of a comparison.
-
-    Parameters
-    ----------
-    name : str
-    make : function
-        Builds the runner, in the side's own process; importable, called with `arguments`.
-    cores : int
-        In its affinity mask, and threads it may use; over all its ranks.
-    environment : mapping
-        Variables set before its process starts.
-    ranks : int
-        Processes that run it together; in each, `pdnn.world()` is all of them.
-    python : str
-        The interpreter of its process; empty: this one. Another one needs the packages of the side alone.
-    """
-
-    name: str
-    make: Callable[..., Runner]
-    arguments: tuple[Any, ...] = ()
-    cores: int = 1
-    environment: Mapping[str, str] = field(default_factory=dict)
-    ranks: int = 1
-    python: str = ""
 
 
 @dataclass
@@ -152,9 +109,9 @@ def alternate(
     RuntimeError
         If a side fails; with its message.
     """
-    workers: list[_Worker] = []
+    workers: list[Worker] = []
     try:
-        workers.extend(_start(side) for side in sides)
+        workers.extend(start(side) for side in sides)
         results = [Blocks([], [], worker.run(0)[1], worker.blas) for worker in workers]
         untimed = [math.ceil(warm_up / _seconds(worker)) for worker in workers]
         values = [between()]
@@ -177,200 +134,167 @@ def alternate(
     return results, values
 
 
-def _start(side: Side) -> _Worker:
-    if side.ranks > 1:
-        return _Ranks(side)
-    return _Foreign(side) if side.python else _Process(side)
-
-
-def _seconds(worker: _Worker) -> float:
+def _seconds(worker: Worker) -> float:
     """Of a whole block, the second one."""
     began = perf_counter()
     worker.run(0)
     return perf_counter() - began
 
 
-class _Worker(Protocol):
-    """A side that waits for the word between blocks: the number of untimed ones before the next."""
+@dataclass(frozen=True)
+class Method:
+    """How sides are compared: what the options of `add_options` say.
 
-    blas: str
-
-    def run(self, untimed: int) -> Turn: ...
-    def stop(self) -> None: ...
-
-
-class _Process:
-    """A side in one process, a fresh interpreter."""
-
-    def __init__(self, side: Side) -> None:
-        context = multiprocessing.get_context("spawn")  # a fresh interpreter: nothing imported, no threads
-        self._side = side
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, side), daemon=True)
-        with _pinned(side):
-            self._process.start()
-        theirs.close()
-        self.blas: str = _receive(self._connection, side)
-
-    def run(self, untimed: int) -> Turn:
-        self._connection.send(untimed)
-        turn: Turn = _receive(self._connection, self._side)
-        return turn
-
-    def stop(self) -> None:
-        self._connection.close()
-        self._process.join(10)
-        if self._process.is_alive():
-            self._process.kill()
-
-
-class _Foreign(_Process):
-    """A side in one process of another interpreter."""
-
-    def __init__(self, side: Side) -> None:
-        self._side = side
-        ours, theirs = socket.socketpair()
-        serve = (
-            "import sys; sys.path.insert(0, sys.argv[1]); import measure; measure.serve_at(int(sys.argv[2]))"
-        )
-        words = [side.python, "-c", serve, str(Path(__file__).parent), str(theirs.fileno())]
-        with _pinned(side), theirs:
-            os.environ.pop("PYTHONPATH", None)  # it is this interpreter's
-            self._popen = subprocess.Popen(words, pass_fds=[theirs.fileno()])
-        self._connection = Connection(ours.detach())
-        self._connection.send(side)
-        self.blas: str = _receive(self._connection, side)
-
-    def stop(self) -> None:
-        self._connection.close()
-        try:
-            self._popen.wait(10)
-        except subprocess.TimeoutExpired:
-            self._popen.kill()
-
-
-class _Ranks:
-    """A side in several processes: a step takes as long as its slowest rank."""
-
-    def __init__(self, side: Side) -> None:
-        import pdnn
-
-        self._side = side
-        self._connections: list[Connection] = []
-        self._thread = ThreadPoolExecutor(1)
-        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server, _pinned(side):
-            address = str(Path(folder, "socket"))
-            server.bind(address)
-            server.listen(side.ranks)
-            server.settimeout(0.1)
-            cores = sorted(os.sched_getaffinity(0))
-            self._job = self._thread.submit(pdnn.run, _serve_rank, address, side, cores, ranks=side.ranks)
-            while len(self._connections) < side.ranks:
-                try:
-                    accepted, _ = server.accept()
-                except TimeoutError:
-                    if self._job.done():
-                        self._job.result()
-                        raise RuntimeError(f"{side.name}: its ranks ended") from None
-                else:
-                    accepted.setblocking(True)
-                    self._connections.append(Connection(accepted.detach()))
-        self.blas: str = self._receive()[0]
-
-    def run(self, untimed: int) -> Turn:
-        for connection in self._connections:
-            connection.send(untimed)
-        turns: list[Turn] = self._receive()
-        seconds, checks, processor, parts = zip(*turns, strict=True)
-        return max(seconds), checks[0], sum(processor), next(filter(None, parts), {})
-
-    def stop(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        self._job.exception(30)  # whatever it was, a block has reported it
-        self._thread.shutdown()
-
-    def _receive(self) -> list[Any]:
-        return [_receive(connection, self._side) for connection in self._connections]
-
-
-def _receive(connection: Connection, side: Side) -> Any:
-    try:
-        answer = connection.recv()
-    except (EOFError, ConnectionError):
-        raise RuntimeError(f"{side.name}: its process died") from None
-    if isinstance(answer, Exception):
-        raise RuntimeError(f"{side.name}: {type(answer).__name__}: {answer}") from answer
-    return answer
-
-
-@contextmanager
-def _pinned(side: Side) -> Iterator[None]:
-    """What a process started in here inherits: the last cores of this process's mask, and as many threads.
-
-    Ranks share both evenly.
+    Attributes
+    ----------
+    blocks : int
+        Of each side.
+    slowest_trip : float
+        Seconds; blocks of several cores beside a slower round trip between two of them are left out.
+    warm_up : float
+        Seconds of untimed blocks before each.
     """
-    threads = {
-        name: str(side.cores // side.ranks)
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    }
-    mask, variables = os.sched_getaffinity(0), dict(os.environ)
-    if side.cores > len(mask):
-        raise ValueError(f"{side.name}: {side.cores} cores, this process may use {len(mask)}")
-    try:
-        os.sched_setaffinity(0, sorted(mask)[-side.cores :])
-        os.environ.update(threads | dict(side.environment))
-        yield
-    finally:
-        os.sched_setaffinity(0, mask)
-        os.environ.clear()
-        os.environ.update(variables)
+
+    blocks: int
+    slowest_trip: float
+    warm_up: float = WARM_UP
 
 
-def _serve(connection: Connection, side: Side) -> Exception | None:
-    try:
-        runner = side.make(*side.arguments)
-        connection.send(_limit_blas(side.cores // side.ranks))
-        while True:
-            for _ in range(connection.recv()):
-                runner()
-            began = process_time()
-            seconds, check, *parts = runner()
-            connection.send((seconds, check, process_time() - began, parts[0] if parts else {}))
-    except EOFError:
-        pass
-    except Exception as error:
-        connection.send(error)
-        return error
-    return None
+@dataclass(frozen=True)
+class Comparison:
+    """What the blocks of some sides measured.
+
+    Attributes
+    ----------
+    sides : sequence of Side
+    results : list of Blocks
+        One a side.
+    trips : list of float
+        Seconds of a round trip between two cores, before the first round and after each; 0 if all sides have
+        one core.
+    method : Method
+    """
+
+    sides: Sequence[Side]
+    results: list[Blocks]
+    trips: list[float]
+    method: Method
+
+    def kept(self, side: Side) -> list[int]:
+        """Numbers of the blocks that count: of one core all of them."""
+        blocks = list(range(len(self.trips) - 1))
+        return blocks if side.cores == 1 else quiet(blocks, self.trips, self.method.slowest_trip)
+
+    def seconds(self, number: int) -> float:
+        """Of a step of the side with this number."""
+        return self._fastest(number, self.results[number].seconds)
+
+    def processor(self, number: int) -> float:
+        """Seconds of processor time of a block of the side with this number."""
+        return self._fastest(number, self.results[number].processor)
+
+    def _fastest(self, number: int, values: Sequence[float]) -> float:
+        return fastest_quarter([values[block] for block in self.kept(self.sides[number])])
+
+    def report(self, network: Any, **more: Any) -> dict[str, Any]:
+        """What every comparison's JSON begins with; the rows of its sides are to come."""
+        widest = max(self.sides, key=lambda side: side.cores)
+        return {
+            "network": network.name,
+            "dtype": network.dtype,
+            **more,
+            "round_trip_nanoseconds": 1e9 * median(self.trips),
+            "blocks": self.method.blocks,
+            "kept": len(self.kept(widest)),
+            "sides": [],
+        }
 
 
-def serve_at(descriptor: int) -> None:
-    """Serves the side that comes first through a socket, in the process of another interpreter."""
-    connection = Connection(descriptor)
-    _serve(connection, connection.recv())
+def compare(sides: Sequence[Side], method: Method) -> Comparison:
+    """Runs the sides in turns.
+
+    Raises
+    ------
+    RuntimeError
+        If a side fails.
+    """
+    from pdnn import _core
+
+    several = any(side.cores > 1 for side in sides)
+    between = _core.measure_round_trip if several else lambda: 0.0
+    return Comparison(sides, *alternate(sides, method.blocks, between, method.warm_up), method)
 
 
-def _serve_rank(address: str, side: Side, cores: Sequence[int]) -> None:
-    import pdnn
+def check_losses(sides: Sequence[Side], losses: Sequence[float]) -> None:
+    """Raises RuntimeError unless all sides that tell a mean loss tell the first one's, to their tolerance."""
+    found = [each for each in zip(sides, losses, strict=True) if not math.isnan(each[1])]
+    for side, loss in found:
+        first, expected = found[0]
+        if not math.isclose(loss, expected, rel_tol=side.tolerance):
+            raise RuntimeError(
+                f"{side.name} has a mean loss of {loss}, {first.name} of {expected}: not the same work"
+            )
 
-    rank = pdnn.world().rank  # its own cores also where ranks take themselves to be on several machines
-    os.sched_setaffinity(0, [core for index, core in enumerate(cores) if index % side.ranks == rank])
-    with socket.socket(socket.AF_UNIX) as own:
-        own.connect(address)
-        if error := _serve(Connection(own.detach()), side):
-            raise error  # the other ranks may wait for this one
+
+def round_trip_line(report: Mapping[str, Any]) -> str:
+    """How far the cores were apart, and which blocks count."""
+    trip = f"{report['round_trip_nanoseconds']:.0f} ns"
+    return f"core-to-core round trip {trip}; {report['kept']} of {report['blocks']} blocks kept"
 
 
-def _limit_blas(threads: int) -> str:
-    """Sets the threads of the libraries loaded by now; names the BLAS ones and their processors."""
-    if not installed_version("threadpoolctl"):
-        return ""
-    from threadpoolctl import threadpool_info, threadpool_limits
+NO_FIGURES = "no figures: the cores are not free, or far apart (see --round-trip)"
 
-    threadpool_limits(threads)
-    blas = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
-    return ", ".join(f"{pool['internal_api']} {pool.get('architecture', '')}" for pool in blas)
+
+def add_options(
+    parser: ArgumentParser, *, quick: str = "few blocks: rough figures", round_trip: float = 1000
+) -> None:
+    """Adds the options that the programs have in common.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    quick : str
+        What --quick means.
+    round_trip : float
+        Nanoseconds, the default of --round-trip.
+    """
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    parser.add_argument(
+        "--round-trip",
+        type=float,
+        default=round_trip,
+        metavar="NS",
+        help="blocks of several cores beside a slower one are left out (default %(default)s ns)",
+    )
+    parser.add_argument(
+        "--warm-up",
+        type=float,
+        default=1e3 * WARM_UP,
+        metavar="MS",
+        help="of untimed blocks before each (default %(default)s ms)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+
+
+def method(options: Namespace) -> Method:
+    """What the options of `add_options` ask for."""
+    blocks = options.blocks or (8 if options.quick else 40)
+    return Method(blocks, 1e-9 * options.round_trip, 1e-3 * options.warm_up)
+
+
+def begin(**more: Any) -> dict[str, Any]:
+    """Prints where the figures are measured; returns what a program's JSON begins with."""
+    about = machine()
+    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
+    print(", ".join(f"{name} {version}" for name, version in about["versions"].items()))
+    return {"machine": about, **more, "results": []}
+
+
+def write(report: Mapping[str, Any], path: str | None) -> None:
+    """Writes everything measured, if a file is named."""
+    if path:
+        Path(path).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
 def machine() -> dict[str, Any]:
@@ -390,11 +314,3 @@ def machine() -> dict[str, Any]:
         "load": os.getloadavg()[0],
         "versions": {name: installed for name in names if (installed := installed_version(name))},
     }
-
-
-def installed_version(package: str) -> str | None:
-    """The version of an installed package, None if it is absent."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 import eigen
-from measure import Runner, installed_version
+from workers import Runner, installed_version
 
 Array = npt.NDArray[Any]
 
@@ -123,11 +123,12 @@ def floor(network: Any, cores: int) -> Runner:
     return lambda: (network.flop / (cores * core.measure_peak(0.01)), np.nan)
 
 
-def make_trainer(network: Network, strategy: Any, comm: Any = None) -> tuple[Any, Any]:
-    """A Trainer of pdnn's, and its data set in memory."""
+def make_trainer(network: Network, strategy: Any, comm: Any = None, dtype: str = "") -> tuple[Any, Any]:
+    """A Trainer of pdnn's, and its data set in memory; `dtype`: the model's, if not the data's."""
     import pdnn
 
-    model = pdnn.models.mlp(network.sizes, network.activation, bias=network.bias, dtype=network.dtype, seed=0)
+    dtype = dtype or network.dtype
+    model = pdnn.models.mlp(network.sizes, network.activation, bias=network.bias, dtype=dtype, seed=0)
     values = [value for layer in network.parameters() for value in layer if value is not None]
     for parameter, value in zip(model.parameters(), values, strict=True):
         parameter.data = value
@@ -137,13 +138,18 @@ def make_trainer(network: Network, strategy: Any, comm: Any = None) -> tuple[Any
 
 
 def pdnn_trainer(
-    network: Network, strategy: Any, shuffled: bool, evaluated: bool = False, comm: Any = None
+    network: Network,
+    strategy: Any,
+    shuffled: bool,
+    evaluated: bool = False,
+    comm: Any = None,
+    dtype: str = "",
 ) -> Runner:
     """`Trainer.fit` on arrays in memory; its own seconds of the epoch, divided by the steps.
 
     `evaluated`: and the loss of all rows after the epoch, timed from outside.
     """
-    trainer, data = make_trainer(network, strategy, comm)
+    trainer, data = make_trainer(network, strategy, comm, dtype)
     run = fitted(trainer, data, network.batch, shuffled)
 
     def run_and_evaluate() -> float:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 import eigen
 from convolutions import mean_square, repeated
-from measure import Runner, fastest_quarter
+from measure import fastest_quarter
+from workers import Runner
 
 Array = npt.NDArray[Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from measure import Runner
 from peers import LEARNING_RATE, Network, Stepped, timed
+from workers import Runner
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,20 @@ computes; the others to 0.1 %. How it is measured: measure.py.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from statistics import median
 from typing import Any
 
 import images
 import measure
 from images import Images
-from measure import Side
+from measure import Method
 from peers import Network
 from scaling import pdnn_side
-from step import W0, W3, check_losses
+from step import W0, W3
+from workers import Side
 
 NETWORKS: dict[str, Network | Images] = {
     "w0": W0,
@@ -66,9 +64,7 @@ def check_bits(losses: Sequence[tuple[str, float]]) -> None:
             raise RuntimeError(f"{name} has a mean loss of {loss!r}, {other} of {expected!r}: other bits")
 
 
-def compare(
-    entries: Sequence[Side], network: Network | Images, blocks: int, slowest_trip: float
-) -> dict[str, Any]:
+def compare(entries: Sequence[Side], network: Network | Images, method: Method) -> dict[str, Any]:
     """Runs one comparison.
 
     Parameters
@@ -76,10 +72,7 @@ def compare(
     entries : sequence of Side
         What `sides` gave for the network.
     network : Network or Images
-    blocks : int
-        Of each side.
-    slowest_trip : float
-        Seconds; blocks of two cores beside a slower round trip between them are left out.
+    method : Method
 
     Returns
     -------
@@ -91,39 +84,24 @@ def compare(
     RuntimeError
         If a side fails, or its loss is not what the others have.
     """
-    from pdnn import _core
-
-    several = any(side.cores > 1 for side in entries)
-    results, trips = measure.alternate(entries, blocks, _core.measure_round_trip if several else lambda: 0.0)
-    losses = [(side.name, result.check) for side, result in zip(entries, results, strict=True)]
-    check_losses(losses)
-    check_bits(losses)
-    rows: list[dict[str, Any]] = []
-    plain: dict[str, Any] = {}
-    for side, result in zip(entries, results, strict=True):
-        limit = slowest_trip if side.cores > 1 else float("inf")
-        seconds, processor = (
-            measure.fastest_quarter(measure.quiet(values, trips, limit))
-            for values in (result.seconds, result.processor)
-        )
+    found = measure.compare(entries, method)
+    losses = [result.check for result in found.results]
+    measure.check_losses(entries, losses)
+    check_bits([(side.name, loss) for side, loss in zip(entries, losses, strict=True)])
+    report, plain = found.report(network), dict[str, Any]()
+    for number, side in enumerate(entries):
         row = {
             "side": side.name,
-            "microseconds": 1e6 * seconds,
-            "processor_microseconds": 1e6 * processor / network.steps,
-            "kept": len(measure.quiet(result.seconds, trips, limit)),
+            "microseconds": 1e6 * found.seconds(number),
+            "processor_microseconds": 1e6 * found.processor(number) / network.steps,
+            "kept": len(found.kept(side)),
         }
         if "/" not in side.name:
             plain = row
         for name in ("microseconds", "processor_microseconds"):
             row[name.replace("microseconds", "cost")] = row[name] / plain[name] - 1
-        rows.append(row)
-    return {
-        "network": network.name,
-        "dtype": network.dtype,
-        "round_trip_nanoseconds": 1e9 * median(trips),
-        "blocks": blocks,
-        "sides": rows,
-    }
+        report["sides"].append(row)
+    return report
 
 
 def table(result: Mapping[str, Any]) -> str:
@@ -148,19 +126,10 @@ def main(arguments: Sequence[str]) -> None:
             f"--{name}", default=",".join(known), help="which ones (default %(default)s)", metavar="NAMES"
         )
     parser.add_argument("--leaves", default="2,8", help="of a batch (default %(default)s)", metavar="COUNTS")
-    parser.add_argument("--quick", action="store_true", help="few blocks: rough figures")
-    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    measure.add_options(parser)
     parser.add_argument(
         "--steps", type=int, default=40, help="steps a block of a multilayer perceptron (default %(default)s)"
     )
-    parser.add_argument(
-        "--round-trip",
-        type=float,
-        default=1000,
-        metavar="NS",
-        help="blocks of two cores beside a slower one are left out (default %(default)s ns)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
     networks, strategies = options.networks.split(","), options.strategies.split(",")
     for word, names, known in (("networks", networks, NETWORKS), ("strategies", strategies, LAYOUTS)):
@@ -174,18 +143,14 @@ def main(arguments: Sequence[str]) -> None:
     if lacking := [name for name in strategies if LAYOUTS[name][0] > available]:
         parser.error(f"{', '.join(lacking)}: two cores, and this process may use {available}")
 
-    blocks = options.blocks or (8 if options.quick else 40)
-    report: dict[str, Any] = {"machine": measure.machine(), "results": []}
-    about = report["machine"]
-    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
+    method, report = measure.method(options), measure.begin()
     for name in networks:
         described = NETWORKS[name]
         network = described if isinstance(described, Images) else replace(described, steps=options.steps)
         entries = sides(network, strategies, leaves)
-        report["results"].append(compare(entries, network, blocks, 1e-9 * options.round_trip))
+        report["results"].append(compare(entries, network, method))
         print("\n" + table(report["results"][-1]), flush=True)
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    measure.write(report, options.json)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ With `--link` the ranks are on two machines joined by a link of so many megabits
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -36,10 +35,11 @@ import peers
 import pytorch
 import slow_link
 from images import Images
-from measure import Blocks, Runner, Side
+from measure import Blocks, Method
 from peers import Network
 from pytorch import TorchJob
-from step import NETWORKS, check_losses
+from step import NETWORKS
+from workers import Runner, Side
 
 DEFAULT = "w0,w3,lenet,resnet9"
 ONE, RANKS, SYNC, TEAM = "pdnn, one core", "pdnn ddp", "pdnn ddp, synchronized", "pdnn team"
@@ -138,9 +138,7 @@ def parts_of(result: Blocks, kept: Sequence[int]) -> Mapping[str, float]:
     return {name: 1e6 * median(result.parts[block][name] for block in fastest) for name in names}
 
 
-def compare(
-    entries: Sequence[Side], network: Network | Images, blocks: int, slowest_trip: float
-) -> dict[str, Any]:
+def compare(entries: Sequence[Side], network: Network | Images, method: Method) -> dict[str, Any]:
     """Runs one comparison.
 
     Parameters
@@ -148,10 +146,7 @@ def compare(
     entries : sequence of Side
         What `sides` gave for the network.
     network : Network or Images
-    blocks : int
-        Of each side.
-    slowest_trip : float
-        Seconds; blocks beside a slower round trip between two cores are left out.
+    method : Method
 
     Returns
     -------
@@ -163,50 +158,35 @@ def compare(
     RuntimeError
         If a side fails, or its loss is not what the others have.
     """
-    from pdnn import _core
-
-    results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
-    by_name = {side.name: result for side, result in zip(entries, results, strict=True)}
+    found = measure.compare(entries, method)
     # Unless it is synchronized, batch normalization on a rank sees its own rows only, in both libraries.
     for group in ({ONE, SYNC, TEAM, TORCH_ONE}, {RANKS, BUCKETS, ONE_BUCKET, TORCH_RANKS}):
-        check_losses([(name, result.check) for name, result in by_name.items() if name in group])
-    kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]
-    report: dict[str, Any] = {
-        "network": network.name,
-        "dtype": network.dtype,
-        "ranks": max(side.ranks for side in entries),
-        "round_trip_nanoseconds": 1e9 * median(trips),
-        "blocks": blocks,
-        "kept": len(kept),
-        "sides": [],
-    }
-    if not kept:
+        alike = [number for number, side in enumerate(entries) if side.name in group]
+        losses = [found.results[number].check for number in alike]
+        measure.check_losses([entries[number] for number in alike], losses)
+    report = found.report(network, ranks=max(side.ranks for side in entries))
+    if not report["kept"]:
         return report
-    times = {
-        name: 1e6 * measure.fastest_quarter([result.seconds[i] for i in kept])
-        for name, result in by_name.items()
-    }
-    for name, time in times.items():
-        alone = times[TORCH_ONE if name.startswith("PyTorch") else ONE]
-        report["sides"].append(
-            {
-                "side": name,
-                "microseconds": time,
-                "ratio": time / times[ONE],
-                "speedup": alone / time,
-                "parts": parts_of(by_name[name], kept),
-            }
-        )
+    times = {side.name: 1e6 * found.seconds(number) for number, side in enumerate(entries)}
+    report["sides"] = [
+        {
+            "side": side.name,
+            "microseconds": times[side.name],
+            "ratio": times[side.name] / times[ONE],
+            "speedup": times[TORCH_ONE if side.name.startswith("PyTorch") else ONE] / times[side.name],
+            "parts": parts_of(result, found.kept(side)),
+        }
+        for side, result in zip(entries, found.results, strict=True)
+    ]
     return report
 
 
 def table(result: Mapping[str, Any]) -> str:
     """One comparison as text."""
     lines = [f"{result['network']}, {result['dtype']}, {result['ranks']} ranks of one core"]
-    trip = f"{result['round_trip_nanoseconds']:.0f} ns"
-    lines.append(f"core-to-core round trip {trip}; {result['kept']} of {result['blocks']} blocks kept")
+    lines.append(measure.round_trip_line(result))
     if not result["sides"]:
-        return "\n".join([*lines, "no figures: the cores are not free, or far apart (see --round-trip)"])
+        return "\n".join([*lines, measure.NO_FIGURES])
     lines.append(f"{'':22} {'µs a step':>10} {'× pdnn':>7} {'speedup':>8}")
     lines += [
         f"{row['side']:22} {row['microseconds']:10.0f} {row['ratio']:7.2f} {row['speedup']:8.2f}"
@@ -259,20 +239,11 @@ def main(arguments: Sequence[str]) -> None:
         "--networks", default=DEFAULT, help="which ones (default %(default)s)", metavar="NAMES"
     )
     parser.add_argument("--ranks", type=int, default=2, help="of one core each (default %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few blocks: rough figures")
-    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    measure.add_options(parser)
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
     parser.add_argument(
         "--link", type=float, metavar="MEGABITS", help="put the ranks on two machines, with such a link"
     )
-    parser.add_argument(
-        "--round-trip",
-        type=float,
-        default=1000,
-        metavar="NS",
-        help="blocks beside a slower one between two cores are left out (default %(default)s ns)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
     names = options.networks.split(",")
@@ -285,20 +256,15 @@ def main(arguments: Sequence[str]) -> None:
         slow_link.enter(options.link, [__file__, *arguments], parser)
 
     with_torch = not options.no_torch and measure.installed_version("torch") is not None
-    blocks = options.blocks or (8 if options.quick else 40)
-    report: dict[str, Any] = {"machine": measure.machine(), "megabits": options.link, "results": []}
-    about = report["machine"]
-    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
-    print(", ".join(f"{name} {version}" for name, version in about["versions"].items()))
+    method, report = measure.method(options), measure.begin(megabits=options.link)
     if options.link:
         print(f"ranks on two machines, {options.link:g} Mbit/s each way")
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             entries = sides(NETWORKS[name], options.ranks, with_torch, bool(options.link), folder)
-            report["results"].append(compare(entries, NETWORKS[name], blocks, 1e-9 * options.round_trip))
+            report["results"].append(compare(entries, NETWORKS[name], method))
         print("\n" + table(report["results"][-1]), flush=True)
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    measure.write(report, options.json)
     if options.plot:
         plot(report, options.plot)
 

@@ -13,22 +13,20 @@ same loss. How it is measured: measure.py. Bytes are those that leave a rank in 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import measure
 import peers
 import pytorch
 import scaling
-from measure import Runner, Side
+from measure import Method
 from peers import Network
-from step import check_losses
+from workers import Runner, Side
 
 ONE = "pdnn, one core"
 
@@ -93,7 +91,7 @@ def sides(network: Network, folder: str, with_peers: bool) -> list[Side]:
     return found
 
 
-def compare(network: Network, with_peers: bool, blocks: int, slowest_trip: float) -> dict[str, Any]:
+def compare(network: Network, with_peers: bool, method: Method) -> dict[str, Any]:
     """Runs the comparison; times in microseconds.
 
     Raises
@@ -101,38 +99,23 @@ def compare(network: Network, with_peers: bool, blocks: int, slowest_trip: float
     RuntimeError
         If a side fails, or its loss is not what the others have.
     """
-    from pdnn import _core
-
     with tempfile.TemporaryDirectory() as folder:
         entries = sides(network, folder, with_peers)
-        results, trips = measure.alternate(entries, blocks, _core.measure_round_trip)
-    check_losses([(side.name, result.check) for side, result in zip(entries, results, strict=True)])
-    kept = [i for i in range(blocks) if max(trips[i], trips[i + 1]) <= slowest_trip]
-    rows = [
-        {
-            "side": side.name,
-            "microseconds": 1e6 * measure.fastest_quarter([result.seconds[i] for i in kept]),
-            **result.parts[-1],
-        }
-        for side, result in zip(entries, results, strict=True)
+        found = measure.compare(entries, method)
+    measure.check_losses(entries, [result.check for result in found.results])
+    report = found.report(network)
+    report["sides"] = [
+        {"side": side.name, "microseconds": 1e6 * found.seconds(number), **found.results[number].parts[-1]}
+        for number, side in enumerate(entries)
     ]
-    return {
-        "machine": measure.machine(),
-        "network": network.name,
-        "round_trip_nanoseconds": 1e9 * median(trips),
-        "blocks": blocks,
-        "kept": len(kept),
-        "sides": rows,
-    }
+    return report
 
 
 def table(report: Mapping[str, Any]) -> str:
     """The comparison as text."""
-    about, trip = report["machine"], report["round_trip_nanoseconds"]
-    lines = [f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f}; {report['network']}"]
-    lines.append(f"core-to-core round trip {trip:.0f} ns; {report['kept']} of {report['blocks']} blocks kept")
+    lines = [report["network"], measure.round_trip_line(report)]
     if not report["kept"]:
-        return "\n".join([*lines, "no figures: the cores are not free, or far apart (see --round-trip)"])
+        return "\n".join([*lines, measure.NO_FIGURES])
     alone = report["sides"][0]["microseconds"]
     titles = f"{'bytes sent':>11} {'read':>9} {'sent once an epoch':>19}"
     lines.append(f"{'':24} {'µs a step':>9} {'speedup':>8} {titles}")
@@ -152,26 +135,16 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--batch", type=int, default=128, help="rows of a step (default %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few blocks: rough figures")
-    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
     parser.add_argument("--no-peers", action="store_true", help="leave other libraries out")
-    parser.add_argument(
-        "--round-trip",
-        type=float,
-        default=1000,
-        metavar="NS",
-        help="blocks beside a slower one between two cores are left out (default %(default)s ns)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+    measure.add_options(parser)
     options = parser.parse_args(arguments)
     if len(os.sched_getaffinity(0)) < 2:
         parser.error("two ranks need a core each, and this process may use one")
     network = Network(f"784-256-10, batch {options.batch}", (784, 256, 10), "sigmoid", True, options.batch)
-    blocks = options.blocks or (8 if options.quick else 40)
-    report = compare(network, not options.no_peers, blocks, 1e-9 * options.round_trip)
-    print(table(report))
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    report = measure.begin()
+    report["results"].append(compare(network, not options.no_peers, measure.method(options)))
+    print("\n" + table(report["results"][0]))
+    measure.write(report, options.json)
 
 
 if __name__ == "__main__":

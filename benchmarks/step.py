@@ -10,14 +10,12 @@ is measured: measure.py; what each side runs: peers.py. Peers that are not insta
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import images
@@ -25,11 +23,16 @@ import measure
 import peers
 import pytorch
 from images import Images
-from measure import Side
+from measure import Method
 from peers import Network
+from workers import Runner, Side
 
 PDNN, FLOOR = "pdnn", "floor: products at FMA peak"
 COMPILED, HALF = "PyTorch, compiled step", "PyTorch, compiled, bfloat16"
+OWN = {"float32": {PDNN: "float32"}, "float64": {PDNN: "float64"}}
+"""pdnn's sides by the number type of the network: their names, and the type of pdnn's model."""
+ROUGH = 1e-2
+"""How far losses in bfloat16 may be from those of float32, relatively."""
 FORCED = {"Haswell": "avx2", "SkylakeX": "avx512f", "Cooperlake": "avx512_bf16"}
 """OpenBLAS's kernels that NumPy can be made to use, and the processor flag that they need."""
 
@@ -52,25 +55,29 @@ def forced_cores() -> list[str]:
     return [core for core, flag in FORCED.items() if flag in flags]
 
 
+def pdnn_side(network: Network | Images, strategy: str, dtype: str) -> Runner:
+    """`Trainer.fit` of whichever kind of network, rows in order, with a model of this number type."""
+    if isinstance(network, Images):
+        return images.pdnn_images(network, strategy, dtype=dtype)
+    return peers.pdnn_trainer(network, strategy, False, dtype=dtype)
+
+
 def sides(network: Network | Images, cores: int, wanted: Collection[str]) -> list[Side]:
     """pdnn, and every wanted peer that can run this network."""
     strategy = "serial" if cores == 1 else f"team:{cores}"
+    found = [Side(FLOOR, peers.floor, (network, cores))]
+    for name, dtype in OWN[network.dtype].items():
+        side = Side(name, pdnn_side, (network, strategy, dtype), cores)
+        found.append(replace(side, tolerance=ROUGH if dtype == "bfloat16" else side.tolerance))
     if isinstance(network, Images):
-        found = [
-            Side(FLOOR, peers.floor, (network, cores)),
-            Side(PDNN, images.pdnn_images, (network, strategy), cores),
-        ]
         if "torch" in wanted:
             for name, last in (("PyTorch channels_last", True), ("PyTorch", False)):
                 found.append(Side(name, images.torch_images, (network, cores, last), cores))
             for name, half in ((COMPILED, False), (HALF, True)):
-                found.append(Side(name, images.torch_images_compiled, (network, cores, half), cores))
+                compiled = Side(name, images.torch_images_compiled, (network, cores, half), cores)
+                found.append(replace(compiled, tolerance=ROUGH if half else compiled.tolerance))
         return found
-    found = [
-        Side(FLOOR, peers.floor, (network, cores)),
-        Side(PDNN, peers.pdnn_trainer, (network, strategy, False), cores),
-        Side("pdnn, shuffled", peers.pdnn_trainer, (network, strategy, True), cores),
-    ]
+    found.append(Side("pdnn, shuffled", peers.pdnn_trainer, (network, strategy, True), cores))
     if "numpy" in wanted:
         found.append(Side("NumPy as installed", peers.numpy_step, (network,), cores))
         for core in forced_cores():
@@ -88,15 +95,14 @@ def sides(network: Network | Images, cores: int, wanted: Collection[str]) -> lis
         found.append(Side("PyTorch eager, fused SGD", pytorch.torch_eager, (network, cores, True), cores))
         found.append(Side(COMPILED, pytorch.torch_graph, (network, cores, False), cores))
         if network.dtype == "float32":
-            found.append(Side(HALF, pytorch.torch_graph, (network, cores, True), cores))
+            half = Side(HALF, pytorch.torch_graph, (network, cores, True), cores, tolerance=ROUGH)
+            found.append(half)
     if "sklearn" in wanted and network.bias:
         found.append(Side("scikit-learn", peers.sklearn_mlp, (network,), cores))
     return found
 
 
-def compare(
-    entries: Sequence[Side], network: Network | Images, blocks: int, slowest_trip: float, warm_up: float
-) -> dict[str, Any]:
+def compare(entries: Sequence[Side], network: Network | Images, method: Method) -> dict[str, Any]:
     """Runs one comparison.
 
     Parameters
@@ -104,12 +110,7 @@ def compare(
     entries : sequence of Side
         What `sides` gave for the network.
     network : Network or Images
-    blocks : int
-        Of each side.
-    slowest_trip : float
-        Seconds; with several cores, blocks beside a slower round trip are left out.
-    warm_up : float
-        Seconds of untimed blocks before each.
+    method : Method
 
     Returns
     -------
@@ -121,26 +122,14 @@ def compare(
     RuntimeError
         If a side fails, or its loss is not what the others have.
     """
-    from pdnn import _core
-
+    found = measure.compare(entries, method)
+    measure.check_losses(entries, [result.check for result in found.results])
     cores = max(side.cores for side in entries)
-    between = _core.measure_round_trip if cores > 1 else lambda: 0.0
-    results, trips = measure.alternate(entries, blocks, between, warm_up)
-    check_losses([(side.name, result.check) for side, result in zip(entries, results, strict=True)])
-    report: dict[str, Any] = {
-        "network": network.name,
-        "dtype": network.dtype,
-        "cores": cores,
-        "megaflop": network.flop / 1e6,
-        "round_trip_nanoseconds": 1e9 * median(trips),
-        "blocks": blocks,
-        "kept": len(measure.quiet(results[0].seconds, trips, slowest_trip)),
-        "sides": [],
-    }
+    report = found.report(network, cores=cores, megaflop=network.flop / 1e6)
     if report["kept"] == 0:
         return report
-    times = [1e6 * measure.fastest_quarter(measure.quiet(r.seconds, trips, slowest_trip)) for r in results]
-    cpu = [1e6 * measure.fastest_quarter(result.processor) / network.steps for result in results]
+    times = [1e6 * found.seconds(number) for number in range(len(entries))]
+    cpu = [1e6 * found.processor(number) / network.steps for number in range(len(entries))]
     names = [side.name for side in entries]
     floor, own = times[names.index(FLOOR)], times[names.index(PDNN)]
     report["gigaflops_peak_a_core"] = network.flop / floor / 1e3 / cores
@@ -156,28 +145,18 @@ def compare(
             "processor_peak": cores * floor / used,
             "blas": result.blas,
         }
-        for name, time, used, result in zip(names, times, cpu, results, strict=True)
+        for name, time, used, result in zip(names, times, cpu, found.results, strict=True)
     ]
     return report
-
-
-def check_losses(losses: Sequence[tuple[str, float]]) -> None:
-    """Raises RuntimeError unless all sides that tell a mean loss tell the same: to 0.1 %, in bfloat16 1 %."""
-    found = [(name, loss) for name, loss in losses if not math.isnan(loss)]
-    first, expected = found[0]
-    for name, loss in found:
-        if not math.isclose(loss, expected, rel_tol=1e-2 if name == HALF else 1e-3):
-            raise RuntimeError(f"{name} has a mean loss of {loss}, {first} of {expected}: not the same work")
 
 
 def table(result: dict[str, Any]) -> str:
     """One comparison as text."""
     lines = [f"{title(result)}: {result['megaflop']:.1f} MFLOP a step"]
     if result["cores"] > 1:
-        trip = f"{result['round_trip_nanoseconds']:.0f} ns"
-        lines.append(f"core-to-core round trip {trip}; {result['kept']} of {result['blocks']} blocks kept")
+        lines.append(measure.round_trip_line(result))
     if not result["sides"]:
-        return "\n".join([*lines, "no figures: the cores are not free, or far apart (see --round-trip)"])
+        return "\n".join([*lines, measure.NO_FIGURES])
     lines.append(f"FMA peak {result['gigaflops_peak_a_core']:.0f} GFLOP/s a core")
     lines.append(
         f"{'':28} {'µs a step':>10} {'alone':>10} {'× pdnn':>7} {'of peak':>8}"
@@ -232,8 +211,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="1 core and few blocks: rough figures")
-    parser.add_argument("--blocks", type=int, help="blocks a side (default 40; quick: 8)")
+    measure.add_options(parser, quick="1 core and few blocks: rough figures", round_trip=150)
     parser.add_argument(
         "--networks", default=",".join(NETWORKS), help="which ones (default %(default)s)", metavar="NAMES"
     )
@@ -248,21 +226,6 @@ def main(arguments: Sequence[str]) -> None:
         default=",".join(peers.HERE),
         help="which ones, of those installed (default %(default)s)",
     )
-    parser.add_argument(
-        "--round-trip",
-        type=float,
-        default=150,
-        metavar="NS",
-        help="with several cores, blocks beside a slower one are left out (default %(default)s ns)",
-    )
-    parser.add_argument(
-        "--warm-up",
-        type=float,
-        default=1e3 * measure.WARM_UP,
-        metavar="MS",
-        help="of untimed blocks before each (default %(default)s ms)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
 
@@ -276,19 +239,13 @@ def main(arguments: Sequence[str]) -> None:
         parser.error(f"--networks: {', '.join(sorted(strange))}; expected some of {', '.join(NETWORKS)}")
     counts = [1] if options.quick or cores == 1 else [1, 2]
     comparisons = [(NETWORKS[name], count) for name in names for count in counts]
-    blocks = options.blocks or (8 if options.quick else 40)
-    limits = 1e-9 * options.round_trip, 1e-3 * options.warm_up
-    report: dict[str, Any] = {"machine": measure.machine(), "steps": options.steps, "results": []}
-    about = report["machine"]
-    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
-    print(", ".join(f"{name} {version}" for name, version in about["versions"].items()))
+    method, report = measure.method(options), measure.begin(steps=options.steps)
     for described, count in comparisons:
         network = described if isinstance(described, Images) else replace(described, steps=options.steps)
         entries = sides(network, count, wanted)
-        report["results"].append(compare(entries, network, blocks, *limits))
+        report["results"].append(compare(entries, network, method))
         print("\n" + table(report["results"][-1]), flush=True)
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    measure.write(report, options.json)
     if options.plot:
         plot(report, options.plot)
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from multiprocessing.pool import ThreadPool
 
 import measure
-from measure import Runner, Side
+from workers import Runner, Side
 
 GRADIENTS, ROWS = 24, 105
 

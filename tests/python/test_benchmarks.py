@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import math
@@ -35,10 +36,21 @@ def test_blocks_beside_a_slow_round_trip_are_left_out(benchmark: Callable[[str],
 
 
 def test_sides_that_do_other_work_are_an_error(benchmark: Callable[[str], ModuleType]) -> None:
-    step = benchmark("step")
-    step.check_losses([("floor", math.nan), ("a", 2.3), ("b", 2.3001)])
+    measure = benchmark("measure")
+    floor, a, b, rough = (measure.Side(name, float) for name in ("floor", "a", "b", "rough"))
+    measure.check_losses([floor, a, b], [math.nan, 2.3, 2.3001])
+    measure.check_losses([a, dataclasses.replace(rough, tolerance=0.1)], [2.3, 2.4])
     with pytest.raises(RuntimeError, match=r"b has a mean loss of 2\.4, a of 2\.3"):
-        step.check_losses([("a", 2.3), ("b", 2.4)])
+        measure.check_losses([a, b], [2.3, 2.4])
+
+
+def test_blocks_of_one_core_all_count(benchmark: Callable[[str], ModuleType]) -> None:
+    measure = benchmark("measure")
+    one, two = measure.Side("one", float), measure.Side("two", float, cores=2)
+    blocks = measure.Blocks([3.0, 1.0, 2.0], [0.0] * 3, 0.0, "")
+    found = measure.Comparison([one, two], [blocks] * 2, [0.1, 0.1, 0.9, 0.1], measure.Method(3, 0.2))
+    assert (found.kept(one), found.kept(two)) == ([0, 1, 2], [0])
+    assert (found.seconds(0), found.seconds(1)) == (1.0, 3.0)
 
 
 def test_other_bits_by_the_same_leaves_are_an_error(benchmark: Callable[[str], ModuleType]) -> None:
