@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pdnn import strategies
@@ -11,7 +12,8 @@ from pdnn.evaluation import Evaluation
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
-    from pdnn.estimate import Estimate, Steps
+    from pdnn.data import PadCropFlip
+    from pdnn.estimate import Alternatives, AutoChoice, Choice, Estimate, Steps
     from pdnn.estimate.trainer import Calibration
 
 
@@ -19,6 +21,11 @@ class Estimation(Evaluation):
     """A training whose steps are estimated; measurements are kept."""
 
     _calibration: Calibration | None = None
+
+    @cached_property
+    def _chosen(self) -> dict[tuple[object, ...], AutoChoice]:
+        """What "auto" came to, for each kind of batch."""
+        return {}
 
     def estimate(
         self, train: Data, batch_size: int = 32, strategy: str | strategies.Strategy | None = None
@@ -34,7 +41,8 @@ class Estimation(Evaluation):
             What `fit` will get.
         batch_size : int
         strategy : str or a strategy of `pdnn.strategies`, optional
-            Another one than the trainer's (which before the first `fit` under "fastest" is that of "auto").
+            Another one than the trainer's (which before the first `fit` under "auto" and "fastest" is a team
+            on all cores, on several ranks data parallel with such teams).
 
         Returns
         -------
@@ -52,10 +60,29 @@ class Estimation(Evaluation):
         a_step = chosen.rows_per_step(steps.rows, self.comm.size)
         return replace(steps.estimate(chosen), steps=len(data) / a_step)
 
+    def alternatives(self, train: Data, batch_size: int = 32) -> Alternatives | None:
+        """What would pay where the exchange between ranks costs more than it brings, estimated; collective.
+
+        Takes what `estimate` takes, and reuses its measurements.
+
+        Returns
+        -------
+        Alternatives or None
+            None in one process, and where each rank trains a model of its own.
+        """
+        strategy = self.strategy
+        if self.comm.size == 1 or strategy.models_apart or strategy.asynchronous:
+            return None
+        from pdnn.estimate import Alternatives
+
+        steps = self.calibrate(data_of("estimate", train), batch_size)
+        return Alternatives.estimated(steps, strategy, steps.estimate(strategy).seconds)
+
     def go_on_with(self, left: Communicator) -> None:
         """As `Training.go_on_with`; what was measured on more ranks is forgotten."""
         if left is not self.comm:
             self._calibration = None
+            self._chosen.clear()
         super().go_on_with(left)
 
     def calibrate(self, train: Data, batch_size: int = 32) -> Steps:
@@ -91,14 +118,29 @@ class Estimation(Evaluation):
                 "estimate without them"
             )
         if self._calibration is None:
-            undoes = self.on_nonfinite != "ignore"
-            self._calibration = Calibration(self.model, self.loss, self.optimizer, self.comm, undoes)
+            undoes, clip = self.on_nonfinite != "ignore", (self.clip_norm, self.clip_value)
+            self._calibration = Calibration(self.model, self.loss, self.optimizer, self.comm, undoes, clip)
         return self._calibration
 
     def choose_fastest(self, source: Source, batch_size: int, had: str | None, shown: bool) -> None:
         """Takes the fastest strategy, or the one that a resumed training had; collective."""
-        self.choice = self._calibrations().fastest(source, batch_size, had)
-        self.strategy = self.choice.strategy
+        self._take(self._calibrations().fastest(source, batch_size, had), shown)
+
+    def choose_auto(
+        self, source: Source, batch_size: int, augment: PadCropFlip | None, had: str | None, shown: bool
+    ) -> None:
+        """Takes as many threads as pay, or the strategy that a resumed training had; collective.
+
+        Measures once for each batch size and shape of samples.
+        """
+        kind = (batch_size, source.sample, repr(augment))
+        known = self._chosen.get(kind)
+        choice = known or self._calibrations().auto(source, batch_size, augment, self.strategy.leaves, had)
+        self._chosen[kind] = choice
+        self._take(choice, shown and known is None)
+
+    def _take(self, choice: AutoChoice | Choice, shown: bool) -> None:
+        self.choice, self.strategy = choice, choice.strategy
         self.forget_evaluator()
         if shown:
-            print(self.choice.why, flush=True)
+            print(choice.why, flush=True)

@@ -15,7 +15,7 @@ from pdnn import checkpoint as checkpoints
 from pdnn import strategies
 from pdnn._core import CommunicationError
 from pdnn.comm import Communicator
-from pdnn.comm.crew import Crew, Deaths
+from pdnn.comm.crew import Crew, Deaths, give
 from pdnn.comm.ending import stop_on_sigterm
 from pdnn.copies import Copies, steps_between
 from pdnn.data import Dataset, PadCropFlip, Subset
@@ -127,14 +127,23 @@ class Fitting:
         }
         shown = settings.verbose and training.comm.rank == 0
         directory = settings.checkpoint if settings.resume else None
-        if training.wants_fastest and training.choice is None:
-            if everyone.spares:
-                raise ValueError('fit: strategy "fastest" is chosen where no rank waits; name the strategy')
-            training.agree(alike)
+        if training.wants_auto or (training.wants_fastest and training.choice is None):
             had = None if directory is None else checkpoints.strategy_of(directory)
             if had is not None and not strategies.parse(had).fits(training.comm.size):
                 had = None
-            training.choose_fastest(source, batch_size, had, shown)
+            if training.wants_auto:
+                if not waits:
+                    training.agree(alike)
+                    training.choose_auto(source, batch_size, settings.augment, had, shown)
+                waiting = range(everyone.size - everyone.spares, everyone.size)
+                training.strategy = give(everyone, waiting, lambda: training.strategy) or training.strategy
+            elif training.wants_fastest:
+                if everyone.spares:
+                    raise ValueError(
+                        'fit: strategy "fastest" is chosen where no rank waits; name the strategy'
+                    )
+                training.agree(alike)
+                training.choose_fastest(source, batch_size, had, shown)
         training.strategy.check_ranks(everyone.size - everyone.spares)
         training.strategy.check_rows(len(source), batch_size, settings.augment is not None)
         training.take_labels(classes, source.plain)

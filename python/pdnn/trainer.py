@@ -39,10 +39,11 @@ class Trainer(Estimation):
     optimizer : Optimizer
         Of the model's parameters.
     strategy : str or a strategy of `pdnn.strategies`
-        ``"auto"``: in one process a team of threads on all cores; on several ranks data parallel with a
-        team on each rank's cores. ``"fastest"``: chosen when `fit` first begins, of the strategies that
-        equal serial training to rounding, by the least estimated time; close ones are measured. Others: see
-        `pdnn.strategies`.
+        ``"auto"``: as many threads as pay, in one process or, data parallel, on each of several ranks. When
+        `fit` meets a new batch size or shape of samples it makes a few steps on a copy of the model, and
+        prints what it chose and why; ranks are told where their exchange costs more than it brings.
+        ``"fastest"``: chosen when `fit` first begins, of the strategies that equal serial training to
+        rounding, by the least estimated time; close ones are measured. Others: see `pdnn.strategies`.
     seed : int
         Orders of rows and dropout masks are functions of it.
     comm : Communicator, optional
@@ -74,8 +75,8 @@ class Trainer(Estimation):
         The names of the classes in the order of the model's outputs, where labels came as names.
     stop_training : bool
         A callback sets it to end training after the epoch.
-    choice : estimate.Choice or None
-        What ``"fastest"`` chose, and why; None before the first `fit` and for other strategies.
+    choice : estimate.AutoChoice, estimate.Choice or None
+        What ``"auto"`` or ``"fastest"`` chose, and why; None before the first `fit` and for other strategies.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from pdnn.optim.optimizer import GROUP_KEYS
 from pdnn.store import Array
 
 if TYPE_CHECKING:
-    from pdnn.estimate import Choice
+    from pdnn.estimate import AutoChoice, Choice
 
 
 ON_NONFINITE = ("raise", "skip", "ignore")
@@ -80,8 +80,8 @@ class Training:
             words = ", ".join(map(repr, ON_NONFINITE))
             raise ValueError(f"Trainer: on_nonfinite={on_nonfinite!r}; expected one of {words}")
         self.comm = world() if comm is None else comm
-        self.wants_fastest = strategy == "fastest"
-        self.choice: Choice | None = None
+        self.wants_auto, self.wants_fastest = strategy == "auto", strategy == "fastest"
+        self.choice: AutoChoice | Choice | None = None
         self.strategy = strategies.choose("auto" if self.wants_fastest else strategy, self.comm, reproducible)
         self.model = model
         self.loss = loss

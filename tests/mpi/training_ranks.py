@@ -155,6 +155,11 @@ def main(folder: Path) -> None:
     for strategy in ("ddp", "ddp+team:2", "ddp+pool:2/3", "scatter-gather", "auto", *traveling):
         # A rank that starts from other values must get rank 0's; the last batch has two rows.
         equal(train(strategy, comm, seed=2 if comm.rank == 0 else 100 + comm.rank), serial)
+    chosen = train("auto", comm).choice
+    assert chosen is not None
+    assert chosen.why.startswith("auto: ddp on" if comm.size > 1 else "auto: ")
+    lines = comm.all_gather(np.frombuffer(chosen.why.encode(), np.uint8), check=False)
+    assert len({line.tobytes() for line in lines}) == 1  # with the figures
     equal(train("scatter-gather:once", comm, batch_size=100), train("serial", pdnn.comm.SELF, batch_size=100))
 
     want = normalized("serial", pdnn.comm.SELF, False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -13,8 +14,9 @@ import pytest
 
 import cifar_made
 import pdnn
-from pdnn import _core, cli, models, nn, optim
+from pdnn import _core, cli, estimate, models, nn, optim
 from pdnn.cli import specs
+from pdnn.comm import run_threads
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +92,24 @@ def test_the_fastest_strategy_says_why(
     assert f"fastest: {chosen};" in lines[0] and lines[-3].startswith(f"{chosen}: estimated ")
     assert train(blobs, "--strategy", "fastest", "--epochs", "1", "--quiet") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_what_auto_takes_is_told_first(blobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(blobs, "--epochs", "1", "--strategy", "auto") == 0
+    lines = capsys.readouterr().out.splitlines()
+    chosen = lines[0].split()[1].strip(";")
+    assert lines[0].startswith("auto: ") and lines[-3].startswith(f"{chosen}: estimated ")
+
+
+def test_an_exchange_that_does_not_pay_is_told(
+    blobs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = estimate.Alternatives(1e-3, False, {"1 rank": 1e-3})
+    monkeypatch.setattr(pdnn.Trainer, "alternatives", lambda *_: slow)
+    assert run_threads(lambda: train(blobs, "--strategy", "ddp", "--epochs", "1"), 2) == [0, 0]
+    lines = capsys.readouterr().out.splitlines()
+    pays = r"ddp: estimated .* a step, one rank alone 1 ms: .*; what would pay: 1 rank 1 ms"
+    assert sum(re.fullmatch(pays, line) is not None for line in lines) == 1
 
 
 def test_resumed_training_equals_uninterrupted_training(blobs: Path, tmp_path: Path) -> None:

@@ -9,10 +9,13 @@
   pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
   mpiexec -n 2 pdnn train                              # the same as --ranks 2
 
---strategy fastest chooses, of the strategies that equal serial training to rounding, the one with the least
-estimated time; the first line says why. The last lines are: the estimated and the measured time of a step, or
-that other programs disturbed both by using the cores meanwhile; on several ranks the bytes that each sent and
-how long it waited; the loss and the accuracy on the test set. Only rank 0 prints and writes files.
+--strategy auto (the default) makes a few steps of the training on a copy of the model, takes as many threads
+as pay, and says so in the first line; fastest chooses, of the strategies that equal serial training to
+rounding, the one with the least estimated time, and says why. Where the exchange between ranks costs more
+than it brings, a line says what would pay instead. The last lines are: the estimated and the measured time
+of a step, or that other programs disturbed both by using the cores meanwhile; on several ranks the bytes
+that each sent and how long it waited; the loss and the accuracy on the test set. Only rank 0 prints and
+writes files.
 """
 
 from __future__ import annotations
@@ -26,11 +29,15 @@ from typing import TYPE_CHECKING
 from pdnn.cli import optimizing, specs
 from pdnn.cli.contention import Contention
 from pdnn.cli.values import positive_float, positive_int
+from pdnn.comm.costs import text
 from pdnn.nn.module import DTYPES
 
 if TYPE_CHECKING:
     import pdnn
     from pdnn.data import Dataset, Subset
+
+CHOSEN = ("auto", "fastest")
+"""Strategies that `fit` chooses when it begins."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--strategy",
         default="auto",
-        help="auto, fastest, serial, team:N, pool:N, ddp, ddp+team:N, ddp:CODEC, average:end, average:K, "
+        help="auto (as many threads as pay), fastest, serial, team:N, pool:N, ddp, ddp+team:N, ddp:CODEC, average:end, average:K, "
         "average:K:CODEC, hogwild:N, tp:N, pipeline:N, ...; CODEC is int8 or another one of "
         "docs/codecs.md",
     )
@@ -146,7 +153,7 @@ def main(arguments: argparse.Namespace) -> int:
     trainer = _trainer(arguments, train.sample_shape, len(train))
     wanted = bool(arguments.json) or not arguments.quiet
     contention = Contention()
-    if wanted and arguments.strategy != "fastest":
+    if wanted and arguments.strategy not in CHOSEN:
         _estimate(trainer, train, arguments)
     history = trainer.fit(
         train,
@@ -161,7 +168,7 @@ def main(arguments: argparse.Namespace) -> int:
         resume=arguments.resume,
         verbose=not arguments.quiet,
     )
-    if wanted and arguments.strategy == "fastest":
+    if wanted and arguments.strategy in CHOSEN:
         _estimate(trainer, train, arguments)
     world = pdnn.world()  # fewer ranks, if one has died
     others = contention.share(world)
@@ -210,7 +217,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
     world = pdnn.world()
     strategy: str | strategies.Strategy = arguments.strategy
     a_step = arguments.batch_size
-    if strategy != "fastest":
+    if strategy not in CHOSEN:
         strategy = strategies.choose(strategy, world, arguments.reproducible)
         a_step = strategy.rows_per_step(a_step, world.size - world.spares)
     an_epoch = ceil(rows / min(a_step, max(rows, 1)))
@@ -231,7 +238,12 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
 def _estimate(trainer: pdnn.Trainer, train: Dataset | Subset, arguments: argparse.Namespace) -> None:
     """Stores the estimated time of a step in the history; prints why if there is no estimate."""
     try:
-        trainer.history.estimate = trainer.estimate(train, arguments.batch_size)
+        trainer.history.estimate = estimate = trainer.estimate(train, arguments.batch_size)
+        if arguments.strategy in CHOSEN:  # what was chosen has said it
+            return
+        alternatives = trainer.alternatives(train, arguments.batch_size)
+        if alternatives and not alternatives.pays and trainer.comm.rank == 0 and not arguments.quiet:
+            print(f"{estimate.strategy}: estimated {text(estimate.seconds)} a step, {alternatives}")
     except ValueError as error:
         if trainer.comm.rank == 0 and not arguments.quiet:
             print(f"not estimated: {str(error).removeprefix('estimate: ')}")

@@ -9,17 +9,21 @@ from pdnn.comm.costs import Link, fit
 from pdnn.moved import moved
 
 if TYPE_CHECKING:
+    from pdnn.estimate.auto import AutoChoice
     from pdnn.estimate.choice import Choice, candidates, choose
     from pdnn.estimate.compute import AnalyticCompute, ComputeModel, MeasuredCompute, Samples
     from pdnn.estimate.described import Point, scaling, step
     from pdnn.estimate.estimate import Estimate
     from pdnn.estimate.formulas import Steps, pool_seconds
+    from pdnn.estimate.instead import Alternatives
     from pdnn.estimate.machine import Machine
     from pdnn.estimate.network import Network
     from pdnn.estimate.probes import describe, measure
 
 __all__ = [
+    "Alternatives",
     "AnalyticCompute",
+    "AutoChoice",
     "Choice",
     "ComputeModel",
     "Estimate",
@@ -41,10 +45,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "auto": ("AutoChoice",),
     "choice": ("Choice", "candidates", "choose"),
     "compute": ("AnalyticCompute", "ComputeModel", "MeasuredCompute", "Samples"),
     "estimate": ("Estimate",),
     "formulas": ("Steps", "pool_seconds"),
+    "instead": ("Alternatives",),
     "machine": ("Machine",),
     "network": ("Network",),
     "probes": ("describe", "measure"),

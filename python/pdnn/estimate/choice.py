@@ -11,6 +11,7 @@ from pdnn.comm.costs import text
 from pdnn.estimate.compute import MeasuredCompute, timed
 from pdnn.estimate.estimate import Estimate
 from pdnn.estimate.formulas import Steps
+from pdnn.estimate.instead import Alternatives
 from pdnn.estimate.network import Network
 from pdnn.strategies import (
     DataParallel,
@@ -45,11 +46,21 @@ class Choice:
         Of all candidates, the fastest first.
     measured : dict of str to float
         Seconds a step of those that were measured because their estimates were close; empty if none were.
+    alternatives : Alternatives or None
+        On several ranks that train: what a step takes without the exchange between them.
     """
 
     strategy: Strategy
     estimates: tuple[Estimate, ...]
     measured: dict[str, float]
+    alternatives: Alternatives | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of a step by the strategy: measured, or else estimated."""
+        spec = str(self.strategy)
+        estimated = {each.strategy: each.seconds for each in self.estimates}
+        return self.measured.get(spec, estimated[spec])
 
     @property
     def why(self) -> str:
@@ -59,6 +70,8 @@ class Choice:
         if self.measured:
             tried = ", ".join(f"{spec} {text(seconds)}" for spec, seconds in self.measured.items())
             sentence += f"; so close that they were measured: {tried}"
+        if self.alternatives is not None and not self.alternatives.pays:
+            sentence += f"; {self.alternatives}"
         return sentence
 
     def __str__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
@@ -16,6 +16,7 @@ from pdnn import _core, models, nn
 from pdnn._core import OnNonfinite
 from pdnn.comm import SELF, Communicator
 from pdnn.core import core_for
+from pdnn.data import PadCropFlip
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
 from pdnn.optim import Optimizer
@@ -32,6 +33,9 @@ LENGTH = 0.008
 
 MOST = 0.5
 """Seconds that a probe lasts at most; of steps that are slower, one is measured."""
+
+BLOCK, LONG, MOST_STEPS = 0.002, 0.25, 4096
+"""Where trials take turns: seconds and steps of a block, at least and at most, and of all blocks."""
 
 MOST_COPIES = 8
 """Threads, at most, that work beside each other on models of their own to find out how they contend."""
@@ -96,6 +100,7 @@ class Samples:
     width: int
     scale: float = 1.0
     shift: float = 0.0
+    augment: PadCropFlip | None = None
 
 
 @dataclass
@@ -110,12 +115,15 @@ class MeasuredCompute:
     samples : Samples
     comm : Communicator
         The ranks that will train together; all of them must make the same calls.
+    clip : (float or None, float or None)
+        Norm or value to which gradients are clipped.
     """
 
     loss: nn.Loss
     optimizer: Optimizer
     samples: Samples
     comm: Communicator
+    clip: tuple[float | None, float | None] = (None, None)
     _known: dict[Any, Any] = field(default_factory=dict)
 
     def step(self, network: Network, rows: int, threads: int = 1) -> float:
@@ -183,9 +191,14 @@ class Trial:
         layers = [models.build_layer(**layer) for layer in network.model.config()["layers"]]
         model = nn.Sequential(*layers, dtype=network.model.dtype, seed=0)
         optimizer = compute.optimizer.twin(model.parameters())
+        optimizer.core.set_clip(*compute.clip)
         core = core_for(model.dtype)
+        self.strategy = strategy
         self._rows, self._count = rows, len(samples.x)
+        self._order = np.zeros(0, np.int64)
         self._source = core.Source(samples.x, samples.targets, samples.scale, samples.shift)
+        if samples.augment is not None:
+            samples.augment.tell(self._source, 0, 0)
         self._session = core.Session(
             model=model.core,
             loss=compute.loss.build(core),
@@ -200,11 +213,18 @@ class Trial:
 
     def __call__(self, steps: int) -> float:
         """Makes so many steps; seconds of one."""
-        order = np.random.default_rng(0).permutation(
-            np.arange(steps * self._rows, dtype=np.int64) % self._count
-        )
+        if len(self._order) != steps * self._rows:
+            rows = np.arange(steps * self._rows, dtype=np.int64) % self._count
+            self._order = np.random.default_rng(0).permutation(rows)
         sums = self._session.run_epoch(
-            self._source, order, self._rows, 0, 0, np.zeros((steps, 1)), OnNonfinite.ignore, lambda _: False
+            self._source,
+            self._order,
+            self._rows,
+            0,
+            0,
+            np.zeros((steps, 1)),
+            OnNonfinite.ignore,
+            lambda _: False,
         )
         return float(sums.seconds) / steps
 
@@ -223,6 +243,31 @@ def timed(trials: list[Callable[[int], float]], comm: Communicator) -> float:
     result = np.array([sorted(epochs)[min(1, len(epochs) - 1)]])
     comm.all_reduce(result, op="max", check=False)
     return float(result[0])
+
+
+def in_turns(trials: Sequence[Callable[[int], float]], comm: Communicator) -> list[float]:
+    """Seconds a step of each trial; they take turns, on all ranks at once. The slowest rank's.
+
+    Each block of steps follows on an untimed one, and the median of a trial's blocks counts: what it takes
+    while others use the machine as they do now. Of steps that take longer than `LONG`, one is measured.
+    """
+    for trial in trials:
+        trial(1)
+    warm = np.array([trial(1) for trial in trials])
+    comm.all_reduce(warm, op="max", check=False)
+    if warm.max() > LONG:
+        return [float(seconds) for seconds in warm]
+    steps = min(MOST_STEPS, ceil(BLOCK / max(float(warm.min()), 1e-7)))
+    rounds = max(3, min(EPOCHS, int(LONG / (2 * steps * float(warm.sum())))))
+    blocks: list[list[float]] = [[] for _ in trials]
+    for _ in range(rounds):
+        for own, trial in zip(blocks, trials, strict=True):
+            comm.barrier(check=False)
+            trial(steps)
+            own.append(trial(steps))
+    result = np.array([median(own) for own in blocks])
+    comm.all_reduce(result, op="max", check=False)
+    return [float(seconds) for seconds in result]
 
 
 def together(trials: list[Callable[[int], float]], steps: int) -> list[float]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from pdnn.comm import Communicator, cores_of_rank
+from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
+from pdnn.estimate import auto
+from pdnn.estimate.auto import AutoChoice
 from pdnn.estimate.choice import Choice, candidates, choose
-from pdnn.estimate.compute import MeasuredCompute, Samples
+from pdnn.estimate.compute import MeasuredCompute, Samples, in_turns
 from pdnn.estimate.formulas import Steps
+from pdnn.estimate.instead import Alternatives
 from pdnn.estimate.network import Network
 from pdnn.estimate.probes import measure
 from pdnn.nn import Loss, Sequential
@@ -35,13 +40,21 @@ class Calibration:
         The ranks that will train together; all of them must make the same calls.
     undoes : bool
         Whether what steps change is copied, to undo those that are not finite.
+    clip : (float or None, float or None)
+        Norm or value to which gradients are clipped.
     """
 
     def __init__(
-        self, model: Sequential, loss: Loss, optimizer: Optimizer, comm: Communicator, undoes: bool
+        self,
+        model: Sequential,
+        loss: Loss,
+        optimizer: Optimizer,
+        comm: Communicator,
+        undoes: bool,
+        clip: tuple[float | None, float | None] = (None, None),
     ) -> None:
         self._model, self._loss, self._optimizer, self._comm = model, loss, optimizer, comm
-        self._undoes = undoes
+        self._undoes, self._clip = undoes, clip
         self._known: dict[tuple[int, tuple[int, ...]], Steps] = {}
 
     def knows(self, source: Source, batch_size: int) -> bool:
@@ -63,23 +76,67 @@ class Calibration:
     def fastest(self, source: Source, batch_size: int, had: str | None) -> Choice:
         """The strategy with the least estimated time, or the one of a resumed training; collective."""
         steps = self.steps(source, batch_size)
-        least = np.array([cores_of_rank(self._comm)], np.int64)  # that every rank has
+        among: Iterable[Strategy] = [parse(had)] if had else ()
+        among = among or candidates(steps.network, self._comm.size, self._cores())
+        choice = choose(steps, among, self._comm)
+        if self._comm.size == 1:
+            return choice
+        instead = Alternatives.estimated(steps, choice.strategy, choice.seconds)
+        return replace(choice, alternatives=instead)
+
+    def auto(
+        self, source: Source, batch_size: int, augment: PadCropFlip | None, leaves: int, had: str | None
+    ) -> AutoChoice:
+        """As many threads as pay, or what a resumed training had of what "auto" chooses from; collective."""
+        comm, cores = self._comm, self._cores()
+        possible = {str(strategy): strategy for strategy in auto.candidates(comm.size, cores, leaves)}
+        if had in possible:
+            return AutoChoice(possible[had], comm.size, reason="as the checkpoint has it")
+        if self._shared():
+            most = list(possible.values())[-1]
+            return AutoChoice(most, comm.size, reason="not measured: the model has layers that ranks share")
+        network, samples = Network(self._model, source.sample), _samples(source, batch_size, augment)
+
+        def race(
+            strategies: Sequence[Strategy], rows: int, ranks: Communicator, everyone: Communicator
+        ) -> list[float]:
+            compute = MeasuredCompute(self._loss, self._optimizer, samples, ranks, self._clip)
+            return in_turns(
+                [
+                    compute.trial(network, each, ranks, each.rows_per_step(rows, ranks.size))
+                    for each in strategies
+                ],
+                everyone,
+            )
+
+        return auto.choose(race, batch_size, comm, cores, leaves)
+
+    def _cores(self) -> int:
+        """Those that every rank has; collective."""
+        least = np.array([cores_of_rank(self._comm)], np.int64)
         if self._comm.size > 1:
             self._comm.all_reduce(least, op="min")
-        among: Iterable[Strategy] = [parse(had)] if had else ()
-        return choose(steps, among or candidates(steps.network, self._comm.size, int(least[0])), self._comm)
+        return int(least[0])
+
+    def _shared(self) -> bool:
+        """Whether the model has layers of which ranks hold parts, so that no rank can have a copy of it."""
+        return any(isinstance(module, PartOfLinear) for module in self._model.modules())
 
     def _measured(self, source: Source, batch_size: int) -> Steps:
         model, optimizer, comm = self._model, self._optimizer, self._comm
-        if any(isinstance(module, PartOfLinear) for module in model.modules()):
+        if self._shared():
             raise ValueError(
                 "estimate: the model has layers that ranks hold together, which are not estimated"
             )
-        raw, targets, scale, shift = source.arrays
-        rows = source.rows[: max(batch_size, MOST_BYTES // max(raw[:1].nbytes, 1))]
-        samples = Samples(np.ascontiguousarray(raw[rows]), targets[rows], source.width, scale, shift)
-        network = Network(model, source.sample)
-        compute = MeasuredCompute(self._loss, optimizer, samples, comm)
+        network, samples = Network(model, source.sample), _samples(source, batch_size)
+        compute = MeasuredCompute(self._loss, optimizer, samples, comm, self._clip)
         machine = measure(comm, compute, network, max(1, -(-batch_size // comm.size)))
         momenta = len(optimizer.core.state)
         return Steps(network, batch_size, comm.size, compute, machine, momenta, self._undoes)
+
+
+def _samples(source: Source, batch_size: int, augment: PadCropFlip | None = None) -> Samples:
+    """The first rows of a source."""
+    raw, targets, scale, shift = source.arrays
+    rows = source.rows[: max(batch_size, MOST_BYTES // max(raw[:1].nbytes, 1))]
+    return Samples(np.ascontiguousarray(raw[rows]), targets[rows], source.width, scale, shift, augment)

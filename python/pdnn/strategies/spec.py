@@ -63,8 +63,9 @@ def _product(spec: str, factors: list[str]) -> Grid:
 
 
 def choose(strategy: str | Strategy, comm: Communicator, reproducible: bool = False) -> Strategy:
-    """The strategy for a world: parses, resolves "auto", and refuses what does not fit.
+    """The strategy for a world: parses, and refuses what does not fit.
 
+    "auto" takes all cores; how many pay is measured when `fit` begins.
     With `reproducible` it has leaves, by whose tree its sums are made: as many as it says, or `LEAVES`.
 
     Raises
