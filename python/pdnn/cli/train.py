@@ -58,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--strategy",
         default="auto",
-        help="auto (as many threads as pay), fastest, serial, team:N, pool:N, ddp, ddp+team:N, ddp:CODEC, average:end, average:K, "
-        "average:K:CODEC, hogwild:N, tp:N, pipeline:N, ...; CODEC is int8 or another one of "
-        "docs/codecs.md",
+        help="auto (as many threads as pay; the default), fastest, serial, team:N, pool:N, ddp, ddp+team:N, "
+        "ddp:CODEC, average:end, average:K, average:K:CODEC, hogwild:N, tp:N, pipeline:N, ...; CODEC is int8 "
+        "or another one of docs/codecs.md",
     )
     how.add_argument(
         "--reproducible",
