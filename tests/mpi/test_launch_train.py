@@ -30,7 +30,8 @@ def test_two_ranks_train_as_one_does(run_python: Callable[..., Completed], tmp_p
     for ranks in (1, 2):
         words = ["--ranks", str(ranks), "--json", str(tmp_path / f"{ranks}.json")]
         outputs[ranks] = run_python(["-m", "pdnn", "train", *common, *words], timeout=90).stdout.splitlines()
-    assert [len(lines) for lines in outputs.values()] == [4, 5]
+    assert [len(lines) for lines in outputs.values()] == [5, 6]
+    assert all(lines[0].startswith("auto: ") for lines in outputs.values())
     assert outputs[1][-1] == outputs[2][-1]
     told = (
         r"a step of a rank: [\d,]+ bytes sent, .*\d+% computing, .*\d+% waiting for the slowest, \d+% other"
