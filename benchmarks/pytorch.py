@@ -55,7 +55,7 @@ def torch_pass(job: TorchJob) -> Any:
 
 def torch_steps(network: Stepped, make: Callable[[], TorchJob], threads: int) -> Runner:
     """Passes in eager mode by one process with so many threads."""
-    _take_threads(threads)
+    take_threads(threads)
     job = make()
     return timed(network, lambda: float(torch_pass(job).mean()))
 
@@ -69,7 +69,7 @@ def torch_graph(network: Network, threads: int, half: bool) -> Runner:
     """The whole step as one compiled graph. `half`: its products in bfloat16, by autocast."""
     import torch
 
-    _take_threads(threads)
+    take_threads(threads)
     job = torch_mlp(network, False)
     parameters = {name: parameter.detach() for name, parameter in job.model.named_parameters()}
 
@@ -91,7 +91,7 @@ def torch_compiled(network: Stepped, make: Callable[[], TorchJob], threads: int,
     """A compiled step of any module, cut into graphs where PyTorch cuts it: around `backward`."""
     import torch
 
-    _take_threads(threads)
+    take_threads(threads)
     job = make()
 
     @torch.compile
@@ -106,7 +106,8 @@ def torch_compiled(network: Stepped, make: Callable[[], TorchJob], threads: int,
     return timed(network, lambda: float(torch.stack([step(x, y) for x, y in job.batches]).mean()))
 
 
-def _take_threads(threads: int) -> None:
+def take_threads(threads: int) -> None:
+    """Sets PyTorch's threads."""
     import torch
 
     torch.set_num_threads(threads)

@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from processes import Completed
@@ -135,6 +136,30 @@ def test_jobs_are_measured(root: Path, tmp_path: Path, run_python: Callable[...,
         r["what"] for r in results
     }
     assert all(row["microseconds"] > 0 for result in results for row in result["sides"])
+
+
+def test_the_matrices_of_a_quoted_job_have_their_exponentials(
+    benchmark: Callable[[str], ModuleType],
+) -> None:
+    quoted = benchmark("quoted")
+    job = dataclasses.replace(quoted.EXPM, batch=50, dtype="float64")
+    a, exponential = (values.reshape(-1, 2, 2) for values in job.data())
+    term = total = np.broadcast_to(np.eye(2), a.shape)
+    for number in range(1, 60):
+        term = term @ a / number
+        total = total + term
+    np.testing.assert_allclose(exponential, total, rtol=1e-9)
+
+
+def test_quoted_jobs_are_told_beside_what_was_published(benchmark: Callable[[str], ModuleType]) -> None:
+    quoted, measure = benchmark("quoted"), benchmark("measure")
+    job = dataclasses.replace(quoted.EXPM, batch=100, steps=3)
+    sides = quoted.expm_sides(job, 1, [])
+    report = quoted.compare(sides, job, measure.Method(1, 1.0, 0.001))
+    lines = quoted.table(report, 1000, quoted.EXPM_PUBLISHED[:1]).splitlines()
+    (row,) = report["sides"]
+    assert lines[2].split()[:2] == ["pdnn", f"{1e6 * row['seconds']:.1f}"]
+    assert lines[-1].split() == ["SimpleChains.jl,", "Core", "i9-10980XE", "18", "cores", "0.41", "7.42"]
 
 
 @pytest.mark.long
