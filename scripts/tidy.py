@@ -1,4 +1,7 @@
-"""clang-tidy on the C++ files that changed since the commit PDNN_TIDY_BASE (else the last one), or on all."""
+"""clang-tidy on the C++ files that changed since the commit PDNN_TIDY_BASE (else the last one), or on all.
+
+A changed header is read through one of the sources that include it; --all reads it through each of them.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,30 @@ def changed_files(base: str) -> set[str] | None:
     return set(diff.stdout.split()) if diff.returncode == 0 else None
 
 
-def touched(source: Path, changed: set[str]) -> bool:
-    """Whether a source, or a header that it names, is among the changed ones."""
-    headers = re.findall(r'^#include "(.*)"', source.read_text(), re.MULTILINE)
-    return bool(changed & {str(source.relative_to(ROOT)), *(f"cpp/{header}" for header in headers)})
+def files_read(source: Path) -> set[Path]:
+    """A source and all headers of this repository that it includes, directly or through others."""
+    read: set[Path] = set()
+    waiting = [source]
+    while waiting:
+        file = waiting.pop()
+        if file not in read and file.exists():
+            read.add(file)
+            for name in re.findall(r'^#include "(.*)"', file.read_text(), re.MULTILINE):
+                waiting += [folder / name for folder in (ROOT / "cpp", ROOT / "cpp" / "tests", file.parent)]
+    return read
+
+
+def sources_for(changed: set[str], every: list[Path]) -> list[Path]:
+    """One source for each changed file: that of its name, else what includes the header and least else."""
+    read = {source: files_read(source) for source in every}
+    chosen = set()
+    for file in (ROOT / name for name in changed):
+        readers = [source for source in every if file in read[source]]
+        namesake = file.with_suffix(".cpp")
+        if readers:
+            fewest = min(readers, key=lambda reader: len(read[reader]))
+            chosen.add(namesake if namesake in readers else fewest)
+    return sorted(chosen)
 
 
 def configure() -> list[Path]:
@@ -61,10 +84,9 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="check every file")
     arguments = parser.parse_args()
 
-    every = sources = configure()
+    every = configure()
     changed = None if arguments.all else changed_files(os.environ.get("PDNN_TIDY_BASE", "HEAD~1"))
-    if changed is not None:
-        sources = [source for source in sources if touched(source, changed)]
+    sources = every if changed is None else sources_for(changed, every)
     print(f"clang-tidy on {len(sources)} of {len(every)} files")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return not all(list(pool.map(tidy, sources)))
