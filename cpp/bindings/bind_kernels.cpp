@@ -74,8 +74,8 @@ void bind_convolutions(py::module_& m) {
           const py::gil_scoped_release release;
           threads::Team(threads).run([&](const threads::Member& member) {
             if (dw_wanted)
-              kernels::table<T>().convolution_dw(member, arrays.shape, arrays.batch, arrays.x, gradient, {}, false,
-                                                 dw_to, db_to);
+              kernels::table<T>().convolution_dw(member, arrays.shape, arrays.batch, arrays.x, gradient, gradient, {},
+                                                 false, dw_to, db_to);
             if (!dx_wanted) return;
             kernels::table<T>().flip_taps(member, arrays.shape, arrays.w, flipped.data());
             member.barrier();

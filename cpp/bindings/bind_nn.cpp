@@ -43,6 +43,10 @@ nn::Init init_of(const std::pair<std::string, double>& init) {
   throw ValueError(message("init \"", init.first, "\"; expected \"uniform\", \"normal\" or \"constant\""));
 }
 
+kernels::Precision precision_of(bool bfloat16) {
+  return bfloat16 ? kernels::Precision::bfloat16 : kernels::Precision::full;
+}
+
 kernels::Activation activation_of(const std::string& name) {
   if (name == "relu") return kernels::Activation::relu;
   if (name == "sigmoid") return kernels::Activation::sigmoid;
@@ -90,18 +94,18 @@ void bind_layers(py::module_& m) {
       .def(py::init([](Index inputs, Index outputs, bool bias, const Init& weight_init, const Init& bias_init,
                        bool bfloat16) {
              return std::make_shared<nn::Linear<T>>(inputs, outputs, bias, init_of(weight_init), init_of(bias_init),
-                                                    bfloat16 ? nn::Precision::bfloat16 : nn::Precision::full);
+                                                    precision_of(bfloat16));
            }),
            py::arg("inputs"), py::arg("outputs"), py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"),
            py::arg("bfloat16") = false);
   layer(std::type_identity<nn::Conv2d<T>>{}, "Conv2d")
       .def(py::init([](Index inputs, Index outputs, Index kernel, Index stride, Index padding, bool bias,
-                       const Init& weight_init, const Init& bias_init) {
+                       const Init& weight_init, const Init& bias_init, bool bfloat16) {
              return std::make_shared<nn::Conv2d<T>>(inputs, outputs, kernel, stride, padding, bias,
-                                                    init_of(weight_init), init_of(bias_init));
+                                                    init_of(weight_init), init_of(bias_init), precision_of(bfloat16));
            }),
            py::arg("inputs"), py::arg("outputs"), py::arg("kernel"), py::arg("stride"), py::arg("padding"),
-           py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"));
+           py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"), py::arg("bfloat16") = false);
   layer(std::type_identity<nn::MaxPool2d<T>>{}, "MaxPool2d")
       .def(py::init<Index, Index>(), py::arg("kernel"), py::arg("stride"));
   layer(std::type_identity<nn::AvgPool2d<T>>{}, "AvgPool2d")

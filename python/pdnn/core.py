@@ -28,7 +28,8 @@ DTYPES = ("float32", "float64", "bfloat16")
 
 # Everything of float32, but layers whose products round their factors.
 _bfloat16 = SimpleNamespace(
-    **{**vars(_core.float32), "Linear": partial(_core.float32.Linear, bfloat16=True)},
+    **vars(_core.float32)
+    | {name: partial(getattr(_core.float32, name), bfloat16=True) for name in ("Linear", "Conv2d")},
 )
 
 

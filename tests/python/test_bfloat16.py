@@ -23,6 +23,7 @@ ROUNDING = 2**-7 + 2**-16  # of a product, by its two factors; docs/bfloat16.md 
 RNG = np.random.default_rng(0)
 ROWS, BATCH, EPOCHS = 67, 29, 3
 DATA = Dataset(RNG.random((ROWS, 13), np.float32), RNG.integers(0, 4, ROWS))
+IMAGES = Dataset(RNG.random((ROWS, 3, 6, 6), np.float32), RNG.integers(0, 4, ROWS))
 
 
 def rounded(values: Floats) -> Doubles:
@@ -39,12 +40,27 @@ def mlp(dtype: str = "bfloat16") -> nn.Sequential:
     )  # fmt: skip
 
 
-def train(strategy: str, dtype: str = "bfloat16", epochs: int = EPOCHS) -> tuple[str, Floats, list[float]]:
-    model = mlp(dtype)
+def cnn(dtype: str = "bfloat16") -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(3, 5, 3, padding=1), nn.BatchNorm2d(5, sync=True), nn.ReLU(),
+        nn.Residual(nn.Sequential(nn.Conv2d(5, 5, 3, padding=1), nn.ReLU())),
+        nn.Conv2d(5, 6, 3, stride=2), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(6, 4),
+        dtype=dtype, seed=2,
+    )  # fmt: skip
+
+
+NETWORKS = {"mlp": (mlp, DATA), "cnn": (cnn, IMAGES)}
+
+
+def train(
+    strategy: str, dtype: str = "bfloat16", epochs: int = EPOCHS, network: str = "mlp"
+) -> tuple[str, Floats, list[float]]:
+    make, data = NETWORKS[network]
+    model = make(dtype)
     trainer = pdnn.Trainer(
         model, nn.CrossEntropyLoss(), optim.Adam(model.parameters(), lr=0.01), strategy=strategy
     )
-    history = trainer.fit(DATA, epochs, BATCH, verbose=False)
+    history = trainer.fit(data, epochs, BATCH, verbose=False)
     assert history.fingerprint is not None
     return history.fingerprint, model.flat_parameters.copy(), list(history.history["loss"])
 
@@ -67,6 +83,31 @@ def test_products_round_their_factors_and_nothing_else() -> None:
     assert (off <= bound).all() and off.max() > 1e-4
 
 
+@pytest.mark.parametrize(
+    ("channels", "outputs", "stride", "padding"), [(1, 5, 1, 0), (3, 17, 2, 1), (8, 4, 1, 2)]
+)
+def test_convolutions_round_their_factors_and_nothing_else(
+    channels: int, outputs: int, stride: int, padding: int
+) -> None:
+    layer = nn.Conv2d(channels, outputs, 3, stride=stride, padding=padding)
+    model = nn.Sequential(layer, dtype="bfloat16", seed=1)
+    x = RNG.standard_normal((5, channels, 7, 7)).astype(np.float32)
+    y = model(x)
+    dy = RNG.standard_normal(y.shape).astype(np.float32)
+    (y * dy).sum().backward()
+    w, b = (np.asarray(part.data) for part in model.parameters())
+    exact = nn.Conv2d(channels, outputs, 3, stride=stride, padding=padding)
+    twin = nn.Sequential(exact, dtype="float64", seed=1)
+    twin.load_state_dict({"0.weight": rounded(w), "0.bias": b.astype(np.float64)})
+    want = twin(rounded(x))
+    (want * rounded(dy)).sum().backward()
+    close = {"rtol": 1e-5, "atol": 1e-4}
+    np.testing.assert_allclose(y.numpy(), want.numpy(), **close)
+    np.testing.assert_allclose(layer.weight.grad, exact.weight.grad, **close)
+    assert layer.bias is not None
+    np.testing.assert_allclose(layer.bias.grad, dy.astype(np.float64).sum((0, 2, 3)), **close)
+
+
 def test_its_arrays_are_float32(tmp_path: Path) -> None:
     model = mlp()
     assert model.dtype == "bfloat16"
@@ -85,9 +126,10 @@ def test_its_arrays_are_float32(tmp_path: Path) -> None:
         nn.Sequential(mlp(), nn.Sequential(nn.Linear(4, 2), dtype="float64")).place()
 
 
+@pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("spec", ["team:3", "ddp", "ddp+team:2"])
-def test_teams_have_the_bits_of_serial(spec: str) -> None:
-    assert train(spec)[0] == train("serial")[0]
+def test_teams_have_the_bits_of_serial(spec: str, network: str) -> None:
+    assert train(spec, network=network)[0] == train("serial", network=network)[0]
 
 
 @pytest.mark.parametrize(
@@ -110,8 +152,9 @@ def test_every_strategy_trains_as_serial_does(spec: str, ranks: int) -> None:
     [("team:2/8", 1), ("pool:2/8", 1), ("ddp/8", 3), ("ddp+team:2/8", 2), ("pipeline:2/8", 2)],
 )
 def test_leaves_have_the_same_bits_on_any_layout(spec: str, ranks: int) -> None:
-    found = pdnn.run(train, spec, ranks=ranks, backend="threads")
-    assert {each[0] for each in found} == {train("serial/8")[0]}
+    for network in NETWORKS if "pipeline" not in spec else ["mlp"]:
+        found = pdnn.run(train, spec, network=network, ranks=ranks, backend="threads")
+        assert {each[0] for each in found} == {train("serial/8", network=network)[0]}
 
 
 def test_a_checkpoint_goes_on_bit_for_bit(tmp_path: Path) -> None:

@@ -17,26 +17,44 @@ struct Convolution {
   Index inputs, outputs;
 };
 
-/// On batches of images.
+/// The products of a convolution.
 template <class T>
-struct ImageKernels {
+struct ConvolutionKernels {
   /// y[n, p, q, :] = b + Σ_ij x[n, p stride + i − padding, q stride + j − padding, :] w[i, j, :, :], or relu of it. A
   /// null bias is none.
   void (*convolution)(Part part, const Convolution& shape, Index batch, const T* x, const T* w, const T* b, bool relu,
                       T* y);
-
-  /// flipped_w: the weights as convolution_dx takes them, as many.
-  void (*flip_taps)(Part part, const Convolution& shape, const T* w, T* flipped_w);
 
   /// dx[n, r, s, :] = Σ dy[n, p, q, :] w[i, j, :, :]ᵀ over all with r = p stride + i − padding, s = q stride + j −
   /// padding.
   void (*convolution_dx)(Part part, const Convolution& shape, Index batch, const T* dy, const T* flipped_w, T* dx);
 
   /// dw[i, j, :, :] = Σ_npq x[n, p stride + i − padding, q stride + j − padding, :]ᵀ dy[n, p, q, :] and db = Σ_npq dy,
-  /// or += them, which goes with one leaf only. A null db is not wanted; right behind dw it is cheapest. A leaf's rows
-  /// are samples; uses the leaves' room, for dw and db together.
-  void (*convolution_dw)(Part part, const Convolution& shape, Index batch, const T* x, const T* dy,
+  /// or += them, which goes with one leaf only. A null db is not wanted; right behind dw it is cheapest. It is a sum of
+  /// `exact_dy`, which is dy where factors are not rounded. A leaf's rows are samples; uses the leaves' room, for dw
+  /// and db together.
+  void (*convolution_dw)(Part part, const Convolution& shape, Index batch, const T* x, const T* dy, const T* exact_dy,
                          const LeafSums<T>& leaves, bool add, T* dw, T* db);
+};
+
+/// What rounds the factors of a convolution to bfloat16, in the orders in which its products read them. Every result
+/// has at most as many elements as what it is made of.
+template <class T>
+struct RoundingKernels {
+  /// Of x for convolution, of dy for convolution_dx: pairs of a place's channels.
+  void (*round_channels)(Part part, Index places, Index channels, const T* x, T* rounded);
+  /// Of w [taps, inputs, outputs] for convolution, of flipped_w [taps, outputs, inputs] for convolution_dx: `rows` of
+  /// `cols` weights under each tap.
+  void (*round_taps)(Part part, Index taps, Index rows, Index cols, const T* w, T* rounded);
+  /// Of x and of dy for convolution_dw: pairs of samples, of each leaf by itself.
+  void (*round_samples)(Part part, Index batch, Index elements, const LeafSums<T>& leaves, const T* x, T* rounded);
+};
+
+/// On batches of images.
+template <class T>
+struct ImageKernels {
+  /// flipped_w: the weights as convolution_dx takes them, as many.
+  void (*flip_taps)(Part part, const Convolution& shape, const T* w, T* flipped_w);
 
   /// y[n, p, q, :] = the largest x in the window at place (p, q), channel by channel, or relu of it; windows have no
   /// padding and at most 256 taps (255 with relu). winners, one a y: the number of the first tap that had it (of the

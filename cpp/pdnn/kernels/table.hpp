@@ -20,6 +20,7 @@ namespace pdnn::kernels {
 template <class T>
 struct Table : ProductKernels<T>,
                StackKernels<T>,
+               ConvolutionKernels<T>,
                ImageKernels<T>,
                ElementwiseKernels<T>,
                RowKernels<T>,
@@ -29,13 +30,15 @@ struct Table : ProductKernels<T>,
   double (*work_at_peak)(Index rounds);
 };
 
+struct Bfloat16Kernels : ProductKernels<float>, ConvolutionKernels<float>, RoundingKernels<float> {};
+
 struct Tables {
   Table<float> floats;
   Table<double> doubles;
   /// Of factors that are rounded to bfloat16: to nearest, ties to even; NaN and infinity stay what they are. v4-bf16
   /// adds products in pairs, and takes and gives 0 for subnormal numbers; the others multiply and add what was rounded
   /// as they do floats.
-  ProductKernels<float> bfloat16;
+  Bfloat16Kernels bfloat16;
 
   template <class T>
   const Table<T>& of() const {
@@ -63,6 +66,21 @@ const ProductKernels<T>& products(Precision precision) {
   return table<T>();
 }
 
+/// Its convolutions of this precision.
+template <class T>
+const ConvolutionKernels<T>& convolutions(Precision precision) {
+  if constexpr (std::is_same_v<T, float>)
+    if (precision == Precision::bfloat16) return tables(active_isa()).bfloat16;
+  return table<T>();
+}
+/// What rounds their factors; null: nothing does.
+template <class T>
+const RoundingKernels<T>* rounding(Precision precision) {
+  if constexpr (std::is_same_v<T, float>)
+    if (precision == Precision::bfloat16) return &tables(active_isa()).bfloat16;
+  return nullptr;
+}
+
 /// Those of stacks whose layers are at most so wide. Where v4's vectors would be half empty, v3's, which have the same
 /// bits: v4 would transpose squares of mostly nothing.
 template <class T>
@@ -80,6 +98,6 @@ double measure_peak(double seconds);
 const Tables* tables_v2();
 const Tables* tables_v3();
 const Tables* tables_v4();
-const ProductKernels<float>* bfloat16_v4_bf16();
+const Bfloat16Kernels* bfloat16_v4_bf16();
 
 }  // namespace pdnn::kernels

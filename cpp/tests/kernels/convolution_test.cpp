@@ -1,5 +1,5 @@
 // The convolutions against sums in double, for every way that a window lies on an image, between forbidden pages, for
-// every build.
+// every build and precision.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -18,6 +18,24 @@ Convolution shape_of(Index height, Index width, Index inputs, Index outputs, Ind
            (height + 2 * padding - kernel_height) / stride + 1, (width + 2 * padding - kernel_width) / stride + 1},
           inputs,
           outputs};
+}
+
+/// What computes it, and by how much of a product that may be off.
+template <class T>
+struct Build {
+  const Table<T>& table;
+  const ConvolutionKernels<T>& kernels;
+  const RoundingKernels<T>* rounding;  // null: factors are not rounded
+  double error;
+};
+template <class T, class Action>
+void for_each_build(Action action) {
+  for_each_isa<T>([&](const Table<T>& table) { action(Build<T>{table, table, nullptr, 0}); });
+  if constexpr (std::is_same_v<T, float>)
+    for (const Isa isa : supported_isas()) {
+      const Tables& all = tables(isa);
+      action(Build<T>{all.floats, all.bfloat16, &all.bfloat16, kRounding});
+    }
 }
 
 /// One convolution, all of whose arrays end at a forbidden page.
@@ -41,26 +59,36 @@ class ConvolutionProblem {
     fill(dy_, y_count, 4);
   }
 
-  std::vector<T> forward(const Table<T>& table, int team, bool bias, bool relu) {
+  std::vector<T> forward(const Build<T>& build, int team, bool bias, bool relu) {
     T* const y = memory()[4].at_end(y_count);
     std::fill_n(y, y_count, kUntouched);
-    as_team(team, [&](Part part) { table.convolution(part, s_, batch_, x_, w_, bias ? b_ : nullptr, relu, y); });
+    std::vector<T> rx, rw;
+    const T* const x = by_channels(build, team, x_, x_count, s_.inputs, rx);
+    const T* const w = by_taps(build, team, w_, s_.inputs, s_.outputs, rw);
+    as_team(team, [&](Part part) { build.kernels.convolution(part, s_, batch_, x, w, bias ? b_ : nullptr, relu, y); });
     return {y, y + y_count};
   }
-  std::vector<T> dx(const Table<T>& table, int team) {
+  std::vector<T> dx(const Build<T>& build, int team) {
     T *const flipped = memory()[4].at_end(w_count), *const dx = memory()[5].at_end(x_count);
     std::fill_n(dx, x_count, kUntouched);
-    as_team(team, [&](Part part) { table.flip_taps(part, s_, w_, flipped); });
-    as_team(team, [&](Part part) { table.convolution_dx(part, s_, batch_, dy_, flipped, dx); });
+    std::fill_n(flipped, w_count, T(1));
+    as_team(team, [&](Part part) { build.table.flip_taps(part, s_, w_, flipped); });
+    std::vector<T> rdy, rw;
+    const T* const dy = by_channels(build, team, dy_, y_count, s_.outputs, rdy);
+    const T* const w = by_taps(build, team, flipped, s_.outputs, s_.inputs, rw);
+    as_team(team, [&](Part part) { build.kernels.convolution_dx(part, s_, batch_, dy, w, dx); });
     return {dx, dx + x_count};
   }
   /// dw and db, in memory together or apart; `add` starts from w and b.
-  std::vector<T> dw(const Table<T>& table, int team, bool add, bool together) {
+  std::vector<T> dw(const Build<T>& build, int team, bool add, bool together) {
     T* const dw = memory()[4].at_end(w_count + (together ? s_.outputs : 0));
     T* const db = together ? dw + w_count : memory()[5].at_end(s_.outputs);
     std::copy_n(w_, w_count, dw);
     std::copy_n(b_, s_.outputs, db);
-    as_team(team, [&](Part part) { table.convolution_dw(part, s_, batch_, x_, dy_, {}, add, dw, db); });
+    std::vector<T> rx, rdy;
+    const T* const x = by_samples(build, team, x_, x_count, rx);
+    const T* const dy = by_samples(build, team, dy_, y_count, rdy);
+    as_team(team, [&](Part part) { build.kernels.convolution_dw(part, s_, batch_, x, dy, dy_, {}, add, dw, db); });
     std::vector<T> both(dw, dw + w_count);
     both.insert(both.end(), db, db + s_.outputs);
     return both;
@@ -82,7 +110,7 @@ class ConvolutionProblem {
   }
 
   /// All three against the definition.
-  void check(const Table<T>& table, int team) {
+  void check(const Build<T>& build, int team) {
     const bool bias = batch_ % 2 == 0, relu = (s_.outputs + batch_) % 3 == 1, add = s_.outputs % 2 == 0;
     std::vector<double> y(size(y_count)), dx_(size(x_count)), dw_(size(w_count + s_.outputs)),
         y_size = y, dx_size = dx_, dw_size = dw_;
@@ -103,16 +131,16 @@ class ConvolutionProblem {
     for (Index i = 0; i < y_count; ++i)
       dw_[size(w_count + i % co)] += double{dy_[i]}, dw_size[size(w_count + i % co)] += std::abs(double{dy_[i]});
     for (double& value : y) value = relu && value < 0 ? 0 : value;
-    compare("y", forward(table, team, bias, relu), y, y_size);
-    compare("dx", dx(table, team), dx_, dx_size);
-    compare("dw", dw(table, team, add, batch_ % 3 == 0), dw_, dw_size);
+    compare("y", forward(build, team, bias, relu), y, y_size, build.error);
+    compare("dx", dx(build, team), dx_, dx_size, build.error);
+    compare("dw", dw(build, team, add, batch_ % 3 == 0), dw_, dw_size, build.error);
   }
 
   /// Whether a team changes no bit of any result.
-  bool agrees(const Table<T>& table, int team) {
-    return same(forward(table, 1, true, true), forward(table, team, true, true)) &&
-           same(dx(table, 1), dx(table, team)) && same(dw(table, 1, false, true), dw(table, team, false, true)) &&
-           same(dw(table, 1, true, false), dw(table, team, true, false));
+  bool agrees(const Build<T>& build, int team) {
+    return same(forward(build, 1, true, true), forward(build, team, true, true)) &&
+           same(dx(build, 1), dx(build, team)) && same(dw(build, 1, false, true), dw(build, team, false, true)) &&
+           same(dw(build, 1, true, false), dw(build, team, true, false));
   }
 
   std::string where() const {
@@ -122,14 +150,39 @@ class ConvolutionProblem {
 
  private:
   static constexpr T kUntouched = T(12345);
+  // A factor as the build's products read it, in `room` if it is rounded.
+  const T* by_channels(const Build<T>& build, int team, const T* values, Index count, Index channels,
+                       std::vector<T>& room) const {
+    if (!build.rounding) return values;
+    room.resize(size(count));
+    as_team(team,
+            [&](Part part) { build.rounding->round_channels(part, count / channels, channels, values, room.data()); });
+    return room.data();
+  }
+  const T* by_taps(const Build<T>& build, int team, const T* values, Index rows, Index cols,
+                   std::vector<T>& room) const {
+    if (!build.rounding) return values;
+    room.resize(size(w_count));
+    as_team(team, [&](Part part) {
+      build.rounding->round_taps(part, v_.kernel_height * v_.kernel_width, rows, cols, values, room.data());
+    });
+    return room.data();
+  }
+  const T* by_samples(const Build<T>& build, int team, const T* values, Index count, std::vector<T>& room) const {
+    if (!build.rounding || batch_ == 0) return values;
+    room.resize(size(count));
+    as_team(team,
+            [&](Part part) { build.rounding->round_samples(part, batch_, count / batch_, {}, values, room.data()); });
+    return room.data();
+  }
   static std::size_t size(Index index) { return static_cast<std::size_t>(index); }
   static bool same(const std::vector<T>& a, const std::vector<T>& b) {
     return a.size() == b.size() && same_bits(a.data(), b.data(), static_cast<Index>(a.size()));
   }
   void compare(const char* what, const std::vector<T>& got, const std::vector<double>& want,
-               const std::vector<double>& sizes) const {
+               const std::vector<double>& sizes, double error) const {
     const double depth = static_cast<double>(w_count + y_count);
-    const double unit = std::min(depth, 1000.) * double{std::numeric_limits<T>::epsilon()};
+    const double unit = std::min(depth, 1000.) * double{std::numeric_limits<T>::epsilon()} + error;
     for (std::size_t i = 0; i < want.size(); ++i)
       if (!(std::abs(double{got[i]} - want[i]) <= unit * sizes[i] + double{std::numeric_limits<T>::min()}))
         BOOST_ERROR(where() << ": " << what << "[" << i << "] is " << got[i] << ", expected " << want[i]);
@@ -149,10 +202,10 @@ class ConvolutionProblem {
 template <class T>
 void check_shape(const Convolution& shape, Index batch, int large_team = 37) {
   ConvolutionProblem<T> problem(shape, batch);
-  for_each_isa<T>([&](const Table<T>& table) {
-    problem.check(table, 1 + static_cast<int>((shape.outputs + batch) % 4));
+  for_each_build<T>([&](const Build<T>& build) {
+    problem.check(build, 1 + static_cast<int>((shape.outputs + batch) % 4));
     for (const int team : {2, 3, 4, large_team})
-      if (!problem.agrees(table, team)) BOOST_ERROR(problem.where() << ": a team of " << team << " changed bits");
+      if (!problem.agrees(build, team)) BOOST_ERROR(problem.where() << ": a team of " << team << " changed bits");
   });
 }
 
@@ -214,6 +267,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_what_sees_them_and_no_other
   const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   const Convolution shape = shape_of(5, 5, 2, 20, 3, 3, 1, 1);
   std::vector<T> x(2 * 25 * 2, T(1)), w(9 * 2 * 20, T(0.5)), y(2 * 25 * 20), dw(9 * 2 * 20 + 20);
+  const std::vector<T> ones(y.size(), T(1));
   x[0] = nan;                          // sample 0, place (0, 0)
   x[(25 + 4 * 5 + 4) * 2] = infinity;  // sample 1, place (4, 4)
   for_each_isa<T>([&](const Table<T>& table) {
@@ -227,8 +281,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(nan_and_infinity_reach_what_sees_them_and_no_other
       else
         BOOST_TEST(std::isfinite(y[i]));
     }
-    table.convolution_dw({}, shape, 2, x.data(), std::vector<T>(y.size(), T(1)).data(), {}, false, dw.data(),
-                         dw.data() + 360);
+    table.convolution_dw({}, shape, 2, x.data(), ones.data(), ones.data(), {}, false, dw.data(), dw.data() + 360);
     BOOST_TEST(std::isnan(dw[0]));
     BOOST_TEST(std::isfinite(dw[20]));  // the other channel
     BOOST_TEST(dw[360] == T(50));

@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(images, T, Elements) {
     });
     SomeLeaves<T> leaves(draw, batch, w_size + outputs);
     check_both<T>("convolution_dw", w_size + outputs, [&](const Table<T>& table, T* out) {
-      table.convolution_dw({}, shape, batch, x.data(), dy.data(), leaves.sums(), false, out, out + w_size);
+      table.convolution_dw({}, shape, batch, x.data(), dy.data(), dy.data(), leaves.sums(), false, out, out + w_size);
     });
 
     v.padding = 0;

@@ -137,13 +137,26 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(convolutions_at_random_sizes, T, Elements) {
     const Convolution shape{{extent, extent, kernel, kernel, 1, padding, out, out}, inputs, outputs};
     const Index in = extent * extent * inputs, places = out * out * outputs, size = kernel * kernel * inputs * outputs;
     const std::vector<T> x = numbers<T>(leaves.rows * in, 1), dy = numbers<T>(leaves.rows * places, 2);
-    for_each_isa<T>([&](const Table<T>& table) {
+    const auto check = [&](const ConvolutionKernels<T>& kernels, const RoundingKernels<T>* rounding) {
+      const auto rounded = [&](const std::vector<T>& values, Index elements, Range rows, const LeafSums<T>& cut,
+                               std::vector<T>& room) {
+        const T* const own = values.data() + rows.begin * elements;
+        if (!rounding) return own;
+        room.resize(static_cast<std::size_t>(rows.size() * elements));
+        rounding->round_samples({}, rows.size(), elements, cut, own, room.data());
+        return static_cast<const T*>(room.data());
+      };
       for (const bool bias : {true, false})
         check_leaves<T>(leaves, size + (bias ? outputs : 0), [&](Range rows, const LeafSums<T>& cut, Part part, T* to) {
-          table.convolution_dw(part, shape, rows.size(), x.data() + rows.begin * in, dy.data() + rows.begin * places,
-                               cut, false, to, bias ? to + size : nullptr);
+          std::vector<T> x_room, dy_room;
+          kernels.convolution_dw(part, shape, rows.size(), rounded(x, in, rows, cut, x_room),
+                                 rounded(dy, places, rows, cut, dy_room), dy.data() + rows.begin * places, cut, false,
+                                 to, bias ? to + size : nullptr);
         });
-    });
+    };
+    for_each_isa<T>([&](const Table<T>& table) { check(table, nullptr); });
+    if constexpr (std::is_same_v<T, float>)
+      for (const Isa isa : supported_isas()) check(tables(isa).bfloat16, &tables(isa).bfloat16);
   });
 }
 

@@ -28,13 +28,16 @@ void for_each_isa(Action action) {
     if (isa != Isa::v4_bf16) action(tables(isa).of<T>());
 }
 
-/// Calls action(table, products, rounding) with the products of each precision and supported instruction set, and the
-/// table that they belong to. A factor's rounding, by at most 2⁻⁸ of it, changes a product by at most `rounding` of it.
+/// By how much of a product the rounding of its factors to bfloat16 changes it at most: each by 2⁻⁸ of it.
+inline constexpr double kRounding = 0x1p-7 + 0x1p-16;
+
+/// Calls action(table, products, rounding) with the products of each precision and supported instruction set, the table
+/// that they belong to, and 0 or kRounding.
 template <class T, class Action>
 void for_each_products(Action action) {
   for_each_isa<T>([&](const Table<T>& table) { action(table, table, 0.0); });
   if constexpr (std::is_same_v<T, float>)
-    for (const Isa isa : supported_isas()) action(tables(isa).floats, tables(isa).bfloat16, 0x1p-7 + 0x1p-16);
+    for (const Isa isa : supported_isas()) action(tables(isa).floats, tables(isa).bfloat16, kRounding);
 }
 
 /// Calls work(part) for every worker of a team of `size`, one after the other.

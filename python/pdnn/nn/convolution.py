@@ -81,7 +81,7 @@ class Conv2d(Module):
         """The layer of the core."""
         taps = self.kernel_size**2
         fans = taps * self.in_channels, taps * self.out_channels
-        inits = (init.resolve(*fans) for init in (self.weight_init, self.bias_init))
+        weight_init, bias_init = (init.resolve(*fans) for init in (self.weight_init, self.bias_init))
         return core.Conv2d(
             self.in_channels,
             self.out_channels,
@@ -89,7 +89,8 @@ class Conv2d(Module):
             self.stride,
             self.padding,
             self.bias is not None,
-            *inits,
+            weight_init,
+            bias_init,
         )
 
     def config(self) -> dict[str, Any]:

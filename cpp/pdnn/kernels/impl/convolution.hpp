@@ -57,7 +57,8 @@ PDNN_INLINE Range places_under(const Axis& axis, Index tap) {
   return {min(begin, axis.places), max(min(begin, axis.places), min(end, axis.places))};
 }
 
-/// c[sample, place, j] = f(start[j] + Σ over taps and channels of a b[tap, channel, j]).
+/// c[sample, place, j] = f(start[j] + Σ over taps and channels of a b[tap, channel, j]); channels in groups of the
+/// operands.
 template <class T>
 struct Correlation {
   Axis y, x;
@@ -83,7 +84,7 @@ PDNN_INLINE Range inside(const Axis& x) {
 }
 
 /// All places in [rows.begin, rows.end) of the given samples, one strip of columns.
-template <class T, bool backward, class S>
+template <class Operands, bool backward, class S, class T = typename Operands::Value>
 void correlate_strip(const Correlation<T>& p, S, Index col, Range samples, Range rows) {
   constexpr Index most = kMostWindowRows<S::vectors, Rows::strided, S::few>;
   const Index a_row = p.x.extent * p.channels, a_sample = p.y.extent * a_row;
@@ -122,7 +123,7 @@ void correlate_strip(const Correlation<T>& p, S, Index col, Range samples, Range
               tile.row_step = (backward ? 1 : p.x.stride) * p.channels;
               tile.a += at * tile.row_step;
               tile.c_stride = p.cols;
-              window_kernel<T, S::vectors, Rows::strided, S::few>(wide)(tile);
+              window_kernel<Operands, S::vectors, Rows::strided, S::few>(wide)(tile);
             });
           }
           x = whole.end - 1;
@@ -131,53 +132,54 @@ void correlate_strip(const Correlation<T>& p, S, Index col, Range samples, Range
         WindowTile<T> tile = tile_at(in_y, taps_of<backward>(p.x, x), first, y, x);
         tile.row_step = a_sample;
         tile.c_stride = c_sample;
-        window_kernel<T, S::vectors, Rows::strided, S::few>(height)(tile);
+        window_kernel<Operands, S::vectors, Rows::strided, S::few>(height)(tile);
       }
     }
   });
 }
 
 /// A worker's part: samples, or rows of the images where those deal out more evenly.
-template <class T, bool backward>
+template <class Operands, bool backward, class T = typename Operands::Value>
 void correlate(Part part, const Correlation<T>& p) {
   Range samples{0, p.batch}, rows{0, p.y.places};
   if (ceil_div(p.batch, part.size) * p.y.places <= ceil_div(p.y.places, part.size) * p.batch)
     samples = deal(part, p.batch);
   else
     rows = deal(part, p.y.places);
-  for_strips<T>(p.cols, [&](auto strip, Index col) { correlate_strip<T, backward>(p, strip, col, samples, rows); });
+  for_strips<T>(p.cols,
+                [&](auto strip, Index col) { correlate_strip<Operands, backward>(p, strip, col, samples, rows); });
 }
 
-template <class T>
+template <class Operands, class T = typename Operands::Value>
 void convolution(Part part, const Convolution& s, Index batch, const T* x, const T* w, const T* b, bool relu, T* y) {
   const Windows& v = s.windows;
   const Correlation<T> p{{v.out_height, v.height, v.kernel_height, v.stride, v.padding},
                          {v.out_width, v.width, v.kernel_width, v.stride, v.padding},
                          batch,
-                         s.inputs,
+                         ceil_div(s.inputs, Operands::kGroup),
                          s.outputs,
                          x,
                          w,
                          b,
                          relu,
                          y};
-  correlate<T, false>(part, p);
+  correlate<Operands, false>(part, p);
 }
 
-template <class T>
+template <class Operands, class T = typename Operands::Value>
 void convolution_dx(Part part, const Convolution& s, Index batch, const T* dy, const T* flipped_w, T* dx) {
   const Windows& v = s.windows;
   const Correlation<T> p{{v.height, v.out_height, v.kernel_height, v.stride, v.padding},
                          {v.width, v.out_width, v.kernel_width, v.stride, v.padding},
                          batch,
-                         s.outputs,
+                         ceil_div(s.outputs, Operands::kGroup),
                          s.inputs,
                          dy,
                          flipped_w,
                          nullptr,
                          false,
                          dx};
-  correlate<T, true>(part, p);
+  correlate<Operands, true>(part, p);
 }
 
 template <class T>

@@ -14,7 +14,7 @@ inline constexpr Index kPatchBytes = 32 * 1024;   // of an image, padded
 inline constexpr Index kMostOffsets = 256;        // of rows in a patch
 inline constexpr Index kPatchAhead = 64;          // rows of dy that are fetched before their use
 
-/// What dw is summed from: some samples, and where the sum begins.
+/// What dw is summed from: some samples, in groups of the operands, and where the sum begins.
 template <class T>
 struct Chunk {
   const Convolution& s;
@@ -25,7 +25,7 @@ struct Chunk {
 };
 
 /// Rows of dw += the tile's sum over the chunk, one strip of columns; `tile` has loops, a and b.
-template <class T, Rows lie, class S>
+template <class Operands, Rows lie, class S, class T = typename Operands::Value>
 void sum_rows(WindowTile<T> tile, S, Index rows, bool from_zero, Index cols, Index col, T* dw) {
   const T* const a = tile.a;
   const Index* const offsets = tile.offsets;
@@ -39,12 +39,12 @@ void sum_rows(WindowTile<T> tile, S, Index rows, bool from_zero, Index cols, Ind
       tile.a = a + row;
     tile.c = dw + row * cols + col;
     tile.start = from_zero ? nullptr : tile.c;
-    window_kernel<T, S::vectors, lie, S::few>(height)(tile);
+    window_kernel<Operands, S::vectors, lie, S::few>(height)(tile);
   });
 }
 
 /// Rows of dw under one tap, which are channels of x.
-template <class T>
+template <class Operands, class T = typename Operands::Value>
 void sum_channels(const Chunk<T>& p, Index tap, Range channels, T* dw) {
   const Index inputs = p.s.inputs, outputs = p.s.outputs;
   const Index tap_y = tap / p.x.kernel, tap_x = tap % p.x.kernel;
@@ -65,8 +65,8 @@ void sum_channels(const Chunk<T>& p, Index tap, Range channels, T* dw) {
   tile.a = none ? p.in : p.in + y * a_row + x * inputs + channels.begin;
   for_strips<T>(outputs, [&](auto strip, Index col) {
     tile.b = b + col;
-    sum_rows<T, Rows::adjacent>(tile, strip, channels.end - channels.begin, p.from_zero, outputs, col,
-                                dw + channels.begin * outputs);
+    sum_rows<Operands, Rows::adjacent>(tile, strip, channels.end - channels.begin, p.from_zero, outputs, col,
+                                       dw + channels.begin * outputs);
   });
 }
 
@@ -92,7 +92,7 @@ void copy_patch(const Chunk<T>& p, const T* image, Index y, Index x, Index rows,
 }
 
 /// Rows of dw where channels are few, by way of patches.
-template <class T>
+template <class Operands, class T = typename Operands::Value>
 void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
   alignas(64) T patch[kPatchBytes / sizeof(T)];
   Index offsets[kMostOffsets];
@@ -123,8 +123,8 @@ void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
           tile.ahead = kPatchAhead;
           for_strips<T>(outputs, [&](auto strip, Index col) {
             tile.b = p.dy + (n * p.y.places + y) * dy_row + x * outputs + col;
-            sum_rows<T, Rows::scattered>(tile, strip, count, p.from_zero && n == 0 && y == 0 && x == 0, outputs, col,
-                                         dw + rows.begin * outputs);
+            sum_rows<Operands, Rows::scattered>(tile, strip, count, p.from_zero && n == 0 && y == 0 && x == 0, outputs,
+                                                col, dw + rows.begin * outputs);
           });
         }
       }
@@ -156,13 +156,14 @@ void sum_places(const Chunk<T>& p, T* db) {
   }
 }
 
-/// Adds up a worker's rows of dw and, if that is his, db over some samples.
-template <class T>
+/// Adds up a worker's rows of dw over some groups of samples.
+template <class Operands>
 struct WeightSums {
+  using T = typename Operands::Value;
   const Convolution& s;
   const T *x, *dy;
   Range mine;
-  bool sums_db;
+  bool sums_db;  // and db, too
 
   void operator()(Range batch, bool add, T* dw, T* db) const {
     const Windows& v = s.windows;
@@ -182,11 +183,11 @@ struct WeightSums {
                      first == batch.begin && !add};
       if (batch.begin == batch.end) chunk.in = chunk.dy = dw;  // they may be null, and nothing is read
       if (in_patches) {
-        sum_patches(chunk, mine, dw);
+        sum_patches<Operands>(chunk, mine, dw);
       } else {
         for (Index tap = mine.begin / s.inputs; tap * s.inputs < mine.end; ++tap) {
           const Range channels{max(mine.begin - tap * s.inputs, 0), min(mine.end - tap * s.inputs, s.inputs)};
-          sum_channels(chunk, tap, channels, dw + tap * s.inputs * s.outputs);
+          sum_channels<Operands>(chunk, tap, channels, dw + tap * s.inputs * s.outputs);
         }
       }
       if (sums_db) sum_places(chunk, db);
@@ -201,15 +202,26 @@ PDNN_INLINE void join_run(Index n, const T* from, T* to) {
   for (Index i = 0; i < n; i += kLanes<T>) store(to + i, load(to + i, n - i) + load(from + i, n - i), n - i);
 }
 
-template <class T>
-void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, const T* dy, const LeafSums<T>& leaves,
-                    bool add, T* dw, T* db) {
+template <class Operands, class T = typename Operands::Value>
+void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, const T* dy, const T* exact_dy,
+                    const LeafSums<T>& leaves, bool add, T* dw, T* db) {
+  constexpr Index group = Operands::kGroup;
+  constexpr bool exact = !Operands::kCopied;  // db is a sum of what dw is
   // Dealt are the rows of dw, and behind them db as one more.
   const Index rows = s.windows.kernel_height * s.windows.kernel_width * s.inputs, count = rows * s.outputs;
   const Range dealt = deal(part, rows + (db ? 1 : 0)), mine{min(dealt.begin, rows), min(dealt.end, rows)};
   const bool sums_db = dealt.begin <= rows && rows < dealt.end;
-  const WeightSums<T> sum{s, x, dy, mine, sums_db};
-  if (!leaves.several()) return sum({0, batch}, add, dw, db);
+  const WeightSums<Operands> sum_groups{s, x, dy, mine, sums_db && exact};
+  const Windows& v = s.windows;
+  const Axis in_y{v.out_height, v.height, v.kernel_height, v.stride, v.padding};
+  const Axis in_x{v.out_width, v.width, v.kernel_width, v.stride, v.padding};
+  const auto sum = [&](Range samples, Range groups, bool more, T* own_dw, T* own_db) {
+    sum_groups(groups, more, own_dw, own_db);
+    const T* const own_dy = exact_dy + samples.begin * v.out_height * v.out_width * s.outputs;
+    if (sums_db && !exact)
+      sum_places(Chunk<T>{s, in_y, in_x, samples.end - samples.begin, nullptr, own_dy, !more}, own_db);
+  };
+  if (!leaves.several()) return sum({0, batch}, {0, ceil_div(batch, group)}, add, dw, db);
   // The sum that waits at the bottom is dw itself.
   struct Place {
     T *dw, *db;
@@ -219,8 +231,10 @@ void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, co
     return at == 0 ? Place{dw, db} : Place{room, room + count};
   };
   int waits = 0;
+  Range groups{0, 0};
   for (Index leaf = 0, begin = 0; leaf < leaves.count; begin = leaves.ends[leaf++]) {
-    sum({begin, leaves.ends[leaf]}, false, place(waits).dw, place(waits).db);
+    groups = {groups.end, groups.end + ceil_div(leaves.ends[leaf] - begin, group)};
+    sum({begin, leaves.ends[leaf]}, groups, false, place(waits).dw, place(waits).db);
     for (int joins = joins_after(leaf, leaves.count); joins > 0; --joins, --waits) {
       const Place from = place(waits), to = place(waits - 1);
       const Index first = mine.begin * s.outputs;

@@ -48,6 +48,10 @@ struct Rounded : Plain<float> {
       PDNN_UNROLL for (Index j = 0; j < width; j += kLanes<float>)
           store(to + j, round_to_bfloat16(load(from + j, cols - j)));
   }
+  /// The same of any number of columns; rows of `to` lie `to_stride` apart.
+  static void copy_rows(const float* from, Index stride, Index depth, Index cols, float* to, Index to_stride) {
+    copy_along(from, stride, depth, cols, to, to_stride);
+  }
   /// to[r, k] = from[r, k], rounded; rows of `to` lie `to_stride` apart.
   static void copy_along(const float* from, Index stride, Index rows, Index depth, float* to, Index to_stride) {
     for (; rows > 0; --rows, from += stride, to += to_stride)
@@ -92,6 +96,15 @@ struct Pairs : Plain<float> {
       PDNN_UNROLL for (Index j = 0; j < width; j += kLanes<float>) {
         const Vector<float> second = depth > 1 ? load(from + stride + j, cols - j) : Vector<float>{};
         store(to + j, paired(load(from + j, cols - j), second));
+      }
+    }
+  }
+  /// The same of any number of columns; rows of `to` lie `to_stride` apart.
+  static void copy_rows(const float* from, Index stride, Index depth, Index cols, float* to, Index to_stride) {
+    for (; depth > 0; depth -= 2, from += 2 * stride, to += to_stride) {
+      for (Index j = 0; j < cols; j += kLanes<float>) {
+        const Vector<float> second = depth > 1 ? load(from + stride + j, cols - j) : Vector<float>{};
+        store(to + j, paired(load(from + j, cols - j), second), cols - j);
       }
     }
   }

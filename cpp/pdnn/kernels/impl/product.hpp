@@ -348,14 +348,5 @@ void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const L
   multiply<Operands, true, false>(part, dw.rows, dw.cols, p, finish);
 }
 
-template <class Operands>
-constexpr ProductKernels<float> bfloat16_products() {
-  return {.product_nn = product_nn<Operands>,
-          .product_nt = product_nt<Operands>,
-          .product_tn = product_tn<Operands>,
-          .product_tn_update = product_tn_update<Operands>,
-          .column_sums = column_sums<float>};
-}
-
 }  // namespace
 }  // namespace pdnn::kernels::impl

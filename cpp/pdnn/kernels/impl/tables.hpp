@@ -1,8 +1,8 @@
 #pragma once
 /// The tables of this build: every kernel for both element types.
+#include "pdnn/kernels/impl/bfloat16.hpp"
 #include "pdnn/kernels/impl/coding.hpp"
 #include "pdnn/kernels/impl/columns.hpp"
-#include "pdnn/kernels/impl/convolution_dw.hpp"
 #include "pdnn/kernels/impl/curves.hpp"
 #include "pdnn/kernels/impl/dropout.hpp"
 #include "pdnn/kernels/impl/elementwise.hpp"
@@ -10,7 +10,6 @@
 #include "pdnn/kernels/impl/normalize.hpp"
 #include "pdnn/kernels/impl/peak.hpp"
 #include "pdnn/kernels/impl/pooling.hpp"
-#include "pdnn/kernels/impl/product.hpp"
 #include "pdnn/kernels/impl/rows.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/signs.hpp"
@@ -33,11 +32,13 @@ inline constexpr Table<T> kTable = {
         .stack_forward = stack_forward<T>,
         .stack_backward = stack_backward<T>,
     },
+    ConvolutionKernels<T>{
+        .convolution = convolution<Plain<T>>,
+        .convolution_dx = convolution_dx<Plain<T>>,
+        .convolution_dw = convolution_dw<Plain<T>>,
+    },
     ImageKernels<T>{
-        .convolution = convolution<T>,
         .flip_taps = flip_taps<T>,
-        .convolution_dx = convolution_dx<T>,
-        .convolution_dw = convolution_dw<T>,
         .max_pool = max_pool<T>,
         .max_pool_backward = max_pool_backward<T>,
         .mean_pool = mean_pool<T>,
@@ -94,7 +95,7 @@ inline constexpr Table<T> kTable = {
     work_at_peak<T>,
 };
 
-inline constexpr Tables kTables = {kTable<float>, kTable<double>, bfloat16_products<Rounded>()};
+inline constexpr Tables kTables = {kTable<float>, kTable<double>, bfloat16_kernels<Rounded>()};
 
 }  // namespace
 }  // namespace pdnn::kernels::impl

@@ -2,7 +2,7 @@
 /// The micro-kernel of convolutions: a tile of the output is summed in registers over three nested loops, which are the
 /// taps of a window, or the places of the images of a batch.
 #include "pdnn/kernels/images.hpp"
-#include "pdnn/kernels/impl/vector.hpp"
+#include "pdnn/kernels/impl/operands.hpp"
 
 namespace pdnn::kernels::impl {
 namespace {
@@ -17,7 +17,8 @@ struct Loop {
 enum class Rows { adjacent, strided, scattered };
 
 /// c[r, j] = f(start[r, j] + Σ a[row r + at] b[at, j]), the sum over the loops, the last of them innermost, in
-/// ascending order. Null start: 0. A start_stride of 0 repeats one row, a bias. f is relu if that is set.
+/// ascending order; elements of a and b are groups of the operands. Null start: 0. A start_stride of 0 repeats one row,
+/// a bias. f is relu if that is set.
 template <class T>
 struct WindowTile {
   Loop loops[3];
@@ -43,8 +44,9 @@ inline constexpr int kMostWindowRows = vectors == 4 || few                 ? 6
                                        : kVectorBytes < 64                 ? 12
                                                                            : 14;
 
-template <class T, int vectors, int rows, Rows lie, bool few>
-__attribute__((noinline)) void sum_windows(const WindowTile<T>& tile) {
+template <class Operands, int vectors, int rows, Rows lie, bool few>
+__attribute__((noinline)) void sum_windows(const WindowTile<typename Operands::Value>& tile) {
+  using T = typename Operands::Value;
   static_assert(vectors == 1 || !few);
   constexpr Index n = kLanes<T>;
   const Index cols = tile.cols;
@@ -73,10 +75,10 @@ __attribute__((noinline)) void sum_windows(const WindowTile<T>& tile) {
         Vector<T> row[vectors];
         PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = read(b + v * n);
         PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-          const Vector<T> x = broadcast(lie == Rows::scattered  ? a[offsets[r]]
-                                        : lie == Rows::adjacent ? a[r]
-                                                                : bases[r / 3][r % 3 * row_step]);
-          PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = fma<T>(x, row[v], sum[r][v]);
+          const Vector<T> x = Operands::spread(lie == Rows::scattered  ? a + offsets[r]
+                                               : lie == Rows::adjacent ? a + r
+                                                                       : bases[r / 3] + r % 3 * row_step);
+          PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Operands::multiply_add(x, row[v], sum[r][v]);
         }
         if constexpr (lie != Rows::adjacent) __builtin_prefetch(b + ahead);
         if constexpr (lie == Rows::strided) {
@@ -107,17 +109,18 @@ __attribute__((noinline)) void sum_windows(const WindowTile<T>& tile) {
 template <class T>
 using WindowKernel = void (*)(const WindowTile<T>&);
 
-template <class T, int vectors, Rows lie, bool few, int... rows>
-WindowKernel<T> window_kernel_of(Index height, std::integer_sequence<int, rows...>) {
-  static constexpr WindowKernel<T> kernels[] = {sum_windows<T, vectors, rows + 1, lie, few>...};
+template <class Operands, int vectors, Rows lie, bool few, int... rows>
+WindowKernel<typename Operands::Value> window_kernel_of(Index height, std::integer_sequence<int, rows...>) {
+  static constexpr WindowKernel<typename Operands::Value> kernels[] = {
+      sum_windows<Operands, vectors, rows + 1, lie, few>...};
   return kernels[height - 1];
 }
 
 /// The kernel for tiles of `height` rows, at most kMostWindowRows<vectors, lie, few>.
-template <class T, int vectors, Rows lie, bool few>
-WindowKernel<T> window_kernel(Index height) {
-  return window_kernel_of<T, vectors, lie, few>(height,
-                                                std::make_integer_sequence<int, kMostWindowRows<vectors, lie, few>>{});
+template <class Operands, int vectors, Rows lie, bool few>
+WindowKernel<typename Operands::Value> window_kernel(Index height) {
+  return window_kernel_of<typename Operands::InTile, vectors, lie, few>(
+      height, std::make_integer_sequence<int, kMostWindowRows<vectors, lie, few>>{});
 }
 
 /// Calls action(first, height) for `rows` rows in tiles of nearly equal height.

@@ -1,6 +1,7 @@
 #include "pdnn/nn/layers/conv2d.hpp"
 
-#include "pdnn/kernels/table.hpp"
+#include <utility>
+
 #include "pdnn/nn/layers/conv_pool2d.hpp"
 #include "pdnn/nn/layers/pool2d.hpp"
 
@@ -8,7 +9,7 @@ namespace pdnn::nn {
 
 template <class T>
 Conv2d<T>::Conv2d(Index inputs, Index outputs, Index kernel, Index stride, Index padding, bool bias, Init weight_init,
-                  Init bias_init)
+                  Init bias_init, kernels::Precision precision)
     : inputs_(inputs),
       outputs_(outputs),
       kernel_(kernel),
@@ -16,10 +17,12 @@ Conv2d<T>::Conv2d(Index inputs, Index outputs, Index kernel, Index stride, Index
       padding_(padding),
       bias_(bias),
       weight_init_(weight_init),
-      bias_init_(bias_init) {
+      bias_init_(bias_init),
+      precision_(precision) {
   require(inputs >= 1 && outputs >= 1, "Conv2d: ", inputs, " input and ", outputs,
           " output channels; both must be at least 1");
   check_windows("Conv2d", kernel, stride, padding);
+  require(!rounds() || std::is_same_v<T, float>, "Conv2d: bfloat16 goes with float32");
 }
 
 /// A ReLU after this layer is computed here, and pooling while a few samples of it are in cache.
@@ -52,10 +55,12 @@ Shape Conv2d<T>::output_shape(const Shape& in) const {
   return {outputs_, windows.out_height, windows.out_width};
 }
 
+/// Scratch: flipped weights, rounded weights; dz if there is a ReLU; rounded x, rounded dy twice.
 template <class T>
 Sizes Conv2d<T>::sizes(const Shape& in) const {
-  return {.scratch = weights(),
-          .scratch_row = relu_ ? output_shape(in).count() : 0,
+  const Index out = output_shape(in).count();
+  return {.scratch = (rounds() ? 2 : 1) * weights(),
+          .scratch_row = (relu_ ? out : 0) + (rounds() ? in.count() + 2 * out : 0),
           .level = weights() + (bias_ ? outputs_ : 0)};
 }
 
@@ -67,28 +72,59 @@ void Conv2d<T>::initialize(Rng rng, std::span<T> params, std::span<T>) const {
 
 template <class T>
 void Conv2d<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
-  const T* const w = vars.params.data();
-  kernels::table<T>().convolution(*pass.team, shape_on(x.sample), x.batch, x.data, w, bias_ ? w + weights() : nullptr,
-                                  relu_, y.data);
+  const kernels::Convolution shape = shape_on(x.sample);
+  const T *w = vars.params.data(), *const b = bias_ ? w + weights() : nullptr;
+  if (const kernels::RoundingKernels<T>* const rounding = kernels::rounding<T>(precision_)) {
+    T *const rounded_w = vars.scratch.data(), *const rounded_x = rounded_w + weights();
+    rounding->round_taps(*pass.team, kernel_ * kernel_, inputs_, outputs_, w, rounded_w);
+    rounding->round_channels(*pass.team, x.count() / inputs_, inputs_, x.data, rounded_x);
+    pass.team->barrier();
+    w = rounded_w, x.data = rounded_x;
+  }
+  kernels::convolutions<T>(precision_).convolution(*pass.team, shape, x.batch, x.data, w, b, relu_, y.data);
 }
 
 template <class T>
 void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy,
                          Tensor<T> dx, std::span<T> grads) const {
   const kernels::Convolution shape = shape_on(x.sample);
-  T* const flipped = vars.scratch.data();
+  const kernels::ConvolutionKernels<T>& products = kernels::convolutions<T>(precision_);
+  const kernels::RoundingKernels<T>* const rounding = kernels::rounding<T>(precision_);
+  T* room = vars.scratch.data();
+  const auto take = [&](Index count) { return std::exchange(room, room + count); };
+  T* const flipped = take(weights());
   if (relu_) {
-    T* const dz = flipped + weights();
+    T* const dz = take(y.count());
     kernels::table<T>().activate_backward(*pass.team, kernels::Activation::relu, y.count(), y.data, dy.data, dz);
     dy.data = dz;
   }
   if (dx.wanted()) kernels::table<T>().flip_taps(*pass.team, shape, vars.params.data(), flipped);
   if (relu_ || dx.wanted()) pass.team->barrier();
-  if (dx.wanted()) kernels::table<T>().convolution_dx(*pass.team, shape, x.batch, dy.data, flipped, dx.data);
+  if (dx.wanted()) {
+    const T *w = flipped, *factor = dy.data;
+    if (rounding) {
+      T *const rounded_w = take(weights()), *const rounded_dy = take(y.count());
+      rounding->round_taps(*pass.team, kernel_ * kernel_, outputs_, inputs_, flipped, rounded_w);
+      rounding->round_channels(*pass.team, y.count() / outputs_, outputs_, dy.data, rounded_dy);
+      pass.team->barrier();
+      w = rounded_w, factor = rounded_dy;
+    }
+    products.convolution_dx(*pass.team, shape, x.batch, factor, w, dx.data);
+  }
   pass.poll();
+  T *const rounded_x = rounding ? take(x.count()) : nullptr, *const rounded_dy = rounding ? take(y.count()) : nullptr;
   each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
-    kernels::table<T>().convolution_dw(*pass.team, shape, rows.size(), x.rows(rows).data, dy.rows(rows).data, leaves,
-                                       pass.add, sums.data(), bias_ ? sums.data() + weights() : nullptr);
+    const Tensor<const T> own_x = x.rows(rows), own_dy = dy.rows(rows);
+    const T *x_factor = own_x.data, *dy_factor = own_dy.data;
+    if (rounding) {
+      T *const x_room = rounded_x + rows.begin * x.width(), *const dy_room = rounded_dy + rows.begin * y.width();
+      rounding->round_samples(*pass.team, rows.size(), x.width(), leaves, own_x.data, x_room);
+      rounding->round_samples(*pass.team, rows.size(), y.width(), leaves, own_dy.data, dy_room);
+      pass.team->barrier();
+      x_factor = x_room, dy_factor = dy_room;
+    }
+    products.convolution_dw(*pass.team, shape, rows.size(), x_factor, dy_factor, own_dy.data, leaves, pass.add,
+                            sums.data(), bias_ ? sums.data() + weights() : nullptr);
   });
 }
 

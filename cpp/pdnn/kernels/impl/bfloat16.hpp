@@ -1,0 +1,63 @@
+#pragma once
+/// Products and convolutions of factors that are rounded to bfloat16, and what rounds those of convolutions.
+#include "pdnn/kernels/impl/convolution_dw.hpp"
+#include "pdnn/kernels/impl/product.hpp"
+#include "pdnn/kernels/table.hpp"
+
+namespace pdnn::kernels::impl {
+namespace {
+
+template <class Operands>
+void round_channels(Part part, Index places, Index channels, const float* x, float* rounded) {
+  const Range mine = deal(part, places);
+  const Index groups = ceil_div(channels, Operands::kGroup);
+  Operands::copy_along(x + mine.begin * channels, channels, mine.end - mine.begin, channels,
+                       rounded + mine.begin * groups, groups);
+}
+
+template <class Operands>
+void round_taps(Part part, Index taps, Index rows, Index cols, const float* w, float* rounded) {
+  const Range mine = deal(part, taps);
+  for (Index tap = mine.begin; tap < mine.end; ++tap)
+    Operands::copy_rows(w + tap * rows * cols, cols, rows, cols,
+                        rounded + tap * ceil_div(rows, Operands::kGroup) * cols, cols);
+}
+
+template <class Operands>
+void round_samples(Part part, Index batch, Index elements, const LeafSums<float>& leaves, const float* x,
+                   float* rounded) {
+  const Range mine = deal(part, elements);
+  const auto round = [&](Index begin, Index end) {
+    Operands::copy_rows(x + begin * elements + mine.begin, elements, end - begin, mine.end - mine.begin,
+                        rounded + mine.begin, elements);
+    rounded += ceil_div(end - begin, Operands::kGroup) * elements;
+  };
+  if (!leaves.several()) return round(0, batch);
+  for (Index leaf = 0, begin = 0; leaf < leaves.count; begin = leaves.ends[leaf++]) round(begin, leaves.ends[leaf]);
+}
+
+template <class Operands>
+constexpr Bfloat16Kernels bfloat16_kernels() {
+  return {
+      ProductKernels<float>{
+          .product_nn = product_nn<Operands>,
+          .product_nt = product_nt<Operands>,
+          .product_tn = product_tn<Operands>,
+          .product_tn_update = product_tn_update<Operands>,
+          .column_sums = column_sums<float>,
+      },
+      ConvolutionKernels<float>{
+          .convolution = convolution<Operands>,
+          .convolution_dx = convolution_dx<Operands>,
+          .convolution_dw = convolution_dw<Operands>,
+      },
+      RoundingKernels<float>{
+          .round_channels = round_channels<Operands>,
+          .round_taps = round_taps<Operands>,
+          .round_samples = round_samples<Operands>,
+      },
+  };
+}
+
+}  // namespace
+}  // namespace pdnn::kernels::impl
