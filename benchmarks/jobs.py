@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -29,6 +28,7 @@ import numpy as np
 import measure
 import peers
 import pytorch
+from digits import mnist_folder
 from step import W0, W0_DOUBLE, forced_cores
 from workers import Runner, Side
 
@@ -36,12 +36,6 @@ MNIST_ROWS = 60_000
 TINY = peers.Network("8-8-8", (8, 8, 8), "sigmoid", True, 1, steps=5000)
 JOB = replace(W0_DOUBLE, name="784-256-10, 100 × 105 rows and the loss of all", steps=100)
 EPOCH = "an epoch of MNIST"
-
-
-def mnist_folder() -> Path | None:
-    """The folder of MNIST's four files, if they are there."""
-    folder = Path(os.environ.get("PDNN_DATA", "../shared/data")) / "mnist"
-    return folder.resolve() if folder.is_dir() else None
 
 
 def mnist_epoch(folder: Path) -> Runner:
