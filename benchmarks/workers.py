@@ -86,7 +86,7 @@ class _Process:
         self._side = side
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, side), daemon=True)
-        with _pinned(side):
+        with pinned(side):
             self._process.start()
         theirs.close()
         self.blas: str = _receive(self._connection, side)
@@ -113,7 +113,7 @@ class _Foreign(_Process):
             "import sys; sys.path.insert(0, sys.argv[1]); import workers; workers.serve_at(int(sys.argv[2]))"
         )
         words = [side.python, "-c", serve, str(Path(__file__).parent), str(theirs.fileno())]
-        with _pinned(side), theirs:
+        with pinned(side), theirs:
             os.environ.pop("PYTHONPATH", None)  # it is this interpreter's
             self._popen = subprocess.Popen(words, pass_fds=[theirs.fileno()])
         self._connection = Connection(ours.detach())
@@ -137,7 +137,7 @@ class _Ranks:
         self._side = side
         self._connections: list[Connection] = []
         self._thread = ThreadPoolExecutor(1)
-        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server, _pinned(side):
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server, pinned(side):
             address = str(Path(folder, "socket"))
             server.bind(address)
             server.listen(side.ranks)
@@ -184,7 +184,7 @@ def _receive(connection: Connection, side: Side) -> Any:
 
 
 @contextmanager
-def _pinned(side: Side) -> Iterator[None]:
+def pinned(side: Side) -> Iterator[None]:
     """What a process started in here inherits: the last cores of this process's mask, and as many threads.
 
     Ranks share both evenly.

@@ -162,6 +162,43 @@ def test_quoted_jobs_are_told_beside_what_was_published(benchmark: Callable[[str
     assert lines[-1].split() == ["SimpleChains.jl,", "Core", "i9-10980XE", "18", "cores", "0.41", "7.42"]
 
 
+def test_a_program_is_timed_to_the_end_of_its_first_epoch(
+    benchmark: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    first = benchmark("first_epoch")
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.integers(0, 256, (250, 784), np.uint8))
+    np.save(tmp_path / "y.npy", rng.integers(0, 10, 250))
+    seconds, loss = first.timed("pdnn", first.programs()["pdnn"], str(tmp_path), str(tmp_path))
+    assert seconds > 0
+    assert loss == first.run_pdnn(str(tmp_path), "float32")
+    with pytest.raises(RuntimeError, match="pdnn: ended with code 1"):
+        first.timed("pdnn", first.programs()["pdnn"], str(tmp_path / "nowhere"), str(tmp_path))
+
+
+def test_widths_are_drawn_a_line_for_each_side(
+    benchmark: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    widths, step = benchmark("widths"), benchmark("step")
+    assert widths.WIDTHS == (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+    assert [widths.network(width, 32).steps for width in (8, 2048)] == [1000, 4]
+    names = [side.name for side in widths.sides(widths.network(8, 32), 1, ["numpy"])]
+    assert names == [step.FLOOR, "pdnn", "NumPy as installed"]
+    results = [
+        {
+            "width": width,
+            "cores": 1,
+            "sides": [{"side": name, "microseconds": float(width)} for name in names],
+        }
+        for width in (8, 16)
+    ]
+    assert widths.lines(results) == {name: [(8, 8.0), (16, 16.0)] for name in names}
+    report = {"machine": {"processor": "made up"}, "batch": 32, "results": results}
+    widths.draw(report, str(tmp_path / "widths.svg"))
+    drawn = (tmp_path / "widths.svg").read_text()
+    assert drawn.count('id="line2d_') > 4
+
+
 @pytest.mark.long
 def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
     script, report, picture = root / "benchmarks" / "kernels.py", tmp_path / "k.json", tmp_path / "k.png"
