@@ -200,6 +200,16 @@ def test_widths_are_drawn_a_line_for_each_side(
 
 
 @pytest.mark.long
+def test_auto_is_measured_beside_what_it_chooses_from(benchmark: Callable[[str], ModuleType]) -> None:
+    auto, measure = benchmark("auto"), benchmark("measure")
+    network = dataclasses.replace(auto.TINY, steps=20)
+    report = auto.compare(network, 2, measure.Method(2, 1.0, 0.001))
+    assert [row["side"] for row in report["sides"]] == ["serial", "team:2", "auto"]
+    assert auto.table(report).splitlines()[-1] == report["why"]
+    assert report["why"].startswith("auto: ")
+
+
+@pytest.mark.long
 def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
     script, report, picture = root / "benchmarks" / "kernels.py", tmp_path / "k.json", tmp_path / "k.png"
     words = ["--quick", "--blocks", "1", "--peers", "none", "--json", report, "--plot", picture]
