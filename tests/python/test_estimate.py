@@ -70,6 +70,15 @@ def test_a_fit_finds_the_link_that_times_come_from(latency: float, bandwidth: fl
     assert found.seconds(1e7) == pytest.approx(link.seconds(1e7), rel=1e-4)
 
 
+def test_ranks_that_were_counted_are_those_of_a_node() -> None:
+    assert [MACHINE.ranks_a_node(4, threads) for threads in (1, 2, 8)] == [4, 2, 1]
+    apart = replace(MACHINE, ranks=1, inside=None)  # ranks of four cores each that use one
+    assert apart.ranks_a_node(4, 1) == 1
+    assert apart.between is not None
+    assert apart.all_reduce(4, 8) == costs.all_reduce(apart.between, 4, 8)
+    assert Machine.from_dict(apart.to_dict()) == apart
+
+
 def test_a_fit_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="two or more"):
         estimate.fit([(1, 8, 1e-6)])
@@ -372,6 +381,13 @@ def test_what_trains_in_parts_is_estimated_in_parts() -> None:
         return one.estimate(data(), 32).bytes
 
     assert all(sent > 0 for sent in run_threads(estimated, 2))
+
+
+def test_ranks_with_unlike_cores_count_those_that_all_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdnn.comm.cores.cores_of_rank", lambda comm: comm.rank + 1)
+    machines = run_threads(lambda: trainer("ddp").calibrate(data(), 32).machine, 2)
+    assert machines[0] == machines[1]
+    assert machines[0].cores == 2
 
 
 def on_a_rank() -> tuple[list[float], str, bytes]:

@@ -7,7 +7,7 @@ import functools
 from pdnn import _core
 from pdnn._core import RankFailed
 from pdnn.comm.communicator import Communicator
-from pdnn.comm.cores import cores_of_rank
+from pdnn.comm.cores import cores_of_every_rank, cores_of_rank
 from pdnn.comm.mpi import from_mpi4py, launched_ranks, mpi_world
 from pdnn.comm.plugged import INHERITED, AllReduce, Registration, registered
 from pdnn.comm.request import Request
@@ -20,6 +20,7 @@ __all__ = [
     "Registration",
     "Request",
     "become_world",
+    "cores_of_every_rank",
     "cores_of_rank",
     "die",
     "from_mpi4py",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pdnn import _core
 
 if TYPE_CHECKING:
@@ -24,6 +26,14 @@ def cores_of_rank(comm: Communicator) -> int:
     online, _, quota = _core.read_cores()
     whole = min(online, quota or online)
     return int(max(1, min(_core.available_cores(), whole // neighbors)))
+
+
+def cores_of_every_rank(comm: Communicator) -> int:
+    """Cores that every rank may use, at least; collective."""
+    least = np.array([cores_of_rank(comm)], np.int64)
+    if comm.size > 1:
+        comm.all_reduce(least, op="min", check=False)
+    return int(least[0])
 
 
 def _local_ranks() -> int:

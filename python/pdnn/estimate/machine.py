@@ -48,6 +48,8 @@ class Machine:
         A message between nodes.
     contention : float
         Factor by which a core is slower while all cores of its node are busy.
+    ranks : int
+        Ranks of a node, where they were counted; 0: as many as have cores.
 
     Raises
     ------
@@ -67,6 +69,7 @@ class Machine:
     shared: Link | None = None
     between: Link | None = None
     contention: float = 1.0
+    ranks: int = 0
 
     def __post_init__(self) -> None:
         for name in ("nodes", "cores", "flops", "memory"):
@@ -82,7 +85,7 @@ class Machine:
 
     def ranks_a_node(self, ranks: int, threads: int) -> int:
         """Ranks, of so many threads, that share a node where nodes are filled one after another."""
-        return max(1, min(ranks, self.cores // threads))
+        return max(1, min(ranks, self.ranks or self.cores // threads))
 
     def all_reduce(self, ranks: int, size: float, threads: int = 1) -> Cost:
         """Sum over ranks of n bytes: on a node, or between the nodes in the shares of its ranks.
@@ -92,7 +95,7 @@ class Machine:
         """
         local = self.ranks_a_node(ranks, threads)
         nodes = -(-ranks // local)
-        cost = costs.all_reduce(self._link(self.sums), local, size)
+        cost = costs.all_reduce(self._link(self.sums), local, size) if local > 1 else costs.NOTHING
         return cost if nodes == 1 else cost + costs.all_reduce(self._between(), nodes, size)
 
     def agreement(self, ranks: int, size: float, threads: int = 1) -> Cost:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdnn import _core, models, nn, optim
-from pdnn.comm import SELF, Communicator, cores_of_rank, world
+from pdnn.comm import SELF, Communicator, cores_of_every_rank, cores_of_rank, world
 from pdnn.comm.costs import Link, fit, rounds
 from pdnn.core import array_dtype
 from pdnn.estimate.compute import Array, MeasuredCompute, Samples, timed
@@ -58,13 +58,14 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
     comm.all_reduce(sizes, op="max", check=False)
     local, nodes = int(sizes[0]), -(-comm.size // int(sizes[0]))
     flops, half_rows = core_rate(compute, network, rows)
-    alone, together = compute.step(network, rows), compute.step(network, rows, cores_of_rank(comm))
+    cores = cores_of_every_rank(comm)
+    alone, together = compute.step(network, rows), compute.step(network, rows, cores)
     numbers = np.array([barrier(comm), adding(network.itemsize)])
     comm.all_reduce(numbers, op="max", check=False)
     return Machine(
         name="this machine" if nodes == 1 else f"these {nodes} machines",
         nodes=nodes,
-        cores=local * cores_of_rank(comm),
+        cores=local * cores,
         flops=flops,
         half_rows=half_rows,
         memory=1 / float(numbers[1]),
@@ -74,6 +75,7 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
         shared=agreement(node, comm) if local > 1 else None,
         between=messages(comm, _partner(comm, node, same=False)) if nodes > 1 else None,
         contention=max(1.0, together / alone),
+        ranks=local if nodes > 1 else 0,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pdnn.comm import Communicator, cores_of_rank
+from pdnn.comm import Communicator, cores_of_every_rank
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
 from pdnn.estimate import auto
@@ -77,7 +77,7 @@ class Calibration:
         """The strategy with the least estimated time, or the one of a resumed training; collective."""
         steps = self.steps(source, batch_size)
         among: Iterable[Strategy] = [parse(had)] if had else ()
-        among = among or candidates(steps.network, self._comm.size, self._cores())
+        among = among or candidates(steps.network, self._comm.size, cores_of_every_rank(self._comm))
         choice = choose(steps, among, self._comm)
         if self._comm.size == 1:
             return choice
@@ -88,7 +88,7 @@ class Calibration:
         self, source: Source, batch_size: int, augment: PadCropFlip | None, leaves: int, had: str | None
     ) -> AutoChoice:
         """As many threads as pay, or what a resumed training had of what "auto" chooses from; collective."""
-        comm, cores = self._comm, self._cores()
+        comm, cores = self._comm, cores_of_every_rank(self._comm)
         possible = {str(strategy): strategy for strategy in auto.candidates(comm.size, cores, leaves)}
         if had in possible:
             return AutoChoice(possible[had], comm.size, reason="as the checkpoint has it")
@@ -110,13 +110,6 @@ class Calibration:
             )
 
         return auto.choose(race, batch_size, comm, cores, leaves)
-
-    def _cores(self) -> int:
-        """Those that every rank has; collective."""
-        least = np.array([cores_of_rank(self._comm)], np.int64)
-        if self._comm.size > 1:
-            self._comm.all_reduce(least, op="min")
-        return int(least[0])
 
     def _shared(self) -> bool:
         """Whether the model has layers of which ranks hold parts, so that no rank can have a copy of it."""
