@@ -60,6 +60,19 @@ def test_a_program_over_the_link_ends_with_its_own_code(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+def test_ranks_over_a_slow_link_are_told_what_would_pay(
+    strategy: str, slow_link: ModuleType, run_python: Callable[..., Completed]
+) -> None:
+    words = ["--strategy", strategy, "--epochs", "1", "--batch-size", "500", "--validation", "none"]
+    job = slow_link.command(["mpiexec", "-n", "2", "python", "-m", "pdnn", "train", *words], 100)
+    first = run_python(job[1:], timeout=100).stdout.splitlines()[0]
+    assert first.startswith("auto: ddp on 2 ranks; measured" if strategy == "auto" else "ddp: estimated")
+    assert "the exchange costs more than it brings; what would pay: 1 rank" in first  # 65 ms against 2
+    assert "average:" in first
+
+
+@pytest.mark.long
 def test_two_ranks_are_measured_beside_one(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
