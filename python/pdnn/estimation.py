@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pdnn import strategies
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
@@ -127,20 +127,31 @@ class Estimation(Evaluation):
         self._take(self._calibrations().fastest(source, batch_size, had), shown)
 
     def choose_auto(
-        self, source: Source, batch_size: int, augment: PadCropFlip | None, had: str | None, shown: bool
+        self,
+        source: Source,
+        batch_size: int,
+        augment: PadCropFlip | None,
+        had: str | None,
+        alike: dict[str, Any],
+        shown: bool,
     ) -> None:
         """Takes as many threads as pay, or the strategy that a resumed training had; collective.
 
-        Measures once for each batch size and shape of samples.
+        Compares the job over ranks (`alike` as `agree` takes it) and measures, once for each batch size and
+        shape of samples.
         """
         kind = (batch_size, source.sample, repr(augment))
-        known = self._chosen.get(kind)
-        choice = known or self._calibrations().auto(source, batch_size, augment, self.strategy.leaves, had)
-        self._chosen[kind] = choice
-        self._take(choice, shown and known is None)
+        if known := self._chosen.get(kind):
+            self._take(known, False)
+            return
+        self.agree(alike)
+        leaves = self.strategy.leaves
+        self._chosen[kind] = self._calibrations().auto(source, batch_size, augment, leaves, had)
+        self._take(self._chosen[kind], shown)
 
     def _take(self, choice: AutoChoice | Choice, shown: bool) -> None:
+        if choice.strategy != self.strategy:
+            self.forget_evaluator()
         self.choice, self.strategy = choice, choice.strategy
-        self.forget_evaluator()
         if shown:
             print(choice.why, flush=True)

@@ -133,8 +133,7 @@ class Fitting:
                 had = None
             if training.wants_auto:
                 if not waits:
-                    training.agree(alike)
-                    training.choose_auto(source, batch_size, settings.augment, had, shown)
+                    training.choose_auto(source, batch_size, settings.augment, had, alike, shown)
                 waiting = range(everyone.size - everyone.spares, everyone.size)
                 training.strategy = give(everyone, waiting, lambda: training.strategy) or training.strategy
             elif training.wants_fastest:

@@ -33,7 +33,7 @@ class Alternatives:
     alone : float
         Seconds of a step of all rows by one rank, while the others do nothing.
     pays : bool
-        Whether a step of all ranks takes less.
+        Whether a step of all ranks takes less, or at most `WORTH` times as long.
     instead : dict of str to float
         If it does not: what would pay, and the seconds of a step of it.
     """
