@@ -51,13 +51,13 @@ Index part_size(const Call& call, int rank) {
 
 }  // namespace
 
-void check_mpi(int code, Kind kind, int rank) {
+void check_mpi(int code, Kind kind, const MpiGroup& group) {
   if (code == MPI_SUCCESS) return;
-  if (tells_of_death(code)) throw RankFailed({});
+  if (tells_of_death(code, group)) throw RankFailed({});
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(code, text, &length);
-  throw CommunicationError(message(name(kind), ": ", text, " (rank ", rank, ")"));
+  throw CommunicationError(message(name(kind), ": ", text, " (rank ", group.rank, ")"));
 }
 
 void MpiCall::work_on_copies() {
@@ -80,9 +80,9 @@ bool MpiCall::advance() {
     const int code = MPI_Test(&request, &flag, &status);
     if (code == MPI_SUCCESS && !flag) return false;
     ++done;  // it is over, however it ended
-    check_mpi(code, call.kind, group_.rank);
+    check_mpi(code, call.kind, group_);
     if (expected < 0) continue;
-    check_mpi(MPI_Get_count(&status, type_of(call.out.dtype), &count), call.kind, group_.rank);
+    check_mpi(MPI_Get_count(&status, type_of(call.out.dtype), &count), call.kind, group_);
     require(count == expected, name(call.kind), ": rank ", status.MPI_SOURCE, " sent ", count, " ",
             name(call.out.dtype), ", rank ", group_.rank, " expects ", expected);
   }
@@ -127,7 +127,7 @@ void MpiCall::in_pieces(Index count, Post post) {
     const int piece = static_cast<int>(std::min(group_.most, count - at));
     steps.push_back({MPI_REQUEST_NULL, -1});
     // NOLINTNEXTLINE(clang-analyzer-optin.mpi.*): advance() tests the request
-    check_mpi(post(at, piece, steps.back()), call.kind, group_.rank);
+    check_mpi(post(at, piece, steps.back()), call.kind, group_);
     at += piece;
   } while (at < count);
 }

@@ -16,8 +16,9 @@ struct MpiGroup {
   Index most = 0;
 };
 
-/// Throws CommunicationError unless MPI succeeded; RankFailed, which names no rank, if it says that one has died.
-void check_mpi(int code, Kind kind, int rank);
+/// Throws CommunicationError unless a call in this group succeeded; RankFailed, which names no rank, if it says that
+/// one has died.
+void check_mpi(int code, Kind kind, const MpiGroup& group);
 
 /// The requests, and what MPI reads until they are done.
 class MpiCall {

@@ -62,7 +62,7 @@ class Notices {
     for (int there = 1; there;) {
       MPI_Status status;
       const int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm(), &there, &status);
-      if (tells_of_death(code)) lose();
+      if (tells_of_death(code, {.comm = comm()})) lose();
       if (code != MPI_SUCCESS || !there) break;
       std::int64_t about = 0;
       MPI_Recv(&about, 1, MPI_INT64_T, status.MPI_SOURCE, status.MPI_TAG, comm(), MPI_STATUS_IGNORE);
@@ -133,7 +133,7 @@ class MpiCommunicator final : public Communicator {
   void forget(int ticket);
   /// Whether a forgotten call is over; its slot is then free again.
   bool tidied(int ticket);
-  void check(int code, Kind kind) const { check_mpi(code, kind, rank()); }
+  void check(int code, Kind kind) const { check_mpi(code, kind, group()); }
   void check_living() override {
     if (notices_ && notices_->lost()) lose();
   }

@@ -42,8 +42,9 @@ void start_recording(Communicator& comm) {
   const auto started = static_cast<std::uint64_t>(root[1]);
   if (!record.recorder) {
     int rank = 0, size = 1;
-    check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), Kind::broadcast, comm.rank());
-    check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), Kind::broadcast, comm.rank());
+    const MpiGroup world{.comm = MPI_COMM_WORLD, .rank = comm.rank()};
+    check_mpi(MPI_Comm_rank(world.comm, &rank), Kind::broadcast, world);
+    check_mpi(MPI_Comm_size(world.comm, &size), Kind::broadcast, world);
     remove_dead_logs();
     const auto job = std::make_shared<RecordedJob>(job_name({root[0], 0, started}));
     record.recorder = std::make_shared<Recorder>(job, rank, size);

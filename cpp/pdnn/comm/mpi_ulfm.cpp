@@ -27,9 +27,10 @@ struct Ulfm {
   int (*shrink)(MPI_Comm, MPI_Comm*) = &absent;
   int (*iagree)(MPI_Comm, int*, MPI_Request*) = &absent;
   int (*get_failed)(MPI_Comm, MPI_Group*) = &absent;
+  int (*is_revoked)(MPI_Comm, int*) = &absent;
   int found = 0;
 
-  bool whole() const { return found == 4; }
+  bool whole() const { return found == 5; }
 };
 
 #ifdef OPEN_MPI
@@ -51,6 +52,7 @@ Ulfm look_up() {
   find("MPIX_Comm_shrink", ulfm.shrink);
   find("MPIX_Comm_iagree", ulfm.iagree);
   find("MPIX_Comm_get_failed", ulfm.get_failed);
+  find("MPIX_Comm_is_revoked", ulfm.is_revoked);
   return ulfm;
 }
 
@@ -65,6 +67,17 @@ const Ulfm& ulfm() {
   return functions;
 }
 
+int class_of(int code) {
+  int kind = code;
+  MPI_Error_class(code, &kind);
+  return kind;
+}
+
+bool is_of_death(int code) {
+  const int kind = class_of(code);
+  return kind == kFailed || kind == kFailedPending || kind == kRevoked;
+}
+
 }  // namespace
 
 bool ulfm_is_on() {
@@ -73,10 +86,12 @@ bool ulfm_is_on() {
   return (enabled == "1" || enabled == "true") && ulfm().whole();
 }
 
-bool tells_of_death(int code) {
-  int kind = MPI_SUCCESS;
-  if (code == MPI_SUCCESS || !ulfm_is_on() || MPI_Error_class(code, &kind) != MPI_SUCCESS) return false;
-  return kind == kFailed || kind == kFailedPending || kind == kRevoked;
+/// A collective call that meets a death in one of its later rounds may end with MPI_ERR_OTHER.
+bool tells_of_death(int code, const MpiGroup& group) {
+  if (code == MPI_SUCCESS || !ulfm_is_on()) return false;
+  if (class_of(code) != MPI_ERR_OTHER) return is_of_death(code);
+  int revoked = 0;
+  return (ulfm().is_revoked(group.comm, &revoked) == MPI_SUCCESS && revoked) || !dead_ranks(group).empty();
 }
 
 void revoke(const MpiGroup& group) {
@@ -110,16 +125,16 @@ std::uint32_t agree_of_living(const MpiGroup& group, std::uint32_t bits, const s
     [[maybe_unused]] const int* left = flags.release();  // MPI may write there yet
     throw;
   }
-  if (!tells_of_death(code)) check_mpi(code, Kind::barrier, group.rank);  // the flags are agreed on nevertheless
+  if (!is_of_death(code)) check_mpi(code, Kind::barrier, group);  // the flags are agreed on nevertheless
   return static_cast<std::uint32_t>(*flags);
 }
 
 MpiGroup shrunk(const MpiGroup& group) {
   MpiGroup left = group;
-  check_mpi(ulfm().shrink(group.comm, &left.comm), Kind::barrier, group.rank);
-  check_mpi(MPI_Comm_set_errhandler(left.comm, MPI_ERRORS_RETURN), Kind::barrier, group.rank);
-  check_mpi(MPI_Comm_rank(left.comm, &left.rank), Kind::barrier, group.rank);
-  check_mpi(MPI_Comm_size(left.comm, &left.size), Kind::barrier, group.rank);
+  check_mpi(ulfm().shrink(group.comm, &left.comm), Kind::barrier, group);
+  check_mpi(MPI_Comm_set_errhandler(left.comm, MPI_ERRORS_RETURN), Kind::barrier, group);
+  check_mpi(MPI_Comm_rank(left.comm, &left.rank), Kind::barrier, group);
+  check_mpi(MPI_Comm_size(left.comm, &left.size), Kind::barrier, group);
   return left;
 }
 

@@ -11,8 +11,8 @@ struct MpiGroup;
 
 /// Whether this MPI goes on when a rank dies: it has the extension, and the launcher has switched it on.
 bool ulfm_is_on();
-/// Whether an error of MPI tells that a rank has died, or that another rank has said so.
-bool tells_of_death(int code);
+/// Whether an error of a call in this group tells that a rank has died, or that another rank has said so.
+bool tells_of_death(int code, const MpiGroup& group);
 /// Every call in this group fails from now on, on all of its ranks, also those under way.
 void revoke(const MpiGroup& group);
 /// Those ranks of a group that are known to have died.
