@@ -11,6 +11,8 @@ namespace {
 
 /// Elements of a weight below which a meeting of the ranks costs more than a pass over it.
 constexpr Index kLeastWeight = 16384;
+/// Agreements that are timed. They are short: of few, another program may have disturbed all.
+constexpr int kRounds = 8;
 /// Elements that are added up before they are applied.
 constexpr Index kBlock = 4096;
 
@@ -73,7 +75,7 @@ SharedParameters<T>::SharedParameters(const Replica<T>& replica, std::shared_ptr
   all_announce_ = announce[0] != 0;
   constexpr std::size_t kMostSlices = 1024;
   slices_.reserve(kMostSlices);
-  alone_ = measure_rounds(*machine_, 3, [&] {
+  alone_ = measure_rounds(*machine_, kRounds, [&] {
     SharedParameters::meet();
     add_up(Member(), own_share({0, count()}), false, room_.data());
     SharedParameters::meet();
