@@ -131,7 +131,7 @@ PDNN_INLINE Index first_largest(Index cols, const T* x, Vector<T> largest) {
     first = at_most<T>(load(x + j, left) == largest ? lanes + static_cast<T>(j) : first, first);
   });
   first = fold<T>(first, [](Vector<T> a, Vector<T> b) { return at_most<T>(a, b); });
-  return x[0] == x[0] ? static_cast<Index>(first[0]) : 0;
+  return __builtin_isnan(x[0]) ? 0 : static_cast<Index>(first[0]);
 }
 
 template <class T>
