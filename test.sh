@@ -39,12 +39,19 @@ install() {
 
 cpp_tests() { ctest --test-dir "$tree" --parallel "$workers" --output-on-failure --output-junit "$report"; }
 
-# On the instruction sets that this machine has.
+# sanitizer PRESET INSTRUCTION-SETS TESTS
 sanitizer() {
-  local isas
-  isas=$(python -c 'import pdnn._core; print(*pdnn._core.supported_isas(), sep=";")') &&
-    cmake --preset "$1" -DPDNN_ISA="$isas" >/dev/null && cmake --build --preset "$1" &&
-    ctest --preset "$1" --parallel "$workers" --output-junit "$report"
+  cmake --preset "$1" -DPDNN_ISA="$2" >/dev/null && cmake --build --preset "$1" &&
+    ctest --preset "$1" --tests-regex "$3" --parallel "$workers" --output-junit "$report"
+}
+
+# The kernels of every instruction set that this machine has, and the rest with the widest; no threads depend on it.
+sanitizers() {
+  local isas widest
+  isas=$(python -c 'import pdnn._core; print(*pdnn._core.supported_isas(), sep=";")')
+  widest=$(python -c 'import pdnn._core; print([isa for isa in pdnn._core.supported_isas() if "-" not in isa][-1])')
+  part asan sanitizer asan "$isas" "_kernels|${widest}_rest|fuzz_"
+  part tsan sanitizer tsan "v2;$widest" "${widest}_"
 }
 
 # The tests of a file stay together, so what they share is made once.
@@ -63,8 +70,7 @@ if [ -e "$reports/install.passed" ]; then
   workers=2 part notebooks python_tests --dist=load tests/notebooks
   if [ -n "$all" ]; then
     . scripts/checks.sh
-    part asan sanitizer asan
-    part tsan sanitizer tsan
+    sanitizers
   fi
 fi
 

@@ -22,35 +22,42 @@ std::string_view name(Isa isa) {
   return "v2";
 }
 
-// The compiler's check covers the operating system's part too: that it saves the wide registers.
+namespace {
+
+// The compiler's checks cover the operating system's part too: that it saves the wide registers.
+#if defined(PDNN_WITH_V3) || defined(PDNN_WITH_V4)
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+         __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
+         __builtin_cpu_supports("movbe");
+}
+#endif
+#ifdef PDNN_WITH_V4
+bool has_avx512() {
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+}  // namespace
+
 bool supported(Isa isa) {
   switch (isa) {
+#if defined(PDNN_WITH_V4) && defined(PDNN_WITH_V4_BF16)
     case Isa::v4_bf16:
-#ifdef PDNN_WITH_V4_BF16
-      return supported(Isa::v4) && __builtin_cpu_supports("avx512bf16");
-#else
-      return false;
+      return has_avx512() && __builtin_cpu_supports("avx512bf16");
 #endif
-    case Isa::v4:
 #ifdef PDNN_WITH_V4
-      return supported(Isa::v3) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl");
-#else
-      return false;
+    case Isa::v4:
+      return has_avx512();
 #endif
-    case Isa::v3:
 #ifdef PDNN_WITH_V3
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt") &&
-             __builtin_cpu_supports("movbe");
-#else
-      return false;
+    case Isa::v3:
+      return has_avx2();
 #endif
-    case Isa::v2:
-      break;
+    default:
+      return isa == Isa::v2;
   }
-  return true;
 }
 
 Isa choose_isa(std::string_view forced) {

@@ -85,7 +85,7 @@ const RoundingKernels<T>* rounding(Precision precision) {
 /// bits: v4 would transpose squares of mostly nothing.
 template <class T>
 const StackKernels<T>& stack_kernels(Index widest) {
-  const bool narrow = active_isa() > Isa::v3 && widest * static_cast<Index>(sizeof(T)) <= 32;
+  const bool narrow = active_isa() > Isa::v3 && supported(Isa::v3) && widest * static_cast<Index>(sizeof(T)) <= 32;
   return narrow ? tables(Isa::v3).template of<T>() : table<T>();
 }
 

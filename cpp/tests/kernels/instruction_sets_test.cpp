@@ -12,7 +12,9 @@ namespace {
 using Elements = boost::mpl::list<float, double>;
 using tests::Draw;
 
-boost::test_tools::assertion_result with_avx512(boost::unit_test::test_unit_id) { return supported(Isa::v4); }
+boost::test_tools::assertion_result with_both(boost::unit_test::test_unit_id) {
+  return supported(Isa::v3) && supported(Isa::v4);
+}
 
 /// work(table, out) must leave the same `count` elements with both tables.
 template <class T, class Out = T, class Work>
@@ -62,7 +64,7 @@ Update<T> update_of(const RuleStep& rule, T* w, Index n) {
   return {rule, w, {w + n, w + 2 * n, w + 3 * n}};
 }
 
-BOOST_AUTO_TEST_SUITE(both_instruction_sets, *boost::unit_test::precondition(with_avx512))
+BOOST_AUTO_TEST_SUITE(both_instruction_sets, *boost::unit_test::precondition(with_both))
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(element_by_element, T, Elements) {
   tests::random_rounds(60, [](Draw& draw) {
