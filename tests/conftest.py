@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import processes
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers share the cores: NumPy and PyTorch wait for no thread
 
 LAUNCHER_FAILED = "The PMIx server's listener thread failed to start"
 """What Open MPI's mpiexec says, once in many hundred times, when it ends before it has started a rank."""

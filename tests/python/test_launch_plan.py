@@ -31,7 +31,8 @@ def bound_to(job: Plan) -> int:
     return int(job.command[shim + 1])
 
 
-def test_cores_are_shared_evenly() -> None:
+def test_cores_are_shared_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     job = plan(["train.py"], 3, OPEN_MPI)
     assert job.command[-1] == "train.py"
     assert bound_to(job) == 2
