@@ -5,5 +5,4 @@ part ruff ruff check .
 part mypy mypy
 part stubs python -m mypy.stubtest pdnn._core pdnn._mpi --ignore-missing-stub --allowlist scripts/stubtest-allowlist.txt
 part clang-format sh -c 'git ls-files "cpp/*.cpp" "cpp/*.hpp" | xargs clang-format --dry-run -Werror'
-part fuzz python scripts/fuzz.py --seconds 3
 part clang-tidy python scripts/tidy.py
