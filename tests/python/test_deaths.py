@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,8 @@ def test_a_rank_may_die_at_any_call(ranks: int) -> None:
 
 
 def test_nobody_hears_of_a_death_outside_of_the_group() -> None:
+    heard = threading.Event()
+
     def rank() -> str:
         comm = pdnn.world()
         part = comm.shrink().split(comm.rank % 2)  # shrinks to itself
@@ -30,8 +34,11 @@ def test_nobody_hears_of_a_death_outside_of_the_group() -> None:
         with pytest.raises(RankFailed, match="rank 0 died") as caught:
             part.barrier()  # rank 0 is not of it, but of the group that it was split off
         assert caught.value.ranks == [0]
+        if comm.rank == 2:
+            heard.set()
         left = part.shrink()  # from here on the others are nobody's concern
-        if part.rank == 0 and comm.rank == 1:
+        if comm.rank == 1:
+            assert heard.wait(60)  # a slow rank 2 would hear of both deaths at once
             die()
         return f"{left.size} {left.all_reduce(np.ones(1))[0]:.0f}" if comm.rank % 2 == 0 else ""
 
