@@ -26,7 +26,7 @@ from time import perf_counter
 from typing import Any
 
 SIZES, BATCH, RATE = (784, 256, 10), 105, 0.01
-OWN = {"pdnn": "float32"}
+OWN = {"pdnn": "float32", "pdnn, bfloat16": "bfloat16"}
 """pdnn's sides, and the number type of the model."""
 CACHED = "PyTorch, compiled before"
 

@@ -29,7 +29,7 @@ from workers import Runner, Side
 
 PDNN, FLOOR = "pdnn", "floor: products at FMA peak"
 COMPILED, HALF = "PyTorch, compiled step", "PyTorch, compiled, bfloat16"
-OWN = {"float32": {PDNN: "float32"}, "float64": {PDNN: "float64"}}
+OWN = {"float32": {PDNN: "float32", "pdnn, bfloat16": "bfloat16"}, "float64": {PDNN: "float64"}}
 """pdnn's sides by the number type of the network: their names, and the type of pdnn's model."""
 ROUGH = 1e-2
 """How far losses in bfloat16 may be from those of float32, relatively."""
