@@ -157,8 +157,9 @@ def test_quoted_jobs_are_told_beside_what_was_published(benchmark: Callable[[str
     sides = quoted.expm_sides(job, 1, [])
     report = quoted.compare(sides, job, measure.Method(1, 1.0, 0.001))
     lines = quoted.table(report, 1000, quoted.EXPM_PUBLISHED[:1]).splitlines()
-    (row,) = report["sides"]
+    row, rounded = report["sides"]
     assert lines[2].split()[:2] == ["pdnn", f"{1e6 * row['seconds']:.1f}"]
+    assert lines[3].split()[:3] == ["pdnn,", "bfloat16", f"{1e6 * rounded['seconds']:.1f}"]
     assert lines[-1].split() == ["SimpleChains.jl,", "Core", "i9-10980XE", "18", "cores", "0.41", "7.42"]
 
 
@@ -183,7 +184,7 @@ def test_widths_are_drawn_a_line_for_each_side(
     assert widths.WIDTHS == (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
     assert [widths.network(width, 32).steps for width in (8, 2048)] == [1000, 4]
     names = [side.name for side in widths.sides(widths.network(8, 32), 1, ["numpy"])]
-    assert names == [step.FLOOR, "pdnn", "NumPy as installed"]
+    assert names == [step.FLOOR, "pdnn", "pdnn, bfloat16", "NumPy as installed"]
     results = [
         {
             "width": width,
