@@ -97,7 +97,7 @@ def test_ways_to_split_a_network_are_measured_side_by_side(
     script, report = root / "benchmarks" / "split.py", tmp_path / "split.json"
     words = ["--blocks", "1", "--batch", "16", "--no-peers", "--round-trip", "1e9", "--json", report]
     assert "pdnn tp:2" in run_python([script, *words], timeout=100).stdout
-    rows = {row["side"]: row for row in json.loads(report.read_text())["sides"]}
+    rows = {row["side"]: row for row in json.loads(report.read_text())["results"][0]["sides"]}
     assert min(row["microseconds"] for row in rows.values()) > 0
     parameters = 203_530
     sent = {name: row["sent"] for name, row in rows.items() if "sent" in row}

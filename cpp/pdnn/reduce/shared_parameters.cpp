@@ -93,11 +93,12 @@ void SharedParameters<T>::add_up(const Member& member, Range range, bool others,
   if (tree_) return tree_->add_up<T>(member, nodes_, range, out);
   const Range mine = member.range(range.size());
   const Index at = range.begin + mine.begin;
-  const T* sum = nullptr;
-  for (int rank = 0; rank < machine_->size(); ++rank) {
+  const int first = others && machine_->rank() == 0 ? 1 : 0;
+  const T* sum = grads(first) + at;
+  for (int rank = first + 1; rank < machine_->size(); ++rank) {
     if (others && rank == machine_->rank()) continue;
-    if (sum) kernels::table<T>().add(Part{}, mine.size(), sum, grads(rank) + at, out + at);
-    sum = sum ? out + at : grads(rank) + at;
+    kernels::table<T>().add(Part{}, mine.size(), sum, grads(rank) + at, out + at);
+    sum = out + at;
   }
   if (sum != out + at) std::copy_n(sum, mine.size(), out + at);  // there was only one
 }
