@@ -44,7 +44,7 @@ def array_dtype(dtype: str) -> str:
     return "float32" if dtype == "bfloat16" else dtype
 
 
-def check_dtype(where: str, dtype: npt.DTypeLike) -> str:
+def model_dtype(where: str, dtype: npt.DTypeLike) -> str:
     """The name of a model's dtype; NumPy itself has no bfloat16.
 
     Raises

@@ -30,7 +30,9 @@ struct Table : ProductKernels<T>,
   double (*work_at_peak)(Index rounds);
 };
 
-struct Bfloat16Kernels : ProductKernels<float>, ConvolutionKernels<float>, RoundingKernels<float> {};
+/// Products and convolutions of factors that are rounded, and what rounds those of convolutions.
+template <class T>
+struct RoundedKernels : ProductKernels<T>, ConvolutionKernels<T>, RoundingKernels<T> {};
 
 struct Tables {
   Table<float> floats;
@@ -38,7 +40,7 @@ struct Tables {
   /// Of factors that are rounded to bfloat16: to nearest, ties to even; NaN and infinity stay what they are. v4-bf16
   /// adds products in pairs, and takes and gives 0 for subnormal numbers; the others multiply and add what was rounded
   /// as they do floats.
-  Bfloat16Kernels bfloat16;
+  RoundedKernels<float> bfloat16;
 
   template <class T>
   const Table<T>& of() const {
@@ -58,27 +60,23 @@ const Table<T>& table() {
   return chosen;
 }
 
-/// Its products of this precision; bfloat16 goes with float.
+/// Its kernels for factors that are rounded to this precision, which goes with float; null: they are not rounded.
 template <class T>
-const ProductKernels<T>& products(Precision precision) {
-  if constexpr (std::is_same_v<T, float>)
-    if (precision == Precision::bfloat16) return tables(active_isa()).bfloat16;
-  return table<T>();
-}
-
-/// Its convolutions of this precision.
-template <class T>
-const ConvolutionKernels<T>& convolutions(Precision precision) {
-  if constexpr (std::is_same_v<T, float>)
-    if (precision == Precision::bfloat16) return tables(active_isa()).bfloat16;
-  return table<T>();
-}
-/// What rounds their factors; null: nothing does.
-template <class T>
-const RoundingKernels<T>* rounding(Precision precision) {
+const RoundedKernels<T>* rounded(Precision precision) {
   if constexpr (std::is_same_v<T, float>)
     if (precision == Precision::bfloat16) return &tables(active_isa()).bfloat16;
   return nullptr;
+}
+/// Its products, or convolutions, of this precision.
+template <class T>
+const ProductKernels<T>& products(Precision precision) {
+  if (const RoundedKernels<T>* const chosen = rounded<T>(precision)) return *chosen;
+  return table<T>();
+}
+template <class T>
+const ConvolutionKernels<T>& convolutions(Precision precision) {
+  if (const RoundedKernels<T>* const chosen = rounded<T>(precision)) return *chosen;
+  return table<T>();
 }
 
 /// Those of stacks whose layers are at most so wide. Where v4's vectors would be half empty, v3's, which have the same
@@ -98,6 +96,6 @@ double measure_peak(double seconds);
 const Tables* tables_v2();
 const Tables* tables_v3();
 const Tables* tables_v4();
-const Bfloat16Kernels* bfloat16_v4_bf16();
+const RoundedKernels<float>* bfloat16_v4_bf16();
 
 }  // namespace pdnn::kernels

@@ -5,7 +5,7 @@
 
 namespace pdnn::kernels {
 
-static constexpr Bfloat16Kernels kKernels = impl::bfloat16_kernels<impl::Pairs>();
-const Bfloat16Kernels* bfloat16_v4_bf16() { return &kKernels; }
+static constexpr RoundedKernels<float> kKernels = impl::bfloat16_kernels<impl::Pairs>();
+const RoundedKernels<float>* bfloat16_v4_bf16() { return &kKernels; }
 
 }  // namespace pdnn::kernels

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy.typing as npt
 
 from pdnn.core import DTYPES as DTYPES
-from pdnn.core import CoreLayer, Width, check_dtype, core_for
+from pdnn.core import CoreLayer, Width, core_for, model_dtype
 from pdnn.files import safetensors
 from pdnn.moved import former
 from pdnn.nn import state_dict
@@ -55,7 +55,7 @@ class Module:
 
     def __init__(self, *, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
         if dtype is not None:
-            self._dtype = check_dtype(type(self).__name__, dtype)
+            self._dtype = model_dtype(type(self).__name__, dtype)
         self.seed = seed
 
     # ---- parts

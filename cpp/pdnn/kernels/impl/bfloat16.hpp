@@ -37,26 +37,11 @@ void round_samples(Part part, Index batch, Index elements, const LeafSums<float>
 }
 
 template <class Operands>
-constexpr Bfloat16Kernels bfloat16_kernels() {
-  return {
-      ProductKernels<float>{
-          .product_nn = product_nn<Operands>,
-          .product_nt = product_nt<Operands>,
-          .product_tn = product_tn<Operands>,
-          .product_tn_update = product_tn_update<Operands>,
-          .column_sums = column_sums<float>,
-      },
-      ConvolutionKernels<float>{
-          .convolution = convolution<Operands>,
-          .convolution_dx = convolution_dx<Operands>,
-          .convolution_dw = convolution_dw<Operands>,
-      },
-      RoundingKernels<float>{
-          .round_channels = round_channels<Operands>,
-          .round_taps = round_taps<Operands>,
-          .round_samples = round_samples<Operands>,
-      },
-  };
+constexpr RoundedKernels<float> bfloat16_kernels() {
+  return {product_kernels<Operands>(), convolution_kernels<Operands>(),
+          RoundingKernels<float>{.round_channels = round_channels<Operands>,
+                                 .round_taps = round_taps<Operands>,
+                                 .round_samples = round_samples<Operands>}};
 }
 
 }  // namespace

@@ -137,13 +137,6 @@ PDNN_INLINE Floats from_float16(Ints h) {
   return from_bits<float>(bits | ((h & 0x8000) << 16));
 }
 
-PDNN_INLINE Ints bfloat16_bits(Floats x) {
-  const Ints bits = bits_of<float>(x), high = (bits >> 16) & 0xffff;
-  const Ints rounded = ((bits + 0x7fff + (high & 1)) >> 16) & 0xffff;
-  return (bits & 0x7fffffff) > 0x7f800000 ? high | 0x40 : rounded;
-}
-PDNN_INLINE Floats from_bfloat16(Ints h) { return from_bits<float>(h << 16); }
-
 template <Half half, class T>
 PDNN_INLINE void encode_half_run(Index n, const T* x, std::uint8_t* bytes) {
   for_groups(0, n, [=](Index i, Index count) PDNN_INLINE_LAMBDA {

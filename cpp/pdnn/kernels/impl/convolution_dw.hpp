@@ -132,15 +132,14 @@ void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
   }
 }
 
-/// db += Σ dy over the chunk, in several sums of every so many places, to keep additions in flight.
+/// db = Σ dy over all places, or db += it, in several sums of every so many places, to keep additions in flight.
 template <class T>
-void sum_places(const Chunk<T>& p, T* db) {
+void sum_places(const T* dy, Index places, Index cols, bool from_zero, T* db) {
   constexpr Index chains = 8, n = kLanes<T>;
-  const Index cols = p.s.outputs, places = p.batch * p.y.places * p.x.places;
   for (Index j = 0; j < cols; j += n) {
     Vector<T> sum[chains]{};
     const auto add_up = [&](auto read) {
-      const T* at = p.dy + j;
+      const T* at = dy + j;
       Index place = 0;
       for (; place + chains <= places; place += chains)
         PDNN_UNROLL for (Index i = 0; i < chains; ++i, at += cols) sum[i] += read(at);
@@ -152,7 +151,7 @@ void sum_places(const Chunk<T>& p, T* db) {
     else
       add_up([&](const T* at) { return load_few(at, left); });
     PDNN_UNROLL for (Index i = 1; i < chains; ++i) sum[0] += sum[i];
-    store(db + j, p.from_zero ? sum[0] : load(db + j, left) + sum[0], left);
+    store(db + j, from_zero ? sum[0] : load(db + j, left) + sum[0], left);
   }
 }
 
@@ -168,7 +167,7 @@ struct WeightSums {
   void operator()(Range batch, bool add, T* dw, T* db) const {
     const Windows& v = s.windows;
     const Index taps = v.kernel_height * v.kernel_width, x_sample = v.height * v.width * s.inputs;
-    const Index dy_sample = v.out_height * v.out_width * s.outputs;
+    const Index places = v.out_height * v.out_width, dy_sample = places * s.outputs;
     const Index samples = max(1, kChunkBytes / static_cast<Index>(sizeof(T)) / max(1, x_sample + dy_sample));
     const bool in_patches = batch.begin < batch.end && s.inputs < kFewChannels &&
                             taps * s.inputs <= kPatchBytes / static_cast<Index>(sizeof(T));
@@ -190,7 +189,7 @@ struct WeightSums {
           sum_channels<Operands>(chunk, tap, channels, dw + tap * s.inputs * s.outputs);
         }
       }
-      if (sums_db) sum_places(chunk, db);
+      if (sums_db) sum_places(chunk.dy, chunk.batch * places, s.outputs, chunk.from_zero, db);
       first += samples;
     } while (first < batch.end);
   }
@@ -212,14 +211,12 @@ void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, co
   const Range dealt = deal(part, rows + (db ? 1 : 0)), mine{min(dealt.begin, rows), min(dealt.end, rows)};
   const bool sums_db = dealt.begin <= rows && rows < dealt.end;
   const WeightSums<Operands> sum_groups{s, x, dy, mine, sums_db && exact};
-  const Windows& v = s.windows;
-  const Axis in_y{v.out_height, v.height, v.kernel_height, v.stride, v.padding};
-  const Axis in_x{v.out_width, v.width, v.kernel_width, v.stride, v.padding};
+  const Index places = s.windows.out_height * s.windows.out_width;
   const auto sum = [&](Range samples, Range groups, bool more, T* own_dw, T* own_db) {
     sum_groups(groups, more, own_dw, own_db);
-    const T* const own_dy = exact_dy + samples.begin * v.out_height * v.out_width * s.outputs;
     if (sums_db && !exact)
-      sum_places(Chunk<T>{s, in_y, in_x, samples.end - samples.begin, nullptr, own_dy, !more}, own_db);
+      sum_places(exact_dy + samples.begin * places * s.outputs, (samples.end - samples.begin) * places, s.outputs,
+                 !more, own_db);
   };
   if (!leaves.several()) return sum({0, batch}, {0, ceil_div(batch, group)}, add, dw, db);
   // The sum that waits at the bottom is dw itself.
@@ -243,6 +240,14 @@ void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, co
     }
     ++waits;
   }
+}
+
+/// The convolutions of such factors.
+template <class Operands>
+constexpr ConvolutionKernels<typename Operands::Value> convolution_kernels() {
+  return {.convolution = convolution<Operands>,
+          .convolution_dx = convolution_dx<Operands>,
+          .convolution_dw = convolution_dw<Operands>};
 }
 
 }  // namespace

@@ -31,12 +31,7 @@ struct Plain {
   }
 };
 
-/// As bfloat16: the upper half of a float's bits. A NaN stays one.
-PDNN_INLINE Vector<float> round_to_bfloat16(Vector<float> x) {
-  const Integers<float> bits = bits_of<float>(x);
-  const Integers<float> rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & ~0xffff;
-  return from_bits<float>(x == x ? rounded : (bits | 0x400000) & ~0xffff);
-}
+PDNN_INLINE Vector<float> round_to_bfloat16(Vector<float> x) { return from_bfloat16(bfloat16_bits(x)); }
 
 struct Rounded : Plain<float> {
   static constexpr bool kCopied = true;
@@ -44,9 +39,7 @@ struct Rounded : Plain<float> {
   /// to[k, j] = from[k, j], rounded, for j < cols, 0 for cols ≤ j < width.
   template <Index width>
   static void copy(const float* from, Index stride, Index depth, Index cols, float* to) {
-    for (; depth > 0; --depth, from += stride, to += width)
-      PDNN_UNROLL for (Index j = 0; j < width; j += kLanes<float>)
-          store(to + j, round_to_bfloat16(load(from + j, cols - j)));
+    copy_block<width>(from, stride, depth, cols, to, round_to_bfloat16);
   }
   /// The same of any number of columns; rows of `to` lie `to_stride` apart.
   static void copy_rows(const float* from, Index stride, Index depth, Index cols, float* to, Index to_stride) {
@@ -83,30 +76,26 @@ struct Pairs : Plain<float> {
   static PDNN_INLINE Vector<float> joined(Vector<float> a, Vector<float> b) {
     return reinterpret_cast<Vector<float>>(_mm512_cvtne2ps_pbh(b, a));
   }
-  /// The pairs of the lanes of a and b.
-  static PDNN_INLINE Vector<float> paired(Vector<float> a, Vector<float> b) {
+  /// The pairs of the elements of two rows, of which there may be one only, and so many columns.
+  static PDNN_INLINE Vector<float> pairs_of_rows(const float* from, Index stride, Index rows, Index cols) {
+    const Vector<float> second = rows > 1 ? load(from + stride, cols) : Vector<float>{};
     const __m512i lanes = pair_lanes(std::make_integer_sequence<int, 16>{});
-    return reinterpret_cast<Vector<float>>(_mm512_permutexvar_epi16(lanes, reinterpret_cast<__m512i>(joined(a, b))));
+    const Vector<float> both = joined(load(from, cols), second);
+    return reinterpret_cast<Vector<float>>(_mm512_permutexvar_epi16(lanes, reinterpret_cast<__m512i>(both)));
   }
 
   /// to[k / 2, j] = the pair of from[k, j] and from[k + 1, j] for j < cols, 0 for cols ≤ j < width.
   template <Index width>
   static void copy(const float* from, Index stride, Index depth, Index cols, float* to) {
-    for (; depth > 0; depth -= 2, from += 2 * stride, to += width) {
-      PDNN_UNROLL for (Index j = 0; j < width; j += kLanes<float>) {
-        const Vector<float> second = depth > 1 ? load(from + stride + j, cols - j) : Vector<float>{};
-        store(to + j, paired(load(from + j, cols - j), second));
-      }
-    }
+    for (; depth > 0; depth -= 2, from += 2 * stride, to += width)
+      PDNN_UNROLL for (Index j = 0; j < width; j += kLanes<float>)
+          store(to + j, pairs_of_rows(from + j, stride, depth, cols - j));
   }
   /// The same of any number of columns; rows of `to` lie `to_stride` apart.
   static void copy_rows(const float* from, Index stride, Index depth, Index cols, float* to, Index to_stride) {
-    for (; depth > 0; depth -= 2, from += 2 * stride, to += to_stride) {
-      for (Index j = 0; j < cols; j += kLanes<float>) {
-        const Vector<float> second = depth > 1 ? load(from + stride + j, cols - j) : Vector<float>{};
-        store(to + j, paired(load(from + j, cols - j), second), cols - j);
-      }
-    }
+    for (; depth > 0; depth -= 2, from += 2 * stride, to += to_stride)
+      for (Index j = 0; j < cols; j += kLanes<float>)
+        store(to + j, pairs_of_rows(from + j, stride, depth, cols - j), cols - j);
   }
   /// to[r, k / 2] = the pair of from[r, k] and from[r, k + 1]; rows of `to` lie `to_stride` apart.
   static void copy_along(const float* from, Index stride, Index rows, Index depth, float* to, Index to_stride) {

@@ -5,24 +5,25 @@
 namespace pdnn::kernels::impl {
 namespace {
 
-/// to[r, j] = from[r, j] for j < cols, 0 for cols ≤ j < width, a multiple of kLanes; rows of `to` lie `width` apart.
-template <Index width, class T>
-void copy_block(const T* from, Index stride, Index rows, Index cols, T* to) {
-  constexpr Index n = kLanes<T>;
-  for (Index r = 0; r < rows; ++r, from += stride, to += width) {
-    if (cols == width)
-      PDNN_UNROLL for (Index j = 0; j < width; j += n) store(to + j, load(from + j));
-    else
-      PDNN_UNROLL for (Index j = 0; j < width; j += n) store(to + j, load(from + j, cols - j));
-  }
-}
-
 struct AsItIs {
   template <class V>
   PDNN_INLINE V operator()(V x) const {
     return x;
   }
 };
+
+/// to[r, j] = change(from[r, j]) for j < cols, 0 for cols ≤ j < width, a multiple of kLanes; rows of `to` lie `width`
+/// apart. change(0) is 0.
+template <Index width, class T, class Change = AsItIs>
+void copy_block(const T* from, Index stride, Index rows, Index cols, T* to, Change change = {}) {
+  constexpr Index n = kLanes<T>;
+  for (Index r = 0; r < rows; ++r, from += stride, to += width) {
+    if (cols == width)
+      PDNN_UNROLL for (Index j = 0; j < width; j += n) store(to + j, change(load(from + j)));
+    else
+      PDNN_UNROLL for (Index j = 0; j < width; j += n) store(to + j, change(load(from + j, cols - j)));
+  }
+}
 
 /// to[r, j] = change(from[j, r]) for j < cols, 0 for cols ≤ j < width. Writes rows up to the next multiple of kLanes.
 template <Index width, class T, class Change = AsItIs>

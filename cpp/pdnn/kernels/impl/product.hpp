@@ -348,5 +348,15 @@ void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const L
   multiply<Operands, true, false>(part, dw.rows, dw.cols, p, finish);
 }
 
+/// The products of such factors.
+template <class Operands, class T = typename Operands::Value>
+constexpr ProductKernels<T> product_kernels() {
+  return {.product_nn = product_nn<Operands>,
+          .product_nt = product_nt<Operands>,
+          .product_tn = product_tn<Operands>,
+          .product_tn_update = product_tn_update<Operands>,
+          .column_sums = column_sums<T>};
+}
+
 }  // namespace
 }  // namespace pdnn::kernels::impl

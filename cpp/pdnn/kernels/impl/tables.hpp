@@ -21,22 +21,12 @@ namespace {
 
 template <class T>
 inline constexpr Table<T> kTable = {
-    ProductKernels<T>{
-        .product_nn = product_nn<Plain<T>>,
-        .product_nt = product_nt<Plain<T>>,
-        .product_tn = product_tn<Plain<T>>,
-        .product_tn_update = product_tn_update<Plain<T>>,
-        .column_sums = column_sums<T>,
-    },
+    product_kernels<Plain<T>>(),
     StackKernels<T>{
         .stack_forward = stack_forward<T>,
         .stack_backward = stack_backward<T>,
     },
-    ConvolutionKernels<T>{
-        .convolution = convolution<Plain<T>>,
-        .convolution_dx = convolution_dx<Plain<T>>,
-        .convolution_dw = convolution_dw<Plain<T>>,
-    },
+    convolution_kernels<Plain<T>>(),
     ImageKernels<T>{
         .flip_taps = flip_taps<T>,
         .max_pool = max_pool<T>,

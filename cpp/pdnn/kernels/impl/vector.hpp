@@ -200,6 +200,16 @@ PDNN_INLINE Vector<T> fnma(A a, B b, C c) {
   return fnmadd(broadcast<T>(a), broadcast<T>(b), broadcast<T>(c));
 }
 
+// ---- bfloat16: the upper half of a float's bits
+
+/// Of the nearest one, ties to even. A NaN stays one.
+PDNN_INLINE Integers<float> bfloat16_bits(Vector<float> x) {
+  const Integers<float> bits = bits_of<float>(x), high = (bits >> 16) & 0xffff;
+  const Integers<float> rounded = ((bits + 0x7fff + (high & 1)) >> 16) & 0xffff;
+  return (bits & 0x7fffffff) > 0x7f800000 ? high | 0x40 : rounded;
+}
+PDNN_INLINE Vector<float> from_bfloat16(Integers<float> bits) { return from_bits<float>(bits << 16); }
+
 // ---- square roots, correctly rounded
 
 #if PDNN_VECTOR_BYTES == 64

@@ -74,7 +74,7 @@ template <class T>
 void Conv2d<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
   const kernels::Convolution shape = shape_on(x.sample);
   const T *w = vars.params.data(), *const b = bias_ ? w + weights() : nullptr;
-  if (const kernels::RoundingKernels<T>* const rounding = kernels::rounding<T>(precision_)) {
+  if (const kernels::RoundingKernels<T>* const rounding = kernels::rounded<T>(precision_)) {
     T *const rounded_w = vars.scratch.data(), *const rounded_x = rounded_w + weights();
     rounding->round_taps(*pass.team, kernel_ * kernel_, inputs_, outputs_, w, rounded_w);
     rounding->round_channels(*pass.team, x.count() / inputs_, inputs_, x.data, rounded_x);
@@ -89,7 +89,7 @@ void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
                          Tensor<T> dx, std::span<T> grads) const {
   const kernels::Convolution shape = shape_on(x.sample);
   const kernels::ConvolutionKernels<T>& products = kernels::convolutions<T>(precision_);
-  const kernels::RoundingKernels<T>* const rounding = kernels::rounding<T>(precision_);
+  const kernels::RoundingKernels<T>* const rounding = kernels::rounded<T>(precision_);
   T* room = vars.scratch.data();
   const auto take = [&](Index count) { return std::exchange(room, room + count); };
   T* const flipped = take(weights());
