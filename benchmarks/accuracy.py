@@ -14,11 +14,11 @@ over the seeds; and the mean difference in points with its standard error.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+import measure
 import pdnn
 from pdnn import datasets, exercises, models, nn, optim
 from pdnn.data import Dataset, Subset
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--networks", default=",".join(TASKS), help="default: all")
     parser.add_argument("--json", metavar="FILE", help="all accuracies")
     options = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {}
+    report = measure.begin()
     print("| network | float32 | bfloat16 | difference |\n|---|--:|--:|--:|")
     for name in options.networks.split(","):
         task, data = TASKS[name], TASKS[name].data()
@@ -96,14 +96,12 @@ def main() -> None:
             dtype: [accuracy(task, data, dtype, seed) for seed in range(options.seeds)]
             for dtype in ("float32", "bfloat16")
         }
-        found[name] = right
+        report["results"].append({"network": name, **right})
         differences = [b - f for f, b in zip(right["float32"], right["bfloat16"], strict=True)]
         error = stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else 0.0
         means = " | ".join(f"{fmean(values):.2f}" for values in right.values())
         print(f"| {name} | {means} | {fmean(differences):+.2f} ± {error:.2f} |", flush=True)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(found, file, indent=1)
+    measure.write(report, options.json)
 
 
 if __name__ == "__main__":

@@ -165,7 +165,7 @@ def _of_a_node(
     strategy: Strategy, race: Race, rows: int, comm: Communicator
 ) -> tuple[int, Callable[[], float]]:
     """Ranks of a machine, where all machines have as many; and what a step of them alone takes."""
-    node = Communicator(comm.core.ranks_of_machine())
+    node = comm.machine()
     sizes = np.array([node.size, -node.size])
     comm.all_reduce(sizes, op="max", check=False)
     alike = int(sizes[0]) if sizes[0] == -sizes[1] else 1

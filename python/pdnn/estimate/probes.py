@@ -53,7 +53,7 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
     Machine
         The same on every rank. Links are None where no two ranks could measure them.
     """
-    node = Communicator(comm.core.ranks_of_machine()) if comm.size > 1 else comm
+    node = comm.machine() if comm.size > 1 else comm
     sizes = np.array([node.size, -node.size])
     comm.all_reduce(sizes, op="max", check=False)
     local, nodes = int(sizes[0]), -(-comm.size // int(sizes[0]))
