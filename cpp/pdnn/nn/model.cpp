@@ -1,13 +1,19 @@
 #include "pdnn/nn/model.hpp"
 
+#include <algorithm>
+
 namespace pdnn::nn {
 
 template <class T>
-Model<T>::Model(std::shared_ptr<const Network<T>> network, std::uint64_t seed) : network_(std::move(network)) {
+Model<T>::Model(std::shared_ptr<const Network<T>> network) : network_(std::move(network)) {
   const Index count = total(network_->parameters());
   params = std::make_shared<AlignedArray<T>>(count);
   grads = std::make_shared<AlignedArray<T>>(count + kTail);
   buffers = std::make_shared<AlignedArray<T>>(total(network_->buffers()));
+}
+
+template <class T>
+Model<T>::Model(std::shared_ptr<const Network<T>> network, std::uint64_t seed) : Model(std::move(network)) {
   network_->initialize(Rng(seed), params->span(), buffers->span());
 }
 

@@ -13,6 +13,8 @@ class Model {
   /// Behind the gradients lies room for a step's sums (loss, correct, stop), which ride along when ranks agree on them.
   static constexpr Index kTail = 3;
 
+  /// Parameters and buffers are 0, for those who take them from elsewhere.
+  explicit Model(std::shared_ptr<const Network<T>> network);
   /// Draws the initial parameters: a function of (seed, index of the layer, index of the element).
   Model(std::shared_ptr<const Network<T>> network, std::uint64_t seed);
 
@@ -49,8 +51,6 @@ class Model {
   std::shared_ptr<AlignedArray<T>> params, grads, buffers;
 
  private:
-  explicit Model(std::shared_ptr<const Network<T>> network) : network_(std::move(network)) {}
-
   std::shared_ptr<const Network<T>> network_;
   mutable WorkspaceStore<T> workspaces_;
   mutable std::mutex mutex_;

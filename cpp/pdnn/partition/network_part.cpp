@@ -61,7 +61,7 @@ PartialModel<T>::PartialModel(std::shared_ptr<nn::Model<T>> whole, std::shared_p
     : whole_(std::move(whole)),
       optimizer_(std::move(optimizer)),
       group_(std::move(group)),
-      model_(network_of(part), 0),
+      model_(network_of(part)),
       part_optimizer_(optimizer_->like(count(part.params))),
       layout_(std::move(layout)) {
   require(model_.count() == count(part.params) && model_.buffers->size() == count(part.buffers),
