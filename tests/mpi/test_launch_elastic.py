@@ -97,13 +97,26 @@ print("ends at epoch", trainer.epoch, "having trained", len(trainer.history.hist
 """
 
 
-def test_a_job_is_restarted_when_a_rank_is_killed(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shrink", [False, True])
+def test_a_job_is_restarted_when_a_rank_is_killed(root: Path, tmp_path: Path, shrink: bool) -> None:
     words = ["-c", RESTARTED, tmp_path / "checkpoints", tmp_path / "died"]
     path = os.pathsep.join([str(root / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    launch = [sys.executable, "-m", "pdnn", "launch", "-n", "2", "--restarts", "1", *words]
+    launch = [
+        sys.executable,
+        "-m",
+        "pdnn",
+        "launch",
+        "-n",
+        "2",
+        "--restarts",
+        "1",
+        *["--shrink"][:shrink],
+        *words,
+    ]
+    left = 1 if shrink else 2
     output = processes.run(launch, timeout=60, env={"PYTHONPATH": path}).stdout
-    assert output.count("ends at epoch 5 having trained 5") == 2
-    assert output.count("launch: a rank was lost (exit code 137); starting again") == 1
+    assert output.count("ends at epoch 5 having trained 5") == left
+    assert output.count(f"rank was lost (exit code 137); starting again on {left} rank") == 1
 
 
 def test_an_error_is_no_reason_to_start_again(run_python: Callable[..., Completed]) -> None:

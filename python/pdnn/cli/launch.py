@@ -51,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="start the program again, up to N times, when a rank was killed or crashed",
     )
+    parser.add_argument(
+        "--shrink", action="store_true", help="with --restarts: each time on one rank fewer, those left"
+    )
     parser.add_argument("--mpiexec", metavar="PROGRAM", help="instead of the environment's own")
     parser.add_argument(
         "--no-tag", dest="tag", action="store_false", help="do not put [rank] before each line"
@@ -80,6 +83,8 @@ def main(arguments: argparse.Namespace) -> int:
         arguments.error("nothing to run: name a script, -m MODULE or -c CODE")
     if arguments.spares and not arguments.elastic:
         arguments.error("--spares needs --elastic")
+    if arguments.shrink and not arguments.restarts:
+        arguments.error("--shrink needs --restarts")
     return launch(
         program,
         arguments.ranks,
@@ -91,5 +96,6 @@ def main(arguments: argparse.Namespace) -> int:
         elastic=arguments.elastic,
         spares=arguments.spares,
         restarts=arguments.restarts,
+        shrink=arguments.shrink,
         dry_run=arguments.dry_run,
     )

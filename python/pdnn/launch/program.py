@@ -13,7 +13,7 @@ from types import FrameType
 
 from pdnn.comm.mpiexec import find
 from pdnn.launch.job import Job
-from pdnn.launch.plan import one_machine, plan
+from pdnn.launch.plan import Plan, one_machine, plan
 
 TIMED_OUT = 124  # as of timeout(1)
 
@@ -30,6 +30,7 @@ def launch(
     elastic: bool = False,
     spares: int = 0,
     restarts: int = 0,
+    shrink: bool = False,
     dry_run: bool = False,
 ) -> int:
     """Runs a Python program on `ranks` MPI ranks of this machine, and leaves no process behind.
@@ -57,6 +58,8 @@ def launch(
     restarts : int
         How often the program is started again when a rank was killed or crashed. It should resume from a
         checkpoint.
+    shrink : bool
+        Whether each such start has a rank fewer than the one before, down to 1: on those that are left.
     dry_run : bool
         Whether the command is only printed, as a line for a shell.
 
@@ -68,14 +71,21 @@ def launch(
     Raises
     ------
     ValueError
-        If ranks or threads is less than 1, spares or restarts less than 0, or spares come without `elastic`.
+        If ranks or threads is less than 1, spares or restarts less than 0, spares come without `elastic`, or
+        `shrink` without restarts.
     RuntimeError
         If there is no mpiexec, or it ends the job when a rank dies and `elastic` asks for another one.
     """
     if restarts < 0:
         raise ValueError(f"launch: {restarts} restarts; expected at least 0")
+    if shrink and not restarts:
+        raise ValueError("launch: shrink=True (--shrink) needs restarts (--restarts N)")
     launcher = find(mpiexec)
-    job = plan(program, ranks, launcher, threads=threads, bind=bind, elastic=elastic, spares=spares)
+
+    def planned() -> Plan:
+        return plan(program, ranks, launcher, threads=threads, bind=bind, elastic=elastic, spares=spares)
+
+    job = planned()
     for warning in job.warnings:
         print(f"launch: {warning}", file=sys.stderr)
     if dry_run:
@@ -103,7 +113,11 @@ def launch(
                         sys.stderr.write(running.waits())
                 if left == 0 or not _lost_a_rank(code, launcher.family):
                     break
-                print(f"launch: a rank was lost (exit code {code}); starting again", file=sys.stderr)
+                if shrink and ranks > 1:
+                    ranks -= 1
+                    job = planned()
+                again = f"starting again on {ranks} rank{'s'[: ranks > 1]}"
+                print(f"launch: a rank was lost (exit code {code}); {again}", file=sys.stderr)
             return code
         except TimeoutError:
             print(f"launch: the job still ran after {timeout:g} s and was ended", file=sys.stderr)
