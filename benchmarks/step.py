@@ -39,7 +39,13 @@ FORCED = {"Haswell": "avx2", "SkylakeX": "avx512f", "Cooperlake": "avx512_bf16"}
 W0 = Network("784-256-10 sigmoid, batch 105", (784, 256, 10), "sigmoid", True, 105)
 W3 = Network("1024-256-256-256-32 tanh, batch 64", (1024, 256, 256, 256, 32), "tanh", False, 64)
 W0_DOUBLE = Network(W0.name, W0.sizes, W0.activation, W0.bias, W0.batch, "float64")
+TINY = Network("8-8-8 sigmoid, batch 1", (8, 8, 8), "sigmoid", True, 1, steps=5000)
+CONTROL = Network("4-120-84-2 tanh, batch 32", (4, 120, 84, 2), "tanh", True, 32, steps=500)
+NARROW = Network("4-32-16-4 tanh, batch 32", (4, 32, 16, 4), "tanh", True, 32, steps=1000)
 NETWORKS: dict[str, Network | Images] = {
+    "8-8-8": TINY,
+    "4-32-16-4": NARROW,
+    "4-120-84-2": CONTROL,
     "w0": W0,
     "w0-float64": W0_DOUBLE,
     "w3": W3,
@@ -163,13 +169,19 @@ def table(result: dict[str, Any]) -> str:
         f" {'CPU µs':>10} {'× pdnn':>7} {'of peak':>8}"
     )
     for row in result["sides"]:
-        numbers = f"{row['microseconds']:10.0f} {row['alone']:10.0f} {row['ratio']:7.2f} {row['peak']:8.0%}"
+        times = f"{digits(row['microseconds']):>10} {digits(row['alone']):>10}"
+        numbers = f"{times} {row['ratio']:7.2f} {row['peak']:8.0%}"
         if row["side"] != FLOOR:
-            numbers += f" {row['processor_microseconds']:10.0f} {row['processor_ratio']:7.2f}"
+            numbers += f" {digits(row['processor_microseconds']):>10} {row['processor_ratio']:7.2f}"
             numbers += f" {row['processor_peak']:8.0%}"
         blas = f"  {row['blas']}" if row["side"].startswith("NumPy") else ""
         lines.append(f"{row['side']:28} {numbers}{blas}")
     return "\n".join(lines)
+
+
+def digits(microseconds: float) -> str:
+    """Three digits at least."""
+    return f"{microseconds:.0f}" if microseconds >= 100 else f"{microseconds:.3g}"
 
 
 def title(result: dict[str, Any]) -> str:

@@ -244,7 +244,17 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
     Index unit = kTileCols<T, vectors>;
     if (p.c.panel < cols) unit = p.c.panel;
     if (!p.b_transposed && p.b.panel < cols) unit = p.b.panel;
-    multiply_block<Operands, vectors, adjacent_rows, leaves>(p, own_block(part, rows, cols, unit), finish);
+    Block block = own_block(part, rows, cols, unit);
+    if constexpr (vectors > 1) {  // columns that are left may fill half a tile
+      constexpr int half = vectors / 2;
+      const Index left = (block.cols.end - block.cols.begin) % kTileCols<T, vectors>;
+      if (left > 0 && left <= kTileCols<T, half>) {
+        const Index end = block.cols.end - left;
+        multiply_block<Operands, half, adjacent_rows, leaves>(p, {block.rows, {end, block.cols.end}}, finish);
+        block.cols.end = end;
+      }
+    }
+    multiply_block<Operands, vectors, adjacent_rows, leaves>(p, block, finish);
   };
   if (cols <= kLanes<T>)
     run(std::integral_constant<int, 1>{});
