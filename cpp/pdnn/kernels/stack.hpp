@@ -13,7 +13,7 @@ struct StackLayer {
 };
 
 /// The widest layer of a stack, and the most rows of a call.
-inline constexpr Index kMostStackWidth = 64, kMostStackRows = 16;
+inline constexpr Index kMostStackWidth = 64, kMostStackRows = 32;
 
 /// By one worker, with the bits of ProductKernels. The parameters of the layers, and their gradients, lie one after
 /// another; `between` has the outputs of all layers but the last, each from a cache line on.
