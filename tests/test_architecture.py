@@ -61,6 +61,7 @@ PYTHON_MAY_LOOK_AT = {
         *("_core", "core", "comm", "launch", "nn", "models", "optim", "data", "codec", "strategies"),
         *("drawing", "files", "moved"),
     ],
+    "metrics": ["store"],
     "history": ["drawing", "files", "moved", "estimate", "strategies"],
     "training": [
         "_core",
@@ -73,9 +74,10 @@ PYTHON_MAY_LOOK_AT = {
         "strategies",
         "estimate",
         "history",
+        "metrics",
     ],
     "checkpoint": ["_core", "core", "comm", "files", "store", "history", "training"],
-    "evaluation": ["core", "comm", "store", "data", "training"],
+    "evaluation": ["core", "comm", "store", "data", "metrics", "training"],
     "epochs": ["_core", "core", "comm", "store", "data", "codec", "strategies", "training"],
     "estimation": ["comm", "data", "strategies", "estimate", "evaluation"],
     "copies": ["_core", "core", "comm", "store", "training"],
@@ -84,7 +86,7 @@ PYTHON_MAY_LOOK_AT = {
         *("checkpoint", "epochs", "estimation", "copies"),
     ],
     "trainer": ["data", "history", "checkpoint", "estimation", "fitting"],
-    "callbacks": ["store", "trainer"],
+    "callbacks": ["metrics", "store", "trainer"],
     "ddp": ["_core", "core", "comm", "moved", "store", "tensor", "nn", "models", "optim", "data", "codec"],
     "parallel": ["comm", "ddp", "exercises", "strategies"],
     "pdnn": [
@@ -99,7 +101,7 @@ PYTHON_MAY_LOOK_AT = {
     "report": ["drawing", "files", "history", "sweep"],
     "cli": [
         *("_core", "comm", "files", "nn", "models", "optim", "data", "datasets", "strategies", "estimate"),
-        *("exercises", "launch", "course", "sweep", "report", "pdnn"),
+        *("exercises", "launch", "course", "sweep", "report", "metrics", "pdnn"),
     ],
     "__main__": ["cli"],
 }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import numpy.typing as npt
 
 from pdnn.comm import Communicator
 from pdnn.core import CoreEvaluator, core_for
 from pdnn.data import Dataset, Subset
+from pdnn.data.checks import Indices
 from pdnn.data.source import Data, Source, data_of, samples_of, source_of
+from pdnn.metrics import Metric, Metrics, accuracy, measure, named
 from pdnn.store import Array
 from pdnn.training import Training
 
@@ -19,15 +23,22 @@ class Evaluation(Training):
     _evaluator: CoreEvaluator | None = None
 
     def evaluate(
-        self, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = None, *, comm: Communicator | None = None
+        self,
+        data: Data | npt.ArrayLike,
+        y: npt.ArrayLike | None = None,
+        *,
+        metrics: Metrics | None = None,
+        comm: Communicator | None = None,
     ) -> dict[str, float]:
-        """Loss, and accuracy for classification, in evaluation mode.
+        """Loss, accuracy for classification, and metrics, in evaluation mode.
 
         Parameters
         ----------
         data : Dataset, Subset, (x, y), or x
         y : array or list, optional
             The labels, where `data` is x.
+        metrics : list of str or callable, or dict of str to callable, optional
+            Others than the trainer's.
         comm : Communicator, optional
             Given, its ranks share the rows and all get the result; otherwise the caller does all rows and
             nothing is communicated.
@@ -35,19 +46,23 @@ class Evaluation(Training):
         Returns
         -------
         dict
-            ``{"loss": …, "accuracy": …}``
+            ``{"loss": …, "accuracy": …}``, and each metric by its name
 
         Raises
         ------
         TypeError, ValueError
-            If the data have no rows or do not fit the model, or a label is a name that it was not trained on.
+            If the data have no rows or do not fit the model or a metric, or a label is a name that it was not
+            trained on.
         """
+        wanted = self.metrics if metrics is None else named(metrics)
         source = source_of("evaluate", data_of("evaluate", data, y), self.model, self.loss, self.classes_)
         if len(source) == 0:
             raise ValueError("evaluate: the data have no rows, so there is no mean loss")
-        return self.evaluate_source(source, comm)
+        return self.evaluate_source(source, wanted, comm)
 
-    def evaluate_source(self, source: Source, comm: Communicator | None) -> dict[str, float]:
+    def evaluate_source(
+        self, source: Source, metrics: dict[str, Metric], comm: Communicator | None
+    ) -> dict[str, float]:
         """As `evaluate`, of a source that was made before."""
         rows = source.rows
         if comm is not None:
@@ -57,7 +72,24 @@ class Evaluation(Training):
         if comm is not None and comm.size > 1:
             comm.all_reduce(sums)
         loss, correct = (sums / len(source)).tolist()
-        return {"loss": loss} | ({"accuracy": correct} if self.core_loss.classifies(width) else {})
+        known = {"loss": loss} | ({"accuracy": correct} if self.core_loss.classifies(width) else {})
+        return known | self._measure(source, rows, metrics, comm)
+
+    def _measure(
+        self, source: Source, rows: Indices, metrics: dict[str, Metric], comm: Communicator | None
+    ) -> dict[str, float]:
+        """The metrics over the rows of all ranks, on every rank; these are its own."""
+        if self.core_loss.classifies(source.width):  # the core has counted it
+            metrics = {name: metric for name, metric in metrics.items() if metric is not accuracy}
+        elif accuracy in metrics.values():
+            by_loss = partial(accuracy, threshold=self.loss.threshold)
+            metrics = {name: by_loss if metric is accuracy else metric for name, metric in metrics.items()}
+        if not metrics:
+            return {}
+        y, prediction = source.arrays[1][rows], self._evaluating().predict(source.core, rows)
+        if comm is not None and comm.size > 1:
+            y, prediction = (np.concatenate(comm.all_gather(part)) for part in (y, prediction))
+        return measure(metrics, y, prediction)
 
     def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The model's raw outputs, in evaluation mode.

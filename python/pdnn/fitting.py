@@ -282,7 +282,8 @@ class Fitting:
     def _validate(self) -> dict[str, float]:
         if self._held_out is None:
             return {}
-        values = self._training.evaluate_source(self._held_out, self._run.comm)
+        training = self._training
+        values = training.evaluate_source(self._held_out, training.metrics, self._run.comm)
         return {f"val_{name}": value for name, value in values.items()}
 
     def _keep(self, ending: bool, due: bool) -> None:

@@ -27,7 +27,8 @@ class History:
     ----------
     history : dict of str to list of float
         ``loss`` (mean over the epoch's rows, without the L2 term, as the parameters changed under way),
-        ``accuracy`` (classification only), ``val_loss``, ``val_accuracy``, ``seconds`` (training only).
+        ``accuracy`` (classification only), ``val_loss``, ``val_accuracy``, ``val_`` and the name of each of
+        the trainer's metrics, ``seconds`` (training only).
     phases : list of dict of str to float
         Seconds of an epoch's steps on this rank (in a file: on rank 0): ``gradient``, computing it;
         ``messages``, waits during that for ranks that share the network or a batch; ``agreement``, waiting
@@ -182,7 +183,7 @@ class History:
             raise ValueError(f"{path}: holds no training history") from error
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """Loss, and accuracy if there is one, against epochs.
+        """Loss, accuracy if there is one, and metrics, against epochs.
 
         Parameters
         ----------
@@ -199,16 +200,17 @@ class History:
         ImportError
             If matplotlib is not installed.
         """
-        panels = [name for name in ("loss", "accuracy") if name in self.history]
+        names = (name.removeprefix("val_") for name in self.history if name != "seconds")
+        panels = list(dict.fromkeys(names))
         figure = new_figure("History.plot", figsize=(5 * max(len(panels), 1), 3.5), layout="constrained")
         from matplotlib.ticker import MaxNLocator
 
         epochs = range(1, self.epochs + 1)
         for index, name in enumerate(panels):
             axes = figure.add_subplot(1, len(panels), index + 1)
-            axes.plot(epochs, self.history[name], marker="o", markersize=3, label="training")
-            if f"val_{name}" in self.history:
-                axes.plot(epochs, self.history[f"val_{name}"], marker="o", markersize=3, label="validation")
+            for key, label in ((name, "training"), (f"val_{name}", "validation")):
+                if key in self.history:
+                    axes.plot(epochs, self.history[key], marker="o", markersize=3, label=label)
             axes.set_xlabel("epoch")
             axes.set_ylabel(name)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -14,6 +14,7 @@ from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.data.source import Source
 from pdnn.history import History
+from pdnn.metrics import Metrics, named
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear
@@ -69,6 +70,7 @@ class Training:
         clip_value: float | None = None,
         reproducible: bool = False,
         on_nonfinite: str = "raise",
+        metrics: Metrics = (),
     ) -> None:
         if reproducible and strategy == "fastest":
             raise ValueError(
@@ -91,6 +93,7 @@ class Training:
         self.clip_norm = clip_norm
         self.clip_value = clip_value
         self.on_nonfinite = on_nonfinite
+        self.metrics = named(metrics)
         self.seed = seed
         self.history = History()
         self.epoch = 0
@@ -152,6 +155,7 @@ class Training:
             "groups": str([{key: group[key] for key in GROUP_KEYS} for group in self.optimizer.param_groups]),
             "clipping": str((self.clip_norm, self.clip_value)),
             "on_nonfinite": self.on_nonfinite,
+            "metrics": list(self.metrics),
             "schedule": str(self.schedule and (self.schedule.config(), self.schedule_per)),
             "strategy": self.strategy.identity(),
             "all_reduce": comm.core.all_reduce_name,

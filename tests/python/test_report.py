@@ -49,6 +49,7 @@ def run(
     for epoch, time in enumerate(seconds):
         accuracy = 0.5 + 0.1 * epoch + 0.01 * repeat
         values = {"loss": 1 / (1 + epoch), "val_accuracy": accuracy, "accuracy": accuracy, "seconds": time}
+        values["val_top2"] = accuracy + 0.25
         names = ("messages", "agreement", "update", "scatter", "broadcast", "hidden")
         own = dict.fromkeys(names, 0.0) | {"gradient": time / 2} | phases
         counted = {"seconds": time, "steps": 10.0, "bytes": 4000.0 * (ranks - 1), "shared_bytes": 0.0}
@@ -77,6 +78,7 @@ def results(runs: list[sweep.Run]) -> sweep.Results:
 def test_figures_are_medians_over_repeats_beside_the_baseline() -> None:
     (work,) = report.summary([*RUNS, failed("")])
     assert (work.name, work.measure) == ("mlp:4-3, batch 32", "val_accuracy")
+    assert work.metrics == ("val_top2",)
     serial, ddp = work.lines
     assert (serial.name, ddp.name) == ("serial", "ddp on 2 ranks")
     assert (serial.seconds, serial.fastest, serial.slowest, serial.speedup) == (5.0, 4.0, 6.0, 1.0)

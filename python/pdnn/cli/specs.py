@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pdnn.metrics import named
 from pdnn.models import ACTIVATIONS
 
 if TYPE_CHECKING:
@@ -110,6 +111,16 @@ def loss(model: nn.Sequential) -> nn.Loss:
     from pdnn import nn
 
     return nn.NLLLoss() if isinstance(model[-1], nn.LogSoftmax) else nn.CrossEntropyLoss()
+
+
+def metrics(text: str) -> list[str]:
+    """The names of metrics in a word such as ``r2,mae``."""
+    names = text.split(",")
+    try:
+        named(names)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("metrics: ")) from error
+    return names
 
 
 def validation(text: str) -> float | str:

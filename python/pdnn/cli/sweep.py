@@ -39,6 +39,7 @@ _PASSED_ON = (
     "schedule",
     "augment",
     "validation",
+    "metrics",
 )
 """Options of ``pdnn train`` that every run of a sweep gets alike."""
 

@@ -30,6 +30,7 @@ from pdnn.cli import optimizing, specs
 from pdnn.cli.contention import Contention
 from pdnn.cli.values import positive_float, positive_int
 from pdnn.comm.costs import text
+from pdnn.metrics import NAMES
 from pdnn.nn.module import DTYPES
 
 if TYPE_CHECKING:
@@ -107,6 +108,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="test",
         metavar="PART",
         help="evaluated each epoch: test (default), none, or the fraction of training rows to hold out",
+    )
+    how.add_argument(
+        "--metrics",
+        type=specs.metrics,
+        default=(),
+        metavar="NAMES",
+        help=f"what else is measured on those data and on the test set, as in r2,mae: {NAMES}",
     )
     out = parser.add_argument_group("output")
     out.add_argument("--json", metavar="FILE", help="the history, one value per epoch")
@@ -232,6 +240,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
         schedule_per="step",
         reproducible=arguments.reproducible,
         on_nonfinite=arguments.on_nonfinite,
+        metrics=arguments.metrics,
     )
 
 

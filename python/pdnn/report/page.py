@@ -110,7 +110,8 @@ def page(
 
 def _of_workload(work: Workload, baseline: str) -> str:
     head = ["strategy", "ranks", "workers", "repeats", "seconds an epoch", "speedup", "efficiency"]
-    head += ["updates a second", work.measure.replace("val_", "validation ")]
+    measures = (work.measure, *work.metrics)
+    head += ["updates a second", *(name.replace("val_", "validation ") for name in measures)]
     rows = [
         [
             line.strategy,
@@ -121,7 +122,7 @@ def _of_workload(work: Workload, baseline: str) -> str:
             "–" if line.speedup is None else f"{line.speedup:.2f}",
             "–" if line.efficiency is None else f"{line.efficiency:.0%}",
             f"{line.updates_per_second():.4g}",
-            f"{line.last(work.measure):.4f}",
+            *(f"{line.last(name):.4f}" for name in measures),
         ]
         for line in work.lines
     ]

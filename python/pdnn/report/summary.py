@@ -112,11 +112,14 @@ class Workload:
     name : str
     measure : str
         What all runs have of ``val_accuracy``, ``accuracy``, ``val_loss`` and ``loss``, the first of them.
+    metrics : tuple of str
+        What else all runs have measured on the validation data.
     lines : tuple of Line
     """
 
     name: str
     measure: str
+    metrics: tuple[str, ...]
     lines: tuple[Line, ...]
 
 
@@ -154,5 +157,7 @@ def summary(runs: Iterable[Run], baseline: str = "serial") -> list[Workload]:
         names = ("val_accuracy", "accuracy", "val_loss", "loss")
         kept = [set(history.history) for line in lines for history in line.histories]
         measure = next(measure for measure in names if all(measure in each for each in kept))
-        workloads.append(Workload(name, measure, lines))
+        others = (other for other in lines[0].histories[0].history if other.startswith("val_"))
+        metrics = [other for other in others if other not in names and all(other in each for each in kept)]
+        workloads.append(Workload(name, measure, tuple(metrics), lines))
     return workloads

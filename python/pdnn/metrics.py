@@ -1,0 +1,160 @@
+"""Metrics: what is measured of predictions beside the loss, over all rows of a data set at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from pdnn.store import Array
+
+Metric: TypeAlias = Callable[[Array, Array], float]
+Metrics: TypeAlias = Iterable[str | Metric] | Mapping[str, Metric]
+
+NAMES = "accuracy, mae, mse, r2, rmse, top5 (or another number)"
+"""The names that stand for metrics, in words."""
+
+_TAKEN = ("loss", "seconds")  # by what a history has of its own
+
+
+def named(metrics: Metrics) -> dict[str, Metric]:
+    """Metrics by their names in a history.
+
+    Parameters
+    ----------
+    metrics : iterable of str or callable, or mapping of str to callable
+        Names of metrics (`NAMES`), and functions of (y, prediction) that return a number; a function is
+        called by its own name, or in a mapping by its key.
+
+    Raises
+    ------
+    TypeError
+        If one is neither.
+    ValueError
+        If a name stands for no metric, or a function has no name.
+    """
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics={metrics!r}: expected a list of metrics; pass [{metrics!r}]")
+    found = dict(metrics if isinstance(metrics, Mapping) else map(_named, metrics))
+    for name, function in found.items():
+        if not (isinstance(name, str) and callable(function)):
+            raise TypeError(f"metrics: {name!r} is a {type(function).__name__}, expected a function")
+        if name in _TAKEN:
+            raise ValueError(f'metrics: "{name}" is a name that every history has; take another one')
+    return found
+
+
+def _named(metric: str | Metric) -> tuple[str, Metric]:
+    if isinstance(metric, str):
+        if metric in _BY_NAME:
+            return metric, _BY_NAME[metric]
+        if re.fullmatch("top[1-9][0-9]*", metric):
+            return metric, partial(top_k, k=int(metric.removeprefix("top")))
+        raise ValueError(f"metrics: {metric!r} names no metric; expected {NAMES}, or a function")
+    name = getattr(metric, "__name__", "<lambda>")
+    if callable(metric) and name == "<lambda>":
+        raise ValueError('metrics: a function has no name; pass {"name": function}')
+    return name, metric
+
+
+def rises(name: str) -> bool:
+    """Whether larger values of this name in a history are better; unknown ones should fall."""
+    own = name.removeprefix("val_")
+    return "accuracy" in own or own == "r2" or re.fullmatch("top[1-9][0-9]*", own) is not None
+
+
+def measure(metrics: Mapping[str, Metric], y: Array, prediction: Array) -> dict[str, float]:
+    """The value of each metric.
+
+    Parameters
+    ----------
+    metrics : mapping of str to callable
+    y : ndarray
+        Class numbers, shape (n,), or targets, shape (n, outputs).
+    prediction : ndarray, shape (n, outputs)
+        The model's raw outputs.
+
+    Raises
+    ------
+    TypeError
+        If one returns no number.
+    """
+    values = {}
+    for name, metric in metrics.items():
+        value = metric(y, prediction)
+        if np.ndim(value) != 0:
+            raise TypeError(
+                f'metrics: "{name}" returned an array of shape {np.shape(value)}, expected a number'
+            )
+        values[name] = float(value)
+    return values
+
+
+def accuracy(y: Array, prediction: Array, threshold: float = 0.5) -> float:
+    """Share of the rows whose predicted class is y's: the largest output, or one above the threshold."""
+    if prediction.shape[1] == 1:
+        classes = y.reshape(len(y))
+        if not ((classes == 0) | (classes == 1)).all():
+            raise ValueError("metrics: accuracy compares classes, and here are numbers beside 0 and 1")
+        return float(np.mean((prediction[:, 0] > threshold) == classes))
+    return float(np.mean(prediction.argmax(axis=1) == _classes("accuracy", y)))
+
+
+def top_k(y: Array, prediction: Array, k: int) -> float:
+    """Share of the rows of whose outputs fewer than k are larger than that of the row's class."""
+    if prediction.shape[1] < k:
+        raise ValueError(f"metrics: top{k} of a model with {prediction.shape[1]} outputs")
+    own = np.take_along_axis(prediction, _classes(f"top{k}", y)[:, np.newaxis], axis=1)
+    larger = ~(prediction <= own)  # so that NaN is never right
+    return float(np.mean(larger.sum(axis=1) < k))
+
+
+def mse(y: Array, prediction: Array) -> float:
+    """Mean of (prediction - y)², over rows and outputs."""
+    return float(np.mean(_errors("mse", y, prediction) ** 2))
+
+
+def rmse(y: Array, prediction: Array) -> float:
+    """Square root of the mean of (prediction - y)²."""
+    return float(np.sqrt(np.mean(_errors("rmse", y, prediction) ** 2)))
+
+
+def mae(y: Array, prediction: Array) -> float:
+    """Mean of |prediction - y|, over rows and outputs."""
+    return float(np.mean(np.abs(_errors("mae", y, prediction))))
+
+
+def r2(y: Array, prediction: Array) -> float:
+    """Coefficient of determination 1 - Σ (y - prediction)² / Σ (y - mean of y)², the mean over outputs.
+
+    As ``sklearn.metrics.r2_score``: for an output whose y are all equal it is 1 if they are predicted
+    exactly, else 0.
+    """
+    errors = (_errors("r2", y, prediction) ** 2).sum(axis=0)
+    spread = ((y - y.mean(axis=0, dtype=np.float64)) ** 2).sum(axis=0)
+    constant = spread == 0
+    scores = 1 - errors / np.where(constant, 1, spread)
+    return float(np.mean(np.where(constant, errors == 0, scores)))
+
+
+_BY_NAME: dict[str, Metric] = {"accuracy": accuracy, "mae": mae, "mse": mse, "r2": r2, "rmse": rmse}
+
+
+def _errors(name: str, y: Array, prediction: Array) -> Array:
+    if y.shape != prediction.shape:
+        raise ValueError(
+            f"metrics: {name} compares numbers, and here are class numbers of shape {y.shape} beside outputs "
+            f"of shape {prediction.shape}"
+        )
+    errors: Array = prediction.astype(np.float64) - y
+    return errors
+
+
+def _classes(name: str, y: Array) -> Array:
+    """Class numbers, of one-hot rows and probabilities too."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        raise ValueError(f"metrics: {name} compares classes, and here is one number a row")
+    return y if y.ndim == 1 else y.argmax(axis=1)

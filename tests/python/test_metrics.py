@@ -1,0 +1,133 @@
+"""Metrics beside the loss: their values, over ranks and strategies, where they appear, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import metrics, models, nn, optim
+from pdnn.comm import run_threads
+from pdnn.history import History
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(61, 4))
+Y = np.tanh(X @ RNG.normal(size=(4, 2))) + np.array([3.0, 0.0])
+LABELS = RNG.integers(0, 7, 61)
+
+
+def trainer(loss: nn.Loss, outputs: int, strategy: str = "serial", **options: object) -> pdnn.Trainer:
+    model = models.mlp([4, 6, outputs], "tanh", dtype="float64", seed=1)
+    adam = optim.Adam(model.parameters(), lr=0.01)
+    return pdnn.Trainer(model, loss, adam, strategy=strategy, **options)  # type: ignore[arg-type]
+
+
+def test_metrics_are_over_all_rows_and_as_defined() -> None:
+    made = trainer(nn.MSELoss(), 2)
+    p = made.predict(X)
+    got = made.evaluate(X, Y, metrics=["r2", "mae", "mse", "rmse"])
+    assert got["mae"] == pytest.approx(np.abs(Y - p).mean(), rel=1e-12)
+    assert got["mse"] == pytest.approx(((Y - p) ** 2).mean(), rel=1e-12)
+    assert got["rmse"] == pytest.approx(got["mse"] ** 0.5, rel=1e-12)
+    each = 1 - ((Y - p) ** 2).sum(axis=0) / ((Y - Y.mean(axis=0)) ** 2).sum(axis=0)
+    assert got["r2"] == pytest.approx(each.mean(), rel=1e-12)
+    assert list(made.evaluate(X, Y)) == ["loss"]
+
+
+def test_metrics_of_classes() -> None:
+    made = trainer(nn.CrossEntropyLoss(), 7, metrics=["top3", "accuracy", "top1"])
+    p = made.predict(X)
+    got = made.evaluate(X, LABELS)
+    assert list(got) == ["loss", "accuracy", "top3", "top1"]
+    assert got["top1"] == got["accuracy"] == (p.argmax(axis=1) == LABELS).mean()
+    best = np.argsort(-p, axis=1)[:, :3]
+    assert got["top3"] == (best == LABELS[:, np.newaxis]).any(axis=1).mean()
+    binary = trainer(nn.BCEWithLogitsLoss(), 1)
+    values, labels = (LABELS % 2).astype(float), LABELS % 2
+    by_values = binary.evaluate(X, values, metrics=["accuracy"])
+    assert by_values["accuracy"] == binary.evaluate(X, labels)["accuracy"]
+
+
+def test_what_is_not_a_number_is_never_right() -> None:
+    y, p = np.array([0, 1]), np.array([[np.nan, 0, 0], [np.nan, 1, 0]])
+    assert metrics.top_k(y, p, 2) == 0.5
+    assert np.isnan(metrics.r2(np.array([[0.0], [1.0]]), np.array([[np.nan], [0.0]])))
+
+
+def test_r2_of_equal_targets_is_that_of_scikit_learn() -> None:
+    y = np.array([[1.0, 1.0], [1.0, 2.0]])
+    assert metrics.r2(y, y) == 1
+    assert metrics.r2(y, y + 1) == np.mean([0, 1 - 2 / 0.5])
+
+
+def spread(y: np.ndarray, prediction: np.ndarray) -> float:
+    """No mean of means: depends on all rows at once."""
+    return np.median(np.abs(y - prediction)) + len(y)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "average:3", "tp:3", "pipeline:3"])
+def test_ranks_measure_all_rows_together(strategy: str) -> None:
+    def fit() -> tuple[History, dict[str, float]]:
+        made = trainer(nn.MSELoss(), 2, strategy, metrics=["r2", spread])
+        made.fit(X, Y, 2, 20, validation=(X[:50], Y[:50]), verbose=False)
+        return made.history, made.evaluate(X[:50], Y[:50])
+
+    for history, alone in run_threads(fit, 3):
+        assert history.history["val_r2"][-1] == pytest.approx(alone["r2"], rel=1e-9)
+        assert history.history["val_spread"][-1] == pytest.approx(alone["spread"], rel=1e-9)
+        assert alone["spread"] > 50
+
+
+def test_fewer_rows_than_ranks_and_other_metrics_on_them() -> None:
+    def evaluate() -> float:
+        made = trainer(nn.MSELoss(), 2, comm=pdnn.comm.SELF)
+        return made.evaluate(X[:2], Y[:2], metrics={"m": spread}, comm=pdnn.world())["m"]
+
+    values = run_threads(evaluate, 3)
+    assert values == [values[0]] * 3 and values[0] > 2
+
+
+def test_ranks_with_other_metrics_are_told() -> None:
+    def fit() -> None:
+        made = trainer(nn.MSELoss(), 2, "ddp", metrics=["r2", "mae"][: 1 + pdnn.world().rank])
+        made.fit(X, Y, 1, verbose=False)
+
+    with pytest.raises(ValueError, match="metrics"):
+        run_threads(fit, 2)
+
+
+def test_metrics_are_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    made = trainer(nn.MSELoss(), 2, metrics=["r2", spread])
+    history = made.fit(X, Y, 1, validation=(X, Y))
+    assert "val_r2 " in (out := capsys.readouterr().out) and "val_spread " in out
+    titles = [axes.get_ylabel() for axes in history.plot().axes]
+    assert titles == ["loss", "r2", "spread"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        ("r2", TypeError, r"pass \['r2'\]"),
+        (["r3"], ValueError, "'r3' names no metric; expected accuracy, mae"),
+        (["top0"], ValueError, "names no metric"),
+        ([lambda y, p: 0.0], ValueError, "no name; pass"),
+        ([3], TypeError, "is a int, expected a function"),
+        ({"loss": spread}, ValueError, "every history has"),
+    ],
+)
+def test_wrong_metrics_are_refused(wrong: object, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        trainer(nn.MSELoss(), 2, metrics=wrong)
+
+
+def test_metrics_that_do_not_fit_say_so() -> None:
+    classifier = trainer(nn.CrossEntropyLoss(), 7)
+    with pytest.raises(ValueError, match="r2 compares numbers, and here are class numbers"):
+        classifier.evaluate(X, LABELS, metrics=["r2"])
+    with pytest.raises(ValueError, match="top9 of a model with 7 outputs"):
+        classifier.evaluate(X, LABELS, metrics=["top9"])
+    with pytest.raises(TypeError, match=r'"each" returned an array of shape \(61,\)'):
+        classifier.evaluate(X, LABELS, metrics={"each": lambda y, p: y})
+    single = trainer(nn.MSELoss(), 1)
+    with pytest.raises(ValueError, match="numbers beside 0 and 1"):
+        single.evaluate(X, Y[:, 0], metrics=["accuracy"])
