@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import os
+
+from pdnn.metrics import rises
 from pdnn.store import Array
 from pdnn.trainer import Trainer
 
@@ -22,19 +27,47 @@ class Callback:
         """After the last epoch of a fit, unless it failed."""
 
 
-class EarlyStopping(Callback):
+class _Watching(Callback):
+    """What callbacks share that compare a value of each epoch with the best so far."""
+
+    def __init__(self, monitor: str, mode: str, min_delta: float) -> None:
+        if mode not in ("auto", "min", "max"):
+            raise ValueError(f'{type(self).__name__}: mode "{mode}"; expected "auto", "min" or "max"')
+        self.monitor = monitor
+        self.mode = mode
+        self.min_delta = min_delta
+        self.best: float | None = None
+        self.best_epoch = -1
+
+    def _improves(self, epoch: int, logs: dict[str, float]) -> bool:
+        """Whether the epoch is the best one so far, as is noted then."""
+        if self.monitor not in logs:
+            raise ValueError(
+                f'{type(self).__name__}: no "{self.monitor}" in {sorted(logs)}; is validation= given?'
+            )
+        value = logs[self.monitor]
+        sign = 1 if self.mode == "max" or (self.mode == "auto" and rises(self.monitor)) else -1
+        better = self.best is None or self.best != self.best or sign * (value - self.best) > self.min_delta
+        if better:
+            self.best, self.best_epoch = value, epoch
+        return better
+
+
+class EarlyStopping(_Watching):
     """Ends training when a value has not improved for some epochs.
 
     Parameters
     ----------
     monitor : str
-        A name of `History.history`; values with "accuracy" in their name should rise, others fall.
+        A name of `History.history`.
     patience : int
         Epochs without improvement after which to stop.
     min_delta : float
         What counts as an improvement.
     restore_best : bool
-        Whether to put the best epoch's parameters back when training ends.
+        Whether to put the best epoch's parameters and buffers back when training ends.
+    mode : "auto", "min" or "max"
+        Whether the value should fall or rise. "auto": accuracies, top-k and R² should rise, others fall.
 
     Attributes
     ----------
@@ -45,21 +78,23 @@ class EarlyStopping(Callback):
     """
 
     def __init__(
-        self, monitor: str = "val_loss", patience: int = 3, min_delta: float = 0.0, restore_best: bool = True
+        self,
+        monitor: str = "val_loss",
+        patience: int = 3,
+        min_delta: float = 0.0,
+        restore_best: bool = True,
+        mode: str = "auto",
     ) -> None:
         if patience < 1:
             raise ValueError(f"EarlyStopping: patience = {patience}; expected at least 1")
-        self.monitor = monitor
+        super().__init__(monitor, mode, min_delta)
         self.patience = patience
-        self.min_delta = min_delta
         self.restore_best = restore_best
-        self.best: float | None = None
-        self.best_epoch = -1
-        self._parameters: Array | None = None
+        self._kept: tuple[Array, Array] | None = None
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Forgets what an earlier fit saw."""
-        self.best, self.best_epoch, self._parameters = None, -1, None
+        self.best, self.best_epoch, self._kept = None, -1, None
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Compares, keeps the best parameters, and stops when patience is over.
@@ -69,24 +104,111 @@ class EarlyStopping(Callback):
         ValueError
             If the epoch has no such value.
         """
-        if self.monitor not in logs:
-            raise ValueError(f'EarlyStopping: no "{self.monitor}" in {sorted(logs)}; is validation= given?')
-        value = logs[self.monitor]
-        gain = (
-            0.0
-            if self.best is None
-            else value - self.best
-            if "accuracy" in self.monitor
-            else self.best - value
-        )
-        if self.best is None or gain > self.min_delta:
-            self.best, self.best_epoch = value, epoch
+        if self._improves(epoch, logs):
             if self.restore_best:
-                self._parameters = trainer.model.flat_parameters.copy()
+                self._kept = trainer.model.flat_parameters.copy(), trainer.model.flat_buffers.copy()
         elif epoch - self.best_epoch >= self.patience:
             trainer.stop_training = True
 
     def on_train_end(self, trainer: Trainer) -> None:
-        """Puts the best parameters back."""
-        if self._parameters is not None:
-            trainer.model.flat_parameters[...] = self._parameters
+        """Puts the best parameters and buffers back."""
+        if self._kept is not None:
+            trainer.model.flat_parameters[...], trainer.model.flat_buffers[...] = self._kept
+
+
+class ModelCheckpoint(_Watching):
+    """Keeps the model of the best epoch in a file, which `pdnn.load_model` reads.
+
+    Rank 0 writes it, all or nothing: a crash at any moment leaves the best model before or the new one. To
+    go on with a training needs more than its model: that is ``fit(checkpoint=…)``.
+
+    Parameters
+    ----------
+    path : path
+        The file, .safetensors.
+    monitor : str
+        A name of `History.history`.
+    mode : "auto", "min" or "max"
+        Whether the value should fall or rise. "auto": accuracies, top-k and R² should rise, others fall.
+    min_delta : float
+        What counts as an improvement.
+
+    Attributes
+    ----------
+    best : float or None
+        The best value of the trainer's history; also of epochs before a resumed or second fit.
+    best_epoch : int
+        When it was seen, counted from 0.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        monitor: str = "val_loss",
+        mode: str = "auto",
+        min_delta: float = 0.0,
+    ) -> None:
+        super().__init__(monitor, mode, min_delta)
+        self.path = path
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Remembers the best epoch so far, if its file is there."""
+        self.best, self.best_epoch = None, -1
+        if os.path.exists(self.path):
+            for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])):
+                self._improves(epoch, {self.monitor: value})
+
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+        """Writes the model if it is the best one.
+
+        Raises
+        ------
+        ValueError
+            If the epoch has no such value.
+        """
+        if self._improves(epoch, logs) and trainer.comm.rank == 0:
+            trainer.model.save(self.path)
+
+
+class CSVLogger(Callback):
+    """Writes a line for each epoch to a CSV file, on rank 0: its number, from 1, and its values.
+
+    Each line is in the file when its epoch is over.
+
+    Parameters
+    ----------
+    path : path
+    append : bool
+        Whether lines are added to a file that is there; otherwise each fit begins a new one.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
+        self.path = path
+        self.append = append
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Begins a new file, unless it is to append."""
+        if trainer.comm.rank == 0 and not self.append:
+            with open(self.path, "w", encoding="utf-8"):
+                pass
+
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+        """Adds the epoch's line.
+
+        Raises
+        ------
+        ValueError
+            If the file has other columns.
+        """
+        if trainer.comm.rank != 0:
+            return
+        with open(self.path, "a+", encoding="utf-8", newline="") as file:
+            file.seek(0)
+            names, columns = next(csv.reader(file), []), ["epoch", *logs]
+            if names and names != columns:
+                raise ValueError(f"CSVLogger: {self.path} has the columns {names}, this fit has {columns}")
+            text = io.StringIO()
+            lines = csv.writer(text, lineterminator="\n")
+            lines.writerows([] if names else [columns])
+            lines.writerow([epoch + 1, *logs.values()])
+            file.write(text.getvalue())  # in one piece

@@ -1,0 +1,118 @@
+"""Callbacks that write: a line an epoch, and the best model."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim
+from pdnn.callbacks import Callback, CSVLogger, EarlyStopping, ModelCheckpoint
+from pdnn.comm import run_threads
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(40, 3)), RNG.normal(size=(40, 1))
+
+
+def make(**options: object) -> pdnn.Trainer:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1), dtype="float64", seed=1)
+    adam = optim.Adam(model.parameters(), lr=0.01)
+    options = {"strategy": "serial", "metrics": ["r2"]} | options
+    return pdnn.Trainer(model, nn.MSELoss(), adam, **options)  # type: ignore[arg-type]
+
+
+def fit(trainer: pdnn.Trainer, epochs: int, *callbacks: Callback) -> None:
+    trainer.fit(X, Y, epochs, 10, validation=(X, Y), callbacks=callbacks, verbose=False)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class Worsen(Callback):
+    """Spoils the model after some epochs."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        if epoch + 1 >= self.after:
+            trainer.model.flat_parameters[:] += 3
+            trainer.model.flat_buffers[:] += 3
+
+
+def test_a_line_an_epoch_is_in_the_file_when_the_epoch_is_over(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    seen = []
+
+    class Look(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            seen.append(len(rows(path)))
+
+    trainer = make()
+    fit(trainer, 3, CSVLogger(path), Look())
+    assert seen == [1, 2, 3]
+    assert list(rows(path)[0]) == ["epoch", "loss", "val_loss", "val_r2", "seconds"]
+    assert [float(row["val_r2"]) for row in rows(path)] == trainer.history.history["val_r2"]
+    fit(trainer, 1, CSVLogger(path, append=True))
+    assert [row["epoch"] for row in rows(path)] == ["1", "2", "3", "4"]
+    with pytest.raises(ValueError, match=r"has the columns .* this fit has"):
+        fit(make(metrics=[]), 1, CSVLogger(path, append=True))
+    fit(trainer, 1, CSVLogger(path))
+    assert [row["epoch"] for row in rows(path)] == ["5"]
+
+
+def test_the_best_model_stays_though_later_ones_are_worse(tmp_path: Path) -> None:
+    trainer = make()
+    best = ModelCheckpoint(tmp_path / "best.safetensors", "val_r2")
+    fit(trainer, 6, best, Worsen(3))
+    values = trainer.history.history["val_r2"]
+    assert best.best_epoch == int(np.argmax(values)) <= 3 and best.best == max(values)
+    again = make()
+    again.model.load_state_dict(pdnn.load_model(best.path).state_dict())
+    assert again.evaluate(X, Y)["r2"] == best.best
+    changed = best.path.stat().st_mtime_ns  # type: ignore[union-attr]
+    later = ModelCheckpoint(best.path, "val_r2")
+    fit(trainer, 1, later, Worsen(0))
+    assert (later.best, later.best_epoch) == (best.best, best.best_epoch)
+    assert best.path.stat().st_mtime_ns == changed  # type: ignore[union-attr]
+
+
+def test_directions(tmp_path: Path) -> None:
+    logs = [{"val_f1": value, "loss": value} for value in (math.nan, 1.0, 3.0, 2.0, math.nan)]
+
+    def best(monitor: str, mode: str) -> float | None:
+        watching = EarlyStopping(monitor, patience=9, restore_best=False, mode=mode)
+        for epoch, each in enumerate(logs):
+            watching.on_epoch_end(make(), epoch, each)
+        return watching.best
+
+    assert (best("val_f1", "max"), best("val_f1", "auto"), best("loss", "min")) == (3.0, 1.0, 1.0)
+    with pytest.raises(ValueError, match='mode "up"'):
+        ModelCheckpoint(tmp_path / "x", mode="up")
+    with pytest.raises(ValueError, match=r'ModelCheckpoint: no "val_top5"'):
+        fit(make(), 1, ModelCheckpoint(tmp_path / "x", "val_top5"))
+
+
+def test_early_stopping_restores_running_statistics_too() -> None:
+    trainer, stopping = make(), EarlyStopping("val_loss", patience=2)
+    fit(trainer, 9, stopping, Worsen(2))
+    assert trainer.epoch < 9
+    assert trainer.evaluate(X, Y)["loss"] == stopping.best
+
+
+def test_rank_0_alone_writes(tmp_path: Path) -> None:
+    def job() -> float | None:
+        best = ModelCheckpoint(tmp_path / "best.safetensors")
+        fit(make(strategy="ddp"), 2, CSVLogger(tmp_path / "log.csv"), best)
+        return best.best
+
+    first, second = run_threads(job, 2)
+    assert first == second == min(float(row["val_loss"]) for row in rows(tmp_path / "log.csv"))
+    assert len(rows(tmp_path / "log.csv")) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.safetensors", "log.csv"]
