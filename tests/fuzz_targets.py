@@ -25,7 +25,7 @@ import numpy as np
 import pdnn
 from pdnn import codec, nn, optim, strategies
 from pdnn.data import Dataset
-from pdnn.datasets import cifar_batches, idx_files, matlab, npz_files
+from pdnn.datasets import cifar_batches, csv_files, idx_files, matlab, npz_files
 from pdnn.estimate import machine
 from pdnn.files import safetensors
 from pdnn.history import History
@@ -146,6 +146,7 @@ TARGETS: dict[str, Target] = {
     "idx": reader(idx_files.read_idx),
     "idx-gzip": reader(idx_files.read_idx, "file.gz"),
     "npz": reader(npz_files.npz),
+    "csv": reader(csv_files.csv),
     "matlab": reader(lambda file: matlab.read_mat(file, "X")),
     "cifar-records": reader(_parsed(cifar_batches.parse_records)),
     "cifar-pickle": reader(_parsed(cifar_batches.parse_pickle)),
@@ -176,6 +177,9 @@ def seeds(name: str) -> Iterator[bytes]:
             buffer = io.BytesIO()
             save(buffer, **parts)
             yield buffer.getvalue()
+    elif name == "csv":
+        yield b"a,b,price\n1,2,3.5\n\n-1e3,+.5,7\n"
+        yield b'1;"2";red\r\n3;4;blue\r\n'
     elif name == "matlab":
         from scipy.io import savemat
 

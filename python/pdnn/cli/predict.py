@@ -1,10 +1,13 @@
-"""Predict classes with a saved model.
+"""Predict classes or numbers with a saved model.
 
   pdnn predict model.safetensors mnist-mini                     # accuracy on the test set
   pdnn predict model.safetensors npz:mine.npz --out classes.csv
   pdnn predict model.safetensors samples.npy --out classes.npy  # samples without labels
+  pdnn predict model.safetensors table.csv --target price       # R² and mean absolute error
+  pdnn predict model.safetensors new.csv --target none --outputs
 
-Samples without labels are a .npy file of floats, one sample per row, scaled as in training.
+Samples without labels are a .npy file of floats, one sample per row, scaled as in training, or a table with
+--target none. All rows of a table are predicted, of other data the test set.
 """
 
 from __future__ import annotations
@@ -14,7 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdnn.cli import specs
+import numpy as np
+
+from pdnn.cli import specs, tables
 
 if TYPE_CHECKING:
     from pdnn.data import Dataset
@@ -25,39 +30,69 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``pdnn predict``."""
     parser.add_argument("model", metavar="MODEL", help="a file that --save or model.save wrote")
     parser.add_argument("data", type=_data, metavar="DATA", help=f"a .npy file, or {specs.DATA_HELP}")
-    parser.add_argument("--out", type=_out, metavar="FILE", help="write the classes: .csv or .npy")
+    parser.add_argument("--out", type=_out, metavar="FILE", help="write what is predicted: .csv or .npy")
+    parser.add_argument(
+        "--target",
+        type=_columns,
+        metavar="COLUMN[,COLUMN]",
+        help="of a .csv file: the labels, by name or number from 0, or none; default: the last column",
+    )
+    parser.add_argument(
+        "--outputs", action="store_true", help="predict the model's outputs, not classes, as for numbers"
+    )
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Prints the accuracy where there are labels; writes the classes, or prints them where there are none."""
+    """Prints how good predictions are where there are labels; writes them, or prints them without labels."""
     import pdnn
     from pdnn import Trainer, nn, optim
 
     model = pdnn.load_model(arguments.model)
-    data, labeled = arguments.data()
-    trainer = Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=1))
-    classes = trainer.predict_classes(data)
-    if labeled:
+    data, labeled = arguments.data(arguments)
+    loss = tables.loss(None, model, data) if labeled else nn.CrossEntropyLoss()
+    trainer = Trainer(model, loss, optim.SGD(model.parameters(), lr=1))
+    numbers = isinstance(loss, nn.MSELoss)
+    predicted = trainer.predict(data) if numbers or arguments.outputs else trainer.predict_classes(data)
+    if numbers:
+        values = trainer.evaluate(data, metrics=["r2", "mae"])
+        print(f"r2 {values['r2']:.4f}, mae {values['mae']:.4f} on {len(data)} samples")
+    elif labeled:
         labels = data.y if data.y.ndim == 1 else data.y.argmax(axis=1)
-        print(f"accuracy {(classes == labels).mean():.4f} on {len(data)} samples")
+        right = (trainer.predict_classes(data) == labels).mean()
+        print(f"accuracy {right:.4f} on {len(data)} samples")
     if arguments.out is not None:
-        _write(arguments.out, classes)
+        _write(arguments.out, predicted)
     elif not labeled:
-        print(*classes, sep="\n")
+        for row in predicted:
+            print(*np.atleast_1d(row), sep=",")
     return 0
 
 
-def _data(text: str) -> Callable[[], tuple[Dataset, bool]]:
-    """The loader of the samples that a word names, and whether they have labels."""
+Loader = Callable[[argparse.Namespace], tuple["Dataset", bool]]
+
+
+def _data(text: str) -> Loader:
+    """The loader of the samples that a word names, given the options, and whether they have labels."""
+    if text.endswith(tables.ENDINGS):
+        return lambda arguments: _read_table(text, arguments.target)
     if text.endswith(".npy"):
-        return lambda: (_read_samples(Path(text)), False)
+        return lambda arguments: (_read_samples(Path(text)), False)
     parts = specs.data(text)
-    return lambda: (parts()[1], True)
+    return lambda arguments: (parts()[1], True)
+
+
+def _columns(text: str) -> list[str | int]:
+    return [] if text == "none" else tables.columns(text)
+
+
+def _read_table(path: str, target: list[str | int] | None) -> tuple[Dataset, bool]:
+    from pdnn import datasets
+
+    target = [-1] if target is None else target
+    return datasets.csv(path, True, target=target, test=0), bool(target)
 
 
 def _read_samples(path: Path) -> Dataset:
-    import numpy as np
-
     from pdnn.data import Dataset
 
     try:  # mapped, so that nothing is allocated for a header that promises more than the file holds
@@ -74,10 +109,11 @@ def _out(text: str) -> Path:
     return path
 
 
-def _write(path: Path, classes: Array) -> None:
-    import numpy as np
-
+def _write(path: Path, predicted: Array) -> None:
     if path.suffix == ".npy":
-        np.save(path, classes)
+        np.save(path, predicted)
     else:
-        np.savetxt(path, classes, fmt="%d", header="class", comments="")
+        floats = predicted.dtype.kind == "f"
+        names = [f"output {number}" for number in range(predicted.shape[1])] if floats else ["class"]
+        fmt = "%.9g" if floats else "%d"
+        np.savetxt(path, predicted, fmt, delimiter=",", header=",".join(names), comments="")

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pdnn.cli.tables import ENDINGS, Table
 from pdnn.metrics import named
 from pdnn.models import ACTIVATIONS
 
@@ -18,7 +19,8 @@ Parts = tuple["Dataset", "Dataset"]
 
 DATA_HELP = (
     "mnist-mini (part of pdnn), mnist or cifar10 (downloaded once), cifar10:FOLDER, idx:FOLDER, npz:FILE; "
-    "bytes count as 0..1. Digits are flat; mnist:SIZE, mnist-mini:SIZE, idx:FOLDER:SIZE are images"
+    "bytes count as 0..1; FILE.csv, a table of numbers. Digits are flat; mnist:SIZE, mnist-mini:SIZE, "
+    "idx:FOLDER:SIZE are images"
 )
 MODEL_HELP = (
     f"mlp:INPUTS-HIDDEN-...-OUTPUTS[:ACTIVATION], with {', '.join(ACTIVATIONS)} (default: relu); "
@@ -29,6 +31,8 @@ MODEL_HELP = (
 
 def data(text: str) -> Callable[[], Parts]:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""
+    if text.endswith(ENDINGS):
+        return Table(text)
     kind, _, path = text.partition(":")
     size = None
     if kind in ("mnist-mini", "mnist", "idx"):

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 _PASSED_ON = (
     "data",
+    "target",
+    "test",
+    "loss",
     "dtype",
     "epochs",
     "optimizer",

@@ -1,8 +1,9 @@
-"""Train a classifier on a data set, alone or on several ranks.
+"""Train a classifier or a regressor on a data set, alone or on several ranks.
 
   pdnn train                                           # 14,000 digits, 784-256-10
   pdnn train --ranks 2 --epochs 5 --plot history.png --json history.json --save model.safetensors
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
+  pdnn train --data table.csv --target price --standardize --model mlp:10-64-1 --metrics r2,mae
   pdnn train --optimizer adam --schedule cosine
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
   pdnn train --ranks 4 --elastic                       # when a rank dies, the others go on
@@ -26,7 +27,7 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pdnn.cli import optimizing, specs
+from pdnn.cli import optimizing, specs, tables
 from pdnn.cli.contention import Contention
 from pdnn.cli.values import positive_float, positive_int
 from pdnn.comm.costs import text
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--model", type=specs.model, default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP
     )
+    tables.add_arguments(what)
     what.add_argument("--dtype", choices=DTYPES, default="float32", help="default: %(default)s")
     what.add_argument(
         "--seed",
@@ -156,9 +158,13 @@ def main(arguments: argparse.Namespace) -> int:
         return _on_ranks(arguments)
     if arguments.elastic and world.size == 1:
         arguments.error("--elastic needs --ranks N, at least 2")
-    train, test = arguments.data()
-    train, held_out = _parts(arguments.validation, train, test, arguments.seed)
-    trainer = _trainer(arguments, train.sample_shape, len(train))
+    whole, test = tables.load(arguments)
+    train, held_out = _parts(arguments.validation, whole, test, arguments.seed)
+    standardization = None
+    if arguments.standardize:
+        standardization = tables.Standardization(train)
+        standardization.apply(train, test, held_out)
+    trainer = _trainer(arguments, train)
     wanted = bool(arguments.json) or not arguments.quiet
     contention = Contention()
     if wanted and arguments.strategy not in CHOSEN:
@@ -186,7 +192,8 @@ def main(arguments: argparse.Namespace) -> int:
             seconds = median(history.history["seconds"])
             print(history.estimate.beside(seconds / history.estimate.steps, others))
         if arguments.save:
-            trainer.model.save(arguments.save)
+            model = trainer.model
+            (model if standardization is None else standardization.within(model)).save(arguments.save)
         if arguments.json:
             history.save(arguments.json)
         if arguments.plot:
@@ -216,11 +223,12 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
     return launch(words, arguments.ranks, tag=False, elastic=arguments.elastic, spares=arguments.spares)
 
 
-def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) -> pdnn.Trainer:
+def _trainer(arguments: argparse.Namespace, train: Dataset | Subset) -> pdnn.Trainer:
     import pdnn
     from pdnn import Trainer, strategies
 
-    model = arguments.model(sample, arguments.seed, arguments.dtype)
+    rows = len(train)
+    model = arguments.model(train.sample_shape, arguments.seed, arguments.dtype)
     optimizer = optimizing.optimizer(arguments, model.parameters())
     world = pdnn.world()
     strategy: str | strategies.Strategy = arguments.strategy
@@ -232,7 +240,7 @@ def _trainer(arguments: argparse.Namespace, sample: tuple[int, ...], rows: int) 
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
     return Trainer(
         model,
-        specs.loss(model),
+        tables.loss(arguments.loss, model, train),
         optimizer,
         strategy=strategy,
         seed=arguments.seed,

@@ -1,6 +1,7 @@
 """Loaders of data sets; each returns (train, test), or one of them where ``train=`` says which."""
 
 from pdnn.datasets.cifar_files import CIFAR10_CLASSES, cifar10
+from pdnn.datasets.csv_files import csv
 from pdnn.datasets.idx_files import idx, read_idx
 from pdnn.datasets.mnist_embedded import mnist_mini
 from pdnn.datasets.mnist_files import mnist
@@ -11,6 +12,7 @@ from pdnn.moved import moved
 __all__ = [
     "CIFAR10_CLASSES",
     "cifar10",
+    "csv",
     "idx",
     "make_classification",
     "mnist",

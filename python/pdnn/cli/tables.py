@@ -1,0 +1,189 @@
+"""Tables on a command line: ``FILE.csv``, what to predict of it, by which loss; standardized inputs."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pdnn import nn
+
+if TYPE_CHECKING:
+    from pdnn.data import Dataset, Subset
+    from pdnn.data.checks import Array
+
+ENDINGS = (".csv", ".tsv")
+"""Of files that are tables."""
+
+
+def _losses() -> dict[str, type[nn.Loss]]:
+    """All losses by the names of torch's functions: ``smooth_l1`` is SmoothL1Loss."""
+    found = {}
+    for kind in vars(nn).values():
+        if isinstance(kind, type) and issubclass(kind, nn.Loss) and kind.core_name is not None:
+            words = re.findall("[A-Z]+(?![a-z])[0-9]*|[A-Z][a-z0-9]*", kind.__name__.removesuffix("Loss"))
+            found["_".join(words).lower()] = kind
+    return found
+
+
+LOSSES = _losses()
+"""Words to classes."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A .csv file; called, it reads (train, test), with the options of `pdnn.datasets.csv`."""
+
+    path: str
+
+    def __call__(self, **options: Any) -> tuple[Dataset, Dataset]:
+        """Reads the file."""
+        from pdnn import datasets
+
+        train, test = datasets.csv(self.path, **options)
+        return train, test
+
+
+def add_arguments(parser: argparse._ArgumentGroup) -> None:
+    """Adds the options of tables, and the loss."""
+    parser.add_argument(
+        "--target",
+        type=columns,
+        metavar="COLUMN[,COLUMN]",
+        help="of a .csv file: what to predict, by name or number from 0; default: the last column",
+    )
+    parser.add_argument(
+        "--test",
+        type=_test,
+        metavar="PART",
+        help="of a .csv file: the share of the rows to test on (default: 0.25, the same rows in every run), "
+        "or another file",
+    )
+    parser.add_argument(
+        "--header",
+        choices=("yes", "no"),
+        help="of a .csv file: whether its first line has names; default: if none of its fields is a number",
+    )
+    parser.add_argument(
+        "--standardize",
+        action="store_true",
+        help="shift and scale each input to mean 0 and variance 1 over the training rows; the saved model "
+        "does so itself",
+    )
+    parser.add_argument(
+        "--loss",
+        choices=tuple(LOSSES),
+        metavar="LOSS",
+        help=f"{', '.join(LOSSES)}; default: cross_entropy for classes (for one output bce_with_logits), "
+        "mse for numbers",
+    )
+
+
+def load(arguments: argparse.Namespace) -> tuple[Dataset, Dataset]:
+    """The data that ``--data`` names; ends the process if an option is for tables, and this is none."""
+    given: dict[str, Any] = {
+        name: getattr(arguments, name)
+        for name in ("target", "test", "header")
+        if getattr(arguments, name) is not None
+    }
+    if given and not isinstance(arguments.data, Table):
+        arguments.error(f"--{next(iter(given))} is for tables: --data FILE.csv")
+    if "header" in given:
+        given["header"] = given["header"] == "yes"
+    parts: tuple[Dataset, Dataset] = arguments.data(**given)
+    return parts
+
+
+def loss(name: str | None, model: nn.Sequential, data: Dataset | Subset) -> nn.Loss:
+    """The loss of this name, or the usual one for what a model ends in and its labels."""
+    from pdnn.data.dataset import parts_of
+
+    whole, _ = parts_of(data)
+    y = whole.y
+    if name is not None:
+        chosen = LOSSES[name]()
+        if whole.classes is not None and not chosen.takes_classes:
+            raise ValueError(
+                f'--loss {name} compares numbers, the labels are names such as "{whole.classes[0]}"'
+            )
+        return chosen
+    if isinstance(model[-1], nn.LogSoftmax):
+        return nn.NLLLoss()
+    single = model.output_shape(whole.sample_shape) == (1,)
+    if y.dtype.kind == "f":
+        shares = (
+            y.ndim == 2
+            and not single
+            and bool(((y >= 0).all(axis=1) & (abs(y.sum(axis=1) - 1) < 1e-3)).all())
+        )
+        return nn.CrossEntropyLoss() if shares else nn.MSELoss()
+    if single:
+        return nn.BCEWithLogitsLoss() if y.size == 0 or (y.min() >= 0 and y.max() <= 1) else nn.MSELoss()
+    return nn.CrossEntropyLoss()
+
+
+class Standardization:
+    """Inputs of mean 0 and variance 1 over the rows of a data set; an input that is constant is only shifted.
+
+    Parameters
+    ----------
+    data : Dataset or Subset
+        Of floats, shape (n, features).
+
+    Raises
+    ------
+    ValueError
+        If its samples are something else.
+    """
+
+    def __init__(self, data: Dataset | Subset) -> None:
+        from pdnn.data.dataset import parts_of
+
+        whole, rows = parts_of(data)
+        if whole.x.ndim != 2 or whole.x.dtype.kind != "f":
+            raise ValueError(f"--standardize is for tables of numbers, these are {whole!r}")
+        x = whole.x[rows].astype(np.float64)
+        self.mean: Array = x.mean(axis=0)
+        deviation = x.std(axis=0)
+        self.deviation: Array = np.where(deviation > 0, deviation, 1)
+
+    def apply(self, *parts: Dataset | Subset | None) -> None:
+        """Changes the samples of these data sets."""
+        from pdnn.data.dataset import parts_of
+
+        wholes = {id(whole): whole for whole in (parts_of(part)[0] for part in parts if part is not None)}
+        for whole in wholes.values():
+            whole.x = ((whole.x - self.mean) / self.deviation).astype(whole.x.dtype)
+
+    def within(self, model: nn.Sequential) -> nn.Sequential:
+        """A copy of a model that takes samples as they were: its first layer shifts and scales them.
+
+        With z = (x - mean) / deviation, z w + b = x (w / deviation) + (b - (mean / deviation) w).
+        """
+        model = deepcopy(model)
+        weight, bias, *_ = model.parameters()  # of a Linear: nothing else takes samples of one dimension
+        scaled = weight.data / self.deviation[:, np.newaxis]
+        bias.data = bias.data - self.mean @ scaled
+        weight.data = scaled
+        return model
+
+
+def columns(text: str) -> list[str | int]:
+    """Columns by name, or by number where a word is one."""
+    return [int(word) if word.removeprefix("-").isdecimal() else word for word in text.split(",")]
+
+
+def _test(text: str) -> float | str:
+    if text.endswith(ENDINGS):
+        return text
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a share between 0 and 1 nor a .csv file")
+    return share

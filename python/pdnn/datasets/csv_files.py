@@ -1,0 +1,244 @@
+"""Tables in CSV files: numbers to learn from, and one or more columns to predict."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from math import ceil
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+
+from pdnn.data import Dataset
+from pdnn.data.checks import Array
+from pdnn.datasets.parts import both
+
+Columns: TypeAlias = "str | int | Sequence[str | int]"
+
+DELIMITERS = ("\t", ";", "|", ",", " ")
+"""Tried in this order: the first that divides the first lines into as many columns each, at least 2."""
+
+MISSING = ("", "?", "-", "na", "n/a", "nan", "null", "none")
+"""What stands for a number that is not there, in small letters."""
+
+
+@overload
+def csv(
+    path: str | os.PathLike[str],
+    train: None = None,
+    *,
+    target: Columns = -1,
+    test: float | str | os.PathLike[str] = 0.25,
+    seed: int = 0,
+    header: bool | None = None,
+) -> tuple[Dataset, Dataset]: ...
+@overload
+def csv(
+    path: str | os.PathLike[str],
+    train: bool,
+    *,
+    target: Columns = -1,
+    test: float | str | os.PathLike[str] = 0.25,
+    seed: int = 0,
+    header: bool | None = None,
+) -> Dataset: ...
+
+
+def csv(
+    path: str | os.PathLike[str],
+    train: bool | None = None,
+    *,
+    target: Columns = -1,
+    test: float | str | os.PathLike[str] = 0.25,
+    seed: int = 0,
+    header: bool | None = None,
+) -> Dataset | tuple[Dataset, Dataset]:
+    """A table of numbers in a text file, one sample a line.
+
+    Columns are divided by commas, semicolons, tabs, bars or spaces; which, the first lines tell.
+
+    Parameters
+    ----------
+    path : path
+        Text in UTF-8. The first line may have the names of the columns.
+    train : bool, optional
+        Only that part.
+    target : str or int, or several
+        The columns to predict, by name or number (from 0; -1 is the last). One column of whole numbers gives
+        class numbers or counts, of other numbers targets, of words the names of classes; several columns are
+        numbers. All other columns are the samples. ``()``: there is nothing to predict, and y is 0.
+    test : float or path
+        The share of the rows, drawn at random, that is the test set (the rows of `train_test_split`), or
+        another file with the same columns.
+    seed : int
+        Of that draw.
+    header : bool, optional
+        Whether the first line has names; unless given it has if none of its fields is a number.
+
+    Returns
+    -------
+    Dataset, or (train, test)
+        x: float64, shape (n, columns). y: int64, float64 or class numbers of names, shape (n,), or float64,
+        shape (n, targets).
+
+    Raises
+    ------
+    ValueError
+        With the file's name and the line, if a number is missing or a word, or a line has another number of
+        columns; if there is no such column.
+    """
+    if isinstance(test, float | int):
+        if not 0 <= test <= 1:
+            raise ValueError(f"{path}: test is {test}, expected a share in [0, 1], or another file")
+        table = _read(path, target, header)
+        held_out = ceil(test * len(table.x))
+        order = np.random.RandomState(seed).permutation(len(table.x))
+        x, y = table.x[order], _targets([table])[order]
+    else:
+        other, table = _read(test, target, header), _read(path, target, header)
+        if other.names != table.names:
+            raise ValueError(f"{test}: has the columns {other.names}, {path} has {table.names}")
+        held_out = len(other.x)
+        x, y = np.concatenate([other.x, table.x]), _targets([other, table])
+    whole = Dataset(x, y)  # of both parts, so that class numbers are the same
+    return both(str(path), train, lambda is_train: whole[held_out:] if is_train else whole[:held_out])
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a file has: samples, the texts of the targets row by row, and the lines where they were."""
+
+    path: str
+    names: list[str]
+    targets: list[int]
+    x: Array
+    texts: list[list[str]]
+    lines: Sequence[int]
+
+
+def _read(path: str | os.PathLike[str], target: Columns, header: bool | None) -> _Table:
+    from csv import Error, reader  # here, because `import pdnn` is to be quick
+
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        try:
+            delimiter = _delimiter(path, list(islice(file, 20)))
+            file.seek(0)
+            lines: Iterable[str] = map(str.strip, file) if delimiter == " " else file
+            rows = reader(lines, delimiter=delimiter, skipinitialspace=True)
+            return _table(str(path), rows, target, header)
+        except (Error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: no text in columns ({error})") from error
+
+
+def _table(path: str, rows: Any, target: Columns, header: bool | None) -> _Table:
+    first: list[str] = next((row for row in rows if row), [])
+    if header is None:
+        header = not any(map(_is_number, first))
+    names = [name.strip() for name in first] if header else [str(place) for place in range(len(first))]
+    targets = _places(path, names, target, header)
+    samples = [place for place in range(len(names)) if place not in targets]
+    if not samples:
+        raise ValueError(f"{path}: all of the columns {names} are targets; no sample is left")
+    values, lines, texts = array("d"), array("q"), []
+    for row in rows if header else chain([first], rows):
+        if not row:
+            continue
+        if len(row) != len(names):
+            raise ValueError(
+                f"{path}, line {rows.line_num}: has {len(row)} columns, the first line {len(names)}"
+            )
+        try:
+            values.extend([float(row[place]) for place in samples])
+        except ValueError:
+            place = next(place for place in samples if not _is_number(row[place]))
+            raise _no_number(path, rows.line_num, names[place], row[place]) from None
+        texts.append([row[place].strip() for place in targets])
+        lines.append(rows.line_num)
+    if not lines:
+        raise ValueError(f"{path}: has no rows of numbers")
+    x = np.frombuffer(values).reshape(len(lines), len(samples))
+    if not (finite := np.isfinite(x)).all():
+        row, column = np.argwhere(~finite)[0]
+        raise _no_number(path, lines[row], names[samples[column]], str(x[row, column]))
+    return _Table(path, names, targets, x, texts, lines)
+
+
+def _delimiter(path: str | os.PathLike[str], lines: list[str]) -> str:
+    from csv import reader
+
+    for delimiter in DELIMITERS:
+        some = [line.strip(" ") for line in lines if line.strip()]
+        widths = {len(row) for row in reader(some, delimiter=delimiter, skipinitialspace=True) if row}
+        if len(widths) == 1 and widths != {1}:
+            return delimiter
+    if any("," in line for line in lines):
+        return ","  # the line that has other columns will be told
+    raise ValueError(f"{path}: has no columns divided by commas, semicolons, tabs, bars or spaces")
+
+
+def _places(path: str, names: list[str], target: Columns, header: bool) -> list[int]:
+    """The numbers of the target columns."""
+    wanted = [target] if isinstance(target, str | int) else list(target)
+    found = []
+    for column in wanted:
+        if isinstance(column, str):
+            if not header or names.count(column) != 1:
+                told = f"the columns {names}" if header else f"{len(names)} columns without names"
+                raise ValueError(f"{path}: no one column is named {column!r}; it has {told}")
+            found.append(names.index(column))
+        elif -len(names) <= column < len(names):
+            found.append(column % len(names))
+        else:
+            raise ValueError(f"{path}: there is no column {column}; it has {len(names)}")
+    if len(set(found)) < len(found):
+        raise ValueError(f"{path}: target {target!r} names a column twice")
+    return found
+
+
+def _targets(tables: list[_Table]) -> Array:
+    """What the target columns have: integers, floats or names."""
+    texts = [row for table in tables for row in table.texts]
+    if not texts[0]:
+        return np.zeros(len(texts), np.int64)
+    first, single = texts[0][0], len(texts[0]) == 1
+    if single and not _is_number(first) and first.lower() not in MISSING:
+        for table in tables:
+            if [""] in table.texts:
+                raise _refused(table, table.texts.index([""]), 0)
+        return np.array([word for (word,) in texts])
+    y = np.concatenate([_numbers(table) for table in tables])
+    if single and all(word.lstrip("+-").isdecimal() for (word,) in texts) and np.abs(y).max() < 2**53:
+        y = y.astype(np.int64)
+    return y[:, 0] if single else y
+
+
+def _numbers(table: _Table) -> Array:
+    """The targets as numbers, shape (n, targets)."""
+    y = np.array([[float(word) if _is_number(word) else np.nan for word in row] for row in table.texts])
+    if not (finite := np.isfinite(y)).all():
+        raise _refused(table, *np.argwhere(~finite)[0])
+    return y
+
+
+def _refused(table: _Table, row: int, place: int) -> ValueError:
+    return _no_number(
+        table.path, table.lines[row], table.names[table.targets[place]], table.texts[row][place]
+    )
+
+
+def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
+    where = f'{path}, line {line}: column "{column}"'
+    if word.strip().lower() in MISSING:
+        return ValueError(f"{where} is missing; fill it, or leave the line out")
+    return ValueError(f'{where} is "{word}", expected a number; encode words as numbers, such as 0 and 1')
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,139 @@
+"""``pdnn train`` and ``pdnn predict`` on tables: numbers and classes, losses by name, standardized inputs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import cli, datasets, nn
+from pdnn.cli import tables
+from pdnn.data import Dataset
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table to regress on, with inputs of other means and sizes, and one of classes."""
+    folder = tmp_path_factory.mktemp("tables")
+    x = RNG.normal(size=(300, 3)) * [1, 100, 0.01] + [0, 5000, 7]
+    y = np.tanh((x - [0, 5000, 7]) / [1, 100, 0.01]) @ [1, 2, 3] + 20
+    np.savetxt(folder / "numbers.csv", np.c_[x, y, -y], delimiter=";", header="a;b;c;y;z", comments="")
+    words = np.where(x[:, 0] > 0.2, "up", "down")
+    lines = [f"{a},{b},{word}" for (a, b), word in zip(x[:, :2].tolist(), words, strict=True)]
+    (folder / "words.csv").write_text("a,b,kind\n" + "\n".join(lines) + "\n")
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, float]:
+    """What the last line has of a command that ends well."""
+    assert cli.main([*map(str, words)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1].removeprefix("test: ").split(" on ")[0]
+    return {name: float(value) for name, value in (part.split(" ") for part in last.split(", "))}
+
+
+def train(folder: Path, model: str, *words: object) -> list[object]:
+    data = ["--data", folder / ("words.csv" if "kind" in words else "numbers.csv"), "--model", model]
+    how = ["--optimizer", "adam", "--lr", "0.02", "--epochs", "40", "--batch-size", "25"]
+    return ["train", *data, *how, "--strategy", "serial", "--dtype", "float64", *words]
+
+
+def test_a_regression_is_trained_told_and_predicted(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, history = tmp_path / "model.safetensors", tmp_path / "history.json"
+    keep = ["--save", model, "--json", history, "--validation", "0.2"]
+    words = ["--target", "y", "--metrics", "r2,mae", "--standardize", *keep]
+    got = run(capsys, *train(folder, "mlp:4-16-1:tanh", *words))
+    assert list(got) == ["loss", "r2", "mae"] and got["r2"] > 0.9
+    kept = json.loads(history.read_text())["history"]
+    assert len(kept["val_r2"]) == 40 and kept["val_r2"][-1] > 0.9
+    # what was saved takes the table as it is
+    _, test = datasets.csv(folder / "numbers.csv", target="y")
+    outputs = pdnn.load_model(model).predict(test.x)[:, 0]
+    assert np.abs(outputs - test.y).mean() == pytest.approx(got["mae"], abs=1e-4)
+    told = run(capsys, "predict", model, folder / "numbers.csv", "--target", "y")
+    assert told["r2"] > 0.9
+    out = tmp_path / "out.csv"
+    new = tmp_path / "new.csv"
+    np.savetxt(new, test.x, delimiter=",")
+    words = ["predict", str(model), str(new), "--target", "none", "--outputs", "--out", str(out)]
+    assert cli.main(words) == 0
+    predicted = np.loadtxt(out, skiprows=1)
+    np.testing.assert_allclose(np.sort(predicted), np.sort(outputs), rtol=1e-8)
+
+
+def test_several_targets_and_a_loss_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--target", "y,z", "--metrics", "mse", "--loss", "mse", "--standardize"]
+    got = run(capsys, *train(folder, "mlp:3-16-2:tanh", *words))
+    assert got["loss"] == pytest.approx(got["mse"], rel=1e-6) and got["mse"] < 1
+
+
+def test_names_of_classes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model.safetensors"
+    for outputs in (1, 2):
+        keep = ["--standardize", "--save", model]
+        got = run(capsys, *train(folder, f"mlp:2-8-{outputs}:tanh", "--target", "kind", *keep))
+        assert got["accuracy"] > 0.9
+        assert run(capsys, "predict", model, folder / "words.csv")["accuracy"] > 0.9
+    assert cli.main(list(map(str, train(folder, "mlp:2-8-1", "--target", "kind", "--loss", "mse")))) == 1
+    assert '--loss mse compares numbers, the labels are names such as "down"' in capsys.readouterr().err
+
+
+def test_every_loss_has_a_name() -> None:
+    assert {"bce", "bce_with_logits", "cross_entropy", "mse", "nll"} <= set(tables.LOSSES)
+    assert set(tables.LOSSES.values()) == {
+        kind for name in nn.__all__ if isinstance(kind := getattr(nn, name), type) and _computes(kind)
+    }
+
+
+def _computes(kind: type) -> bool:
+    return issubclass(kind, nn.Loss) and kind.core_name is not None
+
+
+def test_the_usual_loss_follows_from_the_labels() -> None:
+    def usual(outputs: int, y: object, *end: nn.Module) -> type[nn.Loss]:
+        model = nn.Sequential(nn.Linear(2, outputs), *end, seed=0)
+        return type(tables.loss(None, model, Dataset(np.zeros((2, 2)), y)))  # type: ignore[arg-type]
+
+    assert usual(3, [0, 2]) is usual(2, ["a", "b"]) is usual(2, [[0.25, 0.75], [0, 1]]) is nn.CrossEntropyLoss
+    assert usual(3, [0, 2], nn.LogSoftmax()) is nn.NLLLoss
+    assert usual(1, [0, 1]) is usual(1, ["a", "b"]) is nn.BCEWithLogitsLoss
+    assert usual(1, [0, 5]) is usual(1, [0.5, 1]) is usual(2, [[0.5, 2], [1, 0]]) is nn.MSELoss
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--target", "3"], "--target is for tables: --data FILE.csv"),
+        (["--test", "0.5"], "--test is for tables"),
+        (["--data", "x.csv", "--test", "2"], "neither a share between 0 and 1 nor a .csv file"),
+        (["--data", "x.csv", "--metrics", "r3"], "'r3' names no metric"),
+        (["--data", "x.csv", "--loss", "r3"], "invalid choice: 'r3'"),
+    ],
+)
+def test_options_that_do_not_fit(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["train", *words])
+    assert message in capsys.readouterr().err
+
+
+def test_images_are_not_standardized(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "--standardize"]) == 1
+    assert "--standardize is for tables of numbers" in capsys.readouterr().err
+
+
+def test_diabetes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    published = pytest.importorskip("sklearn.datasets", reason="has the table").load_diabetes(scaled=False)
+    file = tmp_path / "diabetes.csv"
+    names = ",".join([*published.feature_names, "progression"])
+    table = np.c_[published.data, published.target]
+    np.savetxt(file, table, "%.10g", delimiter=",", header=names, comments="")
+    words = ["--model", "mlp:10-16-1", "--standardize", "--metrics", "r2,mae", "--l2", "0.1", "--seed", "1"]
+    how = ["--optimizer", "adam", "--lr", "0.01", "--epochs", "60", "--batch-size", "16"]
+    got = run(capsys, "train", "--data", file, "--strategy", "serial", *words, *how)
+    assert got["r2"] > 0.3 and got["mae"] < 52

@@ -1,0 +1,116 @@
+"""Promises of tables in CSV files: what is read from them, and what is told of a file that does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pdnn import datasets
+
+ROWS = [[1.5, -2.0, 3], [4.25, 5e3, 6], [7.0, 8.125, 9], [1e-3, 0.0, 12]]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "table.csv"
+
+
+def write(file: Path, delimiter: str, header: str = "", end: str = "\n") -> None:
+    lines = [delimiter.join(map(repr, row)) for row in ROWS]
+    file.write_text(end.join([header, *lines] if header else lines) + end, newline="")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", " ", ", ", "   "])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_numbers_are_read_whatever_divides_them(file: Path, delimiter: str, end: str) -> None:
+    write(file, delimiter, end=end)
+    data = datasets.csv(file, True, test=0)
+    order = np.argsort(data.y)
+    np.testing.assert_array_equal(data.x[order], np.array(ROWS)[:, :2])
+    assert data.y[order].tolist() == [3, 6, 9, 12] and data.y.dtype == np.int64
+
+
+def test_columns_by_name_and_by_number(file: Path) -> None:
+    write(file, ",", 'a,"b, c",d')
+    by_name = datasets.csv(file, True, target="b, c", test=0)
+    assert sorted(by_name.y) == [-2.0, 0.0, 8.125, 5000.0] and by_name.sample_shape == (2,)
+    by_number = datasets.csv(file, True, target=1, test=0)
+    np.testing.assert_array_equal(by_number.y, by_name.y)
+    two = datasets.csv(file, True, target=["d", 0], test=0)
+    assert two.y.shape == (4, 2) and sorted(two.y[:, 0]) == [3.0, 6.0, 9.0, 12.0]
+    assert datasets.csv(file, True, target=(), test=0).sample_shape == (3,)
+
+
+def test_names_that_are_numbers_are_a_header_if_that_is_said(file: Path) -> None:
+    write(file, ",", "0,1,2")
+    assert len(datasets.csv(file, True, test=0)) == 5
+    assert len(datasets.csv(file, True, test=0, header=True)) == 4
+    write(file, ",")
+    assert len(datasets.csv(file, True, test=0, header=True)) == 3
+
+
+def test_names_of_classes_are_numbered_alike_in_both_parts(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.csv", tmp_path / "b.csv"
+    a.write_text("x,kind\n1,red\n2,blue\n")
+    b.write_text("x,kind\n3,green\n4,red\n")
+    train, test = datasets.csv(a, test=b)
+    assert train.classes is not None and train.classes.tolist() == ["blue", "green", "red"]
+    assert (train.y.tolist(), test.y.tolist()) == ([2, 0], [1, 2])
+    assert test.x.tolist() == [[3.0], [4.0]]
+
+
+def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
+    selection = pytest.importorskip("sklearn.model_selection", reason="draws the same rows")
+    x = np.arange(30.0).reshape(15, 2)
+    np.savetxt(file, np.c_[x, np.arange(15)], delimiter=",")
+    train, test = datasets.csv(file, test=0.3, seed=4)
+    rows = selection.train_test_split(np.arange(15), test_size=0.3, random_state=4)
+    assert (train.y.tolist(), test.y.tolist()) == (rows[0].tolist(), rows[1].tolist())
+    np.testing.assert_array_equal(test.x, x[rows[1]])
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "words"),
+    [
+        ("a,b,c\n1,2,3\n1,,3\n", -1, 'line 3: column "b" is missing; fill it'),
+        ("a,b,c\n1,2,3\n\n1,NA,3\n", -1, 'line 4: column "b" is missing'),
+        ("a,b,c\n1,2,3\n1,nan,3\n", -1, 'line 3: column "b" is missing'),
+        ("a,b,c\n1,inf,3\n", -1, 'line 2: column "b" is "inf", expected a number'),
+        ("1,2,3\n1,male,3\n", -1, 'line 2: column "1" is "male", expected a number; encode'),
+        ("a,b,c\n1,2,3\n1,2,x\n", "c", 'line 3: column "c" is "x", expected a number'),
+        ("a,b,c\n1,2,?\n1,2,1\n", "c", 'line 2: column "c" is missing'),
+        ("a,b,c\n1,2,red\n1,2,\n", "c", 'line 3: column "c" is missing'),
+        ("a,b,c\n1,2,3\n1,2\n", -1, "line 3: has 2 columns, the first line 3"),
+        ("a,b,c\n1,2,3\n", "d", r"no one column is named 'd'; it has the columns \['a', 'b', 'c'\]"),
+        ("1,2,3\n", "d", "it has 3 columns without names"),
+        ("a,b,b\n1,2,3\n", "b", "no one column is named 'b'"),
+        ("a,b,c\n1,2,3\n", 3, "there is no column 3; it has 3"),
+        ("a,b,c\n1,2,3\n", [0, "a"], "names a column twice"),
+        ("a,b\n1,2\n", [0, 1], "no sample is left"),
+        ("a,b\n", -1, "has no rows of numbers"),
+        ("", -1, "has no columns divided by"),
+        ("1\n2\n", -1, "has no columns divided by"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(
+    file: Path, text: str, target: str | int | list[str | int], words: str
+) -> None:
+    file.write_text(text)
+    with pytest.raises(ValueError, match=words) as caught:
+        datasets.csv(file, target=target)
+    assert str(caught.value).startswith(str(file))
+
+
+def test_bytes_that_are_no_text_and_other_columns_are_refused(tmp_path: Path) -> None:
+    broken, good = tmp_path / "broken.csv", tmp_path / "good.csv"
+    broken.write_bytes(b"a,b\n1,\xff\n")
+    with pytest.raises(ValueError, match=r"broken\.csv: no text in columns"):
+        datasets.csv(broken)
+    broken.write_text("a,c\n1,2\n")
+    good.write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"broken\.csv: has the columns \['a', 'c'\], .* has \['a', 'b'\]"):
+        datasets.csv(good, test=broken)
+    with pytest.raises(ValueError, match="test is 2, expected a share"):
+        datasets.csv(good, test=2)
