@@ -32,7 +32,7 @@ class _Copy:
 
     step: int
     epoch: int
-    position: tuple[int, int, bool, dict[str, float]] | None
+    position: tuple[int, int, bool | str, dict[str, float]] | None
     time: int  # of the schedule
     counts: tuple[int, int, int]
     arrays: list[Array]

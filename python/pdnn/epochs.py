@@ -14,6 +14,7 @@ from pdnn.comm import Communicator
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
+from pdnn.data.stream import reading_ahead
 from pdnn.store import Array
 from pdnn.training import Position, Training
 
@@ -108,20 +109,27 @@ class Epochs:
         if schedule is not None and training.schedule_per == "step":
             to_come = range(ceil((len(source) - row) / self._rows))
             rates = np.array([schedule.rates(schedule.last_epoch + step) for step in to_come])
-        sums = self.session.run_epoch(
-            source.core,
-            self._order(),
-            self._rows,
-            seed,
-            training.step,
-            rates,
-            _RULES[training.on_nonfinite],
-            poll,
-            first_row=row,
-            before=before,
-            most_steps=every_steps - training.step % every_steps if every_steps else 0,
-            pause_after=seconds,
-        )
+        order = self._order()
+        with reading_ahead(source.dataset, order, row) as taken:
+
+            def look(sums: EpochSums) -> bool:
+                taken(row + (sums.steps - before.steps) * self._rows)
+                return poll(sums)
+
+            sums = self.session.run_epoch(
+                source.core,
+                order,
+                self._rows,
+                seed,
+                training.step,
+                rates,
+                _RULES[training.on_nonfinite],
+                look,
+                first_row=row,
+                before=before,
+                most_steps=every_steps - training.step % every_steps if every_steps else 0,
+                pause_after=seconds,
+            )
         self._advance(row, before, sums)
         if sums.nonfinite is not None:
             training.position = None
@@ -155,7 +163,8 @@ class Epochs:
         if not self._shuffle:
             return source.rows
         if self._drawn is None or self._drawn[0] != training.epoch:
-            drawn = _core.epoch_order(training.seed % 2**64, training.epoch, len(source))
+            self._drawn = None  # a stream has many rows
+            drawn = source.dataset.epoch_order(len(source), training.seed, training.epoch)
             self._drawn = training.epoch, source.rows[drawn]
         return self._drawn[1]
 
@@ -169,7 +178,7 @@ class Epochs:
         self.complete = row == rows and not scattered
         training.position = None
         if not self.complete and not scattered:
-            training.position = Position(row, rows, self._shuffle, sums)
+            training.position = Position(row, rows, self._source.shuffled(self._shuffle), sums)
         if schedule is not None and training.schedule_per == "step":
             schedule.step_to(schedule.last_epoch + steps)
         elif schedule is not None and self.complete:

@@ -122,6 +122,7 @@ class Fitting:
             "batch size": batch_size,
             "training rows": len(source),
             "epochs": settings.epochs,
+            "shuffle": source.shuffled(settings.shuffle),
             "augmentation": repr(settings.augment),
             "classes": None if classes is None else classes.tolist(),
         }
@@ -151,7 +152,7 @@ class Fitting:
         first, resumed = training.epoch, None
         if directory is not None:
             first, resumed = 0, checkpoints.resume(training, directory, batch_size)
-        _check_position(training, len(source), settings.shuffle)
+        _check_position(training, len(source), source.shuffled(settings.shuffle))
         training.agree(alike, comm=everyone)
         self._training, self._held_out, self._settings = training, held_out, settings
         self._batch_size = batch_size
@@ -335,7 +336,7 @@ def begin(
     return begun
 
 
-def _check_position(training: Estimation, rows: int, shuffle: bool) -> None:
+def _check_position(training: Estimation, rows: int, shuffle: bool | str) -> None:
     """Raises ValueError if data are not those of the epoch that is to be finished."""
     at = training.position
     if at is not None and (at.rows, at.shuffle) != (rows, shuffle):

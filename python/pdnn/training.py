@@ -40,15 +40,15 @@ class Position:
         Rows of the epoch's order that all ranks together have trained on.
     rows : int
         Of the epoch.
-    shuffle : bool
-        Whether its order is a function of (seed, epoch), or the rows' own.
+    shuffle : bool or str
+        Whether its order is a function of (seed, epoch), or the rows' own; of a Stream the blocks of it.
     sums : EpochSums
         Of the steps made in it; where ranks train models of their own, this rank's.
     """
 
     row: int
     rows: int
-    shuffle: bool
+    shuffle: bool | str
     sums: EpochSums
 
 

@@ -208,8 +208,12 @@ def _position(state: dict[str, Any] | None) -> Position | None:
     if state is None:
         return None
     return Position(
-        int(state["row"]), int(state["rows"]), bool(state["shuffle"]), EpochSums(dict(state["sums"]))
+        int(state["row"]), int(state["rows"]), _shuffle(state["shuffle"]), EpochSums(dict(state["sums"]))
     )
+
+
+def _shuffle(written: Any) -> bool | str:
+    return written if isinstance(written, str) else bool(written)
 
 
 def _check(path: str | os.PathLike[str], needed: dict[str, Array], given: dict[str, Array]) -> None:

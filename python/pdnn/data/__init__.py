@@ -1,4 +1,4 @@
-"""Data sets in memory, their parts, and their batches."""
+"""Data sets in memory and on disk, their parts, and their batches."""
 
 from pdnn.data.batches import minibatches
 from pdnn.data.dataset import Dataset, Subset
@@ -7,6 +7,7 @@ from pdnn.data.images import PadCropFlip, resize
 from pdnn.data.loader import DataLoader
 from pdnn.data.samplers import BatchSampler, RandomSampler, SequentialSampler
 from pdnn.data.split import train_test_split
+from pdnn.data.stream import Stream
 from pdnn.moved import moved
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "PadCropFlip",
     "RandomSampler",
     "SequentialSampler",
+    "Stream",
     "Subset",
     "minibatches",
     "resize",

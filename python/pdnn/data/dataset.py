@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.core import CoreSource, core_for
+from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
 from pdnn.data.containers import to_labels, to_samples
 
@@ -72,6 +73,11 @@ class Dataset:
         self.shift = float(shift)
 
     @property
+    def blocks(self) -> str:
+        """How rows that are shuffled stay together, in words; empty if they do not."""
+        return ""
+
+    @property
     def sample_shape(self) -> tuple[int, ...]:
         """Shape of one sample: ``x.shape`` without the rows."""
         return self.x.shape[1:]
@@ -126,6 +132,10 @@ class Dataset:
         """The samples as the core reads them, float32 or float64, for all loaders."""
         labels = np.zeros(len(self), np.int32)  # which are not asked for
         return core_for(np.dtype(dtype).name).Source(self.x, labels, self.scale, self.shift)
+
+    def epoch_order(self, rows: int, seed: int, epoch: int) -> Indices:
+        """The places 0..rows-1 in the order in which an epoch takes them, shuffled."""
+        return epoch_order(rows, seed, epoch)
 
     def __repr__(self) -> str:
         scale = "" if self.scale == 1.0 else f" * {self.scale:g}"

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.data.batches import cut, epoch_order
+from pdnn.data.batches import cut
 from pdnn.data.checks import Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.data.images import PadCropFlip
@@ -134,5 +134,7 @@ class DataLoader:
         n = len(self.dataset)
         if self.batch_sampler is not None:
             return (row_numbers("DataLoader", rows, n) for rows in self.batch_sampler)
-        order = epoch_order(n, self.seed, self.epoch) if self.shuffle else np.arange(n, dtype=np.int64)
+        order: Indices = np.arange(n, dtype=np.int64)
+        if self.shuffle:
+            order = parts_of(self.dataset)[0].epoch_order(n, self.seed, self.epoch)
         return cut(order, self.batch_size)[: len(self)]

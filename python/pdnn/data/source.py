@@ -50,6 +50,8 @@ class Source:
     width : int
         Values of a target; 0 for classes.
     sample : tuple of int
+    dataset : Dataset
+        Whose rows they are.
     arrays : (raw samples, targets, scale, shift)
     converted : str
         What was converted of what was given, in words.
@@ -59,6 +61,7 @@ class Source:
     rows: Indices
     width: int
     sample: tuple[int, ...]
+    dataset: Dataset
     arrays: tuple[Array, Array, float, float]
     converted: str
 
@@ -66,6 +69,10 @@ class Source:
     def plain(self) -> bool:
         """Whether the samples mean themselves, neither scaled nor shifted."""
         return self.arrays[2:] == (1.0, 0.0)
+
+    def shuffled(self, shuffle: bool) -> bool | str:
+        """Whether rows are taken in another order, and if they stay together in blocks, in which."""
+        return shuffle and (self.dataset.blocks or True)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -121,7 +128,7 @@ def source_of(
     targets = prepare_targets(where, labels, loss, outputs, array_dtype(model.dtype))
     core = core_for(model.dtype).Source(whole.x, targets, whole.scale, whole.shift)
     arrays = whole.x, targets, whole.scale, whole.shift
-    return Source(core, rows, target_width(targets), whole.sample_shape, arrays, whole.converted)
+    return Source(core, rows, target_width(targets), whole.sample_shape, whole, arrays, whole.converted)
 
 
 def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indices]:

@@ -1,0 +1,188 @@
+"""Stream: a data set on disk that may be larger than memory, shuffled by blocks and read ahead of its use."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import ceil
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pdnn import _core
+from pdnn.data.batches import epoch_order
+from pdnn.data.checks import Array, Indices
+from pdnn.data.containers import READ
+from pdnn.data.dataset import Dataset
+
+BLOCK_BYTES = 1 << 20
+"""About what a block has, unless its rows are given."""
+
+_PAGE = 4096
+_KEYS = 2**62  # so many keys of windows may be drawn
+
+
+class Stream(Dataset):
+    """A `Dataset` whose samples stay in a file, from which training reads them in place.
+
+    Memory holds no samples but the pages that the system keeps of the file, and gives up when it needs room.
+    An epoch takes the rows by blocks: the blocks in a random order, and the rows of each `window` blocks
+    mixed. While training works on one window a thread reads the next. The order is a function of (seed,
+    epoch), the same on every number of threads and ranks, and a training resumed within an epoch goes on in
+    it. A slice of a stream is a stream over a part of the file.
+
+    Parameters
+    ----------
+    x : path or array, shape (n, ...)
+        A .npy file, or an array such as ``np.memmap``: uint8, float32 or float64 in C order, which is read
+        as it is.
+    y : path or array
+        Labels as a Dataset takes them. They may be in memory: class numbers are copied when `fit` begins, as
+        are targets of another dtype than the model's.
+    scale, shift : float
+        As of a Dataset.
+    block : int, optional
+        Rows that lie together in the file and are read together; about a megabyte unless given.
+    window : int
+        Blocks whose rows are mixed. More of them mix better, and need more of the system's memory for files
+        to be quick.
+
+    Attributes
+    ----------
+    x, y : ndarray
+        What is read.
+    block, window : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        If x cannot be read as it is, or a Dataset would refuse the data; if `block` or `window` is below 1.
+    """
+
+    def __init__(
+        self,
+        x: str | os.PathLike[str] | Array,
+        y: str | os.PathLike[str] | npt.ArrayLike,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        *,
+        block: int | None = None,
+        window: int = 64,
+    ) -> None:
+        samples = _opened(x)
+        if samples.dtype not in READ or not samples.flags.c_contiguous:
+            order = "" if samples.flags.c_contiguous else ", not in C order"
+            raise TypeError(
+                f"Stream: x is {samples.dtype.str}{order}; expected uint8, float32 or float64 in C order, "
+                "which are read as they are; write such a file, or pass a Dataset, which converts x in memory"
+            )
+        super().__init__(samples, _opened(y), scale, shift)
+        self.block = max(1, BLOCK_BYTES // max(samples[:1].nbytes, 1)) if block is None else block
+        self.window = window
+        if self.block < 1 or window < 1:
+            raise ValueError(f"Stream: block={block}, window={window}; expected at least 1 of both")
+
+    @property
+    def blocks(self) -> str:
+        """How many blocks of how many rows are mixed."""
+        return f"windows of {self.window} blocks of {self.block} rows"
+
+    def epoch_order(self, rows: int, seed: int, epoch: int) -> Indices:
+        """The places 0..rows-1, by blocks in a random order, mixed within each window of them."""
+        blocks = epoch_order(ceil(rows / self.block), seed, epoch)
+        keys = _core.draw_rows(seed % 2**64, epoch, ceil(len(blocks) / self.window), _KEYS)
+        order, end = np.empty(rows, np.int64), 0
+        for key, begin in zip(keys.tolist(), range(0, len(blocks), self.window), strict=True):
+            firsts = blocks[begin : begin + self.window, np.newaxis] * self.block
+            places = (firsts + np.arange(self.block)).reshape(-1)
+            places = places[places < rows]  # the last block may be shorter
+            begin, end = end, end + len(places)
+            order[begin:end] = places[epoch_order(len(places), key, epoch)]
+        return order
+
+    def __repr__(self) -> str:
+        own = super().__repr__().removeprefix("Dataset").removesuffix(")")
+        return f"Stream{own}, {self.blocks})"
+
+
+@contextmanager
+def reading_ahead(data: Dataset, order: Indices, first: int = 0) -> Iterator[Callable[[int], None]]:
+    """Meanwhile a thread reads what comes next of a stream; of other data sets there is nothing to read.
+
+    Parameters
+    ----------
+    data : Dataset
+    order : ndarray, shape (n,), int64
+        Rows of the data set, as they are taken.
+    first : int
+        The place in `order` at which the taking begins.
+
+    Yields
+    ------
+    callable
+        To be told how many of `order` have been taken.
+    """
+    if not isinstance(data, Stream):
+        yield lambda taken: None
+        return
+    reader = _Reader(data, order, first)
+    reader.start()
+    try:
+        yield reader.taken
+    finally:
+        reader.end()
+
+
+class _Reader(threading.Thread):
+    """Touches the pages of one window after another, each while the one before it is taken."""
+
+    def __init__(self, data: Stream, order: Indices, first: int) -> None:
+        super().__init__(name="pdnn-read-ahead", daemon=True)
+        self._data, self._order = data, order
+        self._length = data.block * data.window
+        self._window = first // self._length  # the one that is taken now
+        self._changed = threading.Condition()
+        self._ended = False
+
+    def taken(self, rows: int) -> None:
+        with self._changed:
+            self._window = rows // self._length
+            self._changed.notify()
+
+    def end(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+        self.join()
+
+    def run(self) -> None:
+        for window in range(self._window, ceil(len(self._order) / self._length)):
+            with self._changed:
+                while window > self._window + 1 and not self._ended:
+                    self._changed.wait()
+            rows = np.sort(self._order[window * self._length : (window + 1) * self._length])
+            for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+                if self._ended:
+                    return
+                for array in (self._data.x, self._data.y):
+                    _touch(array[run[0] : run[-1] + 1])
+
+
+def _touch(part: Array) -> None:
+    """Reads a byte of each page, without the GIL."""
+    if part.flags.c_contiguous:
+        part = part.reshape(-1).view(np.uint8)[::_PAGE]
+    part.max(initial=0)
+
+
+def _opened(given: Any) -> Any:
+    """An array that is given, or the array of a .npy file, mapped."""
+    if not isinstance(given, str | os.PathLike):
+        return given if hasattr(given, "dtype") else np.asarray(given)
+    try:
+        return np.load(given, mmap_mode="r", allow_pickle=False)
+    except (EOFError, ValueError) as error:
+        raise ValueError(f"Stream: {os.fspath(given)}: not a sound .npy file ({error})") from error
