@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import ceil, inf, nan
+from time import monotonic
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from pdnn._core import CompressionStats, EpochSums, OnNonfinite
 from pdnn.comm import Communicator
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
+from pdnn.data.block_source import BlockSource
 from pdnn.data.source import Source
 from pdnn.data.stream import reading_ahead
 from pdnn.store import Array
@@ -84,6 +86,8 @@ class Epochs:
     def run(self, poll: Callable[[EpochSums], bool], every_steps: int = 0, seconds: float = inf) -> EpochSums:
         """Makes the steps of an epoch, or of what is left of it; `complete` then says whether it is over.
 
+        Of rows that come in parts, it makes the steps of one part after another.
+
         Parameters
         ----------
         poll : callable
@@ -98,18 +102,39 @@ class Epochs:
         FloatingPointError
             On all ranks, if a loss or gradient is not finite and the training is to raise then.
         """
+        training, began = self._training, monotonic()
+        while True:
+            left = max(0.0, seconds - (monotonic() - began))
+            sums, end = self._run_part(poll, every_steps, left)
+            pauses = every_steps > 0 and training.step % every_steps == 0
+            at = training.position
+            if at is None or at.row != end or sums.stopped or pauses:
+                return sums
+
+    def _run_part(
+        self, poll: Callable[[EpochSums], bool], every_steps: int, seconds: float
+    ) -> tuple[EpochSums, int]:
+        """Makes the steps for which rows are in memory; also returns the place where these rows end."""
         training, source, seed = self._training, self._source, self._training.seed % 2**64
         if self._augment is not None:
             self._augment.tell(source.core, training.seed, training.epoch)
         began = training.position
         row, before = (0, EpochSums()) if began is None else (began.row, began.sums)
         training.optimizer.sync_groups()
+        if isinstance(source, BlockSource):
+            waiting = monotonic()
+            core, order, end = source.part(training.epoch, seed, row, self._rows, self._shuffle)
+            before = EpochSums(before.numbers | {"seconds": before.seconds + monotonic() - waiting})
+        else:
+            core, order, end = source.core, self._order(), len(source)
+        steps = ceil((end - row) / self._rows)
+        if every_steps:
+            steps = min(steps, every_steps - training.step % every_steps)
         rates = np.zeros((0, len(training.optimizer.param_groups)))  # as the groups say
         schedule = training.schedule
         if schedule is not None and training.schedule_per == "step":
             to_come = range(ceil((len(source) - row) / self._rows))
             rates = np.array([schedule.rates(schedule.last_epoch + step) for step in to_come])
-        order = self._order()
         with reading_ahead(source.dataset, order, row) as taken:
 
             def look(sums: EpochSums) -> bool:
@@ -117,7 +142,7 @@ class Epochs:
                 return poll(sums)
 
             sums = self.session.run_epoch(
-                source.core,
+                core,
                 order,
                 self._rows,
                 seed,
@@ -127,7 +152,7 @@ class Epochs:
                 look,
                 first_row=row,
                 before=before,
-                most_steps=every_steps - training.step % every_steps if every_steps else 0,
+                most_steps=steps,
                 pause_after=seconds,
             )
         self._advance(row, before, sums)
@@ -138,7 +163,7 @@ class Epochs:
         if self._timeline and self.complete:
             training.history.timeline = strategies.Timeline(self.session.timeline())
         self._last = sums
-        return sums
+        return sums, end
 
     def _tell_nonfinite(self, step: int, element: int, rank: int) -> str:
         """Says which step was not finite, and where this was seen first."""
@@ -231,6 +256,9 @@ class Epochs:
                 self.session.leave()
             self._begin_again()
             raise
+        finally:
+            if isinstance(self._source, BlockSource):
+                self._source.close()
 
     @contextmanager
     def common_model(self) -> Iterator[None]:

@@ -18,7 +18,8 @@ from pdnn.comm import Communicator
 from pdnn.comm.crew import Crew, Deaths, give
 from pdnn.comm.ending import stop_on_sigterm
 from pdnn.copies import Copies, steps_between
-from pdnn.data import Dataset, PadCropFlip, Subset
+from pdnn.data import BlockStream, Dataset, PadCropFlip, Subset
+from pdnn.data.block_source import block_source
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
 from pdnn.epochs import Epochs
 from pdnn.estimation import Estimation
@@ -87,7 +88,7 @@ class Fitting:
     ----------
     training : Estimation
         The Trainer.
-    data : Dataset or Subset
+    data : Dataset, Subset or BlockStream
     validation : Dataset, Subset or (x, y), optional
     settings : Settings
     copy_every : int
@@ -102,7 +103,7 @@ class Fitting:
     def __init__(
         self,
         training: Estimation,
-        data: Dataset | Subset,
+        data: Dataset | Subset | BlockStream,
         validation: Data | None,
         settings: Settings,
         copy_every: int,
@@ -115,8 +116,10 @@ class Fitting:
             self._crew.begin()
             waits = self._crew.active is None
             training.go_on_with(self._crew.active or everyone)
-        classes = classes_of(data) if training.classes_ is None else training.classes_
-        source, held_out = _sources(training, data, validation, classes, settings.augment)
+        classes = training.classes_
+        if classes is None and not isinstance(data, BlockStream):
+            classes = classes_of(data)
+        source, held_out = _sources(training, data, validation, classes, settings)
         batch_size = min(settings.batch_size, len(source))
         alike = {
             "batch size": batch_size,
@@ -310,7 +313,10 @@ class Fitting:
 
 
 def begin(
-    training: Estimation, data: Dataset | Subset, validation: Data | None, settings: Settings
+    training: Estimation,
+    data: Dataset | Subset | BlockStream,
+    validation: Data | None,
+    settings: Settings,
 ) -> Fitting:
     """A `Fitting`, also if a rank dies meanwhile and the job survives that; collective."""
     copy_every = steps_between(training, settings.elastic)
@@ -348,17 +354,23 @@ def _check_position(training: Estimation, rows: int, shuffle: bool | str) -> Non
 
 def _sources(
     training: Estimation,
-    data: Dataset | Subset,
+    data: Dataset | Subset | BlockStream,
     validation: Data | None,
     classes: Array | None,
-    augment: PadCropFlip | None,
+    settings: Settings,
 ) -> tuple[Source, Source | None]:
     """What to train on and what to validate with."""
 
     def source_for(where: str, data: Data) -> Source:
         return source_of(where, data_of(where, data), training.model, training.loss, classes)
 
-    source = source_for("train", data)
+    augment = settings.augment
+    if isinstance(data, BlockStream):
+        if augment is not None:
+            raise ValueError("fit: augment= is for a Dataset; a BlockStream's function can change its images")
+        source: Source = block_source(data, training.model, training.loss, settings.batch_size)
+    else:
+        source = source_for("train", data)
     if len(source) == 0:
         raise ValueError("fit: the training data have no rows")
     if augment is not None:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy.typing as npt
 
 from pdnn import checkpoint as checkpoints
-from pdnn.data import PadCropFlip
+from pdnn.data import BlockStream, PadCropFlip
 from pdnn.data.source import Data, data_of, epochs_may_come_second
 from pdnn.estimation import Estimation
 from pdnn.fitting import Settings, begin
@@ -94,7 +94,7 @@ class Trainer(Estimation):
     @epochs_may_come_second
     def fit(
         self,
-        train: Data | npt.ArrayLike,
+        train: Data | BlockStream | npt.ArrayLike,
         y: npt.ArrayLike | None = None,
         epochs: int = 1,
         batch_size: int = 32,
@@ -119,7 +119,7 @@ class Trainer(Estimation):
 
         Parameters
         ----------
-        train : Dataset, Subset, (x, y), or x
+        train : Dataset, Subset, BlockStream, (x, y), or x
             The same on every rank; each rank reads its share. A line is printed if it had to be converted.
         y : array or list, optional
             The labels, where `train` is x. Names of classes are kept in `classes_`.
@@ -193,7 +193,8 @@ class Trainer(Estimation):
             elastic=elastic,
             verbose=verbose,
         )
-        fitting = begin(self, data_of("train", train, y), validation, settings)
+        data = train if isinstance(train, BlockStream) else data_of("train", train, y)
+        fitting = begin(self, data, validation, settings)
         watchers = list(callbacks)
         for watcher in watchers:
             watcher.on_train_begin(self)

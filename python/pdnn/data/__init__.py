@@ -1,6 +1,7 @@
 """Data sets in memory and on disk, their parts, and their batches."""
 
 from pdnn.data.batches import minibatches
+from pdnn.data.blocks import BlockStream
 from pdnn.data.dataset import Dataset, Subset
 from pdnn.data.distributed import DataPartitioner, DistributedSampler
 from pdnn.data.images import PadCropFlip, resize
@@ -12,6 +13,7 @@ from pdnn.moved import moved
 
 __all__ = [
     "BatchSampler",
+    "BlockStream",
     "DataLoader",
     "DataPartitioner",
     "Dataset",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pdnn.data.batches import cut
+from pdnn.data.blocks import Ahead, BlockStream
 from pdnn.data.checks import Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.data.images import PadCropFlip
@@ -28,7 +30,7 @@ class DataLoader:
 
     Parameters
     ----------
-    dataset : Dataset or Subset
+    dataset : Dataset, Subset or BlockStream
     batch_size : int
         Rows of each batch but the last.
     shuffle : bool
@@ -54,7 +56,7 @@ class DataLoader:
     Raises
     ------
     TypeError
-        If `dataset` is neither a Dataset nor a Subset.
+        If `dataset` is none of these.
     ValueError
         If `batch_size` is below 1, `seed` is negative, `dtype` is another, a sampler is given beside what it
         replaces, or samples to augment are no images.
@@ -62,7 +64,7 @@ class DataLoader:
 
     def __init__(
         self,
-        dataset: Dataset | Subset,
+        dataset: Dataset | Subset | BlockStream,
         batch_size: int = 1,
         shuffle: bool = False,
         drop_last: bool = False,
@@ -72,7 +74,7 @@ class DataLoader:
         batch_sampler: Batches | None = None,
         augment: PadCropFlip | None = None,
     ) -> None:
-        if not isinstance(dataset, (Dataset, Subset)):
+        if not isinstance(dataset, (Dataset, Subset, BlockStream)):
             raise TypeError(
                 f"DataLoader: dataset is a {type(dataset).__name__}, expected a Dataset or a Subset; "
                 "wrap arrays as Dataset(x, y)"
@@ -97,7 +99,13 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.augment = augment
         self.epoch = 0
-        self._gatherer()  # refuses samples to augment that are no images
+        if not isinstance(dataset, BlockStream):
+            self._gatherer(dataset)  # refuses samples to augment that are no images
+        elif batch_sampler is not None or augment is not None:
+            raise ValueError(
+                "DataLoader: a BlockStream's function orders its rows and changes its images; pass neither "
+                "sampler, batch_sampler nor augment"
+            )
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iteration, as when training is resumed; also that of a sampler."""
@@ -113,16 +121,33 @@ class DataLoader:
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[tuple[Values, Values]]:
-        batches, gather = self._batches(), self._gatherer()
+        dataset, epoch = self.dataset, self.epoch
         self.epoch += 1
+        if isinstance(dataset, BlockStream):
+            return islice(self._in_parts(dataset, epoch), len(self))
+        batches, gather = self._batches(dataset, epoch), self._gatherer(dataset, epoch)
         return (gather(rows) for rows in batches)
 
-    def _gatherer(self) -> Callable[[Indices], tuple[Values, Values]]:
-        """What makes arrays of rows in this epoch."""
-        whole, numbers = parts_of(self.dataset)
+    def _in_parts(self, stream: BlockStream, epoch: int) -> Iterator[tuple[Values, Values]]:
+        """All batches of an epoch; the next blocks are made while these are in use."""
+        parts = Ahead(stream.parts(epoch, self.seed, 0, self.batch_size, self.shuffle))
+        try:
+            end = 0
+            while end < len(stream):
+                part = parts.take()
+                gather, end = self._gatherer(part.data), part.end
+                yield from map(gather, cut(part.order, self.batch_size))
+        finally:
+            parts.close()
+
+    def _gatherer(
+        self, dataset: Dataset | Subset, epoch: int = 0
+    ) -> Callable[[Indices], tuple[Values, Values]]:
+        """What makes arrays of rows in an epoch."""
+        whole, numbers = parts_of(dataset)
         source = whole.core_source(self.dtype)
         if self.augment is not None:
-            self.augment.tell(source, self.seed, self.epoch)
+            self.augment.tell(source, self.seed, epoch)
 
         def gather(rows: Indices) -> tuple[Values, Values]:
             chosen = numbers[rows]
@@ -130,11 +155,11 @@ class DataLoader:
 
         return gather
 
-    def _batches(self) -> Iterable[Indices]:
-        n = len(self.dataset)
+    def _batches(self, dataset: Dataset | Subset, epoch: int) -> Iterable[Indices]:
+        n = len(dataset)
         if self.batch_sampler is not None:
             return (row_numbers("DataLoader", rows, n) for rows in self.batch_sampler)
         order: Indices = np.arange(n, dtype=np.int64)
         if self.shuffle:
-            order = parts_of(self.dataset)[0].epoch_order(n, self.seed, self.epoch)
+            order = parts_of(dataset)[0].epoch_order(n, self.seed, epoch)
         return cut(order, self.batch_size)[: len(self)]

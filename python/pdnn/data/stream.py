@@ -22,7 +22,8 @@ BLOCK_BYTES = 1 << 20
 """About what a block has, unless its rows are given."""
 
 _PAGE = 4096
-_KEYS = 2**62  # so many keys of windows may be drawn
+KEYS = 2**62
+"""So many keys of windows may be drawn."""
 
 
 class Stream(Dataset):
@@ -93,7 +94,7 @@ class Stream(Dataset):
     def epoch_order(self, rows: int, seed: int, epoch: int) -> Indices:
         """The places 0..rows-1, by blocks in a random order, mixed within each window of them."""
         blocks = epoch_order(ceil(rows / self.block), seed, epoch)
-        keys = _core.draw_rows(seed % 2**64, epoch, ceil(len(blocks) / self.window), _KEYS)
+        keys = _core.draw_rows(seed % 2**64, epoch, ceil(len(blocks) / self.window), KEYS)
         order, end = np.empty(rows, np.int64), 0
         for key, begin in zip(keys.tolist(), range(0, len(blocks), self.window), strict=True):
             firsts = blocks[begin : begin + self.window, np.newaxis] * self.block

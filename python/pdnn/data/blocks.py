@@ -1,0 +1,212 @@
+"""BlockStream: rows that a function makes, block by block; the next blocks are made while these train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pdnn import _core
+from pdnn.data.batches import epoch_order
+from pdnn.data.checks import Indices
+from pdnn.data.dataset import Dataset
+from pdnn.data.stream import KEYS
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+T = TypeVar("T")
+Block = tuple[npt.ArrayLike, npt.ArrayLike]
+
+
+@dataclass
+class Part:
+    """Rows of an epoch that are in memory together.
+
+    Attributes
+    ----------
+    data : Dataset
+    order : ndarray of int64
+        The rows to take, as they are taken.
+    begin, end : int
+        Their places in the epoch.
+    """
+
+    data: Dataset
+    order: Indices
+    begin: int
+    end: int
+
+
+class BlockStream:
+    """Training data that a function makes, block by block, as from many files or a simulation.
+
+    Memory holds the blocks of about four windows. While training works on one window, a thread calls for the
+    blocks of the next. `fit` takes it as training data, on every rank: each makes all blocks, and takes its
+    share of each batch.
+
+    Parameters
+    ----------
+    make : callable
+        Called with the number of an epoch, it returns an iterable of blocks (x, y), such as a generator.
+        Each is what a Dataset takes, with any number of rows; labels are numbers, not names. On every rank,
+        and when a training is resumed, an epoch must have the same blocks in the same order: shuffle files
+        as a function of the epoch.
+    rows : int
+        Of an epoch. Blocks beyond them are not asked for.
+    scale, shift : float
+        As of a Dataset.
+    window : int
+        Blocks whose rows are mixed, if `fit` shuffles, as a function of (seed, epoch).
+
+    Raises
+    ------
+    TypeError
+        If `make` is no function; a generator could be read only once.
+    ValueError
+        If `rows` or `window` is below 1.
+
+    Examples
+    --------
+    >>> def blocks(epoch):
+    ...     for number in np.random.default_rng(epoch).permutation(100):
+    ...         with np.load(f"part{number}.npz") as part:
+    ...             yield part["x"], part["y"]
+    >>> data = BlockStream(blocks, rows=1_000_000)
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int], Iterable[Block]],
+        rows: int,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        *,
+        window: int = 8,
+    ) -> None:
+        if not callable(make):
+            raise TypeError(
+                f"BlockStream: make is a {type(make).__name__}, expected a function of the epoch that "
+                "returns its blocks; what can be read only once serves one epoch"
+            )
+        if rows < 1 or window < 1:
+            raise ValueError(f"BlockStream: rows={rows}, window={window}; expected at least 1 of both")
+        self.make = make
+        self.rows = rows
+        self.scale = scale
+        self.shift = shift
+        self.window = window
+
+    @property
+    def blocks(self) -> str:
+        """How many blocks are mixed, in words."""
+        return f"windows of {self.window} blocks"
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def first(self) -> Dataset:
+        """The first block of epoch 0 that has rows; `fit` looks at it before it begins."""
+        return next(block for block in self._blocks(0) if len(block))
+
+    def parts(self, epoch: int, seed: int, first: int, step: int, shuffle: bool) -> Iterator[Part]:
+        """The rows of an epoch from one place on, a window at a time.
+
+        Each part but the last has whole steps; what a window has beyond them goes into the next part.
+
+        Parameters
+        ----------
+        epoch, seed : int
+        first : int
+            Place in the epoch of the first row to take.
+        step : int
+            Rows of a step.
+        shuffle : bool
+            Whether rows are mixed in each window.
+        """
+        blocks, done, number, left = self._blocks(epoch), 0, 0, None
+        while done < self.rows:
+            some = list(islice(blocks, self.window))
+            rows = sum(map(len, some))
+            order = np.arange(rows)
+            if shuffle:
+                key = _core.draw_rows(seed % 2**64, epoch, number + 1, KEYS)[number]
+                order = epoch_order(rows, int(key), epoch)
+            begin, done, number = done, done + rows, number + 1
+            if done <= first:
+                continue
+            order = order[max(first - begin, 0) :]
+            if left is not None:
+                some.insert(0, left)
+                order = np.concatenate([np.arange(len(left)), order + len(left)])
+            begin = done - len(order)
+            end = done if done == self.rows else done - len(order) % step
+            data = self._joined(some)
+            some.clear()
+            rest = order[end - begin :]
+            left = self._dataset(data.x[rest], data.y[rest]) if len(rest) else None
+            if end > begin:
+                yield Part(data, order[: end - begin], begin, end)
+
+    def _blocks(self, epoch: int) -> Iterator[Dataset]:
+        """The blocks of an epoch, the last one cut to its rows."""
+        done, kind = 0, None
+        for number, block in enumerate(self.make(epoch)):
+            if not (isinstance(block, tuple) and len(block) == 2):
+                raise TypeError(f"BlockStream: block {number} is a {type(block).__name__}, expected (x, y)")
+            data = self._dataset(*block)
+            if data.classes is not None:
+                raise TypeError("BlockStream: labels are names of classes; pass their numbers")
+            own = (data.sample_shape, data.x.dtype, data.y.shape[1:], data.y.dtype)
+            kind = own if kind is None else kind
+            if own != kind:
+                raise ValueError(
+                    f"BlockStream: block {number} has samples {_told(*own[:2])} and labels "
+                    f"{_told(*own[2:])}, those before it {_told(*kind[:2])} and {_told(*kind[2:])}"
+                )
+            data = data[: self.rows - done]
+            done += len(data)
+            yield data
+            if done == self.rows:
+                return
+        raise ValueError(f"BlockStream: epoch {epoch} has {done} rows, expected rows={self.rows}")
+
+    def _dataset(self, x: Any, y: Any) -> Dataset:
+        return Dataset(x, y, self.scale, self.shift)
+
+    def _joined(self, some: list[Dataset]) -> Dataset:
+        if len(some) == 1:
+            return some[0]
+        return self._dataset(np.concatenate([d.x for d in some]), np.concatenate([d.y for d in some]))
+
+    def __repr__(self) -> str:
+        return f"BlockStream({self.rows} rows, {self.blocks})"
+
+
+def _told(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    return f"{dtype} of shape {shape}"
+
+
+class Ahead(Generic[T]):
+    """Items of an iterator, of which the next one is made by a thread while the last one is in use."""
+
+    def __init__(self, items: Iterator[T]) -> None:
+        from concurrent.futures import ThreadPoolExecutor  # few programs ask
+
+        self._items = items
+        self._thread = ThreadPoolExecutor(1, "pdnn-read-ahead")
+        self._coming: Future[T] = self._thread.submit(next, items)
+
+    def take(self) -> T:
+        """The next item, when it is there; raises what making it raised."""
+        item = self._coming.result()
+        self._coming = self._thread.submit(next, self._items)
+        return item
+
+    def close(self) -> None:
+        """Waits for what is being made."""
+        self._thread.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,242 @@
+"""Block streams: trainings on blocks that a function makes equal those on the same rows in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import models, nn, optim
+from pdnn.comm import run_threads
+from pdnn.data import BlockStream, DataLoader, Dataset, PadCropFlip
+from pdnn.data.blocks import Ahead
+
+RNG = np.random.default_rng(0)
+ROWS = 93
+X = RNG.integers(0, 256, (ROWS, 6), dtype=np.uint8)
+Y = RNG.integers(0, 4, ROWS)
+SIZES = (8, 1, 20, 0, 5, 30, 2, 27)
+Block = tuple[Any, Any]
+
+
+def blocks(epoch: int) -> Iterator[Block]:
+    """Of other sizes each, in another order every epoch."""
+    begins = np.cumsum((0, *SIZES))
+    for number in np.random.default_rng(epoch).permutation(len(SIZES)):
+        rows = slice(begins[number], begins[number + 1])
+        yield X[rows], Y[rows]
+
+
+def stream(make: Callable[[int], Any] = blocks, rows: int = ROWS, window: int = 3) -> BlockStream:
+    return BlockStream(make, rows, 1 / 255, window=window)
+
+
+def make(strategy: str = "serial", **options: object) -> pdnn.Trainer:
+    model = models.mlp([6, 9, 4], "tanh", dtype="float64", seed=2)
+    adam = optim.Adam(model.parameters(), lr=0.01)
+    options = {"strategy": strategy, "seed": 5} | options
+    return pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, **options)  # type: ignore[arg-type]
+
+
+def fit(trainer: pdnn.Trainer, data: Any, epochs: int = 2, **options: object) -> pdnn.Trainer:
+    trainer.fit(data, epochs, 10, verbose=False, **options)  # type: ignore[arg-type]
+    return trainer
+
+
+def epoch_of(data: BlockStream, epoch: int, shuffle: bool, step: int = 10, first: int = 0) -> Dataset:
+    """The rows of an epoch as they are taken, in memory."""
+    parts = [(part.data[part.order], part) for part in data.parts(epoch, 5, first, step, shuffle)]
+    assert [part.begin for _, part in parts] == [first, *(part.end for _, part in parts[:-1])]
+    assert all((part.end - part.begin) % step == 0 for _, part in parts[:-1])
+    gathered = [rows.dataset.x[rows.indices] for rows, _ in parts]
+    labels = [rows.dataset.y[rows.indices] for rows, _ in parts]
+    return Dataset(np.concatenate(gathered), np.concatenate(labels), 1 / 255)
+
+
+def in_memory(shuffle: bool = True, epochs: int = 2, **options: object) -> pdnn.Trainer:
+    trainer = make(**options)
+    for epoch in range(epochs):
+        fit(trainer, epoch_of(stream(), epoch, shuffle), 1, shuffle=False)
+    return trainer
+
+
+@pytest.mark.parametrize("step", [1, 10, 40, 100])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_parts_have_each_row_once_whatever_a_step_is(step: int, shuffle: bool) -> None:
+    data = stream()
+    whole = epoch_of(data, 1, shuffle, step)
+    assert sorted(map(tuple, whole.x)) == sorted(map(tuple, X))
+    np.testing.assert_array_equal(whole.x, epoch_of(data, 1, shuffle, 7).x)
+    np.testing.assert_array_equal(whole.y[40:], epoch_of(data, 1, shuffle, step, 40).y)
+    plain = np.concatenate([x for x, _ in blocks(1)])
+    assert (whole.x == plain).all() == (not shuffle)
+    first = sum(len(x) for x, _ in list(blocks(1))[:3])
+    assert sorted(map(tuple, whole.x[:first])) == sorted(map(tuple, plain[:first]))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_training_has_the_bits_of_one_in_memory(shuffle: bool) -> None:
+    want, got = in_memory(shuffle), make(metrics=["top2"])
+    fit(got, stream(), shuffle=shuffle, validation=(X / 255, Y))
+    np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
+    for name in ("loss", "accuracy"):
+        np.testing.assert_allclose(got.history.history[name], want.history.history[name], rtol=1e-12)
+    assert [epoch["count"] for epoch in got.history.updates] == [10, 10] and got.step == 20
+    assert len(got.history.history["val_top2"]) == 2
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        *("team:2", "pool:2/4", "hogwild:1", "auto"),
+        *("ddp", "ddp/8", "ddp:int8", "scatter-gather", "tp:2", "pipeline:2"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:strategy:UserWarning")
+def test_every_strategy_takes_it(strategy: str) -> None:
+    def train() -> np.ndarray:
+        return fit(make(strategy), stream()).model.flat_parameters.copy()
+
+    alone = strategy.split(":")[0] in ("team", "pool", "hogwild", "auto")
+    want = in_memory().model.flat_parameters
+    results = run_threads(train, 1 if alone else 2)
+    for got in results:
+        np.testing.assert_array_equal(got, results[0])
+        if strategy != "ddp:int8":
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("strategy", ["average:3", "average:end", "ddp:int8"])
+def test_ranks_of_their_own_train_as_in_memory(strategy: str) -> None:
+    def train(data: object, shuffle: bool) -> np.ndarray:
+        return fit(make(strategy), data, 1, shuffle=shuffle).model.flat_parameters.copy()
+
+    whole = epoch_of(stream(), 0, True)
+    want = run_threads(lambda: train(whole, False), 2)
+    got = run_threads(lambda: train(stream(), True), 2)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_it_goes_on_within_an_epoch_and_schedules_count(tmp_path: Path) -> None:
+    def scheduled() -> pdnn.Trainer:
+        plain = make()
+        schedule = optim.CosineAnnealingLR(plain.optimizer, 30)
+        options = {"strategy": "serial", "seed": 5, "schedule": schedule, "schedule_per": "step"}
+        return pdnn.Trainer(plain.model, plain.loss, plain.optimizer, **options)  # type: ignore[arg-type]
+
+    want = fit(scheduled(), stream(), 3).model.flat_parameters
+    fit(scheduled(), stream(), 1, checkpoint=tmp_path, every_steps=3, every=9, keep=3)
+    for name, row in (("checkpoint.1", 90), ("checkpoint.2", 60)):
+        kept = scheduled()
+        kept.load(tmp_path / f"{name}.safetensors")
+        assert kept.position is not None and kept.position.row == row
+        with pytest.raises(ValueError, match="shuffle=windows of 3 blocks, but got"):
+            fit(kept, stream(window=4))
+        fit(kept, stream(), 3)
+        np.testing.assert_array_equal(kept.model.flat_parameters, want)
+
+
+def test_the_next_part_is_made_while_one_is_in_use() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 0
+        begun.set()
+        assert go_on.wait(20)
+        yield 1
+        raise OSError("no more")
+
+    ahead = Ahead(items())
+    try:
+        assert ahead.take() == 0
+        assert begun.wait(20)
+        go_on.set()
+        assert ahead.take() == 1
+        with pytest.raises(OSError, match="no more"):
+            ahead.take()
+    finally:
+        ahead.close()
+
+
+def test_an_epoch_takes_as_many_rows_as_are_said_and_no_thread_stays() -> None:
+    asked = []
+
+    def endless(epoch: int) -> Iterator[Block]:
+        while True:
+            asked.append(epoch)
+            yield X[:10], Y[:10]
+
+    trainer = fit(make(), stream(endless, rows=35, window=2))
+    assert trainer.step == 8 and asked.count(1) == 4
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pdnn-read-ahead")]
+
+
+@pytest.mark.parametrize(
+    ("made", "error", "words"),
+    [
+        ([(X[:40], Y[:40])], ValueError, r"epoch 0 has 40 rows, expected rows=93"),
+        ([X, Y], TypeError, r"block 0 is a ndarray, expected \(x, y\)"),
+        ([(X[:9], Y[:9]), (X[9:, :5], Y[9:])], ValueError, r"block 1 has samples uint8 of shape \(5,\)"),
+        ([(X[:9], Y[:9]), (X[9:] / 255, Y[9:])], ValueError, "block 1 has samples float64"),
+        ([(X, Y.astype(str))], TypeError, "labels are names of classes; pass their numbers"),
+        ([(X[:9], Y[:9]), (X[9:], Y[9:] + 9)], ValueError, "label .* is outside 0 … 3"),
+        ([(X[:9], Y[:9]), (X[9:], Y[8:])], ValueError, "x has 84 rows and y has 85"),
+    ],
+)
+def test_what_is_wrong_with_blocks_is_told_on_all_ranks(
+    made: list[Any], error: type[Exception], words: str
+) -> None:
+    def train() -> None:
+        fit(make("ddp"), stream(lambda epoch: made, window=1))
+
+    with pytest.raises(error, match=words):
+        run_threads(train, 2)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pdnn-read-ahead")]
+
+
+def test_one_rank_that_cannot_read_ends_all() -> None:
+    def train() -> None:
+        def failing(epoch: int) -> Iterator[Block]:
+            yield X[:40], Y[:40]
+            if pdnn.world().rank == 1 or threading.current_thread().name.startswith("pdnn-read"):
+                raise OSError("the disk is gone")
+            yield X[40:], Y[40:]
+
+        fit(make("ddp"), stream(failing, window=1))
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        run_threads(train, 2)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_loaders_take_it_too(drop_last: bool) -> None:
+    loader = DataLoader(stream(), 10, shuffle=True, seed=5, drop_last=drop_last)
+    for epoch in range(2):
+        whole, rows = epoch_of(stream(), epoch, True), 90 if drop_last else ROWS
+        batches = list(loader)
+        assert len(batches) == len(loader) == (9 if drop_last else 10)
+        np.testing.assert_array_equal(np.concatenate([y for _, y in batches]), whole.y[:rows])
+        x = np.concatenate([x for x, _ in batches])
+        np.testing.assert_array_equal(x, whole.gather(slice(0, rows))[0])
+    next(iter(loader))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pdnn-read-ahead")]
+    with pytest.raises(ValueError, match="a BlockStream's function orders its rows and changes its images"):
+        DataLoader(stream(), 10, augment=PadCropFlip(1))
+
+
+def test_what_it_does_not_do_is_refused() -> None:
+    with pytest.raises(TypeError, match="make is a generator, expected a function of the epoch"):
+        BlockStream(blocks(0), ROWS)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="rows=0, window=8"):
+        BlockStream(blocks, 0)
+    with pytest.raises(TypeError, match="validation: got a BlockStream"):
+        fit(make(), stream(), validation=stream())
+    with pytest.raises(TypeError, match="evaluate: got a BlockStream"):
+        make().evaluate(stream())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="augment= is for a Dataset"):
+        fit(make(), stream(), augment=PadCropFlip(1))
