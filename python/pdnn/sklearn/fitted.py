@@ -1,0 +1,86 @@
+"""Fitted: the network of an estimator, its parameters under scikit-learn's names, and its outputs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pdnn import nn
+from pdnn.sklearn.network import linears
+from pdnn.sklearn.rows import dense, in_blocks
+from pdnn.sklearn.settings import Settings
+from pdnn.store import Array
+
+NOT_FINITE = (
+    "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
+    "preprocessed."
+)
+
+
+class Fitted(Settings):
+    """An estimator that may have a network, `model_`."""
+
+    model_: nn.Sequential
+    n_outputs_: int
+    out_activation_: str
+
+    #: How many times scikit-learn's loss the loss is.
+    _scale: ClassVar[float] = 1.0
+
+    @property
+    def coefs_(self) -> list[Array]:
+        """The weights of each layer, shape (inputs, outputs): the memory of `model_`."""
+        return [linear.weight.data for linear in linears(self._fitted_model("coefs_"))]
+
+    @property
+    def intercepts_(self) -> list[Array]:
+        """The biases of each layer, shape (outputs,): the memory of `model_`."""
+        biases = [linear.bias for linear in linears(self._fitted_model("intercepts_"))]
+        return [bias.data for bias in biases if bias is not None]
+
+    def _fitted_model(self, name: str) -> nn.Sequential:
+        if "model_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no {name} before it is fitted")
+        return self.model_
+
+    def _criterion(self, reduction: str) -> Any:
+        """The loss of raw outputs."""
+        raise NotImplementedError
+
+    def _score_of(self, outputs: Array, targets: Array) -> float:
+        """The score of raw outputs, as `score` has it."""
+        raise NotImplementedError
+
+    def _penalty(self) -> float:
+        """alpha/2 Σ w² over all weights."""
+        if self.alpha == 0:
+            return 0.0
+        return 0.5 * self.alpha * sum(float(np.vdot(weight, weight)) for weight in self.coefs_)
+
+    def _reported(self, loss: float) -> float:
+        """A row's loss as scikit-learn reports it."""
+        return loss / self._scale
+
+    def _raw(self, x: Any, threads: int) -> Array:
+        """Raw outputs for a validated table, shape (n, outputs)."""
+        model = self.model_
+
+        def outputs(block: slice) -> Array:
+            return model.predict(dense(x, block, model.dtype))
+
+        model.place()  # which threads would otherwise do at once
+        return np.concatenate(in_blocks(outputs, x.shape[0], threads))
+
+    def _outputs(self, X: Any) -> Array:
+        """Raw outputs for a table as users have it, float64.
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        weights = self.model_.flat_parameters.size
+        return self._raw(X, self._workers(weights, X.shape[0]).threads).astype(np.float64)

@@ -1,0 +1,146 @@
+"""Perceptron: what `fit` and `partial_fit` do, for classes and for numbers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import is_classifier
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from pdnn.comm import Communicator
+from pdnn.sklearn.network import build
+from pdnn.sklearn.quasi_newton import QuasiNewton
+from pdnn.sklearn.stochastic import Table, Work
+from pdnn.store import Array
+
+Self = TypeVar("Self", bound="Perceptron")
+
+
+class Perceptron(QuasiNewton):
+    """Base of both estimators."""
+
+    n_layers_: int
+
+    def fit(self: Self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None) -> Self:
+        """Fits the model.
+
+        Parameters
+        ----------
+        X : array, DataFrame or sparse matrix, shape (n, features)
+            Under ranks the same on each. A sparse matrix becomes dense some batches at a time.
+        y : array, shape (n,) or (n, outputs)
+        X_val, y_val : as X and y, optional
+            Scored after each epoch, in `validation_scores_`. With ``early_stopping=True`` they decide when to
+            stop, and no rows are held out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If data or parameters are not as expected, or the parameters of the network did not stay finite.
+        """
+        return self._fit(X, y, X_val, y_val, incremental=False)
+
+    def _fit(self: Self, X: Any, y: Any, X_val: Any, y_val: Any, *, incremental: bool) -> Self:
+        self._check()
+        if (X_val is None) != (y_val is None):
+            raise ValueError("X_val and y_val: got one of them; pass both or neither")
+        new = "model_" not in vars(self) or not (self.warm_start or incremental)
+        X, y = self._validated(X, y, reset=new)
+        table = Table(X, self._encoded(y, new and not incremental))
+        self.n_outputs_ = self._width(table.targets)
+        held_out = None
+        if X_val is not None:
+            X_val, y_val = self._validated(X_val, y_val, reset=False)
+            held_out = Table(X_val, self._encoded(y_val, False))
+            if self._width(held_out.targets) != self.n_outputs_:
+                raise ValueError(
+                    f"y_val has {self._width(held_out.targets)} outputs, y has {self.n_outputs_}"
+                )
+        widths, activations, dropout = self._hidden()
+        widths = [X.shape[1], *widths, self.n_outputs_]
+        count = sum(inputs * outputs for inputs, outputs in pairwise(widths))
+        batch = min(200 if self.batch_size == "auto" else int(self.batch_size), len(table))
+        workers = self._workers(count, batch if self.solver != "lbfgs" else len(table))
+        random = _shared(check_random_state(self.random_state), workers.comm)
+        if new:
+            self.n_iter_, self.t_, self.n_layers_ = 0, 0, len(widths)
+            self.out_activation_ = self._link()
+            sync = workers.comm.size > 1
+            self.model_ = build(
+                widths, activations, dropout, self.batch_norm, sync, self._arithmetic(), random
+            )
+            if self.solver != "lbfgs":
+                self._begin_descent(self.early_stopping or held_out is not None)
+        if self.solver == "lbfgs":
+            self._minimize(table, workers.threads)
+            return self
+        rows = np.arange(len(table))
+        if self.early_stopping and held_out is None:
+            rows, held = self._split(table.targets, random)
+            held_out = table.pick(held)
+        if not (incremental and self.stopped_):
+            self._descend(Work(table, rows, held_out, workers, random, incremental))
+        return self
+
+    def _split(self, targets: Array, random: np.random.RandomState) -> tuple[Array, Array]:
+        """Numbers of rows to train on, and of those held out."""
+        stratify = targets if is_classifier(self) and self.n_outputs_ == 1 else None
+        rows = np.arange(len(targets))
+        fraction = self.validation_fraction
+        train, held = train_test_split(rows, test_size=fraction, stratify=stratify, random_state=random)
+        if len(held) < 2:
+            raise ValueError(
+                "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
+            )
+        return train, held
+
+    def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
+        """X as floats, dense or CSR, and y with as many rows."""
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            reset=reset,
+            accept_sparse="csr",
+            multi_output=True,
+            y_numeric=not is_classifier(self),
+            dtype=(np.float64, np.float32),
+        )
+        return X, y.toarray() if sparse.issparse(y) else y
+
+    def _encoded(self, y: Array, new: bool) -> Array:
+        """Targets as pdnn's loss takes them; if `new`, their kind and classes are noted."""
+        raise NotImplementedError
+
+    def _width(self, targets: Array) -> int:
+        """The number of outputs for such targets."""
+        raise NotImplementedError
+
+    def _link(self) -> str:
+        """The name of what turns raw outputs into predictions."""
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _shared(random: np.random.RandomState, comm: Communicator) -> np.random.RandomState:
+    """The generator, in the state that it has on rank 0."""
+    if comm.size > 1:
+        name, words, *rest = random.get_state(legacy=True)
+        keys, numbers = np.array(words, np.int64), np.array(rest, np.float64)
+        comm.broadcast(keys, root=0)
+        comm.broadcast(numbers, root=0)
+        random.set_state((name, keys.astype(np.uint32), int(numbers[0]), int(numbers[1]), float(numbers[2])))
+    return random

@@ -1,0 +1,64 @@
+"""L-BFGS: SciPy's minimizer over the flat gradient of all rows."""
+
+from __future__ import annotations
+
+import warnings
+from math import isfinite
+
+import numpy as np
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+
+from pdnn.sklearn.fitted import NOT_FINITE
+from pdnn.sklearn.rows import dense, in_blocks
+from pdnn.sklearn.stochastic import Stochastic, Table
+from pdnn.store import Array
+
+
+class QuasiNewton(Stochastic):
+    """An estimator that may also be fitted by "lbfgs"."""
+
+    def _minimize(self, table: Table, threads: int) -> None:
+        """Minimizes the mean loss of the rows plus the penalty over them."""
+        model, rows = self.model_, len(table)
+        criterion, flat = self._criterion("sum"), self.model_.flat_parameters
+        decayed = np.zeros(flat.size, bool)
+        for name, values in model.split(decayed).items():
+            values[...] = name.endswith("weight")
+
+        def part(block: slice) -> tuple[float, Array]:
+            x = dense(table.x, block, model.dtype)
+            return model.gradient(x, table.targets[block], criterion)
+
+        def objective(values: Array) -> tuple[float, Array]:
+            flat[...] = values
+            loss, gradient = 0.0, np.zeros(flat.size)
+            for value, slope in in_blocks(part, rows, threads):
+                loss += value
+                gradient += slope
+            penalty = self._penalty()
+            self.loss_ = (self._reported(loss) + penalty) / rows
+            gradient = gradient / self._scale + self.alpha * np.where(decayed, values, 0)
+            return (loss / self._scale + penalty) / rows, gradient / rows
+
+        def show(values: Array) -> None:
+            self.n_iter_ += 1
+            if self.verbose:
+                print(f"Iteration {self.n_iter_}, loss = {self.loss_:.8f}", flush=True)
+
+        self.n_iter_ = 0
+        options = {"maxfun": self.max_fun, "maxiter": self.max_iter, "gtol": self.tol}
+        found = minimize(
+            objective, flat.astype(np.float64), jac=True, method="L-BFGS-B", callback=show, options=options
+        )
+        objective(found.x)
+        if not (isfinite(self.loss_) and np.isfinite(flat).all()):
+            raise ValueError(NOT_FINITE)
+        self.n_iter_ = int(found.nit)
+        if not found.success:
+            warnings.warn(
+                f"lbfgs has not converged after {found.nit} iterations: {found.message}; raise max_iter or "
+                "max_fun, or scale the data",
+                ConvergenceWarning,
+                stacklevel=4,
+            )

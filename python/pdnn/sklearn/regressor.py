@@ -1,0 +1,68 @@
+"""MLPRegressor: one number or several for each row."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, TypeVar
+
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import column_or_1d
+
+from pdnn import nn
+from pdnn.sklearn.perceptron import Perceptron
+from pdnn.store import Array
+
+Self = TypeVar("Self", bound="MLPRegressor")
+
+
+class MLPRegressor(RegressorMixin, Perceptron):
+    """A multilayer perceptron that predicts numbers, in the place of ``sklearn.neural_network.MLPRegressor``.
+
+    It minimizes half the squared error, summed over outputs. `loss_` and `loss_curve_` have its mean over
+    outputs, as scikit-learn's. Parameters and attributes are those of `MLPClassifier`, without the classes.
+    """
+
+    _scale: ClassVar[float] = 2.0  # scikit-learn halves the squared error
+
+    @available_if(lambda estimator: estimator._check_partial())
+    def partial_fit(self: Self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None) -> Self:
+        """One pass over these rows.
+
+        With ``early_stopping=True`` each pass is scored, on X_val or else on a part of these rows, on which
+        it does not train. After more than `n_iter_no_change` passes without improvement the parameters of
+        the best one are put back, `stopped_` is True, and later calls change nothing.
+
+        Parameters
+        ----------
+        X, y, X_val, y_val
+            As for `fit`.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, X_val, y_val, incremental=True)
+
+    def predict(self, X: Any) -> Array:
+        """Predictions, shape (n,) or (n, outputs), float64."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if self.n_outputs_ == 1 else outputs
+
+    def _score_of(self, outputs: Array, targets: Array) -> float:
+        return float(r2_score(targets, outputs))
+
+    def _encoded(self, y: Array, new: bool) -> Array:
+        return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+
+    def _width(self, targets: Array) -> int:
+        return 1 if targets.ndim == 1 else targets.shape[1]
+
+    def _link(self) -> str:
+        return "identity"
+
+    def _criterion(self, reduction: str) -> Any:
+        return nn.MSELoss(reduction)
+
+    def _reported(self, loss: float) -> float:
+        return super()._reported(loss) / self.n_outputs_

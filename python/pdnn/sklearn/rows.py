@@ -1,0 +1,98 @@
+"""Rows of tables, dense or sparse: as the core reads them in training, and in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy import sparse
+
+from pdnn import nn
+from pdnn.core import array_dtype
+from pdnn.data import Dataset
+from pdnn.data.source import Source, source_of
+from pdnn.nn.losses import Loss
+from pdnn.store import Array
+
+T = TypeVar("T")
+
+BLOCK = 2048
+"""Rows that one thread predicts at a time."""
+
+DENSE_BYTES = 2**25
+"""Of the memory in which sparse rows are dense, unless a batch is larger."""
+
+
+class Feed:
+    """The rows of a table as the core reads them: all in place, or, of a sparse table, a stretch at a time.
+
+    Parameters
+    ----------
+    x : ndarray or CSR array, shape (n, features)
+    targets : ndarray
+        As the loss takes them.
+    model : nn.Sequential
+    loss : Loss
+    rows : ndarray of int64
+        Numbers of those to train on.
+    step : int
+        Rows of a step.
+
+    Attributes
+    ----------
+    source : Source
+        Its `rows` are those to train on next.
+    """
+
+    def __init__(
+        self, x: Any, targets: Array, model: nn.Sequential, loss: Loss, rows: Array, step: int
+    ) -> None:
+        self._sparse, self._step, self._most = sparse.issparse(x), step, len(rows)
+        if self._sparse:
+            dtype = np.dtype(array_dtype(model.dtype))
+            row_bytes = max(x.shape[1], 1) * dtype.itemsize
+            self._x, self._targets = x.astype(dtype), targets
+            self._most = min(self._most, max(DENSE_BYTES // row_bytes // step, 1) * step)
+            x, targets = np.zeros((self._most, x.shape[1]), dtype), targets[: self._most].copy()
+        self.source: Source = source_of("fit", Dataset(x, targets), model, loss, None)
+        if not self._sparse:
+            self.source.rows = rows
+
+    def stretches(self, order: Array) -> Iterator[int]:
+        """Lets the source have the rows of an epoch, full steps first and what is left of them at the end.
+
+        Yields
+        ------
+        int
+            The number of rows that it has now.
+        """
+        full = len(order) - len(order) % self._step
+        edges = [*range(0, full, self._most), full]
+        for begin, end in [*pairwise(edges), (full, len(order))]:
+            if begin < end:
+                self.source.rows = self._densified(order[begin:end]) if self._sparse else order[begin:end]
+                yield end - begin
+
+    def _densified(self, rows: Array) -> Array:
+        x, targets, *_ = self.source.arrays
+        self._x[rows].toarray(out=x[: len(rows)])
+        targets[: len(rows)] = self._targets[rows].reshape(len(rows), *targets.shape[1:])
+        return np.arange(len(rows))
+
+
+def dense(x: Any, rows: slice, dtype: str) -> Array:
+    """Rows of a table, dense or sparse, as the model of this dtype takes them."""
+    part = x[rows]
+    return np.ascontiguousarray(part.toarray() if sparse.issparse(part) else part, array_dtype(dtype))
+
+
+def in_blocks(work: Callable[[slice], T], rows: int, threads: int) -> Sequence[T]:
+    """The results of some work on each block of rows, in order; blocks do not depend on the threads."""
+    blocks = [slice(begin, begin + BLOCK) for begin in range(0, rows, BLOCK)]
+    if threads == 1 or len(blocks) < 2:
+        return [work(block) for block in blocks]
+    with ThreadPoolExecutor(min(threads, len(blocks))) as pool:
+        return list(pool.map(work, blocks))

@@ -1,0 +1,259 @@
+"""Stochastic solvers: epochs of mini-batches, with scikit-learn's schedules and its rule for stopping."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from math import inf, isnan
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from pdnn import optim
+from pdnn.epochs import Epochs
+from pdnn.optim.optimizer import Optimizer
+from pdnn.sklearn.fitted import NOT_FINITE, Fitted
+from pdnn.sklearn.network import linears
+from pdnn.sklearn.rows import Feed
+from pdnn.sklearn.workers import Workers
+from pdnn.store import Array
+from pdnn.trainer import Trainer
+
+
+@dataclass
+class Table:
+    """Validated rows.
+
+    Attributes
+    ----------
+    x : ndarray or CSR array, shape (n, features)
+    targets : ndarray
+        As pdnn's loss takes them, n of them.
+    """
+
+    x: Any
+    targets: Array
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def pick(self, rows: Array) -> Table:
+        """Copies of these rows."""
+        return Table(self.x[rows], self.targets[rows])
+
+
+@dataclass
+class Work:
+    """What a call of `fit` or `partial_fit` trains on.
+
+    Attributes
+    ----------
+    table : Table
+    rows : ndarray of int64
+        Numbers of those of its rows to train on.
+    held_out : Table or None
+        Scored after each epoch.
+    workers : Workers
+    random : RandomState
+        The orders of rows are drawn from it.
+    incremental : bool
+        One epoch, which goes on with the optimizer of the last one.
+    """
+
+    table: Table
+    rows: Array
+    held_out: Table | None
+    workers: Workers
+    random: np.random.RandomState
+    incremental: bool
+
+
+@dataclass
+class Progress:
+    """What a later call of `fit` or `partial_fit` goes on from.
+
+    Attributes
+    ----------
+    optimizer : dict
+        Its `state_dict`; empty before the first epoch.
+    stale : int
+        Epochs without improvement.
+    best : tuple of ndarray
+        Parameters and buffers of the best validation score.
+    """
+
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    stale: int = 0
+    best: tuple[Array, ...] = ()
+
+
+class Stochastic(Fitted):
+    """An estimator that is fitted by "sgd" or "adam"."""
+
+    n_iter_: int
+    t_: int
+    loss_: float
+    stopped_: bool
+    best_loss_: float | None
+    best_validation_score_: float | None
+    validation_scores_: list[float] | None
+    loss_curve_: list[float]
+    _progress: Progress
+
+    def _begin_descent(self, validates: bool) -> None:
+        """Forgets what was fitted."""
+        self.loss_curve_ = []
+        self.validation_scores_ = [] if validates else None
+        self.best_validation_score_ = -inf if validates else None
+        self.best_loss_ = None if self.early_stopping else inf
+        self.stopped_ = False
+        self._progress = Progress()
+
+    def _descend(self, work: Work) -> None:
+        """Makes epochs of updates until it converges or has made all."""
+        rows, workers = work.rows, work.workers
+        batch = min(200, len(rows)) if self.batch_size == "auto" else int(self.batch_size)
+        if batch > len(rows):
+            warnings.warn(
+                f"batch_size={batch} is larger than the {len(rows)} rows, which are one batch", stacklevel=4
+            )
+            batch = len(rows)
+        optimizer = self._optimizer()
+        if work.incremental and self._progress.optimizer:
+            optimizer.load_state_dict(self._progress.optimizer)
+        seed = int(work.random.randint(2**31)) if any(self._hidden()[2]) else 0
+        criterion = self._criterion("batchmean")
+        trainer = Trainer(
+            self.model_, criterion, optimizer, strategy=workers.strategy, seed=seed, comm=workers.comm
+        )
+        trainer.step = optimizer.core.steps  # dropout's masks go on with it
+        step = min(trainer.strategy.rows_per_step(batch, workers.comm.size), len(rows))
+        feed = Feed(work.table.x, work.table.targets, self.model_, criterion, rows, step)
+        if trainer.wants_auto:
+            trainer.choose_auto(feed.source, batch, None, None, {}, False)
+        trainer.agree({"batch size": batch, "training rows": len(rows)})
+        if trainer.strategy.same_init:
+            trainer.share_model()
+        run = Epochs(trainer, feed.source, batch, shuffle=False, augment=None, timeline=False)
+        try:
+            with run.together():
+                self._epochs(work, trainer, run, feed, batch)
+                run.finish()
+        except FloatingPointError as error:
+            raise ValueError(f"{NOT_FINITE} ({error})") from error
+        except KeyboardInterrupt:
+            if workers.comm.size > 1:
+                raise
+            warnings.warn("Training interrupted by user.", stacklevel=4)
+        self._progress.optimizer = optimizer.state_dict()
+        if self._progress.best and (self.stopped_ or not work.incremental):
+            for values, best in zip(self._learned(), self._progress.best, strict=True):
+                values[...] = best
+
+    def _epochs(self, work: Work, trainer: Trainer, run: Epochs, feed: Feed, batch: int) -> None:
+        optimizer, rows, chief = trainer.optimizer, work.rows, work.workers.comm.rank == 0
+        weights = optimizer.param_groups[0]
+        self.n_iter_ = 0
+        for _ in range(1 if work.incremental else self.max_iter):
+            if self.shuffle:
+                rows = rows[work.random.permutation(len(rows))]
+            before, loss, steps = self._penalty(), 0.0, 0
+            for count in feed.stretches(rows):
+                weights["weight_decay"] = self._scale * self.alpha / min(batch, count)
+                sums = run.run(_never)
+                loss, steps = loss + sums.loss, steps + sums.steps
+            with run.common_model():
+                growth = (self._penalty() - before) * (steps - 1) / 2  # as if it were even over the steps
+                self.loss_ = self._reported(loss / len(rows)) + (steps * before + growth) / len(rows)
+                self.loss_curve_.append(self.loss_)
+                self.n_iter_ += 1
+                self.t_ += len(rows)
+                if self.verbose and chief:
+                    print(f"Iteration {self.n_iter_}, loss = {self.loss_:.8f}", flush=True)
+                improved = self._improved(work.held_out, work.workers, chief)
+            trainer.epoch += 1
+            self._progress.stale = 0 if improved else self._progress.stale + 1
+            if self.learning_rate == "invscaling":
+                self._set_rate(optimizer, self.learning_rate_init / (self.t_ + 1) ** self.power_t)
+            if self._progress.stale > self.n_iter_no_change:
+                trainer.stop_training = not self._slower(optimizer, chief)
+            trainer.agree_to_stop(False, False, run.comm)
+            if trainer.stop_training:
+                self.stopped_ = True
+                break
+        else:
+            if not work.incremental:
+                warnings.warn(
+                    f"Stochastic optimizer: {self.max_iter} iterations (max_iter) and not converged",
+                    ConvergenceWarning,
+                    stacklevel=5,
+                )
+
+    def _improved(self, held_out: Table | None, workers: Workers, chief: bool) -> bool:
+        """Notes the epoch's validation score, and whether it, or else the loss, is better by `tol`."""
+        if held_out is not None:
+            assert self.validation_scores_ is not None and self.best_validation_score_ is not None
+            score = self._score_of(self._raw(held_out.x, workers.threads), held_out.targets)
+            self.validation_scores_.append(score)
+            if self.verbose and chief:
+                print(f"Validation score: {score:f}", flush=True)
+            enough = isnan(score) or score >= self.best_validation_score_ + self.tol
+            if score > self.best_validation_score_:
+                self.best_validation_score_ = score
+                if self.early_stopping:
+                    self._progress.best = tuple(values.copy() for values in self._learned())
+        if self.early_stopping:
+            return enough
+        assert self.best_loss_ is not None
+        enough = not self.loss_ > self.best_loss_ - self.tol
+        self.best_loss_ = min(self.best_loss_, self.loss_)
+        return enough
+
+    def _learned(self) -> tuple[Array, Array]:
+        return self.model_.flat_parameters, self.model_.flat_buffers
+
+    def _optimizer(self) -> Optimizer:
+        """The solver of two groups: weights, which the penalty is of, and the rest.
+
+        Gradients are `_scale` times scikit-learn's; the other numbers are such that updates are the same.
+        """
+        model = self.model_
+        weights = [linear.weight for linear in linears(model)]
+        groups = [
+            {"params": weights},
+            {"params": [each for each in model.parameters() if each not in weights]},
+        ]
+        if self.solver == "adam":
+            return optim.Adam(
+                groups, self.learning_rate_init, (self.beta_1, self.beta_2), self._scale * self.epsilon
+            )
+        nesterov = self.nesterovs_momentum and self.momentum > 0
+        return optim.SGD(groups, self.learning_rate_init / self._scale, self.momentum, nesterov=nesterov)
+
+    def _set_rate(self, optimizer: Optimizer, rate: float) -> None:
+        """Sets SGD's learning rate. scikit-learn's velocities contain the rate of their time."""
+        if self.solver != "sgd":
+            return
+        before = optimizer.param_groups[0]["lr"]
+        for group in optimizer.param_groups:
+            group["lr"] = rate / self._scale
+        for velocity in optimizer.state_arrays().values():
+            velocity *= before * self._scale / rate
+
+    def _slower(self, optimizer: Optimizer, chief: bool) -> bool:
+        """After too many epochs without improvement: goes on more slowly, if the schedule says so."""
+        what = "Validation score" if self.early_stopping else "Training loss"
+        message = f"{what} did not improve by tol={self.tol:f} for {self.n_iter_no_change} epochs."
+        rate = optimizer.param_groups[0]["lr"] * self._scale
+        goes_on = self.solver == "sgd" and self.learning_rate == "adaptive" and rate > 1e-6
+        if goes_on:
+            self._progress.stale = 0
+            self._set_rate(optimizer, rate / 5)
+        if self.verbose and chief:
+            print(message, f"Setting learning rate to {rate / 5:f}" if goes_on else "Stopping.", flush=True)
+        return goes_on
+
+
+def _never(sums: Any) -> bool:
+    return False

@@ -1,0 +1,72 @@
+"""Workers: which ranks and how many threads train an estimator, beside joblib's own workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import joblib
+from joblib.parallel import get_active_backend
+
+from pdnn.comm import SELF, Communicator, cores_of_rank, world
+from pdnn.strategies import Strategy
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who trains.
+
+    Attributes
+    ----------
+    comm : Communicator
+    threads : int
+        Of this rank, for predictions.
+    strategy : str or Strategy
+        As a Trainer takes it.
+    """
+
+    comm: Communicator
+    threads: int
+    strategy: str | Strategy
+
+
+def workers(strategy: str | Strategy, n_jobs: int | None, small: bool) -> Workers:
+    """The workers of an estimator here and now.
+
+    In a worker of joblib, a process or a thread, such as those of a search with n_jobs=2, one thread unless
+    n_jobs asks for more, and no other ranks: each worker has an estimator of its own.
+
+    Parameters
+    ----------
+    strategy, n_jobs
+        The estimator's.
+    small : bool
+        Whether a step is too short for threads to pay; then ``"auto"`` is one thread, without measuring.
+
+    Raises
+    ------
+    ValueError
+        If both a strategy and n_jobs are given.
+    """
+    backend, jobs_of_context = get_active_backend()
+    nested = (backend.nesting_level or 0) > 0
+    comm = SELF if nested else world()
+    if strategy != "auto":
+        if n_jobs is not None:
+            raise ValueError(
+                f"n_jobs={n_jobs} and strategy={str(strategy)!r}: a strategy has its own number of threads; "
+                'give one of the two, as in strategy="pool:4" or n_jobs=4'
+            )
+        return Workers(comm, 1 if nested else cores_of_rank(comm), strategy)
+    if n_jobs is not None or jobs_of_context is not None:
+        threads = joblib.effective_n_jobs(n_jobs)
+    elif nested:
+        threads = 1
+    else:
+        cores = cores_of_rank(comm)
+        if comm.size > 1 or (cores > 1 and not small):
+            return Workers(comm, cores, "auto")
+        return Workers(comm, cores, "serial")
+    engine = f"team:{threads}" if threads > 1 else "serial"
+    if comm.size > 1:
+        engine = f"ddp+{engine}" if threads > 1 else "ddp"
+    return Workers(comm, threads, engine)

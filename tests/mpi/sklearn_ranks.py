@@ -1,0 +1,40 @@
+"""What each rank of tests/mpi/test_sklearn.py runs: an estimator for scikit-learn, trained by all ranks."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+
+import pdnn
+from pdnn.sklearn import MLPClassifier
+
+SETTINGS = {
+    "solver": "sgd",
+    "learning_rate": "invscaling",
+    "learning_rate_init": 0.1,
+    "max_iter": 5,
+    "early_stopping": True,
+    "batch_norm": True,
+    "dtype": "float64",
+    "n_jobs": 1,
+}
+
+
+def train(random_state: int | None) -> MLPClassifier:
+    x, y = load_digits(return_X_y=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return MLPClassifier(**SETTINGS, random_state=random_state).fit(x[:500] / 16, y[:500])
+
+
+if __name__ == "__main__":
+    comm = pdnn.world()
+    model, by_chance = train(0), train(None)
+    for each in (model, by_chance):
+        mine = np.frombuffer(bytes.fromhex(each.model_.fingerprint()), np.uint8).copy()
+        assert all((other == mine).all() for other in comm.all_gather(mine))
+    if comm.rank == 0:
+        print(model.loss_, np.abs(model.model_.flat_parameters).sum())

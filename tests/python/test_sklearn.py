@@ -1,0 +1,279 @@
+"""The estimators for scikit-learn: its own checks, its own MLPs as the oracle, and what those do not have."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from scipy import sparse
+from sklearn import neural_network
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from pdnn.sklearn import MLPClassifier, MLPRegressor, rows
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+DIGITS, DIGIT = load_digits(return_X_y=True)
+DIGITS = DIGITS[:420] / 16
+DIGIT = DIGIT[:420]
+PATIENTS, PROGRESS = load_diabetes(return_X_y=True)
+PROGRESS = PROGRESS / 100
+
+QUICK = {
+    "check_classifiers_train",
+    "check_dict_unchanged",
+    "check_estimators_dtypes",
+    "check_estimators_pickle",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_subset_invariance",
+    "check_n_features_in_after_fitting",
+    "check_regressors_train",
+    "check_set_params",
+}
+
+
+CHECKED = [
+    MLPClassifier(max_iter=100),
+    MLPRegressor(max_iter=100),
+    MLPClassifier((20, 10), ["tanh", "relu"], dropout=[0.1, 0], batch_norm=True, dtype="bfloat16", n_jobs=2),
+    MLPRegressor(solver="sgd", dtype="float64"),
+    MLPRegressor(solver="lbfgs"),
+]
+
+
+def checks() -> Iterator[Any]:
+    """As parametrize_with_checks has them; a few of them for the first two in every run, the rest is long."""
+    for number, model in enumerate(CHECKED):
+        for estimator, check in estimator_checks_generator(model):
+            quick = number < 2 and check.func.__name__ in QUICK
+            yield pytest.param(
+                estimator,
+                check,
+                marks=() if quick else pytest.mark.long,
+                id=f"{number}-{check.func.__name__}",
+            )
+
+
+@pytest.mark.parametrize(("estimator", "check"), list(checks()))
+def test_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+SGD = {"solver": "sgd", "learning_rate_init": 0.1}
+SAME_STEPS: list[tuple[dict[str, Any], float]] = [
+    (SGD, 1e-10),
+    (SGD | {"alpha": 1.0, "batch_size": 150}, 1e-10),  # whose last batch of 120 rows has more of the penalty
+    (SGD | {"nesterovs_momentum": False, "activation": "logistic", "hidden_layer_sizes": (20, 10)}, 1e-10),
+    (SGD | {"momentum": 0, "activation": "tanh", "shuffle": False}, 1e-10),
+    (SGD | {"activation": "identity", "hidden_layer_sizes": 8}, 1e-10),
+    (SGD | {"learning_rate": "invscaling", "power_t": 0.3}, 1e-8),
+    (SGD | {"learning_rate": "adaptive", "tol": 0.1, "n_iter_no_change": 1, "max_iter": 12}, 1e-8),
+    (SGD | {"early_stopping": True, "n_iter_no_change": 2, "tol": 0.1, "max_iter": 20}, 1e-10),
+    ({"solver": "adam", "epsilon": 1e-14}, 1e-5),  # which the two add at different places
+    ({"solver": "lbfgs"}, 1e-8),
+]
+
+
+@pytest.mark.parametrize(("settings", "tolerance"), SAME_STEPS)
+@pytest.mark.parametrize("kind", ["MLPClassifier", "MLPRegressor"])
+def test_steps_are_those_of_scikit_learn(kind: str, settings: dict[str, Any], tolerance: float) -> None:
+    random = np.random.RandomState(5)
+    x = random.normal(size=(420, 6))
+    y = np.sin(x[:, 0]) + x[:, 1] * x[:, 2]
+    if kind == "MLPClassifier":
+        y = np.digitize(y, [-0.5, 0.5])
+    settings = {"hidden_layer_sizes": 30, "max_iter": 5, "random_state": 1} | settings
+    expected = getattr(neural_network, kind)(**settings).fit(x, y)
+    ours = {"MLPClassifier": MLPClassifier, "MLPRegressor": MLPRegressor}[kind]
+    model = ours(**settings, dtype="float64", n_jobs=1).fit(x, y)
+    for name in ("coefs_", "intercepts_"):
+        for own, other in zip(getattr(model, name), getattr(expected, name), strict=True):
+            np.testing.assert_allclose(own, other, rtol=tolerance, atol=tolerance)
+    for name in ("n_iter_", "n_layers_", "n_outputs_", "out_activation_", "t_"):
+        assert getattr(model, name) == getattr(expected, name), name
+    if settings.get("early_stopping"):
+        np.testing.assert_allclose(model.validation_scores_, expected.validation_scores_, rtol=1e-8)
+    # the L2 term within an epoch is interpolated
+    close = 2e-2 if settings.get("alpha") else max(1e-5, tolerance)
+    assert model.loss_ == pytest.approx(expected.loss_, rel=close)
+    np.testing.assert_allclose(model.predict(x), expected.predict(x), rtol=1e-4)
+    assert model.score(x, y) == pytest.approx(expected.score(x, y), rel=1e-4)
+
+
+def test_two_classes_labels_and_outputs_are_as_in_scikit_learn() -> None:
+    labels = np.stack([DIGIT > 4, DIGIT % 2 == 0, DIGIT == 3], axis=1).astype(int)
+    numbers = np.stack([PROGRESS, PATIENTS[:, 2]], axis=1)
+    both: list[Any]
+    for kind, x, y in [
+        ("MLPClassifier", DIGITS, DIGIT > 4),
+        ("MLPClassifier", DIGITS, labels),
+        ("MLPRegressor", PATIENTS, numbers),
+    ]:
+        ours = {"MLPClassifier": MLPClassifier, "MLPRegressor": MLPRegressor}[kind]
+        settings = SGD | {"max_iter": 6, "random_state": 0}
+        both = [ours(**settings, dtype="float64"), getattr(neural_network, kind)(**settings)]
+        own, expected = (model.fit(x, y) for model in both)
+        assert own.loss_ == pytest.approx(expected.loss_, rel=1e-5)
+        np.testing.assert_allclose(own.predict(x), expected.predict(x), rtol=1e-8)
+        if kind == "MLPClassifier":
+            np.testing.assert_allclose(own.predict_proba(x), expected.predict_proba(x), rtol=1e-8)
+            np.testing.assert_array_equal(own.classes_, expected.classes_)
+
+
+def test_signature_begins_with_that_of_scikit_learn() -> None:
+    for ours, theirs in [
+        (MLPClassifier(), neural_network.MLPClassifier()),
+        (MLPRegressor(), neural_network.MLPRegressor()),
+    ]:
+        own = ours.get_params()
+        expected = {name: value for name, value in theirs.get_params().items() if name != "loss"}
+        assert {name: own[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_sparse_rows_train_as_dense_ones(early_stopping: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "DENSE_BYTES", 4 * 64 * 250)  # 250 rows: stretches of two batches, and a rest
+    settings = {"max_iter": 3, "batch_size": 100, "early_stopping": early_stopping, "random_state": 0}
+    dense = MLPClassifier(**settings).fit(DIGITS, DIGIT)
+    for kind in (sparse.csr_matrix, sparse.csc_array):
+        model = MLPClassifier(**settings).fit(kind(DIGITS), DIGIT)
+        assert model.model_.fingerprint() == dense.model_.fingerprint()
+        assert model.loss_curve_ == dense.loss_curve_
+        np.testing.assert_array_equal(model.predict_proba(kind(DIGITS)), dense.predict_proba(DIGITS))
+
+
+def test_names_of_features_are_kept() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(PATIENTS[:, :3], columns=["age", "sex", "bmi"])
+    model = MLPRegressor(max_iter=2).fit(frame, pandas.Series(PROGRESS))
+    assert list(model.feature_names_in_) == ["age", "sex", "bmi"]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[["bmi", "sex", "age"]])
+
+
+def test_layers_are_as_asked() -> None:
+    model = MLPClassifier(
+        (6, 5, 4), ["relu", "identity", "gelu"], dropout=[0.5, 0, 0.1], batch_norm=True, max_iter=1
+    ).fit(DIGITS, DIGIT)
+    kinds = [type(layer).__name__ for layer in model.model_.layers]
+    first, second = ["Linear", "BatchNorm1d", "ReLU", "Dropout"], ["Linear", "BatchNorm1d"]
+    assert kinds == [*first, *second, "Linear", "BatchNorm1d", "GELU", "Dropout", "Linear"]
+    assert [coef.shape for coef in model.coefs_] == [(64, 6), (6, 5), (5, 4), (4, 10)]
+    assert np.shares_memory(model.coefs_[0], model.model_.flat_parameters)
+    linear = MLPClassifier((), max_iter=1).fit(DIGITS, DIGIT)
+    assert [coef.shape for coef in linear.coefs_] == [(64, 10)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"activation": ["relu", "tanh"]}, "activation has 2 values for 1 hidden layers"),
+        ({"activation": ["step"]}, "activation has .'step'.; expected some of 'identity'"),
+        ({"hidden_layer_sizes": (3, 0)}, "hidden_layer_sizes must be"),
+        ({"dropout": [1.5]}, "expected probabilities"),
+        ({"solver": "lbfgs", "dropout": 0.1}, "batch_norm and dropout"),
+        ({"solver": "lbfgs", "strategy": "team:2"}, "no strategy"),
+        ({"strategy": "team:2", "n_jobs": 2}, "give one of the two"),
+        ({"solver": "newton"}, "The 'solver' parameter"),
+        ({"early_stopping": True, "validation_fraction": 0.002}, "validation set is too small"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MLPRegressor(**settings).fit(PATIENTS, PROGRESS)
+
+
+def test_parameters_that_are_not_finite_are_an_error() -> None:
+    with pytest.raises(ValueError, match="non-finite parameter weights"):
+        MLPRegressor().fit(PATIENTS * 1e30, PROGRESS * 1e30)
+
+
+def test_a_validation_set_of_ones_own_stops_and_the_best_parameters_stay() -> None:
+    train, test = (DIGITS[:300], DIGIT[:300]), (DIGITS[300:], DIGIT[300:])
+    model = MLPClassifier(learning_rate_init=0.02, early_stopping=True, n_iter_no_change=3, random_state=0)
+    model.fit(*train, X_val=test[0], y_val=test[1])
+    assert model.stopped_ and 4 < model.n_iter_ < 200
+    assert model.validation_scores_ is not None and len(model.validation_scores_) == model.n_iter_
+    assert model.score(*test) == model.best_validation_score_ == max(model.validation_scores_)
+    watched = MLPClassifier(max_iter=3).fit(*train, X_val=test[0], y_val=test[1])
+    assert watched.validation_scores_ is not None and watched.score(*test) == watched.validation_scores_[-1]
+    with pytest.raises(ValueError, match="X_val and y_val"):
+        model.fit(*train, X_val=test[0])
+
+
+def test_partial_fit_goes_on_as_fit_does_and_stops_early() -> None:
+    settings = {"shuffle": False, "random_state": 0, "hidden_layer_sizes": 20}
+    whole = MLPClassifier(max_iter=4, **settings).fit(DIGITS, DIGIT)
+    pieces = MLPClassifier(**settings).partial_fit(DIGITS, DIGIT, classes=np.arange(10))
+    pieces.partial_fit(DIGITS, DIGIT)
+    pieces = pickle.loads(pickle.dumps(pieces)).partial_fit(DIGITS, DIGIT)  # with the optimizer's state
+    pieces.partial_fit(DIGITS, DIGIT)
+    assert pieces.model_.fingerprint() == whole.model_.fingerprint()
+    assert pieces.loss_curve_ == whole.loss_curve_
+    model = MLPClassifier(early_stopping=True, n_iter_no_change=2, learning_rate_init=0.1, random_state=0)
+    for _ in range(60):
+        model.partial_fit(DIGITS[:300], DIGIT[:300], np.arange(10), X_val=DIGITS[300:], y_val=DIGIT[300:])
+    assert model.stopped_ and model.validation_scores_ is not None and len(model.validation_scores_) < 60
+    assert model.score(DIGITS[300:], DIGIT[300:]) == max(model.validation_scores_)
+    with pytest.raises(ValueError, match="not fitted to, such as 11"):
+        model.partial_fit(DIGITS[:2], [3, 11])
+    with pytest.raises(AttributeError):
+        MLPClassifier(solver="lbfgs").partial_fit  # noqa: B018
+
+
+def test_a_warm_start_goes_on() -> None:
+    model = MLPRegressor(warm_start=True, max_iter=3, random_state=0)
+    first = model.fit(PATIENTS, PROGRESS).loss_curve_.copy()
+    again = model.fit(PATIENTS, PROGRESS).loss_curve_
+    assert again[:3] == first and len(again) == 6 and again[3] < again[0] and model.n_iter_ == 3
+
+
+def test_results_do_not_depend_on_threads() -> None:
+    settings = {"max_iter": 3, "random_state": 0}
+    for solver in ("adam", "lbfgs"):
+        one, two = (MLPClassifier(**settings, solver=solver, n_jobs=n).fit(DIGITS, DIGIT) for n in (1, 2))
+        assert one.model_.fingerprint() == two.model_.fingerprint()
+    rounded = MLPClassifier(**settings, dtype="bfloat16", strategy="pool:2").fit(DIGITS, DIGIT)
+    assert rounded.model_.dtype == "bfloat16"
+    assert rounded.score(DIGITS, DIGIT) == pytest.approx(one.score(DIGITS, DIGIT), abs=0.3)
+
+
+def workers_of(model: Any) -> tuple[str, int]:
+    workers = model._workers(10**7, 1000)
+    return str(workers.strategy), workers.threads
+
+
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.long)])
+def test_a_worker_of_joblib_has_one_thread_unless_asked(backend: str) -> None:
+    models = [MLPClassifier(), MLPClassifier(n_jobs=3)]
+    found = Parallel(n_jobs=2, backend=backend)(delayed(workers_of)(model) for model in models)
+    assert found == [("serial", 1), ("team:3", 3)]
+
+
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.long)])
+def test_it_works_inside_what_scikit_learn_offers(backend: str) -> None:
+    from joblib import parallel_config
+
+    cells, kind = load_breast_cancer(return_X_y=True)
+    pipeline = make_pipeline(
+        StandardScaler(), MLPClassifier((8,), max_iter=20, learning_rate_init=0.01, random_state=0)
+    )
+    grid = {"mlpclassifier__alpha": [1e-4, 1.0], "mlpclassifier__dropout": [0.0]}
+    with parallel_config(backend=backend):
+        search = GridSearchCV(pipeline, grid, cv=2, n_jobs=2).fit(cells, kind)
+    assert search.best_score_ > 0.9
+    calibrated = CalibratedClassifierCV(clone(pipeline), cv=2).fit(cells, kind)
+    assert accuracy_score(kind, calibrated.predict(cells)) > 0.9
+    assert cross_val_score(pipeline, cells, kind, cv=2).mean() > 0.9
