@@ -33,6 +33,7 @@ EXAMPLES = {
     "parameter_averaging": (2, ["--epochs", "1"]),
     "resnet9_cifar10": (2, ["--epochs", "1"]),
     "scatter_gather": (2, ["--fast"]),
+    "sklearn_mlp": (1, ["--fast"]),
     "threadpool_minibatches": (1, ["--fast"]),
     "understanding_training": (1, ["--niters", "101"]),
 }
@@ -51,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     home.mkdir()
     processes.run([sys.executable, "-m", "venv", folder / "venv"], timeout=120)
     scripts = folder / "venv" / "bin"
-    processes.run([scripts / "pip", "install", "--quiet", ".[notebooks]"], cwd=clone, timeout=900)
+    processes.run([scripts / "pip", "install", "--quiet", ".[notebooks,sklearn]"], cwd=clone, timeout=900)
 
     def run(command: list[str], **variables: str) -> processes.Completed:
         given = {"HOME": home, "PATH": f"{scripts}:/usr/bin:/bin", "OMPI_ALLOW_RUN_AS_ROOT": 1}

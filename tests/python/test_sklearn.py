@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from pdnn.sklearn import MLPClassifier, MLPRegressor, rows
+from processes import Completed
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -251,7 +254,7 @@ def test_results_do_not_depend_on_threads() -> None:
 
 
 def workers_of(model: Any) -> tuple[str, int]:
-    workers = model._workers(10**7, 1000)
+    workers = model._workers(1e7, 1e7)
     return str(workers.strategy), workers.threads
 
 
@@ -277,3 +280,19 @@ def test_it_works_inside_what_scikit_learn_offers(backend: str) -> None:
     calibrated = CalibratedClassifierCV(clone(pipeline), cv=2).fit(cells, kind)
     assert accuracy_score(kind, calibrated.predict(cells)) > 0.9
     assert cross_val_score(pipeline, cells, kind, cv=2).mean() > 0.9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", ["learning", "alpha", "weights"])
+def test_the_example_shows_the_same_by_both_libraries(
+    part: str, root: Path, run_python: Callable[..., Completed]
+) -> None:
+    script = root / "examples" / "sklearn_mlp.py"
+    shown = [
+        run_python([script, "--fast", "--parts", part, "--library", library], timeout=60).stdout
+        for library in ("pdnn", "sklearn")
+    ]
+    ours, theirs = (re.findall(r"\d+\.\d+|[a-zA-Z]+", re.sub(r"\d+\.\d+ s;", "", text)) for text in shown)
+    assert len(ours) > 10
+    for own, expected in zip(ours, theirs, strict=True):
+        assert own == expected or float(own) == pytest.approx(float(expected), rel=0.1, abs=0.02)

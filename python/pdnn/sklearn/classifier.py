@@ -80,7 +80,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         How steps are computed in parallel, as `pdnn.Trainer` takes it; "auto": by `n_jobs`.
     n_jobs : int, optional
         Threads; -1 is all cores. None: what ``joblib.parallel_config`` says; in a worker of joblib, such as
-        that of a search, one; else as many as pay, which is measured first if a step is long.
+        that of a search, one; else one, or for long steps and fits as many as pay, measured first.
 
     Attributes
     ----------

@@ -82,5 +82,4 @@ class Fitted(Settings):
         """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
-        weights = self.model_.flat_parameters.size
-        return self._raw(X, self._workers(weights, X.shape[0]).threads).astype(np.float64)
+        return self._raw(X, self._workers().threads).astype(np.float64)

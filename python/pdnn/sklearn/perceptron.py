@@ -69,7 +69,8 @@ class Perceptron(QuasiNewton):
         widths = [X.shape[1], *widths, self.n_outputs_]
         count = sum(inputs * outputs for inputs, outputs in pairwise(widths))
         batch = min(200 if self.batch_size == "auto" else int(self.batch_size), len(table))
-        workers = self._workers(count, batch if self.solver != "lbfgs" else len(table))
+        epochs = 1 if incremental else self.max_iter
+        workers = self._workers(count * batch, epochs * len(table) / batch)
         random = _shared(check_random_state(self.random_state), workers.comm)
         if new:
             self.n_iter_, self.t_, self.n_layers_ = 0, 0, len(widths)

@@ -14,8 +14,11 @@ from pdnn.sklearn.network import ACTIVATIONS
 from pdnn.sklearn.workers import Workers, workers
 from pdnn.strategies import Strategy
 
-_SMALL = 2e6
+_LONG_STEP = 2e6
 """Weights times rows of a step that takes some 100 µs: threads do not pay below."""
+
+_LONG_FIT = 5e10
+"""Weights times rows, over all steps, of some seconds: measuring what pays is not worth its time below."""
 
 
 class Settings(BaseEstimator):
@@ -157,9 +160,9 @@ class Settings(BaseEstimator):
             return "float64" if self.solver == "lbfgs" else "float32"
         return self.dtype
 
-    def _workers(self, weights: int, rows: int) -> Workers:
-        """Who computes steps of so many rows with so many weights."""
-        return workers(self.strategy, self.n_jobs, weights * rows < _SMALL)
+    def _workers(self, step: float = 0.0, steps: float = 0.0) -> Workers:
+        """Who computes so many steps, each of so many weights times rows."""
+        return workers(self.strategy, self.n_jobs, step >= _LONG_STEP and step * steps >= _LONG_FIT)
 
 
 def _each(name: str, given: Any, layers: int) -> list[Any]:

@@ -29,7 +29,7 @@ class Workers:
     strategy: str | Strategy
 
 
-def workers(strategy: str | Strategy, n_jobs: int | None, small: bool) -> Workers:
+def workers(strategy: str | Strategy, n_jobs: int | None, long: bool) -> Workers:
     """The workers of an estimator here and now.
 
     In a worker of joblib, a process or a thread, such as those of a search with n_jobs=2, one thread unless
@@ -39,8 +39,8 @@ def workers(strategy: str | Strategy, n_jobs: int | None, small: bool) -> Worker
     ----------
     strategy, n_jobs
         The estimator's.
-    small : bool
-        Whether a step is too short for threads to pay; then ``"auto"`` is one thread, without measuring.
+    long : bool
+        Whether it is worth measuring how many threads pay; else ``"auto"`` is one.
 
     Raises
     ------
@@ -63,10 +63,8 @@ def workers(strategy: str | Strategy, n_jobs: int | None, small: bool) -> Worker
         threads = 1
     else:
         cores = cores_of_rank(comm)
-        if comm.size > 1 or (cores > 1 and not small):
+        if long and max(cores, comm.size) > 1:
             return Workers(comm, cores, "auto")
-        return Workers(comm, cores, "serial")
+        return Workers(comm, cores, "ddp" if comm.size > 1 else "serial")
     engine = f"team:{threads}" if threads > 1 else "serial"
-    if comm.size > 1:
-        engine = f"ddp+{engine}" if threads > 1 else "ddp"
-    return Workers(comm, threads, engine)
+    return Workers(comm, threads, f"ddp+{engine}" if comm.size > 1 else engine)
