@@ -49,7 +49,8 @@ PYTHON_MAY_LOOK_AT = {
     "core": ["_core"],
     "comm": ["_core", "_mpi"],
     "launch": ["_core", "comm"],
-    "nn": ["_core", "core", "comm", "files", "moved", "store", "tensor"],
+    "exchange": ["files"],
+    "nn": ["_core", "core", "comm", "exchange", "files", "moved", "store", "tensor"],
     "models": ["nn", "files", "moved"],
     "optim": ["_core", "core", "comm", "store", "nn"],
     "data": ["_core", "core", "comm", "nn", "moved", "tensor"],
@@ -293,7 +294,8 @@ def test_import_is_cheap_and_loads_nothing_optional(run_python: Callable[..., Co
         compileall.compile_dir(folder, quiet=2)
     as_usual = {"OMP_NUM_THREADS": None}  # NumPy's import with its threads, as a user has it
     outputs = [run_python(["-c", IMPORT_COST], env=as_usual).stdout.splitlines() for _ in range(7)]
-    optional = {"cloudpickle", "IPython", "matplotlib", "mpi4py", "pooch", "scipy", "sklearn", "tqdm"}
+    optional = {"cloudpickle", "IPython", "matplotlib", "mpi4py", "onnx", "onnx_ir", "pooch", "scipy"}
+    optional |= {"sklearn", "tqdm"}
     assert not optional & set(outputs[0][1].split())
     costs = [tuple(map(float, words.split())) for words, _ in outputs]
     assert min(pdnn / max(70, numpy) for numpy, pdnn in costs) <= 50 / 70, (

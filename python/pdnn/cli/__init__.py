@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 
 import pdnn
-from pdnn.cli import course, doctor, estimate, launch, predict, report, sweep, train
+from pdnn.cli import course, doctor, estimate, export, launch, predict, report, sweep, train
 
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "train": train,
     "predict": predict,
+    "export": export,
     "sweep": sweep,
     "report": report,
     "estimate": estimate,

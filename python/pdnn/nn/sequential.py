@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
+from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Module, builds, runs_in_python
 from pdnn.nn.place import Place
@@ -28,7 +29,7 @@ class Stepping(Protocol):
         """What makes a step from samples and labels."""
 
 
-class Sequential(Module):
+class Sequential(Exportable):
     """Layers applied one after another.
 
     Parameters

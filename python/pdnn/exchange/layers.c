@@ -1,0 +1,170 @@
+/* y = x w + b; w is (inputs, outputs), b may be 0. */
+static void linear(const float *x, const float *w, const float *b, int inputs, int outputs, float *y)
+{
+    for (int j = 0; j < outputs; ++j)
+        y[j] = b ? b[j] : 0.0f;
+    for (int i = 0; i < inputs; ++i)
+        for (int j = 0; j < outputs; ++j)
+            y[j] += x[i] * w[i * outputs + j];
+}
+
+/* Images are (channels, height, width); w is (outputs, channels, kernel, kernel), b may be 0. */
+static void conv2d(const float *x, const float *w, const float *b, int channels, int height, int width,
+                   int outputs, int kernel, int stride, int padding, float *y)
+{
+    const int rows = (height + 2 * padding - kernel) / stride + 1;
+    const int columns = (width + 2 * padding - kernel) / stride + 1;
+    for (int o = 0; o < outputs; ++o)
+        for (int p = 0; p < rows; ++p)
+            for (int q = 0; q < columns; ++q) {
+                float sum = b ? b[o] : 0.0f;
+                for (int c = 0; c < channels; ++c)
+                    for (int i = 0; i < kernel; ++i)
+                        for (int j = 0; j < kernel; ++j) {
+                            const int row = p * stride + i - padding;
+                            const int column = q * stride + j - padding;
+                            if (0 <= row && row < height && 0 <= column && column < width)
+                                sum += x[(c * height + row) * width + column] *
+                                       w[((o * channels + c) * kernel + i) * kernel + j];
+                        }
+                *y++ = sum;
+            }
+}
+
+/* The largest element of each window. */
+static void max_pool2d(const float *x, int channels, int height, int width, int kernel, int stride, float *y)
+{
+    for (int c = 0; c < channels; ++c, x += height * width)
+        for (int p = 0; p + kernel <= height; p += stride)
+            for (int q = 0; q + kernel <= width; q += stride) {
+                float largest = x[p * width + q];
+                for (int i = 0; i < kernel; ++i)
+                    for (int j = 0; j < kernel; ++j)
+                        if (x[(p + i) * width + q + j] > largest)
+                            largest = x[(p + i) * width + q + j];
+                *y++ = largest;
+            }
+}
+
+/* The mean of each window. */
+static void avg_pool2d(const float *x, int channels, int height, int width, int kernel, int stride, float *y)
+{
+    for (int c = 0; c < channels; ++c, x += height * width)
+        for (int p = 0; p + kernel <= height; p += stride)
+            for (int q = 0; q + kernel <= width; q += stride) {
+                float sum = 0.0f;
+                for (int i = 0; i < kernel; ++i)
+                    for (int j = 0; j < kernel; ++j)
+                        sum += x[(p + i) * width + q + j];
+                *y++ = sum / (kernel * kernel);
+            }
+}
+
+/* The mean of each channel. */
+static void global_avg_pool2d(const float *x, int channels, int pixels, float *y)
+{
+    for (int c = 0; c < channels; ++c, x += pixels) {
+        float sum = 0.0f;
+        for (int i = 0; i < pixels; ++i)
+            sum += x[i];
+        y[c] = sum / pixels;
+    }
+}
+
+/* y = (x - mean) scale + bias for each channel; features are channels of one pixel. */
+static void batch_norm(const float *x, const float *mean, const float *scale, const float *bias, int channels,
+                       int pixels, float *y)
+{
+    for (int c = 0; c < channels; ++c)
+        for (int i = c * pixels; i < (c + 1) * pixels; ++i)
+            y[i] = (x[i] - mean[c]) * scale[c] + bias[c];
+}
+
+/* y = (x - mean) / sqrt(variance + eps) w + b over the n features. */
+static void layer_norm(const float *x, const float *w, const float *b, float eps, int n, float *y)
+{
+    float mean = 0.0f, variance = 0.0f;
+    for (int i = 0; i < n; ++i)
+        mean += x[i] / n;
+    for (int i = 0; i < n; ++i)
+        variance += (x[i] - mean) * (x[i] - mean) / n;
+    const float scale = 1.0f / sqrtf(variance + eps);
+    for (int i = 0; i < n; ++i)
+        y[i] = (x[i] - mean) * scale * w[i] + b[i];
+}
+
+static void relu(const float *x, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+}
+
+static void leaky_relu(const float *x, float slope, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = x[i] > 0.0f ? x[i] : slope * x[i];
+}
+
+static void sigmoid(const float *x, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = 1.0f / (1.0f + expf(-x[i]));
+}
+
+static void hyperbolic_tangent(const float *x, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = tanhf(x[i]);
+}
+
+/* y = x (1 + erf(x / sqrt(2))) / 2. */
+static void gelu(const float *x, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678118654752f));
+}
+
+static void silu(const float *x, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = x[i] / (1.0f + expf(-x[i]));
+}
+
+/* y = exp(x) / sum exp(x). */
+static void softmax(const float *x, int n, float *y)
+{
+    float largest = x[0], sum = 0.0f;
+    for (int i = 1; i < n; ++i)
+        if (x[i] > largest)
+            largest = x[i];
+    for (int i = 0; i < n; ++i)
+        sum += y[i] = expf(x[i] - largest);
+    for (int i = 0; i < n; ++i)
+        y[i] /= sum;
+}
+
+/* y = x - log sum exp(x). */
+static void log_softmax(const float *x, int n, float *y)
+{
+    float largest = x[0], sum = 0.0f;
+    for (int i = 1; i < n; ++i)
+        if (x[i] > largest)
+            largest = x[i];
+    for (int i = 0; i < n; ++i)
+        sum += expf(x[i] - largest);
+    for (int i = 0; i < n; ++i)
+        y[i] = x[i] - largest - logf(sum);
+}
+
+/* z = x + y. */
+static void add(const float *x, const float *y, int n, float *z)
+{
+    for (int i = 0; i < n; ++i)
+        z[i] = x[i] + y[i];
+}
+
+static void copy(const float *x, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = x[i];
+}

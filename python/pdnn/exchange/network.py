@@ -1,0 +1,66 @@
+"""Network: a model as files in other formats are written from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer for samples of one shape.
+
+    Attributes
+    ----------
+    name : str
+        Its path: ``"4.fn.0"``.
+    type : str
+        ``"Conv2d"``.
+    arguments : dict
+        Those that build it.
+    arrays : dict of str to ndarray
+        Its own parameters and buffers, in the shapes of `pdnn.nn`, of the dtype to write.
+    inputs, outputs : tuple of int
+        Shapes of a sample before and after it.
+    inside : tuple of Layer
+        The layers that it contains, one after another.
+    """
+
+    name: str
+    type: str
+    arguments: dict[str, Any]
+    arrays: dict[str, Array]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    inside: tuple[Layer, ...] = ()
+
+    def unknown(self, format: str) -> ValueError:
+        """The error that there is nothing like it in a format."""
+        return ValueError(f"layer {self.name}, {self.type}: cannot be written as {format}")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model.
+
+    Attributes
+    ----------
+    whole : Layer
+        All of it.
+    dtype : dtype
+        float32 or float64: that of its arrays, and of the arithmetic to write.
+    version : str
+        Of pdnn.
+    fingerprint : str
+        The model's.
+    """
+
+    whole: Layer
+    dtype: np.dtype[Any]
+    version: str
+    fingerprint: str

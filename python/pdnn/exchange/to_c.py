@@ -1,0 +1,239 @@
+"""Networks as one file of C99: weights, loops, and a function from a sample to its outputs."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from pdnn.exchange.network import Array, Layer, Network
+from pdnn.files.atomic import replacing
+
+TEXTS = {
+    re.findall(r"static void (\w+)", text)[0]: text
+    for text in Path(__file__).with_name("layers.c").read_text().strip().split("\n\n")
+}
+"""The functions of layers.c."""
+
+FUNCTIONS = {
+    "Linear": "linear",
+    "Conv2d": "conv2d",
+    "MaxPool2d": "max_pool2d",
+    "AvgPool2d": "avg_pool2d",
+    "AdaptiveAvgPool2d": "global_avg_pool2d",
+    "BatchNorm1d": "batch_norm",
+    "BatchNorm2d": "batch_norm",
+    "LayerNorm": "layer_norm",
+    "ReLU": "relu",
+    "LeakyReLU": "leaky_relu",
+    "Sigmoid": "sigmoid",
+    "Tanh": "hyperbolic_tangent",
+    "GELU": "gelu",
+    "SiLU": "silu",
+    "Softmax": "softmax",
+    "LogSoftmax": "log_softmax",
+    "Residual": "add",
+}
+"""What layers call."""
+
+ELSEWHERE = ("linear", "conv2d", "max_pool2d", "avg_pool2d", "global_avg_pool2d")
+"""Functions that may not write where they read."""
+
+
+def write(path: str | os.PathLike[str], network: Network) -> None:
+    """Writes a network, all or nothing.
+
+    Raises
+    ------
+    ValueError
+        If a layer cannot be written, or a parameter is not finite.
+    """
+    name = re.sub(r"\W", "_", Path(path).stem, flags=re.ASCII)
+    text = _text("model_" + name if name[:1].isdigit() else name, network)
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@dataclass(eq=False)
+class _Value:
+    """What a call of a function writes: so many numbers, and the pointer to them once that is chosen."""
+
+    size: int
+    place: str = ""
+
+
+@dataclass
+class _Call:
+    """A call of a function: what it reads, its other arguments, what it writes."""
+
+    layer: Layer
+    function: str
+    inputs: list[_Value]
+    arguments: list[str | int]
+    output: _Value
+
+
+class _Program:
+    """Calls and arrays so far."""
+
+    def __init__(self, dtype: np.dtype[np.generic]) -> None:
+        self.dtype = dtype
+        self.calls: list[_Call] = []
+        self.arrays: dict[str, Array] = {}
+
+    def add(self, layer: Layer, x: _Value) -> _Value:
+        """What a layer makes of a value."""
+        y = x
+        for part in layer.inside:
+            y = self.add(part, y)
+        if layer.type in ("Sequential", "Flatten", "Dropout"):
+            return y
+        if layer.type not in FUNCTIONS:
+            raise layer.unknown("C")
+        inputs = [x, y] if layer.type == "Residual" else [x]
+        return self.call(layer, FUNCTIONS[layer.type], inputs, self.arguments(layer))
+
+    def call(self, layer: Layer, function: str, inputs: list[_Value], arguments: list[str | int]) -> _Value:
+        """The output of a new call."""
+        output = _Value(prod(layer.outputs))
+        self.calls.append(_Call(layer, function, inputs, arguments, output))
+        return output
+
+    def array(self, layer: Layer, name: str, array: Array | None = None) -> str:
+        """The name in C of an array, or of the layer's own of this name; 0 if it has none."""
+        array = layer.arrays.get(name) if array is None else array
+        if array is None:
+            return "0"
+        if not np.isfinite(array).all():
+            raise ValueError(f"layer {layer.name}, {layer.type}: its {name} is not finite")
+        whole = f"{name}_{layer.name}".replace(".", "_")
+        self.arrays[whole] = array
+        return whole
+
+    def arguments(self, layer: Layer) -> list[str | int]:
+        """Those of a layer's function between its inputs and its output."""
+        own, count = layer.arguments, prod(layer.outputs)
+        match layer.type:
+            case "Linear":
+                arrays = [self.array(layer, "weight"), self.array(layer, "bias")]
+                return [*arrays, *layer.inputs, *layer.outputs]
+            case "Conv2d":
+                weight = self.array(layer, "weight", layer.arrays["weight"].transpose(3, 2, 0, 1))
+                sizes = own["out_channels"], own["kernel_size"], own["stride"], own["padding"]
+                return [weight, self.array(layer, "bias"), *layer.inputs, *sizes]
+            case "MaxPool2d" | "AvgPool2d":
+                return [*layer.inputs, own["kernel_size"], own["stride"]]
+            case "AdaptiveAvgPool2d":
+                return [layer.inputs[0], prod(layer.inputs[1:])]
+            case "BatchNorm1d" | "BatchNorm2d":
+                deviation = np.sqrt(layer.arrays["running_var"].astype(np.float64) + own["eps"])
+                scale = (layer.arrays["weight"] / deviation).astype(self.dtype)
+                arrays = [self.array(layer, "running_mean"), self.array(layer, "scale", scale)]
+                return [*arrays, self.array(layer, "bias"), layer.inputs[0], prod(layer.inputs[1:])]
+            case "LayerNorm":
+                arrays = [self.array(layer, "weight"), self.array(layer, "bias")]
+                return [*arrays, _number(self.dtype.type(own["eps"])), count]
+            case "LeakyReLU":
+                return [_number(self.dtype.type(own["negative_slope"])), count]
+        return [count]
+
+    def place(self, x: _Value, y: _Value) -> list[int]:
+        """Chooses where values are: in x, in y, and in parts of the workspace, whose sizes are returned."""
+        last_use = {value: index for index, call in enumerate(self.calls) for value in call.inputs}
+        x.place, y.place = "x", "y"
+        for index, call in reversed([*enumerate(self.calls)]):  # what ends in y begins there
+            source = call.inputs[-1]
+            if call.output.place == "y" and not source.place and call.function not in ELSEWHERE:
+                source.place = "y" if last_use[source] == index else ""
+        sizes: list[int] = []
+        free: set[int] = set()
+        parts: dict[_Value, int] = {}
+        for index, call in enumerate(self.calls):
+            ended = {parts[value] for value in call.inputs if value in parts and last_use[value] == index}
+            if not call.output.place:
+                part = parts.get(call.inputs[-1])
+                if part is None or part not in ended or call.function in ELSEWHERE:
+                    part = min(free, key=lambda part: abs(sizes[part] - call.output.size), default=len(sizes))
+                if part == len(sizes):
+                    sizes.append(0)
+                sizes[part] = max(sizes[part], call.output.size)
+                parts[call.output] = part
+                call.output.place = f"t{part}"
+                ended.discard(part)
+                free.discard(part)
+            free |= ended
+        return sizes
+
+
+def _text(name: str, network: Network) -> str:
+    program = _Program(network.dtype)
+    whole = network.whole
+    x = _Value(prod(whole.inputs))
+    y = program.add(whole, x)
+    if y is x:
+        y = program.call(whole, "copy", [x], [x.size])
+    sizes = program.place(x, y)
+    parts = [f"*t{part} = work + {sum(sizes[:part])}" for part in range(len(sizes))]
+    body = [f"float {', '.join(parts)};" if parts else "(void)work;"]
+    for call in program.calls:
+        arguments = [*(value.place for value in call.inputs), *map(str, call.arguments), call.output.place]
+        body.append(f"{call.function}({', '.join(arguments)});  /* {_said(call.layer)} */")
+    called = {call.function for call in program.calls}
+    sizes_said = {"INPUTS": x.size, "OUTPUTS": y.size, "WORK": max(1, sum(sizes))}
+    signature = f"void {name}_predict(const float *x, float *y, float *work)"
+    code = "\n\n".join(
+        [
+            _comment(name, network),
+            "#include <math.h>",
+            "\n".join(f"#define {name.upper()}_{what} {size}" for what, size in sizes_said.items()),
+            f"{signature};",
+            *(f"static const float {key}[{a.size}] = {{\n@{key}\n}};" for key, a in program.arrays.items()),
+            *(text for function, text in TEXTS.items() if function in called),
+            "\n    ".join([signature + "\n{", *body]) + "\n}\n",
+        ]
+    )
+    if network.dtype == np.float64:
+        code = re.sub(r"\bfloat\b", "double", code)
+        code = re.sub(r"\b(exp|tanh|erf|sqrt|log)f\(", r"\1(", code)
+        code = re.sub(r"(\d\.\d+)f\b", r"\1", code)
+    return re.sub(r"^@(\w+)$", lambda found: _numbers(program.arrays[found[1]]), code, flags=re.MULTILINE)
+
+
+def _comment(name: str, network: Network) -> str:
+    upper, whole = name.upper(), network.whole
+    own = (
+        f"its {whole.inputs[0]} features"
+        if len(whole.inputs) == 1
+        else f"{' x '.join(map(str, whole.inputs))} numbers, the last axis quickest"
+    )
+    return f"""/* A trained network in C99, with nothing but <math.h>: no library, no allocation, no state.
+ *
+ *     float y[{upper}_OUTPUTS], work[{upper}_WORK];
+ *     {name}_predict(x, y, work);
+ *
+ * x: a sample, {own}
+ * y: its outputs
+ * work: is overwritten; calls at the same time need one each
+ *
+ * Written by pdnn {network.version} of the model with the fingerprint
+ * {network.fingerprint}
+ */"""
+
+
+def _said(layer: Layer) -> str:
+    """What a call is for: "4.fn.0 Conv2d: 8 x 32 x 32"."""
+    return f"{layer.name} {layer.type}: {' x '.join(map(str, layer.outputs))}".strip()
+
+
+def _number(value: np.generic) -> str:
+    """A float32 or float64, to its last bit."""
+    return f"{value}f" if value.dtype == np.float32 else str(value)
+
+
+def _numbers(array: Array) -> str:
+    words = [_number(value) for value in array.ravel()]
+    return "\n".join("    " + ", ".join(words[at : at + 8]) + "," for at in range(0, len(words), 8))

@@ -1,0 +1,182 @@
+"""Networks as ONNX files (https://onnx.ai/onnx/operators): float32 or float64, any number of samples."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+
+from pdnn.exchange.network import Array, Layer, Network
+from pdnn.files.atomic import replacing
+
+try:
+    import onnx_ir as ir
+except ImportError as error:
+    raise ImportError("ONNX files need onnx-ir: pip install onnx-ir") from error
+
+OPSET, IR_VERSION = 17, 8
+"""The oldest that have all operators in use, so that many programs read the files."""
+
+
+def write(path: str | os.PathLike[str], network: Network) -> None:
+    """Writes a network, all or nothing.
+
+    Raises
+    ------
+    ValueError
+        If a layer cannot be written.
+    """
+    graph = _Graph(network.dtype)
+    x = ir.val("input", graph.dtype, ["batch", *network.whole.inputs])
+    y = graph.add(network.whole, x)
+    if y is x:
+        y = graph.node("Identity", network.whole, x)
+    y.name = "output"
+    model = ir.Model(
+        ir.Graph(
+            [x],
+            [y],
+            nodes=graph.nodes,
+            initializers=graph.constants,
+            name="pdnn",
+            opset_imports={"": OPSET},
+        ),
+        ir_version=IR_VERSION,
+        producer_name="pdnn",
+        producer_version=network.version,
+        metadata_props={
+            "pdnn.fingerprint": network.fingerprint,
+            "pdnn.input_shape": json.dumps(network.whole.inputs),
+        },
+    )
+    with replacing(path) as file:
+        file.write(ir.to_proto(model).SerializeToString())
+
+
+class _Graph:
+    """Nodes and constants so far."""
+
+    def __init__(self, dtype: np.dtype[np.generic]) -> None:
+        self.dtype = ir.DataType.from_numpy(dtype)
+        self.nodes: list[ir.Node] = []
+        self.constants: list[ir.Value] = []
+        self.names: set[str] = set()
+
+    def add(self, layer: Layer, x: ir.Value) -> ir.Value:
+        """The output of a layer for an input."""
+        if layer.type not in LAYERS:
+            raise layer.unknown("ONNX")
+        return LAYERS[layer.type](self, layer, x)
+
+    def constant(self, layer: Layer, name: str, array: Array | float) -> ir.Value:
+        """An array under the layer's name."""
+        tensor = ir.tensor(np.array(array, self.dtype.numpy(), order="C"), name=f"{layer.name}.{name}")
+        self.constants.append(ir.val(tensor.name, const_value=tensor))
+        return self.constants[-1]
+
+    def parameters(self, layer: Layer, *names: str) -> list[ir.Value]:
+        """The layer's arrays of these names, as far as it has them."""
+        return [self.constant(layer, name, layer.arrays[name]) for name in names if name in layer.arrays]
+
+    def node(
+        self, op: str, layer: Layer, *inputs: ir.Value, **attributes: int | float | list[int]
+    ) -> ir.Value:
+        """The output of a new node."""
+        name = f"{layer.name}.{op}".lstrip(".")
+        while name in self.names:
+            name += "_"
+        self.names.add(name)
+        output = ir.val(f"{name}.output", self.dtype, ["batch", *layer.outputs])
+        self.nodes.append(ir.node(op, inputs, attributes, outputs=[output], name=name))
+        return output
+
+
+Writer = Callable[[_Graph, Layer, ir.Value], ir.Value]
+
+
+def _chain(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    for part in layer.inside:
+        x = graph.add(part, x)
+    return x
+
+
+def _operator(op: str, *names: str, **attributes: int) -> Writer:
+    """A layer that is one operator on x and arrays of these names."""
+    return lambda graph, layer, x: graph.node(op, layer, x, *graph.parameters(layer, *names), **attributes)
+
+
+def _batch_norm(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    arrays = graph.parameters(layer, "weight", "bias", "running_mean", "running_var")
+    momentum = 1 - layer.arguments["momentum"]  # ONNX counts what stays
+    return graph.node(
+        "BatchNormalization", layer, x, *arrays, epsilon=layer.arguments["eps"], momentum=momentum
+    )
+
+
+def _layer_norm(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    arrays = graph.parameters(layer, "weight", "bias")
+    return graph.node("LayerNormalization", layer, x, *arrays, axis=-1, epsilon=layer.arguments["eps"])
+
+
+def _conv(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    """Weights are (out, in, height, width) in ONNX."""
+    weight = graph.constant(layer, "weight", layer.arrays["weight"].transpose(3, 2, 0, 1))
+    bias = graph.parameters(layer, "bias")
+    pads = 4 * [layer.arguments["padding"]]
+    return graph.node("Conv", layer, x, weight, *bias, **_windows(layer), pads=pads)
+
+
+def _pool(op: str) -> Writer:
+    return lambda graph, layer, x: graph.node(op, layer, x, **_windows(layer))
+
+
+def _windows(layer: Layer) -> dict[str, list[int]]:
+    return {"kernel_shape": 2 * [layer.arguments["kernel_size"]], "strides": 2 * [layer.arguments["stride"]]}
+
+
+def _leaky_relu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    return graph.node("LeakyRelu", layer, x, alpha=layer.arguments["negative_slope"])
+
+
+def _gelu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    """GELU is x (1 + erf(x / √2)) / 2; its operator is of opset 20."""
+    root, one, half = (
+        graph.constant(layer, name, value) for name, value in [("root", sqrt(2)), ("one", 1.0), ("half", 0.5)]
+    )
+    erf = graph.node("Erf", layer, graph.node("Div", layer, x, root))
+    return graph.node("Mul", layer, graph.node("Mul", layer, x, half), graph.node("Add", layer, erf, one))
+
+
+def _silu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    return graph.node("Mul", layer, x, graph.node("Sigmoid", layer, x))
+
+
+def _residual(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    return graph.node("Add", layer, x, _chain(graph, layer, x))
+
+
+LAYERS: dict[str, Writer] = {
+    "Sequential": _chain,
+    "Residual": _residual,
+    "Linear": _operator("Gemm", "weight", "bias"),
+    "Conv2d": _conv,
+    "MaxPool2d": _pool("MaxPool"),
+    "AvgPool2d": _pool("AveragePool"),
+    "AdaptiveAvgPool2d": _operator("GlobalAveragePool"),
+    "BatchNorm1d": _batch_norm,
+    "BatchNorm2d": _batch_norm,
+    "LayerNorm": _layer_norm,
+    "Flatten": _operator("Flatten", axis=1),
+    "Dropout": lambda graph, layer, x: x,
+    "Sigmoid": _operator("Sigmoid"),
+    "Tanh": _operator("Tanh"),
+    "ReLU": _operator("Relu"),
+    "LeakyReLU": _leaky_relu,
+    "GELU": _gelu,
+    "SiLU": _silu,
+    "Softmax": _operator("Softmax", axis=-1),
+    "LogSoftmax": _operator("LogSoftmax", axis=-1),
+}

@@ -1,0 +1,135 @@
+"""Exportable: a model as files for other programs."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from pdnn import _core
+from pdnn.core import Width, array_dtype, core_for, model_dtype
+from pdnn.exchange import Layer, Network
+from pdnn.nn.module import Module, runs_in_python
+from pdnn.store import Handle
+
+AS_IT_IS = ("Dropout", "GELU", "LeakyReLU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh")
+"""Layers whose outputs have the shape of their inputs, whatever it is."""
+
+FEATURES = {"Linear": "in_features", "BatchNorm1d": "num_features", "LayerNorm": "normalized_shape"}
+"""Layers that take features, and the argument that says how many."""
+
+
+class Exportable(Module):
+    """A model whose layers follow one another."""
+
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str],
+        input_shape: tuple[int, ...] | None = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+    ) -> None:
+        """Writes what `predict` computes as an ONNX file, for batches of any size; see docs/exchange.md.
+
+        Parameters
+        ----------
+        path : path
+            Of the file, which is replaced as a whole.
+        input_shape : tuple of int, optional
+            Of one sample: ``(3, 32, 32)``. Needed unless the first layers say how many features they take.
+        dtype : "float32" or "float64", optional
+            Of weights and arithmetic; the model's unless given, float32 for bfloat16.
+
+        Raises
+        ------
+        ImportError
+            If onnx-ir is not installed.
+        TypeError
+            If a layer has its `forward` in Python.
+        ValueError
+            If samples of this shape do not fit, the shape is needed, the dtype is unknown, or a layer cannot
+            be written.
+        """
+        network = _network("to_onnx", self, input_shape, dtype)
+        from pdnn.exchange import to_onnx  # which imports onnx-ir
+
+        to_onnx.write(path, network)
+
+    def to_c(
+        self,
+        path: str | os.PathLike[str],
+        input_shape: tuple[int, ...] | None = None,
+        *,
+        dtype: npt.DTypeLike | None = None,
+    ) -> None:
+        """Writes what `predict` computes, for one sample, as a file of plain C99; see docs/exchange.md.
+
+        Parameters
+        ----------
+        path : path
+            Of the file, which is replaced as a whole. Its functions begin with its name: ``model.c`` has
+            ``model_predict``.
+        input_shape, dtype
+            As for `to_onnx`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `to_onnx`, and if a parameter is not finite.
+        """
+        from pdnn.exchange import to_c
+
+        to_c.write(path, _network("to_c", self, input_shape, dtype))
+
+
+def _network(
+    where: str, model: Module, sample: tuple[int, ...] | None, dtype: npt.DTypeLike | None
+) -> Network:
+    if (layer := runs_in_python(model)) is not None:
+        raise TypeError(
+            f"{where}: {type(layer).__name__} has its forward in Python; only layers of pdnn.nn are written"
+        )
+    written = np.dtype(array_dtype(model_dtype(where, model.dtype if dtype is None else dtype)))
+    if sample is None and (sample := _features(model)) is None:
+        raise ValueError(
+            f"{where}: its first layers take samples of several shapes; say the shape of yours, such as "
+            "input_shape=(3, 32, 32), or --input-shape 3x32x32"
+        )
+    model.place()
+    core = core_for(model.dtype)
+    model.build(core).output_shape(list(sample))  # refuses by the name of the layer
+    whole = _described(model, core, written, tuple(sample), "")
+    return Network(whole, written, _core.build_info()["version"], model.fingerprint())
+
+
+def _features(model: Module) -> tuple[int, ...] | None:
+    """The shape of samples that have features only, where a layer says how many."""
+    for layer in model.children():
+        kind = type(layer).__name__
+        if kind in FEATURES:
+            return (layer.config()[FEATURES[kind]],)
+        inner = _features(layer)
+        if inner is not None or kind not in AS_IT_IS:
+            return inner
+    return None
+
+
+def _described(
+    module: Module, core: Width, dtype: np.dtype[np.generic], sample: tuple[int, ...], name: str
+) -> Layer:
+    inside: list[Layer] = []
+    at = sample
+    for part_name, part in module.named_children():
+        inside.append(_described(part, core, dtype, at, f"{name}.{part_name}" if name else part_name))
+        at = inside[-1].outputs
+    handles = {key: value for key, value in vars(module).items() if isinstance(value, Handle)}
+    return Layer(
+        name=name,
+        type=type(module).__name__,
+        arguments=module.config(),
+        arrays={key: handle.data.astype(dtype) for key, handle in handles.items()},
+        inputs=sample,
+        outputs=tuple(module.build(core).output_shape(list(sample))),
+        inside=tuple(inside),
+    )

@@ -1,0 +1,252 @@
+"""Models as ONNX and as C: onnxruntime, onnx's reference and a C compiler compute what pdnn predicts."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import cli, nn
+from processes import Completed
+from random_networks import draw_parts, draw_shape
+from random_rounds import random_rounds
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnx_ir")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+COMPILER = shutil.which("cc")
+FLAGS = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC"]
+
+
+def by_onnx(path: Path, x: Any) -> list[Any]:
+    """Outputs by onnxruntime, and by onnx's reference, of a file that the checker takes."""
+    onnx.checker.check_model(path, full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options)
+    return [session.run(None, {"input": x})[0], ReferenceEvaluator(str(path)).run(None, {"input": x})[0]]
+
+
+def by_c(path: Path, x: Any, outputs: tuple[int, ...]) -> Any:
+    """Outputs by a C file, in memory that is as long as it says."""
+    if COMPILER is None:
+        pytest.skip("no C compiler")
+    library = path.with_suffix(".so")
+    subprocess.run([COMPILER, *FLAGS, "-o", library, path, "-lm"], check=True, timeout=60)
+    words = [line.split() for line in path.read_text().splitlines() if line.startswith("#define")]
+    sizes = {name.rpartition("_")[2]: int(size) for _, name, size in words}
+    assert sizes["INPUTS"] == x[0].size and sizes["OUTPUTS"] == prod(outputs)
+    y = np.full((len(x), prod(outputs)), np.nan, x.dtype)
+    guarded = np.full(sizes["WORK"] + 1, 7, x.dtype)
+    predict = getattr(ctypes.CDLL(str(library)), f"{path.stem}_predict")
+    for sample, row in zip(np.ascontiguousarray(x), y, strict=True):
+        predict(*(ctypes.c_void_p(array.ctypes.data) for array in (sample, row, guarded)))
+    assert guarded[-1] == 7, "it keeps to its workspace"
+    return y.reshape(len(x), *outputs)
+
+
+def draw_model(rng: np.random.Generator) -> tuple[nn.Sequential, tuple[int, ...]]:
+    """A network, with statistics as if it were trained, and the shape of its samples."""
+    layers: list[nn.Module] = []
+    kind = rng.choice(["nested", "wide", "images"])
+    if kind == "wide":
+        sizes = [int(size) for size in rng.integers(1, 300, 3)]
+        layers = [pdnn.models.mlp(sizes, str(rng.choice([*pdnn.models.ACTIVATIONS])))]
+        shape, out = (sizes[0],), (sizes[-1],)
+    else:
+        shape = out = draw_shape(rng) if kind == "nested" else (3, *map(int, rng.integers(6, 33, 2)))
+    while kind == "images" and len(layers) < 5:
+        parts, after = draw_parts(rng, out, 1, 1, {})
+        if len(after) == 3:
+            layers, out = [*layers, *(part.static() for part in parts)], after
+    parts, out = draw_parts(rng, out, int(rng.integers(7)), 2, {}, dropout=True)
+    ends = ["SiLU", "Dropout"] + ["Softmax", "LogSoftmax"] * (len(out) == 1)
+    layers += [*(part.static() for part in parts), getattr(nn, str(rng.choice(ends)))()]
+    model = nn.Sequential(*layers, seed=int(rng.integers(1000)))
+    for name, buffer in model.named_buffers():
+        variance = name.endswith("var")
+        buffer.data = rng.uniform(0.5, 2, buffer.shape) if variance else rng.standard_normal(buffer.shape)
+    for parameter in model.parameters():
+        parameter.data = parameter.data + 0.1 * rng.standard_normal(parameter.shape)
+    return model, shape
+
+
+def check(rng: np.random.Generator, folder: Path) -> None:
+    model, shape = draw_model(rng)
+    print(shape, model)
+    x = rng.standard_normal((int(rng.integers(1, 5)), *shape)).astype(np.float32)
+    want = model.predict(x)
+    name = f"net{rng.integers(1 << 60)}"  # a library of the same name would not be loaded again
+    model.to_onnx(folder / f"{name}.onnx", shape)
+    model.to_c(folder / f"{name}.c", shape)
+    for got in [*by_onnx(folder / f"{name}.onnx", x), by_c(folder / f"{name}.c", x, want.shape[1:])]:
+        assert got.shape == want.shape and got.dtype == want.dtype
+        assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
+def test_random_networks(tmp_path: Path) -> None:
+    random_rounds(8, lambda rng: check(rng, tmp_path))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_two_hundred_random_networks(tmp_path: Path) -> None:
+    random_rounds(200, lambda rng: check(rng, tmp_path))
+
+
+def test_every_layer_is_in_some_network() -> None:
+    """A layer that is new in pdnn.nn has to be written, and drawn here or in random_networks."""
+    layers = {name for name in nn.__all__ if isinstance(thing := getattr(nn, name), type) and is_layer(thing)}
+    drawn: set[str] = set()
+    for seed in range(200):
+        drawn |= {type(part).__name__ for part in draw_model(np.random.default_rng(seed))[0].modules()}
+    assert drawn == layers
+
+
+def is_layer(thing: type) -> bool:
+    """Whether the core runs it, on one rank."""
+    builds = issubclass(thing, nn.Module) and thing.build is not nn.Module.build
+    return builds and not issubclass(thing, (nn.ColumnParallelLinear, nn.RowParallelLinear))
+
+
+@pytest.mark.parametrize("layers", [[], [nn.Dropout()], [nn.Residual(nn.Sequential())]])
+def test_networks_that_compute_little(layers: list[nn.Module], tmp_path: Path) -> None:
+    model = nn.Sequential(*layers)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    model.to_onnx(tmp_path / "none.onnx", (3,))
+    model.to_c(tmp_path / f"little{len(str(model))}.c", (3,))
+    results = [*by_onnx(tmp_path / "none.onnx", x), by_c(tmp_path / f"little{len(str(model))}.c", x, (3,))]
+    assert all((got == model.predict(x)).all() for got in results)
+
+
+def test_what_the_file_says_of_the_model(tmp_path: Path) -> None:
+    model = pdnn.models.mlp([4, 5, 3], dtype="bfloat16", seed=1)
+    model.to_onnx(tmp_path / "a.onnx")
+    written = onnx.load(tmp_path / "a.onnx")
+    assert (written.producer_name, written.producer_version) == ("pdnn", pdnn.__version__)
+    assert {entry.key: entry.value for entry in written.metadata_props} == {
+        "pdnn.fingerprint": model.fingerprint(),
+        "pdnn.input_shape": "[4]",
+    }
+    (array,) = (onnx.numpy_helper.to_array(a) for a in written.graph.initializer if a.name == "0.weight")
+    assert array.dtype == np.float32 and (array == model[0].weight.data).all()
+    model.to_c(tmp_path / "7-nets.c")
+    text = (tmp_path / "7-nets.c").read_text()
+    assert model.fingerprint() in text and "void model_7_nets_predict(const float *x" in text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_float64_stays_or_is_rounded(dtype: str, tmp_path: Path) -> None:
+    model = pdnn.models.mlp([6, 9, 4], "tanh", dtype="float64", seed=2)
+    x = np.random.default_rng(0).standard_normal((3, 6)).astype(dtype)
+    want = model.predict(x.astype("float64"))
+    model.to_onnx(tmp_path / "a.onnx", dtype=dtype)
+    model.to_c(tmp_path / f"{dtype}.c", dtype=dtype)
+    for got in [*by_onnx(tmp_path / "a.onnx", x), by_c(tmp_path / f"{dtype}.c", x, (4,))]:
+        assert got.dtype == dtype
+        assert np.abs(got - want).max() <= {"float32": 1e-5, "float64": 1e-14}[dtype] * np.abs(want).max()
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape"),
+    [
+        ([nn.Tanh(), nn.Linear(7, 2)], [7]),
+        ([nn.Residual(nn.Sequential(nn.ReLU(), nn.BatchNorm1d(5)))], [5]),
+        ([nn.Sequential(nn.Dropout()), nn.Sequential(nn.LayerNorm(4))], None),
+        ([nn.LayerNorm(4), nn.Linear(4, 2)], [4]),
+        ([nn.Flatten(), nn.Linear(12, 2)], None),
+        ([nn.Conv2d(1, 2, 3)], None),
+        ([nn.ReLU()], None),
+    ],
+)
+def test_the_shape_of_samples_is_asked_for_where_no_layer_says_it(
+    layers: list[nn.Module], shape: list[int] | None, tmp_path: Path
+) -> None:
+    model = nn.Sequential(*layers)
+    if shape is None:
+        with pytest.raises(ValueError, match=r"several shapes; .*input_shape=\(3, 32, 32\)"):
+            model.to_onnx(tmp_path / "a.onnx")
+        return
+    model.to_onnx(tmp_path / "a.onnx")
+    sizes = onnx.load(tmp_path / "a.onnx").graph.input[0].type.tensor_type.shape.dim
+    assert [sizes[0].dim_param, *(size.dim_value for size in sizes[1:])] == ["batch", *shape]
+
+
+class Doubled(nn.ReLU):
+    def forward(self, x: Any) -> Any:
+        return x + x
+
+
+class Mine(nn.ReLU):
+    pass
+
+
+def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    for write in (nn.Sequential.to_onnx, nn.Sequential.to_c):
+        path = tmp_path / "a.file"
+        with pytest.raises(TypeError, match="Doubled has its forward in Python"):
+            write(nn.Sequential(Doubled()), path, (2,))
+        with pytest.raises(ValueError, match=r"layer 1\.fn, Mine: cannot be written as"):
+            write(nn.Sequential(nn.ReLU(), nn.Residual(Mine())), path, (2,))
+        with pytest.raises(ValueError, match="this layer takes 4"):
+            write(nn.Sequential(nn.Linear(4, 2)), path, (3,))
+        with pytest.raises(ValueError, match="dtype float16"):
+            write(nn.Sequential(nn.Linear(4, 2)), path, dtype="float16")
+        assert not path.exists()
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.flat_parameters[0] = np.nan
+    with pytest.raises(ValueError, match="layer 0, Linear: its weight is not finite"):
+        model.to_c(tmp_path / "a.c")
+
+
+def test_part_of_a_model_is_written_alone(tmp_path: Path) -> None:
+    part = pdnn.models.mlp([5, 4, 3], seed=3)[:2]
+    x = np.random.default_rng(1).random((2, 5), np.float32)
+    part.to_onnx(tmp_path / "part.onnx")
+    for got in by_onnx(tmp_path / "part.onnx", x):
+        np.testing.assert_allclose(got, part.predict(x), rtol=1e-6)
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 3), seed=4)
+    model.save(tmp_path / "model.safetensors")
+    x = np.random.default_rng(1).random((2, 1, 4, 4), np.float32)
+    words = ["export", str(tmp_path / "model.safetensors")]
+    assert cli.main([*words, str(tmp_path / "model.onnx")]) == 1
+    assert "--input-shape 3x32x32" in capsys.readouterr().err
+    for ending in ("onnx", "c"):
+        assert cli.main([*words, str(tmp_path / f"cnn.{ending}"), "--input-shape", "1x4x4"]) == 0
+    for got in [*by_onnx(tmp_path / "cnn.onnx", x), by_c(tmp_path / "cnn.c", x, (3,))]:
+        np.testing.assert_allclose(got, model.predict(x), rtol=1e-5)
+    for wrong, said in [
+        (["model.pb"], "'model.pb' ends in neither .onnx nor .c"),
+        (["model.onnx", "--input-shape", "3x"], "'3x' is no shape"),
+    ]:
+        with pytest.raises(SystemExit):
+            cli.main([*words, *wrong])
+        assert said in capsys.readouterr().err
+
+
+def test_without_onnx_ir_an_error_says_what_to_install(run_python: Callable[..., Completed]) -> None:
+    code = """
+import sys
+sys.modules["onnx_ir"] = None
+import pdnn
+model = pdnn.models.mlp([2, 2])
+try:
+    model.to_onnx("never.onnx")
+except ImportError as error:
+    print(error)
+"""
+    assert "pip install onnx-ir" in run_python(["-c", code]).stdout
