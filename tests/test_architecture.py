@@ -51,7 +51,7 @@ PYTHON_MAY_LOOK_AT = {
     "launch": ["_core", "comm"],
     "exchange": ["files"],
     "nn": ["_core", "core", "comm", "exchange", "files", "moved", "store", "tensor"],
-    "models": ["nn", "files", "moved"],
+    "models": ["exchange", "nn", "files", "moved"],
     "optim": ["_core", "core", "comm", "store", "nn"],
     "data": ["_core", "core", "comm", "nn", "moved", "tensor"],
     "datasets": ["data", "moved", "progress"],

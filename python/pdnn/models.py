@@ -143,6 +143,26 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
     return model
 
 
+def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:
+    """The network of an ONNX file, as scikit-learn's, Keras' and PyTorch's exporters write them.
+
+    It predicts what the file computes, and can be trained further. docs/exchange.md has the operators.
+
+    Raises
+    ------
+    ImportError
+        If onnx-ir is not installed.
+    ValueError
+        If the file is no ONNX, or has nodes without a layer in pdnn, all of which are listed.
+    """
+    from pdnn.exchange import from_onnx  # which imports onnx
+
+    found = from_onnx.read(path)
+    model = _sequential(found.layers, dtype=found.dtype)
+    model.load_state_dict(found.arrays)
+    return model
+
+
 def _arrays(model: nn.Module) -> set[nn.Parameter | nn.Buffer]:
     """Its parameters and buffers, which need have no memory yet."""
     values = [value for module in model.modules() for value in vars(module).values()]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pdnn import nn
+from pdnn import models, nn
 
 
 class Part(NamedTuple):
@@ -133,3 +133,29 @@ def draw_shape(rng: np.random.Generator) -> tuple[int, ...]:
     if rng.integers(2):
         return (int(rng.integers(1, 40)),)
     return int(rng.integers(1, 4)), int(rng.integers(2, 10)), int(rng.integers(2, 10))
+
+
+def draw_trained(rng: np.random.Generator) -> tuple[nn.Sequential, tuple[int, ...]]:
+    """A network, with statistics as if it were trained, and the shape of its samples."""
+    layers: list[nn.Module] = []
+    kind = rng.choice(["nested", "wide", "images"])
+    if kind == "wide":
+        sizes = [int(size) for size in rng.integers(1, 300, 3)]
+        layers = [models.mlp(sizes, str(rng.choice([*models.ACTIVATIONS])))]
+        shape, out = (sizes[0],), (sizes[-1],)
+    else:
+        shape = out = draw_shape(rng) if kind == "nested" else (3, *map(int, rng.integers(6, 33, 2)))
+    while kind == "images" and len(layers) < 5:
+        parts, after = draw_parts(rng, out, 1, 1, {})
+        if len(after) == 3:
+            layers, out = [*layers, *(part.static() for part in parts)], after
+    parts, out = draw_parts(rng, out, int(rng.integers(7)), 2, {}, dropout=True)
+    ends = ["SiLU", "Dropout"] + ["Softmax", "LogSoftmax"] * (len(out) == 1)
+    layers += [*(part.static() for part in parts), getattr(nn, str(rng.choice(ends)))()]
+    model = nn.Sequential(*layers, seed=int(rng.integers(1000)))
+    for name, buffer in model.named_buffers():
+        variance = name.endswith("var")
+        buffer.data = rng.uniform(0.5, 2, buffer.shape) if variance else rng.standard_normal(buffer.shape)
+    for parameter in model.parameters():
+        parameter.data = parameter.data + 0.1 * rng.standard_normal(parameter.shape)
+    return model, shape

@@ -16,7 +16,7 @@ import pytest
 import pdnn
 from pdnn import cli, nn
 from processes import Completed
-from random_networks import draw_parts, draw_shape
+from random_networks import draw_trained
 from random_rounds import random_rounds
 
 onnx = pytest.importorskip("onnx")
@@ -56,34 +56,8 @@ def by_c(path: Path, x: Any, outputs: tuple[int, ...]) -> Any:
     return y.reshape(len(x), *outputs)
 
 
-def draw_model(rng: np.random.Generator) -> tuple[nn.Sequential, tuple[int, ...]]:
-    """A network, with statistics as if it were trained, and the shape of its samples."""
-    layers: list[nn.Module] = []
-    kind = rng.choice(["nested", "wide", "images"])
-    if kind == "wide":
-        sizes = [int(size) for size in rng.integers(1, 300, 3)]
-        layers = [pdnn.models.mlp(sizes, str(rng.choice([*pdnn.models.ACTIVATIONS])))]
-        shape, out = (sizes[0],), (sizes[-1],)
-    else:
-        shape = out = draw_shape(rng) if kind == "nested" else (3, *map(int, rng.integers(6, 33, 2)))
-    while kind == "images" and len(layers) < 5:
-        parts, after = draw_parts(rng, out, 1, 1, {})
-        if len(after) == 3:
-            layers, out = [*layers, *(part.static() for part in parts)], after
-    parts, out = draw_parts(rng, out, int(rng.integers(7)), 2, {}, dropout=True)
-    ends = ["SiLU", "Dropout"] + ["Softmax", "LogSoftmax"] * (len(out) == 1)
-    layers += [*(part.static() for part in parts), getattr(nn, str(rng.choice(ends)))()]
-    model = nn.Sequential(*layers, seed=int(rng.integers(1000)))
-    for name, buffer in model.named_buffers():
-        variance = name.endswith("var")
-        buffer.data = rng.uniform(0.5, 2, buffer.shape) if variance else rng.standard_normal(buffer.shape)
-    for parameter in model.parameters():
-        parameter.data = parameter.data + 0.1 * rng.standard_normal(parameter.shape)
-    return model, shape
-
-
 def check(rng: np.random.Generator, folder: Path) -> None:
-    model, shape = draw_model(rng)
+    model, shape = draw_trained(rng)
     print(shape, model)
     x = rng.standard_normal((int(rng.integers(1, 5)), *shape)).astype(np.float32)
     want = model.predict(x)
@@ -110,7 +84,7 @@ def test_every_layer_is_in_some_network() -> None:
     layers = {name for name in nn.__all__ if isinstance(thing := getattr(nn, name), type) and is_layer(thing)}
     drawn: set[str] = set()
     for seed in range(200):
-        drawn |= {type(part).__name__ for part in draw_model(np.random.default_rng(seed))[0].modules()}
+        drawn |= {type(part).__name__ for part in draw_trained(np.random.default_rng(seed))[0].modules()}
     assert drawn == layers
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 import pdnn
-from pdnn.cli import course, doctor, estimate, export, launch, predict, report, sweep, train
+from pdnn.cli import course, doctor, estimate, export, import_, launch, predict, report, sweep, train
 
 __all__ = ["COMMANDS", "main"]
 
@@ -16,6 +16,7 @@ COMMANDS = {
     "train": train,
     "predict": predict,
     "export": export,
+    "import": import_,
     "sweep": sweep,
     "report": report,
     "estimate": estimate,

@@ -1,0 +1,338 @@
+"""Networks out of ONNX files, as layers of `pdnn.nn` and their arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pdnn.exchange.graph import Graph, Step
+from pdnn.exchange.network import Array
+from pdnn.exchange.samples import CHANNELS_FIRST, Samples, Shape, Unknown
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What a file holds.
+
+    Attributes
+    ----------
+    layers : list of dict
+        Types and arguments, as `Sequential.config` lists them.
+    arrays : dict of str to ndarray
+        As `state_dict` names and shapes them, of the dtype.
+    dtype : "float32" or "float64"
+    """
+
+    layers: list[dict[str, Any]]
+    arrays: dict[str, Array]
+    dtype: str
+
+
+def read(path: str | os.PathLike[str]) -> Imported:
+    """The network of a file.
+
+    Raises
+    ------
+    ValueError
+        If the file is no ONNX, or not understood: all nodes that have no layer in pdnn are listed.
+    """
+    graph = Graph(path)
+    shape = graph.input.shape
+    sizes = None if shape is None else tuple(size if isinstance(size, int) else None for size in shape)
+    reader = _Reader(graph, "", None if sizes is None else sizes[1:])
+    reader.read(steps := graph.steps())
+    if reader.rows is not None or reader.axes != CHANNELS_FIRST:
+        graph.missed.setdefault(steps[-1].node, "its outputs are in another order than pdnn's")
+    if graph.missed:
+        lines = [
+            f'  {node.op_type} "{node.name or node.outputs[0].name}": {why}'
+            for node, why in sorted(graph.missed.items(), key=lambda item: graph.order[item[0]])
+        ]
+        raise ValueError(
+            f"{path}: {len(lines)} of its {len(graph.nodes)} nodes are not understood:\n" + "\n".join(lines)
+        )
+    dtype = "float64" if any(array.dtype == np.float64 for array in reader.arrays.values()) else "float32"
+    arrays = {name: array.astype(dtype) for name, array in reader.arrays.items()}
+    return Imported(reader.layers, arrays, dtype)
+
+
+class _Reader(Samples):
+    """Takes steps one after another."""
+
+    def read(self, steps: list[Step]) -> None:
+        """Adds what steps do; those that it does not understand are in the graph's `missed`."""
+        for step in steps:
+            try:
+                STEPS.get(step.kind, _Reader.unknown)(self, step)
+            except Unknown as why:
+                self.graph.missed.setdefault(step.node, str(why))
+                self.forget()
+        self.flush()
+
+    def unknown(self, step: Step) -> None:
+        """Any other step."""
+        self.read(step.inside)
+        raise Unknown("pdnn has no such layer")
+
+    def passed(self, step: Step) -> None:
+        """Nothing that pdnn would have to do."""
+
+    # ---- layers with weights
+
+    def gemm(self, step: Step) -> None:
+        """Y = alpha x W + beta c."""
+        options = step.node.attributes
+        weight = self.weights(step, 1, 2)
+        if options.get_int("transA", 0):
+            raise Unknown("its first factor is transposed")
+        weight = weight.T if options.get_int("transB", 0) else weight
+        bias = self.graph.constant(step.node.inputs[2]) if len(step.node.inputs) > 2 else None
+        if bias is not None:
+            beta = bias.dtype.type(options.get_float("beta", 1.0))
+            bias = np.broadcast_to(beta * bias, (1, weight.shape[1]))[0]
+        self.linear(weight * weight.dtype.type(options.get_float("alpha", 1.0)), bias)
+
+    def matmul(self, step: Step) -> None:
+        """Y = x W."""
+        self.linear(self.weights(step, 1, 2), None)
+
+    def linear(self, weight: Array, bias: Array | None) -> None:
+        """A Linear from the file's features."""
+        self.features()
+        if self.shape is not None and self.shape[0] not in (None, len(weight)):
+            raise Unknown(f"takes {len(weight)} features, there are {self.shape[0]}")
+        weight, bias = self.taken_up(weight, bias)
+        weight = self.own_order(weight)
+        sizes = {"in_features": weight.shape[0], "out_features": weight.shape[1]}
+        self.emit("Linear", {"weight": weight, "bias": bias}, **sizes, bias=bias is not None)
+        self.shape, self.rows = weight.shape[1:], None
+
+    def conv(self, step: Step) -> None:
+        """A Conv2d; (out, in, height, width) becomes (height, width, in, out)."""
+        shape = self.images()
+        weight = self.weights(step, 1, 4).transpose(2, 3, 1, 0)
+        bias = self.weights(step, 2, 1) if len(step.node.inputs) > 2 else None
+        if step.node.attributes.get_int("group", 1) != 1:
+            raise Unknown("its channels are in groups")
+        kernel, stride, padding = self.windows(step, weight.shape[:2])
+        if self.waiting is not None and (padding == 0 or not self.waiting[1].any()):  # padding stays 0
+            weight, bias = self.taken_up(weight, bias)
+        sizes = {"in_channels": weight.shape[2], "out_channels": weight.shape[3], "kernel_size": kernel}
+        arguments = {**sizes, "stride": stride, "padding": padding, "bias": bias is not None}
+        self.emit("Conv2d", {"weight": weight, "bias": bias}, **arguments)
+        self.shape = (weight.shape[3], *_places(shape[1:], kernel, stride, padding))
+
+    def windows(self, step: Step, kernel: tuple[int, ...] = ()) -> tuple[int, int, int]:
+        """Kernel, stride and padding, all of which have to be the same both ways."""
+        options = step.node.attributes
+        kernel = tuple(options.get_ints("kernel_shape", kernel) or ())
+        strides = tuple(options.get_ints("strides", (1, 1)) or ())
+        pads = set(options.get_ints("pads", (0,)) or ())
+        if set(options.get_ints("dilations", (1,)) or ()) != {1}:
+            raise Unknown("its windows are dilated")
+        if len(kernel) != 2 or len({*kernel}) != 1 or len({*strides}) != 1:
+            raise Unknown(f"its windows are {kernel} at strides {strides}, expected squares")
+        if (options.get_string("auto_pad", "NOTSET") or "").startswith("SAME"):
+            pads = set()
+            for size in self.images()[1:]:
+                if size is None:
+                    raise Unknown("its padding depends on the size of images, which the file does not say")
+                whole = max((-(-size // strides[0]) - 1) * strides[0] + kernel[0] - size, 0)
+                pads |= {whole // 2, whole - whole // 2}
+        if len(pads) != 1:
+            raise Unknown("its padding is not the same on all sides")
+        return kernel[0], strides[0], pads.pop()
+
+    def pool(self, step: Step) -> None:
+        """A MaxPool2d or AvgPool2d."""
+        shape = self.images()
+        kernel, stride, padding = self.windows(step)
+        if padding:
+            raise Unknown(f"has padding {padding}, pdnn's pools have none")
+        rest = {None if size is None else (size - kernel) % stride for size in shape[1:]}
+        if step.node.attributes.get_int("ceil_mode", 0) and rest != {0}:
+            raise Unknown("rounds the number of windows up (ceil_mode)")
+        if step.kind == "MaxPool" and kernel > 16:
+            raise Unknown(f"its windows are {kernel} wide, at most 16 are possible")
+        layer = {"MaxPool": "MaxPool2d", "AveragePool": "AvgPool2d"}[step.kind]
+        self.emit(layer, kernel_size=kernel, stride=stride)
+        self.shape = (shape[0], *_places(shape[1:], kernel, stride, 0))
+
+    def global_mean(self, step: Step) -> None:
+        """An AdaptiveAvgPool2d."""
+        self.shape = (self.images()[0], 1, 1)
+        self.emit("AdaptiveAvgPool2d", output_size=1)
+
+    def reduce_mean(self, step: Step) -> None:
+        """An AdaptiveAvgPool2d, if it is over the axes of pixels."""
+        options, values = step.node.attributes, step.node.inputs
+        axes = self.graph.constant(values[1]) if len(values) > 1 else options.get_ints("axes", ())
+        over = {self.axes[int(axis) % 4] for axis in ([] if axes is None else axes)}
+        if over != {2, 3} or len(self.shape or (1, 2, 3)) != 3:
+            raise Unknown("is no mean over the pixels of images")
+        self.emit("AdaptiveAvgPool2d", output_size=1)
+        self.shape = (None if self.shape is None else self.shape[0], 1, 1)
+        if not options.get_int("keepdims", 1):
+            self.flatten(step)
+
+    def batch_norm(self, step: Step) -> None:
+        """A BatchNorm1d or 2d, by the shape of samples."""
+        options = step.node.attributes
+        if options.get_int("training_mode", 0):
+            raise Unknown("is in training mode")
+        weight, bias, mean, variance = (self.own_order(self.weights(step, at, 1)) for at in range(1, 5))
+        if self.shape is not None and len(self.shape) > 1:
+            self.images()
+        self.emit(
+            "BatchNorm2d" if self.shape is not None and len(self.shape) == 3 else "BatchNorm1d",
+            {"weight": weight, "bias": bias, "running_mean": mean, "running_var": variance},
+            num_features=len(weight),
+            eps=self.decimal(step, "epsilon", 1e-5),
+            momentum=round(1 - self.decimal(step, "momentum", 0.9), 7),  # ONNX counts what stays
+        )
+
+    def layer_norm(self, step: Step) -> None:
+        """A LayerNorm."""
+        self.features()
+        weight = self.weights(step, 1, 1)
+        bias = self.weights(step, 2, 1) if len(step.node.inputs) > 2 else np.zeros_like(weight)
+        eps = self.decimal(step, "epsilon", 1e-5)
+        arrays: dict[str, Array | None] = {"weight": self.own_order(weight), "bias": self.own_order(bias)}
+        self.emit("LayerNorm", arrays, normalized_shape=len(weight), eps=eps)
+
+    # ---- products and sums with constants, which weights take up
+
+    def arithmetic(self, step: Step) -> None:
+        """X + c, x - c, c - x, x c or x / c, with a number or one for each feature or channel."""
+        first, second = map(self.graph.constant, step.node.inputs)
+        constant = first if first is not None else second
+        if constant is None or (first is not None and step.kind == "Div"):
+            raise Unknown("pdnn has no such layer")
+        numbers, one = np.float64(self.per_channel(constant)), np.ones(1)
+        if step.kind in ("Mul", "Div"):
+            self.affine(step, numbers if step.kind == "Mul" else 1 / numbers, np.zeros(1))
+        elif first is not None and step.kind == "Sub":
+            self.affine(step, -one, numbers)
+        else:
+            self.affine(step, one, -numbers if step.kind == "Sub" else numbers)
+
+    def scaler(self, step: Step) -> None:
+        """Y = (x - offset) scale, of scikit-learn's scalers."""
+        self.features()
+        offset = np.array(step.node.attributes.get_floats("offset", [0.0]))
+        scale = np.array(step.node.attributes.get_floats("scale", [1.0]))
+        self.affine(step, scale, -offset * scale)
+
+    # ---- others
+
+    def softmax(self, step: Step) -> None:
+        """A Softmax or LogSoftmax."""
+        self.features()
+        default = -1 if self.graph.opsets.get("", 1) >= 13 else 1
+        if step.node.attributes.get_int("axis", default) not in (-1, 1) or self.rows is not None:
+            raise Unknown("is not over the features of a sample")
+        self.emit(step.kind)
+
+    def dropout(self, step: Step) -> None:
+        """A Dropout."""
+        ratio = self.graph.constant(step.node.inputs[1]) if len(step.node.inputs) > 1 else None
+        p = self.decimal(step, "ratio", 0.5) if ratio is None else float(str(ratio))
+        if not 0 <= p < 1:
+            raise Unknown(f"drops with probability {p}")
+        self.emit("Dropout", p=p)
+
+    def cast(self, step: Step) -> None:
+        """Another float type; that of the weights counts."""
+        if step.node.attributes.get_int("to", 1) not in (1, 10, 11, 16):
+            raise Unknown("makes integers")
+
+    def gelu(self, step: Step) -> None:
+        """A GELU."""
+        if step.node.attributes.get_string("approximate", "none") != "none":
+            raise Unknown("approximates GELU by tanh, pdnn's is the exact one")
+        self.emit("GELU")
+
+    def leaky_relu(self, step: Step) -> None:
+        """A LeakyReLU."""
+        self.emit("LeakyReLU", negative_slope=self.decimal(step, "alpha", 0.01))
+
+    def swish(self, step: Step) -> None:
+        """A SiLU."""
+        if self.decimal(step, "alpha", 1.0) != 1:
+            raise Unknown("has another alpha than 1")
+        self.emit("SiLU")
+
+    def residual(self, step: Step) -> None:
+        """A Residual."""
+        self.flush()
+        inner = _Reader(self.graph, f"{self.prefix}{len(self.layers)}.fn.", self.shape)
+        inner.axes = self.axes
+        inner.read(step.inside)
+        before, after = ((part.shape, part.axes, part.rows is None) for part in (self, inner))
+        if before != after or self.rows is not None:
+            raise Unknown("adds values whose axes or features are in another order")
+        self.emit("Residual", fn={"type": "Sequential", "layers": inner.layers})
+        self.arrays |= inner.arrays
+
+    def complement(self, step: Step) -> None:
+        """(1 - p, p) with p = sigmoid(z) is softmax(0, z): two features, of which the first is 0."""
+        name = f"{self.prefix}{len(self.layers) - 1}."
+        if self.shape != (1,) or not self.layers or self.layers[-1]["type"] != "Linear":
+            raise Unknown("joins other values than the probabilities of two classes")
+        for array in ("weight", "bias"):
+            if f"{name}{array}" in self.arrays:
+                old = self.arrays[f"{name}{array}"]
+                self.arrays[f"{name}{array}"] = np.concatenate([np.zeros_like(old), old], axis=-1)
+        self.layers[-1]["out_features"] = 2
+        self.shape = (2,)
+        self.emit("Softmax")
+
+
+def _places(sizes: Shape, kernel: int, stride: int, padding: int) -> Shape:
+    """The numbers of windows both ways."""
+    return tuple(None if size is None else (size + 2 * padding - kernel) // stride + 1 for size in sizes)
+
+
+def _activation(type: str) -> Callable[[_Reader, Step], None]:
+    return lambda reader, step: reader.emit(type)
+
+
+STEPS: dict[str, Callable[[_Reader, Step], None]] = {
+    "Add": _Reader.arithmetic,
+    "AveragePool": _Reader.pool,
+    "BatchNormalization": _Reader.batch_norm,
+    "Cast": _Reader.cast,
+    "Complement": _Reader.complement,
+    "Conv": _Reader.conv,
+    "Div": _Reader.arithmetic,
+    "Dropout": _Reader.dropout,
+    "Flatten": _Reader.flatten,
+    "GELU": _activation("GELU"),
+    "Gelu": _Reader.gelu,
+    "Gemm": _Reader.gemm,
+    "GlobalAveragePool": _Reader.global_mean,
+    "Identity": _Reader.passed,
+    "LayerNormalization": _Reader.layer_norm,
+    "LeakyRelu": _Reader.leaky_relu,
+    "LogSoftmax": _Reader.softmax,
+    "MatMul": _Reader.matmul,
+    "MaxPool": _Reader.pool,
+    "Mul": _Reader.arithmetic,
+    "ReduceMean": _Reader.reduce_mean,
+    "Relu": _activation("ReLU"),
+    "Reshape": _Reader.reshape,
+    "Residual": _Reader.residual,
+    "Scaler": _Reader.scaler,
+    "SiLU": _activation("SiLU"),
+    "Sigmoid": _activation("Sigmoid"),
+    "Softmax": _Reader.softmax,
+    "Squeeze": _Reader.squeeze,
+    "Sub": _Reader.arithmetic,
+    "Swish": _Reader.swish,
+    "Tanh": _activation("Tanh"),
+    "Transpose": _Reader.transpose,
+}

@@ -1,0 +1,257 @@
+"""The structure of an ONNX graph: from its input to its output, one step after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import erf, sqrt
+from typing import Any
+
+import numpy as np
+
+from pdnn.exchange.network import Array
+
+try:
+    import onnx
+    import onnx_ir as ir
+    from google.protobuf.message import DecodeError
+    from onnx.inliner import inline_local_functions
+    from onnx.reference import ReferenceEvaluator
+except ImportError as error:
+    raise ImportError("ONNX files need onnx-ir: pip install onnx-ir") from error
+
+FOLDED = {
+    *("Add", "Cast", "Concat", "Constant", "Div", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub"),
+    *("Transpose", "Unsqueeze"),
+}
+"""Operators that are evaluated where all their inputs are constants."""
+
+ELEMENTWISE = {
+    *(
+        "Add",
+        "Div",
+        "Erf",
+        "Exp",
+        "Mul",
+        "Neg",
+        "Pow",
+        "Reciprocal",
+        "Relu",
+        "Sigmoid",
+        "Sqrt",
+        "Sub",
+        "Tanh",
+    ),
+}
+"""Operators that an activation may be made of."""
+
+POINTS = np.linspace(-6, 6, 193)
+CURVES: dict[str, Callable[[float], float]] = {
+    "GELU": lambda x: x * (1 + erf(x / sqrt(2))) / 2,
+    "SiLU": lambda x: x / (1 + np.exp(-x)),
+}
+
+PASSED = {"Identity", "Cast", "Reshape", "Squeeze", "ArrayFeatureExtractor"}
+DECIDED = {"ArgMax", "Binarizer", "ZipMap"}
+"""What makes classes of probabilities, with what may stand behind it."""
+
+
+@dataclass
+class Step:
+    """What happens to a value on its way.
+
+    Attributes
+    ----------
+    kind : str
+        The node's operator; or what several nodes compute: a residual, an activation, or the probabilities
+        of two classes from that of one ("Residual", "GELU", "SiLU", "Complement"); or "Unknown".
+    node : Node
+        The last of the nodes.
+    inside : list of Step
+        What a residual adds.
+    """
+
+    kind: str
+    node: ir.Node
+    inside: list[Step] = field(default_factory=list)
+
+
+class Graph:
+    """A graph with one input, and one output beside the classes that follow from it.
+
+    Parameters
+    ----------
+    path : path of an ONNX file
+
+    Attributes
+    ----------
+    missed : dict of Node to str
+        What is not understood, and why.
+
+    Raises
+    ------
+    ValueError
+        If the file is no ONNX, or its graph has several inputs or outputs.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        graph, self.opsets = _load(path)
+        self.nodes = list(graph)
+        self.order = {node: index for index, node in enumerate(self.nodes)}
+        self.missed: dict[ir.Node, str] = {}
+        self.constants = {
+            value: value.const_value.numpy()
+            for value in graph.initializers.values()
+            if value.const_value is not None
+        }
+        self.sizes: set[ir.Value] = set()
+        self._passed: set[ir.Node] = set()
+        for node in self.nodes:
+            data = self.data(node)
+            if node.op_type == "Shape" or (data and self.sizes.issuperset(data)):
+                self.sizes.update(node.outputs)
+            elif not data and node.op_type in FOLDED and node.domain == "":
+                self.constants[node.outputs[0]] = self.evaluate(node, self.constants)
+        inputs = [value for value in graph.inputs if value not in self.constants]
+        outputs = list(dict.fromkeys(map(self._decided, graph.outputs)))
+        for what, values in (("inputs", inputs), ("outputs", outputs)):
+            if len(values) != 1:
+                names = ", ".join(str(value.name) for value in values) or "none"
+                raise ValueError(f"{path}: its {what} are {names}; expected one")
+        self.input, self.output = inputs[0], outputs[0]
+
+    def constant(self, value: ir.Value | None) -> Array | None:
+        """The array that a value always is."""
+        return None if value is None else self.constants.get(value)
+
+    def data(self, node: ir.Node) -> list[ir.Value]:
+        """The inputs of a node that depend on the samples, and on more than their number."""
+        inputs = [value for value in node.inputs if value is not None and value not in self.constants]
+        return [value for value in inputs if value not in self.sizes] if node.op_type == "Reshape" else inputs
+
+    def evaluate(self, node: ir.Node, values: dict[ir.Value, Array]) -> Array:
+        """The first output of a node."""
+        names = [value.name or "" for value in node.inputs if value is not None]
+        infos = [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names)]
+        output = onnx.helper.make_empty_tensor_value_info(node.outputs[0].name or "")
+        proto: Any = ir.to_proto(node)
+        model = onnx.helper.make_model(
+            onnx.helper.make_graph([proto], "node", infos, [output]),
+            opset_imports=[onnx.helper.make_opsetid(*item) for item in self.opsets.items()],
+        )
+        feeds = {value.name or "": values[value] for value in node.inputs if value is not None}
+        result: list[Any] = ReferenceEvaluator(model).run(None, feeds)  # type: ignore[assignment]
+        return np.asarray(result[0])
+
+    def steps(self) -> list[Step]:
+        """From the input to the output. What is not understood is in `missed`."""
+        return self._chain(self.output, self.input)
+
+    # ---- structure, from a value back to one before it
+
+    def _chain(self, value: ir.Value, stop: ir.Value | None) -> list[Step]:
+        """From `stop`, or wherever the way begins, to a value."""
+        steps: list[Step] = []
+        while value is not stop:
+            node = value.producer()
+            if node is None or node in self._passed:
+                if stop is not None and not self.missed:
+                    self.missed[steps[-1].node] = "its branches begin at different places"
+                break
+            self._passed.add(node)
+            step, value = self._step(node)
+            steps.append(step)
+        return steps[::-1]
+
+    def _step(self, node: ir.Node) -> tuple[Step, ir.Value]:
+        """The last step to a node's output, and the value before it."""
+        data = self.data(node)
+        if node.op_type == "Concat" and (before := self._complement(node)) is not None:
+            return Step("Complement", node), before
+        if node.op_type in ("Add", "Div", "Mul", "Sub") and (found := self._curve(node)) is not None:
+            return Step(found[0], node), found[1]
+        if node.op_type == "Add" and len(data) == 2:
+            for x, added in (data, data[::-1]):
+                if x is added or x in self._before(added):
+                    return Step("Residual", node, self._chain(added, x)), x
+        if len(data) != 1:
+            what = "neither of its inputs is made of the other" if node.op_type == "Add" else "several inputs"
+            self.missed[node] = what
+        others = [step for value in data[1:] for step in self._chain(value, None)]
+        known = len(data) == 1 and node.domain in ("", "ai.onnx.ml")
+        return Step(node.op_type if known else "Unknown", node, others), [*data, self.input][0]
+
+    def _before(self, value: ir.Value) -> set[ir.Value]:
+        """All values that a value is made of."""
+        found, waiting = set(), [value]
+        while waiting:
+            node = waiting.pop().producer()
+            new = [] if node is None else [before for before in self.data(node) if before not in found]
+            found.update(new)
+            waiting += new
+        return found
+
+    def _curve(self, last: ir.Node) -> tuple[str, ir.Value] | None:
+        """The activation that some nodes compute together, known by its values, and its input."""
+        region, ends = [last], set(self.data(last))
+        while ends:
+            if len(ends) == 1:
+                (x,) = ends
+                for name, curve in CURVES.items():
+                    if self._computes(region, x, curve):
+                        return name, x
+            value = max(ends, key=lambda value: self.order.get(value.producer(), -1))  # type: ignore[arg-type]
+            node = value.producer()
+            if node is None or node.op_type not in ELEMENTWISE:
+                return None
+            region.append(node)
+            ends = ends - {value} | set(self.data(node))
+        return None
+
+    def _computes(self, region: Sequence[ir.Node], x: ir.Value, curve: Callable[[float], float]) -> bool:
+        numbers = {value for node in region for value in node.inputs if value in self.constants}
+        values = {value: np.float64(self.constants[value]) for value in numbers if value is not None}
+        if any(array.size != 1 for array in values.values()):
+            return False
+        values[x] = POINTS
+        with np.errstate(all="ignore"):
+            for node in sorted(region, key=self.order.__getitem__):
+                values[node.outputs[0]] = self.evaluate(node, values)
+        return np.allclose(values[region[0].outputs[0]].ravel(), [curve(point) for point in POINTS], 0, 1e-5)
+
+    def _complement(self, concat: ir.Node) -> ir.Value | None:
+        """Z of (1 - p, p) with p = sigmoid(z), which scikit-learn's classifiers of two classes end in."""
+        if len(concat.inputs) != 2:
+            return None
+        other, p = concat.inputs
+        minus, sigmoid = (None if value is None else value.producer() for value in (other, p))
+        if minus is None or sigmoid is None or (minus.op_type, sigmoid.op_type) != ("Sub", "Sigmoid"):
+            return None
+        one = self.constant(minus.inputs[0])
+        return sigmoid.inputs[0] if minus.inputs[1] is p and one is not None and (one == 1).all() else None
+
+    def _decided(self, value: ir.Value) -> ir.Value:
+        """The value that classes are chosen by, if the value is these classes; else the value."""
+        at, node = value, value.producer()
+        while node is not None and node.op_type in PASSED | DECIDED and len(self.data(node)) == 1:
+            (at,) = self.data(node)
+            if node.op_type in DECIDED or (node.op_type == "Identity" and node is value.producer()):
+                value = at
+            node = at.producer()
+        return value
+
+
+def _load(path: str | os.PathLike[str]) -> tuple[ir.Graph, dict[str, int]]:
+    try:
+        model = onnx.load(path)
+        onnx.checker.check_model(model)
+    except (DecodeError, onnx.checker.ValidationError) as error:
+        raise ValueError(f"{path}: is no ONNX file that its checker takes ({error})") from error
+    if model.functions:
+        model = inline_local_functions(model)
+    for value in (*model.graph.output, *model.graph.value_info):
+        if not value.type.HasField("tensor_type"):
+            value.ClearField("type")  # lists of classes, for which onnx_ir has no type
+    read = ir.from_proto(model)
+    return read.graph, dict(read.graph.opset_imports)

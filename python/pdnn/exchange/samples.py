@@ -1,0 +1,223 @@
+"""Samples: the layers read so far, and how the values after them lie."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from pdnn.exchange.graph import Graph, Step
+from pdnn.exchange.network import Array
+
+Shape = tuple[int | None, ...]
+"""Of a sample; None for what a file does not say."""
+
+CHANNELS_FIRST = (0, 1, 2, 3)
+
+
+class Unknown(Exception):
+    """Why a step is not understood."""
+
+
+class Samples:
+    """Layers of `pdnn.nn`, and the samples that they make.
+
+    Parameters
+    ----------
+    graph : Graph
+    prefix : str
+        Of the names of its arrays: "4.fn.".
+    shape : tuple or None
+        Of a sample, in pdnn's order of axes; None where it is not known.
+
+    Attributes
+    ----------
+    layers : list of dict
+        Types and arguments, as `Sequential.config` lists them.
+    arrays : dict of str to ndarray
+        As `state_dict` names and shapes them.
+    axes : tuple of int
+        Which of pdnn's axes each axis of an image in the file is.
+    rows : ndarray or None
+        Which of the file's features each of pdnn's is, if their order differs.
+    waiting : (scale, shift, Step) or None
+        A step y = x scale + shift that the next weights have to take up.
+    """
+
+    def __init__(self, graph: Graph, prefix: str, shape: Shape | None) -> None:
+        self.graph, self.prefix, self.shape = graph, prefix, shape
+        self.layers: list[dict[str, Any]] = []
+        self.arrays: dict[str, Array] = {}
+        self.axes = CHANNELS_FIRST
+        self.rows: Array | None = None
+        self.waiting: tuple[Array, Array, Step] | None = None
+
+    def emit(self, type: str, arrays: dict[str, Array | None] | None = None, **arguments: Any) -> None:
+        """Adds a layer."""
+        number = self.waiting is not None and self.waiting[0].size == self.waiting[1].size == 1
+        if not (number and type == "Flatten"):
+            self.flush()
+        for name, array in (arrays or {}).items():
+            if array is not None:
+                self.arrays[f"{self.prefix}{len(self.layers)}.{name}"] = array
+        self.layers.append({"type": type, **arguments})
+
+    def flush(self) -> None:
+        """Says that what waits for weights does not find them."""
+        if self.waiting is not None:
+            self.graph.missed.setdefault(self.waiting[2].node, "no Linear or Conv2d beside it takes it up")
+            self.waiting = None
+
+    def forget(self) -> None:
+        """What follows is no longer known."""
+        self.shape = self.rows = self.waiting = None
+        self.axes = CHANNELS_FIRST
+
+    @property
+    def untouched(self) -> bool:
+        """Whether these are still the model's own samples."""
+        return not self.layers and self.prefix == ""
+
+    # ---- what layers need
+
+    def weights(self, step: Step, index: int, rank: int) -> Array:
+        """An input of a step that has to be constant and of this rank."""
+        values = step.node.inputs
+        array = self.graph.constant(values[index] if index < len(values) else None)
+        if array is None or array.ndim != rank:
+            raise Unknown(f"its input {index} is no constant with {rank} axes")
+        return array
+
+    def decimal(self, step: Step, name: str, default: float) -> float:
+        """An attribute, which is a float32 in the file, as the shortest decimal number that rounds to it."""
+        return float(str(np.float32(step.node.attributes.get_float(name, default) or 0.0)))
+
+    def features(self) -> None:
+        """Raises Unknown where samples are images."""
+        if self.shape is not None and len(self.shape) != 1:
+            raise Unknown(f"takes samples of shape {self.shape}, expected features")
+
+    def images(self) -> Shape:
+        """The shape of images with their channels first."""
+        shape = (None, None, None) if self.shape is None else self.shape
+        if len(shape) != 3 or self.axes != CHANNELS_FIRST:
+            raise Unknown(f"takes samples of shape {self.seen()}, expected (channels, height, width)")
+        return shape
+
+    def seen(self) -> Shape | None:
+        """The shape of a sample in the order of the file."""
+        if self.shape is None or len(self.shape) != 3:
+            return self.shape
+        return tuple(self.shape[axis - 1] for axis in self.axes[1:])
+
+    def own_order(self, array: Array) -> Array:
+        """An array over the file's features, over pdnn's."""
+        return array if self.rows is None else array[self.rows]
+
+    # ---- products and sums with constants
+
+    def per_channel(self, array: Array) -> Array:
+        """A constant that has one number, or one for each feature or channel."""
+        rank = array.ndim if self.shape is None else 1 + len(self.shape)
+        shape = (1,) * (rank - array.ndim) + array.shape
+        others = [size for axis, size in enumerate(shape) if rank > 4 or self.axes[axis] != 1]
+        if prod(others) != 1:
+            raise Unknown(f"its constant has shape {array.shape}, expected a number a feature or channel")
+        return array.ravel()
+
+    def affine(self, step: Step, scale: Array, shift: Array) -> None:
+        """Takes y = x scale + shift into the weights before it, or lets it wait for the next ones."""
+        index = len(self.layers) - 1
+        if self.waiting is not None:
+            before, moved, _ = self.waiting
+            self.waiting = before * scale, moved * scale + shift, step
+        elif index < 0 or self.layers[index]["type"] not in ("Linear", "Conv2d"):
+            self.waiting = scale, shift, step
+        else:
+            name = f"{self.prefix}{index}."
+            weight = self.arrays[f"{name}weight"]
+            bias = np.float64(self.arrays.get(f"{name}bias", np.zeros(weight.shape[-1]))) * scale + shift
+            self.arrays[f"{name}weight"] = (weight * scale).astype(weight.dtype)
+            self.arrays[f"{name}bias"] = bias.astype(weight.dtype)
+            self.layers[index]["bias"] = True
+
+    def taken_up(self, weight: Array, bias: Array | None) -> tuple[Array, Array | None]:
+        """Weights, inputs on their axis -2, and a bias that do what waits, too."""
+        if self.waiting is None:
+            return weight, bias
+        scale, shift, _ = self.waiting
+        self.waiting = None
+        inputs, outputs = weight.shape[-2:]
+        total = np.float64(weight).reshape(-1, inputs, outputs).sum(axis=0)
+        moved = np.broadcast_to(shift, inputs) @ total + (0 if bias is None else bias)
+        scaled = weight * np.broadcast_to(scale, inputs)[:, None]
+        return scaled.astype(weight.dtype), moved.astype(weight.dtype)
+
+    # ---- shapes
+
+    def transpose(self, step: Step) -> None:
+        """Another order of axes; the model's samples get it where no layer came before."""
+        rank = 4 if self.shape is None else 1 + len(self.shape)
+        order = step.node.attributes.get_ints("perm", tuple(reversed(range(rank)))) or ()
+        if rank not in (2, 4) or order[0] != 0:
+            raise Unknown(f"puts the axes of {rank - 1}-dimensional samples in the order {order}")
+        if self.untouched and self.shape is not None:
+            self.shape = tuple(self.shape[axis - 1] for axis in order[1:])
+        elif rank == 4:
+            self.axes = tuple(self.axes[axis] for axis in order)  # type: ignore[assignment]
+
+    def flatten(self, step: Step) -> None:
+        """A Flatten; where channels are last in the file, the next weights are put in pdnn's order."""
+        if step.kind == "Flatten" and step.node.attributes.get_int("axis", 1) != 1:
+            raise Unknown("flattens other axes than those of a sample")
+        if self.shape is not None and len(self.shape) == 1:
+            return
+        sizes = [size for size in self.shape or () if size is not None]
+        known = self.shape is not None and len(sizes) == len(self.shape)
+        if self.axes != CHANNELS_FIRST:
+            if not known:
+                raise Unknown("flattens images of a size that the file does not say, with channels last")
+            ours = np.arange(prod(sizes)).reshape(1, *sizes).transpose(self.axes).ravel()
+            self.rows = None if (np.diff(ours) == 1).all() else np.argsort(ours)
+            self.axes = CHANNELS_FIRST
+        self.emit("Flatten")
+        self.shape = (prod(sizes),) if known else (None,)
+
+    def reshape(self, step: Step) -> None:
+        """A Flatten, or nothing; the model's samples get the shape where no layer came before."""
+        target, shape = self.target(step), self.seen()
+        if shape is None:
+            return self.flatten(step)
+        rest: list[int | None] = [*target[1:]]
+        rest[: len(shape)] = [
+            size if wanted == 0 else wanted for wanted, size in zip(rest, shape, strict=False)
+        ] + rest[len(shape) :]
+        sizes = [size for size in shape if size is not None]
+        count = prod(sizes) if len(sizes) == len(shape) else None
+        if count is not None and rest.count(-1) == 1:
+            rest[rest.index(-1)] = count // max(1, -prod(size or 1 for size in rest))
+        if rest == [*shape]:
+            return None
+        if len(rest) == 1 and rest[0] in (count, -1, None):
+            return self.flatten(step)
+        if not self.untouched or len(rest) != 3 or prod(size or 0 for size in rest) != count:
+            raise Unknown(f"makes {target} of samples of shape {shape}")
+        self.shape = tuple(rest)
+
+    def target(self, step: Step) -> list[int]:
+        """The shape that a Reshape makes; 0 or -1 for the number of samples."""
+        value = step.node.inputs[1]
+        constant, node = self.graph.constant(value), None if value is None else value.producer()
+        if constant is not None:
+            return [int(size) for size in constant]
+        if node is None or node.op_type != "Concat":
+            raise Unknown("makes a shape that is computed")
+        parts = [self.graph.constant(part) for part in node.inputs]
+        return [int(size) for part in parts for size in ([0] if part is None else part)]
+
+    def squeeze(self, step: Step) -> None:
+        """A Flatten of images of one pixel."""
+        if self.shape is not None and self.shape[1:] != (1, 1):
+            raise Unknown(f"takes samples of shape {self.seen()}, expected images of one pixel")
+        self.flatten(step)

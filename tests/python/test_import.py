@@ -1,0 +1,437 @@
+"""ONNX files of scikit-learn, PyTorch, Keras and pdnn: the imported network predicts what they compute."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import cli, models, nn, optim
+from random_networks import draw_trained
+from random_rounds import random_rounds
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnx_ir")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+RNG = np.random.default_rng(0)
+
+
+def save(
+    path: Path,
+    nodes: list[Any],
+    constants: dict[str, Any],
+    shape: list[Any],
+    outputs: list[str] | None = None,
+    opset: int = 17,
+    rank: int = 2,
+) -> Path:
+    """A file with these nodes, from x to the last one's output unless others are named."""
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [info("x", TensorProto.FLOAT, ["batch", *shape])],
+        [
+            info(name, TensorProto.INT64, ["batch"])
+            if name == "label"
+            else info(name, TensorProto.FLOAT, ["batch", *[None] * (rank - 1)])
+            for name in outputs or [nodes[-1].output[0]]
+        ],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("ai.onnx.ml", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), path)
+    return path
+
+
+def node(op: str, inputs: str, output: str, **attributes: Any) -> Any:
+    domain = "ai.onnx.ml" if op in ("ArrayFeatureExtractor", "Scaler", "ZipMap") else ""
+    return helper.make_node(op, inputs.split(), [output], name=f"node_{output}", domain=domain, **attributes)
+
+
+def normal(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def assert_same(path: Path, x: Any, output: str | None = None, images: Any = None) -> nn.Sequential:
+    """The network of a file, which predicts what the file computes; `images`: x as pdnn takes it."""
+    evaluator = ReferenceEvaluator(str(path))
+    name = output or evaluator.output_names[-1]
+    (want,) = evaluator.run([name], {evaluator.input_names[0]: x})
+    model = models.from_onnx(path)
+    got = model.predict(np.ascontiguousarray(x if images is None else images))
+    assert got.shape == want.shape
+    assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+    return model
+
+
+def kinds(model: nn.Module) -> list[str]:
+    return [type(layer).__name__ for layer in model.children()]
+
+
+# ---- pdnn's own
+
+
+def check_own(rng: np.random.Generator, folder: Path) -> None:
+    model, shape = draw_trained(rng)
+    print(shape, model)
+    x = rng.standard_normal((3, *shape)).astype(np.float32)
+    model.to_onnx(folder / "own.onnx", shape)
+    got, want = models.from_onnx(folder / "own.onnx").predict(x), model.predict(x)
+    assert np.abs(got - want).max() <= 1e-6 * np.abs(want).max()
+
+
+def test_what_pdnn_wrote(tmp_path: Path) -> None:
+    random_rounds(20, lambda rng: check_own(rng, tmp_path))
+
+
+def test_double_numbers_stay(tmp_path: Path) -> None:
+    layers = [nn.Linear(4, 5), nn.LayerNorm(5), nn.LeakyReLU(0.2), nn.BatchNorm1d(5, momentum=0.3), nn.GELU()]
+    model = nn.Sequential(*layers, dtype="float64", seed=1)
+    model.to_onnx(tmp_path / "own.onnx")
+    again = models.from_onnx(tmp_path / "own.onnx")
+    assert again.dtype == "float64" and repr(again) == repr(model)
+    assert again.fingerprint() == model.fingerprint()
+
+
+# ---- scikit-learn's, as skl2onnx lays them out
+
+
+def of_scikit_learn(path: Path, estimator: Any, scaler: Any = None) -> Path:
+    """What skl2onnx 1.20 writes for an MLP, after a StandardScaler if there is one."""
+    nodes, constants, at = [], {}, "x"
+    if scaler is not None:
+        numbers = {"offset": scaler.mean_.astype("f4"), "scale": (1 / scaler.scale_).astype("f4")}
+        nodes, at = [node("Scaler", "x", "variable", **numbers)], "variable"
+    nodes.append(node("Cast", at, "cast_input", to=TensorProto.FLOAT))
+    at = "cast_input"
+    operators = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "softmax": "Softmax"}
+    last = len(estimator.coefs_) - 1
+    for index, (weight, bias) in enumerate(zip(estimator.coefs_, estimator.intercepts_, strict=True)):
+        constants |= {f"coef{index}": weight.astype("f4"), f"bias{index}": bias[None].astype("f4")}
+        nodes.append(node("MatMul", f"{at} coef{index}", f"mul{index}"))
+        nodes.append(node("Add", f"mul{index} bias{index}", at := f"add{index}"))
+        function = estimator.out_activation_ if index == last else estimator.activation
+        if function != "identity":
+            nodes.append(node(operators[function], at, at := f"active{index}"))
+    if not hasattr(estimator, "classes_"):
+        constants["shape"] = np.array([-1, 1])
+        return save(path, [*nodes, node("Reshape", f"{at} shape", "variable_out")], constants, [4])
+    if len(estimator.classes_) == 2:
+        constants["unity"] = np.float32(1)
+        nodes += [node("Sub", f"unity {at}", "negative"), node("Concat", f"negative {at}", "p", axis=1)]
+    else:
+        nodes.append(node("Identity", at, "p"))
+    constants |= {"classes": estimator.classes_.astype(np.int32), "flat": np.array([-1])}
+    nodes += [
+        node("ArgMax", "p", "best", axis=1),
+        node("ArrayFeatureExtractor", "classes best", "found"),
+        node("Reshape", "found flat", "reshaped"),
+        node("Cast", "reshaped", "label", to=TensorProto.INT64),
+    ]
+    return save(path, nodes, constants, [4], ["label", "p"])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+def test_classifiers_of_scikit_learn(classes: int, activation: str, tmp_path: Path) -> None:
+    neural_network = pytest.importorskip("sklearn.neural_network")
+    preprocessing = pytest.importorskip("sklearn.preprocessing")
+    x, y = RNG.normal(3, 2, (60, 4)), RNG.integers(0, classes, 60)
+    scaler = preprocessing.StandardScaler().fit(x)
+    estimator = neural_network.MLPClassifier((6, 5), activation=activation, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it has not converged
+        estimator.set_params(max_iter=20).fit(scaler.transform(x), y)
+    path = of_scikit_learn(tmp_path / "mlp.onnx", estimator, scaler)
+    model = assert_same(path, x.astype(np.float32), "p")
+    assert kinds(model)[0] == "Linear" and kinds(model)[-1] == "Softmax"
+    want = estimator.predict_proba(scaler.transform(x))
+    np.testing.assert_allclose(model.predict(x.astype(np.float32)), want, atol=1e-5)
+    logits = nn.Sequential(*model.layers[:-1]).predict(x.astype(np.float32))  # to train with CrossEntropyLoss
+    assert (logits.argmax(axis=1) == want.argmax(axis=1)).all()
+
+
+def test_a_regressor_of_scikit_learn_learns_on(tmp_path: Path) -> None:
+    neural_network = pytest.importorskip("sklearn.neural_network")
+    x = RNG.standard_normal((60, 4))
+    y = x[:, 0] * x[:, 1]
+    estimator = neural_network.MLPRegressor(hidden_layer_sizes=(20,), max_iter=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator.fit(x, y)
+    path = of_scikit_learn(tmp_path / "mlp.onnx", estimator)
+    model = assert_same(path, x.astype(np.float32))
+    data = (x.astype(np.float32), y[:, None].astype(np.float32))
+    trainer = pdnn.Trainer(model, nn.MSELoss(), optim.Adam(model.parameters(), lr=0.01), strategy="serial")
+    before = trainer.evaluate(data)["loss"]
+    trainer.fit(data, epochs=20, batch_size=10, verbose=False)
+    assert trainer.evaluate(data)["loss"] < 0.5 * before
+
+
+def test_a_file_of_skl2onnx(tmp_path: Path) -> None:
+    skl2onnx = pytest.importorskip("skl2onnx", reason="pip install skl2onnx")
+    neural_network = pytest.importorskip("sklearn.neural_network")
+    pipeline, preprocessing = (
+        pytest.importorskip("sklearn.pipeline"),
+        pytest.importorskip("sklearn.preprocessing"),
+    )
+    x, y = (
+        RNG.normal(3, 2, (60, 4)).astype(np.float32),
+        np.array(["no", "maybe", "yes"])[RNG.integers(0, 3, 60)],
+    )
+    mlp = neural_network.MLPClassifier((6,), max_iter=20, random_state=0)
+    whole = pipeline.make_pipeline(preprocessing.StandardScaler(), mlp)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole.fit(x, y)
+        (tmp_path / "mlp.onnx").write_bytes(skl2onnx.to_onnx(whole, x[:1]).SerializeToString())  # with ZipMap
+    got = models.from_onnx(tmp_path / "mlp.onnx").predict(x)
+    np.testing.assert_allclose(got, whole.predict_proba(x), atol=1e-5)
+
+
+# ---- PyTorch's
+
+
+def test_a_network_of_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
+
+    class Added(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self, fn: Any) -> None:
+            super().__init__()
+            self.fn = fn
+
+        def forward(self, x: Any) -> Any:
+            return x + self.fn(x)
+
+    class Viewed(torch.nn.Module):  # type: ignore[misc,name-defined]
+        def forward(self, x: Any) -> Any:
+            return x.view(x.size(0), -1)
+
+    m = torch.nn
+    torch.manual_seed(0)
+    network = m.Sequential(
+        *(m.Conv2d(3, 8, 3, padding=1), m.BatchNorm2d(8), m.ReLU(), m.MaxPool2d(2)),
+        Added(m.Sequential(m.Conv2d(8, 8, 3, padding=1), m.SiLU(), Added(m.Tanh()))),
+        *(m.AvgPool2d(2), m.BatchNorm2d(8), m.GELU(), m.Conv2d(8, 6, 2), m.Sigmoid(), Viewed()),
+        *(m.Linear(54, 7), m.LayerNorm(7), m.LeakyReLU(0.2), m.Dropout(), m.Linear(7, 7, bias=False)),
+        *(
+            m.BatchNorm1d(7, momentum=0.3),
+            m.GELU(),
+            m.Linear(7, 4),
+            m.LogSoftmax(1),
+        ),
+    )
+    for layer in network.modules():
+        if isinstance(layer, (m.BatchNorm1d, m.BatchNorm2d)):
+            layer.running_mean.normal_(), layer.running_var.uniform_(0.5, 2)
+    x = torch.randn(5, 3, 16, 16)
+    path = tmp_path / "torch.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this exporter is not torch's newest, which needs onnxscript
+        options = {"input_names": ["x"], "dynamic_axes": {"x": {0: "batch"}}, "opset_version": 17}
+        torch.onnx.export(network.eval(), (x,), path, dynamo=False, **options)
+    model = models.from_onnx(path)
+    want = network(x).detach().numpy()
+    assert np.abs(model.predict(x.numpy()) - want).max() <= 1e-5 * np.abs(want).max()
+    assert [layer for layer in kinds(model) if layer in ("Residual", "GELU", "LayerNorm")] == [
+        *("Residual", "GELU", "LayerNorm", "GELU")
+    ]
+
+
+def test_a_network_as_the_newest_exporter_of_torch_lays_it_out(tmp_path: Path) -> None:
+    """What torch.onnx.export wrote with torch 2.13 and onnxscript 0.7.2: means, reshapes, Gemm without c."""
+    windows = {"auto_pad": "NOTSET", "dilations": [1, 1], "pads": [0, 0, 0, 0], "strides": [2, 2]}
+    conv = {**windows, "pads": [1, 1, 1, 1], "strides": [1, 1], "kernel_shape": [3, 3], "group": 1}
+    constants = {
+        "w1": normal(4, 3, 3, 3), "b1": normal(4), "w2": normal(5, 4), "w3": normal(2, 5), "b3": normal(2),
+        "axes": np.array([-1, -2]), "shape": np.array([-1, 4]), "gain": normal(5), "offset": normal(5),
+    }  # fmt: skip
+    nodes = [
+        node("Conv", "x w1 b1", "getitem", **conv),
+        node("Sigmoid", "getitem", "val_10"),
+        node("Mul", "getitem val_10", "silu"),
+        node("Add", "getitem silu", "add_30"),
+        node("MaxPool", "add_30", "max_pool2d", **windows, kernel_shape=[2, 2], ceil_mode=0, storage_order=0),
+        node("AveragePool", "max_pool2d", "avg_pool2d", **windows, kernel_shape=[2, 2], count_include_pad=1),
+        node("ReduceMean", "avg_pool2d axes", "mean", keepdims=1, noop_with_empty_axes=0),
+        node("Reshape", "mean shape", "view", allowzero=1),
+        node("Gemm", "view w2", "linear", transB=1, transA=0, alpha=1.0, beta=1.0),
+        node("LayerNormalization", "linear gain offset", "layer_norm", axis=-1, epsilon=1e-5, stash_type=1),
+        node("Gelu", "layer_norm", "gelu", approximate="none"),
+        node("Gemm", "gelu w3 b3", "linear_1", transB=1, transA=0, alpha=1.0, beta=1.0),
+    ]
+    path = save(tmp_path / "torch.onnx", nodes, constants, [3, 9, 9], opset=20)
+    model = assert_same(path, normal(4, 3, 9, 9))
+    assert kinds(model)[1:6] == ["Residual", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "Flatten"]
+
+
+# ---- Keras', as tf2onnx lays them out
+
+
+def test_a_network_of_keras_has_channels_last(tmp_path: Path) -> None:
+    """Transposes around convolutions, SAME padding, a Reshape of images with channels last, Rescaling."""
+    constants = {
+        "scale": np.float32(1 / 3), "shift": np.float32(-1), "w1": normal(4, 3, 2, 2),
+        "w2": normal(4, 4, 3, 3), "b1": normal(4), "add": normal(4, 1, 1),
+        "weight": normal(4 * 3 * 2, 5), "bias": normal(5),
+        "mean": normal(5), "var": np.exp(normal(5)), "w3": normal(5, 2), "b3": normal(2),
+        "flat": np.array([-1, 4 * 3 * 2]),
+    }  # fmt: skip
+    nodes = [
+        node("Mul", "x scale", "rescaled"),
+        node("Add", "rescaled shift", "shifted"),
+        node("Transpose", "shifted", "first", perm=[0, 3, 1, 2]),
+        node("Conv", "first w1 b1", "conv1", kernel_shape=[2, 2], strides=[1, 1], auto_pad="VALID"),
+        node("Relu", "conv1", "relu1"),
+        node("MaxPool", "relu1", "pool", kernel_shape=[2, 2], strides=[2, 2], auto_pad="VALID"),
+        node("Conv", "pool w2", "conv2", kernel_shape=[3, 3], strides=[1, 1], auto_pad="SAME_UPPER"),
+        node("Add", "conv2 add", "added"),
+        node("Transpose", "added", "last", perm=[0, 2, 3, 1]),
+        node("Relu", "last", "relu2"),
+        node("Reshape", "relu2 flat", "flattened"),
+        node("MatMul", "flattened weight", "product"),
+        node("Add", "product bias", "dense"),
+        node("BatchNormalization", "dense bias mean bias var", "normal", momentum=0.99, epsilon=1e-3),
+        node("Tanh", "normal", "tanh"),
+        node("MatMul", "tanh w3", "product2"),
+        node("Add", "product2 b3", "dense2"),
+        node("Softmax", "dense2", "y", axis=-1),
+    ]
+    path = save(tmp_path / "keras.onnx", nodes, constants, [7, 5, 3])
+    x = normal(4, 7, 5, 3)
+    with np.errstate(invalid="ignore"):
+        model = assert_same(path, x, images=x.transpose(0, 3, 1, 2))
+    assert kinds(model) == [
+        *("Conv2d", "ReLU", "MaxPool2d", "Conv2d", "ReLU", "Flatten", "Linear", "BatchNorm1d", "Tanh"),
+        *("Linear", "Softmax"),
+    ]
+    assert model[7].config() == {"num_features": 5, "eps": 0.001, "momentum": 0.01, "sync": False}
+
+
+# ---- details
+
+
+@pytest.mark.parametrize(
+    ("nodes", "want"),
+    [
+        ([node("Div", "x two", "a"), node("Sub", "one a", "b"), node("MatMul", "b w", "y")], ["Linear"]),
+        ([node("MatMul", "x w", "a"), node("Mul", "a half", "b"), node("Sub", "b row", "y")], ["Linear"]),
+        (
+            [node("Dropout", "x", "a"), node("Gemm", "a w row", "y", alpha=0.5, beta=2.0)],
+            ["Dropout", "Linear"],
+        ),
+        (
+            [node("Identity", "w", "v"), node("Transpose", "v", "t"), node("Gemm", "x t", "y", transB=1)],
+            ["Linear"],
+        ),
+        (
+            [
+                *(
+                    node("Shape", "x", "s"),
+                    node("Gather", "s zero", "n"),
+                    node("Unsqueeze", "n nought", "n1"),
+                ),
+                *(node("Concat", "n1 minus", "to", axis=0), node("Reshape", "x to", "a")),
+                node("MatMul", "a w", "y"),
+            ],
+            ["Linear"],
+        ),
+        ([node("LeakyRelu", "x", "a", alpha=0.3), node("Add", "a x", "y")], ["Residual"]),
+    ],
+)
+def test_constants_are_taken_into_weights(nodes: list[Any], want: list[str], tmp_path: Path) -> None:
+    constants = {
+        "w": normal(6, 6), "two": normal(1, 6), "one": np.float32(1), "half": normal(6), "row": normal(6),
+        "zero": np.array(0), "nought": np.array([0]), "minus": np.array([-1]),
+    }  # fmt: skip
+    model = assert_same(save(tmp_path / "a.onnx", nodes, constants, [6]), normal(3, 6))
+    assert kinds(model) == want
+
+
+def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    constants = {
+        "w1": normal(4, 1, 3, 3), "w2": normal(4, 4, 3, 1), "w3": normal(4, 4, 3, 3), "row": normal(4, 5, 5),
+        "w4": normal(2, 100), "axes": np.array([0]),
+    }  # fmt: skip
+    nodes = [
+        node("Conv", "x w1", "grouped", group=2),
+        node("HardSwish", "grouped", "swish"),
+        node("Conv", "swish w2", "oblong", pads=[1, 0, 1, 0]),
+        node("MaxPool", "oblong", "pool", kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1]),
+        node("Relu", "pool", "relu"),
+        node("Conv", "relu w3", "dilated", dilations=[2, 2], pads=[2, 2, 2, 2]),
+        node("Conv", "relu w3", "lopsided", pads=[0, 0, 2, 2]),
+        node("Add", "dilated lopsided", "sum"),
+        node("Add", "sum row", "map"),
+        node("Flatten", "map", "flat"),
+        node("Gemm", "flat w4", "y", transB=1),
+        node("ReduceMax", "y", "top", axes=[1]),
+    ]
+    path = save(tmp_path / "bad.onnx", nodes, constants, [2, 5, 5], ["top"])
+    assert cli.main(["import", str(path), str(tmp_path / "never.safetensors")]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].endswith("bad.onnx: 9 of its 12 nodes are not understood:")
+    assert [line.split(":")[0] for line in said[1:]] == [
+        f'  {each.op_type} "{each.name}"' for each in nodes if each.output[0] not in ("relu", "flat", "y")
+    ]
+    assert said[1].endswith("its channels are in groups")
+    assert not (tmp_path / "never.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ([node("Mul", "x row", "y")], "no Linear or Conv2d beside it takes it up"),
+        ([node("Gelu", "x", "y", approximate="tanh")], "approximates GELU by tanh"),
+        ([node("Cast", "x", "a", to=TensorProto.INT32), node("Cast", "a", "y", to=1)], "makes integers"),
+        ([node("MatMul", "x x", "y")], "several inputs"),
+        ([node("Transpose", "x", "y", perm=[1, 0])], "puts the axes"),
+        (
+            [
+                node("Relu", "x", "a"),
+                node("Tanh", "a", "b"),
+                node("Sigmoid", "x", "c"),
+                node("Add", "b c", "y"),
+            ],
+            "neither of its inputs is made of the other",
+        ),
+        (
+            [
+                *(node("Relu", "x", "a"), node("Tanh", "a", "b"), node("MatMul", "b w", "c")),
+                *(node("MatMul", "x w", "d"), node("Add", "d c", "y")),
+            ],
+            "neither of its inputs is made of the other",
+        ),
+    ],
+)
+def test_single_nodes_that_pdnn_has_not(nodes: list[Any], said: str, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.onnx", nodes, {"row": normal(4), "w": normal(4, 4)}, [4], opset=20)
+    with pytest.raises(ValueError, match=said):
+        models.from_onnx(path)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("no such thing")
+    with pytest.raises(ValueError, match="is no ONNX file"):
+        models.from_onnx(tmp_path / "text.onnx")
+    path = save(tmp_path / "two.onnx", [node("Relu", "x", "a"), node("Tanh", "x", "b")], {}, [4], ["a", "b"])
+    with pytest.raises(ValueError, match="its outputs are a, b; expected one"):
+        models.from_onnx(path)
+    with pytest.raises(FileNotFoundError):
+        models.from_onnx(tmp_path / "none.onnx")
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = models.mlp([4, 5, 3], "gelu", seed=1)
+    model.to_onnx(tmp_path / "a.onnx")
+    assert cli.main(["import", str(tmp_path / "a.onnx"), str(tmp_path / "a.safetensors")]) == 0
+    assert "(1): GELU()" in capsys.readouterr().out
+    assert models.load_model(tmp_path / "a.safetensors").fingerprint() == model.fingerprint()
