@@ -41,8 +41,8 @@ void bind_data(py::module_& m) {
 template <class T>
 void bind_data(py::module_& m) {
   py::class_<HeldSource<T>>(m, "Source")
-      .def(py::init<py::array, py::array, double, double>(), py::arg("x"), py::arg("target"), py::arg("scale") = 1.0,
-           py::arg("shift") = 0.0)
+      .def(py::init<py::array, py::array, double, double, std::optional<py::array>>(), py::arg("x"), py::arg("target"),
+           py::arg("scale") = 1.0, py::arg("shift") = 0.0, py::arg("weight") = py::none())
       .def(
           "augment",
           [](HeldSource<T>& held, Index padding, bool flip, std::uint64_t seed, std::uint64_t epoch) {

@@ -119,10 +119,12 @@ std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::a
 }
 
 template <class T>
-std::pair<double, std::optional<py::array_t<T>>> evaluate(const nn::Loss<T>& loss, const py::array& y,
-                                                          const py::array& target, bool want_dy) {
+std::tuple<double, double, std::optional<py::array_t<T>>> evaluate(const nn::Loss<T>& loss, const py::array& y,
+                                                                   const py::array& target,
+                                                                   const std::optional<py::array>& weight,
+                                                                   bool want_dy) {
   const Tensor<const T> outputs = read_batch<T>("outputs", y);
-  const nn::Target<T> rows = read_target<T>("targets", target, outputs.batch);
+  const nn::Target<T> rows = read_target<T>("targets", target, weight, outputs.batch);
   loss.check(outputs.sample, rows.values.cols);
   AlignedArray<double> parts(2 * outputs.batch);
   std::optional<py::array_t<T>> dy;
@@ -131,13 +133,14 @@ std::pair<double, std::optional<py::array_t<T>>> evaluate(const nn::Loss<T>& los
     dy = make_array<T>(extents_of(outputs.batch, outputs.sample));
     wanted.data = dy->mutable_data();
   }
-  double value = 0;
+  double value = 0, all = 0;
   {
     const py::gil_scoped_release release;
     const nn::Member alone;
-    value = loss(alone, outputs, rows, loss.scale(outputs.batch), wanted, parts.data()).value;
+    all = loss.weight_of_rows(rows, outputs.batch);
+    value = loss(alone, outputs, rows, loss.scale(all), wanted, parts.data()).value;
   }
-  return {loss.reduce(value, outputs.batch), dy};
+  return {loss.reduce(value, all), all, dy};
 }
 
 }  // namespace
@@ -165,8 +168,8 @@ void bind_eager(py::module_& m) {
            py::arg("saved"), py::arg("grads"), py::arg("want_dx"), py::arg("training"), py::arg("seed"),
            py::arg("number"), py::arg("ranks"), py::arg("final"),
            "dx, or None; adds to grads and calls final(begin, end) for each slice of them that is final.");
-  m.def("evaluate_loss", &evaluate<T>, py::arg("loss"), py::arg("outputs"), py::arg("targets"), py::arg("want_dy"),
-        "(loss of the batch, gradient for the outputs or None).");
+  m.def("evaluate_loss", &evaluate<T>, py::arg("loss"), py::arg("outputs"), py::arg("targets"), py::arg("weight"),
+        py::arg("want_dy"), "(loss of the batch, what its rows count, gradient for the outputs or None).");
 }
 
 template void bind_eager<float>(py::module_&);

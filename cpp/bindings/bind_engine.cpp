@@ -63,13 +63,13 @@ class HeldEvaluator {
   HeldEvaluator(std::shared_ptr<nn::Model<T>> model, int threads)
       : model_(std::move(model)), evaluator_(*model_, threads) {}
 
-  std::pair<double, double> loss(const nn::Loss<T>& loss, const HeldSource<T>& held, Index target_width,
-                                 const py::array& rows, std::optional<comm::Communicator*> ranks) {
+  std::tuple<double, double, double> loss(const nn::Loss<T>& loss, const HeldSource<T>& held, Index target_width,
+                                          const py::array& rows, std::optional<comm::Communicator*> ranks) {
     loss.check(output(held), target_width);
     const std::span<const Index> indices = read_order(rows, held.source.count());
     const py::gil_scoped_release release;
-    const nn::LossValue sums = evaluator_.loss(loss, held.source, indices, ranks.value_or(nullptr));
-    return {sums.value, sums.correct};
+    const auto [sums, weight] = evaluator_.loss(loss, held.source, indices, ranks.value_or(nullptr));
+    return {sums.value, sums.correct, weight};
   }
 
   py::array_t<T> predict(const HeldSource<T>& held, const py::array& rows) {
@@ -107,15 +107,20 @@ class HeldStepper {
         takes_classes_(takes_classes) {}
 
   std::optional<double> step(const py::object& its_x, const py::object& its_y, bool training, std::uint64_t seed,
-                             std::uint64_t number, std::optional<comm::Communicator*> ranks) {
+                             std::uint64_t number, std::optional<comm::Communicator*> ranks,
+                             const std::optional<py::array>& weight) {
     if (!py::isinstance<py::array>(its_x) || !py::isinstance<py::array>(its_y)) return std::nullopt;
     const auto x = py::reinterpret_borrow<py::array>(its_x), y = py::reinterpret_borrow<py::array>(its_y);
     const T* const rows = data_of<T>(x);
     if (!rows || !fits(x)) return std::nullopt;
     const Tensor<const T> batch{rows, x.shape(0), stepper_.sample()};
     std::vector<std::int32_t> classes;
-    const std::optional<nn::Target<T>> target = read(y, batch.batch, classes);
+    std::optional<nn::Target<T>> target = read(y, batch.batch, classes);
     if (!target) return std::nullopt;
+    if (weight) {
+      target->weights = data_of<double>(*weight);
+      if (!target->weights || weight->ndim() != 1 || weight->shape(0) != batch.batch) return std::nullopt;
+    }
     if (const Index width = target->values.cols; width != checked_) {
       stepper_.loss().check(stepper_.output(), width);
       checked_ = width;
@@ -206,14 +211,15 @@ void bind_engine(py::module_& m) {
   py::class_<HeldEvaluator<T>>(m, "Evaluator")
       .def(py::init<std::shared_ptr<nn::Model<T>>, int>(), py::arg("model"), py::arg("threads"))
       .def("loss", &HeldEvaluator<T>::loss, py::arg("loss"), py::arg("source"), py::arg("target_width"),
-           py::arg("rows"), py::arg("ranks"), "(sum of the rows' losses, number of right predictions).")
+           py::arg("rows"), py::arg("ranks"),
+           "(sum of the rows' losses, that of right predictions, what the rows count).")
       .def("predict", &HeldEvaluator<T>::predict, py::arg("source"), py::arg("rows"));
   py::class_<HeldStepper<T>>(m, "Stepper")
       .def(py::init<std::shared_ptr<nn::Model<T>>, std::shared_ptr<nn::Loss<T>>, std::shared_ptr<optim::Optimizer<T>>,
                     const std::vector<Index>&, bool>(),
            py::arg("model"), py::arg("loss"), py::arg("optimizer"), py::arg("sample"), py::arg("takes_classes"))
       .def("step", &HeldStepper<T>::step, py::arg("x"), py::arg("y"), py::arg("training"), py::arg("seed"),
-           py::arg("number"), py::arg("ranks"),
+           py::arg("number"), py::arg("ranks"), py::arg("weight") = py::none(),
            "The loss of the rows before an update by its gradient; None, and nothing done, if the arrays are not as it "
            "takes them in place.");
 }

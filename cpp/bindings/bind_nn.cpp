@@ -152,8 +152,9 @@ void bind_nn(py::module_& m) {
   py::class_<nn::Loss<T>, std::shared_ptr<nn::Loss<T>>>(m, "Loss")
       .def("classifies", &nn::Loss<T>::classifies, py::arg("target_width"),
            "Whether predictions can be right or wrong with targets of this width (0: classes).")
-      .def("reduce", &nn::Loss<T>::reduce, py::arg("value"), py::arg("rows"),
-           "The loss of a batch from the sum of its rows' losses.");
+      .def("reduce", &nn::Loss<T>::reduce, py::arg("value"), py::arg("weight"),
+           "The loss of a batch from the sum of its rows' losses, and what these count: their number, unless they "
+           "are weighed.");
   bind_loss<T, nn::CrossEntropyLoss<T>>(m, "CrossEntropyLoss");
   bind_loss<T, nn::NLLLoss<T>>(m, "NLLLoss");
   bind_loss<T, nn::MSELoss<T>>(m, "MSELoss");
@@ -192,9 +193,9 @@ void bind_nn(py::module_& m) {
       .def(
           "gradient",
           [](const Model& model, const py::array& x, const py::array& target, const nn::Loss<T>& loss, bool training,
-             std::uint64_t seed, const std::optional<py::array>& out) {
+             std::uint64_t seed, const std::optional<py::array>& out, const std::optional<py::array>& weight) {
             const Tensor<const T> batch = read_batch<T>("gradient: x", x);
-            const nn::Target<T> rows = read_target<T>("gradient: y", target, batch.batch);
+            const nn::Target<T> rows = read_target<T>("gradient: y", target, weight, batch.batch);
             loss.check(model.bound(batch.sample)->output_shape(batch.sample), rows.values.cols);
             py::array grads = out ? *out : py::array_t<T>(model.count());
             const std::span<T> values = write<T>("gradient: out", grads);
@@ -202,11 +203,12 @@ void bind_nn(py::module_& m) {
                     ", expected (", model.count(), ",), an element for each parameter");
             const py::gil_scoped_release release;
             const nn::LossValue sums = model.gradient(batch, rows, loss, training, Rng(seed), values);
-            const double value = loss.reduce(sums.value, batch.batch);
+            const double value = loss.reduce(sums.value, loss.weight_of_rows(rows, batch.batch));
             const py::gil_scoped_acquire acquire;
             return py::make_tuple(value, grads);
           },
           py::arg("x"), py::arg("target"), py::arg("loss"), py::arg("training"), py::arg("seed"), py::arg("out"),
+          py::arg("weight") = py::none(),
           "(loss of the batch, flat gradient), the latter in `out` if that is an array; the model is only read.")
       .def(
           "predict",

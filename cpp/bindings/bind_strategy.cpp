@@ -78,6 +78,7 @@ template <class Sums, class Visit>
 void each_number(Sums& sums, Visit visit) {
   visit("loss", sums.loss);
   visit("correct", sums.correct);
+  visit("weight", sums.weight);
   visit("rows", sums.rows);
   visit("steps", sums.steps);
   visit("skipped", sums.skipped);
@@ -111,13 +112,14 @@ std::map<std::string, double> numbers_of(const EpochSums& sums) {
   return numbers;
 }
 
-/// Numbers that are not there are 0.
+/// Numbers that are not there are 0; the weight, which older files lack, is then the number of rows.
 EpochSums sums_of(const std::map<std::string, double>& numbers) {
   EpochSums sums;
   each_number(sums, [&](const char* name, auto& number) {
     const auto found = numbers.find(name);
     if (found != numbers.end()) number = static_cast<std::remove_reference_t<decltype(number)>>(found->second);
   });
+  if (!numbers.contains("weight")) sums.weight = static_cast<double>(sums.rows);
   return sums;
 }
 
@@ -137,6 +139,8 @@ void bind_strategy(py::module_& m) {
       .def_readonly("loss", &EpochSums::loss)
       .def_readonly("correct", &EpochSums::correct)
       .def_readonly("rows", &EpochSums::rows)
+      .def_readonly("weight", &EpochSums::weight,
+                    "What these rows count in the means: their number, unless they are weighed.")
       .def_readonly("steps", &EpochSums::steps)
       .def_readonly("updates", &EpochSums::updates)
       .def_readonly("skipped", &EpochSums::skipped)
@@ -231,10 +235,11 @@ void bind_strategy(py::module_& m) {
             const strategy::RowsApart rows = session.strategy().rows_apart();
             return std::pair(rows.own, rows.all);
           },
-          [](Session<T>& session, const std::pair<Index, Index>& rows) {
+          [](Session<T>& session, const std::pair<double, double>& rows) {
             session.strategy().set_rows_apart({rows.first, rows.second});
           },
-          "Rows trained on since all ranks last held the same model: by this rank, and by all together.");
+          "What the rows count that were trained on since all ranks last held the same model: by this rank, and by all "
+          "together.");
 }
 
 template void bind_strategy<float>(py::module_&);

@@ -20,10 +20,11 @@ inline std::span<const Index> read_order(const py::array& order, Index count) {
 template <class T>
 class HeldSource {
  public:
-  HeldSource(py::array x, py::array target, double scale, double shift)
+  HeldSource(py::array x, py::array target, double scale, double shift, std::optional<py::array> weight)
       : x_(std::move(x)),
         target_(std::move(target)),
-        source(samples(scale, shift), read_target<T>("Source: y", target_, x_.shape(0))) {}
+        weight_(std::move(weight)),
+        source(samples(scale, shift), read_target<T>("Source: y", target_, weight_, x_.shape(0))) {}
 
   py::array_t<T> gather(const py::array& rows) const {
     const std::span<const Index> indices = read_order(rows, source.count());
@@ -55,6 +56,7 @@ class HeldSource {
   }
 
   py::array x_, target_;
+  std::optional<py::array> weight_;
 
  public:
   data::Source<T> source;

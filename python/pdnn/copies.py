@@ -21,9 +21,8 @@ EVERY = 100
 
 _KEPT = 2  # when a rank dies, another may have made one copy more than a third
 _LISTS = ("phases", "updates", "compression", "ranks")
-
-
-_OWN_SUMS = ("loss", "correct", "rows", "updates")  # of an epoch, where each rank trains a model of its own
+_OWN_SUMS = ("loss", "correct", "weight", "rows", "updates")
+"""Of an epoch, where each rank trains a model of its own."""
 
 
 @dataclass
@@ -34,7 +33,7 @@ class _Copy:
     epoch: int
     position: tuple[int, int, bool | str, dict[str, float]] | None
     time: int  # of the schedule
-    counts: tuple[int, int, int]
+    counts: tuple[float, float, int]
     arrays: list[Array]
     history: dict[str, int]  # lengths of its lists
     stop: bool  # a callback's wish
@@ -220,7 +219,7 @@ class Copies:
         """
         copied = self._copies[-1]
         own = copied.counts[0]
-        session.rows_apart = own, int(comm.all_reduce(np.array([own]))[0])
+        session.rows_apart = own, float(comm.all_reduce(np.array([own], np.float64))[0])
         remembered = list(session.memory)
         kept = copied.arrays[len(self._arrays(None)) :]
         fits = [array.size for array in kept] == [array.size for array in remembered]

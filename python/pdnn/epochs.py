@@ -221,11 +221,14 @@ class Epochs:
             schedule.step_to(schedule.last_epoch - steps)
 
     def logs(self, sums: EpochSums) -> dict[str, float]:
-        """Loss, and accuracy for classification, of an epoch's rows as they were trained on."""
-        rows = sums.rows or nan  # all were skipped
-        logs = {"loss": sums.loss / rows}
+        """Loss, and accuracy for classification, of an epoch's rows as they were trained on.
+
+        Means in which each row counts its weight; 0 if all are 0.
+        """
+        weight = sums.weight or (1 if sums.rows else nan)  # nan: all were skipped
+        logs = {"loss": sums.loss / weight}
         if self._training.core_loss.classifies(self._source.width):
-            logs["accuracy"] = sums.correct / rows
+            logs["accuracy"] = sums.correct / weight
         return logs
 
     def record(self, logs: dict[str, float], sums: EpochSums) -> None:

@@ -46,7 +46,8 @@ class Evaluation(Training):
         Returns
         -------
         dict
-            ``{"loss": …, "accuracy": …}``, and each metric by its name
+            ``{"loss": …, "accuracy": …}``, means in which each row counts its weight (0 if all are 0); and
+            each metric by its name, of all rows alike.
 
         Raises
         ------
@@ -71,7 +72,7 @@ class Evaluation(Training):
         sums = np.array(self._evaluating().loss(self.core_loss, source.core, width, rows, ranks), np.float64)
         if comm is not None and comm.size > 1:
             comm.all_reduce(sums)
-        loss, correct = (sums / len(source)).tolist()
+        loss, correct = (sums[:2] / (sums[2] or 1)).tolist()
         known = {"loss": loss} | ({"accuracy": correct} if self.core_loss.classifies(width) else {})
         return known | self._measure(source, rows, metrics, comm)
 

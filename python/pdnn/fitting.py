@@ -124,6 +124,7 @@ class Fitting:
         alike = {
             "batch size": batch_size,
             "training rows": len(source),
+            "row weights": source.weighted,
             "epochs": settings.epochs,
             "shuffle": source.shuffled(settings.shuffle),
             "augmentation": repr(settings.augment),
@@ -248,7 +249,7 @@ class Fitting:
         ):
 
             def poll(sums: EpochSums) -> bool:
-                progress.at_step(sums.steps, sums.loss / max(sums.rows, 1))
+                progress.at_step(sums.steps, sums.loss / (sums.weight or 1))
                 return terminated.is_set()
 
             begun = None

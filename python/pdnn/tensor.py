@@ -78,15 +78,16 @@ class Node:
         The nodes that made its inputs; None for one that no gradient is wanted of.
     parameters : sequence of Parameter
         Those whose gradients `backward` adds to, in the order of their memory.
-    rows : int or None
-        Of the batch, where the operation knows what a row is: layers and losses do.
+    rows : float or None
+        Of the batch, where the operation knows what a row is: layers and losses do. A loss has the sum of
+        their weights.
     synchronized : bool
         Whether it adds up sums over ranks. Then its `without_rows()` takes part in them for a rank that makes
         no such call, and returns a function that does so for its backward pass.
     """
 
     __slots__ = ("__weakref__", "inputs", "number", "parameters")
-    rows: int | None = None
+    rows: float | None = None
     synchronized: bool = False
 
     def __init__(self, inputs: Sequence[Tensor], parameters: Sequence[Parameter] = ()) -> None:

@@ -13,6 +13,14 @@ Source<T>::Source(const Samples& samples, const nn::Target<T>& target) : samples
 }
 
 template <class T>
+double Source<T>::weight(const nn::Loss<T>& loss, std::span<const Index> rows) const {
+  if (!weighs(loss)) return static_cast<double>(rows.size());
+  double sum = 0;
+  for (const Index row : rows) sum += loss.weight(target_, row);
+  return sum;
+}
+
+template <class T>
 void Source<T>::augment(const PadCropFlip& how) {
   require(samples_.sample.rank() == 3, "augment: samples are ", samples_.sample.text(),
           ", expected images: (channels, height, width)");
@@ -84,6 +92,12 @@ nn::Target<T> Source<T>::gather_target(Part part, std::span<const Index> rows, n
     kernels::table<T>().template gather_rows<T>()(part, values.data, values.stride, rows.data(), count, values.cols, 1,
                                                   0, workspace.values());
     target.values = {workspace.values(), count, values.cols};
+  }
+  if (target_.weights) {
+    const Range mine = part.range(count);
+    for (Index i = mine.begin; i < mine.end; ++i)
+      workspace.weights()[i] = target_.weights[rows[static_cast<std::size_t>(i)]];
+    target.weights = workspace.weights();
   }
   return target;
 }

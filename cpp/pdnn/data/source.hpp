@@ -36,6 +36,13 @@ class Source {
   Index count() const { return samples_.count; }
   const Shape& sample() const { return samples_.sample; }
 
+  /// What these rows count in the mean of a loss: their number, or the sum of their weights.
+  double weight(const nn::Loss<T>& loss, std::span<const Index> rows) const;
+  /// Whether it may be another than their number.
+  bool weighs(const nn::Loss<T>& loss) const { return loss.weighs(target_); }
+  /// Whether rows have weights of their own.
+  bool weighted() const { return target_.weights != nullptr; }
+
   /// From now on samples, which are images, are changed as they are gathered.
   void augment(const PadCropFlip& how);
 

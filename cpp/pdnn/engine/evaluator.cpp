@@ -28,18 +28,19 @@ void Evaluator<T>::each_chunk(const Source<T>& source, std::span<const Index> ro
 }
 
 template <class T>
-nn::LossValue Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
-                                 comm::Communicator* ranks) {
-  nn::LossValue sums;
+Evaluation Evaluator<T>::loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
+                              comm::Communicator* ranks) {
+  Evaluation all;
   each_chunk(source, rows, ranks, nullptr,
              [&](const Member& member, nn::Workspace<T>& workspace, const Batch<T>& batch, const Tensor<T>& y) {
                const nn::LossValue own =
                    loss(member, y, batch.target, 1, {nullptr, y.batch, y.sample}, workspace.rows());
                if (!member.first()) return;
-               sums.value += own.value;
-               sums.correct += own.correct;
+               all.sums.value += own.value;
+               all.sums.correct += own.correct;
+               all.weight += loss.weight_of_rows(batch.target, y.batch);
              });
-  return sums;
+  return all;
 }
 
 template <class T>

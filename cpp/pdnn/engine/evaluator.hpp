@@ -11,6 +11,12 @@ using data::Batch;
 using data::Source;
 using threads::Member;
 
+/// Sums over rows, and what these count in the mean.
+struct Evaluation {
+  nn::LossValue sums;
+  double weight = 0;
+};
+
 /// Outputs and losses in evaluation mode, a chunk of rows at a time, by a team of threads; between chunks it looks for
 /// interrupts. Any number of threads may call at once, with samples of any shapes that fit: the chunks of their
 /// calls take turns.
@@ -20,8 +26,8 @@ class Evaluator {
   Evaluator(const nn::Model<T>& model, int threads) : model_(model), team_(threads) {}
 
   /// Throws Aborted if one of `ranks` fails meanwhile; nullptr: there are no others.
-  nn::LossValue loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
-                     comm::Communicator* ranks);
+  Evaluation loss(const nn::Loss<T>& loss, const Source<T>& source, std::span<const Index> rows,
+                  comm::Communicator* ranks);
   /// out: [rows, outputs]
   void predict(const Source<T>& source, std::span<const Index> rows, T* out);
 

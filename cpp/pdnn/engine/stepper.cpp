@@ -17,15 +17,20 @@ template <class T>
 double Stepper<T>::step(Tensor<const T> x, const nn::Target<T>& target, bool training, Rng key,
                         nn::BatchSum* batch_sum) {
   const std::lock_guard lock(mutex_);
+  const double weight = loss_->weight_of_rows(target, x.batch);
+  if (weight == 0 && x.batch > 0) {
+    std::ranges::fill(model_->grads->span(), T{});
+    return 0;
+  }
   if (!workspace_ || workspace_->capacity() < x.batch)
     workspace_ = std::make_unique<nn::Workspace<T>>(*network_, sample_, x.batch);
   const Member alone;
   const nn::Pass pass{.team = &alone, .training = training, .key = key, .final = &update_, .batch_sum = batch_sum};
   optimizer_->begin_step();
   const nn::LossValue sums = nn::run_pass<T>(*network_, *model_, *workspace_, *loss_, pass, x, target,
-                                             loss_->scale(x.batch), model_->grads->span());
+                                             loss_->scale(weight), model_->grads->span());
   if (training) model_->commit(*network_, pass, *workspace_, x.batch);
-  return loss_->reduce(sums.value, x.batch);
+  return loss_->reduce(sums.value, weight);
 }
 
 template class Stepper<float>;

@@ -20,7 +20,8 @@ class Stepper {
   const nn::Loss<T>& loss() const { return *loss_; }
 
   /// One update by the gradient of these rows' loss, which is in the model's gradients afterwards. Without `training`
-  /// layers compute as in evaluation. Returns the loss under its reduction.
+  /// layers compute as in evaluation. Returns the loss under its reduction. If all rows have weight 0, the loss and the
+  /// gradient are 0, and there is no update.
   double step(Tensor<const T> x, const nn::Target<T>& target, bool training, Rng key, nn::BatchSum* batch_sum);
 
  private:

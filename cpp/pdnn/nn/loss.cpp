@@ -12,9 +12,18 @@ LossValue sum_of_rows(const double* rows, Range range) {
 }
 
 template <class T>
+double Loss<T>::weight_of_rows(const Target<T>& target, Index rows) const {
+  if (!weighs(target)) return static_cast<double>(rows);
+  double sum = 0;
+  for (Index row = 0; row < rows; ++row) sum += weight(target, row);
+  return sum;
+}
+
+template <class T>
 LossValue Loss<T>::operator()(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                               const Tensor<T>& dy, double* rows) const {
   compute(member, y, target, scale, dy, rows);
+  if (target.weights) weigh(member, dy, rows, [&](Index r) { return target.weights[r]; });
   member.barrier();
   return sum_of_rows(rows, {0, y.batch});
 }

@@ -15,14 +15,16 @@ template <class T>
 struct Target {
   const std::int32_t* classes = nullptr;
   Matrix<const T> values;
+  const double* weights = nullptr;  ///< of the rows, not negative; null: each is 1
 
   Target rows(Range range) const {
-    if (classes) return {classes + range.begin, {}};
-    return {nullptr, {values.row(range.begin), range.size(), values.cols, values.stride}};
+    const double* const w = weights ? weights + range.begin : nullptr;
+    if (classes) return {classes + range.begin, {}, w};
+    return {nullptr, {values.row(range.begin), range.size(), values.cols, values.stride}, w};
   }
 };
 
-/// Sums over the rows of a call: of the rows' losses, and of rows whose prediction was right.
+/// Sums over the rows of a call, each times its weight: of the rows' losses, and of rows whose prediction was right.
 struct LossValue {
   double value = 0, correct = 0;
 };
@@ -43,23 +45,46 @@ class Loss {
   /// Whether a prediction can be right or wrong with such targets.
   virtual bool classifies(Index target_width) const { return target_width == 0; }
 
-  /// What one row's dy is multiplied by so that shards of a batch of `rows` rows add up to the whole batch's gradient.
-  double scale(Index rows) const {
-    return reduction_ == Reduction::sum || rows == 0 ? 1.0 : 1.0 / static_cast<double>(rows);
+  /// What a row of this class counts beside its own weight; only asked if it is not 1 for all.
+  virtual bool weighs_classes() const { return false; }
+  virtual double class_weight(std::int32_t /*label*/) const { return 1; }
+  /// Whether rows of such targets may count differently, and what one of them counts in a mean.
+  bool weighs(const Target<T>& target) const { return target.weights || (target.classes && weighs_classes()); }
+  double weight(const Target<T>& target, Index row) const {
+    const double own = target.weights ? target.weights[row] : 1.0;
+    return target.classes && weighs_classes() ? own * class_weight(target.classes[row]) : own;
   }
+  /// What the first so many rows count together: their number, unless they are weighed.
+  double weight_of_rows(const Target<T>& target, Index rows) const;
+
+  /// What one row's dy is multiplied by so that shards of a batch of this weight add up to the whole batch's gradient.
+  double scale(double weight) const { return reduction_ == Reduction::sum || weight == 0 ? 1.0 : 1.0 / weight; }
   /// The loss of a whole batch under the reduction, from the sum of its rows' losses.
-  double reduce(double value, Index rows) const { return value * scale(rows); }
+  double reduce(double value, double weight) const { return value * scale(weight); }
 
   /// Every member calls it, and gets the same sums. dy = scale × gradient of the rows' sum, unless it is not wanted.
   /// `rows`: two numbers a row (loss, correct), so that the sums do not depend on the team; contains the barrier it
-  /// needs.
+  /// needs. Of a row of weight 0 all are 0, whatever its outputs are.
   LossValue operator()(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                        const Tensor<T>& dy, double* rows) const;
 
  protected:
-  /// This member's rows of `rows` and dy.
+  /// This member's rows of `rows` and dy, member.range(y.batch), without the rows' own weights.
   virtual void compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                        const Tensor<T>& dy, double* rows) const = 0;
+  /// Multiplies both by weight(row) afterwards.
+  template <class Weight>
+  static void weigh(const Member& member, const Tensor<T>& dy, double* rows, Weight weight) {
+    const Range mine = member.range(dy.batch);
+    for (Index r = mine.begin; r < mine.end; ++r) {
+      const double w = weight(r);
+      rows[2 * r] = w > 0 ? w * rows[2 * r] : 0;  // also of an infinite loss
+      rows[2 * r + 1] *= w;
+      if (!dy.wanted()) continue;
+      T* const row = dy.row(r);
+      for (Index j = 0; j < dy.width(); ++j) row[j] = w > 0 ? static_cast<T>(w) * row[j] : T{};
+    }
+  }
 
  private:
   Reduction reduction_;

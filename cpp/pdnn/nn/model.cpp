@@ -66,8 +66,8 @@ LossValue Model<T>::gradient(Tensor<const T> x, const Target<T>& target, const L
   auto workspace = workspaces_.take(*network, x.sample, x.batch);
   const Member alone;
   const Pass pass{.team = &alone, .training = training, .key = key};
-  const LossValue sums =
-      run_pass<T>(*network, *this, *workspace, loss, pass, x, target, loss.scale(x.batch), grads_out);
+  const LossValue sums = run_pass<T>(*network, *this, *workspace, loss, pass, x, target,
+                                     loss.scale(loss.weight_of_rows(target, x.batch)), grads_out);
   workspaces_.give_back(std::move(workspace));
   return sums;
 }

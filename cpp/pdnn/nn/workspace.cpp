@@ -24,7 +24,8 @@ Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capaci
       y_(capacity * out_.count()),
       dy_(use == Use::forward ? 0 : capacity * out_.count()),
       classes_(capacity),
-      rows_(2 * capacity) {
+      rows_(2 * capacity),
+      weights_(capacity) {
   saved_ = AlignedArray<T>(sizes_.saved + capacity * sizes_.saved_row);
   scratch_ = AlignedArray<T>(sizes_.scratch + capacity * sizes_.scratch_row);
 }
@@ -41,7 +42,7 @@ Index Workspace<T>::bytes(const Network<T>& network, const Shape& in, Index capa
   const Index outputs = use == Use::forward ? 2 : 3;
   const Index row = in.count() + outputs * network.output_shape(in).count() + sizes.saved_row + sizes.scratch_row;
   return (sizes.saved + sizes.scratch + capacity * row) * Index{sizeof(T)} +
-         capacity * Index{sizeof(std::int32_t) + 2 * sizeof(double)};
+         capacity * Index{sizeof(std::int32_t) + 3 * sizeof(double)};
 }
 
 template <class T>

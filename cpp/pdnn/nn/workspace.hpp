@@ -30,6 +30,7 @@ class Workspace {
   std::int32_t* classes() { return classes_.data(); }
   /// Target rows as wide as the output.
   T* values() { return values_.data(); }
+  double* weights() { return weights_.data(); }
   Tensor<T> y(Index rows) { return {y_.data(), rows, out_}; }
   Tensor<T> dy(Index rows) { return {dy_.data(), rows, out_}; }
   double* rows() { return rows_.data(); }
@@ -47,7 +48,7 @@ class Workspace {
   Sizes sizes_;
   AlignedArray<T> x_, values_, y_, dy_, saved_, scratch_, leaf_room_;
   AlignedArray<std::int32_t> classes_;
-  AlignedArray<double> rows_;
+  AlignedArray<double> rows_, weights_;
 };
 
 /// Workspaces kept between calls that come from any number of threads: the one used last, and as many more as fit into

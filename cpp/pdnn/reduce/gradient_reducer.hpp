@@ -20,7 +20,8 @@ struct StepSums {
   nn::LossValue loss;
   Index rows = 0;
   bool stop = false;
-  bool bad = false;  ///< a gradient is not finite, where this would not be seen in the loss or the parameters
+  bool bad = false;   ///< a gradient is not finite, where this would not be seen in the loss or the parameters
+  double weight = 0;  ///< of those rows in the loss; 0: there was no update
 };
 
 /// Writes a step's sums behind the gradients, and reads them back after an agreement, over all the batch's rows.

@@ -44,9 +44,12 @@ StepSums DataParallel<T>::step(const Source<T>& source, const Step& step) {
   Step own = step;
   if (options_.leaves > 0) own.leaves = {options_.leaves, step.global_rows, {0, options_.leaves}};
   if (!alone) own = own.shard({comm_->rank(), comm_->size()});
-  own.scale = job_.loss.scale(options_.sum == Sum::of_rows ? step.global_rows : std::max<Index>(1, own.count()));
+  const double weight = source.weight(job_.loss, step.rows);
+  own.scale = job_.loss.scale(options_.sum == Sum::of_rows ? weight : source.weight(job_.loss, own.rows));
   const bool keep = step.next.empty() || (alone && step.stop);  // a wish to stop is not known to all yet
-  StepSums sums = reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep);
+  StepSums sums{{}, step.global_rows};  // of rows that do not count, which no rank makes a gradient of
+  if (weight > 0) sums = reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep);
+  sums.weight = weight;
   this->look(sums);
   return agree_in_replica(sums);
 }
@@ -60,7 +63,7 @@ StepSums DataParallel<T>::agree_in_replica(const StepSums& sums) {
   std::array<double, 3> all{counts * sums.loss.value, counts * sums.loss.correct, sums.stop ? 1.0 : 0.0};
   if (sums.bad) all[2] = std::numeric_limits<double>::quiet_NaN();
   options_.replica->all_reduce(std::span(all));
-  return {{all[0], all[1]}, sums.rows, all[2] > 0, std::isnan(all[2])};
+  return {{all[0], all[1]}, sums.rows, all[2] > 0, std::isnan(all[2]), sums.weight};
 }
 
 template <class T>

@@ -30,6 +30,7 @@ class Hogwild<T>::Worker {
   /// Takes over what the caller's worker holds, and forgets the last epoch.
   void begin_epoch(const Worker& first) {
     sums = {};
+    without_weight = 0;
     copied_at_ = 0;
     buffers_.resize(job_.model.buffers->span().size());
     if (this == &first) return;
@@ -43,15 +44,21 @@ class Hogwild<T>::Worker {
             OnNonfinite on_nonfinite, std::int64_t number, SharedVector<T>& shared) {
     if (!rates.empty()) optimizer_.set_rates(rates);
     const Index count = static_cast<Index>(rows.size());
+    const double weight = source.weight(job_.loss, rows);
+    ++sums.steps;
+    if (weight == 0) {
+      ++without_weight;
+      sums.rows += count;
+      return;
+    }
     std::ranges::copy(job_.model.buffers->span(), buffers_.begin());
     nn::LossValue loss;
     {
       const auto timed = timer_.time(&Phases::gradient);
       const Step step{
-          .rows = rows, .keys = keys, .global_rows = count, .scale = job_.loss.scale(count), .number = number};
+          .rows = rows, .keys = keys, .global_rows = count, .scale = job_.loss.scale(weight), .number = number};
       loss = engine_.gradient(source, step, {});
     }
-    ++sums.steps;
     const auto timed = timer_.time(&Phases::update);
     const std::span<T> grads = slice(job_.model.grads->span(), 0, job_.model.count());
     Index bad = std::ssize(grads);
@@ -70,6 +77,7 @@ class Hogwild<T>::Worker {
     update(grads, shared);
     sums.loss += loss.value;
     sums.correct += loss.correct;
+    sums.weight += weight;
     sums.rows += count;
   }
 
@@ -79,6 +87,7 @@ class Hogwild<T>::Worker {
   Phases take_phases() { return timer_.take(); }
 
   EpochSums sums;
+  Index without_weight = 0;  // steps whose rows do not count, so that they made no update
 
  private:
   void update(std::span<T> grads, SharedVector<T>& shared) {
@@ -192,6 +201,7 @@ void Hogwild<T>::begin_epoch(const EpochSums& before) {
   if (comm_->rank() != 0) return;
   workers_[0]->sums.loss = before.loss;
   workers_[0]->sums.correct = before.correct;
+  workers_[0]->sums.weight = before.weight;
 }
 
 /// All workers of all ranks are done. No rank begins another epoch before all have read the vector: the sums wait for
@@ -204,32 +214,38 @@ void Hogwild<T>::end_epoch(EpochSums& sums) {
   sums.updates += updates;
   sums.phases += workers_[0]->take_phases();
   EpochSums own;
+  Index without_weight = 0;
   for (const auto& worker : workers_) {
     own.steps += worker->sums.steps;
     own.loss += worker->sums.loss;
     own.correct += worker->sums.correct;
+    own.weight += worker->sums.weight;
+    without_weight += worker->without_weight;
     own.rows += worker->sums.rows;
     own.skipped += worker->sums.skipped;
     own.skipped_rows += worker->sums.skipped_rows;
     if (worker->sums.nonfinite.step < own.nonfinite.step) own.nonfinite = worker->sums.nonfinite;
     own.staleness.add(worker->sums.staleness);
   }
-  if (comm_->size() > 1) comm_->has_read(own.steps * job_.model.count() * Index{sizeof(T)});
-  std::array<double, 6> totals{own.loss,
+  if (comm_->size() > 1) comm_->has_read((own.steps - without_weight) * job_.model.count() * Index{sizeof(T)});
+  std::array<double, 8> totals{own.loss,
                                own.correct,
                                static_cast<double>(own.rows),
                                own.staleness.sum,
                                static_cast<double>(own.skipped),
-                               static_cast<double>(own.skipped_rows)};
+                               static_cast<double>(own.skipped_rows),
+                               own.weight,
+                               static_cast<double>(without_weight)};
   comm_->all_reduce(comm::View(std::span(totals)));
   comm_->all_reduce(comm::View(std::span(&own.staleness.most, 1)), comm::Op::max);
   sums.loss = totals[0];
   sums.correct = totals[1];
+  sums.weight = totals[6];
   sums.rows += static_cast<Index>(totals[2]);
   sums.staleness.add({totals[3], own.staleness.most});
   sums.skipped += static_cast<Index>(totals[4]);
   sums.skipped_rows += static_cast<Index>(totals[5]);
-  sums.steps = sums.updates + sums.skipped;
+  sums.steps += updates + static_cast<Index>(totals[4] + totals[7]);
   if (sums.stopped) sums.nonfinite = first_of(*comm_, own.nonfinite);
   if (totals[2] > 0) average_state(totals[2]);
 }

@@ -54,10 +54,13 @@ template <class T>
 StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
   Step own = step.shard({comm_->rank(), comm_->size()});
   own.global_rows = own.count();
-  own.scale = job_.loss.scale(own.global_rows);
-  StepSums sums;
-  // A rank without rows makes no update.
-  if (own.count() > 0) sums = local_.step(source, own, nullptr, own.next.empty() || step.stop);
+  const double weight = source.weight(job_.loss, own.rows);
+  step_weight_ = source.weight(job_.loss, step.rows);
+  own.scale = job_.loss.scale(weight);
+  StepSums sums{{}, own.global_rows};
+  // A rank whose rows do not count makes no update.
+  if (weight > 0) sums = local_.step(source, own, nullptr, own.next.empty() || step.stop);
+  sums.weight = weight;
   sums.stop = step.stop && !step.next.empty();  // after the last step it needs no wish
   this->look(sums);
   return sums;
@@ -70,8 +73,8 @@ bool ModelAveraging<T>::meets_after(const Step& step) const {
 
 template <class T>
 void ModelAveraging<T>::after_update(const Step& step, StepSums& sums) {
-  apart_.own += sums.rows;
-  apart_.all += step.global_rows;
+  apart_.own += sums.weight;
+  apart_.all += step_weight_;
   const auto timed = timer_.time(&Phases::agreement);
   const bool early = comm_->size() > 1 && sums.stop && step.number <= last_average_;
   if (early || meets_after(step)) sums.stop = meet(sums.stop) || paused_;
@@ -165,12 +168,13 @@ void ModelAveraging<T>::finish() {
 
 template <class T>
 void ModelAveraging<T>::end_epoch(const Epoch& epoch, EpochSums& sums) {
-  std::array<double, 6> all{sums.loss,
+  std::array<double, 7> all{sums.loss,
                             sums.correct,
                             static_cast<double>(sums.rows),
                             static_cast<double>(sums.updates),
                             static_cast<double>(sums.skipped),
-                            static_cast<double>(sums.skipped_rows)};
+                            static_cast<double>(sums.skipped_rows),
+                            sums.weight};
   comm_->all_reduce(comm::View(std::span(all)));
   const bool complete = static_cast<Index>(all[2] + all[5]) == epoch.rows();
   left_over_ = !complete && !paused(sums);
@@ -182,6 +186,7 @@ void ModelAveraging<T>::end_epoch(const Epoch& epoch, EpochSums& sums) {
   sums.updates = static_cast<Index>(all[3]);
   sums.skipped = static_cast<Index>(all[4]);
   sums.skipped_rows = static_cast<Index>(all[5]);
+  sums.weight = all[6];
   sums.compression += take_stats();
 }
 

@@ -8,9 +8,9 @@
 namespace pdnn::strategy {
 
 /// In a step every rank makes an update of its own from its share of the rows, and nothing travels. An average weighs
-/// each rank's parameters and buffers by the rows that it has trained on since the last one; an optimizer's state stays
-/// its own. With plain SGD and an average after every step this is data parallel; otherwise it is local SGD (Stich,
-/// "Local SGD converges fast and communicates little", ICLR 2019), and a single average at the end is one-shot
+/// each rank's parameters and buffers by what the rows count that it has trained on since the last one; an optimizer's
+/// state stays its own. With plain SGD and an average after every step this is data parallel; otherwise it is local SGD
+/// (Stich, "Local SGD converges fast and communicates little", ICLR 2019), and a single average at the end is one-shot
 /// averaging (Zinkevich, Weimer, Li, Smola, "Parallelized stochastic gradient descent", NeurIPS 2010).
 ///
 /// With a codec a rank sends what its model has moved since the last average, times its weight; the new average is the
@@ -62,7 +62,8 @@ class ModelAveraging : public SynchronousStrategy<T> {
   /// True if a rank wants to stop: then each keeps its own model, as ranks may have made different numbers of steps.
   bool average(bool stop);
   bool average_by_codec(bool stop);
-  double weight() const { return static_cast<double>(apart_.own) / static_cast<double>(apart_.all); }
+  /// If there was nothing to train on, all models are alike.
+  double weight() const { return apart_.all > 0 ? apart_.own / apart_.all : comm_->rank() == 0 ? 1.0 : 0.0; }
   void swap_with_common();
   void add_by_master();
 
@@ -73,6 +74,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
   reduce::LocalUpdate<T> local_;  // this rank by itself
   ModelAveragingConfig config_;
   RowsApart apart_;
+  double step_weight_ = 0;                         // of the rows of all ranks in this step
   std::int64_t epochs_ = 0, last_average_ = -1;    // calls for epochs so far; the last step of this one with an average
   bool pause_asked_ = false, paused_ = false;      // by this rank; all ranks, in the last average
   bool left_over_ = false;                         // rows of this epoch, because ranks stopped, each after its own step

@@ -50,6 +50,27 @@ void ScatterGather<T>::scatter(const Source<T>& source, std::span<const Index> b
   } else {
     send(whole.target.values.data, mine_.values(), target_width_);
   }
+  weight_ = static_cast<double>(all);
+  if (source.weighs(job_.loss)) scatter_weights(source, batch, whole.target.weights);
+}
+
+/// A rank gets the weights of its rows, and behind them that of the batch.
+template <class T>
+void ScatterGather<T>::scatter_weights(const Source<T>& source, std::span<const Index> batch, const double* weights) {
+  const Index all = static_cast<Index>(batch.size());
+  all_weights_.clear();
+  if (root()) weight_ = source.weight(job_.loss, batch);
+  for (int r = 0; r < comm_->size(); ++r) {
+    const Range rows = share(all, r, comm_->size());
+    counts_[static_cast<std::size_t>(r)] = rows.size() + 1;
+    if (!root()) continue;
+    for (Index row = rows.begin; row < rows.end; ++row) all_weights_.push_back(weights ? weights[row] : 1.0);
+    all_weights_.push_back(weight_);
+  }
+  weights_.resize(static_cast<std::size_t>(counts_[static_cast<std::size_t>(comm_->rank())]));
+  comm_->scatter(root() ? comm::ConstView(std::span<const double>(all_weights_)) : comm::ConstView(), counts_,
+                 comm::View(std::span(weights_)), kRoot);
+  weight_ = weights_.back();
 }
 
 template <class T>
@@ -85,11 +106,13 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Step& step) {
   } else {
     target.values = {mine_.values(), own.count(), target_width_};
   }
+  if (source.weighted()) target.weights = weights_.data();
   const Source<T> local(samples, target);
   own.rows = {order_.data(), static_cast<std::size_t>(own.count())};
   own.next = {};
-  own.scale = job_.loss.scale(step.global_rows);
+  own.scale = job_.loss.scale(weight_);
   StepSums sums{{}, step.global_rows, step.stop};
+  if (weight_ == 0) return step_without_weight(sums);
   {
     const auto timed = timer_.time(&Phases::gradient);
     sums.loss = engine_->gradient(local, own, {.batch_sum = comm_->size() == 1 ? nullptr : &batch_sum_});
@@ -105,13 +128,29 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Step& step) {
     engine_->update(optimizer_, {0, job_.model.count()});
     sums = reduce::read_tail(job_.model, step.global_rows);
     this->look(sums);
-    reduce::write_tail(job_.model, sums);
   }
   const auto timed = timer_.time(&Phases::broadcast);
   const comm::Labeled labeled({.what = "parameters"});
   comm_->broadcast(comm::View(job_.model.params->span()), kRoot);
+  return tell(sums);
+}
+
+/// The rows of the batch do not count, so there is no update.
+template <class T>
+StepSums ScatterGather<T>::step_without_weight(StepSums sums) {
+  if (root()) this->look(sums);
+  const auto timed = timer_.time(&Phases::broadcast);
+  return tell(sums);
+}
+
+/// Gives all ranks the root's sums.
+template <class T>
+StepSums ScatterGather<T>::tell(const StepSums& sums) {
+  if (root()) reduce::write_tail(job_.model, sums);
   comm_->broadcast(comm::View(slice(job_.model.grads->span(), job_.model.count(), nn::Model<T>::kTail)), kRoot);
-  return reduce::read_tail(job_.model, step.global_rows);
+  StepSums all = reduce::read_tail(job_.model, sums.rows);
+  all.weight = weight_;
+  return all;
 }
 
 template class ScatterGather<float>;

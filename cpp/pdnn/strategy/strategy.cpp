@@ -57,14 +57,15 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
         continue;
       }
       if (stops) sums.nonfinite = {number, element};
-      own = {{}, stops ? 0 : own.rows, stops && wants_to_end(true, false)};
+      own = {{}, stops ? 0 : own.rows, stops && wants_to_end(true, false), false, stops ? 0 : own.weight};
     }
     after_update(step, own);
     if (meets_after(step)) guard.end(sums.steps + 1);
     sums.loss += own.loss.value;
     sums.correct += own.loss.correct;
+    if (!bad) sums.weight += own.weight;
     (bad ? sums.skipped_rows : sums.rows) += own.rows;
-    if (own.rows > 0) ++(bad ? sums.skipped : sums.updates);
+    if (own.weight > 0) ++(bad ? sums.skipped : sums.updates);
     ++sums.steps;
     sums.stopped = own.stop;
     if (!clock.time_to_poll()) continue;

@@ -35,6 +35,7 @@ struct Staleness {
 
 struct EpochSums {
   double loss = 0, correct = 0;         ///< over these rows
+  double weight = 0;                    ///< what they count in the means: their number, unless they are weighed
   Index rows = 0, steps = 0;            ///< rows of the updates that were made
   Index skipped = 0, skipped_rows = 0;  ///< updates left out because they were not finite, and their rows
   Index updates = 0;  ///< of the parameters, by all ranks; more than steps where ranks update models of their own
@@ -101,9 +102,10 @@ class EpochClock {
   int together_ = 1, unread_ = 1;  // calls from one reading to the next; those left
 };
 
-/// Rows trained on since all ranks last held the same model: by this rank, and by all together.
+/// What the rows count that were trained on since all ranks last held the same model: by this rank, and by all
+/// together.
 struct RowsApart {
-  Index own = 0, all = 0;
+  double own = 0, all = 0;
 };
 
 template <class T>

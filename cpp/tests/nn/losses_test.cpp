@@ -21,6 +21,7 @@ struct Case {
   std::shared_ptr<Loss<double>> loss;
   bool classes;        // else values
   bool probabilities;  // whether y must lie in (0, 1)
+  bool weighted = false;
 };
 
 std::vector<Case> cases() {
@@ -34,8 +35,15 @@ std::vector<Case> cases() {
     all.push_back({std::make_shared<NLLLoss<double>>(reduction), true, false});
     all.push_back({std::make_shared<MSELoss<double>>(reduction), false, false});
   }
+  const std::size_t count = all.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    all.push_back(all[i]);
+    all.back().weighted = true;
+  }
   return all;
 }
+
+const Vector kWeights{0.5, 2, 0, 1, 3};
 
 class LossRun {
  public:
@@ -49,17 +57,18 @@ class LossRun {
     } else {
       target.values = {values.data(), kRows, kWidth};
     }
+    if (test.weighted) target.weights = kWeights.data();
   }
 
   LossValue operator()(const Member& member = {}) {
-    return loss(member, {y.data(), kRows, {kWidth}}, target, loss.scale(kRows), {dy.data(), kRows, {kWidth}},
-                rows.data());
+    return loss(member, {y.data(), kRows, {kWidth}}, target, loss.scale(loss.weight_of_rows(target, kRows)),
+                {dy.data(), kRows, {kWidth}}, rows.data());
   }
+  double reduced() { return loss.reduce((*this)().value, loss.weight_of_rows(target, kRows)); }
   double gradient_error() {
     (*this)();
     const Vector analytic = dy;
-    return tests::relative_difference(analytic,
-                                      tests::differences(y, [&] { return loss.reduce((*this)().value, kRows); }));
+    return tests::relative_difference(analytic, tests::differences(y, [&] { return reduced(); }));
   }
 
   const Loss<double>& loss;
@@ -95,6 +104,31 @@ BOOST_AUTO_TEST_CASE(gradients_match_finite_differences) {
     LossRun run(test);
     BOOST_TEST(run.gradient_error() <= 1e-7, test.loss->name() << ": " << run.gradient_error());
   }
+}
+
+BOOST_AUTO_TEST_CASE(weights_of_one_change_no_bit) {
+  const Vector ones(kRows, 1.0);
+  for (const Case& test : cases()) {
+    LossRun plain(test), weighted(test);
+    plain.target.weights = nullptr;
+    weighted.target.weights = ones.data();
+    BOOST_TEST(weighted.reduced() == plain.reduced());
+    BOOST_TEST(weighted.dy == plain.dy, boost::test_tools::per_element());
+    BOOST_TEST(weighted.rows == plain.rows, boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_row_of_weight_0_adds_nothing_whatever_it_is) {
+  const Vector y{1, 2, INFINITY, NAN};
+  const Vector targets{0, 0, 0, 0}, weights{1, 0};
+  Vector rows(4), dy(4);
+  const MSELoss<double> loss(Reduction::batchmean);
+  const Target<double> target{nullptr, {targets.data(), 2, 2}, weights.data()};
+  BOOST_TEST(loss.weight_of_rows(target, 2) == 1);
+  const LossValue sums = loss(Member(), {y.data(), 2, {2}}, target, 1, {dy.data(), 2, {2}}, rows.data());
+  BOOST_TEST(sums.value == 5);
+  const Vector want{2, 4, 0, 0};
+  BOOST_TEST(dy == want, boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(the_check_catches_a_wrong_loss) {

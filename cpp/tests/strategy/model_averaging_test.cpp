@@ -169,15 +169,14 @@ BOOST_AUTO_TEST_CASE(the_master_and_an_all_reduce_give_the_same_bits) {
 BOOST_AUTO_TEST_CASE(an_average_weighs_parameters_and_buffers_by_rows) {
   // Steps of 12 and 11 rows, in two epochs: 16, 16 and 14 rows for the three ranks.
   const std::vector<Outcome> apart = on_ranks({.every = 0, .finish = false}, 3);
-  Index rows = 0;
+  double rows = 0;
   for (const Outcome& outcome : apart) rows += outcome.apart.own;
   BOOST_TEST(rows == 2 * kRows);
   BOOST_TEST(apart[0].apart.own > apart[2].apart.own);
   Vector want(apart[0].params.size());
   for (const Outcome& outcome : apart) {
     BOOST_TEST(outcome.apart.all == rows);
-    for (std::size_t i = 0; i < want.size(); ++i)
-      want[i] += outcome.params[i] * static_cast<double>(outcome.apart.own) / static_cast<double>(rows);
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += outcome.params[i] * outcome.apart.own / rows;
   }
   BOOST_TEST(difference(apart[0].params, apart[1].params) > 1e-3);
   for (const Outcome& outcome : on_ranks({.every = 0}, 3)) BOOST_TEST(difference(outcome.params, want) <= 1e-15);

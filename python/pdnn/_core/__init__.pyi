@@ -412,6 +412,11 @@ class EpochSums:
     @property
     def updates(self) -> int:
         ...
+    @property
+    def weight(self) -> float:
+        """
+        What these rows count in the means: their number, unless they are weighed.
+        """
 def active_isa() -> str:
     """
     The instruction set that the kernels run on: v2, v3, v4 or v4-bf16. PDNN_ISA forces one.
@@ -612,7 +617,7 @@ class Width(typing.Protocol):
         ...
     def conv2d_backward(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], dy: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], *, stride: typing.SupportsInt | typing.SupportsIndex=1, padding: typing.SupportsInt | typing.SupportsIndex=0, dx: bool=True, dw: bool=True, threads: typing.SupportsInt | typing.SupportsIndex=1) -> tuple[typing.Any, typing.Any, typing.Any]:
         ...
-    def evaluate_loss(self, loss: float32.Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dy: bool) -> tuple[float, numpy.typing.NDArray[typing.Any] | None]:
+    def evaluate_loss(self, loss: float32.Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], weight: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None, want_dy: bool) -> tuple[float, float, numpy.typing.NDArray[typing.Any] | None]:
         ...
     def linear_pairs(self, model: float32.Model) -> list[tuple[int, int]]:
         ...

@@ -62,9 +62,9 @@ class Loss:
         """
         Whether predictions can be right or wrong with targets of this width (0: classes).
         """
-    def reduce(self, value: typing.SupportsFloat | typing.SupportsIndex, rows: typing.SupportsInt | typing.SupportsIndex) -> float:
+    def reduce(self, value: typing.SupportsFloat | typing.SupportsIndex, weight: typing.SupportsFloat | typing.SupportsIndex) -> float:
         """
-        The loss of a batch from the sum of its rows' losses.
+        The loss of a batch from the sum of its rows' losses, and what these count: their number, unless they are weighed.
         """
 class CrossEntropyLoss(Loss):
     def __init__(self, reduction: str) -> None:
@@ -88,7 +88,7 @@ class Model:
         """
         The memory of one pass over a batch.
         """
-    def gradient(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], loss: Loss, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None) -> tuple[float, numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]]:
+    def gradient(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], loss: Loss, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, out: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None, weight: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None) -> tuple[float, numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]]:
         """
         (loss of the batch, flat gradient), the latter in `out` if that is an array; the model is only read.
         """
@@ -192,7 +192,7 @@ class ErrorFeedback(Codec):
         What was lost so far, as an array that shares its memory.
         """
 class Source:
-    def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
+    def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None) -> None:
         ...
     def augment(self, padding: typing.SupportsInt | typing.SupportsIndex, flip: bool, seed: typing.SupportsInt | typing.SupportsIndex, epoch: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -211,16 +211,16 @@ class RowParallelLinear(Layer):
 class Evaluator:
     def __init__(self, model: Model, threads: typing.SupportsInt | typing.SupportsIndex) -> None:
         ...
-    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], ranks: pdnn._core.Communicator | None) -> tuple[float, float]:
+    def loss(self, loss: Loss, source: Source, target_width: typing.SupportsInt | typing.SupportsIndex, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], ranks: pdnn._core.Communicator | None) -> tuple[float, float, float]:
         """
-        (sum of the rows' losses, number of right predictions).
+        (sum of the rows' losses, that of right predictions, what the rows count).
         """
     def predict(self, source: Source, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[typing.Any]:
         ...
 class Stepper:
     def __init__(self, model: Model, loss: Loss, optimizer: Optimizer, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], takes_classes: bool) -> None:
         ...
-    def step(self, x: typing.Any, y: typing.Any, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None) -> float | None:
+    def step(self, x: typing.Any, y: typing.Any, training: bool, seed: typing.SupportsInt | typing.SupportsIndex, number: typing.SupportsInt | typing.SupportsIndex, ranks: pdnn._core.Communicator | None, weight: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None) -> float | None:
         """
         The loss of the rows before an update by its gradient; None, and nothing done, if the arrays are not as it takes them in place.
         """
@@ -305,12 +305,12 @@ class Session:
         What it remembers from step to step, such as what a codec lost: arrays that share its memory.
         """
     @property
-    def rows_apart(self) -> tuple[int, int]:
+    def rows_apart(self) -> tuple[float, float]:
         """
-        Rows trained on since all ranks last held the same model: by this rank, and by all together.
+        What the rows count that were trained on since all ranks last held the same model: by this rank, and by all together.
         """
     @rows_apart.setter
-    def rows_apart(self, arg1: tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex]) -> None:
+    def rows_apart(self, arg1: tuple[typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex]) -> None:
         ...
 def conv2d(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None, *, stride: typing.SupportsInt | typing.SupportsIndex = 1, padding: typing.SupportsInt | typing.SupportsIndex = 0, threads: typing.SupportsInt | typing.SupportsIndex = 1) -> numpy.typing.NDArray[typing.Any]:
     """
@@ -320,9 +320,9 @@ def conv2d_backward(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: nu
     """
     (dx, dw, db) of conv2d from its gradient dy, shaped like y; None for what is not wanted.
     """
-def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], want_dy: bool) -> tuple[float, numpy.typing.NDArray[typing.Any] | None]:
+def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], weight: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None, want_dy: bool) -> tuple[float, float, numpy.typing.NDArray[typing.Any] | None]:
     """
-    (loss of the batch, gradient for the outputs or None).
+    (loss of the batch, what its rows count, gradient for the outputs or None).
     """
 def linear_pairs(model: Model) -> list[tuple[int, int]]:
     """

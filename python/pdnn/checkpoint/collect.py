@@ -31,7 +31,8 @@ def collect(training: Training, batch_size: int, session: CoreSession, comm: Com
         own[MEMORY] = np.concatenate(remembered)
     position, buffers = training.position, training.model.flat_buffers
     if models_apart(training):
-        own |= own_arrays(training, np.array([*session.rows_apart, training.optimizer.core.steps]))
+        counts = np.array([*session.rows_apart, training.optimizer.core.steps], np.float64)
+        own |= own_arrays(training, counts)
     elif position is not None and comm.size > 1 and buffers.size:
         own["state"] = buffers
     everyones = {name: comm.gather(values, root=0) for name, values in own.items()}

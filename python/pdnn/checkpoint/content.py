@@ -19,7 +19,7 @@ FORMAT = 2
 """Of the files that this version writes; it reads those before, too. 1: only between epochs, not numbered."""
 
 KEY = "pdnn.checkpoint"
-ADDED = ("loss", "correct", "rows", "updates")
+ADDED = ("loss", "correct", "weight", "rows", "updates")
 """Sums of an epoch that ranks which train models of their own have each for itself."""
 
 RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"

@@ -25,8 +25,9 @@ class Resumed:
     Attributes
     ----------
     path : Path
-    rows_apart : (int, int)
-        Rows trained on since all ranks last held the same model: by this rank, and by all.
+    rows_apart : (float, float)
+        What the rows count that were trained on since all ranks last held the same model: by this rank, and
+        by all.
     memory : ndarray or None
         What the strategy remembered on this rank, if it is the one that wrote the checkpoint.
     same : bool
@@ -34,7 +35,7 @@ class Resumed:
     """
 
     path: Path
-    rows_apart: tuple[int, int]
+    rows_apart: tuple[float, float]
     memory: Array | None
     same: bool
 
@@ -65,7 +66,9 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
     same = (layout.get("strategy"), layout.get("ranks")) == (str(training.strategy), comm.size)
     mine = content.of_rank(comm.rank) if same else {}
     memory = mine.pop(MEMORY, None)
-    counts = np.zeros(3, np.int64)
+    counts = np.zeros(3, np.float64)
+    if "counts" in mine:
+        mine["counts"] = mine["counts"].astype(np.float64)  # earlier files have integers
     own: dict[str, Array] = {}
     if same and models_apart(training):
         own = own_arrays(training, counts)
@@ -86,7 +89,7 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
         training.position.sums = sums
     else:
         deal_sums(training)
-    return Resumed(path, (int(counts[0]), int(counts[1])), memory, same)
+    return Resumed(path, (float(counts[0]), float(counts[1])), memory, same)
 
 
 def _merge(content: Content, warn: bool, written: str) -> None:

@@ -14,6 +14,7 @@ from pdnn.core import CoreSource, core_for
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
 from pdnn.data.containers import to_labels, to_samples
+from pdnn.nn.targets import row_weights
 
 Rows: TypeAlias = "slice | Indices"
 ALL = slice(None)
@@ -37,11 +38,15 @@ class Dataset:
         shape (n, classes), any integers.
     scale, shift : float
         ``scale=1 / 255`` maps bytes to [0, 1].
+    weight : array or list, shape (n,), optional
+        What each row counts in losses: finite numbers from 0. Each counts 1 unless given.
 
     Attributes
     ----------
     x, y : ndarray
         What is read.
+    weight : ndarray of float64, shape (n,), or None
+        The rows' weights, if they were given.
     classes : ndarray of str, or None
         The names that class numbers stand for, sorted as ``numpy.unique`` does, where ``y`` had names.
     converted : str
@@ -50,9 +55,9 @@ class Dataset:
     Raises
     ------
     TypeError
-        If ``x`` or ``y`` is no such thing.
+        If ``x``, ``y`` or ``weight`` is no such thing.
     ValueError
-        If the shapes do not fit.
+        If the shapes do not fit, or a weight is negative or not finite.
 
     Examples
     --------
@@ -61,7 +66,14 @@ class Dataset:
     Dataset(10 samples of 784, uint8 * 0.00392157, labels int64)
     """
 
-    def __init__(self, x: npt.ArrayLike, y: npt.ArrayLike, scale: float = 1.0, shift: float = 0.0) -> None:
+    def __init__(
+        self,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike,
+        scale: float = 1.0,
+        shift: float = 0.0,
+        weight: npt.ArrayLike | None = None,
+    ) -> None:
         samples, labels = to_samples("Dataset", x), to_labels("Dataset", y)
         self.x, self.y, self.classes = samples.array, labels.array, labels.classes
         self.converted = ", ".join(filter(None, (samples.note, labels.note)))
@@ -71,6 +83,7 @@ class Dataset:
             )
         self.scale = float(scale)
         self.shift = float(shift)
+        self.weight = None if weight is None else row_weights("Dataset", weight, len(self.x))
 
     @property
     def blocks(self) -> str:
@@ -86,24 +99,29 @@ class Dataset:
         return len(self.x)
 
     @overload
-    def __getitem__(self, key: int | np.integer[Any]) -> tuple[npt.NDArray[np.float32], Any]: ...
+    def __getitem__(self, key: int | np.integer[Any]) -> tuple[Any, ...]: ...
     @overload
     def __getitem__(self, key: slice) -> Dataset: ...
     @overload
     def __getitem__(self, key: npt.ArrayLike) -> Subset: ...
 
     def __getitem__(self, key: Any) -> Any:
-        """A scaled sample and its label (integer), a view (slice), or a `Subset` (integers or a mask)."""
+        """A scaled sample, its label and its weight if it has one (integer), or a part of the rows.
+
+        A slice is a view, integers and masks make a `Subset`.
+        """
         if isinstance(key, slice):
             part = copy.copy(self)
             part.x, part.y = self.x[key], self.y[key]
+            part.weight = None if self.weight is None else self.weight[key]
             return part
         if np.ndim(key) == 0:
             row = as_index(key)
-            return self.gather(np.array([row]))[0][0], self.y[row]
+            sample = self.gather(np.array([row]))[0][0], self.y[row]
+            return sample if self.weight is None else (*sample, self.weight[row])
         return Subset(self, key)
 
-    def __iter__(self) -> Iterator[tuple[npt.NDArray[np.float32], Any]]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return (self[row] for row in range(len(self)))
 
     def gather(self, rows: Rows = ALL, dtype: npt.DTypeLike = np.float32) -> tuple[Array, Array]:
@@ -142,7 +160,10 @@ class Dataset:
         shift = "" if self.shift == 0.0 else f" {'-' if self.shift < 0 else '+'} {abs(self.shift):g}"
         shape = "x".join(map(str, self.sample_shape))
         labels = str(self.y.dtype) if self.y.ndim == 1 else f"{self.y.dtype} x {self.y.shape[1]}"
-        return f"Dataset({len(self)} samples of {shape}, {self.x.dtype}{scale}{shift}, labels {labels})"
+        weight = "" if self.weight is None else ", weighted"
+        return (
+            f"Dataset({len(self)} samples of {shape}, {self.x.dtype}{scale}{shift}, labels {labels}{weight})"
+        )
 
 
 class Subset:
@@ -182,23 +203,29 @@ class Subset:
         """Shape of one sample."""
         return self.dataset.sample_shape
 
+    @property
+    def weight(self) -> Array | None:
+        """The rows' weights, a copy, if the data set has them."""
+        weight = self.dataset.weight
+        return None if weight is None else weight[self.indices]
+
     def __len__(self) -> int:
         return len(self.indices)
 
     @overload
-    def __getitem__(self, key: int | np.integer[Any]) -> tuple[npt.NDArray[np.float32], Any]: ...
+    def __getitem__(self, key: int | np.integer[Any]) -> tuple[Any, ...]: ...
     @overload
     def __getitem__(self, key: slice | npt.ArrayLike) -> Subset: ...
 
     def __getitem__(self, key: Any) -> Any:
-        """A scaled sample and its label (integer), or a smaller `Subset` (slice, integers or a mask)."""
+        """A row as `Dataset` has it (integer), or a smaller `Subset` (slice, integers or a mask)."""
         if isinstance(key, slice):
             return Subset(self.dataset, self.indices[key])
         if np.ndim(key) == 0:
             return self.dataset[int(self.indices[as_index(key)])]
         return Subset(self, key)
 
-    def __iter__(self) -> Iterator[tuple[npt.NDArray[np.float32], Any]]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return (self[row] for row in range(len(self)))
 
     def gather(self, rows: Rows = ALL, dtype: npt.DTypeLike = np.float32) -> tuple[Array, Array]:

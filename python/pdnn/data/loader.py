@@ -28,6 +28,8 @@ class Batches(Protocol):
 class DataLoader:
     """Iterates a data set in batches ``(x, y)``, arrays that answer ``numpy()``; each iteration is one epoch.
 
+    Batches of a data set with weights are ``(x, y, weight)``.
+
     Parameters
     ----------
     dataset : Dataset, Subset or BlockStream
@@ -120,7 +122,7 @@ class DataLoader:
         whole, rest = divmod(len(self.dataset), self.batch_size)
         return whole + (rest > 0 and not self.drop_last)
 
-    def __iter__(self) -> Iterator[tuple[Values, Values]]:
+    def __iter__(self) -> Iterator[tuple[Values, ...]]:
         dataset, epoch = self.dataset, self.epoch
         self.epoch += 1
         if isinstance(dataset, BlockStream):
@@ -128,7 +130,7 @@ class DataLoader:
         batches, gather = self._batches(dataset, epoch), self._gatherer(dataset, epoch)
         return (gather(rows) for rows in batches)
 
-    def _in_parts(self, stream: BlockStream, epoch: int) -> Iterator[tuple[Values, Values]]:
+    def _in_parts(self, stream: BlockStream, epoch: int) -> Iterator[tuple[Values, ...]]:
         """All batches of an epoch; the next blocks are made while these are in use."""
         parts = Ahead(stream.parts(epoch, self.seed, 0, self.batch_size, self.shuffle))
         try:
@@ -142,16 +144,17 @@ class DataLoader:
 
     def _gatherer(
         self, dataset: Dataset | Subset, epoch: int = 0
-    ) -> Callable[[Indices], tuple[Values, Values]]:
+    ) -> Callable[[Indices], tuple[Values, ...]]:
         """What makes arrays of rows in an epoch."""
         whole, numbers = parts_of(dataset)
         source = whole.core_source(self.dtype)
         if self.augment is not None:
             self.augment.tell(source, self.seed, epoch)
 
-        def gather(rows: Indices) -> tuple[Values, Values]:
+        def gather(rows: Indices) -> tuple[Values, ...]:
             chosen = numbers[rows]
-            return source.gather(chosen).view(Values), whole.y[chosen].view(Values)
+            batch = source.gather(chosen).view(Values), whole.y[chosen].view(Values)
+            return batch if whole.weight is None else (*batch, whole.weight[chosen].view(Values))
 
         return gather
 

@@ -15,7 +15,7 @@ from pdnn.core import array_dtype, core_for
 from pdnn.data.checks import Array, Indices
 from pdnn.data.containers import to_samples
 from pdnn.data.dataset import Dataset, Subset, parts_of
-from pdnn.nn.targets import prepare_targets, target_width
+from pdnn.nn.targets import prepare_rows, target_width
 
 if TYPE_CHECKING:
     from pdnn.nn.losses import Loss
@@ -52,7 +52,7 @@ class Source:
     sample : tuple of int
     dataset : Dataset
         Whose rows they are.
-    arrays : (raw samples, targets, scale, shift)
+    arrays : (raw samples, targets, scale, shift, weights or None)
     converted : str
         What was converted of what was given, in words.
     """
@@ -62,13 +62,18 @@ class Source:
     width: int
     sample: tuple[int, ...]
     dataset: Dataset
-    arrays: tuple[Array, Array, float, float]
+    arrays: tuple[Array, Array, float, float, Array | None]
     converted: str
 
     @property
     def plain(self) -> bool:
         """Whether the samples mean themselves, neither scaled nor shifted."""
-        return self.arrays[2:] == (1.0, 0.0)
+        return self.arrays[2:4] == (1.0, 0.0)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.arrays[4] is not None
 
     def shuffled(self, shuffle: bool) -> bool | str:
         """Whether rows are taken in another order, and if they stay together in blocks, in which."""
@@ -125,9 +130,9 @@ def source_of(
     whole, rows = parts_of(data)
     outputs = prod(model.output_shape(whole.sample_shape))
     labels = whole.y if whole.classes is None else _numbers(where, whole, loss, outputs, classes)
-    targets = prepare_targets(where, labels, loss, outputs, array_dtype(model.dtype))
-    core = core_for(model.dtype).Source(whole.x, targets, whole.scale, whole.shift)
-    arrays = whole.x, targets, whole.scale, whole.shift
+    targets, weights = prepare_rows(where, labels, whole.weight, loss, outputs, array_dtype(model.dtype))
+    arrays = whole.x, targets, whole.scale, whole.shift, weights
+    core = core_for(model.dtype).Source(*arrays)
     return Source(core, rows, target_width(targets), whole.sample_shape, whole, arrays, whole.converted)
 
 

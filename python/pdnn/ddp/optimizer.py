@@ -47,9 +47,10 @@ class Compression:
 class DistributedOptimizer(Optimizer):
     """An optimizer that steps with the gradient of all ranks' batches as if they were one.
 
-    Rank k's loss l_k is a mean over m_k rows. With n = Σ m_k rows on all ranks, the mean loss over all of
-    them has the gradient ∂L/∂w = Σ_k (m_k / n) ∂l_k/∂w. ``op=Average`` uses this gradient, for any m_k. (A
-    plain mean of the ranks' gradients would give more weight to the rows of a rank with few rows.)
+    Rank k's loss l_k is a mean over m_k rows, or over rows whose weights are m_k together. With n = Σ m_k on
+    all ranks, the mean loss over all of them has the gradient ∂L/∂w = Σ_k (m_k / n) ∂l_k/∂w. ``op=Average``
+    uses this gradient, for any m_k. (A plain mean of the ranks' gradients would give more weight to the rows
+    of a rank with few rows.)
     ``op=Sum`` is another optimizer: its gradient is Σ_k ∂l_k/∂w, p times as long on p ranks with equal
     batches; it is right for losses that are themselves sums over rows.
 

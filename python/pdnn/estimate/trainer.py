@@ -130,6 +130,6 @@ class Calibration:
 
 def _samples(source: Source, batch_size: int, augment: PadCropFlip | None = None) -> Samples:
     """The first rows of a source."""
-    raw, targets, scale, shift = source.arrays
+    raw, targets, scale, shift, _ = source.arrays
     rows = source.rows[: max(batch_size, MOST_BYTES // max(raw[:1].nbytes, 1))]
     return Samples(np.ascontiguousarray(raw[rows]), targets[rows], source.width, scale, shift, augment)

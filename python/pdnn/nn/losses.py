@@ -7,9 +7,10 @@ from math import prod
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn.core import CoreLoss, Width, core_for
-from pdnn.nn.targets import prepare_targets
+from pdnn.nn.targets import prepare_rows
 from pdnn.store import Array
 from pdnn.tensor import Final, Node, Tensor, Values, recording
 
@@ -23,7 +24,8 @@ class Loss:
     ----------
     reduction : "mean", "sum" or "batchmean"
         "mean" averages over rows (and, where each output has a target of its own, over outputs); "sum" adds
-        up over rows and outputs; "batchmean" sums over outputs and averages over rows.
+        up over rows and outputs; "batchmean" sums over outputs and averages over rows. An average over rows
+        of different weights w is Σ w l / Σ w, a sum Σ w l.
 
     Raises
     ------
@@ -47,7 +49,9 @@ class Loss:
             )
         self.reduction = reduction
 
-    def __call__(self, outputs: Tensor | Array, targets: Array) -> Tensor:
+    def __call__(
+        self, outputs: Tensor | Array, targets: Array, weight: npt.ArrayLike | None = None
+    ) -> Tensor:
         """The loss of a batch, under the reduction: a Tensor of one number, to call `backward` on.
 
         Its `data` answers ``numpy()``.
@@ -57,13 +61,16 @@ class Loss:
         outputs : Tensor, shape (n, k)
         targets : ndarray
             As each loss says.
+        weight : array, shape (n,), optional
+            Of the rows, numbers from 0; each is 1 unless given. If all are 0, so are the loss and its
+            gradient.
 
         Raises
         ------
         TypeError
-            If outputs are neither a Tensor nor floats, or targets no numbers.
+            If outputs are neither a Tensor nor floats, or targets or weights no numbers.
         ValueError
-            If targets do not fit the outputs.
+            If targets or weights do not fit the outputs.
         """
         where = type(self).__name__
         if not isinstance(outputs, Tensor):
@@ -76,10 +83,11 @@ class Loss:
             )
         dtype = str(outputs.dtype)
         core = core_for(dtype)
-        rows = prepare_targets(where, targets, self, prod(outputs.shape[1:]), dtype)
+        rows, weights = prepare_rows(where, targets, weight, self, prod(outputs.shape[1:]), dtype)
         wanted = recording() and outputs.requires_grad
-        value, dy = core.evaluate_loss(self.build(core), np.ascontiguousarray(outputs.data), rows, wanted)
-        loss = Tensor(np.float64(value), None if dy is None else _LossNode(outputs, dy))
+        y = np.ascontiguousarray(outputs.data)
+        value, counted, dy = core.evaluate_loss(self.build(core), y, rows, weights, wanted)
+        loss = Tensor(np.float64(value), None if dy is None else _LossNode(outputs, dy, counted))
         loss.data = loss.data.view(Values)
         return loss
 
@@ -152,10 +160,10 @@ class MSELoss(Loss):
 class _LossNode(Node):
     __slots__ = ("_dy", "rows")
 
-    def __init__(self, outputs: Tensor, dy: Array) -> None:
+    def __init__(self, outputs: Tensor, dy: Array, counted: float) -> None:
         super().__init__([outputs])
         self._dy: Array | None = dy
-        self.rows = len(dy)
+        self.rows = counted
 
     def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
         assert self._dy is not None

@@ -14,7 +14,7 @@ from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Module, builds, runs_in_python
 from pdnn.nn.place import Place
-from pdnn.nn.targets import prepare_targets
+from pdnn.nn.targets import prepare_rows
 from pdnn.store import Array, Handle, Store
 from pdnn.tensor import no_grad
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Stepping(Protocol):
     """The interface of an optimizer for `Sequential.step`."""
 
-    def stepper(self, model: Sequential, criterion: Loss) -> Callable[[Array, Array], float]:
+    def stepper(self, model: Sequential, criterion: Loss) -> Callable[..., float]:
         """What makes a step from samples and labels."""
 
 
@@ -190,7 +190,14 @@ class Sequential(Exportable):
         return outputs
 
     def gradient(
-        self, x: Array, y: Array, criterion: Loss, *, seed: int = 0, out: Array | None = None
+        self,
+        x: Array,
+        y: Array,
+        criterion: Loss,
+        *,
+        seed: int = 0,
+        out: Array | None = None,
+        weight: npt.ArrayLike | None = None,
     ) -> tuple[float, Array]:
         """The loss of a batch and its gradient; the model is only read and the GIL is released.
 
@@ -208,6 +215,8 @@ class Sequential(Exportable):
         out : ndarray, shape (number of parameters,), of the model's dtype, C-ordered, optional
             Where to write the gradient, such as `flat_gradients`; a new array unless given. Calls at the
             same time need an array each.
+        weight : array, shape (n,), optional
+            Of the rows, as the criterion takes them.
 
         Returns
         -------
@@ -226,14 +235,22 @@ class Sequential(Exportable):
         """
         check_batch("gradient", x, array_dtype(self.dtype))
         outputs = int(np.prod(self.output_shape(x.shape[1:]), dtype=np.int64))
-        targets = prepare_targets("gradient", y, criterion, outputs, array_dtype(self.dtype))
+        dtype = array_dtype(self.dtype)
+        targets, weights = prepare_rows("gradient", y, weight, criterion, outputs, dtype)
         loss = criterion.build(core_for(self.dtype))
         if out is not None:
             self._check_out(out, x, targets)
-        value, gradient = self.core.gradient(x, targets, loss, self.training, seed, out)
+        value, gradient = self.core.gradient(x, targets, loss, self.training, seed, out, weights)
         return value, gradient
 
-    def step(self, x: Array, y: Array, criterion: Loss, optimizer: Stepping) -> float:
+    def step(
+        self,
+        x: Array,
+        y: Array,
+        criterion: Loss,
+        optimizer: Stepping,
+        weight: npt.ArrayLike | None = None,
+    ) -> float:
         """One training step: forward and backward pass, and an update, in one call of the core.
 
         As quick as a step by hand can be, for online and reinforcement learning: a few microseconds from
@@ -254,6 +271,9 @@ class Sequential(Exportable):
             Keep one object for all steps: the core is prepared once for each.
         optimizer : Optimizer
             Of this model's parameters.
+        weight : array, shape (n,), optional
+            Of the rows, as the criterion takes them. If all are 0 there is no update; the loss and the
+            gradient are 0.
 
         Returns
         -------
@@ -271,7 +291,7 @@ class Sequential(Exportable):
         """
         if not hasattr(optimizer, "stepper"):
             raise TypeError(f"step: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's")
-        return optimizer.stepper(self, criterion)(x, y)
+        return optimizer.stepper(self, criterion)(x, y, weight)
 
     def _check_out(self, out: Array, x: Array, targets: Array) -> None:
         if not isinstance(out, np.ndarray):

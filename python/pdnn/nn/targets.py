@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn.store import Array
 
@@ -14,6 +15,20 @@ class Judge(Protocol):
 
     takes_classes: ClassVar[bool]
     one_class_a_row: ClassVar[bool]
+
+
+def prepare_rows(
+    where: str, y: Array, weight: npt.ArrayLike | None, loss: Judge, outputs: int, dtype: str
+) -> tuple[Array, Array | None]:
+    """Targets as `prepare_targets` makes them, and the weights of their rows as `row_weights` does.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As these two do.
+    """
+    targets = prepare_targets(where, y, loss, outputs, dtype)
+    return targets, None if weight is None else row_weights(where, weight, len(targets))
 
 
 def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str) -> Array:
@@ -80,6 +95,30 @@ def _classes(where: str, y: Array, classes: int) -> Array:
 
 def _one_hot(y: Array) -> bool:
     return bool(((y == 0) | (y == 1)).all() and (y.sum(axis=1, dtype=np.int64) == 1).all())
+
+
+def row_weights(where: str, weight: npt.ArrayLike, rows: int) -> Array:
+    """Weights of rows as float64, shape (rows,); what is so already is not copied.
+
+    Raises
+    ------
+    TypeError
+        If they are no numbers.
+    ValueError
+        If there is not one a row, or one is negative or not finite, naming the first such row.
+    """
+    given = np.asarray(weight)
+    if given.dtype.kind not in "iubf":
+        raise TypeError(f"{where}: weight has dtype {given.dtype}, expected one number a row")
+    if given.shape != (rows,):
+        raise ValueError(
+            f"{where}: weight has shape {given.shape}, expected ({rows},), one number for each of the rows"
+        )
+    wrong = ~((given >= 0) & (given < np.inf))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{where}: weight {given[row]} of row {row}; expected finite numbers, 0 or more")
+    return np.ascontiguousarray(given, np.float64)
 
 
 def target_width(targets: Array) -> int:

@@ -6,12 +6,13 @@ from math import prod
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn.comm import world
 from pdnn.core import CoreOptimizer, CoreStepper, array_dtype, core_for
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential, check_batch
-from pdnn.nn.targets import prepare_targets
+from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.store import Array
 
 
@@ -58,7 +59,7 @@ class Stepper:
         self._sample: tuple[int, ...] | None = None
         self._core: CoreStepper | None = None
 
-    def __call__(self, x: Array, y: Array) -> float:
+    def __call__(self, x: Array, y: Array, weight: npt.ArrayLike | None = None) -> float:
         """One step; arguments, result and errors are those of `Sequential.step`."""
         self.optimizer.sync_groups()
         self._refuse_hooks()
@@ -71,11 +72,12 @@ class Stepper:
                 )
         ranks = world().core if store.synchronized and training else None
         how = (training, store.seed, store.next_call() if training else 0, ranks)
-        loss = None if self._core is None else self._core.step(x, y, *how)
+        weights = None if weight is None else row_weights("step", weight, len(x))
+        loss = None if self._core is None else self._core.step(x, y, *how, weights)
         if loss is not None:
             return loss
-        core, x, y = self._converted(x, y)
-        loss = core.step(x, y, *how)
+        core, x, y, weights = self._converted(x, y, weights)
+        loss = core.step(x, y, *how, weights)
         assert loss is not None, "converted arrays are as it takes them"
         return loss
 
@@ -86,7 +88,9 @@ class Stepper:
                 "the step by hand"
             )
 
-    def _converted(self, x: Array, y: Array) -> tuple[CoreStepper, Array, Array]:
+    def _converted(
+        self, x: Array, y: Array, weights: Array | None
+    ) -> tuple[CoreStepper, Array, Array, Array | None]:
         """The core's object for such samples, and the arrays as it takes them."""
         model, dtype = self.model, array_dtype(self.model.dtype)
         check_batch("step", x, dtype)
@@ -94,7 +98,7 @@ class Stepper:
             raise TypeError(f"step: x is {x.dtype}, expected floats")
         sample = x.shape[1:]
         outputs = prod(model.output_shape(sample))
-        targets = prepare_targets("step", y, self.criterion, outputs, dtype)
+        targets, weights = prepare_rows("step", y, weights, self.criterion, outputs, dtype)
         if len(targets) != len(x):
             raise ValueError(f"step: y has {len(targets)} labels, x has {len(x)} rows")
         if self._core is None or sample != self._sample:
@@ -103,4 +107,4 @@ class Stepper:
                 self._model, self._loss, self.optimizer.core, list(sample), takes_classes
             )
             self._sample = sample
-        return self._core, np.ascontiguousarray(x, dtype), targets
+        return self._core, np.ascontiguousarray(x, dtype), targets, weights
