@@ -142,9 +142,7 @@ class DataLoader:
         finally:
             parts.close()
 
-    def _gatherer(
-        self, dataset: Dataset | Subset, epoch: int = 0
-    ) -> Callable[[Indices], tuple[Values, ...]]:
+    def _gatherer(self, dataset: Dataset | Subset, epoch: int = 0) -> Callable[[Indices], tuple[Values, ...]]:
         """What makes arrays of rows in an epoch."""
         whole, numbers = parts_of(dataset)
         source = whole.core_source(self.dtype)
