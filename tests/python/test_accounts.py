@@ -77,7 +77,7 @@ def by_the_tree(rank: int, ranks: int) -> int:
 def by_average(every: int) -> Callable[[int, int], int]:
     def sent(rank: int, ranks: int) -> int:
         averages = -(-ROWS // (ranks * BATCH)) // every
-        return averages * all_reduce(COUNT + 1, rank, ranks) + all_reduce(6, rank, ranks)
+        return averages * all_reduce(COUNT + 1, rank, ranks) + all_reduce(7, rank, ranks)
 
     return sent
 
@@ -85,7 +85,7 @@ def by_average(every: int) -> Callable[[int, int], int]:
 def by_master(rank: int, ranks: int) -> int:
     averages = -(-ROWS // (ranks * BATCH))
     messages = ranks - 1 if rank == 0 else 1
-    return averages * messages * (COUNT + 1) * SIZE + all_reduce(6, rank, ranks)
+    return averages * messages * (COUNT + 1) * SIZE + all_reduce(7, rank, ranks)
 
 
 def by_root(rank: int, ranks: int) -> int:
@@ -108,7 +108,7 @@ def in_a_pipeline(rank: int, ranks: int) -> int:
 
 
 def at_the_end(rank: int, ranks: int) -> int:
-    return all_reduce(6, rank, ranks) + all_reduce(1, rank, ranks)
+    return all_reduce(8, rank, ranks) + all_reduce(1, rank, ranks)
 
 
 MESSAGES = DataParallel(shared_memory=False, bucket_bytes=COUNT * SIZE)
@@ -150,7 +150,7 @@ def test_bytes_of_an_epoch_are_those_of_the_formulas(
     [
         ("ddp:int8", 2, lambda rank: len(BATCHES) * all_reduce(TAIL, rank, 2)),
         ("ddp:topk:0.1", 3, lambda rank: len(BATCHES) * all_reduce(TAIL, rank, 3)),
-        ("average:3:int8", 2, lambda rank: all_reduce(1, rank, 2) + all_reduce(6, rank, 2)),
+        ("average:3:int8", 2, lambda rank: all_reduce(1, rank, 2) + all_reduce(7, rank, 2)),
     ],
 )
 def test_what_codecs_send_is_counted_twice_alike(spec: str, ranks: int, beside: Callable[[int], int]) -> None:
