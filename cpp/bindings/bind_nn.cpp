@@ -62,6 +62,52 @@ void bind_loss(py::module_& m, const char* name) {
 }
 
 template <class T>
+void bind_losses(py::module_& m) {
+  py::class_<nn::Loss<T>, std::shared_ptr<nn::Loss<T>>>(m, "Loss")
+      .def("classifies", &nn::Loss<T>::classifies, py::arg("target_width"),
+           "Whether predictions can be right or wrong with targets of this width (0: classes).")
+      .def("reduce", &nn::Loss<T>::reduce, py::arg("value"), py::arg("weight"),
+           "The loss of a batch from the sum of its rows' losses, and what these count: their number, unless they "
+           "are weighed.");
+  const auto loss = [&]<class L>(std::type_identity<L>, const char* name) {
+    return py::class_<L, nn::Loss<T>, std::shared_ptr<L>>(m, name);
+  };
+  loss(std::type_identity<nn::CrossEntropyLoss<T>>{}, "CrossEntropyLoss")
+      .def(py::init([](const std::string& reduction, std::vector<double> weight, double label_smoothing) {
+             return std::make_shared<nn::CrossEntropyLoss<T>>(reduction_of(reduction), std::move(weight),
+                                                              label_smoothing);
+           }),
+           py::arg("reduction"), py::arg("weight") = std::vector<double>(), py::arg("label_smoothing") = 0.0);
+  loss(std::type_identity<nn::SmoothL1Loss<T>>{}, "SmoothL1Loss")
+      .def(py::init([](const std::string& reduction, double beta) {
+             return std::make_shared<nn::SmoothL1Loss<T>>(reduction_of(reduction), nn::SmoothAbsoluteError{beta});
+           }),
+           py::arg("reduction"), py::arg("beta"));
+  loss(std::type_identity<nn::HuberLoss<T>>{}, "HuberLoss")
+      .def(py::init([](const std::string& reduction, double delta) {
+             return std::make_shared<nn::HuberLoss<T>>(reduction_of(reduction), nn::HuberError{delta});
+           }),
+           py::arg("reduction"), py::arg("delta"));
+  loss(std::type_identity<nn::PoissonNLLLoss<T>>{}, "PoissonNLLLoss")
+      .def(py::init([](const std::string& reduction, bool log_input, bool full, double eps) {
+             return std::make_shared<nn::PoissonNLLLoss<T>>(reduction_of(reduction),
+                                                            nn::PoissonLikelihood{log_input, full, eps});
+           }),
+           py::arg("reduction"), py::arg("log_input"), py::arg("full"), py::arg("eps"));
+  loss(std::type_identity<nn::QuantileLoss<T>>{}, "QuantileLoss")
+      .def(py::init([](const std::string& reduction, std::vector<double> quantiles) {
+             return std::make_shared<nn::QuantileLoss<T>>(reduction_of(reduction),
+                                                          nn::QuantileError{std::move(quantiles)});
+           }),
+           py::arg("reduction"), py::arg("quantiles"));
+  bind_loss<T, nn::L1Loss<T>>(m, "L1Loss");
+  bind_loss<T, nn::NLLLoss<T>>(m, "NLLLoss");
+  bind_loss<T, nn::MSELoss<T>>(m, "MSELoss");
+  bind_loss<T, nn::BCELoss<T>>(m, "BCELoss");
+  bind_loss<T, nn::BCEWithLogitsLoss<T>>(m, "BCEWithLogitsLoss");
+}
+
+template <class T>
 void bind_layers(py::module_& m) {
   using Init = std::pair<std::string, double>;
   py::class_<nn::Layer<T>, std::shared_ptr<nn::Layer<T>>>(m, "Layer")
@@ -149,17 +195,7 @@ void bind_nn(py::module_& m) {
       "zeros", [](Index count) { return share_buffer(std::make_shared<AlignedArray<T>>(count), count); },
       py::arg("count"), "An array of zeros that starts on a cache line.");
   bind_layers<T>(m);
-  py::class_<nn::Loss<T>, std::shared_ptr<nn::Loss<T>>>(m, "Loss")
-      .def("classifies", &nn::Loss<T>::classifies, py::arg("target_width"),
-           "Whether predictions can be right or wrong with targets of this width (0: classes).")
-      .def("reduce", &nn::Loss<T>::reduce, py::arg("value"), py::arg("weight"),
-           "The loss of a batch from the sum of its rows' losses, and what these count: their number, unless they "
-           "are weighed.");
-  bind_loss<T, nn::CrossEntropyLoss<T>>(m, "CrossEntropyLoss");
-  bind_loss<T, nn::NLLLoss<T>>(m, "NLLLoss");
-  bind_loss<T, nn::MSELoss<T>>(m, "MSELoss");
-  bind_loss<T, nn::BCELoss<T>>(m, "BCELoss");
-  bind_loss<T, nn::BCEWithLogitsLoss<T>>(m, "BCEWithLogitsLoss");
+  bind_losses<T>(m);
 
   py::class_<Model, std::shared_ptr<Model>>(m, "Model")
       .def(py::init([](const std::shared_ptr<nn::Network<T>>& network, std::uint64_t seed) {

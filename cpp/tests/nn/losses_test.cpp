@@ -34,6 +34,23 @@ std::vector<Case> cases() {
     }
     all.push_back({std::make_shared<NLLLoss<double>>(reduction), true, false});
     all.push_back({std::make_shared<MSELoss<double>>(reduction), false, false});
+    for (const bool classes : {true, false}) {
+      const Vector weights{1, 0.5, 0, 3};
+      all.push_back({std::make_shared<CrossEntropyLoss<double>>(reduction, weights), classes, false});
+      all.push_back({std::make_shared<CrossEntropyLoss<double>>(reduction, Vector{}, 0.3), classes, false});
+      all.push_back({std::make_shared<CrossEntropyLoss<double>>(reduction, weights, 0.3), classes, false});
+    }
+    all.push_back({std::make_shared<L1Loss<double>>(reduction), false, false});
+    for (const double size : {0.0, 0.2, 3.0}) {
+      all.push_back({std::make_shared<SmoothL1Loss<double>>(reduction, SmoothAbsoluteError{size}), false, false});
+      all.push_back({std::make_shared<HuberLoss<double>>(reduction, HuberError{size + 0.1}), false, false});
+    }
+    all.push_back({std::make_shared<PoissonNLLLoss<double>>(reduction), false, false});
+    const PoissonLikelihood rates{.log_input = false, .full = true, .eps = 0.1};
+    all.push_back({std::make_shared<PoissonNLLLoss<double>>(reduction, rates), false, true});
+    all.push_back({std::make_shared<QuantileLoss<double>>(reduction), false, false});
+    const QuantileError quantiles{{0.1, 0.5, 0.8, 0.9}};
+    all.push_back({std::make_shared<QuantileLoss<double>>(reduction, quantiles), false, false});
   }
   const std::size_t count = all.size();
   for (std::size_t i = 0; i < count; ++i) {
@@ -182,6 +199,8 @@ BOOST_AUTO_TEST_CASE(targets_that_do_not_fit_are_refused) {
   BOOST_CHECK_THROW(NLLLoss<double>(Reduction::mean).check({10}, 10), ValueError);
   BOOST_CHECK_THROW(MSELoss<double>(Reduction::mean).check({10}, 0), ValueError);
   BOOST_CHECK_NO_THROW(MSELoss<double>(Reduction::mean).check({2, 3}, 6));
+  BOOST_CHECK_THROW(CrossEntropyLoss<double>(Reduction::mean, Vector{1, 2}).check({3}, 0), ValueError);
+  BOOST_CHECK_THROW(QuantileLoss<double>(Reduction::mean, {{0.1, 0.9}}).check({3}, 3), ValueError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'Residual', 'RowParallelLinear', 'Session', 'Softmax', 'Source', 'Stepper', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'HuberLoss', 'L1Loss', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'PoissonNLLLoss', 'QuantileLoss', 'Residual', 'RowParallelLinear', 'Session', 'SmoothL1Loss', 'Softmax', 'Source', 'Stepper', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -67,6 +67,21 @@ class Loss:
         The loss of a batch from the sum of its rows' losses, and what these count: their number, unless they are weighed.
         """
 class CrossEntropyLoss(Loss):
+    def __init__(self, reduction: str, weight: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex] = [], label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0) -> None:
+        ...
+class SmoothL1Loss(Loss):
+    def __init__(self, reduction: str, beta: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+class HuberLoss(Loss):
+    def __init__(self, reduction: str, delta: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+class PoissonNLLLoss(Loss):
+    def __init__(self, reduction: str, log_input: bool, full: bool, eps: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        ...
+class QuantileLoss(Loss):
+    def __init__(self, reduction: str, quantiles: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex]) -> None:
+        ...
+class L1Loss(Loss):
     def __init__(self, reduction: str) -> None:
         ...
 class NLLLoss(Loss):

@@ -15,7 +15,20 @@ from pdnn.nn.layers import (
     Softmax,
     Tanh,
 )
-from pdnn.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, Loss, MSELoss, NLLLoss, SoftmaxLoss
+from pdnn.nn.losses import (
+    BCELoss,
+    BCEWithLogitsLoss,
+    CrossEntropyLoss,
+    HuberLoss,
+    L1Loss,
+    Loss,
+    MSELoss,
+    NLLLoss,
+    PoissonNLLLoss,
+    QuantileLoss,
+    SmoothL1Loss,
+    SoftmaxLoss,
+)
 from pdnn.nn.module import Module
 from pdnn.nn.module_list import ModuleList
 from pdnn.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm
@@ -40,6 +53,8 @@ __all__ = [
     "CrossEntropyLoss",
     "Dropout",
     "Flatten",
+    "HuberLoss",
+    "L1Loss",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -51,12 +66,15 @@ __all__ = [
     "ModuleList",
     "NLLLoss",
     "Parameter",
+    "PoissonNLLLoss",
+    "QuantileLoss",
     "ReLU",
     "Residual",
     "RowParallelLinear",
     "Sequential",
     "SiLU",
     "Sigmoid",
+    "SmoothL1Loss",
     "Softmax",
     "SoftmaxLoss",
     "Tanh",

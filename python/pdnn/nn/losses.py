@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from typing import ClassVar
+from math import inf, prod
+from operator import index as as_index
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pdnn.core import CoreLoss, Width, core_for
-from pdnn.nn.targets import prepare_rows
+from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.store import Array
 from pdnn.tensor import Final, Node, Tensor, Values, recording
 
@@ -39,6 +40,10 @@ class Loss:
     takes_classes: ClassVar[bool] = True
     #: Whether a row has exactly one class, so that rows of integers must be one-hot.
     one_class_a_row: ClassVar[bool] = False
+    #: Whether a single target of a row is that of all its outputs.
+    one_target_a_row: bool = False
+    #: The class of rows that do not count.
+    ignore_index: int | None = None
     #: Where a single output lies above this, its row is predicted to be of class 1.
     threshold: ClassVar[float] = 0.5
 
@@ -48,6 +53,7 @@ class Loss:
                 f'{type(self).__name__}: reduction "{reduction}"; expected one of {", ".join(REDUCTIONS)}'
             )
         self.reduction = reduction
+        self._options: dict[str, Any] = {}
 
     def __call__(
         self, outputs: Tensor | Array, targets: Array, weight: npt.ArrayLike | None = None
@@ -104,22 +110,72 @@ class Loss:
                 f"{type(self).__name__}: the core has no such loss; subclass one that it has, "
                 "such as nn.MSELoss"
             )
-        loss: CoreLoss = getattr(core, self.core_name)(self.reduction)
+        loss: CoreLoss = getattr(core, self.core_name)(self.reduction, **self._core_options())
         return loss
 
+    def _core_options(self) -> dict[str, Any]:
+        """The arguments of the core's loss beside the reduction."""
+        return self._options
+
+    def _set(self, valid: bool, expected: str, **option: Any) -> None:
+        """Takes an option that is `valid`; else raises ValueError."""
+        if not valid:
+            ((name, value),) = option.items()
+            raise ValueError(f"{type(self).__name__}: {name}={value!r}; expected {expected}")
+        self._options |= option
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(reduction={self.reduction!r})"
+        options = "".join(f", {name}={value!r}" for name, value in self._options.items())
+        return f"{type(self).__name__}(reduction={self.reduction!r}{options})"
 
 
 class CrossEntropyLoss(Loss):
     """Softmax and negative log-likelihood in one, on logits of shape (n, classes).
 
     Targets: classes (n,), one-hot integer rows (n, classes), or probabilities (n, classes) as floats.
-    A row's loss is -Σ_j t_j log softmax(y)_j.
+    A row's loss is -Σ_j w_j ((1 - s) t_j + s / classes) log softmax(y)_j.
+
+    Parameters
+    ----------
+    reduction : "mean", "sum" or "batchmean"
+        As in every `Loss`. In a mean a row of class c counts w_c times its own weight, a row of
+        probabilities its own weight.
+    weight : array, shape (classes,), optional
+        Of the classes: the numbers w, from 0. Each is 1 unless given.
+    ignore_index : int
+        Rows of this class do not count, as rows of weight 0. It may be none of the model's classes.
+    label_smoothing : float in [0, 1]
+        The number s: what is taken of each target and spread over all classes.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is no such thing.
     """
 
     core_name = "CrossEntropyLoss"
     one_class_a_row = True
+
+    def __init__(
+        self,
+        reduction: str = "mean",
+        *,
+        weight: npt.ArrayLike | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(reduction)
+        if weight is not None:
+            where = f"{type(self).__name__}, classes"
+            self._options["weight"] = row_weights(where, weight, np.size(weight)).tolist()
+        if ignore_index != -100:
+            self._options["ignore_index"] = as_index(ignore_index)
+        if label_smoothing:
+            self._set(0 <= label_smoothing <= 1, "a number in [0, 1]", label_smoothing=float(label_smoothing))
+        self.ignore_index = as_index(ignore_index)
+
+    def _core_options(self) -> dict[str, Any]:
+        return {name: value for name, value in self._options.items() if name != "ignore_index"}
 
 
 #: The name that the Horovod-style exercises use.
@@ -155,6 +211,123 @@ class MSELoss(Loss):
 
     core_name = "MSELoss"
     takes_classes = False
+
+
+class L1Loss(Loss):
+    """Absolute error |y - t|, with targets as `MSELoss` takes them."""
+
+    core_name = "L1Loss"
+    takes_classes = False
+
+
+class SmoothL1Loss(Loss):
+    """Squares of small errors: (y - t)² / (2 beta) where |y - t| < beta, elsewhere |y - t| - beta / 2.
+
+    Targets are as `MSELoss` takes them.
+
+    Parameters
+    ----------
+    reduction : "mean", "sum" or "batchmean"
+    beta : float
+        0 or more; with 0 it is `L1Loss`.
+
+    Raises
+    ------
+    ValueError
+        If beta is negative.
+    """
+
+    core_name = "SmoothL1Loss"
+    takes_classes = False
+
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self._set(0 <= beta < inf, "a number, 0 or more", beta=float(beta))
+
+
+class HuberLoss(Loss):
+    """Squares of small errors: (y - t)² / 2 where |y - t| ≤ delta, elsewhere delta (|y - t| - delta / 2).
+
+    Targets are as `MSELoss` takes them.
+
+    Parameters
+    ----------
+    reduction : "mean", "sum" or "batchmean"
+    delta : float
+        More than 0.
+
+    Raises
+    ------
+    ValueError
+        If delta is not positive.
+    """
+
+    core_name = "HuberLoss"
+    takes_classes = False
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self._set(0 < delta < inf, "a number above 0", delta=float(delta))
+
+
+class PoissonNLLLoss(Loss):
+    """Negative log-likelihood of counts t under Poisson distributions: e^y - t y, without log t!.
+
+    Targets are as `MSELoss` takes them.
+
+    Parameters
+    ----------
+    log_input : bool
+        The outputs y are logarithms of rates; else rates, and the loss is y - t log(y + eps).
+    full : bool
+        Adds Stirling's t log t - t + log(2 π t) / 2 for log t!, where t > 1.
+    eps : float
+        More than 0.
+    reduction : "mean", "sum" or "batchmean"
+
+    Raises
+    ------
+    ValueError
+        If eps is not positive.
+    """
+
+    core_name = "PoissonNLLLoss"
+    takes_classes = False
+
+    def __init__(
+        self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction)
+        self._options = {"log_input": bool(log_input), "full": bool(full)}
+        self._set(0 < eps < inf, "a number above 0", eps=float(eps))
+
+
+class QuantileLoss(Loss):
+    """Pinball loss max(q (t - y), (q - 1) (t - y)), smallest where y is the q-quantile of t.
+
+    Targets are as `MSELoss` takes them. For several quantiles a model has an output each, and a row one
+    target, of shape (n,) or (n, 1). (Koenker, Bassett, "Regression quantiles", Econometrica 1978.)
+
+    Parameters
+    ----------
+    quantile : float in (0, 1), or a sequence of them
+    reduction : "mean", "sum" or "batchmean"
+
+    Raises
+    ------
+    ValueError
+        If a quantile lies outside (0, 1), or there is none.
+    """
+
+    core_name = "QuantileLoss"
+    takes_classes = False
+
+    def __init__(self, quantile: float | Sequence[float] = 0.5, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        quantiles = np.atleast_1d(np.asarray(quantile, np.float64))
+        valid = quantiles.ndim == 1 and quantiles.size > 0 and bool(((quantiles > 0) & (quantiles < 1)).all())
+        self._set(valid, "numbers in (0, 1)", quantiles=quantiles.tolist())
+        self.one_target_a_row = quantiles.size > 1
 
 
 class _LossNode(Node):

@@ -16,19 +16,35 @@ class Judge(Protocol):
     takes_classes: ClassVar[bool]
     one_class_a_row: ClassVar[bool]
 
+    @property
+    def one_target_a_row(self) -> bool:
+        """Whether a single target of a row is that of all its outputs."""
+
+    @property
+    def ignore_index(self) -> int | None:
+        """The class of rows that do not count, beside those that the model knows."""
+
 
 def prepare_rows(
     where: str, y: Array, weight: npt.ArrayLike | None, loss: Judge, outputs: int, dtype: str
 ) -> tuple[Array, Array | None]:
     """Targets as `prepare_targets` makes them, and the weights of their rows as `row_weights` does.
 
+    Rows of the class that the loss ignores have weight 0.
+
     Raises
     ------
     TypeError, ValueError
         As these two do.
     """
-    targets = prepare_targets(where, y, loss, outputs, dtype)
-    return targets, None if weight is None else row_weights(where, weight, len(targets))
+    y = np.asarray(y)
+    weights = None if weight is None else row_weights(where, weight, len(y))
+    if loss.ignore_index is not None and y.ndim == 1 and y.dtype.kind in "iu":
+        ignored = y == loss.ignore_index
+        if ignored.any():
+            y = np.where(ignored, 0, y)
+            weights = np.where(ignored, 0.0, 1.0 if weights is None else weights)
+    return prepare_targets(where, y, loss, outputs, dtype), weights
 
 
 def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str) -> Array:
@@ -41,7 +57,8 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
     y : ndarray
         Integers (n,): classes, checked to lie in [0, outputs) (for a single output: 0 and 1), where the loss
         takes classes. Integers (n, outputs): one-hot rows or targets. Numbers (n, outputs), or floats (n,),
-        and integers where the loss takes no classes, for a single output: targets.
+        and integers where the loss takes no classes, for a single output: targets. If the loss has one
+        target a row, it is that of all outputs.
     outputs : int
         Width of the model's output.
 
@@ -62,11 +79,13 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
     kind = y.dtype.kind
     if kind not in "iubf":
         raise TypeError(f"{where}: labels are {y.dtype}, expected integers or floats")
-    if y.ndim == 1 and kind == "f" and outputs != 1:
+    if y.ndim == 1 and kind == "f" and outputs != 1 and not loss.one_target_a_row:
         raise ValueError(
             f"{where}: labels are {y.dtype} of shape {y.shape}, "
             f"expected integer classes (n,) or floats (n, {outputs})"
         )
+    if loss.one_target_a_row and y.size == len(y):
+        y = np.repeat(y.reshape(-1, 1), outputs, axis=1)
     if y.ndim == 1 and (kind == "f" or (outputs == 1 and not loss.takes_classes)):
         y = y[:, np.newaxis]
     if y.ndim == 1:

@@ -56,6 +56,8 @@ class Stepper:
         self._width = core_for(model.dtype)
         self._loss = criterion.build(self._width)
         optimizer.attach(model)
+        ignored = criterion.ignore_index
+        self._looks_at_y = ignored is not None and ignored >= 0  # a class as the core sees it
         self._sample: tuple[int, ...] | None = None
         self._core: CoreStepper | None = None
 
@@ -73,7 +75,9 @@ class Stepper:
         ranks = world().core if store.synchronized and training else None
         how = (training, store.seed, store.next_call() if training else 0, ranks)
         weights = None if weight is None else row_weights("step", weight, len(x))
-        loss = None if self._core is None else self._core.step(x, y, *how, weights)
+        loss = None
+        if self._core is not None and not self._looks_at_y:
+            loss = self._core.step(x, y, *how, weights)
         if loss is not None:
             return loss
         core, x, y, weights = self._converted(x, y, weights)

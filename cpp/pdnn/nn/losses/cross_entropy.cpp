@@ -9,15 +9,42 @@ void CrossEntropyLoss<T>::check(const Shape& output, Index target_width) const {
   require(output.rank() == 1, name(), ": outputs are ", output.text(), " a sample, expected one logit a class");
   require(target_width == 0 || target_width == output[0], name(), ": targets have ", target_width,
           " columns, the network has ", output[0], " outputs");
+  require(class_weights_.empty() || std::ssize(class_weights_) == output[0], name(), ": weight has ",
+          class_weights_.size(), " classes, the network has ", output[0], " outputs");
 }
 
 template <class T>
 void CrossEntropyLoss<T>::compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                                   const Tensor<T>& dy, double* rows) const {
-  if (target.classes) {
-    kernels::table<T>().cross_entropy_of_classes(member, y, target.classes, scale, dy, rows);
-  } else {
+  if (smoothing_ > 0 || (weighs_classes() && !target.classes)) {
+    compute_smooth(member.range(y.batch), y, target, scale, dy, rows);
+  } else if (!target.classes) {
     kernels::table<T>().cross_entropy_of_targets(member, y, target.values, scale, dy, rows);
+  } else {
+    kernels::table<T>().cross_entropy_of_classes(member, y, target.classes, scale, dy, rows);
+    if (weighs_classes()) this->weigh(member, dy, rows, [&](Index r) { return class_weight(target.classes[r]); });
+  }
+}
+
+/// As of targets of probabilities, row by row.
+template <class T>
+void CrossEntropyLoss<T>::compute_smooth(Range mine, const Tensor<const T>& y, const Target<T>& target, double scale,
+                                         const Tensor<T>& dy, double* rows) const {
+  const Index width = y.width();
+  const double each = smoothing_ / static_cast<double>(width);
+  std::vector<T> smooth(static_cast<std::size_t>(width));
+  for (Index r = mine.begin; r < mine.end; ++r) {
+    for (Index j = 0; j < width; ++j) {
+      const double t = target.classes ? static_cast<double>(target.classes[r] == j) : target.values.row(r)[j];
+      const double weight = class_weights_.empty() ? 1 : class_weights_[static_cast<std::size_t>(j)];
+      smooth[static_cast<std::size_t>(j)] = static_cast<T>(weight * ((1 - smoothing_) * t + each));
+    }
+    const Matrix<T> gradient{dy.wanted() ? dy.row(r) : nullptr, 1, width};
+    kernels::table<T>().cross_entropy_of_targets({}, {y.row(r), 1, width}, {smooth.data(), 1, width}, scale, gradient,
+                                                 rows + 2 * r);
+    const Index wanted = target.classes ? target.classes[r] : largest(target.values.row(r), width);
+    rows[2 * r + 1] = largest(y.row(r), width) == wanted ? 1 : 0;
+    if (target.classes && weighs_classes()) rows[2 * r + 1] *= class_weight(target.classes[r]);
   }
 }
 

@@ -1,17 +1,51 @@
 #include "pdnn/nn/losses/elementwise.hpp"
 
 #include <cmath>
+#include <numbers>
 
 namespace pdnn::nn {
 
-Point SquaredError::at(double y, double t) { return {(y - t) * (y - t), 2 * (y - t)}; }
+namespace {
 
-Point BinaryCrossEntropy::at(double y, double t) {
+double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }  // NaN stays
+
+}  // namespace
+
+Point SquaredError::at(double y, double t, Index) { return {(y - t) * (y - t), 2 * (y - t)}; }
+
+Point AbsoluteError::at(double y, double t, Index) { return {std::abs(y - t), sign_of(y - t)}; }
+
+Point SmoothAbsoluteError::at(double y, double t, Index) const {
+  const double error = y - t, size = std::abs(error);
+  if (size < beta) return {size * size / (2 * beta), error / beta};
+  return {size - beta / 2, sign_of(error)};
+}
+
+Point HuberError::at(double y, double t, Index) const {
+  const double error = y - t, size = std::abs(error);
+  if (size <= delta) return {size * size / 2, error};
+  return {delta * (size - delta / 2), delta * sign_of(error)};
+}
+
+Point PoissonLikelihood::at(double y, double t, Index) const {
+  const double rest = full && t > 1 ? t * std::log(t) - t + std::log(2 * std::numbers::pi * t) / 2 : 0;
+  if (!log_input) return {y - t * std::log(y + eps) + rest, 1 - t / (y + eps)};
+  const double rate = std::exp(y);
+  return {rate - t * y + rest, rate - t};
+}
+
+Point QuantileError::at(double y, double t, Index column) const {
+  const double q = quantiles.size() == 1 ? quantiles[0] : quantiles[static_cast<std::size_t>(column)];
+  if (y > t) return {(1 - q) * (y - t), 1 - q};
+  return {q * (t - y), y < t ? -q : y - t};
+}
+
+Point BinaryCrossEntropy::at(double y, double t, Index) {
   const double loss = -t * std::max(std::log(y), -100.0) - (1 - t) * std::max(std::log1p(-y), -100.0);
   return {loss, (y - t) / std::max(y * (1 - y), 1e-12)};
 }
 
-Point BinaryCrossEntropyWithLogits::at(double y, double t) {
+Point BinaryCrossEntropyWithLogits::at(double y, double t, Index) {
   const double decay = std::exp(-std::abs(y));
   const double sigmoid = y >= 0 ? 1 / (1 + decay) : decay / (1 + decay);
   return {std::max(y, 0.0) - y * t + std::log1p(decay), sigmoid - t};
@@ -20,6 +54,11 @@ Point BinaryCrossEntropyWithLogits::at(double y, double t) {
 template <class T, class Function>
 void ElementwiseLoss<T, Function>::check(const Shape& output, Index target_width) const {
   const Index width = output.count();
+  if constexpr (std::is_same_v<Function, QuantileError>) {
+    const Index quantiles = std::ssize(function_.quantiles);
+    require(quantiles == 1 || quantiles == width, name(), ": ", quantiles, " quantiles for ", width,
+            " outputs; expected one output each");
+  }
   if (target_width == 0) {
     require(Function::kBinary, name(), ": targets are classes, expected values of shape (n, ", width, ")");
   } else {
@@ -40,14 +79,14 @@ void ElementwiseLoss<T, Function>::compute(const Member& member, const Tensor<co
     double loss = 0;
     for (Index j = 0; j < width; ++j) {
       const double t = !target.classes ? target.values.row(r)[j] : width == 1 ? static_cast<double>(label) : j == label;
-      const Point point = Function::at(row[j], t);
+      const Point point = function_.at(row[j], t, j);
       loss += point.loss;
       if (dy.wanted()) dy.row(r)[j] = static_cast<T>(scale * each * point.derivative);
     }
     rows[2 * r] = each * loss;
     rows[2 * r + 1] = 0;
     if (target.classes) {  // the boundary of a single output is where both classes cost the same
-      const bool one = width == 1 && Function::at(row[0], 1).loss < Function::at(row[0], 0).loss;
+      const bool one = width == 1 && function_.at(row[0], 1, 0).loss < function_.at(row[0], 0, 0).loss;
       rows[2 * r + 1] = (width == 1 ? Index{one} : largest(row, width)) == label ? 1 : 0;
     }
   }
@@ -55,6 +94,16 @@ void ElementwiseLoss<T, Function>::compute(const Member& member, const Tensor<co
 
 template class ElementwiseLoss<float, SquaredError>;
 template class ElementwiseLoss<double, SquaredError>;
+template class ElementwiseLoss<float, AbsoluteError>;
+template class ElementwiseLoss<double, AbsoluteError>;
+template class ElementwiseLoss<float, SmoothAbsoluteError>;
+template class ElementwiseLoss<double, SmoothAbsoluteError>;
+template class ElementwiseLoss<float, HuberError>;
+template class ElementwiseLoss<double, HuberError>;
+template class ElementwiseLoss<float, PoissonLikelihood>;
+template class ElementwiseLoss<double, PoissonLikelihood>;
+template class ElementwiseLoss<float, QuantileError>;
+template class ElementwiseLoss<double, QuantileError>;
 template class ElementwiseLoss<float, BinaryCrossEntropy>;
 template class ElementwiseLoss<double, BinaryCrossEntropy>;
 template class ElementwiseLoss<float, BinaryCrossEntropyWithLogits>;
