@@ -356,6 +356,18 @@ def test_constants_are_taken_into_weights(nodes: list[Any], want: list[str], tmp
     assert kinds(model) == want
 
 
+def test_a_reshape_of_samples_is_left_to_the_caller(tmp_path: Path) -> None:
+    nodes = [
+        node("Reshape", "x image", "a"),
+        node("Conv", "a w", "b"),
+        node("Flatten", "b", "c"),
+        node("MatMul", "c v", "y"),
+    ]
+    constants = {"image": np.array([0, 1, -1, 7]), "w": normal(2, 1, 3, 3), "v": normal(50, 3)}
+    x = normal(4, 49)
+    assert_same(save(tmp_path / "a.onnx", nodes, constants, [49]), x, images=x.reshape(4, 1, 7, 7))
+
+
 def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     constants = {
         "w1": normal(4, 1, 3, 3), "w2": normal(4, 4, 3, 1), "w3": normal(4, 4, 3, 3), "row": normal(4, 5, 5),
@@ -392,7 +404,13 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
         ([node("Mul", "x row", "y")], "no Linear or Conv2d beside it takes it up"),
         ([node("Gelu", "x", "y", approximate="tanh")], "approximates GELU by tanh"),
         ([node("Cast", "x", "a", to=TensorProto.INT32), node("Cast", "a", "y", to=1)], "makes integers"),
-        ([node("MatMul", "x x", "y")], "several inputs"),
+        ([node("MatMul", "x x", "y")], "2 of its inputs vary, expected 1"),
+        ([node("MatMul", "x w1", "a"), node("Add", "a row", "y")], r"its constant has shape \(4,\)"),
+        ([node("LayerNormalization", "x w row", "y", axis=0)], "is not over the features of a sample"),
+        (
+            [helper.make_node("Dropout", ["x"], ["a", "mask"]), node("Cast", "mask", "y", to=1)],
+            "another output than its first is used",
+        ),
         ([node("Transpose", "x", "y", perm=[1, 0])], "puts the axes"),
         (
             [
@@ -413,7 +431,9 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
     ],
 )
 def test_single_nodes_that_pdnn_has_not(nodes: list[Any], said: str, tmp_path: Path) -> None:
-    path = save(tmp_path / "a.onnx", nodes, {"row": normal(4), "w": normal(4, 4)}, [4], opset=20)
+    path = save(
+        tmp_path / "a.onnx", nodes, {"row": normal(4), "w": normal(4, 4), "w1": normal(4, 1)}, [4], opset=20
+    )
     with pytest.raises(ValueError, match=said):
         models.from_onnx(path)
 
@@ -424,6 +444,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         models.from_onnx(tmp_path / "text.onnx")
     path = save(tmp_path / "two.onnx", [node("Relu", "x", "a"), node("Tanh", "x", "b")], {}, [4], ["a", "b"])
     with pytest.raises(ValueError, match="its outputs are a, b; expected one"):
+        models.from_onnx(path)
+    path = save(tmp_path / "flat.onnx", [node("Relu", "x", "y")], {}, [], rank=1)
+    with pytest.raises(ValueError, match="expected a batch of samples"):
         models.from_onnx(path)
     with pytest.raises(FileNotFoundError):
         models.from_onnx(tmp_path / "none.onnx")

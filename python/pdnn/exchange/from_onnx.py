@@ -41,9 +41,8 @@ def read(path: str | os.PathLike[str]) -> Imported:
         If the file is no ONNX, or not understood: all nodes that have no layer in pdnn are listed.
     """
     graph = Graph(path)
-    shape = graph.input.shape
-    sizes = None if shape is None else tuple(size if isinstance(size, int) else None for size in shape)
-    reader = _Reader(graph, "", None if sizes is None else sizes[1:])
+    sizes = tuple(size if isinstance(size, int) else None for size in graph.input.shape or ())
+    reader = _Reader(graph, "", sizes[1:])
     reader.read(steps := graph.steps())
     if reader.rows is not None or reader.axes != CHANNELS_FIRST:
         graph.missed.setdefault(steps[-1].node, "its outputs are in another order than pdnn's")
@@ -198,6 +197,8 @@ class _Reader(Samples):
     def layer_norm(self, step: Step) -> None:
         """A LayerNorm."""
         self.features()
+        if step.node.attributes.get_int("axis", -1) not in (-1, 1):
+            raise Unknown("is not over the features of a sample")
         weight = self.weights(step, 1, 1)
         bias = self.weights(step, 2, 1) if len(step.node.inputs) > 2 else np.zeros_like(weight)
         eps = self.decimal(step, "epsilon", 1e-5)

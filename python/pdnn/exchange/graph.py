@@ -92,7 +92,7 @@ class Graph:
     Raises
     ------
     ValueError
-        If the file is no ONNX, or its graph has several inputs or outputs.
+        If the file is no ONNX, its graph has several inputs or outputs, or the input is no batch.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -114,11 +114,14 @@ class Graph:
             elif not data and node.op_type in FOLDED and node.domain == "":
                 self.constants[node.outputs[0]] = self.evaluate(node, self.constants)
         inputs = [value for value in graph.inputs if value not in self.constants]
-        outputs = list(dict.fromkeys(map(self._decided, graph.outputs)))
+        made = [value for value in graph.outputs if value not in self.constants]
+        outputs = list(dict.fromkeys(map(self._decided, made)))
         for what, values in (("inputs", inputs), ("outputs", outputs)):
             if len(values) != 1:
                 names = ", ".join(str(value.name) for value in values) or "none"
                 raise ValueError(f"{path}: its {what} are {names}; expected one")
+        if inputs[0].shape is None or len(inputs[0].shape) < 2:
+            raise ValueError(f"{path}: its input has shape {inputs[0].shape}; expected a batch of samples")
         self.input, self.output = inputs[0], outputs[0]
 
     def constant(self, value: ir.Value | None) -> Array | None:
@@ -160,6 +163,8 @@ class Graph:
                     self.missed[steps[-1].node] = "its branches begin at different places"
                 break
             self._passed.add(node)
+            if value is not node.outputs[0]:
+                self.missed[node] = "another output than its first is used"
             step, value = self._step(node)
             steps.append(step)
         return steps[::-1]
@@ -176,8 +181,10 @@ class Graph:
                 if x is added or x in self._before(added):
                     return Step("Residual", node, self._chain(added, x)), x
         if len(data) != 1:
-            what = "neither of its inputs is made of the other" if node.op_type == "Add" else "several inputs"
-            self.missed[node] = what
+            why = f"{len(data)} of its inputs vary, expected 1"
+            if node.op_type == "Add" and data:
+                why = "neither of its inputs is made of the other"
+            self.missed[node] = why
         others = [step for value in data[1:] for step in self._chain(value, None)]
         known = len(data) == 1 and node.domain in ("", "ai.onnx.ml")
         return Step(node.op_type if known else "Unknown", node, others), [*data, self.input][0]

@@ -122,7 +122,8 @@ class Samples:
         rank = array.ndim if self.shape is None else 1 + len(self.shape)
         shape = (1,) * (rank - array.ndim) + array.shape
         others = [size for axis, size in enumerate(shape) if rank > 4 or self.axes[axis] != 1]
-        if prod(others) != 1:
+        channels = None if self.shape is None else self.shape[0]
+        if prod(others) != 1 or (array.size > 1 and channels not in (None, array.size)):
             raise Unknown(f"its constant has shape {array.shape}, expected a number a feature or channel")
         return array.ravel()
 
@@ -190,9 +191,8 @@ class Samples:
         if shape is None:
             return self.flatten(step)
         rest: list[int | None] = [*target[1:]]
-        rest[: len(shape)] = [
-            size if wanted == 0 else wanted for wanted, size in zip(rest, shape, strict=False)
-        ] + rest[len(shape) :]
+        for axis, size in enumerate(shape[: len(rest)]):
+            rest[axis] = size if rest[axis] == 0 else rest[axis]
         sizes = [size for size in shape if size is not None]
         count = prod(sizes) if len(sizes) == len(shape) else None
         if count is not None and rest.count(-1) == 1:
