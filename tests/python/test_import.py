@@ -452,6 +452,25 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         models.from_onnx(tmp_path / "none.onnx")
 
 
+def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
+    layers = [nn.Linear(3, 3), nn.SiLU(), nn.Residual(nn.GELU()), nn.LayerNorm(3)]
+    nn.Sequential(*layers).to_onnx(tmp_path / "whole.onnx")
+    whole = (tmp_path / "whole.onnx").read_bytes()
+
+    def damage(rng: np.random.Generator) -> None:
+        data = bytearray(whole)
+        at = int(rng.integers(len(data)))
+        data[at : at + int(rng.integers(2))] = rng.bytes(int(rng.integers(2)))
+        (tmp_path / "damaged.onnx").write_bytes(data)
+        try:
+            model = models.from_onnx(tmp_path / "damaged.onnx")
+        except ValueError:
+            return
+        assert isinstance(model, nn.Sequential)
+
+    random_rounds(40, damage)
+
+
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = models.mlp([4, 5, 3], "gelu", seed=1)
     model.to_onnx(tmp_path / "a.onnx")

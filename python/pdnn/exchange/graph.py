@@ -18,6 +18,7 @@ try:
     from google.protobuf.message import DecodeError
     from onnx.inliner import inline_local_functions
     from onnx.reference import ReferenceEvaluator
+    from onnx_ir.serde import SerdeError
 except ImportError as error:
     raise ImportError("ONNX files need onnx-ir: pip install onnx-ir") from error
 
@@ -138,13 +139,15 @@ class Graph:
         names = [value.name or "" for value in node.inputs if value is not None]
         infos = [onnx.helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names)]
         output = onnx.helper.make_empty_tensor_value_info(node.outputs[0].name or "")
-        proto: Any = ir.to_proto(node)
-        model = onnx.helper.make_model(
-            onnx.helper.make_graph([proto], "node", infos, [output]),
-            opset_imports=[onnx.helper.make_opsetid(*item) for item in self.opsets.items()],
-        )
         feeds = {value.name or "": values[value] for value in node.inputs if value is not None}
-        result: list[Any] = ReferenceEvaluator(model).run(None, feeds)  # type: ignore[assignment]
+        imports = [onnx.helper.make_opsetid(*item) for item in self.opsets.items()]
+        try:
+            proto: Any = ir.to_proto(node)
+            graph = onnx.helper.make_graph([proto], "node", infos, [output])
+            model = onnx.helper.make_model(graph, opset_imports=imports)
+            result: list[Any] = ReferenceEvaluator(model).run(None, feeds)  # type: ignore[assignment]
+        except (SerdeError, RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(f'{node.op_type} "{node.name}": onnx does not evaluate it') from error
         return np.asarray(result[0])
 
     def steps(self) -> list[Step]:
@@ -253,12 +256,12 @@ def _load(path: str | os.PathLike[str]) -> tuple[ir.Graph, dict[str, int]]:
     try:
         model = onnx.load(path)
         onnx.checker.check_model(model)
-    except (DecodeError, onnx.checker.ValidationError) as error:
-        raise ValueError(f"{path}: is no ONNX file that its checker takes ({error})") from error
-    if model.functions:
-        model = inline_local_functions(model)
-    for value in (*model.graph.output, *model.graph.value_info):
-        if not value.type.HasField("tensor_type"):
-            value.ClearField("type")  # lists of classes, for which onnx_ir has no type
-    read = ir.from_proto(model)
+        if model.functions:
+            model = inline_local_functions(model)
+        for value in (*model.graph.output, *model.graph.value_info):
+            if not value.type.HasField("tensor_type"):
+                value.ClearField("type")  # lists of classes, for which onnx_ir has no type
+        read = ir.from_proto(model)
+    except (DecodeError, SerdeError, TypeError, UnicodeDecodeError, onnx.checker.ValidationError) as error:
+        raise ValueError(f"{path}: is no ONNX file that onnx reads ({str(error)[:200]})") from error
     return read.graph, dict(read.graph.opset_imports)
