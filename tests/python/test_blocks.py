@@ -12,7 +12,7 @@ import pytest
 
 import pdnn
 from pdnn import models, nn, optim
-from pdnn.comm import run_threads
+from pdnn.comm import die, run_threads
 from pdnn.data import BlockStream, DataLoader, Dataset, PadCropFlip
 from pdnn.data.blocks import Ahead
 
@@ -120,6 +120,18 @@ def test_ranks_of_their_own_train_as_in_memory(strategy: str) -> None:
     want = run_threads(lambda: train(whole, False), 2)
     got = run_threads(lambda: train(stream(), True), 2)
     np.testing.assert_array_equal(got, want)
+
+
+def test_it_goes_on_when_a_rank_dies() -> None:
+    want = fit(make("ddp/8"), stream(), 4).model.fingerprint()
+
+    def rank(calls: int) -> str:
+        if pdnn.world().rank == 1:
+            die(after=30 + calls)  # in fit, not in what goes before
+        return fit(make("ddp/8"), stream(), 4, elastic=4).model.fingerprint()
+
+    for calls in (20, 61):
+        assert run_threads(lambda calls=calls: rank(calls), 3) == [want, None, want]
 
 
 def test_it_goes_on_within_an_epoch_and_schedules_count(tmp_path: Path) -> None:

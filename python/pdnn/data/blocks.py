@@ -53,9 +53,9 @@ class BlockStream:
     ----------
     make : callable
         Called with the number of an epoch, it returns an iterable of blocks (x, y), such as a generator.
-        Each is what a Dataset takes, with any number of rows; labels are numbers, not names. On every rank,
-        and when a training is resumed, an epoch must have the same blocks in the same order: shuffle files
-        as a function of the epoch.
+        Each is what a Dataset takes, with any number of rows, and is not changed afterwards; labels are
+        numbers, not names. On every rank, and when a training is resumed, an epoch must have the same
+        blocks in the same order: shuffle files as a function of the epoch.
     rows : int
         Of an epoch. Blocks beyond them are not asked for.
     scale, shift : float
