@@ -77,7 +77,8 @@ def alpha(MLPClassifier: Any, fast: bool, out: Path | None) -> None:
     figure = new_figure("sklearn_mlp", figsize=(3 * len(penalties), 3))
     print(f"{'alpha':>8}{'trained':>10}{'held out':>10}{'Σ w²':>10}")
     for axes, penalty in zip(figure.subplots(1, len(penalties)), penalties, strict=True):
-        network = MLPClassifier((100, 100), solver="lbfgs", alpha=penalty, max_iter=2000, random_state=1)
+        steps = 100 if fast else 2000
+        network = MLPClassifier((100, 100), solver="lbfgs", alpha=penalty, max_iter=steps, random_state=1)
         model = make_pipeline(StandardScaler(), network).fit(x, y)
         size = sum(float((coef**2).sum()) for coef in network.coefs_)
         print(

@@ -248,3 +248,22 @@ def test_idle_time_of_a_pipeline_is_measured_beside_its_formula(
         assert 1 > result["more_stages"]["4"] > 0.9 * 3 / (micros + 3)
         assert result["in_flight"] == ([micros] * 2 if name == "gpipe" else [min(micros, 2), 1])
     assert picture.stat().st_size > 1000
+
+
+@pytest.mark.long
+def test_estimators_are_measured_beside_those_of_scikit_learn(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    report = tmp_path / "r.json"
+    words = ["--quick", "--tables", "small", "--blocks", "2", "--json", report]
+    printed = run_python([root / "benchmarks" / "estimators.py", *words], timeout=100).stdout
+    sides = json.loads(report.read_text())["results"][0]["sides"]
+    assert [side["side"] for side in sides] == ["pdnn", "pdnn, float64", "scikit-learn"]
+    assert sides[0]["ratio"] == 1 and sides[2]["milliseconds"] > 0
+    assert "ms an epoch" in printed
+    words = ["--seeds", "2", "--tables", "wine,diabetes", "--json", report]
+    printed = run_python([root / "benchmarks" / "estimator_scores.py", *words], timeout=100).stdout
+    for found in json.loads(report.read_text())["results"]:
+        for (own, _), (other, _) in zip(found["pdnn"], found["scikit-learn"], strict=True):
+            assert own == pytest.approx(other, abs=0.1)
+    assert printed.count(" ± ") == 2

@@ -57,7 +57,7 @@ class Fitted(Settings):
         """alpha/2 Σ w² over all weights."""
         if self.alpha == 0:
             return 0.0
-        return 0.5 * self.alpha * sum(float(np.vdot(weight, weight)) for weight in self.coefs_)
+        return 0.5 * self.alpha * sum(float(np.vdot(coef, coef)) for coef in self.coefs_)
 
     def _reported(self, loss: float) -> float:
         """A row's loss as scikit-learn reports it."""

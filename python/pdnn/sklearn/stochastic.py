@@ -154,18 +154,19 @@ class Stochastic(Fitted):
     def _epochs(self, work: Work, trainer: Trainer, run: Epochs, feed: Feed, batch: int) -> None:
         optimizer, rows, chief = trainer.optimizer, work.rows, work.workers.comm.rank == 0
         weights = optimizer.param_groups[0]
-        self.n_iter_ = 0
+        self.n_iter_, penalty = 0, self._penalty()
         for _ in range(1 if work.incremental else self.max_iter):
             if self.shuffle:
                 rows = rows[work.random.permutation(len(rows))]
-            before, loss, steps = self._penalty(), 0.0, 0
+            loss, steps = 0.0, 0
             for count in feed.stretches(rows):
                 weights["weight_decay"] = self._scale * self.alpha / min(batch, count)
                 sums = run.run(_never)
                 loss, steps = loss + sums.loss, steps + sums.steps
             with run.common_model():
-                growth = (self._penalty() - before) * (steps - 1) / 2  # as if it were even over the steps
-                self.loss_ = self._reported(loss / len(rows)) + (steps * before + growth) / len(rows)
+                before, penalty = penalty, self._penalty()
+                penalties = steps * before + (penalty - before) * (steps - 1) / 2  # as if it grew evenly
+                self.loss_ = self._reported(loss / len(rows)) + penalties / len(rows)
                 self.loss_curve_.append(self.loss_)
                 self.n_iter_ += 1
                 self.t_ += len(rows)

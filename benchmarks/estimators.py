@@ -1,0 +1,149 @@
+"""An epoch of `pdnn.sklearn.MLPClassifier.fit` beside one of scikit-learn's, on the same rows.
+
+python benchmarks/estimators.py [--quick] [--blocks 40] [--tables small,digits,wide,long] [--dtype float32]
+
+A block is a whole `fit`, whose seconds count over its epochs, with what begins and ends it. Both sides get
+the same array and the same `random_state`, so they begin with the same parameters and take the same batches;
+their losses of the last epoch must agree to 1 %. scikit-learn computes in the type of the array (float64, as
+its loaders return it, unless --dtype says otherwise), pdnn in float32, or float64 if told to (a side of its
+own). How it is measured: measure.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import measure
+from measure import Method
+from workers import Runner, Side
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows to classify, and the estimator for them.
+
+    Attributes
+    ----------
+    name : str
+    shape : tuple of int
+        Rows, features, classes.
+    epochs : int
+        Of a block.
+    settings : dict
+        Of the estimator.
+    dtype : str
+        Of the array.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    epochs: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    dtype: str = "float64"
+
+
+TABLES = {
+    "small": Table("150 rows of 4, 4-100-3", (150, 4, 3), 100),
+    "digits": Table("1,797 rows of 64, 64-100-10", (1797, 64, 10), 10),
+    "wide": Table("10,000 rows of 784, 784-256-10", (10_000, 784, 10), 1, {"hidden_layer_sizes": (256,)}),
+    "long": Table("100,000 rows of 20, 20-100-2", (100_000, 20, 2), 1),
+}
+"""By the name that `--tables` takes."""
+
+
+def side(library: str, table: Table, dtype: str) -> Runner:
+    """A `fit` of an estimator, with all cores of its process."""
+    from sklearn.datasets import make_classification
+
+    rows, features, classes = table.shape
+    x, y = make_classification(
+        rows, features, n_informative=min(features, 10), n_redundant=0, n_classes=classes, random_state=0
+    )
+    x = x.astype(table.dtype)
+    settings = table.settings | {"max_iter": table.epochs, "random_state": 0, "n_iter_no_change": 1000}
+    if library == "pdnn":
+        from pdnn.sklearn import MLPClassifier
+
+        settings |= {"dtype": dtype, "n_jobs": len(os.sched_getaffinity(0))}
+    else:
+        from sklearn.neural_network import MLPClassifier
+    model = MLPClassifier(**settings)
+
+    def run() -> tuple[float, float]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            began = perf_counter()
+            model.fit(x, y)
+            return (perf_counter() - began) / table.epochs, model.loss_
+
+    return run
+
+
+def compare(table: Table, cores: int, method: Method) -> dict[str, Any]:
+    """Runs one comparison; milliseconds an epoch."""
+    sides = [
+        Side(name, side, (name.split(",")[0], table, dtype), cores, tolerance=1e-2)
+        for name, dtype in [("pdnn", "auto"), ("pdnn, float64", "float64"), ("scikit-learn", "")]
+    ]
+    found = measure.compare(sides, method)
+    measure.check_losses(sides, [result.check for result in found.results])
+    trips = 1e9 * float(np.median(found.trips))
+    report = {"table": table.name, "cores": cores, "round_trip_nanoseconds": trips, "blocks": method.blocks}
+    report |= {"kept": len(found.kept(sides[0])), "sides": []}
+    if report["kept"]:
+        first = found.seconds(0)
+        for number, each in enumerate(sides):
+            seconds, processor = found.seconds(number), found.processor(number) / table.epochs
+            row = {"side": each.name, "milliseconds": 1e3 * seconds, "ratio": seconds / first}
+            report["sides"].append(row | {"processor": 1e3 * processor})
+    return report
+
+
+def table_text(report: dict[str, Any]) -> str:
+    """One comparison as text."""
+    lines = [f"{report['table']}, {report['cores']} core{'s'[: report['cores'] > 1]}"]
+    if report["cores"] > 1:
+        lines.append(measure.round_trip_line(report))
+    if not report["sides"]:
+        return "\n".join([*lines, measure.NO_FIGURES])
+    lines.append(f"{'':14} {'ms an epoch':>12} {'× pdnn':>7} {'processor':>10}")
+    lines += [
+        f"{row['side']:14} {row['milliseconds']:12.3f} {row['ratio']:7.2f} {row['processor']:10.3f}"
+        for row in report["sides"]
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    measure.add_options(parser, quick="1 core, few blocks: rough figures")
+    parser.add_argument("--tables", default=",".join(TABLES), help="which ones (default %(default)s)")
+    parser.add_argument("--dtype", default="float64", help="of the array (default %(default)s)")
+    options = parser.parse_args(arguments)
+    names = options.tables.split(",")
+    if strange := set(names) - TABLES.keys():
+        parser.error(f"--tables: {', '.join(sorted(strange))}; expected some of {', '.join(TABLES)}")
+    method, report = measure.method(options), measure.begin()
+    for name in names:
+        base = TABLES[name]
+        table = replace(base, name=f"{base.name}, {options.dtype}", dtype=options.dtype)
+        for cores in [1] if options.quick or len(os.sched_getaffinity(0)) == 1 else [1, 2]:
+            report["results"].append(compare(table, cores, method))
+            print("\n" + table_text(report["results"][-1]), flush=True)
+    measure.write(report, options.json)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
