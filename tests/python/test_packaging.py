@@ -52,6 +52,11 @@ def test_the_version_is_one(pyproject: Tables) -> None:
         assert pdnn.__version__ == importlib.metadata.version("pdnn")
 
 
+def test_a_citation_names_the_version(root: Path, pyproject: Tables) -> None:
+    (cited,) = re.findall(r"^version: (\S+)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited == pyproject["project"]["version"]
+
+
 def test_requirement_files_agree_with_pyproject(root: Path, pyproject: Tables) -> None:
     build = requirements((root / "requirements" / "build.txt").read_text().splitlines())
     assert build >= requirements(pyproject["build-system"]["requires"])
