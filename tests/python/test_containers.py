@@ -42,7 +42,7 @@ def mapped(a: np.ndarray, tmp_path: Path) -> np.ndarray:
 
 
 def frame(a: np.ndarray) -> Any:
-    return pytest.importorskip("pandas").DataFrame(a)
+    return pytest.importorskip("pandas").DataFrame(a, copy=False)
 
 
 def tensor(a: np.ndarray) -> Any:
