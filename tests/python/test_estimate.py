@@ -415,9 +415,9 @@ def bytes_of(strategy: str | strategies.Strategy) -> tuple[float, list[int]]:
         (DataParallel(Serial(8), shared_memory=False), 20, 0),
         ("ddp:int8", 20, 0),
         ("scatter-gather", 20, 0),
-        ("average:2", 10, 48),
-        ("average:2:int8", 10, 48),
-        ("elastic-average:2", 10, 48),
+        ("average:2", 10, 56),
+        ("average:2:int8", 10, 56),
+        ("elastic-average:2", 10, 56),
         ("tp:2", 20, 4900),  # parameters, their gradients and the momentum of 404 come together
         ("pipeline:2", 20, 4900),
     ],
