@@ -62,6 +62,15 @@ def check_difference(what: str, comm: pdnn.comm.Communicator) -> None:
     fit(comm)
 
 
+def check_kernels(comm: pdnn.comm.Communicator) -> None:
+    """Ranks whose kernels have other bits do not begin."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pdnn.training.kernels_of", lambda dtype: f"{dtype} of rank {comm.rank}")
+        with pytest.raises(ValueError, match="rank 1 has kernels float64 of rank 1, rank 0 has float64 of"):
+            fit(comm)
+    fit(comm)
+
+
 def check_engines(comm: pdnn.comm.Communicator) -> None:
     """How a rank makes its gradient is its own business, by the same leaves."""
     fit(comm, strategy="ddp/8" if comm.rank == 0 else "ddp+pool:1/8")
@@ -72,6 +81,7 @@ def main() -> None:
     comm = pdnn.world()
     for what in DIFFERENCES:
         check_difference(what, comm)
+    check_kernels(comm)
     check_engines(comm)
     print(f"rank {comm.rank} of {comm.size}: all refused", flush=True)
 

@@ -44,6 +44,12 @@ def array_dtype(dtype: str) -> str:
     return "float32" if dtype == "bfloat16" else dtype
 
 
+def kernels_of(dtype: str) -> str:
+    """The instruction sets with whose kernels such a model has the bits that it has here."""
+    isa = _core.active_isa()
+    return isa if isa == "v2" or (dtype == "bfloat16" and "-" in isa) else "v3 and v4"
+
+
 def model_dtype(where: str, dtype: npt.DTypeLike) -> str:
     """The name of a model's dtype; NumPy itself has no bfloat16.
 

@@ -11,7 +11,7 @@ from pdnn import strategies
 from pdnn._core import EpochSums
 from pdnn.comm import Communicator, become_world, world
 from pdnn.comm.settings import compare
-from pdnn.core import CoreOptimizer, core_for
+from pdnn.core import CoreOptimizer, core_for, kernels_of
 from pdnn.data.source import Source
 from pdnn.history import History
 from pdnn.metrics import Metrics, named
@@ -150,6 +150,7 @@ class Training:
             "model": str([(name, parameter.shape) for name, parameter in model.named_parameters()]),
             "layers": str(model.config()),
             "dtype": model.dtype,
+            "kernels": kernels_of(model.dtype),
             "loss": repr(self.loss),
             "optimizer": str(self.optimizer.config()),
             "groups": str([{key: group[key] for key in GROUP_KEYS} for group in self.optimizer.param_groups]),
