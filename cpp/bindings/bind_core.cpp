@@ -5,7 +5,7 @@
 
 #include "bindings.hpp"
 #include "pdnn/core/random.hpp"
-#include "pdnn/kernels/isa.hpp"
+#include "pdnn/kernels/table.hpp"
 #include "pdnn/threads/cores.hpp"
 #include "pdnn/threads/round_trip.hpp"
 
@@ -33,7 +33,7 @@ void bind_core(py::module_& m) {
   m.def("build_info", build_info, "Version, compiler and C++ standard of this build.");
   m.def(
       "active_isa", [] { return std::string(kernels::name(kernels::active_isa())); },
-      "The instruction set that the kernels run on: v2, v3, v4 or v4-bf16. PDNN_ISA forces one.");
+      "The instruction set that the kernels run on: v2, v3, v4, v4-bf16 or v4-amx. PDNN_ISA forces one.");
   m.def(
       "supported_isas",
       [] {
@@ -42,7 +42,23 @@ void bind_core(py::module_& m) {
           if (kernels::supported(isa)) names.emplace_back(kernels::name(isa));
         return names;
       },
-      "The instruction sets that this build holds and this processor runs.");
+      "The instruction sets that run here.");
+  m.def(
+      "isa_obstacles",
+      [] {
+        std::map<std::string, std::string> obstacles;
+        for (const auto isa : kernels::kIsas)
+          if (!kernels::supported(isa)) obstacles.emplace(kernels::name(isa), kernels::obstacle(isa));
+        return obstacles;
+      },
+      "The instruction sets that do not run here, and why.");
+  m.def(
+      "measure_bfloat16",
+      [](const std::string& isa, double seconds) {
+        return kernels::measure_bfloat16(kernels::choose_isa(isa), seconds);
+      },
+      py::arg("isa"), py::arg("seconds"), py::call_guard<py::gil_scoped_release>(),
+      "Operations a second of a product of 64 x 256 by 256 x 256 numbers in bfloat16 on an instruction set.");
   m.def(
       "read_cores",
       [] {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pdnn import cli
+from pdnn.cli import health
 from processes import Completed
 
 
@@ -51,10 +52,29 @@ def test_doctor_finds_a_healthy_installation(run_python: Callable[..., Completed
     pytest.importorskip("mpi4py")
     report = json.loads(run_python(["-m", "pdnn", "doctor", "--json"], timeout=60).stdout)
     assert report["problems"] == []
-    assert report["instruction set"]["active"] in report["instruction set"]["supported"]
+    isa = report["instruction set"]
+    assert isa["active"] in isa["supported"]
+    assert list(isa["bfloat16 GFLOP/s"]) == isa["supported"]
+    assert ("v4-amx" in isa["supported"]) != any(each.startswith("v4-amx (") for each in isa["lacking"] or [])
     assert 1 <= report["cores"]["affinity mask"] <= report["cores"]["online"]
     assert report["mpi"]["match"] is True
     assert 0 < report["mpi"]["start seconds"] < 60
+
+
+def test_doctor_says_whether_amx_pays() -> None:
+    def hints(active: str | None, bf16: int, amx: int) -> list[str]:
+        said: list[str] = []
+        isa = {"active": active, "supported": ["v2", "v4-bf16", "v4-amx"]}
+        health.hint_at_instructions(
+            {**isa, "bfloat16 GFLOP/s": {"v2": 3, "v4-bf16": bf16, "v4-amx": amx}}, said
+        )
+        return said
+
+    faster = "v4-amx multiplies in bfloat16 at 300 GFLOP/s, v4-bf16 at 100: PDNN_ISA=v4-amx takes it"
+    assert [hint[: len(faster)] for hint in hints("v4-bf16", 100, 300)] == [faster]
+    slower = "v4-amx multiplies in bfloat16 at 90 GFLOP/s, v4-bf16 at 100: unset PDNN_ISA for full speed"
+    assert hints("v4-amx", 100, 90) == [slower]
+    assert hints("v4-bf16", 100, 90) == hints("v4-amx", 100, 300) == hints(None, 100, 90) == []
 
 
 def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> None:

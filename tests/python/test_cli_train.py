@@ -77,7 +77,11 @@ def test_a_fingerprint_says_what_it_compares_with(
     lines = run_python(
         ["-m", "pdnn", "train", *words, "--dtype", dtype], env={"PDNN_ISA": isa}
     ).stdout.splitlines()
-    others = {("v2", dtype): "v3 and v4", ("v4-bf16", "bfloat16"): "v3"}.get((isa, dtype))
+    others = {
+        ("v2", dtype): "v3 and v4",
+        ("v4-bf16", "bfloat16"): "v3",
+        ("v4-amx", "bfloat16"): "v3 and v4-bf16",
+    }.get((isa, dtype))
     assert lines[-2].endswith(f" (8 leaves, {isa}{f', which differs from {others}' if others else ''})")
 
 

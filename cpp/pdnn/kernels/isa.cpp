@@ -1,8 +1,13 @@
 #include "pdnn/kernels/isa.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <ranges>
 #include <string>
+#ifdef PDNN_WITH_V4_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "pdnn/core/errors.hpp"
 
@@ -10,6 +15,8 @@ namespace pdnn::kernels {
 
 std::string_view name(Isa isa) {
   switch (isa) {
+    case Isa::v4_amx:
+      return "v4-amx";
     case Isa::v4_bf16:
       return "v4-bf16";
     case Isa::v4:
@@ -39,10 +46,13 @@ bool has_avx512() {
 }
 #endif
 
-}  // namespace
-
-bool supported(Isa isa) {
+/// Whether this CPU has it, and it was compiled in.
+bool present(Isa isa) {
   switch (isa) {
+#ifdef PDNN_WITH_V4_AMX
+    case Isa::v4_amx:
+      return present(Isa::v4_bf16) && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16");
+#endif
 #if defined(PDNN_WITH_V4) && defined(PDNN_WITH_V4_BF16)
     case Isa::v4_bf16:
       return has_avx512() && __builtin_cpu_supports("avx512bf16");
@@ -60,15 +70,36 @@ bool supported(Isa isa) {
   }
 }
 
+/// Asks Linux for the registers of tiles: ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA
+/// (Documentation/arch/x86/xstate.rst).
+bool may_use_tiles() {
+#ifdef PDNN_WITH_V4_AMX
+  static const bool given = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+  return given;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+std::string_view obstacle(Isa isa) {
+  if (!present(isa)) return "this processor, or this build of pdnn, lacks it";
+  if (isa == Isa::v4_amx && !may_use_tiles()) return "the system refuses the registers of AMX";
+  return {};
+}
+
 Isa choose_isa(std::string_view forced) {
+  if (forced.empty())
+    return *std::ranges::find_if(std::views::reverse(kIsas),
+                                 [](Isa isa) { return isa != Isa::v4_amx && supported(isa); });
   std::string offers;
   for (const Isa isa : std::views::reverse(kIsas)) {
-    if (!supported(isa)) {
-      require(forced != name(isa), "PDNN_ISA=", forced, ": this processor, or this build of pdnn, lacks it; unset it");
-      continue;
+    if (forced == name(isa)) {
+      require(supported(isa), "PDNN_ISA=", forced, ": ", obstacle(isa), "; unset it");
+      return isa;
     }
-    if (forced.empty() || forced == name(isa)) return isa;
-    offers += (offers.empty() ? "" : ", ") + std::string(name(isa));
+    if (supported(isa)) offers += (offers.empty() ? "" : ", ") + std::string(name(isa));
   }
   throw ValueError(message("PDNN_ISA=", forced, " is not the name of an instruction set; here these run: ", offers));
 }

@@ -15,8 +15,10 @@ BOOST_AUTO_TEST_SUITE(instruction_sets)
 
 BOOST_AUTO_TEST_CASE(the_best_supported_one_runs_unless_another_is_forced) {
   const char* forced = std::getenv("PDNN_ISA");
-  BOOST_TEST(name(active_isa()) == (forced ? forced : name(supported_isas().back())));
-  BOOST_TEST(name(choose_isa("")) == name(supported_isas().back()));
+  std::vector<Isa> isas = supported_isas();
+  if (isas.back() == Isa::v4_amx) isas.pop_back();  // which only a wish takes
+  BOOST_TEST(name(active_isa()) == (forced ? forced : name(isas.back())));
+  BOOST_TEST(name(choose_isa("")) == name(isas.back()));
   for (const Isa isa : supported_isas()) BOOST_TEST(name(choose_isa(name(isa))) == name(isa));
 }
 

@@ -10,6 +10,7 @@
 #include <new>
 #include <vector>
 
+#include "emulated_tiles.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::kernels::testing {
@@ -25,11 +26,21 @@ inline std::vector<Isa> supported_isas() {
 template <class T, class Action>
 void for_each_isa(Action action) {
   for (const Isa isa : supported_isas())
-    if (isa != Isa::v4_bf16) action(tables(isa).of<T>());
+    if (isa <= Isa::v4) action(tables(isa).of<T>());
 }
 
 /// By how much of a product the rounding of its factors to bfloat16 changes it at most: each by 2⁻⁸ of it.
 inline constexpr double kRounding = 0x1p-7 + 0x1p-16;
+
+/// Calls action(name, table, products) with the products of bfloat16 factors of each supported instruction set and the
+/// table that they belong to; those of tiles also where their unit is missing and plain C++ does its work.
+template <class Action>
+void for_each_bfloat16(Action action) {
+  for (const Isa isa : supported_isas()) action(name(isa), tables(isa).floats, tables(isa).bfloat16);
+#ifdef PDNN_EMULATES_TILES
+  if (supported(Isa::v4_bf16)) action("v4-amx emulated", tables(Isa::v4).floats, emulated_tiles().products);
+#endif
+}
 
 /// Calls action(table, products, rounding) with the products of each precision and supported instruction set, the table
 /// that they belong to, and 0 or kRounding.
@@ -37,7 +48,9 @@ template <class T, class Action>
 void for_each_products(Action action) {
   for_each_isa<T>([&](const Table<T>& table) { action(table, table, 0.0); });
   if constexpr (std::is_same_v<T, float>)
-    for (const Isa isa : supported_isas()) action(tables(isa).floats, tables(isa).bfloat16, kRounding);
+    for_each_bfloat16([&](std::string_view, const Table<float>& table, const ProductKernels<float>& products) {
+      action(table, products, kRounding);
+    });
 }
 
 /// Calls work(part) for every worker of a team of `size`, one after the other.

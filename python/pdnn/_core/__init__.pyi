@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'make_self', 'measure_round_trip', 'nodes_of_ranks', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'isa_obstacles', 'make_self', 'measure_bfloat16', 'measure_round_trip', 'nodes_of_ranks', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -419,7 +419,7 @@ class EpochSums:
         """
 def active_isa() -> str:
     """
-    The instruction set that the kernels run on: v2, v3, v4 or v4-bf16. PDNN_ISA forces one.
+    The instruction set that the kernels run on: v2, v3, v4, v4-bf16 or v4-amx. PDNN_ISA forces one.
     """
 def available_cores() -> int:
     """
@@ -449,9 +449,17 @@ def interface() -> str:
     """
     What this module and the other one pass to one another, as a hash.
     """
+def isa_obstacles() -> dict[str, str]:
+    """
+    The instruction sets that do not run here, and why.
+    """
 def make_self() -> Communicator:
     """
     The group of this rank alone.
+    """
+def measure_bfloat16(isa: str, seconds: typing.SupportsFloat | typing.SupportsIndex) -> float:
+    """
+    Operations a second of a product of 64 x 256 by 256 x 256 numbers in bfloat16 on an instruction set.
     """
 def measure_round_trip() -> float:
     """
@@ -495,7 +503,7 @@ def state_of_job(process: typing.SupportsInt | typing.SupportsIndex) -> tuple[st
     """
 def supported_isas() -> list[str]:
     """
-    The instruction sets that this build holds and this processor runs.
+    The instruction sets that run here.
     """
 def uniform(seed: typing.SupportsInt | typing.SupportsIndex, index: typing.SupportsInt | typing.SupportsIndex) -> float:
     """

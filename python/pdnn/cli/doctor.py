@@ -67,6 +67,8 @@ def _text(report: health.Report) -> str:
 def _words(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "-" if value is None else str(value)

@@ -75,7 +75,9 @@ def report() -> Report:
         "packages": {"numpy": np.__version__, **versions},
         "instruction set": {
             "active": isa,
-            "supported": _core.supported_isas(),
+            "supported": (isas := _core.supported_isas()),
+            "lacking": [f"{name} ({why})" for name, why in _core.isa_obstacles().items()] or None,
+            "bfloat16 GFLOP/s": {name: round(_core.measure_bfloat16(name, 0.02) / 1e9) for name in isas},
             "PDNN_ISA": os.environ.get("PDNN_ISA"),
         },
         "cores": {"online": online, "affinity mask": affinity, "cgroup quota": quota or None},
@@ -86,6 +88,7 @@ def report() -> Report:
             if versions[name] is None
         ],
     }
+    hint_at_instructions(result["instruction set"], result["hints"])
     _hint_at_cores(result)
     if versions["mpi4py"]:
         result["mpi"] = _mpi(problems, result["hints"])
@@ -99,11 +102,24 @@ def _version(package: str) -> str | None:
         return None
 
 
+def hint_at_instructions(isa: Report, hints: list[str]) -> None:
+    """Hints where another instruction set is faster."""
+    default = [name for name in isa["supported"] if name != "v4-amx"][-1]
+    if isa["active"] not in (None, default, "v4-amx"):
+        hints.append(f"PDNN_ISA keeps this CPU from {default}; unset it for full speed")
+    if "v4-amx" in isa["supported"]:
+        rates = isa["bfloat16 GFLOP/s"]
+        times = f"v4-amx multiplies in bfloat16 at {rates['v4-amx']} GFLOP/s, {default} at {rates[default]}"
+        faster = rates["v4-amx"] > rates[default]
+        if faster and isa["active"] != "v4-amx":
+            hints.append(f"{times}: PDNN_ISA=v4-amx takes it, on all ranks, with other bits")
+        if not faster and isa["active"] == "v4-amx":
+            hints.append(f"{times}: unset PDNN_ISA for full speed")
+
+
 def _hint_at_cores(result: Report) -> None:
     """Hints where less than the machine is used."""
-    cores, isa, hints = result["cores"], result["instruction set"], result["hints"]
-    if isa["active"] not in (None, isa["supported"][-1]):
-        hints.append(f"PDNN_ISA keeps this CPU from {isa['supported'][-1]}; unset it for full speed")
+    cores, hints = result["cores"], result["hints"]
     if cores["affinity mask"] < cores["online"]:
         hints.append(
             f"this process may run on {cores['affinity mask']} of {cores['online']} cores: "

@@ -205,9 +205,9 @@ def main(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             isa, leaves = _core.active_isa(), trainer.strategy.leaves
             if leaves:
-                unlike = {"v2": "v3 and v4"} | (
-                    {"v4-bf16": "v3"} if trainer.model.dtype == "bfloat16" else {}
-                )
+                unlike = {"v2": "v3 and v4"}
+                if trainer.model.dtype == "bfloat16":
+                    unlike |= {"v4-bf16": "v3", "v4-amx": "v3 and v4-bf16"}
                 differs = f", which differs from {unlike[isa]}" if isa in unlike else ""
                 isa = f"{leaves} leaves, {isa}{differs}"
             print(f"fingerprint: {history.fingerprint} ({isa})")

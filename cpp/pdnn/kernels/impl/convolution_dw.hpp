@@ -195,12 +195,6 @@ struct WeightSums {
   }
 };
 
-/// to += from.
-template <class T>
-PDNN_INLINE void join_run(Index n, const T* from, T* to) {
-  for (Index i = 0; i < n; i += kLanes<T>) store(to + i, load(to + i, n - i) + load(from + i, n - i), n - i);
-}
-
 template <class Operands, class T = typename Operands::Value>
 void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, const T* dy, const T* exact_dy,
                     const LeafSums<T>& leaves, bool add, T* dw, T* db) {

@@ -14,6 +14,12 @@ PDNN_INLINE int joins_after(Index leaf, Index count) {
   return leaf + 1 == count ? __builtin_popcountll(bits) : __builtin_ctzll(~bits);
 }
 
+/// to += from.
+template <class T>
+PDNN_INLINE void join_run(Index n, const T* from, T* to) {
+  for (Index i = 0; i < n; i += kLanes<T>) store(to + i, load(to + i, n - i) + load(from + i, n - i), n - i);
+}
+
 /// sum[v] = the sum over all rows of n vectors, by leaves if there are several; add_rows(rows, sum) adds some rows.
 template <class T, int n, bool several, class AddRows>
 PDNN_INLINE void sum_leaves(const LeafSums<T>& leaves, Index rows, Vector<T> (&sum)[n], AddRows add_rows) {

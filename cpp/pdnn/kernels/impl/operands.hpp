@@ -4,7 +4,7 @@
 /// `Plain`: numbers as they lie. `Rounded`: rounded to bfloat16, the nearest, ties to even, and held as floats.
 /// `Pairs`: two bfloat16 numbers that follow each other along the depth, in the place of one float. All are summed in
 /// the type of the output. A *group* is what one place along the depth holds: a number, or a pair; a 0 completes the
-/// last pair.
+/// last pair. `Tiles` (impl/tiles.hpp) are pairs of which a tile multiplies 16 places at once, completed by zeros.
 #include "pdnn/kernels/impl/pack.hpp"
 
 namespace pdnn::kernels::impl {
@@ -15,7 +15,11 @@ struct Plain {
   using Value = T;
   using InTile = Plain;  // whose tiles multiply them
   static constexpr Index kGroup = 1;
-  static constexpr bool kCopied = false;  // read in place where that is as fast
+  static constexpr Index kStep = 1;                           // places that are multiplied at once
+  static constexpr Index kRows = 1;                           // of a tile, or a multiple of it
+  static constexpr bool kCopied = false;                      // read in place where that is as fast
+  static constexpr int kWidest = kVectorBytes == 64 ? 4 : 2;  // a tile, in vectors
+  struct InUse {};                                            // while it lives, this thread may multiply them
   static PDNN_INLINE Vector<T> spread(const T* group) { return broadcast(*group); }
   static PDNN_INLINE Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> sum) { return fma<T>(a, b, sum); }
 
@@ -30,6 +34,12 @@ struct Plain {
     transpose_block<width>(from, stride, depth, cols, to);
   }
 };
+
+/// How many places so many numbers take.
+template <class Operands>
+PDNN_INLINE Index places_of(Index depth) {
+  return ceil_div(depth, Operands::kGroup * Operands::kStep) * Operands::kStep;
+}
 
 PDNN_INLINE Vector<float> round_to_bfloat16(Vector<float> x) { return from_bfloat16(bfloat16_bits(x)); }
 

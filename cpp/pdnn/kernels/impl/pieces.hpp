@@ -6,15 +6,14 @@
 namespace pdnn::kernels::impl {
 namespace {
 
-/// How many leaves go into a piece of `most` rows: the size of the largest nodes that all fit.
-template <class T>
+/// How many leaves go into a piece of `most` places: the size of the largest nodes that all fit.
+template <class Operands, class T>
 PDNN_INLINE Index leaves_together(const LeafSums<T>& leaves, Index most) {
   for (Index together = kMostTileLeaves; together > 1; together /= 2) {
     bool fit = true;
-    for (Index leaf = 0, begin = 0; leaf < leaves.count; leaf += together) {
-      const Index end = leaves.ends[min(leaf + together, leaves.count) - 1];
-      fit = fit && end - begin <= most;
-      begin = end;
+    for (Index leaf = 0, begin = 0, places = 0; leaf < leaves.count; begin = leaves.ends[leaf++]) {
+      places = (leaf % together == 0 ? 0 : places) + places_of<Operands>(leaves.ends[leaf] - begin);
+      fit = fit && places <= most;
     }
     if (fit) return together;
   }
@@ -55,19 +54,19 @@ PDNN_INLINE void join_waiting(const T* sums, Index sums_stride, Index rows, Inde
   }
 }
 
-/// The groups behind each leaf of a piece; a leaf begins with a group of its own.
-struct GroupEnds {
+/// The place behind each leaf of a piece; a leaf begins with a place of its own.
+struct PlaceEnds {
   Index ends[kMostTileLeaves];
 };
-template <Index group, class T>
-PDNN_INLINE GroupEnds group_ends(const LeafSums<T>& leaves, const Piece& piece) {
-  GroupEnds groups;
+template <class Operands, class T>
+PDNN_INLINE PlaceEnds place_ends(const LeafSums<T>& leaves, const Piece& piece) {
+  PlaceEnds places;
   for (Index leaf = 0, begin = piece.k, end = 0; leaf < piece.leaves; ++leaf) {
     const Index behind = min(leaves.ends[piece.leaf + leaf], piece.k + piece.depth);
-    groups.ends[leaf] = end += ceil_div(behind - begin, group);
+    places.ends[leaf] = end += places_of<Operands>(behind - begin);
     begin = behind;
   }
-  return groups;
+  return places;
 }
 
 }  // namespace

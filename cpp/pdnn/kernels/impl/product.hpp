@@ -17,7 +17,7 @@
 namespace pdnn::kernels::impl {
 namespace {
 
-inline constexpr Index kMostDepth = 256;        // of one piece, in groups: a multiple of any kLanes
+inline constexpr Index kMostDepth = 256;        // of one piece, in places: a multiple of any kLanes
 inline constexpr Index kMostCopiedDepth = 128;  // of a piece that is copied anyway: it stays nearest
 inline constexpr Index kStripBytes = 2048;      // a row of all copied strips that are held at once
 inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
@@ -74,7 +74,7 @@ struct Product {
 template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T>
 void multiply_edge(const TileOf<T, leaves>& tile, Index rows, Index cols) {
   constexpr Index width = kTileCols<T, vectors>;
-  alignas(64) T sums[kMostRows<vectors> * width];
+  alignas(64) T sums[kMostRows<Operands, vectors> * width];
   TileOf<T, leaves> whole = tile;
   whole.c = sums, whole.c_stride = width;
   if (tile.start) {
@@ -91,12 +91,12 @@ void multiply_edge(const TileOf<T, leaves>& tile, Index rows, Index cols) {
 /// each tile. finish(row, rows, sums, stride) is called after each tile.
 template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T, class Finish>
 PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, bool aside, Finish finish) {
-  constexpr Index width = kTileCols<T, vectors>;
-  alignas(64) T sums[kMostRows<vectors> * width];
+  constexpr Index width = kTileCols<T, vectors>, unit = Operands::kRows;
+  alignas(64) T sums[kMostRows<Operands, vectors> * width];
   if (aside) tile.c = sums, tile.c_stride = width;
-  const Index tiles = ceil_div(rows, most_rows<vectors>(tile));
+  const Index tiles = ceil_div(rows, most_rows<Operands, vectors>(tile)), units = ceil_div(rows, unit);
   for (Index t = 0, row = 0; t < tiles; ++t) {
-    const Index height = rows / tiles + (t < rows % tiles ? 1 : 0);
+    const Index height = min((units / tiles + (t < units % tiles ? 1 : 0)) * unit, rows - row);
     if (cols == width || (aside && !tile.start))
       multiply_rows<Operands, vectors, adjacent_rows>(tile, height);
     else
@@ -122,15 +122,15 @@ PDNN_INLINE void transpose_strip(const PanelMatrix<const T>& b, Index col, Range
   }
 }
 
-/// to[k, j] = from[k, j] in groups, of each leaf by itself.
-template <class Operands, Index width, bool leaves, class T>
-PDNN_INLINE void copy_depth(const T* from, Index stride, Index depth, Index cols, const LeafSums<T>* sums,
-                            const Piece& piece, T* to) {
-  if constexpr (!leaves || Operands::kGroup == 1) return Operands::template copy<width>(from, stride, depth, cols, to);
+/// Copies the depth of each leaf by itself: copy(from, depth, to). Places of `to` lie `apart` elements apart.
+template <class Operands, bool leaves, class T, class Copy>
+PDNN_INLINE void copy_depth(const T* from, Index stride, Index depth, const LeafSums<T>* sums, const Piece& piece,
+                            T* to, Index apart, Copy copy) {
+  if constexpr (!leaves || Operands::kGroup == 1) return copy(from, depth, to);
   for (Index leaf = piece.leaf, k = 0; leaf < piece.leaf + piece.leaves; ++leaf) {
     const Index rows = min(sums->ends[leaf], piece.k + depth) - piece.k - k;
-    Operands::template copy<width>(from + k * stride, stride, rows, cols, to);
-    to += ceil_div(rows, Operands::kGroup) * width;
+    copy(from + k * stride, rows, to);
+    to += places_of<Operands>(rows) * apart;
     k += rows;
   }
 }
@@ -139,10 +139,11 @@ PDNN_INLINE void copy_depth(const T* from, Index stride, Index depth, Index cols
 /// sums have been applied already.
 template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T, class Finish>
 void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
-  constexpr bool both = adjacent_rows || Operands::kCopied;  // are copied
-  constexpr Index width = kTileCols<T, vectors>, group = Operands::kGroup;
+  constexpr bool both = adjacent_rows || Operands::kCopied;             // are copied
+  constexpr bool columns_of_a = adjacent_rows && Operands::kRows == 1;  // one after another in its copy, else its rows
+  constexpr Index width = kTileCols<T, vectors>, step = Operands::kGroup * Operands::kStep;
   constexpr Index strips = both ? kStripBytes / (width * static_cast<Index>(sizeof(T))) : 1;
-  constexpr Index columns = adjacent_rows ? kColumnBytes / static_cast<Index>(sizeof(T)) : both ? kMostCopiedRows : 1;
+  constexpr Index columns = columns_of_a ? kColumnBytes / static_cast<Index>(sizeof(T)) : both ? kMostCopiedRows : 1;
   constexpr Index most_depth = both ? kMostCopiedDepth : kMostDepth;
   alignas(64) T b_copy[(strips * most_depth + kLanes<T>)*width];  // a transposed strip may end behind its room
   alignas(64) T a_copy[most_depth * columns];
@@ -150,11 +151,11 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   const Index rows = block.rows.end - block.rows.begin;
   if (rows <= 0) return;
   const Index row_block = both ? columns : rows;
-  const Index most = (p.b_transposed ? kMostCopiedDepth : most_depth) * (leaves ? 1 : group);
+  const Index most_places = p.b_transposed ? kMostCopiedDepth : most_depth, most = most_places * Operands::kGroup;
   const Index most_piece =
-      p.depth > 0 && !leaves ? ceil_div(ceil_div(p.depth, ceil_div(p.depth, most)), group) * group : most;
+      p.depth > 0 && !leaves ? ceil_div(ceil_div(p.depth, ceil_div(p.depth, most)), step) * step : most;
   Index together = 0;
-  if constexpr (leaves) together = leaves_together(*p.leaves, most);
+  if constexpr (leaves) together = leaves_together<Operands>(*p.leaves, most_places);
   const Index b_stride = spot(p.b, 0, 0).stride;
   const bool copy_all = both || p.b_transposed || b_stride * static_cast<Index>(sizeof(T)) >= kFarBytes;
   for (Index col = block.cols.begin; col < block.cols.end; col += strips * width) {
@@ -169,8 +170,8 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
         piece = {at, rest, at == 0, false, at + rest == p.depth};
       }
       const Index k = piece.k, depth = piece.depth;
-      GroupEnds groups;
-      if constexpr (leaves) groups = group_ends<group>(*p.leaves, piece);
+      PlaceEnds places;
+      if constexpr (leaves) places = place_ends<Operands>(*p.leaves, piece);
       // c need not hold sums between pieces
       const bool single = depth == p.depth && (!leaves || (piece.last && piece.leaf == 0));
       const bool waiting = leaves && !single;
@@ -178,29 +179,39 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
         const Index height = min(row_block, rows - row), first = block.rows.begin + row;
         const T* const a = p.a + first * p.row_step + k * p.depth_step;
         if constexpr (adjacent_rows)
-          copy_depth<Operands, columns, leaves>(a, p.depth_step, depth, height, p.leaves, piece, a_copy);
+          copy_depth<Operands, leaves>(a, p.depth_step, depth, p.leaves, piece, a_copy, columns_of_a ? columns : 1,
+                                       [&](const T* from, Index own, T* to) {
+                                         if constexpr (columns_of_a)
+                                           Operands::template copy<columns>(from, p.depth_step, own, height, to);
+                                         else
+                                           Operands::copy_across(from, p.depth_step, own, height, to, most_depth);
+                                       });
         else if constexpr (both)
           Operands::copy_along(a, p.row_step, height, depth, a_copy, most_depth);
         for (Index j = col; j < col_end; j += width) {
           const Index cols = min(width, col_end - j);
           const Element<T> c = spot(p.c, first, j);
           const Element<const T> b = p.b_transposed ? Element<const T>{} : spot(p.b, k, j);
-          TileOf<T, leaves> tile{Tile<T>{ceil_div(depth, group), a, p.row_step, p.depth_step, b.data, b.stride, kAhead,
-                                         c.data, c.stride, c.data, c.stride}};
+          TileOf<T, leaves> tile{Tile<T>{places_of<Operands>(depth), a, p.row_step, p.depth_step, b.data, b.stride,
+                                         kAhead, c.data, c.stride, c.data, c.stride}};
           if (both) tile.a = a_copy, tile.row_step = most_depth, tile.depth_step = 1;
-          if (adjacent_rows) tile.row_step = 1, tile.depth_step = columns;
+          if (columns_of_a) tile.row_step = 1, tile.depth_step = columns;
           if (copy_all || cols < width) {
             T* const strip = b_copy + (j - col) * most_depth;
             if (row == 0 && p.b_transposed) transpose_strip<Operands, width>(p.b, j, {k, k + depth}, cols, strip);
             if (row == 0 && !p.b_transposed)
-              copy_depth<Operands, width, leaves>(b.data, b.stride, depth, cols, p.leaves, piece, strip);
+              copy_depth<Operands, leaves>(b.data, b.stride, depth, p.leaves, piece, strip, width,
+                                           [&](const T* from, Index own, T* to) {
+                                             Operands::template copy<width>(from, b.stride, own, cols, to);
+                                           });
             tile.b = strip, tile.b_stride = width, tile.ahead = 0;
           }
           if (!both && b.stride == width) {  // what follows this piece in memory is the next one
             tile.far = depth * width * static_cast<Index>(sizeof(T));
-            tile.far_step = ceil_div(width * static_cast<Index>(sizeof(T)), ceil_div(height, kMostRows<vectors>));
+            tile.far_step =
+                ceil_div(width * static_cast<Index>(sizeof(T)), ceil_div(height, kMostRows<Operands, vectors>));
           }
-          if constexpr (leaves) tile.ends = groups.ends, tile.leaves = piece.leaves;
+          if constexpr (leaves) tile.ends = places.ends, tile.leaves = piece.leaves;
           if (k == 0 && p.from) {
             tile.start = p.from + (c.data - p.c.data);
           } else if (piece.begins && !p.add) {
@@ -240,6 +251,7 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
 template <class Operands, bool adjacent_rows, bool leaves, class T, class Finish>
 void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
   if (p.depth == 0) p.a = p.b.data = p.c.data;  // they may be null, where arithmetic is undefined; nothing is read
+  [[maybe_unused]] const typename Operands::InUse in_use;
   auto run = [&]<int vectors>(std::integral_constant<int, vectors>) {
     Index unit = kTileCols<T, vectors>;
     if (p.c.panel < cols) unit = p.c.panel;
@@ -258,10 +270,10 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
   };
   if (cols <= kLanes<T>)
     run(std::integral_constant<int, 1>{});
-  else if (cols <= 2 * kLanes<T> || kWidest == 2)
+  else if (cols <= 2 * kLanes<T> || Operands::kWidest == 2)
     run(std::integral_constant<int, 2>{});
   else
-    run(std::integral_constant<int, kWidest>{});
+    run(std::integral_constant<int, Operands::kWidest>{});
 }
 
 template <class Operands, class T = typename Operands::Value>
@@ -309,9 +321,9 @@ class Fetcher {
   Index at_ = 0, lines_ = 0;
 };
 /// How many tiles of dw a worker makes, about.
-template <class T>
+template <class Operands, class T>
 PDNN_INLINE Index tiles_of(Part part, const PanelMatrix<T>& dw) {
-  constexpr Index rows = kMostRows<kWidest>, cols = kTileCols<T, kWidest>;
+  constexpr Index rows = kMostRows<Operands, Operands::kWidest>, cols = kTileCols<T, Operands::kWidest>;
   return ceil_div(dw.rows, rows) * ceil_div(dw.cols, cols) / part.size;
 }
 
@@ -319,7 +331,7 @@ template <class Operands, class T = typename Operands::Value>
 void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums<T>& leaves, bool add,
                 PanelMatrix<T> dw, const Upcoming* upcoming) {
   const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, add, dw, &leaves};
-  Fetcher fetcher(upcoming, tiles_of(part, dw));
+  Fetcher fetcher(upcoming, tiles_of<Operands>(part, dw));
   const auto finish = [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); };
   if (leaves.several()) return multiply<Operands, true, true>(part, dw.rows, dw.cols, p, finish);
   multiply<Operands, true, false>(part, dw.rows, dw.cols, p, finish);
@@ -337,7 +349,7 @@ void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const L
   constexpr Index bytes = sizeof(T), next = kColumnBytes / bytes;  // rows that come after those of a block
   const T *const start = leaves.count > 0 ? nullptr : from, *const added = leaves.count > 0 ? from : nullptr;
   const Product<T> p{x.rows, x.data, 1, x.stride, dy, false, nullptr, false, dw, &leaves, &update, start, added};
-  Fetcher fetcher(upcoming, tiles_of(part, dw));
+  Fetcher fetcher(upcoming, tiles_of<Operands>(part, dw));
   const auto finish = [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
     fetcher.after_tile();
     const Element<T> first = spot(dw, row, col);

@@ -36,10 +36,10 @@ struct LeafTile : Tile<T> {
 template <class T, bool leaves>
 using TileOf = std::conditional_t<leaves, LeafTile<T>, Tile<T>>;
 
-/// The widest tile in vectors, and how many rows fill the registers beside a row of b and one broadcast element of a.
-inline constexpr int kWidest = kVectorBytes == 64 ? 4 : 2;
-template <int vectors>
-inline constexpr int kMostRows = vectors == 4                        ? 6
+/// How many rows fill the registers beside a row of b and one broadcast element of a; or two registers of rows.
+template <class Operands, int vectors>
+inline constexpr int kMostRows = Operands::kRows > 1                 ? 2 * Operands::kRows
+                                 : vectors == 4                      ? 6
                                  : vectors == 2 && kVectorBytes < 64 ? 6
                                                                      : 12;
 
@@ -48,8 +48,15 @@ inline constexpr int kMostRows = vectors == 4                        ? 6
 inline constexpr Index kMostTileLeaves = 128;
 inline constexpr int kMostTileLevels = 7;
 inline constexpr bool kLeafPairs = kVectorBytes == 64;
-template <int vectors>
-inline constexpr int kMostLeafRows = kLeafPairs ? 12 / vectors : kMostRows<vectors>;
+template <class Operands, int vectors>
+inline constexpr int kMostLeafRows = kLeafPairs && Operands::kRows == 1 ? 12 / vectors : kMostRows<Operands, vectors>;
+
+/// c −= lr (sum + l2 c).
+template <class T>
+PDNN_INLINE void descend(const Tile<T>& tile, Vector<T> sum, T* c) {
+  const Vector<T> old = load(c);
+  store(c, fnma<T>(tile.lr, fma<T>(tile.l2, old, sum), old));
+}
 
 /// A tile's sums into c.
 template <class T, int vectors, int rows, bool adjacent_rows>
@@ -57,11 +64,7 @@ PDNN_INLINE void put_sums(const Tile<T>& tile, const Vector<T> (&sum)[rows][vect
   constexpr Index n = kLanes<T>;
   if (adjacent_rows && tile.descend) {
     PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-      PDNN_UNROLL for (int v = 0; v < vectors; ++v) {
-        T* const c = tile.c + r * tile.c_stride + v * n;
-        const Vector<T> old = load(c);
-        store(c, fnma<T>(tile.lr, fma<T>(tile.l2, old, sum[r][v]), old));
-      }
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) descend(tile, sum[r][v], tile.c + r * tile.c_stride + v * n);
     }
     return;
   }
@@ -179,26 +182,35 @@ TileKernel<LeafTile<T>> leaves_kernel_of(Index height, std::integer_sequence<int
 }
 
 /// The most rows of a tile.
-template <int vectors, class T>
+template <class Operands, int vectors, class T>
 PDNN_INLINE Index most_rows(const Tile<T>&) {
-  return kMostRows<vectors>;
+  return kMostRows<Operands, vectors>;
 }
-template <int vectors, class T>
+template <class Operands, int vectors, class T>
 PDNN_INLINE Index most_rows(const LeafTile<T>& tile) {
-  return tile.leaves > 1 ? kMostLeafRows<vectors> : kMostRows<vectors>;
+  return tile.leaves > 1 ? kMostLeafRows<Operands, vectors> : kMostRows<Operands, vectors>;
 }
 
 /// Multiplies a tile of `height` rows.
 template <class Operands, int vectors, bool adjacent_rows, class T>
 PDNN_INLINE void multiply_rows(const Tile<T>& tile, Index height) {
-  constexpr auto heights = std::make_integer_sequence<int, kMostRows<vectors>>{};
-  tile_kernel_of<Operands, vectors, adjacent_rows, T>(height, heights)(tile);
+  if constexpr (Operands::kRows > 1) {
+    Operands::template multiply<vectors>(tile, height);
+  } else {
+    constexpr auto heights = std::make_integer_sequence<int, kMostRows<Operands, vectors>>{};
+    tile_kernel_of<Operands, vectors, adjacent_rows, T>(height, heights)(tile);
+  }
 }
 template <class Operands, int vectors, bool adjacent_rows, class T>
 PDNN_INLINE void multiply_rows(const LeafTile<T>& tile, Index height) {
-  constexpr auto heights = std::make_integer_sequence<int, kMostLeafRows<vectors>>{};
-  if (tile.leaves > 1) return leaves_kernel_of<Operands, vectors, T>(height, heights)(tile);
-  multiply_rows<Operands, vectors, adjacent_rows, T>(static_cast<const Tile<T>&>(tile), height);
+  if (tile.leaves == 1)
+    return multiply_rows<Operands, vectors, adjacent_rows, T>(static_cast<const Tile<T>&>(tile), height);
+  if constexpr (Operands::kRows > 1) {
+    Operands::template multiply_leaves<vectors>(tile, height);
+  } else {
+    constexpr auto heights = std::make_integer_sequence<int, kMostLeafRows<Operands, vectors>>{};
+    leaves_kernel_of<Operands, vectors, T>(height, heights)(tile);
+  }
 }
 
 }  // namespace
