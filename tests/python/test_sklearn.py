@@ -50,7 +50,7 @@ QUICK = {
 CHECKED = [
     MLPClassifier(max_iter=100),
     MLPRegressor(max_iter=100),
-    MLPClassifier((20, 10), ["tanh", "relu"], dropout=[0.1, 0], batch_norm=True, dtype="bfloat16", n_jobs=2),
+    MLPClassifier((20, 10), ["tanh", "relu"], n_jobs=2),
     MLPRegressor(solver="sgd", dtype="float64"),
     MLPRegressor(solver="lbfgs"),
 ]
@@ -157,6 +157,43 @@ def test_sparse_rows_train_as_dense_ones(early_stopping: bool, monkeypatch: pyte
         np.testing.assert_array_equal(model.predict_proba(kind(DIGITS)), dense.predict_proba(DIGITS))
 
 
+@pytest.mark.filterwarnings("ignore:batch_size=500 is larger")
+@pytest.mark.parametrize("solver", ["sgd", "adam", "lbfgs"])
+def test_a_weight_is_how_often_a_row_counts(solver: str) -> None:
+    settings: dict[str, Any] = {"solver": solver, "alpha": 0.1, "batch_size": 500, "max_iter": 8}
+    settings |= {"random_state": 0, "dtype": "float64"}
+    random = np.random.RandomState(0)
+    weight = random.randint(0, 3, len(PATIENTS))
+    rows = np.repeat(np.arange(len(PATIENTS)), weight)
+    classes = np.digitize(PROGRESS, [1, 2])
+    for kind, y in ((MLPRegressor, PROGRESS), (MLPClassifier, classes)):
+        weighed = kind(**settings).fit(PATIENTS, y, weight)
+        repeated = kind(**settings).fit(PATIENTS[rows], y[rows])
+        np.testing.assert_allclose(weighed.predict(PATIENTS), repeated.predict(PATIENTS), rtol=1e-8)
+        assert weighed.loss_ == pytest.approx(repeated.loss_, rel=1e-6)
+        alike = kind(**settings).fit(PATIENTS, y, np.ones(len(y)))
+        assert alike.model_.fingerprint() == kind(**settings).fit(PATIENTS, y).model_.fingerprint()
+
+
+def test_classes_have_weights() -> None:
+    settings: dict[str, Any] = {"max_iter": 4, "random_state": 0, "early_stopping": True}
+    counts = {digit: 1.0 + (digit == 3) for digit in range(10)}
+    given = MLPClassifier(**settings).fit(DIGITS, DIGIT, 1.0 + (DIGIT == 3))
+    by_class = MLPClassifier(**settings, class_weight=counts).fit(DIGITS, DIGIT)
+    assert by_class.model_.fingerprint() == given.model_.fingerprint()
+    assert by_class.validation_scores_ == given.validation_scores_
+    spread = MLPClassifier(**settings, class_weight=counts).fit(sparse.csr_array(DIGITS), DIGIT)
+    assert spread.model_.fingerprint() == given.model_.fingerprint()
+    rare = DIGIT == 3
+    plain = MLPClassifier(max_iter=30, random_state=0)
+    balanced = clone(plain).set_params(class_weight="balanced").fit(DIGITS, rare)
+    assert balanced.predict(DIGITS).sum() > plain.fit(DIGITS, rare).predict(DIGITS).sum()
+    with pytest.raises(ValueError, match="partial_fit does not see"):
+        balanced.partial_fit(DIGITS, rare)
+    with pytest.raises(ValueError, match="weights are 0|non-zero"):
+        plain.fit(DIGITS, rare, np.zeros(len(rare)))
+
+
 def test_names_of_features_are_kept() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(PATIENTS[:, :3], columns=["age", "sex", "bmi"])
@@ -200,7 +237,7 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message:
 
 def test_parameters_that_are_not_finite_are_an_error() -> None:
     with pytest.raises(ValueError, match="non-finite parameter weights"):
-        MLPRegressor().fit(PATIENTS * 1e30, PROGRESS * 1e30)
+        MLPRegressor(dtype="float32").fit(PATIENTS * 1e30, PROGRESS * 1e30)
 
 
 def test_a_validation_set_of_ones_own_stops_and_the_best_parameters_stay() -> None:
@@ -227,7 +264,9 @@ def test_partial_fit_goes_on_as_fit_does_and_stops_early() -> None:
     assert pieces.loss_curve_ == whole.loss_curve_
     model = MLPClassifier(early_stopping=True, n_iter_no_change=2, learning_rate_init=0.1, random_state=0)
     for _ in range(60):
-        model.partial_fit(DIGITS[:300], DIGIT[:300], np.arange(10), X_val=DIGITS[300:], y_val=DIGIT[300:])
+        model.partial_fit(
+            DIGITS[:300], DIGIT[:300], classes=np.arange(10), X_val=DIGITS[300:], y_val=DIGIT[300:]
+        )
     assert model.stopped_ and model.validation_scores_ is not None and len(model.validation_scores_) < 60
     assert model.score(DIGITS[300:], DIGIT[300:]) == max(model.validation_scores_)
     with pytest.raises(ValueError, match="not fitted to, such as 11"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
     _check_partial_fit_first_call,
@@ -19,6 +22,7 @@ from sklearn.utils.validation import column_or_1d
 from pdnn import nn
 from pdnn.sklearn.perceptron import Perceptron
 from pdnn.store import Array
+from pdnn.strategies import Strategy
 
 Self = TypeVar("Self", bound="MLPClassifier")
 
@@ -75,12 +79,17 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     batch_norm : bool
         Whether hidden layers are normalized over the batch before their activation.
     dtype : "auto", "float32", "float64" or "bfloat16"
-        Of the arithmetic, whatever that of X; "auto" is float64 for "lbfgs", else float32.
+        Of the arithmetic. "auto" is float64 for "lbfgs", and for X of float64 where steps are very short;
+        else float32.
     strategy : str or Strategy
         How steps are computed in parallel, as `pdnn.Trainer` takes it; "auto": by `n_jobs`.
     n_jobs : int, optional
         Threads; -1 is all cores. None: what ``joblib.parallel_config`` says; in a worker of joblib, such as
         that of a search, one; else one, or for long steps and fits as many as pay, measured first.
+
+    class_weight : dict, "balanced" or None
+        What a row of each class counts, beside its own weight; "balanced": n / (classes · rows of the class).
+        With several labels a list of dicts, one for each.
 
     Attributes
     ----------
@@ -115,9 +124,55 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     classes_: Array
     _multilabel: bool
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = Perceptron._parameter_constraints | {
+        "class_weight": [dict, list, StrOptions({"balanced"}), None],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes: int | Sequence[int] = (100,),
+        activation: str | Sequence[str] = "relu",
+        *,
+        solver: str = "adam",
+        alpha: float = 0.0001,
+        batch_size: int | str = "auto",
+        learning_rate: str = "constant",
+        learning_rate_init: float = 0.001,
+        power_t: float = 0.5,
+        max_iter: int = 200,
+        shuffle: bool = True,
+        random_state: Any = None,
+        tol: float = 1e-4,
+        verbose: bool | int = False,
+        warm_start: bool = False,
+        momentum: float = 0.9,
+        nesterovs_momentum: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        n_iter_no_change: float = 10,
+        max_fun: int = 15000,
+        dropout: float | Sequence[float] = 0.0,
+        batch_norm: bool = False,
+        dtype: str = "auto",
+        strategy: str | Strategy = "auto",
+        n_jobs: int | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+    ) -> None:
+        self._take(locals())
+
     @available_if(lambda estimator: estimator._check_partial())
     def partial_fit(
-        self: Self, X: Any, y: Any, classes: Any = None, *, X_val: Any = None, y_val: Any = None
+        self: Self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        classes: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
     ) -> Self:
         """One pass over these rows.
 
@@ -127,7 +182,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
 
         Parameters
         ----------
-        X, y, X_val, y_val
+        X, y, sample_weight, X_val, y_val
             As for `fit`.
         classes : array, shape (n_classes,)
             Of all calls; the first call needs them.
@@ -137,7 +192,12 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         self
         """
         _check_partial_fit_first_call(self, classes)
-        return self._fit(X, y, X_val, y_val, incremental=True)
+        if self.class_weight == "balanced":
+            raise ValueError(
+                'class_weight="balanced" counts the classes of all rows, which partial_fit does not see; '
+                "pass a dict, as sklearn.utils.class_weight.compute_class_weight makes it"
+            )
+        return self._fit(X, y, sample_weight, X_val, y_val, incremental=True)
 
     def predict(self, X: Any) -> Array:
         """The class of each row, shape (n,), or its labels as zeros and ones, shape (n, labels)."""
@@ -168,9 +228,15 @@ class MLPClassifier(ClassifierMixin, Perceptron):
             return np.asarray(np.argmax(outputs, axis=1))
         return outputs > 0 if self._multilabel else (outputs[:, 0] > 0).astype(np.int64)
 
-    def _score_of(self, outputs: Array, targets: Array) -> float:
+    def _score_of(self, outputs: Array, targets: Array, weight: Array | None) -> float:
         right = self._codes(outputs) == targets
-        return float(np.mean(right.all(axis=1) if self._multilabel else right))
+        return float(np.average(right.all(axis=1) if self._multilabel else right, weights=weight))
+
+    def _counted(self, y: Array, weight: Array | None) -> Array | None:
+        if self.class_weight is None:
+            return weight
+        by_class = compute_sample_weight(self.class_weight, y)
+        return np.asarray(by_class if weight is None else weight * by_class)
 
     def _encoded(self, y: Array, new: bool) -> Array:
         check_classification_targets(y)

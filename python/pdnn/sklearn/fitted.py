@@ -49,8 +49,8 @@ class Fitted(Settings):
         """The loss of raw outputs."""
         raise NotImplementedError
 
-    def _score_of(self, outputs: Array, targets: Array) -> float:
-        """The score of raw outputs, as `score` has it."""
+    def _score_of(self, outputs: Array, targets: Array, weight: Array | None) -> float:
+        """The score of raw outputs for rows of these weights, as `score` has it."""
         raise NotImplementedError
 
     def _penalty(self) -> float:

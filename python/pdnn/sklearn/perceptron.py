@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from pdnn.comm import Communicator
 from pdnn.sklearn.network import build
@@ -26,7 +26,9 @@ class Perceptron(QuasiNewton):
 
     n_layers_: int
 
-    def fit(self: Self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None) -> Self:
+    def fit(
+        self: Self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None
+    ) -> Self:
         """Fits the model.
 
         Parameters
@@ -34,6 +36,9 @@ class Perceptron(QuasiNewton):
         X : array, DataFrame or sparse matrix, shape (n, features)
             Under ranks the same on each. A sparse matrix becomes dense some batches at a time.
         y : array, shape (n,) or (n, outputs)
+        sample_weight : array, shape (n,), optional
+            What each row counts, from 0. The loss of a batch is divided by the weights of its rows, and so is
+            the L2 term (by those of an average batch).
         X_val, y_val : as X and y, optional
             Scored after each epoch, in `validation_scores_`. With ``early_stopping=True`` they decide when to
             stop, and no rows are held out.
@@ -47,15 +52,22 @@ class Perceptron(QuasiNewton):
         ValueError, TypeError
             If data or parameters are not as expected, or the parameters of the network did not stay finite.
         """
-        return self._fit(X, y, X_val, y_val, incremental=False)
+        return self._fit(X, y, sample_weight, X_val, y_val, incremental=False)
 
-    def _fit(self: Self, X: Any, y: Any, X_val: Any, y_val: Any, *, incremental: bool) -> Self:
+    def _fit(
+        self: Self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, *, incremental: bool
+    ) -> Self:
         self._check()
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val: got one of them; pass both or neither")
         new = "model_" not in vars(self) or not (self.warm_start or incremental)
         X, y = self._validated(X, y, reset=new)
-        table = Table(X, self._encoded(y, new and not incremental))
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weight = self._counted(y, sample_weight)
+        if weight is not None and not weight.any():
+            raise ValueError("sample_weight: all weights are 0, so there is nothing to fit")
+        table = Table(X, self._encoded(y, new and not incremental), weight)
         self.n_outputs_ = self._width(table.targets)
         held_out = None
         if X_val is not None:
@@ -75,10 +87,9 @@ class Perceptron(QuasiNewton):
         if new:
             self.n_iter_, self.t_, self.n_layers_ = 0, 0, len(widths)
             self.out_activation_ = self._link()
+            dtype = self._arithmetic(X.dtype, count * batch)
             sync = workers.comm.size > 1
-            self.model_ = build(
-                widths, activations, dropout, self.batch_norm, sync, self._arithmetic(), random
-            )
+            self.model_ = build(widths, activations, dropout, self.batch_norm, sync, dtype, random)
             if self.solver != "lbfgs":
                 self._begin_descent(self.early_stopping or held_out is not None)
         if self.solver == "lbfgs":
@@ -117,6 +128,10 @@ class Perceptron(QuasiNewton):
             dtype=(np.float64, np.float32),
         )
         return X, y.toarray() if sparse.issparse(y) else y
+
+    def _counted(self, y: Array, weight: Array | None) -> Array | None:
+        """What rows count in the loss, if not all count 1."""
+        return weight
 
     def _encoded(self, y: Array, new: bool) -> Array:
         """Targets as pdnn's loss takes them; if `new`, their kind and classes are noted."""

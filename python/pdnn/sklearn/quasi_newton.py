@@ -20,7 +20,7 @@ class QuasiNewton(Stochastic):
 
     def _minimize(self, table: Table, threads: int) -> None:
         """Minimizes the mean loss of the rows plus the penalty over them."""
-        model, rows = self.model_, len(table)
+        model, total = self.model_, table.count(np.arange(len(table)))
         criterion, flat = self._criterion("sum"), self.model_.flat_parameters
         decayed = np.zeros(flat.size, bool)
         for name, values in model.split(decayed).items():
@@ -28,18 +28,19 @@ class QuasiNewton(Stochastic):
 
         def part(block: slice) -> tuple[float, Array]:
             x = dense(table.x, block, model.dtype)
-            return model.gradient(x, table.targets[block], criterion)
+            weight = None if table.weight is None else table.weight[block]
+            return model.gradient(x, table.targets[block], criterion, weight=weight)
 
         def objective(values: Array) -> tuple[float, Array]:
             flat[...] = values
             loss, gradient = 0.0, np.zeros(flat.size)
-            for value, slope in in_blocks(part, rows, threads):
+            for value, slope in in_blocks(part, len(table), threads):
                 loss += value
                 gradient += slope
             penalty = self._penalty()
-            self.loss_ = (self._reported(loss) + penalty) / rows
+            self.loss_ = (self._reported(loss) + penalty) / total
             gradient = gradient / self._scale + self.alpha * np.where(decayed, values, 0)
-            return (loss / self._scale + penalty) / rows, gradient / rows
+            return (loss / self._scale + penalty) / total, gradient / total
 
         def show(values: Array) -> None:
             self.n_iter_ += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
 from sklearn.base import RegressorMixin
@@ -12,6 +13,7 @@ from sklearn.utils.validation import column_or_1d
 from pdnn import nn
 from pdnn.sklearn.perceptron import Perceptron
 from pdnn.store import Array
+from pdnn.strategies import Strategy
 
 Self = TypeVar("Self", bound="MLPRegressor")
 
@@ -25,8 +27,44 @@ class MLPRegressor(RegressorMixin, Perceptron):
 
     _scale: ClassVar[float] = 2.0  # scikit-learn halves the squared error
 
+    def __init__(
+        self,
+        hidden_layer_sizes: int | Sequence[int] = (100,),
+        activation: str | Sequence[str] = "relu",
+        *,
+        solver: str = "adam",
+        alpha: float = 0.0001,
+        batch_size: int | str = "auto",
+        learning_rate: str = "constant",
+        learning_rate_init: float = 0.001,
+        power_t: float = 0.5,
+        max_iter: int = 200,
+        shuffle: bool = True,
+        random_state: Any = None,
+        tol: float = 1e-4,
+        verbose: bool | int = False,
+        warm_start: bool = False,
+        momentum: float = 0.9,
+        nesterovs_momentum: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        n_iter_no_change: float = 10,
+        max_fun: int = 15000,
+        dropout: float | Sequence[float] = 0.0,
+        batch_norm: bool = False,
+        dtype: str = "auto",
+        strategy: str | Strategy = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        self._take(locals())
+
     @available_if(lambda estimator: estimator._check_partial())
-    def partial_fit(self: Self, X: Any, y: Any, *, X_val: Any = None, y_val: Any = None) -> Self:
+    def partial_fit(
+        self: Self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None
+    ) -> Self:
         """One pass over these rows.
 
         With ``early_stopping=True`` each pass is scored, on X_val or else on a part of these rows, on which
@@ -35,22 +73,22 @@ class MLPRegressor(RegressorMixin, Perceptron):
 
         Parameters
         ----------
-        X, y, X_val, y_val
+        X, y, sample_weight, X_val, y_val
             As for `fit`.
 
         Returns
         -------
         self
         """
-        return self._fit(X, y, X_val, y_val, incremental=True)
+        return self._fit(X, y, sample_weight, X_val, y_val, incremental=True)
 
     def predict(self, X: Any) -> Array:
         """Predictions, shape (n,) or (n, outputs), float64."""
         outputs = self._outputs(X)
         return outputs[:, 0] if self.n_outputs_ == 1 else outputs
 
-    def _score_of(self, outputs: Array, targets: Array) -> float:
-        return float(r2_score(targets, outputs))
+    def _score_of(self, outputs: Array, targets: Array, weight: Array | None) -> float:
+        return float(r2_score(targets, outputs, sample_weight=weight))
 
     def _encoded(self, y: Array, new: bool) -> Array:
         return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y

@@ -34,6 +34,8 @@ class Feed:
     x : ndarray or CSR array, shape (n, features)
     targets : ndarray
         As the loss takes them.
+    weight : ndarray, shape (n,), optional
+        Of the rows.
     model : nn.Sequential
     loss : Loss
     rows : ndarray of int64
@@ -48,38 +50,48 @@ class Feed:
     """
 
     def __init__(
-        self, x: Any, targets: Array, model: nn.Sequential, loss: Loss, rows: Array, step: int
+        self,
+        x: Any,
+        targets: Array,
+        weight: Array | None,
+        model: nn.Sequential,
+        loss: Loss,
+        rows: Array,
+        step: int,
     ) -> None:
         self._sparse, self._step, self._most = sparse.issparse(x), step, len(rows)
         if self._sparse:
             dtype = np.dtype(array_dtype(model.dtype))
             row_bytes = max(x.shape[1], 1) * dtype.itemsize
-            self._x, self._targets = x.astype(dtype), targets
+            self._x, self._targets, self._weight = x.astype(dtype), targets, weight
             self._most = min(self._most, max(DENSE_BYTES // row_bytes // step, 1) * step)
             x, targets = np.zeros((self._most, x.shape[1]), dtype), targets[: self._most].copy()
-        self.source: Source = source_of("fit", Dataset(x, targets), model, loss, None)
+            weight = None if weight is None else weight[: self._most].copy()
+        self.source: Source = source_of("fit", Dataset(x, targets, weight=weight), model, loss, None)
         if not self._sparse:
             self.source.rows = rows
 
-    def stretches(self, order: Array) -> Iterator[int]:
+    def stretches(self, order: Array) -> Iterator[Array]:
         """Lets the source have the rows of an epoch, full steps first and what is left of them at the end.
 
         Yields
         ------
-        int
-            The number of rows that it has now.
+        ndarray of int64
+            Their numbers in the table.
         """
         full = len(order) - len(order) % self._step
         edges = [*range(0, full, self._most), full]
         for begin, end in [*pairwise(edges), (full, len(order))]:
             if begin < end:
                 self.source.rows = self._densified(order[begin:end]) if self._sparse else order[begin:end]
-                yield end - begin
+                yield order[begin:end]
 
     def _densified(self, rows: Array) -> Array:
-        x, targets, *_ = self.source.arrays
+        x, targets, _, _, weight = self.source.arrays
         self._x[rows].toarray(out=x[: len(rows)])
         targets[: len(rows)] = self._targets[rows].reshape(len(rows), *targets.shape[1:])
+        if weight is not None and self._weight is not None:
+            weight[: len(rows)] = self._weight[rows]
         return np.arange(len(rows))
 
 

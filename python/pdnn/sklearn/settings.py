@@ -14,6 +14,9 @@ from pdnn.sklearn.network import ACTIVATIONS
 from pdnn.sklearn.workers import Workers, workers
 from pdnn.strategies import Strategy
 
+_SHORT_STEP = 5e5
+"""Weights times rows of a step that takes some 20 µs: narrower numbers save hardly any time below."""
+
 _LONG_STEP = 2e6
 """Weights times rows of a step that takes some 100 µs: threads do not pay below."""
 
@@ -55,66 +58,40 @@ class Settings(BaseEstimator):
         "n_jobs": [Integral, None],
     }
 
-    def __init__(
-        self,
-        hidden_layer_sizes: int | Sequence[int] = (100,),
-        activation: str | Sequence[str] = "relu",
-        *,
-        solver: str = "adam",
-        alpha: float = 0.0001,
-        batch_size: int | str = "auto",
-        learning_rate: str = "constant",
-        learning_rate_init: float = 0.001,
-        power_t: float = 0.5,
-        max_iter: int = 200,
-        shuffle: bool = True,
-        random_state: Any = None,
-        tol: float = 1e-4,
-        verbose: bool | int = False,
-        warm_start: bool = False,
-        momentum: float = 0.9,
-        nesterovs_momentum: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-8,
-        n_iter_no_change: float = 10,
-        max_fun: int = 15000,
-        dropout: float | Sequence[float] = 0.0,
-        batch_norm: bool = False,
-        dtype: str = "auto",
-        strategy: str | Strategy = "auto",
-        n_jobs: int | None = None,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.solver = solver
-        self.alpha = alpha
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.power_t = power_t
-        self.max_iter = max_iter
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.tol = tol
-        self.verbose = verbose
-        self.warm_start = warm_start
-        self.momentum = momentum
-        self.nesterovs_momentum = nesterovs_momentum
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.n_iter_no_change = n_iter_no_change
-        self.max_fun = max_fun
-        self.dropout = dropout
-        self.batch_norm = batch_norm
-        self.dtype = dtype
-        self.strategy = strategy
-        self.n_jobs = n_jobs
+    hidden_layer_sizes: int | Sequence[int]
+    activation: str | Sequence[str]
+    solver: str
+    alpha: float
+    batch_size: int | str
+    learning_rate: str
+    learning_rate_init: float
+    power_t: float
+    max_iter: int
+    shuffle: bool
+    random_state: Any
+    tol: float
+    verbose: bool | int
+    warm_start: bool
+    momentum: float
+    nesterovs_momentum: bool
+    early_stopping: bool
+    validation_fraction: float
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    n_iter_no_change: float
+    max_fun: int
+    dropout: float | Sequence[float]
+    batch_norm: bool
+    dtype: str
+    strategy: str | Strategy
+    n_jobs: int | None
+
+    def _take(self, given: dict[str, Any]) -> None:
+        """Keeps the arguments of a constructor, its `locals`, under their names."""
+        for name, value in given.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
 
     def _hidden(self) -> tuple[list[int], list[str], list[float]]:
         """Widths, activations and dropout of the hidden layers.
@@ -154,11 +131,12 @@ class Settings(BaseEstimator):
             raise AttributeError('partial_fit is for solver="sgd" and "adam"; "lbfgs" needs all rows at once')
         return True
 
-    def _arithmetic(self) -> str:
-        """The dtype of the model; a line search compares losses that differ little."""
-        if self.dtype == "auto":
-            return "float64" if self.solver == "lbfgs" else "float32"
-        return self.dtype
+    def _arithmetic(self, given: np.dtype[Any], step: float) -> str:
+        """The dtype of the model, for X of this dtype and steps of so many weights times rows."""
+        if self.dtype != "auto":
+            return self.dtype
+        exact = given == np.float64 and step < _SHORT_STEP
+        return "float64" if exact or self.solver == "lbfgs" else "float32"  # a line search needs digits
 
     def _workers(self, step: float = 0.0, steps: float = 0.0) -> Workers:
         """Who computes so many steps, each of so many weights times rows."""

@@ -30,17 +30,24 @@ class Table:
     x : ndarray or CSR array, shape (n, features)
     targets : ndarray
         As pdnn's loss takes them, n of them.
+    weight : ndarray, shape (n,), or None
+        What the rows count, if not all count 1.
     """
 
     x: Any
     targets: Array
+    weight: Array | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def pick(self, rows: Array) -> Table:
         """Copies of these rows."""
-        return Table(self.x[rows], self.targets[rows])
+        return Table(self.x[rows], self.targets[rows], None if self.weight is None else self.weight[rows])
+
+    def count(self, rows: Array) -> float:
+        """What these rows count together."""
+        return float(len(rows) if self.weight is None else self.weight[rows].sum())
 
 
 @dataclass
@@ -129,7 +136,7 @@ class Stochastic(Fitted):
         )
         trainer.step = optimizer.core.steps  # dropout's masks go on with it
         step = min(trainer.strategy.rows_per_step(batch, workers.comm.size), len(rows))
-        feed = Feed(work.table.x, work.table.targets, self.model_, criterion, rows, step)
+        feed = Feed(work.table.x, work.table.targets, work.table.weight, self.model_, criterion, rows, step)
         if trainer.wants_auto:
             trainer.choose_auto(feed.source, batch, None, None, {}, False)
         trainer.agree({"batch size": batch, "training rows": len(rows)})
@@ -158,15 +165,16 @@ class Stochastic(Fitted):
         for _ in range(1 if work.incremental else self.max_iter):
             if self.shuffle:
                 rows = rows[work.random.permutation(len(rows))]
-            loss, steps = 0.0, 0
-            for count in feed.stretches(rows):
-                weights["weight_decay"] = self._scale * self.alpha / min(batch, count)
+            loss, total, steps = 0.0, 0.0, 0
+            for stretch in feed.stretches(rows):
+                each = work.table.count(stretch) * min(batch, len(stretch)) / len(stretch)  # an update's rows
+                weights["weight_decay"] = self._scale * self.alpha / each if each else 0.0
                 sums = run.run(_never)
-                loss, steps = loss + sums.loss, steps + sums.steps
+                loss, total, steps = loss + sums.loss, total + sums.weight, steps + sums.steps
             with run.common_model():
                 before, penalty = penalty, self._penalty()
                 penalties = steps * before + (penalty - before) * (steps - 1) / 2  # as if it grew evenly
-                self.loss_ = self._reported(loss / len(rows)) + penalties / len(rows)
+                self.loss_ = self._reported(loss / total) + penalties / total
                 self.loss_curve_.append(self.loss_)
                 self.n_iter_ += 1
                 self.t_ += len(rows)
@@ -195,7 +203,7 @@ class Stochastic(Fitted):
         """Notes the epoch's validation score, and whether it, or else the loss, is better by `tol`."""
         if held_out is not None:
             assert self.validation_scores_ is not None and self.best_validation_score_ is not None
-            score = self._score_of(self._raw(held_out.x, workers.threads), held_out.targets)
+            score = self._score_of(self._raw(held_out.x, workers.threads), held_out.targets, held_out.weight)
             self.validation_scores_.append(score)
             if self.verbose and chief:
                 print(f"Validation score: {score:f}", flush=True)
