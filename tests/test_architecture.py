@@ -52,7 +52,7 @@ PYTHON_MAY_LOOK_AT = {
     "exchange": ["files"],
     "nn": ["_core", "core", "comm", "exchange", "files", "moved", "store", "tensor"],
     "models": ["exchange", "nn", "files", "moved"],
-    "optim": ["_core", "core", "comm", "store", "nn"],
+    "optim": ["_core", "core", "comm", "store", "tensor", "nn"],
     "data": ["_core", "core", "comm", "nn", "moved", "tensor"],
     "datasets": ["data", "moved", "progress"],
     "exercises": ["core", "comm", "nn", "data", "datasets"],

@@ -227,6 +227,11 @@ def _check(
         )
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"Trainer: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's")
+    if optimizer.needs_closure:
+        raise ValueError(
+            f"Trainer: {type(optimizer).__name__} takes several evaluations a step, which training in "
+            "the core does not; write the loop by hand, with optimizer.step(closure)"
+        )
     if not (schedule is None or isinstance(schedule, LRScheduler)):
         raise TypeError(
             f"Trainer: schedule is a {type(schedule).__name__}, expected one of pdnn.optim.lr_scheduler; "

@@ -106,6 +106,11 @@ class DistributedOptimizer(Optimizer):
             raise TypeError(
                 f"DistributedOptimizer: got a {type(optimizer).__name__}, expected one of pdnn.optim's"
             )
+        if optimizer.needs_closure:
+            raise TypeError(
+                f"DistributedOptimizer: {type(optimizer).__name__} takes several evaluations a step; "
+                "add up the loss and the gradient of all ranks in its closure, with comm.all_reduce"
+            )
         if op not in (Average, Sum):
             raise ValueError(f"DistributedOptimizer: op is {op!r}, expected ddp.Average or ddp.Sum")
         if backward_passes_per_step < 1 or bucket_bytes < 1:

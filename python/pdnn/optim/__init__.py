@@ -1,5 +1,6 @@
 """Optimizers and schedules of their learning rates, under torch's names."""
 
+from pdnn.optim.lbfgs import LBFGS
 from pdnn.optim.lr_scheduler import (
     ConstantLR,
     CosineAnnealingLR,
@@ -13,6 +14,7 @@ from pdnn.optim.optimizer import Optimizer
 from pdnn.optim.rules import SGD, Adam, AdamW, Lion, RMSprop
 
 __all__ = [
+    "LBFGS",
     "SGD",
     "Adam",
     "AdamW",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class Optimizer:
     param_groups : list of dict
         ``params``, ``lr``, ``weight_decay``; change the numbers at any time between epochs, or steps by hand.
     """
+
+    needs_closure: ClassVar[bool] = False
+    """Whether a step evaluates its batch several times, by a function that it is given."""
 
     _stepper: Stepper | None = None
 
@@ -170,6 +173,10 @@ class Optimizer:
         """The rule with its numbers, as the core has it."""
         raise NotImplementedError
 
+    def core_numbers(self, group: dict[str, Any]) -> tuple[float, float]:
+        """Learning rate and weight decay of a group, as the core is to know them."""
+        return float(group["lr"]), float(group["weight_decay"])
+
     @property
     def core(self) -> CoreOptimizer:
         """The core's optimizer, made once: for the model of `attach`, else for all of `store`'s parameters.
@@ -230,8 +237,7 @@ class Optimizer:
             if number is None:
                 segments.append((end, 0.0, 0.0, True, 0))
             else:
-                lr, weight_decay = groups[number][:2]
-                segments.append((end, float(lr), float(weight_decay), False, number))
+                segments.append((end, *self.core_numbers(self.param_groups[number]), False, number))
         core.set_segments(segments)
         self._synced = groups
 

@@ -1,0 +1,315 @@
+"""LBFGS: steps by the curvature that the last gradients show, for full batches and smooth losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite, nan
+from typing import Any
+
+import numpy as np
+
+from pdnn import _core
+from pdnn.nn.losses import Loss
+from pdnn.nn.sequential import Sequential
+from pdnn.optim.line_search import Point, strong_wolfe
+from pdnn.optim.optimizer import Optimizer, Params
+from pdnn.optim.stepper import Stepper
+from pdnn.store import Array, Store
+from pdnn.tensor import Tensor
+
+Closure = Callable[[], "Tensor | float"]
+"""Computes the loss at the parameters as they are, and leaves its gradient in `Parameter.grad`."""
+
+LOOKS = 25
+"""Evaluations of a line search at most."""
+
+
+class LBFGS(Optimizer):
+    """Limited-memory BFGS, under torch's names: each step makes several iterations.
+
+    An iteration goes along d = -H g, where H, an estimate of the inverse Hessian, is made of the last
+    differences of parameters and gradients: Nocedal and Wright, Numerical Optimization (2006), algorithms 7.4
+    and 7.5. A step ends after `max_iter` iterations or `max_eval` evaluations; if the largest element of the
+    gradient is at most `tolerance_grad`; or if the slope g·d, the largest change of a parameter or the change
+    of the loss is less than `tolerance_change`.
+
+    It is for losses without noise: batches of all rows, no dropout. All its sums are made in a fixed order,
+    so on the same losses and gradients every rank makes the same steps, bit for bit.
+
+    Parameters
+    ----------
+    params : iterable of Parameter, or of dicts
+        All parameters alike, or groups ``{"params": …, "weight_decay": …}``, of one learning rate. Parameters
+        in no group stay as they are.
+    lr : float
+        The length of a step along d; with a line search the first one that it tries.
+    max_iter : int
+        Iterations of a step.
+    max_eval : int, optional
+        Evaluations of a step; 5/4 of max_iter unless given.
+    tolerance_grad, tolerance_change : float
+        See above.
+    history_size : int
+        Differences that are kept. They take 2 · history_size times the memory of the parameters.
+    line_search_fn : "strong_wolfe", optional
+        Searches a length that meets the strong Wolfe conditions, by algorithms 3.5 and 3.6 of the book.
+        Without it every length is `lr`.
+    weight_decay : float
+        λ, of the groups that give none: λ/2 Σw² is added to the loss, and λw to the gradient. torch has none
+        here.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, a parameter appears twice, or groups have several learning rates.
+    """
+
+    needs_closure = True
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1.0,
+        max_iter: int = 20,
+        max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
+        tolerance_change: float = 1e-9,
+        history_size: int = 100,
+        line_search_fn: str | None = None,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr, weight_decay)
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        for name, count in {"max_iter": max_iter, "max_eval": max_eval, "history_size": history_size}.items():
+            if count < 1:
+                raise ValueError(f"LBFGS: {name} = {count}; expected at least 1")
+        self.check_number("tolerance_grad", tolerance_grad)
+        self.check_number("tolerance_change", tolerance_change)
+        if line_search_fn not in (None, "strong_wolfe"):
+            raise ValueError(f'LBFGS: line_search_fn={line_search_fn!r}; expected "strong_wolfe" or None')
+        self.max_iter, self.max_eval, self.history_size = max_iter, max_eval, history_size
+        self.tolerance_grad, self.tolerance_change = tolerance_grad, tolerance_change
+        self.line_search_fn = line_search_fn
+        self._memory: dict[str, Array] = {}
+        self._rate()
+
+    # ---- steps
+
+    def step(self, closure: Closure) -> float:  # type: ignore[override]
+        """One step: up to `max_iter` iterations.
+
+        Parameters
+        ----------
+        closure : callable
+            Sets the gradients to zero, computes the loss, calls its `backward` and returns it; or writes
+            `flat_gradients` by ``model.gradient(…, out=model.flat_gradients)`` and returns the loss.
+
+        Returns
+        -------
+        float
+            The loss before the step, as `closure` returned it.
+
+        Raises
+        ------
+        FloatingPointError
+            If the loss or the gradient is not finite where an iteration begins. The parameters are as they
+            were before this iteration; also after an error in `closure`.
+        ValueError
+            If the parameters belong to no model, or to several.
+        """
+        self.sync_groups()
+        core, store = self.core, self.store()
+
+        def evaluate() -> tuple[float, Array]:
+            loss = closure()
+            core.steps += 1
+            return float(loss.item() if isinstance(loss, Tensor) else loss), store.flat_gradients
+
+        return self.minimize(evaluate)
+
+    def minimize(self, evaluate: Callable[[], tuple[float, Array]]) -> float:
+        """One step; `evaluate` gives the loss and the gradient, shape (count,), at the parameters."""
+        lr, parameters = self._rate(), self.store().flat_parameters
+        decay, fixed = self._per_element()
+        losses, noise = [], 4 * float(np.finfo(parameters.dtype).eps)
+
+        def look() -> tuple[float, Array]:
+            loss, shared = evaluate()
+            losses.append(loss)
+            gradient = shared.copy()
+            gradient[fixed] = 0
+            if decay is not None:
+                loss += _dot(decay * parameters, parameters) / 2
+                gradient += decay * parameters
+            return loss, gradient
+
+        loss, gradient = look()
+        self._check(loss, gradient)
+        for iteration in range(1, self.max_iter + 1):
+            if np.abs(gradient).max(initial=0) <= self.tolerance_grad:
+                break
+            direction, slope = self._direction(gradient)
+            if not slope < 0 or slope > -self.tolerance_change:
+                break
+            step = lr
+            if self._memory["counts"][0] == 1:
+                step *= min(1.0, 1 / float(np.abs(gradient).sum(dtype=np.float64)))
+            kept, before, largest = parameters.copy(), loss, float(np.abs(direction).max())
+
+            def look_at(step: float, kept: Array = kept, direction: Array = direction) -> Point:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    parameters[...] = kept + step * direction
+                    loss, gradient = look()
+                    slope = _dot(gradient, direction)
+                finite = isfinite(loss) and isfinite(slope)
+                return Point(step, loss, slope, gradient) if finite else Point(step, np.inf, nan, gradient)
+
+            try:
+                if self.line_search_fn is not None:
+                    found = strong_wolfe(
+                        look_at,
+                        Point(0.0, loss, slope, gradient),
+                        step,
+                        least=self.tolerance_change / largest,
+                        looks=max(1, min(LOOKS, self.max_eval - len(losses))),
+                        noise=noise * abs(loss),
+                    )
+                    step, loss, gradient = found.step, found.loss, found.gradient
+                elif iteration < self.max_iter:
+                    found = look_at(step)
+                    self._check(found.loss, found.gradient)
+                    loss, gradient = found.loss, found.gradient
+                parameters[...] = kept + step * direction
+            except BaseException:
+                parameters[...] = kept
+                raise
+            self._memory["last_step"][...] = step * direction
+            if len(losses) >= self.max_eval or step * largest <= self.tolerance_change:
+                break
+            if abs(loss - before) < self.tolerance_change:
+                break
+        return losses[0]
+
+    def _direction(self, gradient: Array) -> tuple[Array, float]:
+        """-H g, and the slope of the loss along it; learns from the step before."""
+        memory, size = self._memory, self.history_size
+        steps, changes, curvatures = memory["steps"], memory["gradient_changes"], memory["curvatures"]
+        counts, last_step, last_gradient = memory["counts"], memory["last_step"], memory["last_gradient"]
+        if counts[0] > 0:
+            change = gradient - last_gradient
+            curvature = _dot(change, last_step)
+            if curvature > np.finfo(gradient.dtype).eps * _dot(
+                change, change
+            ):  # else H would not be positive
+                row = counts[1] % size
+                steps[row], changes[row], curvatures[row] = last_step, change, curvature
+                counts[1] += 1
+        counts[0] += 1
+        last_step[...], last_gradient[...] = 0, gradient
+
+        pairs = int(counts[1])
+        rows = [pair % size for pair in range(max(0, pairs - size), pairs)]  # the oldest first
+        direction = -gradient
+        weights = {}
+        for row in reversed(rows):  # algorithm 7.4
+            weights[row] = _dot(steps[row], direction) / curvatures[row]
+            direction -= weights[row] * changes[row]
+        if rows:
+            direction *= curvatures[rows[-1]] / _dot(changes[rows[-1]], changes[rows[-1]])
+        for row in rows:
+            direction += (weights[row] - _dot(changes[row], direction) / curvatures[row]) * steps[row]
+        return direction, _dot(gradient, direction)
+
+    def _check(self, loss: float, gradient: Array) -> None:
+        if not (isfinite(loss) and np.isfinite(gradient).all()):
+            raise FloatingPointError(
+                f"LBFGS: the loss is {loss:g}, and it or its gradient is not finite; look for such values in "
+                'the data, lower lr, or pass line_search_fn="strong_wolfe"'
+            )
+
+    # ---- groups
+
+    def _rate(self) -> float:
+        """The learning rate of all groups."""
+        rates = {float(group["lr"]) for group in self.param_groups}
+        if len(rates) > 1:
+            raise ValueError(
+                f"LBFGS: groups have learning rates {sorted(rates)}; a step has one length, so give all the "
+                "same"
+            )
+        return rates.pop()
+
+    def _per_element(self) -> tuple[Array | None, Array]:
+        """λ of each element, if there is one, and the numbers of the elements that are in no group."""
+        flat = self.store().flat_parameters
+        decay, fixed = np.zeros_like(flat), np.ones(flat.size, bool)
+        for group in self.param_groups:
+            for own in group["params"]:
+                decay[own.offset : own.offset + own.size] = group["weight_decay"]
+                fixed[own.offset : own.offset + own.size] = False
+        return decay if decay.any() else None, np.flatnonzero(fixed)
+
+    # ---- the core's side: plain descent that goes nowhere, and whose velocity is the gradient of a step
+
+    def rule(self) -> _core.SGD:
+        """Gradient descent with momentum: after a step from velocity 0, `gradient` is that of the step."""
+        return _core.SGD(0.5, False)
+
+    def core_numbers(self, group: dict[str, Any]) -> tuple[float, float]:
+        """The core moves nothing."""
+        return 0.0, 0.0
+
+    @property
+    def gradient(self) -> Array:
+        """Where a step of the core leaves its gradient, if this was zero before; shape (count,)."""
+        gradient: Array = self.core.state[0]
+        return gradient
+
+    def attach(self, model: Sequential | Store) -> None:
+        """As every optimizer's; the memory is of this model's size."""
+        new = self._core is None
+        super().attach(model)
+        if new:
+            flat, size = model.flat_parameters, self.history_size
+            self._memory = {
+                "steps": np.zeros((size, flat.size), flat.dtype),
+                "gradient_changes": np.zeros((size, flat.size), flat.dtype),
+                "curvatures": np.zeros(size),
+                "last_step": np.zeros_like(flat),
+                "last_gradient": np.zeros_like(flat),
+                "counts": np.zeros(
+                    2, np.int64
+                ),  # iterations; pairs of differences, of which the last are kept
+            }
+
+    def state_names(self) -> list[str]:
+        """What iterations leave for later ones."""
+        return list(self.state_arrays())
+
+    def state_arrays(self) -> dict[str, Array]:
+        """What iterations leave for later ones: arrays that share its memory."""
+        self.core  # noqa: B018  makes it
+        return self._memory
+
+    def config(self) -> dict[str, Any]:
+        """All numbers but those of groups."""
+        names = ("max_iter", "max_eval", "tolerance_grad", "tolerance_change", "history_size")
+        numbers = {name: getattr(self, name) for name in names}
+        return {"type": "LBFGS", **numbers, "line_search_fn": self.line_search_fn}
+
+    def stepper(self, model: Sequential, criterion: Loss) -> Stepper:
+        """Refuses: `Sequential.step` is one evaluation, and a step of this takes several.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        raise TypeError(
+            "step: an LBFGS evaluates a batch several times; call optimizer.step(closure), or use a Trainer"
+        )
+
+
+def _dot(a: Array, b: Array) -> float:
+    """The sum of products in double: NumPy's pairwise sum, whose order depends on the length alone."""
+    return float(np.multiply(a, b, dtype=np.float64).sum())
