@@ -190,7 +190,7 @@ def test_classes_have_weights() -> None:
     assert balanced.predict(DIGITS).sum() > plain.fit(DIGITS, rare).predict(DIGITS).sum()
     with pytest.raises(ValueError, match="partial_fit does not see"):
         balanced.partial_fit(DIGITS, rare)
-    with pytest.raises(ValueError, match="weights are 0|non-zero"):
+    with pytest.raises(ValueError, match=r"weights are 0|non-zero"):
         plain.fit(DIGITS, rare, np.zeros(len(rare)))
 
 
