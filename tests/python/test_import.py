@@ -316,6 +316,34 @@ def test_a_network_of_keras_has_channels_last(tmp_path: Path) -> None:
     assert model[7].config() == {"num_features": 5, "eps": 0.001, "momentum": 0.01, "sync": False}
 
 
+def test_a_residual_of_keras_begins_with_the_samples(tmp_path: Path) -> None:
+    """As Keras 3.15 exports it by PyTorch: Casts everywhere, transposes around each convolution alone."""
+    constants = {
+        "w1": normal(4, 4, 3, 3),
+        "b1": normal(1, 1, 1, 4),
+        "w2": normal(4, 2),
+        "scale": normal(1, 1, 1, 4),
+    }
+    nodes = [
+        node("Cast", "x", "cast", to=TensorProto.FLOAT),
+        node("Transpose", "cast", "first", perm=[0, 3, 1, 2]),
+        node("Conv", "first w1", "conv", pads=[1, 1, 1, 1]),
+        node("Transpose", "conv", "last", perm=[0, 2, 3, 1]),
+        node("Add", "last b1", "biased"),
+        node("Relu", "biased", "relu"),
+        node("Cast", "cast", "one", to=TensorProto.FLOAT),
+        node("Cast", "relu", "other", to=TensorProto.FLOAT),
+        node("Add", "one other", "sum"),
+        node("Mul", "sum scale", "scaled"),
+        node("ReduceMean", "scaled", "mean", axes=[1, 2], keepdims=0),
+        node("MatMul", "mean w2", "y"),
+    ]
+    x = normal(2, 8, 7, 4)
+    path = save(tmp_path / "keras.onnx", nodes, constants, [8, 7, 4])
+    model = assert_same(path, x, images=x.transpose(0, 3, 1, 2))
+    assert kinds(model) == ["Residual", "BatchNorm2d", "AdaptiveAvgPool2d", "Flatten", "Linear"]
+
+
 # ---- details
 
 
@@ -345,6 +373,18 @@ def test_a_network_of_keras_has_channels_last(tmp_path: Path) -> None:
             ["Linear"],
         ),
         ([node("LeakyRelu", "x", "a", alpha=0.3), node("Add", "a x", "y")], ["Residual"]),
+        (
+            [node("Sub", "x row", "a"), node("Mul", "a half", "b"), node("Relu", "b", "y")],
+            ["BatchNorm1d", "ReLU"],
+        ),
+        (
+            [
+                *(node("Cast", "x", name, to=1) for name in "ab"),
+                node("Tanh", "a", "c"),
+                node("Add", "b c", "y"),
+            ],
+            ["Residual"],
+        ),
     ],
 )
 def test_constants_are_taken_into_weights(nodes: list[Any], want: list[str], tmp_path: Path) -> None:
@@ -401,7 +441,6 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("nodes", "said"),
     [
-        ([node("Mul", "x row", "y")], "no Linear or Conv2d beside it takes it up"),
         ([node("Gelu", "x", "y", approximate="tanh")], "approximates GELU by tanh"),
         ([node("Cast", "x", "a", to=TensorProto.INT32), node("Cast", "a", "y", to=1)], "makes integers"),
         ([node("MatMul", "x x", "y")], "2 of its inputs vary, expected 1"),

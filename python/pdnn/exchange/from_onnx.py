@@ -11,7 +11,7 @@ import numpy as np
 
 from pdnn.exchange.graph import Graph, Step
 from pdnn.exchange.network import Array
-from pdnn.exchange.samples import CHANNELS_FIRST, Samples, Shape, Unknown
+from pdnn.exchange.samples import CHANNELS_FIRST, CHANNELS_LAST, Samples, Shape, Unknown
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ def read(path: str | os.PathLike[str]) -> Imported:
     graph = Graph(path)
     sizes = tuple(size if isinstance(size, int) else None for size in graph.input.shape or ())
     reader = _Reader(graph, "", sizes[1:])
+    if graph.begins_with_channels_last():
+        reader.shape, reader.axes = (sizes[3], sizes[1], sizes[2]), CHANNELS_LAST
     reader.read(steps := graph.steps())
     if reader.rows is not None or reader.axes != CHANNELS_FIRST:
         graph.missed.setdefault(steps[-1].node, "its outputs are in another order than pdnn's")

@@ -53,6 +53,21 @@ CURVES: dict[str, Callable[[float], float]] = {
     "SiLU": lambda x: x / (1 + np.exp(-x)),
 }
 
+ORDERED = {
+    *(
+        "AveragePool",
+        "BatchNormalization",
+        "Conv",
+        "Flatten",
+        "Gemm",
+        "GlobalAveragePool",
+        "MatMul",
+        "MaxPool",
+    ),
+    *("Reshape", "Transpose"),
+}
+"""Operators for which the order of axes matters."""
+
 PASSED = {"Identity", "Cast", "Reshape", "Squeeze", "ArrayFeatureExtractor"}
 DECIDED = {"ArgMax", "Binarizer", "ZipMap"}
 """What makes classes of probabilities, with what may stand behind it."""
@@ -150,6 +165,13 @@ class Graph:
             raise ValueError(f'{node.op_type} "{node.name}": onnx does not evaluate it') from error
         return np.asarray(result[0])
 
+    def begins_with_channels_last(self) -> bool:
+        """Whether a Transpose puts the channels of the samples first, before their order matters."""
+        for node in self.nodes:
+            if node.op_type in ORDERED and node.outputs[0] not in self.constants:
+                return node.op_type == "Transpose" and node.attributes.get_ints("perm") == (0, 3, 1, 2)
+        return False
+
     def steps(self) -> list[Step]:
         """From the input to the output. What is not understood is in `missed`."""
         return self._chain(self.output, self.input)
@@ -180,7 +202,8 @@ class Graph:
         if node.op_type in ("Add", "Div", "Mul", "Sub") and (found := self._curve(node)) is not None:
             return Step(found[0], node), found[1]
         if node.op_type == "Add" and len(data) == 2:
-            for x, added in (data, data[::-1]):
+            sides = [self._plain(value) for value in data]
+            for x, added in (sides, sides[::-1]):
                 if x is added or x in self._before(added):
                     return Step("Residual", node, self._chain(added, x)), x
         if len(data) != 1:
@@ -191,6 +214,15 @@ class Graph:
         others = [step for value in data[1:] for step in self._chain(value, None)]
         known = len(data) == 1 and node.domain in ("", "ai.onnx.ml")
         return Step(node.op_type if known else "Unknown", node, others), [*data, self.input][0]
+
+    def _plain(self, value: ir.Value) -> ir.Value:
+        """The value that another is only another name or type of."""
+        node = value.producer()
+        return (
+            value
+            if node is None or node.op_type not in ("Cast", "Identity")
+            else self._plain(*self.data(node))
+        )
 
     def _before(self, value: ir.Value) -> set[ir.Value]:
         """All values that a value is made of."""

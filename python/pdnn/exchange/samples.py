@@ -14,6 +14,8 @@ Shape = tuple[int | None, ...]
 """Of a sample; None for what a file does not say."""
 
 CHANNELS_FIRST = (0, 1, 2, 3)
+CHANNELS_LAST = (0, 2, 3, 1)
+"""Which of pdnn's axes each axis of an array of images is."""
 
 
 class Unknown(Exception):
@@ -42,7 +44,7 @@ class Samples:
     rows : ndarray or None
         Which of the file's features each of pdnn's is, if their order differs.
     waiting : (scale, shift, Step) or None
-        A step y = x scale + shift that the next weights have to take up.
+        A step y = x scale + shift that the next weights may take up.
     """
 
     def __init__(self, graph: Graph, prefix: str, shape: Shape | None) -> None:
@@ -64,20 +66,27 @@ class Samples:
         self.layers.append({"type": type, **arguments})
 
     def flush(self) -> None:
-        """Says that what waits for weights does not find them."""
-        if self.waiting is not None:
-            self.graph.missed.setdefault(self.waiting[2].node, "no Linear or Conv2d beside it takes it up")
-            self.waiting = None
+        """Makes a BatchNorm of what waits for weights and does not find them."""
+        if self.waiting is None:
+            return
+        scale, shift, step = self.waiting
+        self.waiting = None
+        channels = self.shape[0] if self.shape is not None and len(self.shape) in (1, 3) else None
+        if channels is None:
+            self.graph.missed.setdefault(step.node, "no Linear, Conv2d or BatchNorm takes it up")
+            return
+        image, eps, ones = len(self.shape or ()) == 3, 1e-5, np.ones(channels)
+        numbers = {"weight": scale * np.sqrt(1 + eps), "bias": shift, "running_mean": 0, "running_var": 1}
+        constants = map(self.graph.constant, step.node.inputs)
+        dtype = np.result_type(np.float32, *(array for array in constants if array is not None))
+        arrays = {name: (number * ones).astype(dtype) for name, number in numbers.items()}
+        ordered = {name: array if image else self.own_order(array) for name, array in arrays.items()}
+        self.emit("BatchNorm2d" if image else "BatchNorm1d", {**ordered}, num_features=channels, eps=eps)
 
     def forget(self) -> None:
         """What follows is no longer known."""
         self.shape = self.rows = self.waiting = None
         self.axes = CHANNELS_FIRST
-
-    @property
-    def untouched(self) -> bool:
-        """Whether these are still the model's own samples."""
-        return not self.layers and self.prefix == ""
 
     # ---- what layers need
 
@@ -158,14 +167,12 @@ class Samples:
     # ---- shapes
 
     def transpose(self, step: Step) -> None:
-        """Another order of axes; the model's samples get it where no layer came before."""
+        """Another order of axes, which the next layers have to know."""
         rank = 4 if self.shape is None else 1 + len(self.shape)
         order = step.node.attributes.get_ints("perm", tuple(reversed(range(rank)))) or ()
         if rank not in (2, 4) or order[0] != 0:
             raise Unknown(f"puts the axes of {rank - 1}-dimensional samples in the order {order}")
-        if self.untouched and self.shape is not None:
-            self.shape = tuple(self.shape[axis - 1] for axis in order[1:])
-        elif rank == 4:
+        if rank == 4:
             self.axes = tuple(self.axes[axis] for axis in order)  # type: ignore[assignment]
 
     def flatten(self, step: Step) -> None:
@@ -201,7 +208,7 @@ class Samples:
             return None
         if len(rest) == 1 and rest[0] in (count, -1, None):
             return self.flatten(step)
-        if not self.untouched or len(rest) != 3 or prod(size or 0 for size in rest) != count:
+        if self.layers or self.prefix or len(rest) != 3 or prod(size or 0 for size in rest) != count:
             raise Unknown(f"makes {target} of samples of shape {shape}")
         self.shape = tuple(rest)
 
