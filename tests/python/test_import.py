@@ -273,7 +273,7 @@ def test_a_network_as_the_newest_exporter_of_torch_lays_it_out(tmp_path: Path) -
     assert kinds(model)[1:6] == ["Residual", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "Flatten"]
 
 
-# ---- Keras', as tf2onnx lays them out
+# ---- Keras'
 
 
 def test_a_network_of_keras_has_channels_last(tmp_path: Path) -> None:
