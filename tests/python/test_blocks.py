@@ -21,7 +21,7 @@ ROWS = 93
 X = RNG.integers(0, 256, (ROWS, 6), dtype=np.uint8)
 Y = RNG.integers(0, 4, ROWS)
 SIZES = (8, 1, 20, 0, 5, 30, 2, 27)
-Block = tuple[Any, Any]
+Block = tuple[Any, ...]
 
 
 def blocks(epoch: int) -> Iterator[Block]:
@@ -122,6 +122,27 @@ def test_ranks_of_their_own_train_as_in_memory(strategy: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("strategy", ["serial", "pool:2/4", "ddp"])
+def test_rows_have_weights(strategy: str) -> None:
+    def weighted(epoch: int) -> Iterator[Block]:
+        return ((x, y, x[:, 0] % 5) for x, y in blocks(epoch))
+
+    def train(data: object, shuffle: bool) -> pdnn.Trainer:
+        return fit(make(strategy), data, 1, shuffle=shuffle)
+
+    plain = epoch_of(stream(), 0, True)
+    whole = Dataset(plain.x, plain.y, 1 / 255, weight=plain.x[:, 0] % 5)
+    ranks = 2 if strategy == "ddp" else 1
+    want = run_threads(lambda: train(whole, False), ranks)[0]
+    got = run_threads(lambda: train(stream(weighted), True), ranks)[0]
+    np.testing.assert_allclose(got.model.flat_parameters, want.model.flat_parameters, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(got.history.history["loss"], want.history.history["loss"], rtol=1e-12)
+    unlike = run_threads(lambda: train(stream(), True), ranks)[0].history.history["loss"]
+    assert abs(unlike[0] - want.history.history["loss"][0]) > 1e-4
+    (_, _, weight), *_ = DataLoader(stream(weighted), 93, shuffle=True, seed=5)
+    np.testing.assert_array_equal(weight, whole.weight)
+
+
 def test_it_goes_on_when_a_rank_dies() -> None:
     want = fit(make("ddp/8"), stream(), 4).model.fingerprint()
 
@@ -192,9 +213,10 @@ def test_an_epoch_takes_as_many_rows_as_are_said_and_no_thread_stays() -> None:
     ("made", "error", "words"),
     [
         ([(X[:40], Y[:40])], ValueError, r"epoch 0 has 40 rows, expected rows=93"),
-        ([X, Y], TypeError, r"block 0 is a ndarray, expected \(x, y\)"),
+        ([X, Y], TypeError, r"block 0 is a ndarray, expected \(x, y\) or"),
         ([(X[:9], Y[:9]), (X[9:, :5], Y[9:])], ValueError, r"block 1 has samples uint8 of shape \(5,\)"),
         ([(X[:9], Y[:9]), (X[9:] / 255, Y[9:])], ValueError, "block 1 has samples float64"),
+        ([(X[:9], Y[:9], Y[:9]), (X[9:], Y[9:])], ValueError, "block 1 has .* no weights, those before"),
         ([(X, Y.astype(str))], TypeError, "labels are names of classes; pass their numbers"),
         ([(X[:9], Y[:9]), (X[9:], Y[9:] + 9)], ValueError, "label .* is outside 0 … 3"),
         ([(X[:9], Y[:9]), (X[9:], Y[8:])], ValueError, "x has 84 rows and y has 85"),

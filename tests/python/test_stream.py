@@ -78,6 +78,17 @@ def test_a_training_has_the_bits_of_one_in_memory(data: Stream) -> None:
     assert isinstance(data.x, np.memmap)
 
 
+def test_rows_have_weights(data: Stream, tmp_path: Path) -> None:
+    np.save(tmp_path / "w.npy", RNG.random(ROWS))
+    weighted = Stream(data.x, data.y, 1 / 255, weight=tmp_path / "w.npy", block=8, window=3)
+    order = data.epoch_order(ROWS, 5, 0)
+    whole = Dataset(X, Y, 1 / 255, weight=np.load(tmp_path / "w.npy"))
+    want = fit(make(), Subset(whole, order), 1, shuffle=False)
+    got = fit(make(), weighted, 1)
+    np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
+    assert got.evaluate(weighted) == want.evaluate(whole) != want.evaluate(data)
+
+
 @pytest.mark.parametrize(
     "strategy",
     ["team:2", "pool:2/4", "hogwild:1", "ddp", "scatter-gather", "tp:2", "pipeline:2", "average:1"],

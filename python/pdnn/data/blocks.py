@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from pdnn import _core
 from pdnn.data.batches import epoch_order
-from pdnn.data.checks import Indices
-from pdnn.data.dataset import Dataset
+from pdnn.data.checks import Array, Indices
+from pdnn.data.dataset import ALL, Dataset
 from pdnn.data.stream import KEYS
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 T = TypeVar("T")
-Block = tuple[npt.ArrayLike, npt.ArrayLike]
+Block = tuple[npt.ArrayLike, npt.ArrayLike] | tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 
 
 @dataclass
@@ -52,10 +52,10 @@ class BlockStream:
     Parameters
     ----------
     make : callable
-        Called with the number of an epoch, it returns an iterable of blocks (x, y), such as a generator.
-        Each is what a Dataset takes, with any number of rows, and is not changed afterwards; labels are
-        numbers, not names. On every rank, and when a training is resumed, an epoch must have the same
-        blocks in the same order: shuffle files as a function of the epoch.
+        Called with the number of an epoch, it returns an iterable of blocks (x, y), or (x, y, weight), such
+        as a generator. Each is what a Dataset takes, with any number of rows, and is not changed
+        afterwards; labels are numbers, not names. On every rank, and when a training is resumed, an epoch
+        must have the same blocks in the same order: shuffle files as a function of the epoch.
     rows : int
         Of an epoch. Blocks beyond them are not asked for.
     scale, shift : float
@@ -148,7 +148,7 @@ class BlockStream:
             data = self._joined(some)
             some.clear()
             rest = order[end - begin :]
-            left = self._dataset(data.x[rest], data.y[rest]) if len(rest) else None
+            left = self._joined([data], rest) if len(rest) else None
             if end > begin:
                 yield Part(data, order[: end - begin], begin, end)
 
@@ -156,17 +156,20 @@ class BlockStream:
         """The blocks of an epoch, the last one cut to its rows."""
         done, kind = 0, None
         for number, block in enumerate(self.make(epoch)):
-            if not (isinstance(block, tuple) and len(block) == 2):
-                raise TypeError(f"BlockStream: block {number} is a {type(block).__name__}, expected (x, y)")
-            data = self._dataset(*block)
+            if not (isinstance(block, tuple) and len(block) in (2, 3)):
+                raise TypeError(
+                    f"BlockStream: block {number} is a {type(block).__name__}, expected (x, y) or "
+                    "(x, y, weight)"
+                )
+            x, y, weight = (*block, None)[:3]
+            data = Dataset(x, y, self.scale, self.shift, weight)
             if data.classes is not None:
                 raise TypeError("BlockStream: labels are names of classes; pass their numbers")
-            own = (data.sample_shape, data.x.dtype, data.y.shape[1:], data.y.dtype)
+            own = (data.sample_shape, data.x.dtype, data.y.shape[1:], data.y.dtype, data.weight is None)
             kind = own if kind is None else kind
             if own != kind:
                 raise ValueError(
-                    f"BlockStream: block {number} has samples {_told(*own[:2])} and labels "
-                    f"{_told(*own[2:])}, those before it {_told(*kind[:2])} and {_told(*kind[2:])}"
+                    f"BlockStream: block {number} has {_told(*own)}, those before it {_told(*kind)}"
                 )
             data = data[: self.rows - done]
             done += len(data)
@@ -175,20 +178,23 @@ class BlockStream:
                 return
         raise ValueError(f"BlockStream: epoch {epoch} has {done} rows, expected rows={self.rows}")
 
-    def _dataset(self, x: Any, y: Any) -> Dataset:
-        return Dataset(x, y, self.scale, self.shift)
+    def _joined(self, some: list[Dataset], rows: Indices | slice = ALL) -> Dataset:
+        """Blocks as one, or these rows of it."""
 
-    def _joined(self, some: list[Dataset]) -> Dataset:
-        if len(some) == 1:
-            return some[0]
-        return self._dataset(np.concatenate([d.x for d in some]), np.concatenate([d.y for d in some]))
+        def column(arrays: list[Array]) -> Array:
+            return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays))[rows]
+
+        x, y = column([block.x for block in some]), column([block.y for block in some])
+        weights = [block.weight for block in some if block.weight is not None]
+        return Dataset(x, y, self.scale, self.shift, column(weights) if weights else None)
 
     def __repr__(self) -> str:
         return f"BlockStream({self.rows} rows, {self.blocks})"
 
 
-def _told(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    return f"{dtype} of shape {shape}"
+def _told(sample: tuple[int, ...], x: Any, target: tuple[int, ...], y: Any, plain: bool) -> str:
+    weights = "no weights" if plain else "weights"
+    return f"samples {x} of shape {sample}, labels {y} of shape {target}, {weights}"
 
 
 class Ahead(Generic[T]):

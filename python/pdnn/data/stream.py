@@ -45,6 +45,8 @@ class Stream(Dataset):
         are targets of another dtype than the model's.
     scale, shift : float
         As of a Dataset.
+    weight : path or array, shape (n,), optional
+        What each row counts in losses, as of a Dataset; held in memory.
     block : int, optional
         Rows that lie together in the file and are read together; about a megabyte unless given.
     window : int
@@ -69,6 +71,7 @@ class Stream(Dataset):
         y: str | os.PathLike[str] | npt.ArrayLike,
         scale: float = 1.0,
         shift: float = 0.0,
+        weight: str | os.PathLike[str] | npt.ArrayLike | None = None,
         *,
         block: int | None = None,
         window: int = 64,
@@ -80,7 +83,7 @@ class Stream(Dataset):
                 f"Stream: x is {samples.dtype.str}{order}; expected uint8, float32 or float64 in C order, "
                 "which are read as they are; write such a file, or pass a Dataset, which converts x in memory"
             )
-        super().__init__(samples, _opened(y), scale, shift)
+        super().__init__(samples, _opened(y), scale, shift, None if weight is None else _opened(weight))
         self.block = max(1, BLOCK_BYTES // max(samples[:1].nbytes, 1)) if block is None else block
         self.window = window
         if self.block < 1 or window < 1:
