@@ -87,10 +87,12 @@ class Evaluation(Training):
             metrics = {name: by_loss if metric is accuracy else metric for name, metric in metrics.items()}
         if not metrics:
             return {}
-        y, prediction = source.arrays[1][rows], self._evaluating().predict(source.core, rows)
+        columns = [source.arrays[1][rows], self._evaluating().predict(source.core, rows)]
+        if source.arrays[4] is not None:
+            columns.append(source.arrays[4][rows].astype(np.float64))
         if comm is not None and comm.size > 1:
-            y, prediction = (np.concatenate(comm.all_gather(part)) for part in (y, prediction))
-        return measure(metrics, y, prediction)
+            columns = [np.concatenate(comm.all_gather(column)) for column in columns]
+        return measure(metrics, *columns)
 
     def predict(self, x: Dataset | Subset | npt.ArrayLike) -> Array:
         """The model's raw outputs, in evaluation mode.

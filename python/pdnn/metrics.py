@@ -66,7 +66,9 @@ def rises(name: str) -> bool:
     return "accuracy" in own or own == "r2" or re.fullmatch("top[1-9][0-9]*", own) is not None
 
 
-def measure(metrics: Mapping[str, Metric], y: Array, prediction: Array) -> dict[str, float]:
+def measure(
+    metrics: Mapping[str, Metric], y: Array, prediction: Array, weight: Array | None = None
+) -> dict[str, float]:
     """The value of each metric.
 
     Parameters
@@ -76,6 +78,8 @@ def measure(metrics: Mapping[str, Metric], y: Array, prediction: Array) -> dict[
         Class numbers, shape (n,), or targets, shape (n, outputs).
     prediction : ndarray, shape (n, outputs)
         The model's raw outputs.
+    weight : ndarray, shape (n,), optional
+        What each row counts in the metrics that have names here; other functions do not get it.
 
     Raises
     ------
@@ -84,7 +88,8 @@ def measure(metrics: Mapping[str, Metric], y: Array, prediction: Array) -> dict[
     """
     values = {}
     for name, metric in metrics.items():
-        value = metric(y, prediction)
+        knows_weights = getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k)
+        value = metric(y, prediction, **({"weight": weight} if knows_weights else {}))
         if np.ndim(value) != 0:
             raise TypeError(
                 f'metrics: "{name}" returned an array of shape {np.shape(value)}, expected a number'
@@ -93,54 +98,62 @@ def measure(metrics: Mapping[str, Metric], y: Array, prediction: Array) -> dict[
     return values
 
 
-def accuracy(y: Array, prediction: Array, threshold: float = 0.5) -> float:
+def accuracy(y: Array, prediction: Array, weight: Array | None = None, threshold: float = 0.5) -> float:
     """Share of the rows whose predicted class is y's: the largest output, or one above the threshold."""
     if prediction.shape[1] == 1:
         classes = y.reshape(len(y))
         if not ((classes == 0) | (classes == 1)).all():
             raise ValueError("metrics: accuracy compares classes, and here are numbers beside 0 and 1")
-        return float(np.mean((prediction[:, 0] > threshold) == classes))
-    return float(np.mean(prediction.argmax(axis=1) == _classes("accuracy", y)))
+        return float(_mean((prediction[:, 0] > threshold) == classes, weight))
+    return float(_mean(prediction.argmax(axis=1) == _classes("accuracy", y), weight))
 
 
-def top_k(y: Array, prediction: Array, k: int) -> float:
+def top_k(y: Array, prediction: Array, weight: Array | None = None, k: int = 5) -> float:
     """Share of the rows of whose outputs fewer than k are larger than that of the row's class."""
     if prediction.shape[1] < k:
         raise ValueError(f"metrics: top{k} of a model with {prediction.shape[1]} outputs")
     own = np.take_along_axis(prediction, _classes(f"top{k}", y)[:, np.newaxis], axis=1)
     larger = ~(prediction <= own)  # so that NaN is never right
-    return float(np.mean(larger.sum(axis=1) < k))
+    return float(_mean(larger.sum(axis=1) < k, weight))
 
 
-def mse(y: Array, prediction: Array) -> float:
+def mse(y: Array, prediction: Array, weight: Array | None = None) -> float:
     """Mean of (prediction - y)², over rows and outputs."""
-    return float(np.mean(_errors("mse", y, prediction) ** 2))
+    return float(np.mean(_mean(_errors("mse", y, prediction) ** 2, weight)))
 
 
-def rmse(y: Array, prediction: Array) -> float:
+def rmse(y: Array, prediction: Array, weight: Array | None = None) -> float:
     """Square root of the mean of (prediction - y)²."""
-    return float(np.sqrt(np.mean(_errors("rmse", y, prediction) ** 2)))
+    return float(np.sqrt(np.mean(_mean(_errors("rmse", y, prediction) ** 2, weight))))
 
 
-def mae(y: Array, prediction: Array) -> float:
+def mae(y: Array, prediction: Array, weight: Array | None = None) -> float:
     """Mean of |prediction - y|, over rows and outputs."""
-    return float(np.mean(np.abs(_errors("mae", y, prediction))))
+    return float(np.mean(_mean(np.abs(_errors("mae", y, prediction)), weight)))
 
 
-def r2(y: Array, prediction: Array) -> float:
+def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
     """Coefficient of determination 1 - Σ (y - prediction)² / Σ (y - mean of y)², the mean over outputs.
 
     As ``sklearn.metrics.r2_score``: for an output whose y are all equal it is 1 if they are predicted
     exactly, else 0.
     """
-    errors = (_errors("r2", y, prediction) ** 2).sum(axis=0)
-    spread = ((y - y.mean(axis=0, dtype=np.float64)) ** 2).sum(axis=0)
+    errors = _mean(_errors("r2", y, prediction) ** 2, weight)
+    y = y.astype(np.float64)
+    spread = _mean((y - _mean(y, weight)) ** 2, weight)
     constant = spread == 0
     scores = 1 - errors / np.where(constant, 1, spread)
     return float(np.mean(np.where(constant, errors == 0, scores)))
 
 
 _BY_NAME: dict[str, Metric] = {"accuracy": accuracy, "mae": mae, "mse": mse, "r2": r2, "rmse": rmse}
+
+
+def _mean(rows: Array, weight: Array | None) -> Array:
+    """Over the rows, of which each counts its weight; 0 if all count nothing."""
+    if weight is None:
+        return np.asarray(rows.mean(axis=0))
+    return np.asarray(weight @ rows / (weight.sum() or 1))
 
 
 def _errors(name: str, y: Array, prediction: Array) -> Array:

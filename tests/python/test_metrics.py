@@ -8,6 +8,7 @@ import pytest
 import pdnn
 from pdnn import metrics, models, nn, optim
 from pdnn.comm import run_threads
+from pdnn.data import Dataset
 from pdnn.history import History
 
 RNG = np.random.default_rng(0)
@@ -50,7 +51,7 @@ def test_metrics_of_classes() -> None:
 
 def test_what_is_not_a_number_is_never_right() -> None:
     y, p = np.array([0, 1]), np.array([[np.nan, 0, 0], [np.nan, 1, 0]])
-    assert metrics.top_k(y, p, 2) == 0.5
+    assert metrics.top_k(y, p, k=2) == 0.5
     assert np.isnan(metrics.r2(np.array([[0.0], [1.0]]), np.array([[np.nan], [0.0]])))
 
 
@@ -58,6 +59,23 @@ def test_r2_of_equal_targets_is_that_of_scikit_learn() -> None:
     y = np.array([[1.0, 1.0], [1.0, 2.0]])
     assert metrics.r2(y, y) == 1
     assert metrics.r2(y, y + 1) == np.mean([0, 1 - 2 / 0.5])
+
+
+def test_rows_count_their_weights_as_if_they_came_so_often() -> None:
+    weight = RNG.integers(0, 4, 61)
+    often = np.repeat(np.arange(61), weight)
+    for loss, y, names in (
+        (nn.MSELoss(), Y, ["r2", "mae", "mse", "rmse"]),
+        (nn.CrossEntropyLoss(), LABELS, ["accuracy", "top3"]),
+        (nn.MSELoss(), np.eye(7)[LABELS], ["accuracy"]),
+    ):
+        made = trainer(loss, 2 if y is Y else 7, metrics=names)
+        got = made.evaluate(Dataset(X, y, weight=weight))
+        for name, value in made.evaluate(X[often], y[often]).items():
+            assert got[name] == pytest.approx(value, rel=1e-12), name
+            assert value != made.evaluate(X, y)[name]
+    nothing = trainer(nn.MSELoss(), 2).evaluate(Dataset(X, Y, weight=np.zeros(61)), metrics=["mae", spread])
+    assert nothing["mae"] == 0 and nothing["spread"] > 61
 
 
 def spread(y: np.ndarray, prediction: np.ndarray) -> float:
@@ -79,12 +97,16 @@ def test_ranks_measure_all_rows_together(strategy: str) -> None:
 
 
 def test_fewer_rows_than_ranks_and_other_metrics_on_them() -> None:
-    def evaluate() -> float:
+    data = Dataset(X[:2], Y[:2], weight=[1, 3])
+
+    def evaluate() -> tuple[float, float]:
         made = trainer(nn.MSELoss(), 2, comm=pdnn.comm.SELF)
-        return made.evaluate(X[:2], Y[:2], metrics={"m": spread}, comm=pdnn.world())["m"]
+        got = made.evaluate(data, metrics={"m": spread, "e": metrics.mae}, comm=pdnn.world())
+        return got["m"], got["e"]
 
     values = run_threads(evaluate, 3)
-    assert values == [values[0]] * 3 and values[0] > 2
+    alone = trainer(nn.MSELoss(), 2).evaluate(data, metrics=["mae"])["mae"]
+    assert values == [values[0]] * 3 and values[0][0] > 2 and values[0][1] == pytest.approx(alone)
 
 
 def test_ranks_with_other_metrics_are_told() -> None:
