@@ -80,11 +80,12 @@ PYTHON_MAY_LOOK_AT = {
     "checkpoint": ["_core", "core", "comm", "files", "store", "history", "training"],
     "evaluation": ["core", "comm", "store", "data", "metrics", "training"],
     "epochs": ["_core", "core", "comm", "store", "data", "codec", "strategies", "training"],
+    "closures": ["_core", "store", "optim", "epochs"],
     "estimation": ["comm", "data", "strategies", "estimate", "evaluation"],
     "copies": ["_core", "core", "comm", "store", "training"],
     "fitting": [
         *("_core", "comm", "store", "data", "strategies", "progress"),
-        *("checkpoint", "epochs", "estimation", "copies"),
+        *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
     "trainer": ["data", "history", "checkpoint", "estimation", "fitting"],
     "callbacks": ["metrics", "store", "trainer"],

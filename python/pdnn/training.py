@@ -107,8 +107,24 @@ class Training:
         self.core_loss = loss.build(core_for(model.dtype))
         self.core_optimizer()  # says what does not fit
 
+    def _check_evaluations(self) -> None:
+        """Raises ValueError if a step evaluates its batch several times and other arguments forbid that."""
+        if not self.optimizer.needs_closure:
+            return
+        why = None
+        if not self.strategy.whole_gradient:
+            why = f'strategy "{self.strategy}" does not give every rank the gradient of a batch; "ddp" does'
+        elif (self.clip_norm, self.clip_value) != (None, None):
+            why = "a clipped gradient is not the loss's; leave clip_norm and clip_value out"
+        elif self.on_nonfinite != "raise":
+            why = f'on_nonfinite="{self.on_nonfinite}" is for single updates; leave it out'
+        if why is not None:
+            name = type(self.optimizer).__name__
+            raise ValueError(f"Trainer: {name} evaluates a batch several times in a step; {why}")
+
     def core_optimizer(self) -> CoreOptimizer:
         """The core's optimizer for this model, which clips as the arguments say."""
+        self._check_evaluations()
         self.optimizer.attach(self.model)
         self.optimizer.core.set_clip(self.clip_norm, self.clip_value)
         return self.optimizer.core
@@ -180,7 +196,7 @@ class Training:
             steps = np.array([optimizer.steps], np.int64)
             comm.broadcast(steps, root=0)
             optimizer.steps = int(steps[0])
-            for array in optimizer.state:
+            for array in self.optimizer.state_arrays().values():
                 comm.broadcast(array, root=0)
 
     def agree_to_stop(self, terminated: bool, due: bool, comm: Communicator) -> tuple[bool, bool]:
@@ -227,11 +243,6 @@ def _check(
         )
     if not isinstance(optimizer, Optimizer):
         raise TypeError(f"Trainer: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's")
-    if optimizer.needs_closure:
-        raise ValueError(
-            f"Trainer: {type(optimizer).__name__} takes several evaluations a step, which training in "
-            "the core does not; write the loop by hand, with optimizer.step(closure)"
-        )
     if not (schedule is None or isinstance(schedule, LRScheduler)):
         raise TypeError(
             f"Trainer: schedule is a {type(schedule).__name__}, expected one of pdnn.optim.lr_scheduler; "

@@ -125,6 +125,11 @@ class Strategy:
         return None
 
     @property
+    def whole_gradient(self) -> bool:
+        """Whether a step gives every rank the gradient of the mean loss over its rows, as it was computed."""
+        return self.same_updates
+
+    @property
     def leaves(self) -> int:
         """Fixed pieces of a batch, by whose tree its sums are made, whatever the ranks; 0: there are none."""
         return 0

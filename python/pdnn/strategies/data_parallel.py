@@ -112,6 +112,11 @@ class DataParallel(Strategy):
         return "a sum of the ranks' means depends on the ranks" if self.average == "sum" else ""
 
     @property
+    def whole_gradient(self) -> bool:
+        """Unless a codec changes it, or it is a sum of the ranks' means."""
+        return not self._apart()
+
+    @property
     def leaves(self) -> int:
         """Those of the engine, unless each rank's sum is its own."""
         return 0 if self._apart() else self.engine.leaves

@@ -52,6 +52,12 @@ class PartOfGrid(Strategy):
         """Refused, but for a pipeline."""
         raise not_reproducible(self, "its sums go over the ranks that hold parts of the network")
 
+    @property
+    def whole_gradient(self) -> bool:
+        """Unless a codec changes it, or it is a sum of the replicas' means."""
+        pipeline, data = self.grid.pipeline, self.grid.data
+        return not (pipeline and pipeline.codec) and (data is None or data.whole_gradient)
+
     def misfit(self, ranks: int) -> str | None:
         """The factors multiply to the number of ranks."""
         grid, held_by = self.grid, self.grid.held_by

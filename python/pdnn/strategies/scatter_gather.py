@@ -26,6 +26,11 @@ class ScatterGather(Strategy):
     pattern = r"scatter-gather(:once)?"
     examples = ("scatter-gather",)
 
+    @property
+    def whole_gradient(self) -> bool:
+        """Only rank 0 has it."""
+        return False
+
     @classmethod
     def spelled(cls, match: re.Match[str]) -> ScatterGather:
         """The rows are sent once or in every step."""

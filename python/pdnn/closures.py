@@ -1,0 +1,83 @@
+"""Epochs of steps that evaluate a batch several times: in the core, for an optimizer in Python."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from math import inf
+
+import numpy as np
+
+from pdnn._core import EpochSums, OnNonfinite
+from pdnn.epochs import Epochs
+from pdnn.optim import LBFGS
+from pdnn.store import Array
+
+
+class ClosureEpochs(Epochs):
+    """Epochs with an LBFGS: arguments and attributes are those of `Epochs`.
+
+    An evaluation is a step of the core that moves no parameter; the sum of gradients goes the strategy's way.
+    All ranks then have the same loss and gradient, and the optimizer makes the same step on each. All
+    evaluations of a step draw the same dropout masks.
+    """
+
+    def run(self, poll: Callable[[EpochSums], bool], every_steps: int = 0, seconds: float = inf) -> EpochSums:
+        """As `Epochs.run`."""
+        training, began = self._training, time.monotonic()
+        if self._augment is not None:
+            self._augment.tell(self._source.core, training.seed, training.epoch)
+        while True:
+            at = training.position
+            row, before = (0, EpochSums()) if at is None else (at.row, at.sums)
+            self._last = sums = self._step(row, before)
+            self._advance(row, before, sums)
+            ending, due = training.agree_to_stop(poll(sums), time.monotonic() - began >= seconds, self.comm)
+            paused = every_steps > 0 and training.step % every_steps == 0
+            if self.complete or ending or due or paused:
+                return sums
+
+    def _step(self, row: int, before: EpochSums) -> EpochSums:
+        """A step with the batch that begins at a row of the order; the sums with it."""
+        training, order = self._training, self._order()
+        optimizer = training.optimizer
+        assert isinstance(optimizer, LBFGS)
+        optimizer.sync_groups()
+        no_rates, made, began = np.zeros((0, 1)), [], time.perf_counter()
+
+        def evaluate() -> tuple[float, Array]:
+            optimizer.gradient[...] = 0
+            sums = self.session.run_epoch(
+                self._source.core,
+                order,
+                self._rows,
+                training.seed % 2**64,
+                training.step,
+                no_rates,
+                OnNonfinite.skip,
+                lambda _: False,
+                first_row=row,
+                most_steps=1,
+            )
+            made.append(sums.numbers)
+            loss = sums.loss if training.loss.reduction == "sum" else sums.loss / max(sums.rows, 1)
+            return (inf if sums.skipped else loss), optimizer.gradient
+
+        try:
+            optimizer.minimize(evaluate)
+        except FloatingPointError as error:  # on all ranks
+            training.position = None
+            self._all_raise = True
+            raise FloatingPointError(f"fit: epoch {training.epoch}, step {training.step}: {error}") from error
+        return _added(before.numbers, made, time.perf_counter() - began)
+
+
+def _added(before: dict[str, float], made: list[dict[str, float]], seconds: float) -> EpochSums:
+    """The sums after a step: its loss is the first evaluation's, its times and bytes are those of all."""
+    step = dict(made[0])
+    for name in step:
+        if name.startswith(("phases.", "traffic.")):
+            step[name] = sum(each[name] for each in made)
+    step["phases.update"] += seconds - sum(each["seconds"] for each in made)  # what the optimizer computes
+    step["seconds"] = seconds
+    return EpochSums({name: value + step[name] for name, value in before.items()})
