@@ -28,6 +28,25 @@ COMMANDS = {
 ``arguments.error(text)`` ends the process as argparse does, ``arguments.words`` is the whole command line."""
 
 
+def command_line() -> argparse.ArgumentParser:
+    """The parser of ``pdnn`` with all its commands."""
+    parser = argparse.ArgumentParser(prog="pdnn", description="Neural networks trained in parallel, on CPUs.")
+    parser.add_argument("--version", action="version", version=f"pdnn {pdnn.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module in COMMANDS.items():
+        assert module.__doc__ is not None
+        summary, _, description = module.__doc__.partition("\n")
+        subparser = commands.add_parser(
+            name,
+            help=summary,
+            description=f"{summary}\n{description}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(subparser)
+        subparser.set_defaults(error=subparser.error)
+    return parser
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command line.
 
@@ -46,21 +65,9 @@ def main(words: Sequence[str] | None = None) -> int:
     SystemExit
         With code 2 for wrong arguments, 0 after ``--help``.
     """
-    parser = argparse.ArgumentParser(prog="pdnn", description="Neural networks trained in parallel, on CPUs.")
-    parser.add_argument("--version", action="version", version=f"pdnn {pdnn.__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
-        assert module.__doc__ is not None
-        summary, _, description = module.__doc__.partition("\n")
-        subparser = commands.add_parser(
-            name,
-            help=summary,
-            description=f"{summary}\n{description}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(subparser)
-        subparser.set_defaults(error=subparser.error)
-    arguments = parser.parse_args(words, argparse.Namespace(words=sys.argv[1:] if words is None else words))
+    arguments = command_line().parse_args(
+        words, argparse.Namespace(words=sys.argv[1:] if words is None else words)
+    )
     try:
         return int(COMMANDS[arguments.command].main(arguments))
     except (FloatingPointError, ImportError, OSError, RuntimeError, ValueError) as error:
