@@ -60,7 +60,7 @@ class ClosureEpochs(Epochs):
                 most_steps=1,
             )
             made.append(sums.numbers)
-            loss = sums.loss if training.loss.reduction == "sum" else sums.loss / max(sums.rows, 1)
+            loss = sums.loss if training.loss.reduction == "sum" else sums.loss / (sums.weight or 1)
             return (inf if sums.skipped else loss), optimizer.gradient
 
         try:

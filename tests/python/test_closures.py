@@ -12,6 +12,7 @@ import pytest
 import pdnn
 from pdnn import models, nn, optim
 from pdnn.comm import run_threads
+from pdnn.data import Dataset
 from pdnn.progress import Progress
 
 RNG = np.random.default_rng(0)
@@ -157,6 +158,16 @@ def test_validation_and_statistics_are_as_ever() -> None:
     assert history.history["val_loss"][-1] < history.history["loss"][0]
     assert [each["count"] for each in history.updates] == [1, 1, 1]
     assert np.isfinite(model.flat_buffers).all()
+
+
+def test_rows_count_their_weights() -> None:
+    counts = np.arange(len(X)) % 3
+    weighed, repeated = network(), network()
+    trainer(weighed).fit(Dataset(X, Y, weight=counts), 1, len(X), verbose=False)
+    rows = np.repeat(np.arange(len(X)), counts)
+    trainer(repeated).fit(Dataset(X[rows], Y[rows]), 1, len(rows), verbose=False)
+    assert np.abs(weighed.flat_parameters - network().flat_parameters).max() > 0.01
+    np.testing.assert_allclose(weighed.flat_parameters, repeated.flat_parameters, atol=1e-9)
 
 
 def test_a_loss_that_is_not_finite_ends_a_fit_on_all_ranks() -> None:
