@@ -141,7 +141,7 @@ def test_signature_begins_with_that_of_scikit_learn() -> None:
         (MLPRegressor(), neural_network.MLPRegressor()),
     ]:
         own = ours.get_params()
-        expected = {name: value for name, value in theirs.get_params().items() if name != "loss"}
+        expected = theirs.get_params()
         assert {name: own[name] for name in expected} == expected
 
 
@@ -192,6 +192,49 @@ def test_classes_have_weights() -> None:
         balanced.partial_fit(DIGITS, rare)
     with pytest.raises(ValueError, match=r"weights are 0|non-zero"):
         plain.fit(DIGITS, rare, np.zeros(len(rare)))
+
+
+def test_counts_are_learned_as_by_scikit_learn() -> None:
+    if "loss" not in neural_network.MLPRegressor().get_params():
+        pytest.skip("this scikit-learn has no loss for counts")
+    counts = np.floor(PROGRESS)
+    settings: dict[str, Any] = {"loss": "poisson", "solver": "sgd", "max_iter": 6, "random_state": 0}
+    own = MLPRegressor(**settings, dtype="float64").fit(PATIENTS, counts)
+    expected = neural_network.MLPRegressor(**settings).fit(PATIENTS, counts)
+    assert own.out_activation_ == expected.out_activation_ == "exp"
+    np.testing.assert_allclose(own.predict(PATIENTS), expected.predict(PATIENTS), rtol=1e-8)
+    drop = own.loss_curve_[0] - own.loss_
+    assert drop == pytest.approx(expected.loss_curve_[0] - expected.loss_, rel=1e-4)
+    with pytest.raises(ValueError, match="negative"):
+        own.fit(PATIENTS, counts - 10)
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_losses_predict_what_they_are_for(solver: str) -> None:
+    random = np.random.RandomState(0)
+    x = random.normal(size=(400, 2))
+    y = x[:, 0] + random.exponential(size=400)
+    y[::20] += 1000  # outliers
+    settings: dict[str, Any] = {"solver": solver, "learning_rate_init": 0.02, "max_iter": 150}
+    settings |= {"hidden_layer_sizes": (), "random_state": 0}
+    for quantile in (0.2, 0.8):
+        model = MLPRegressor("quantile", **settings, quantile=quantile).fit(x, y)
+        assert np.mean(y < model.predict(x)) == pytest.approx(quantile, abs=0.1)
+    for settings["loss"] in ("absolute_error", "huber"):
+        errors = MLPRegressor(**settings, delta=0.5).fit(x, y).predict(x) - x[:, 0]
+        assert 0.3 < np.median(errors) < 1.6
+
+
+def test_labels_are_smoothed() -> None:
+    settings: dict[str, Any] = {"max_iter": 150, "learning_rate_init": 0.02, "random_state": 0, "alpha": 0}
+    for y in (DIGIT, DIGIT > 4):
+        sure, smooth = (
+            MLPClassifier(**settings, label_smoothing=share).fit(DIGITS, y).predict_proba(DIGITS).max(axis=1)
+            for share in (0, 0.2)
+        )
+        classes = len(np.unique(y))
+        assert np.median(sure) > 0.98
+        assert np.median(smooth) == pytest.approx(0.8 + 0.2 / classes, abs=0.03)
 
 
 def test_names_of_features_are_kept() -> None:

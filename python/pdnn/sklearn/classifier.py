@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import (
@@ -91,6 +92,9 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         What a row of each class counts, beside its own weight; "balanced": n / (classes · rows of the class).
         With several labels a list of dicts, one for each.
 
+    label_smoothing : float
+        Share of a row's probability that its target spreads evenly over all classes.
+
     Attributes
     ----------
     model_ : nn.Sequential
@@ -126,6 +130,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = Perceptron._parameter_constraints | {
         "class_weight": [dict, list, StrOptions({"balanced"}), None],
+        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
     }
 
     def __init__(
@@ -160,6 +165,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         strategy: str | Strategy = "auto",
         n_jobs: int | None = None,
         class_weight: Mapping[Any, float] | str | None = None,
+        label_smoothing: float = 0.0,
     ) -> None:
         self._take(locals())
 
@@ -274,7 +280,14 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         return "softmax" if self.n_outputs_ > 1 and not self._multilabel else "logistic"
 
     def _criterion(self, reduction: str) -> Any:
-        return (nn.CrossEntropyLoss if self.out_activation_ == "softmax" else nn.BCEWithLogitsLoss)(reduction)
+        if self.out_activation_ == "softmax":
+            return nn.CrossEntropyLoss(reduction, label_smoothing=self.label_smoothing)
+        return nn.BCEWithLogitsLoss(reduction)
+
+    def _smoothed(self, targets: Array) -> Array:
+        if self.out_activation_ == "softmax" or self.label_smoothing == 0:
+            return targets
+        return np.asarray(targets * (1 - self.label_smoothing) + self.label_smoothing / 2, np.float64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

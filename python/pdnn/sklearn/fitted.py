@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,9 +26,6 @@ class Fitted(Settings):
     n_outputs_: int
     out_activation_: str
 
-    #: How many times scikit-learn's loss the loss is.
-    _scale: ClassVar[float] = 1.0
-
     @property
     def coefs_(self) -> list[Array]:
         """The weights of each layer, shape (inputs, outputs): the memory of `model_`."""
@@ -45,9 +42,18 @@ class Fitted(Settings):
             raise AttributeError(f"{type(self).__name__} has no {name} before it is fitted")
         return self.model_
 
+    @property
+    def _scale(self) -> float:
+        """How many times scikit-learn's loss the loss is."""
+        return 1.0
+
     def _criterion(self, reduction: str) -> Any:
         """The loss of raw outputs."""
         raise NotImplementedError
+
+    def _smoothed(self, targets: Array) -> Array:
+        """Targets as the loss takes them."""
+        return targets
 
     def _score_of(self, outputs: Array, targets: Array, weight: Array | None) -> float:
         """The score of raw outputs for rows of these weights, as `score` has it."""

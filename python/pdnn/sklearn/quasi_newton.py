@@ -21,6 +21,7 @@ class QuasiNewton(Stochastic):
     def _minimize(self, table: Table, threads: int) -> None:
         """Minimizes the mean loss of the rows plus the penalty over them."""
         model, total = self.model_, table.count(np.arange(len(table)))
+        targets = self._smoothed(table.targets)
         criterion, flat = self._criterion("sum"), self.model_.flat_parameters
         decayed = np.zeros(flat.size, bool)
         for name, values in model.split(decayed).items():
@@ -29,7 +30,7 @@ class QuasiNewton(Stochastic):
         def part(block: slice) -> tuple[float, Array]:
             x = dense(table.x, block, model.dtype)
             weight = None if table.weight is None else table.weight[block]
-            return model.gradient(x, table.targets[block], criterion, weight=weight)
+            return model.gradient(x, targets[block], criterion, weight=weight)
 
         def objective(values: Array) -> tuple[float, Array]:
             flat[...] = values

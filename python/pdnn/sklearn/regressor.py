@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import column_or_1d
 
@@ -21,14 +24,29 @@ Self = TypeVar("Self", bound="MLPRegressor")
 class MLPRegressor(RegressorMixin, Perceptron):
     """A multilayer perceptron that predicts numbers, in the place of ``sklearn.neural_network.MLPRegressor``.
 
-    It minimizes half the squared error, summed over outputs. `loss_` and `loss_curve_` have its mean over
-    outputs, as scikit-learn's. Parameters and attributes are those of `MLPClassifier`, without the classes.
+    It minimizes a loss summed over outputs. `loss_` and `loss_curve_` have its mean over outputs, as
+    scikit-learn's. Parameters that are not listed, and attributes, are those of `MLPClassifier`.
+
+    Parameters
+    ----------
+    loss : "squared_error", "absolute_error", "huber", "quantile" or "poisson"
+        Half the squared error (y - t)²; |y - t|; `nn.HuberLoss`, which is squared up to `delta`; the loss of
+        the `quantile`; e^y - t y of counts t, where predictions are e^y.
+    delta : float
+        Of "huber": where it goes on straight.
+    quantile : float in (0, 1)
+        Of "quantile": what share of the targets lies below the predictions.
     """
 
-    _scale: ClassVar[float] = 2.0  # scikit-learn halves the squared error
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = Perceptron._parameter_constraints | {
+        "loss": [StrOptions({"squared_error", "absolute_error", "huber", "quantile", "poisson"})],
+        "delta": [Interval(Real, 0, None, closed="neither")],
+        "quantile": [Interval(Real, 0, 1, closed="neither")],
+    }
 
     def __init__(
         self,
+        loss: str = "squared_error",
         hidden_layer_sizes: int | Sequence[int] = (100,),
         activation: str | Sequence[str] = "relu",
         *,
@@ -58,6 +76,8 @@ class MLPRegressor(RegressorMixin, Perceptron):
         dtype: str = "auto",
         strategy: str | Strategy = "auto",
         n_jobs: int | None = None,
+        delta: float = 1.0,
+        quantile: float = 0.5,
     ) -> None:
         self._take(locals())
 
@@ -84,23 +104,39 @@ class MLPRegressor(RegressorMixin, Perceptron):
 
     def predict(self, X: Any) -> Array:
         """Predictions, shape (n,) or (n, outputs), float64."""
-        outputs = self._outputs(X)
+        outputs = self._linked(self._outputs(X))
         return outputs[:, 0] if self.n_outputs_ == 1 else outputs
 
     def _score_of(self, outputs: Array, targets: Array, weight: Array | None) -> float:
-        return float(r2_score(targets, outputs, sample_weight=weight))
+        return float(r2_score(targets, self._linked(outputs), sample_weight=weight))
 
     def _encoded(self, y: Array, new: bool) -> Array:
+        if self.loss == "poisson" and (y < 0).any():
+            raise ValueError('loss="poisson" is of counts, y has negative numbers')
         return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
 
     def _width(self, targets: Array) -> int:
         return 1 if targets.ndim == 1 else targets.shape[1]
 
     def _link(self) -> str:
-        return "identity"
+        return "exp" if self.loss == "poisson" else "identity"
+
+    def _linked(self, outputs: Array) -> Array:
+        """Predictions from raw outputs."""
+        return np.exp(outputs) if self.out_activation_ == "exp" else outputs
 
     def _criterion(self, reduction: str) -> Any:
-        return nn.MSELoss(reduction)
+        if self.loss == "huber":
+            return nn.HuberLoss(reduction, self.delta)
+        if self.loss == "quantile":
+            return nn.QuantileLoss(self.quantile, reduction)
+        kinds = {"squared_error": nn.MSELoss, "absolute_error": nn.L1Loss, "poisson": nn.PoissonNLLLoss}
+        return kinds[self.loss](reduction=reduction)
+
+    @property
+    def _scale(self) -> float:
+        return 2.0 if self.loss == "squared_error" else 1.0  # scikit-learn halves the squared error
 
     def _reported(self, loss: float) -> float:
-        return super()._reported(loss) / self.n_outputs_
+        mean = super()._reported(loss)
+        return mean if self.loss == "poisson" else mean / self.n_outputs_

@@ -136,7 +136,15 @@ class Stochastic(Fitted):
         )
         trainer.step = optimizer.core.steps  # dropout's masks go on with it
         step = min(trainer.strategy.rows_per_step(batch, workers.comm.size), len(rows))
-        feed = Feed(work.table.x, work.table.targets, work.table.weight, self.model_, criterion, rows, step)
+        feed = Feed(
+            work.table.x,
+            self._smoothed(work.table.targets),
+            work.table.weight,
+            self.model_,
+            criterion,
+            rows,
+            step,
+        )
         if trainer.wants_auto:
             trainer.choose_auto(feed.source, batch, None, None, {}, False)
         trainer.agree({"batch size": batch, "training rows": len(rows)})
