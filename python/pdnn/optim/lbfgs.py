@@ -23,6 +23,9 @@ Closure = Callable[[], "Tensor | float"]
 LOOKS = 25
 """Evaluations of a line search at most."""
 
+NOISE = 64
+"""Relative differences of losses, in units of rounding, that say nothing: a loss is a sum over rows."""
+
 
 class LBFGS(Optimizer):
     """Limited-memory BFGS, under torch's names: each step makes several iterations.
@@ -131,7 +134,7 @@ class LBFGS(Optimizer):
         """One step; `evaluate` gives the loss and the gradient, shape (count,), at the parameters."""
         lr, parameters = self._rate(), self.store().flat_parameters
         decay, fixed = self._per_element()
-        losses, noise = [], 4 * float(np.finfo(parameters.dtype).eps)
+        losses, noise = [], NOISE * float(np.finfo(parameters.dtype).eps)
 
         def look() -> tuple[float, Array]:
             loss, shared = evaluate()
