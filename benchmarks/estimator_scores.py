@@ -4,7 +4,7 @@ python benchmarks/estimator_scores.py [--seeds 5] [--tables digits,cancer,wine,d
 
 A seed says which quarter of the rows is held out, and is the `random_state` of both estimators. Columns: mean
 accuracy or R² on the rows held out, the mean difference with its standard error, and the seconds of all fits.
-pdnn's arithmetic is float32, scikit-learn's float64.
+pdnn's arithmetic is what `dtype="auto"` takes, scikit-learn's float64.
 """
 
 from __future__ import annotations
