@@ -49,7 +49,7 @@ class Trainer(Estimation):
     comm : Communicator, optional
         The ranks that train together; `pdnn.world()` unless given.
     schedule : LRScheduler, optional
-        Of the optimizer's learning rates; see `pdnn.optim.lr_scheduler`.
+        Of the optimizer's learning rates; see `pdnn.optim`.
     schedule_per : "epoch" or "step"
         When the schedule advances: after every epoch, or after every update.
     clip_norm, clip_value : float, optional

@@ -1,0 +1,60 @@
+"""The pages of the site: each has its place, every public name has one, tables name what the code reads."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def public_api(root: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("public_api", root / "docs" / "_ext" / "public_api.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_page_has_one_place(root: Path) -> None:
+    docs = root / "docs"
+    trees = re.findall(r"^```{toctree}\n(.*?)^```", (docs / "index.md").read_text(), re.MULTILINE | re.DOTALL)
+    listed = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    pages = {path.stem for path in docs.glob("*.md")} - {"index"}
+    outside = {entry for entry in listed if entry.startswith("../")}
+    assert trees and sorted({*listed} - outside) == sorted(pages), "docs/index.md lists every page of docs/"
+    assert len(listed) == len({*listed}), "and each once"
+    assert all((docs / f"{entry}.md").exists() for entry in outside)
+
+
+def test_every_public_module_is_listed(public_api: ModuleType) -> None:
+    listed = public_api.listed_modules()
+    assert len(listed) == len({*listed})
+    missing = sorted(public_api.public_modules() - {*listed})
+    assert not missing, f"docs/api.md lists every module with __all__; it lacks {missing}"
+
+
+def test_every_public_name_has_a_page(public_api: ModuleType) -> None:
+    """The build makes a page of each of these names, and fails if one is missing."""
+    paged = {name for module in public_api.listed_modules() for name in public_api.public_names(module)}
+    modules = {module.rpartition(".")[2] for module in public_api.listed_modules()}
+    for module in public_api.public_modules():
+        offered = {*getattr(importlib.import_module(module), "__all__", ())}
+        assert offered <= paged | modules, f"{module}: {sorted(offered - paged - modules)}"
+    assert public_api.pages()["pdnn.nn.layers.Linear"] == "pdnn.nn.Linear"
+
+
+def test_every_environment_variable_is_on_its_page(root: Path) -> None:
+    python = [path.read_text() for path in (root / "python" / "pdnn").rglob("*.py")]
+    core = [path.read_text() for path in (root / "cpp" / "pdnn").rglob("*.cpp")]
+    read = {
+        *re.findall(r"environ\b[^\n]*?\"(PDNN_\w+)\"", "\n".join(python)),
+        *re.findall(r"(?:getenv|seconds\w*)\(\"(PDNN_\w+)\"", "\n".join(core)),
+    }
+    assert {"PDNN_THREADS", "PDNN_ISA"} <= read
+    page = (root / "docs" / "environment.md").read_text()
+    assert {name for name in read if f"`{name}`" not in page} == set()
