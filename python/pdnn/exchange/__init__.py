@@ -1,5 +1,1 @@
 """Models that leave and come: as ONNX and as C, from a description that knows nothing of `pdnn.nn`."""
-
-from pdnn.exchange.network import Layer, Network
-
-__all__ = ["Layer", "Network"]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pdnn import _core
 from pdnn.core import Width, array_dtype, core_for, model_dtype
-from pdnn.exchange import Layer, Network
+from pdnn.exchange.network import Layer, Network
 from pdnn.nn.module import Module, runs_in_python
 from pdnn.store import Handle
 
