@@ -318,6 +318,18 @@ def test_partial_fit_goes_on_as_fit_does_and_stops_early() -> None:
         MLPClassifier(solver="lbfgs").partial_fit  # noqa: B018
 
 
+def test_partial_fit_stops_early_only_if_asked() -> None:
+    model = MLPClassifier((), n_iter_no_change=1, tol=10, random_state=0)
+    for _ in range(4):
+        model.partial_fit(DIGITS, DIGIT, classes=np.arange(10))
+    assert len(model.loss_curve_) == 4
+    model.fit(DIGITS, DIGIT)
+    assert model.stopped_
+    passes = len(model.loss_curve_)
+    model.partial_fit(DIGITS, DIGIT, X_val=DIGITS, y_val=DIGIT)
+    assert len(model.loss_curve_) == passes + 1 and model.validation_scores_ == [model.score(DIGITS, DIGIT)]
+
+
 def test_a_warm_start_goes_on() -> None:
     model = MLPRegressor(warm_start=True, max_iter=3, random_state=0)
     first = model.fit(PATIENTS, PROGRESS).loss_curve_.copy()

@@ -91,7 +91,7 @@ class Perceptron(QuasiNewton):
             sync = workers.comm.size > 1
             self.model_ = build(widths, activations, dropout, self.batch_norm, sync, dtype, random)
             if self.solver != "lbfgs":
-                self._begin_descent(self.early_stopping or held_out is not None)
+                self._begin_descent()
         if self.solver == "lbfgs":
             self._minimize(table, workers.threads)
             return self
@@ -99,7 +99,7 @@ class Perceptron(QuasiNewton):
         if self.early_stopping and held_out is None:
             rows, held = self._split(table.targets, random)
             held_out = table.pick(held)
-        if not (incremental and self.stopped_):
+        if not (incremental and self._progress.ended):
             self._descend(Work(table, rows, held_out, workers, random, incremental))
         return self
 

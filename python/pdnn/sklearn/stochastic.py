@@ -88,11 +88,14 @@ class Progress:
         Epochs without improvement.
     best : tuple of ndarray
         Parameters and buffers of the best validation score.
+    ended : bool
+        Whether calls of `partial_fit` have stopped early.
     """
 
     optimizer: dict[str, Any] = field(default_factory=dict)
     stale: int = 0
     best: tuple[Array, ...] = ()
+    ended: bool = False
 
 
 class Stochastic(Fitted):
@@ -108,18 +111,20 @@ class Stochastic(Fitted):
     loss_curve_: list[float]
     _progress: Progress
 
-    def _begin_descent(self, validates: bool) -> None:
+    def _begin_descent(self) -> None:
         """Forgets what was fitted."""
         self.loss_curve_ = []
-        self.validation_scores_ = [] if validates else None
-        self.best_validation_score_ = -inf if validates else None
-        self.best_loss_ = None if self.early_stopping else inf
-        self.stopped_ = False
+        self.validation_scores_, self.best_validation_score_, self.best_loss_ = None, None, None
         self._progress = Progress()
 
     def _descend(self, work: Work) -> None:
         """Makes epochs of updates until it converges or has made all."""
         rows, workers = work.rows, work.workers
+        self.stopped_ = False
+        if work.held_out is not None and self.validation_scores_ is None:
+            self.validation_scores_, self.best_validation_score_ = [], -inf
+        if not self.early_stopping and self.best_loss_ is None:
+            self.best_loss_ = inf
         batch = min(200, len(rows)) if self.batch_size == "auto" else int(self.batch_size)
         if batch > len(rows):
             warnings.warn(
@@ -162,7 +167,8 @@ class Stochastic(Fitted):
                 raise
             warnings.warn("Training interrupted by user.", stacklevel=4)
         self._progress.optimizer = optimizer.state_dict()
-        if self._progress.best and (self.stopped_ or not work.incremental):
+        self._progress.ended = self.stopped_ and self.early_stopping and work.incremental
+        if self.early_stopping and self._progress.best and (self.stopped_ or not work.incremental):
             for values, best in zip(self._learned(), self._progress.best, strict=True):
                 values[...] = best
 
@@ -182,7 +188,7 @@ class Stochastic(Fitted):
             with run.common_model():
                 before, penalty = penalty, self._penalty()
                 penalties = steps * before + (penalty - before) * (steps - 1) / 2  # as if it grew evenly
-                self.loss_ = self._reported(loss / total) + penalties / total
+                self.loss_ = self._reported(loss / (total or 1)) + penalties / (total or 1)
                 self.loss_curve_.append(self.loss_)
                 self.n_iter_ += 1
                 self.t_ += len(rows)
