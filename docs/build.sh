@@ -18,5 +18,5 @@ case ${1-} in
   *) die "docs/build.sh: unknown argument $1, expected --here" ;;
 esac
 rm -rf docs/api docs/_build
-python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -c docs . docs/_build/html
+python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet --jobs auto -c docs . docs/_build/html
 echo "The site is docs/_build/html/index.html ($SECONDS s)"
