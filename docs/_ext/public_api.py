@@ -12,7 +12,8 @@ from types import ModuleType
 from typing import Any
 
 PUBLIC_BASES = (
-    "Module, Loss, Optimizer, LRScheduler, Strategy, Codec, Callback, Protocol, Exception, tuple, dict"
+    "Module, Loss, Optimizer, LRScheduler, Strategy, Codec, Callback, Protocol, Exception, tuple, dict, "
+    "ClassifierMixin, RegressorMixin, BaseEstimator"
 )
 """What a class inherits from one of these is on the page of the base alone."""
 

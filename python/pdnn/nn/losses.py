@@ -214,15 +214,16 @@ class MSELoss(Loss):
 
 
 class L1Loss(Loss):
-    """Absolute error |y - t|, with targets as `MSELoss` takes them."""
+    """Absolute error ``|y - t|``, with targets as `MSELoss` takes them."""
 
     core_name = "L1Loss"
     takes_classes = False
 
 
 class SmoothL1Loss(Loss):
-    """Squares of small errors: (y - t)² / (2 beta) where |y - t| < beta, elsewhere |y - t| - beta / 2.
+    """Squares of small errors, beyond them the distance.
 
+    They are ``(y - t)² / (2 beta)`` where ``|y - t| < beta``, elsewhere ``|y - t| - beta / 2``.
     Targets are as `MSELoss` takes them.
 
     Parameters
@@ -246,8 +247,9 @@ class SmoothL1Loss(Loss):
 
 
 class HuberLoss(Loss):
-    """Squares of small errors: (y - t)² / 2 where |y - t| ≤ delta, elsewhere delta (|y - t| - delta / 2).
+    """Squares of small errors, beyond them the distance.
 
+    They are ``(y - t)² / 2`` where ``|y - t| ≤ delta``, elsewhere ``delta (|y - t| - delta / 2)``.
     Targets are as `MSELoss` takes them.
 
     Parameters

@@ -103,7 +103,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         Weights, shape (inputs, outputs), and biases: the memory of `model_`.
     classes_ : ndarray
     loss_, best_loss_ : float
-        Of the last epoch, and the least of all; best_loss_ is None with early stopping.
+        Of the last epoch, and the least of all; ``best_loss_`` is None with early stopping.
     loss_curve_ : list of float
         Loss of each epoch, with the L2 term (of several updates in an epoch, as if it grew evenly).
     validation_scores_, best_validation_score_ : list of float, float

@@ -30,8 +30,8 @@ class MLPRegressor(RegressorMixin, Perceptron):
     Parameters
     ----------
     loss : "squared_error", "absolute_error", "huber", "quantile" or "poisson"
-        Half the squared error (y - t)²; |y - t|; `nn.HuberLoss`, which is squared up to `delta`; the loss of
-        the `quantile`; e^y - t y of counts t, where predictions are e^y.
+        Half the squared error (y - t)²; ``|y - t|``; `nn.HuberLoss`, which is squared up to `delta`; the loss
+        of the `quantile`; e^y - t y of counts t, where predictions are e^y.
     delta : float
         Of "huber": where it goes on straight.
     quantile : float in (0, 1)
