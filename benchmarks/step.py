@@ -31,6 +31,8 @@ PDNN, FLOOR = "pdnn", "floor: products at FMA peak"
 COMPILED, HALF = "PyTorch, compiled step", "PyTorch, compiled, bfloat16"
 OWN = {"float32": {PDNN: "float32", "pdnn, bfloat16": "bfloat16"}, "float64": {PDNN: "float64"}}
 """pdnn's sides by the number type of the network: their names, and the type of pdnn's model."""
+SMALL = 5e6
+"""Steps of fewer operations are measured on one core: a second one has no work, and all sides wait."""
 ROUGH = 1e-2
 """How far losses in bfloat16 may be from those of float32, relatively."""
 FORCED = {"Haswell": "avx2", "SkylakeX": "avx512f", "Cooperlake": "avx512_bf16"}
@@ -103,7 +105,7 @@ def sides(network: Network | Images, cores: int, wanted: Collection[str]) -> lis
         if network.dtype == "float32":
             half = Side(HALF, pytorch.torch_graph, (network, cores, True), cores, tolerance=ROUGH)
             found.append(half)
-    if "sklearn" in wanted and network.bias:
+    if "sklearn" in wanted and network.bias and network.sizes[-1] > 2:  # of two classes it has one output
         found.append(Side("scikit-learn", peers.sklearn_mlp, (network,), cores))
     return found
 
@@ -230,8 +232,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--steps",
         type=int,
-        default=W0.steps,
-        help="steps a block (default %(default)s); where others compute too, short blocks may be undisturbed",
+        help="steps a block (else by the network); where others compute too, short blocks may be undisturbed",
     )
     parser.add_argument(
         "--peers",
@@ -250,10 +251,13 @@ def main(arguments: Sequence[str]) -> None:
     if strange := set(names) - NETWORKS.keys():
         parser.error(f"--networks: {', '.join(sorted(strange))}; expected some of {', '.join(NETWORKS)}")
     counts = [1] if options.quick or cores == 1 else [1, 2]
+    method, report = measure.method(options), measure.begin()
     comparisons = [(NETWORKS[name], count) for name in names for count in counts]
-    method, report = measure.method(options), measure.begin(steps=options.steps)
-    for described, count in comparisons:
-        network = described if isinstance(described, Images) else replace(described, steps=options.steps)
+    for network, count in comparisons:
+        if count > 1 and network.flop < SMALL:
+            continue
+        if options.steps and isinstance(network, Network):
+            network = replace(network, steps=options.steps)
         entries = sides(network, count, wanted)
         report["results"].append(compare(entries, network, method))
         print("\n" + table(report["results"][-1]), flush=True)
