@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pdnn.cli.tables import ENDINGS, Table
+from pdnn.cli.values import share
 from pdnn.metrics import named
 from pdnn.models import ACTIVATIONS
 
@@ -131,10 +132,4 @@ def validation(text: str) -> float | str:
     """``"test"``, ``"none"``, or the share of the training rows to hold out."""
     if text in ("test", "none"):
         return text
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither test, none nor a share between 0 and 1")
-    return share
+    return share(text, "neither test, none nor a share between 0 and 1")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdnn import nn
+from pdnn.cli.values import share
 
 if TYPE_CHECKING:
     from pdnn.data import Dataset, Subset
@@ -180,10 +181,4 @@ def columns(text: str) -> list[str | int]:
 def _test(text: str) -> float | str:
     if text.endswith(ENDINGS):
         return text
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a share between 0 and 1 nor a .csv file")
-    return share
+    return share(text, "neither a share between 0 and 1 nor a .csv file")

@@ -29,6 +29,17 @@ def non_negative_float(text: str) -> float:
     return number
 
 
+def share(text: str, expected: str) -> float:
+    """A number between 0 and 1; `expected` ends the sentence about others."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is {expected}")
+    return number
+
+
 def _finite(text: str) -> float:
     try:
         number = float(text)
