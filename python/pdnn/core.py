@@ -47,7 +47,7 @@ def array_dtype(dtype: str) -> str:
 def kernels_of(dtype: str) -> str:
     """The instruction sets with whose kernels such a model has the bits that it has here."""
     isa = _core.active_isa()
-    return isa if isa == "v2" or (dtype == "bfloat16" and "-" in isa) else "v3 and v4"
+    return isa if isa == "v2" or (dtype == "bfloat16" and "-" in isa) else "v3, v4 and neon"
 
 
 def model_dtype(where: str, dtype: npt.DTypeLike) -> str:

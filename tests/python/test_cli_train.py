@@ -78,7 +78,7 @@ def test_a_fingerprint_says_what_it_compares_with(
         ["-m", "pdnn", "train", *words, "--dtype", dtype], env={"PDNN_ISA": isa}
     ).stdout.splitlines()
     others = {
-        ("v2", dtype): "v3 and v4",
+        ("v2", dtype): "v3, v4 and neon",
         ("v4-bf16", "bfloat16"): "v3",
         ("v4-amx", "bfloat16"): "v3 and v4-bf16",
     }.get((isa, dtype))

@@ -23,6 +23,8 @@ std::string_view name(Isa isa) {
       return "v4";
     case Isa::v3:
       return "v3";
+    case Isa::neon:
+      return "neon";
     case Isa::v2:
       break;
   }
@@ -64,6 +66,10 @@ bool present(Isa isa) {
 #ifdef PDNN_WITH_V3
     case Isa::v3:
       return has_avx2();
+#endif
+#ifdef PDNN_WITH_NEON
+    case Isa::neon:
+      return true;  // every arm64 processor has it
 #endif
     default:
       return isa == Isa::v2;

@@ -28,6 +28,10 @@ const Tables& tables(Isa isa) {
     case Isa::v3:
       return *tables_v3();
 #endif
+#ifdef PDNN_WITH_NEON
+    case Isa::neon:
+      return *tables_neon();
+#endif
     default:
       return *tables_v2();
   }

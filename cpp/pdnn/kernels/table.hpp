@@ -97,6 +97,7 @@ double measure_bfloat16(Isa isa, double seconds);
 
 // One build's tables, or the part in which it differs: its only symbol.
 const Tables* tables_v2();
+const Tables* tables_neon();
 const Tables* tables_v3();
 const Tables* tables_v4();
 const RoundedKernels<float>* bfloat16_v4_bf16();

@@ -195,6 +195,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(residuals_are_added_and_kept_finite, T, Elements) 
 }
 
 #ifdef __FLT16_MAX__
+#ifdef __aarch64__
+using CompilersHalf = __fp16;
+#else
+using CompilersHalf = _Float16;
+#endif
 BOOST_AUTO_TEST_CASE(float16_is_the_compilers_for_every_float_between_two_halves) {
   // Each half, the floats beside it, the middle to the next one and the floats beside that.
   std::vector<float> values;
@@ -216,7 +221,7 @@ BOOST_AUTO_TEST_CASE(float16_is_the_compilers_for_every_float_between_two_halves
     table.decode_half(Half::float16, n, bytes.data(), Into::store, back.data());
     Index wrong = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const _Float16 half = static_cast<_Float16>(values[i]);
+      const CompilersHalf half = static_cast<CompilersHalf>(values[i]);
       std::uint16_t want, got;
       std::memcpy(&want, &half, sizeof want);
       std::memcpy(&got, bytes.data() + 2 * i, sizeof got);

@@ -23,7 +23,9 @@ PDNN_INLINE Ints widened(const std::uint8_t* from) {
   __builtin_memcpy(&codes, from, sizeof codes);
   return __builtin_convertvector(codes, Ints);
 }
-#ifdef __SSE2__
+#ifdef PDNN_NEON
+PDNN_INLINE Ints rounded(Floats x) { return reinterpret_cast<Ints>(vcvtnq_s32_f32(x)); }
+#elif defined(__SSE2__)
 PDNN_INLINE Ints rounded(Floats x) { return reinterpret_cast<Ints>(_mm_cvtps_epi32(x)); }
 #else
 PDNN_INLINE Ints rounded(Floats x) {

@@ -7,7 +7,7 @@ namespace pdnn::kernels::impl {
 namespace {
 
 inline constexpr Index kBlock = 32;  // rows whose sums are taken at once: they stay in the nearest cache
-inline constexpr int kStripe = kVectorBytes == 64 ? 4 : 2;  // vectors of a stripe of columns, at most
+inline constexpr int kStripe = kManyRegisters ? 4 : 2;  // vectors of a stripe of columns, at most
 // So many rows are summed at a time, to keep additions in flight: as many for vectors of any width.
 inline constexpr int kMomentWays = 4, kSumWays = 2;
 

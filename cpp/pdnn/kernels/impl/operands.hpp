@@ -15,11 +15,11 @@ struct Plain {
   using Value = T;
   using InTile = Plain;  // whose tiles multiply them
   static constexpr Index kGroup = 1;
-  static constexpr Index kStep = 1;                           // places that are multiplied at once
-  static constexpr Index kRows = 1;                           // of a tile, or a multiple of it
-  static constexpr bool kCopied = false;                      // read in place where that is as fast
-  static constexpr int kWidest = kVectorBytes == 64 ? 4 : 2;  // a tile, in vectors
-  struct InUse {};                                            // while it lives, this thread may multiply them
+  static constexpr Index kStep = 1;                       // places that are multiplied at once
+  static constexpr Index kRows = 1;                       // of a tile, or a multiple of it
+  static constexpr bool kCopied = false;                  // read in place where that is as fast
+  static constexpr int kWidest = kManyRegisters ? 4 : 2;  // a tile, in vectors
+  struct InUse {};                                        // while it lives, this thread may multiply them
   static PDNN_INLINE Vector<T> spread(const T* group) { return broadcast(*group); }
   static PDNN_INLINE Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> sum) { return fma<T>(a, b, sum); }
 

@@ -35,7 +35,7 @@ PDNN_INLINE void for_some_columns(Index cols, Run run, Index j = 0) {
 /// Calls run(how_many, first) for a few rows at a time: their sums are independent, and share what is loaded.
 template <class Run>
 PDNN_INLINE void for_some_rows(Index rows, Run run) {
-  constexpr int together = kVectorBytes == 64 ? 4 : 2;
+  constexpr int together = kManyRegisters ? 4 : 2;
   Index r = 0;
   for (; r + together <= rows; r += together) run(std::integral_constant<int, together>{}, r);
   for (; r < rows; ++r) run(std::integral_constant<int, 1>{}, r);

@@ -38,16 +38,16 @@ using TileOf = std::conditional_t<leaves, LeafTile<T>, Tile<T>>;
 
 /// How many rows fill the registers beside a row of b and one broadcast element of a; or two registers of rows.
 template <class Operands, int vectors>
-inline constexpr int kMostRows = Operands::kRows > 1                 ? 2 * Operands::kRows
-                                 : vectors == 4                      ? 6
-                                 : vectors == 2 && kVectorBytes < 64 ? 6
-                                                                     : 12;
+inline constexpr int kMostRows = Operands::kRows > 1               ? 2 * Operands::kRows
+                                 : vectors == 4                    ? 6
+                                 : vectors == 2 && !kManyRegisters ? 6
+                                                                   : 12;
 
 /// Leaves of one tile, and the sums of theirs that wait at most. Where registers allow, a tile is half as large and has
 /// two leaves in them at once: half as many sums must wait.
 inline constexpr Index kMostTileLeaves = 128;
 inline constexpr int kMostTileLevels = 7;
-inline constexpr bool kLeafPairs = kVectorBytes == 64;
+inline constexpr bool kLeafPairs = kManyRegisters;
 template <class Operands, int vectors>
 inline constexpr int kMostLeafRows = kLeafPairs && Operands::kRows == 1 ? 12 / vectors : kMostRows<Operands, vectors>;
 
@@ -95,19 +95,26 @@ __attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value
   if constexpr (adjacent_rows) fetch_sums<T, vectors, rows>(tile);
   const Index row_step = adjacent_rows ? 1 : tile.row_step;
   const T *a = tile.a, *b = tile.b;
+  constexpr bool pointers = kNeon && !adjacent_rows;  // which move as they load; such a depth is without gaps
+  const T* row_of_a[rows];
+  if constexpr (pointers) {
+    PDNN_UNROLL for (int r = 0; r < rows; ++r) row_of_a[r] = a + r * row_step;
+  }
   const Index ahead = tile.ahead * tile.b_stride;
   const char* far = reinterpret_cast<const char*>(tile.b) + tile.far;
   _Pragma("GCC unroll 2") for (Index k = tile.depth; k > 0; --k) {
     Vector<T> row[vectors];
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
     PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-      const Vector<T> x = Operands::spread(a + r * row_step);
+      const Vector<T> x = Operands::spread(pointers ? row_of_a[r]++ : a + r * row_step);
       PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Operands::multiply_add(x, row[v], sum[r][v]);
     }
     if constexpr (!adjacent_rows && !Operands::kCopied) {
       PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine) __builtin_prefetch(b + ahead + v * n);
-      __builtin_prefetch(far, 0, 2);
-      far += tile.far_step;
+      if constexpr (!kNeon) {
+        __builtin_prefetch(far, 0, 2);
+        far += tile.far_step;
+      }
     }
     a += tile.depth_step;
     b += tile.b_stride;

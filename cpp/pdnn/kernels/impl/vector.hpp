@@ -12,6 +12,8 @@
 
 #if PDNN_VECTOR_BYTES > 16
 #include <immintrin.h>
+#elif defined(PDNN_NEON)
+#include <arm_neon.h>
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -23,6 +25,12 @@ namespace pdnn::kernels::impl {
 namespace {
 
 inline constexpr Index kVectorBytes = PDNN_VECTOR_BYTES;
+#ifdef PDNN_NEON
+inline constexpr bool kNeon = true;
+#else
+inline constexpr bool kNeon = false;
+#endif
+inline constexpr bool kManyRegisters = kVectorBytes == 64 || kNeon;  // 32 of vectors, not 16
 template <class T>
 inline constexpr Index kLanes = kVectorBytes / static_cast<Index>(sizeof(T));
 inline constexpr int kVectorsOfLine = 64 / kVectorBytes;
@@ -151,20 +159,24 @@ PDNN_INLINE void store(T* to, Vector<T> x, Index count) {
 }
 
 // ---- products in sums. The compiler contracts none (-ffp-contract=off): these say which are rounded once, together
-// with the sum, so that v3 and v4 have the same bits. v2 has no such instruction.
+// with the sum, so that v3, v4 and neon have the same bits. v2 has no such instruction.
 
-#if PDNN_VECTOR_BYTES > 16
-#define PDNN_FUSED(name, floats, doubles)                                                                       \
-  PDNN_INLINE Vector<float> name(Vector<float> a, Vector<float> b, Vector<float> c) { return floats(a, b, c); } \
-  PDNN_INLINE Vector<double> name(Vector<double> a, Vector<double> b, Vector<double> c) { return doubles(a, b, c); }
+#if PDNN_VECTOR_BYTES > 16 || defined(PDNN_NEON)
+#define PDNN_FUSED(name, floats, doubles)                                                              \
+  PDNN_INLINE Vector<float> name(Vector<float> a, Vector<float> b, Vector<float> c) { return floats; } \
+  PDNN_INLINE Vector<double> name(Vector<double> a, Vector<double> b, Vector<double> c) { return doubles; }
 #if PDNN_VECTOR_BYTES == 64
-PDNN_FUSED(fmadd, _mm512_fmadd_ps, _mm512_fmadd_pd)
-PDNN_FUSED(fmsub, _mm512_fmsub_ps, _mm512_fmsub_pd)
-PDNN_FUSED(fnmadd, _mm512_fnmadd_ps, _mm512_fnmadd_pd)
+PDNN_FUSED(fmadd, _mm512_fmadd_ps(a, b, c), _mm512_fmadd_pd(a, b, c))
+PDNN_FUSED(fmsub, _mm512_fmsub_ps(a, b, c), _mm512_fmsub_pd(a, b, c))
+PDNN_FUSED(fnmadd, _mm512_fnmadd_ps(a, b, c), _mm512_fnmadd_pd(a, b, c))
+#elif PDNN_VECTOR_BYTES == 32
+PDNN_FUSED(fmadd, _mm256_fmadd_ps(a, b, c), _mm256_fmadd_pd(a, b, c))
+PDNN_FUSED(fmsub, _mm256_fmsub_ps(a, b, c), _mm256_fmsub_pd(a, b, c))
+PDNN_FUSED(fnmadd, _mm256_fnmadd_ps(a, b, c), _mm256_fnmadd_pd(a, b, c))
 #else
-PDNN_FUSED(fmadd, _mm256_fmadd_ps, _mm256_fmadd_pd)
-PDNN_FUSED(fmsub, _mm256_fmsub_ps, _mm256_fmsub_pd)
-PDNN_FUSED(fnmadd, _mm256_fnmadd_ps, _mm256_fnmadd_pd)
+PDNN_FUSED(fmadd, vfmaq_f32(c, a, b), vfmaq_f64(c, a, b))
+PDNN_FUSED(fmsub, vfmaq_f32(-c, a, b), vfmaq_f64(-c, a, b))
+PDNN_FUSED(fnmadd, vfmsq_f32(c, a, b), vfmsq_f64(c, a, b))
 #endif
 #undef PDNN_FUSED
 PDNN_INLINE float fmadd(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
@@ -218,6 +230,9 @@ PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm512_maskz_sqrt_pd(
 #elif PDNN_VECTOR_BYTES == 32
 PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm256_sqrt_ps(x); }
 PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm256_sqrt_pd(x); }
+#elif defined(PDNN_NEON)
+PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return vsqrtq_f32(x); }
+PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return vsqrtq_f64(x); }
 #elif defined(__SSE2__)
 PDNN_INLINE Vector<float> sqrt(Vector<float> x) { return _mm_sqrt_ps(x); }
 PDNN_INLINE Vector<double> sqrt(Vector<double> x) { return _mm_sqrt_pd(x); }

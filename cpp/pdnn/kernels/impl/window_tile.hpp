@@ -38,11 +38,11 @@ struct WindowTile {
 /// How many rows fill the registers beside a row of b and one broadcast element of a; scattered rows need registers for
 /// their places, too. A few columns are not worth the code of many heights.
 template <int vectors, Rows lie, bool few>
-inline constexpr int kMostWindowRows = vectors == 4 || few                 ? 6
-                                       : kVectorBytes < 64 && vectors == 2 ? 6
-                                       : lie == Rows::scattered            ? 9
-                                       : kVectorBytes < 64                 ? 12
-                                                                           : 14;
+inline constexpr int kMostWindowRows = vectors == 4 || few               ? 6
+                                       : !kManyRegisters && vectors == 2 ? 6
+                                       : lie == Rows::scattered          ? 9
+                                       : !kManyRegisters                 ? 12
+                                                                         : 14;
 
 template <class Operands, int vectors, int rows, Rows lie, bool few>
 __attribute__((noinline)) void sum_windows(const WindowTile<typename Operands::Value>& tile) {
@@ -144,7 +144,7 @@ struct Strip {
 template <class T, class Action>
 PDNN_INLINE void for_strips(Index cols, Action action) {
   constexpr Index n = kLanes<T>;
-  constexpr int widest = kVectorBytes == 64 ? 4 : 2;
+  constexpr int widest = kManyRegisters ? 4 : 2;
   Index col = 0;
   for (; col + widest * n <= cols; col += widest * n) action(Strip<widest, false>{}, col);
   if constexpr (widest > 2)
