@@ -177,6 +177,23 @@ def test_words_name_optimizers_and_schedules(
     np.testing.assert_array_equal(models.load_model(saved).flat_parameters, model.flat_parameters)
 
 
+def test_lbfgs_takes_all_rows_and_searches_lines(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "model.safetensors"
+    words = ["--optimizer", "lbfgs", "--max-iter", "4", "--history-size", "3", "--l2", "0.01"]
+    how = ["--model", "mlp:4-8-3:tanh", "--strategy", "serial", "--epochs", "3", "--save", saved]
+    assert cli.main(["train", "--data", f"npz:{blobs}", *words, *map(str, how)]) == 0
+    assert "estimated" not in capsys.readouterr().out
+    model = models.mlp([4, 8, 3], "tanh", seed=0)
+    own = optim.LBFGS(
+        model.parameters(), max_iter=4, history_size=3, line_search_fn="strong_wolfe", weight_decay=0.01
+    )
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), own, strategy="serial")
+    trainer.fit(pdnn.datasets.npz(blobs)[0], 3, 203, verbose=False)
+    np.testing.assert_array_equal(models.load_model(saved).flat_parameters, model.flat_parameters)
+
+
 def test_quiet_training_prints_one_line(blobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(blobs, "--epochs", "2", "--quiet", "--validation", "none", "--l2", "0.01") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
@@ -247,6 +264,8 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--optimizer", "adagrad"], "invalid choice: 'adagrad'"),
         (["--optimizer", "adam", "--momentum", "0.5"], "--momentum is for sgd and rmsprop; adam has none"),
         (["--momentum", "1"], "--momentum 1 is not below 1"),
+        (["--max-iter", "3"], "--max-iter is for lbfgs; sgd has none"),
+        (["--optimizer", "adam", "--history-size", "3"], "--history-size is for lbfgs; adam has none"),
         (["--schedule", "square"], "'square' names no schedule; expected of the learning rate"),
         (["--schedule", "cosine:0.1:2"], "'cosine:0.1:2' names no schedule"),
         (["--schedule", "step:0"], "'0' is not a whole number of at least 1"),

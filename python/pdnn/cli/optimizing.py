@@ -12,8 +12,23 @@ from pdnn import nn, optim
 from pdnn.cli.values import non_negative_float, positive_float, positive_int
 from pdnn.optim import rules
 
-OPTIMIZERS: dict[str, type[optim.Optimizer]] = {name.lower(): getattr(rules, name) for name in rules.__all__}
+OPTIMIZERS: dict[str, type[optim.Optimizer]] = {
+    **{name.lower(): getattr(rules, name) for name in rules.__all__},
+    "lbfgs": optim.LBFGS,
+}
 """Words to classes."""
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "sgd": {"lr": 0.1, "momentum": 0.9},
+    "lbfgs": {"line_search_fn": "strong_wolfe"},
+}
+"""What differs from the defaults of the classes, which are torch's."""
+
+SOME = {"momentum": "sgd and rmsprop", "max_iter": "lbfgs", "history_size": "lbfgs"}
+"""Options that only some optimizers take, and which do."""
+
+BATCH_SIZE = 128
+"""Rows of an update, unless the optimizer is for all rows at once."""
 
 SCHEDULE_HELP = (
     "of the learning rate, after each update: linear[:END], falls to END (0) times its first value; "
@@ -26,6 +41,18 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     parser.add_argument("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="default: %(default)s")
     parser.add_argument(
         "--lr", type=positive_float, metavar="RATE", help="learning rate; default: 0.1 for sgd, else torch's"
+    )
+    parser.add_argument(
+        "--max-iter",
+        type=positive_int,
+        metavar="N",
+        help="of lbfgs: iterations of a step, each with a line search (strong Wolfe); default: 20",
+    )
+    parser.add_argument(
+        "--history-size",
+        type=positive_int,
+        metavar="N",
+        help="of lbfgs: differences of gradients that are kept; default: 100",
     )
     parser.add_argument(
         "--momentum",
@@ -44,17 +71,25 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 
 def optimizer(arguments: argparse.Namespace, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
     """The optimizer of a command line; what is not given is the class's default, as torch has it."""
-    options: dict[str, Any] = {"lr": 0.1, "momentum": 0.9} if arguments.optimizer == "sgd" else {}
-    given = {"lr": arguments.lr, "momentum": arguments.momentum, "weight_decay": arguments.l2}
-    options |= {name: value for name, value in given.items() if value is not None}
-    return OPTIMIZERS[arguments.optimizer](parameters, **options)
+    given = {"lr": arguments.lr, "weight_decay": arguments.l2}
+    given |= {name: getattr(arguments, name) for name in SOME}
+    options = {name: value for name, value in given.items() if value is not None}
+    return OPTIMIZERS[arguments.optimizer](parameters, **DEFAULTS.get(arguments.optimizer, {}) | options)
+
+
+def batch_size(arguments: argparse.Namespace, rows: int) -> int:
+    """The rows of an update: those of ``--batch-size``, or the optimizer's usual ones of so many."""
+    if arguments.batch_size is not None:
+        return int(arguments.batch_size)
+    return max(rows, 1) if OPTIMIZERS[arguments.optimizer].needs_closure else BATCH_SIZE
 
 
 def check(arguments: argparse.Namespace) -> None:
     """Ends the process if the options do not fit each other."""
     numbers = inspect.signature(OPTIMIZERS[arguments.optimizer]).parameters
-    if arguments.momentum is not None and "momentum" not in numbers:
-        arguments.error(f"--momentum is for sgd and rmsprop; {arguments.optimizer} has none")
+    for name, owners in SOME.items():
+        if getattr(arguments, name) is not None and name not in numbers:
+            arguments.error(f"--{name.replace('_', '-')} is for {owners}; {arguments.optimizer} has none")
     if arguments.momentum is not None and arguments.momentum >= 1:
         arguments.error(f"--momentum {arguments.momentum:g} is not below 1")
 

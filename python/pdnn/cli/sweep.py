@@ -38,6 +38,8 @@ _PASSED_ON = (
     "optimizer",
     "lr",
     "momentum",
+    "max-iter",
+    "history-size",
     "l2",
     "schedule",
     "augment",
@@ -87,7 +89,8 @@ def main(arguments: argparse.Namespace) -> int:
     for path in (arguments.file, arguments.csv):
         if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
             arguments.error(f"{path}: there is no such folder")
-    given = {name: getattr(arguments, name) for name in _PASSED_ON if getattr(arguments, name) is not None}
+    given = {name: getattr(arguments, name.replace("-", "_")) for name in _PASSED_ON}
+    given = {name: value for name, value in given.items() if value is not None}
     launch = sweep.Launch(
         tuple(f"--{name}={value}" for name, value in given.items()), arguments.seed, arguments.timeout
     )

@@ -5,6 +5,7 @@
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
   pdnn train --data table.csv --target price --standardize --model mlp:10-64-1 --metrics r2,mae
   pdnn train --optimizer adam --schedule cosine
+  pdnn train --data table.csv --model mlp:10-16-1 --optimizer lbfgs --dtype float64
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
   pdnn train --ranks 4 --elastic                       # when a rank dies, the others go on
   pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
@@ -86,9 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--batch-size",
         type=positive_int,
-        default=128,
         metavar="N",
-        help="rows of one update, over all ranks and threads (average: of one rank); default: %(default)s",
+        help="rows of one update, over all ranks and threads (average: of one rank); default: "
+        f"{optimizing.BATCH_SIZE}, all for lbfgs",
     )
     optimizing.add_arguments(how)
     how.add_argument(
@@ -164,8 +165,10 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.standardize:
         standardization = tables.Standardization(train)
         standardization.apply(train, test, held_out)
+    arguments.batch_size = optimizing.batch_size(arguments, len(train))
     trainer = _trainer(arguments, train)
     wanted = bool(arguments.json) or not arguments.quiet
+    wanted &= not trainer.optimizer.needs_closure  # whose steps are as many evaluations as they need
     contention = Contention()
     if wanted and arguments.strategy not in CHOSEN:
         _estimate(trainer, train, arguments)
