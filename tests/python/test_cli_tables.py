@@ -73,6 +73,21 @@ def test_several_targets_and_a_loss_by_name(folder: Path, capsys: pytest.Capture
     assert got["loss"] == pytest.approx(got["mse"], rel=1e-6) and got["mse"] < 1
 
 
+def test_rows_count_what_their_weight_says(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows of weight 0 whose label is wrong change nothing of what is learned, nor of the accuracy."""
+    lines = (folder / "words.csv").read_text().splitlines()
+    weighted = [f"{line},1" for line in lines[1:]]
+    wrong = [f"{line.rpartition(',')[0]},{'up' if line.endswith('down') else 'down'},0" for line in lines[1:]]
+    file, model = tmp_path / "words.csv", tmp_path / "model.safetensors"
+    file.write_text("\n".join(["a,b,kind,w", *weighted, *wrong]) + "\n")
+    columns = ["--target", "kind", "--weight", "w"]
+    words = train(tmp_path, "mlp:2-8-2:tanh", *columns, "--standardize", "--save", model)
+    assert run(capsys, *words)["accuracy"] > 0.9
+    assert run(capsys, "predict", model, file, *columns)["accuracy"] > 0.9
+
+
 def test_names_of_classes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "model.safetensors"
     for outputs in (1, 2):
@@ -110,6 +125,7 @@ def test_the_usual_loss_follows_from_the_labels() -> None:
     ("words", "message"),
     [
         (["--target", "3"], "--target is for tables: --data FILE.csv"),
+        (["--weight", "3"], "--weight is for tables"),
         (["--test", "0.5"], "--test is for tables"),
         (["--data", "x.csv", "--test", "2"], "neither a share between 0 and 1 nor a .csv file"),
         (["--data", "x.csv", "--metrics", "r3"], "'r3' names no metric"),

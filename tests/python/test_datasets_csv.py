@@ -43,6 +43,37 @@ def test_columns_by_name_and_by_number(file: Path) -> None:
     assert datasets.csv(file, True, target=(), test=0).sample_shape == (3,)
 
 
+def test_a_column_of_weights(file: Path, tmp_path: Path) -> None:
+    write(file, ",", "a,b,c")
+    for weight in ("a", 0, -3):
+        data = datasets.csv(file, True, weight=weight, test=0)
+        order = np.argsort(data.y)
+        assert data.weight is not None
+        np.testing.assert_array_equal(np.c_[data.weight, data.x, data.y][order], ROWS)
+    other = tmp_path / "other.csv"
+    other.write_text("a,b,c\n0,5,6\n")
+    train, test = datasets.csv(file, weight="a", test=other)
+    assert train.weight is not None and test.weight is not None
+    assert train.weight.tolist() == [row[0] for row in ROWS] and test.weight.tolist() == [0]
+    assert datasets.csv(file, True).weight is None
+
+
+@pytest.mark.parametrize(
+    ("text", "weight", "words"),
+    [
+        ("a,b,c\n1,2,3\n1,-2,3\n", "b", 'line 3: column "b" is -2, expected a weight, a number from 0'),
+        ("a,b,c\n1,2,3\n1,?,3\n", "b", 'line 3: column "b" is missing'),
+        ("a,b,c\n1,2,3\n", "c", 'column "c" is both target and weight; name the target'),
+        ("a,b,c\n1,2,3\n", "w", "no one column is named 'w'"),
+        ("a,b\n1,2\n", "a", "no sample is left"),
+    ],
+)
+def test_what_is_wrong_with_weights_is_told(file: Path, text: str, weight: str, words: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        datasets.csv(file, weight=weight)
+
+
 def test_names_that_are_numbers_are_a_header_if_that_is_said(file: Path) -> None:
     write(file, ",", "0,1,2")
     assert len(datasets.csv(file, True, test=0)) == 5

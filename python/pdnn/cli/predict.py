@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN[,COLUMN]",
         help="of a .csv file: the labels, by name or number from 0, or none; default: the last column",
     )
+    parser.add_argument("--weight", type=tables.column, metavar="COLUMN", help=tables.WEIGHT_HELP)
     parser.add_argument(
         "--outputs", action="store_true", help="predict the model's outputs, not classes, as for numbers"
     )
@@ -58,7 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
         print(f"r2 {values['r2']:.4f}, mae {values['mae']:.4f} on {len(data)} samples")
     elif labeled:
         labels = data.y if data.y.ndim == 1 else data.y.argmax(axis=1)
-        right = (trainer.predict_classes(data) == labels).mean()
+        right = np.average(trainer.predict_classes(data) == labels, weights=data.weight)
         print(f"accuracy {right:.4f} on {len(data)} samples")
     if arguments.out is not None:
         _write(arguments.out, predicted)
@@ -74,7 +75,7 @@ Loader = Callable[[argparse.Namespace], tuple["Dataset", bool]]
 def _data(text: str) -> Loader:
     """The loader of the samples that a word names, given the options, and whether they have labels."""
     if text.endswith(tables.ENDINGS):
-        return lambda arguments: _read_table(text, arguments.target)
+        return lambda arguments: _read_table(text, arguments.target, arguments.weight)
     if text.endswith(".npy"):
         return lambda arguments: (_read_samples(Path(text)), False)
     parts = specs.data(text)
@@ -85,11 +86,11 @@ def _columns(text: str) -> list[str | int]:
     return [] if text == "none" else tables.columns(text)
 
 
-def _read_table(path: str, target: list[str | int] | None) -> tuple[Dataset, bool]:
+def _read_table(path: str, target: list[str | int] | None, weight: str | int | None) -> tuple[Dataset, bool]:
     from pdnn import datasets
 
     target = [-1] if target is None else target
-    return datasets.csv(path, True, target=target, test=0), bool(target)
+    return datasets.csv(path, True, target=target, weight=weight, test=0), bool(target)
 
 
 def _read_samples(path: Path) -> Dataset:

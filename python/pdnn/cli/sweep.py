@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _PASSED_ON = (
     "data",
     "target",
+    "weight",
     "test",
     "loss",
     "dtype",

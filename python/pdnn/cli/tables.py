@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ENDINGS = (".csv", ".tsv")
 """Of files that are tables."""
 
+WEIGHT_HELP = "of a .csv file: what each row counts, by name or number from 0; default: 1"
+
 
 def _losses() -> dict[str, type[nn.Loss]]:
     """All losses by the names of torch's functions: ``smooth_l1`` is SmoothL1Loss."""
@@ -57,6 +59,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         metavar="COLUMN[,COLUMN]",
         help="of a .csv file: what to predict, by name or number from 0; default: the last column",
     )
+    parser.add_argument("--weight", type=column, metavar="COLUMN", help=WEIGHT_HELP)
     parser.add_argument(
         "--test",
         type=_test,
@@ -88,7 +91,7 @@ def load(arguments: argparse.Namespace) -> tuple[Dataset, Dataset]:
     """The data that ``--data`` names; ends the process if an option is for tables, and this is none."""
     given: dict[str, Any] = {
         name: getattr(arguments, name)
-        for name in ("target", "test", "header")
+        for name in ("target", "weight", "test", "header")
         if getattr(arguments, name) is not None
     }
     if given and not isinstance(arguments.data, Table):
@@ -175,7 +178,12 @@ class Standardization:
 
 def columns(text: str) -> list[str | int]:
     """Columns by name, or by number where a word is one."""
-    return [int(word) if word.removeprefix("-").isdecimal() else word for word in text.split(",")]
+    return [column(word) for word in text.split(",")]
+
+
+def column(word: str) -> str | int:
+    """A column by name, or by number."""
+    return int(word) if word.removeprefix("-").isdecimal() else word
 
 
 def _test(text: str) -> float | str:

@@ -31,6 +31,7 @@ def csv(
     train: None = None,
     *,
     target: Columns = -1,
+    weight: str | int | None = None,
     test: float | str | os.PathLike[str] = 0.25,
     seed: int = 0,
     header: bool | None = None,
@@ -41,6 +42,7 @@ def csv(
     train: bool,
     *,
     target: Columns = -1,
+    weight: str | int | None = None,
     test: float | str | os.PathLike[str] = 0.25,
     seed: int = 0,
     header: bool | None = None,
@@ -52,6 +54,7 @@ def csv(
     train: bool | None = None,
     *,
     target: Columns = -1,
+    weight: str | int | None = None,
     test: float | str | os.PathLike[str] = 0.25,
     seed: int = 0,
     header: bool | None = None,
@@ -70,6 +73,8 @@ def csv(
         The columns to predict, by name or number (from 0; -1 is the last). One column of whole numbers gives
         class numbers or counts, of other numbers targets, of words the names of classes; several columns are
         numbers. All other columns are the samples. ``()``: there is nothing to predict, and y is 0.
+    weight : str or int, optional
+        The column that says what each row counts in losses, numbers from 0; it is no part of the samples.
     test : float or path
         The share of the rows, drawn at random, that is the test set (the rows of `train_test_split`), or
         another file with the same columns.
@@ -93,33 +98,38 @@ def csv(
     if isinstance(test, float | int):
         if not 0 <= test <= 1:
             raise ValueError(f"{path}: test is {test}, expected a share in [0, 1], or another file")
-        table = _read(path, target, header)
+        table = _read(path, target, weight, header)
         held_out = ceil(test * len(table.x))
         order = np.random.RandomState(seed).permutation(len(table.x))
-        x, y = table.x[order], _targets([table])[order]
+        x, y, weights = table.x[order], _targets([table])[order], table.weights[order]
     else:
-        other, table = _read(test, target, header), _read(path, target, header)
+        other, table = (_read(file, target, weight, header) for file in (test, path))
         if other.names != table.names:
             raise ValueError(f"{test}: has the columns {other.names}, {path} has {table.names}")
         held_out = len(other.x)
         x, y = np.concatenate([other.x, table.x]), _targets([other, table])
-    whole = Dataset(x, y)  # of both parts, so that class numbers are the same
+        weights = np.concatenate([other.weights, table.weights])
+    # One data set of both parts, so that class numbers are the same.
+    whole = Dataset(x, y, weight=None if weight is None else weights)
     return both(str(path), train, lambda is_train: whole[held_out:] if is_train else whole[:held_out])
 
 
 @dataclass(frozen=True)
 class _Table:
-    """What a file has: samples, the texts of the targets row by row, and the lines where they were."""
+    """What a file has: samples, weights, the texts of the targets row by row, the lines where they were."""
 
     path: str
     names: list[str]
     targets: list[int]
     x: Array
+    weights: Array
     texts: list[list[str]]
     lines: Sequence[int]
 
 
-def _read(path: str | os.PathLike[str], target: Columns, header: bool | None) -> _Table:
+def _read(
+    path: str | os.PathLike[str], target: Columns, weight: str | int | None, header: bool | None
+) -> _Table:
     from csv import Error, reader  # here, because `import pdnn` is to be quick
 
     with open(path, encoding="utf-8-sig", newline="") as file:
@@ -128,20 +138,24 @@ def _read(path: str | os.PathLike[str], target: Columns, header: bool | None) ->
             file.seek(0)
             lines: Iterable[str] = map(str.strip, file) if delimiter == " " else file
             rows = reader(lines, delimiter=delimiter, skipinitialspace=True)
-            return _table(str(path), rows, target, header)
+            return _table(str(path), rows, target, weight, header)
         except (Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: no text in columns ({error})") from error
 
 
-def _table(path: str, rows: Any, target: Columns, header: bool | None) -> _Table:
+def _table(path: str, rows: Any, target: Columns, weight: str | int | None, header: bool | None) -> _Table:
     first: list[str] = next((row for row in rows if row), [])
     if header is None:
         header = not any(map(_is_number, first))
     names = [name.strip() for name in first] if header else [str(place) for place in range(len(first))]
     targets = _places(path, names, target, header)
-    samples = [place for place in range(len(names)) if place not in targets]
+    last = [] if weight is None else _places(path, names, weight, header)
+    if set(last) & set(targets):
+        raise ValueError(f'{path}: column "{names[last[0]]}" is both target and weight; name the target')
+    samples = [place for place in range(len(names)) if place not in (*targets, *last)]
     if not samples:
-        raise ValueError(f"{path}: all of the columns {names} are targets; no sample is left")
+        raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
+    numbers = [*samples, *last]
     values, lines, texts = array("d"), array("q"), []
     for row in rows if header else chain([first], rows):
         if not row:
@@ -151,19 +165,26 @@ def _table(path: str, rows: Any, target: Columns, header: bool | None) -> _Table
                 f"{path}, line {rows.line_num}: has {len(row)} columns, the first line {len(names)}"
             )
         try:
-            values.extend([float(row[place]) for place in samples])
+            values.extend([float(row[place]) for place in numbers])
         except ValueError:
-            place = next(place for place in samples if not _is_number(row[place]))
+            place = next(place for place in numbers if not _is_number(row[place]))
             raise _no_number(path, rows.line_num, names[place], row[place]) from None
         texts.append([row[place].strip() for place in targets])
         lines.append(rows.line_num)
     if not lines:
         raise ValueError(f"{path}: has no rows of numbers")
-    x = np.frombuffer(values).reshape(len(lines), len(samples))
+    x = np.frombuffer(values).reshape(len(lines), len(numbers))
     if not (finite := np.isfinite(x)).all():
         row, column = np.argwhere(~finite)[0]
-        raise _no_number(path, lines[row], names[samples[column]], str(x[row, column]))
-    return _Table(path, names, targets, x, texts, lines)
+        raise _no_number(path, lines[row], names[numbers[column]], str(x[row, column]))
+    weights = x[:, -1] if last else np.ones(len(x))
+    if (weights < 0).any():
+        row = int(np.argmax(weights < 0))
+        raise ValueError(
+            f'{path}, line {lines[row]}: column "{names[last[0]]}" is {weights[row]:g}, expected a weight, '
+            "a number from 0"
+        )
+    return _Table(path, names, targets, x[:, : len(samples)], weights, texts, lines)
 
 
 def _delimiter(path: str | os.PathLike[str], lines: list[str]) -> str:
@@ -179,9 +200,9 @@ def _delimiter(path: str | os.PathLike[str], lines: list[str]) -> str:
     raise ValueError(f"{path}: has no columns divided by commas, semicolons, tabs, bars or spaces")
 
 
-def _places(path: str, names: list[str], target: Columns, header: bool) -> list[int]:
-    """The numbers of the target columns."""
-    wanted = [target] if isinstance(target, str | int) else list(target)
+def _places(path: str, names: list[str], columns: Columns, header: bool) -> list[int]:
+    """The numbers of the target columns, or of the weight's."""
+    wanted = [columns] if isinstance(columns, str | int) else list(columns)
     found = []
     for column in wanted:
         if isinstance(column, str):
@@ -194,7 +215,7 @@ def _places(path: str, names: list[str], target: Columns, header: bool) -> list[
         else:
             raise ValueError(f"{path}: there is no column {column}; it has {len(names)}")
     if len(set(found)) < len(found):
-        raise ValueError(f"{path}: target {target!r} names a column twice")
+        raise ValueError(f"{path}: target {columns!r} names a column twice")
     return found
 
 
