@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -139,6 +139,7 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
     held = sum(array.size for array in arrays.values())
     if described != held:  # said before any memory is allocated for them
         raise ValueError(f"{path}: its architecture has {described} parameters and buffers, its data {held}")
+    _name_classes(path, model, metadata)
     model.load_state_dict(arrays)
     return model
 
@@ -160,7 +161,15 @@ def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:
     found = from_onnx.read(path)
     model = _sequential(found.layers, dtype=found.dtype)
     model.load_state_dict(found.arrays)
+    _name_classes(path, model, found.metadata)
     return model
+
+
+def _name_classes(path: str | os.PathLike[str], model: nn.Sequential, metadata: Mapping[str, str]) -> None:
+    try:
+        model.classes = json.loads(metadata.get("pdnn.classes", "null"))
+    except (RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: its metadata pdnn.classes has no names of classes ({error})") from error
 
 
 def _arrays(model: nn.Module) -> set[nn.Parameter | nn.Buffer]:

@@ -100,12 +100,16 @@ class Training:
         self.step = 0
         self.position: Position | None = None
         self.stop_training = False
-        self.classes_: Array | None = None
         self._plain = False  # whether integers that it trained on meant themselves
         self._told: set[str] = set()
         model.core  # noqa: B018  a model without a static form is refused here
         self.core_loss = loss.build(core_for(model.dtype))
         self.core_optimizer()  # says what does not fit
+
+    @property
+    def classes_(self) -> Array | None:
+        """The names of the model's classes, where a `fit` of it was given names (`Sequential.classes`)."""
+        return self.model.classes
 
     def _check_evaluations(self) -> None:
         """Raises ValueError if a step evaluates its batch several times and other arguments forbid that."""
@@ -137,7 +141,7 @@ class Training:
 
     def take_labels(self, classes: Array | None, plain: bool) -> None:
         """Notes the names of classes, and whether integers that it trains on mean themselves."""
-        self.classes_, self._plain = classes, plain
+        self.model.classes, self._plain = classes, plain
 
     def agree(
         self, settings: dict[str, Any], where: str = "fit", *, comm: Communicator | None = None

@@ -95,6 +95,17 @@ def test_names_of_classes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFi
         got = run(capsys, *train(folder, f"mlp:2-8-{outputs}:tanh", "--target", "kind", *keep))
         assert got["accuracy"] > 0.9
         assert run(capsys, "predict", model, folder / "words.csv")["accuracy"] > 0.9
+        out = tmp_path / "out.csv"
+        assert cli.main(["predict", str(model), str(folder / "words.csv"), "--out", str(out)]) == 0
+        assert set(out.read_text().splitlines()) == {"class", "down", "up"}
+    classes = pdnn.load_model(model).classes
+    assert classes is not None and classes.tolist() == ["down", "up"]
+    some = tmp_path / "some.csv"  # a table in which a class is missing has the numbers of the model's classes
+    some.write_text("a,b,kind\n9,5000,up\n")
+    assert run(capsys, "predict", model, some)["accuracy"] == 1
+    some.write_text("9,5000\n9,5001\n")
+    assert cli.main(["predict", str(model), str(some), "--target", "none"]) == 0
+    assert capsys.readouterr().out == "up\nup\n"
     assert cli.main(list(map(str, train(folder, "mlp:2-8-1", "--target", "kind", "--loss", "mse")))) == 1
     assert '--loss mse compares numbers, the labels are names such as "down"' in capsys.readouterr().err
 

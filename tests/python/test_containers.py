@@ -277,6 +277,17 @@ REFUSED_LABELS = [
 ]
 
 
+def test_names_in_another_order_than_sorted() -> None:
+    model = nn.Sequential(nn.Linear(1, 3), seed=0)
+    model.classes = ["two", "one", "many"]
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.Adam(model.parameters(), lr=0.5))
+    x, y = np.array([[-5.0], [0.0], [5.0]]), ["many", "one", "two"]
+    trainer.fit((x, y), epochs=60, batch_size=3, verbose=False)
+    assert trainer.predict_classes(x).tolist() == y and trainer.evaluate((x, y))["accuracy"] == 1
+    outputs = model.predict(x.astype(np.float32))
+    assert outputs.argmax(axis=1).tolist() == [2, 1, 0]
+
+
 @pytest.mark.parametrize(("row", "given", "error", "words"), REFUSED_SAMPLES)
 def test_what_samples_cannot_be(row: str, given: Any, error: type[Exception], words: str) -> None:
     assert f"| x: {row} | {error.__name__}" in DOCS

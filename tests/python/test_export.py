@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 
 import pdnn
 from pdnn import cli, nn
+from pdnn.files import safetensors
 from processes import Completed
 from random_networks import draw_trained
 from random_rounds import random_rounds
@@ -102,6 +104,46 @@ def test_networks_that_compute_little(layers: list[nn.Module], tmp_path: Path) -
     model.to_c(tmp_path / f"little{len(str(model))}.c", (3,))
     results = [*by_onnx(tmp_path / "none.onnx", x), by_c(tmp_path / f"little{len(str(model))}.c", x, (3,))]
     assert all((got == model.predict(x)).all() for got in results)
+
+
+NAMES = ["cat", 'say "float"', "o\u0308tzi\\n", "1.5f ??/*/"]
+"""Names of classes that are hard to write."""
+
+
+def test_names_of_classes_leave_and_come_back(tmp_path: Path) -> None:
+    model = pdnn.models.mlp([2, 4], dtype="float64", seed=1)
+    with pytest.raises(TypeError, match="expected a sequence of names"):
+        model.classes = [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="a name is there twice"):
+        model.classes = ["a", "a"]
+    assert model.classes is None
+    model.classes = NAMES
+    model.save(tmp_path / "model.safetensors")
+    words = ["export", str(tmp_path / "model.safetensors")]
+    assert cli.main([*words, str(tmp_path / "model.onnx")]) == 0
+    assert cli.main([*words, str(tmp_path / "named.c")]) == 0
+    metadata = onnxruntime.InferenceSession(tmp_path / "model.onnx").get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["pdnn.classes"]) == NAMES
+    for back in (
+        pdnn.load_model(tmp_path / "model.safetensors"),
+        pdnn.models.from_onnx(tmp_path / "model.onnx"),
+    ):
+        assert back.classes is not None and back.classes.tolist() == NAMES
+    x = np.ones((1, 2))
+    np.testing.assert_allclose(by_c(tmp_path / "named.c", x, (4,)), model.predict(x))
+    library = ctypes.CDLL(str(tmp_path / "named.so"))
+    names = (ctypes.c_char_p * 4).in_dll(library, "named_classes")
+    assert [name.decode() for name in names] == NAMES
+
+
+@pytest.mark.parametrize("names", ["[", "7", '["a", "a"]', '[["a"]]', "[" * 10000])
+def test_metadata_without_names_are_refused(names: str, tmp_path: Path) -> None:
+    model = pdnn.models.mlp([2, 3], seed=1)
+    model.save(tmp_path / "model.safetensors")
+    arrays, metadata = safetensors.read(tmp_path / "model.safetensors")
+    safetensors.write(tmp_path / "broken.safetensors", arrays, metadata | {"pdnn.classes": names})
+    with pytest.raises(ValueError, match=r"broken\.safetensors: its metadata pdnn\.classes has no names"):
+        pdnn.load_model(tmp_path / "broken.safetensors")
 
 
 def test_what_the_file_says_of_the_model(tmp_path: Path) -> None:

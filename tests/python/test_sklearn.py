@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import pdnn
 from pdnn.sklearn import MLPClassifier, MLPRegressor, rows
 from processes import Completed
 
@@ -133,6 +134,15 @@ def test_two_classes_labels_and_outputs_are_as_in_scikit_learn() -> None:
         if kind == "MLPClassifier":
             np.testing.assert_allclose(own.predict_proba(x), expected.predict_proba(x), rtol=1e-8)
             np.testing.assert_array_equal(own.classes_, expected.classes_)
+
+
+def test_the_network_knows_names_of_classes(tmp_path: Path) -> None:
+    x = np.arange(12.0).reshape(6, 2)
+    for y, names in [(list("aabbcc"), ["a", "b", "c"]), ([3, 3, 3, 5, 5, 5], ["3", "5"]), ([0, 1] * 3, None)]:
+        model = MLPClassifier((3,), max_iter=1, random_state=0).fit(x, y).model_
+        model.save(tmp_path / "model.safetensors")
+        known = pdnn.load_model(tmp_path / "model.safetensors").classes
+        assert (None if known is None else known.tolist()) == names
 
 
 def test_signature_begins_with_that_of_scikit_learn() -> None:

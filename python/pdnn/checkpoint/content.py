@@ -7,8 +7,6 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from pdnn._core import EpochSums, build_info
 from pdnn.files import safetensors
 from pdnn.history import History
@@ -165,7 +163,7 @@ def take(
         position = _position(state.get("position"))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
-    if not (names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))):
+    if not (names is None or _are_names(names)):
         raise ValueError(f"{path}: has classes {names}; expected their names")
     compared = {
         "": (optimizer, training.optimizer.config()),
@@ -186,7 +184,7 @@ def take(
     training.optimizer.core.steps = steps
     if schedule is not None:
         schedule.step_to(time)
-    training.classes_ = None if names is None else np.array(names, np.str_)
+    training.model.classes = names
     training.epoch, training.step, training.seed = numbers["epoch"], numbers["step"], numbers["seed"]
     training.position = position
     for name in ("history", "phases", "updates", "compression", "ranks", "timeline"):
@@ -209,6 +207,15 @@ def _position(state: dict[str, Any] | None) -> Position | None:
         return None
     return Position(
         int(state["row"]), int(state["rows"]), _shuffle(state["shuffle"]), EpochSums(dict(state["sums"]))
+    )
+
+
+def _are_names(names: Any) -> bool:
+    """Whether these are names, each there once."""
+    return (
+        isinstance(names, list)
+        and all(isinstance(name, str) for name in names)
+        and 0 < len(set(names)) == len(names)
     )
 
 

@@ -13,6 +13,7 @@ Samples without labels are a .npy file of floats, one sample per row, scaled as 
 from __future__ import annotations
 
 import argparse
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,9 +59,7 @@ def main(arguments: argparse.Namespace) -> int:
         values = trainer.evaluate(data, metrics=["r2", "mae"])
         print(f"r2 {values['r2']:.4f}, mae {values['mae']:.4f} on {len(data)} samples")
     elif labeled:
-        labels = data.y if data.y.ndim == 1 else data.y.argmax(axis=1)
-        right = np.average(trainer.predict_classes(data) == labels, weights=data.weight)
-        print(f"accuracy {right:.4f} on {len(data)} samples")
+        print(f"accuracy {trainer.evaluate(data)['accuracy']:.4f} on {len(data)} samples")
     if arguments.out is not None:
         _write(arguments.out, predicted)
     elif not labeled:
@@ -116,5 +115,9 @@ def _write(path: Path, predicted: Array) -> None:
     else:
         floats = predicted.dtype.kind == "f"
         names = [f"output {number}" for number in range(predicted.shape[1])] if floats else ["class"]
-        fmt = "%.9g" if floats else "%d"
-        np.savetxt(path, predicted, fmt, delimiter=",", header=",".join(names), comments="")
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(names)
+            table.writerows(
+                [f"{value:.9g}" if floats else value for value in np.atleast_1d(row)] for row in predicted
+            )

@@ -171,7 +171,8 @@ def _numbers(where: str, data: Dataset, loss: Loss, outputs: int, classes: Array
         raise ValueError(
             f"{where}: labels are names, and no fit has told the model's classes; pass class numbers"
         )
-    places = np.minimum(np.searchsorted(classes, data.classes), len(classes) - 1)
+    order = np.argsort(classes)
+    places = order[np.minimum(np.searchsorted(classes, data.classes, sorter=order), len(classes) - 1)]
     unknown = data.classes[classes[places] != data.classes]
     if len(unknown):
         names = ", ".join(map(repr, classes[:8].tolist())) + ", …" * (len(classes) > 8)

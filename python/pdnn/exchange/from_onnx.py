@@ -25,11 +25,13 @@ class Imported:
     arrays : dict of str to ndarray
         As `state_dict` names and shapes them, of the dtype.
     dtype : "float32" or "float64"
+    metadata : dict of str to str
     """
 
     layers: list[dict[str, Any]]
     arrays: dict[str, Array]
     dtype: str
+    metadata: dict[str, str]
 
 
 def read(path: str | os.PathLike[str]) -> Imported:
@@ -58,7 +60,7 @@ def read(path: str | os.PathLike[str]) -> Imported:
         )
     dtype = "float64" if any(array.dtype == np.float64 for array in reader.arrays.values()) else "float32"
     arrays = {name: array.astype(dtype) for name, array in reader.arrays.items()}
-    return Imported(reader.layers, arrays, dtype)
+    return Imported(reader.layers, arrays, dtype, graph.metadata)
 
 
 class _Reader(Samples):

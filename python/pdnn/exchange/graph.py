@@ -104,6 +104,7 @@ class Graph:
     ----------
     missed : dict of Node to str
         What is not understood, and why.
+    metadata : dict of str to str
 
     Raises
     ------
@@ -112,7 +113,9 @@ class Graph:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        graph, self.opsets = _load(path)
+        model = _load(path)
+        graph, self.opsets = model.graph, dict(model.graph.opset_imports)
+        self.metadata = dict(model.metadata_props)
         self.nodes = list(graph)
         self.order = {node: index for index, node in enumerate(self.nodes)}
         self.missed: dict[ir.Node, str] = {}
@@ -284,7 +287,7 @@ class Graph:
         return value
 
 
-def _load(path: str | os.PathLike[str]) -> tuple[ir.Graph, dict[str, int]]:
+def _load(path: str | os.PathLike[str]) -> ir.Model:
     try:
         model = onnx.load(path)
         onnx.checker.check_model(model)
@@ -296,4 +299,4 @@ def _load(path: str | os.PathLike[str]) -> tuple[ir.Graph, dict[str, int]]:
         read = ir.from_proto(model)
     except (DecodeError, SerdeError, TypeError, UnicodeDecodeError, onnx.checker.ValidationError) as error:
         raise ValueError(f"{path}: is no ONNX file that onnx reads ({str(error)[:200]})") from error
-    return read.graph, dict(read.graph.opset_imports)
+    return read

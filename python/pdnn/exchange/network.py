@@ -58,9 +58,12 @@ class Network:
         Of pdnn.
     fingerprint : str
         The model's.
+    classes : tuple of str
+        Names of its classes; none if it knows none.
     """
 
     whole: Layer
     dtype: np.dtype[Any]
     version: str
     fingerprint: str
+    classes: tuple[str, ...] = ()

@@ -183,14 +183,23 @@ def _text(name: str, network: Network) -> str:
         arguments = [*(value.place for value in call.inputs), *map(str, call.arguments), call.output.place]
         body.append(f"{call.function}({', '.join(arguments)});  /* {_said(call.layer)} */")
     called = {call.function for call in program.calls}
-    sizes_said = {"INPUTS": x.size, "OUTPUTS": y.size, "WORK": max(1, sum(sizes))}
     signature = f"void {name}_predict(const float *x, float *y, float *work)"
+    sizes_said = {"INPUTS": x.size, "OUTPUTS": y.size, "WORK": max(1, sum(sizes))}
+    arrays = {key: _numbers(array) for key, array in program.arrays.items()}
+    declared, defined = [f"{signature};"], []
+    if network.classes:
+        sizes_said["CLASSES"] = len(network.classes)
+        names = f"const char *const {name}_classes[{len(network.classes)}]"
+        declared.append(f"extern {names};")
+        defined.append(f"{names} = {{\n@names\n}};")
+        arrays["names"] = "\n".join(f"    {_quoted(each)}," for each in network.classes)
     code = "\n\n".join(
         [
             _comment(name, network),
             "#include <math.h>",
             "\n".join(f"#define {name.upper()}_{what} {size}" for what, size in sizes_said.items()),
-            f"{signature};",
+            "\n".join(declared),
+            *defined,
             *(f"static const float {key}[{a.size}] = {{\n@{key}\n}};" for key, a in program.arrays.items()),
             *(text for function, text in TEXTS.items() if function in called),
             "\n    ".join([signature + "\n{", *body]) + "\n}\n",
@@ -200,7 +209,7 @@ def _text(name: str, network: Network) -> str:
         code = re.sub(r"\bfloat\b", "double", code)
         code = re.sub(r"\b(exp|tanh|erf|sqrt|log)f\(", r"\1(", code)
         code = re.sub(r"(\d\.\d+)f\b", r"\1", code)
-    return re.sub(r"^@(\w+)$", lambda found: _numbers(program.arrays[found[1]]), code, flags=re.MULTILINE)
+    return re.sub(r"^@(\w+)$", lambda found: arrays[found[1]], code, flags=re.MULTILINE)
 
 
 def _comment(name: str, network: Network) -> str:
@@ -216,12 +225,20 @@ def _comment(name: str, network: Network) -> str:
  *     {name}_predict(x, y, work);
  *
  * x: a sample, {own}
- * y: its outputs
+ * y: its outputs{_about_classes(name, network)}
  * work: is overwritten; calls at the same time need one each
  *
  * Written by pdnn {network.version} of the model with the fingerprint
  * {network.fingerprint}
  */"""
+
+
+def _about_classes(name: str, network: Network) -> str:
+    if not network.classes:
+        return ""
+    if prod(network.whole.outputs) == 1:
+        return f"; {name}_classes names what it says below and above a threshold"
+    return f", one for each of {name}_classes"
 
 
 def _said(layer: Layer) -> str:
@@ -232,6 +249,12 @@ def _said(layer: Layer) -> str:
 def _number(value: np.generic) -> str:
     """A float32 or float64, to its last bit."""
     return f"{value}f" if value.dtype == np.float32 else str(value)
+
+
+def _quoted(text: str) -> str:
+    """A string of C, its bytes UTF-8; what C99 would read as something else is written in octal."""
+    plain = [chr(b) if 32 <= b < 127 and chr(b) not in '"?\\' else f"\\{b:03o}" for b in text.encode()]
+    return f'"{"".join(plain)}"'
 
 
 def _numbers(array: Array) -> str:

@@ -50,6 +50,7 @@ def write(path: str | os.PathLike[str], network: Network) -> None:
         metadata_props={
             "pdnn.fingerprint": network.fingerprint,
             "pdnn.input_shape": json.dumps(network.whole.inputs),
+            **({"pdnn.classes": json.dumps(network.classes)} if network.classes else {}),
         },
     )
     with replacing(path) as file:

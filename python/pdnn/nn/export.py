@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +13,7 @@ from pdnn import _core
 from pdnn.core import Width, array_dtype, core_for, model_dtype
 from pdnn.exchange.network import Layer, Network
 from pdnn.nn.module import Module, runs_in_python
-from pdnn.store import Handle
+from pdnn.store import Array, Handle
 
 AS_IT_IS = ("Dropout", "GELU", "LeakyReLU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh")
 """Layers whose outputs have the shape of their inputs, whatever it is."""
@@ -22,6 +24,36 @@ FEATURES = {"Linear": "in_features", "BatchNorm1d": "num_features", "LayerNorm":
 
 class Exportable(Module):
     """A model whose layers follow one another."""
+
+    _classes: Array | None = None
+
+    @property
+    def classes(self) -> Array | None:
+        """The names of its classes, str, in the order of its outputs, if it knows them.
+
+        A Trainer's `fit` notes them where labels are names; they can be assigned, and files have them. A
+        single output has two classes: below its loss's threshold, and above.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If what is assigned is no sequence of names, each there once.
+        """
+        return self._classes
+
+    @classes.setter
+    def classes(self, names: Sequence[str] | Array | None) -> None:
+        array = None if names is None else np.array(names)
+        if array is not None and (array.ndim != 1 or array.dtype.kind != "U"):
+            raise TypeError(f"classes: got {names!r}, expected a sequence of names")
+        if array is not None and len(set(array.tolist())) < len(array):
+            raise ValueError(f"classes: a name is there twice: {array.tolist()}")
+        self._classes = array
+
+    def _metadata(self) -> dict[str, str]:
+        if self.classes is None:
+            return super()._metadata()
+        return {"pdnn.classes": json.dumps(self.classes.tolist())}
 
     def to_onnx(
         self,
@@ -84,7 +116,7 @@ class Exportable(Module):
 
 
 def _network(
-    where: str, model: Module, sample: tuple[int, ...] | None, dtype: npt.DTypeLike | None
+    where: str, model: Exportable, sample: tuple[int, ...] | None, dtype: npt.DTypeLike | None
 ) -> Network:
     if (layer := runs_in_python(model)) is not None:
         raise TypeError(
@@ -100,7 +132,8 @@ def _network(
     core = core_for(model.dtype)
     model.build(core).output_shape(list(sample))  # refuses by the name of the layer
     whole = _described(model, core, written, tuple(sample), "")
-    return Network(whole, written, _core.build_info()["version"], model.fingerprint())
+    classes = () if model.classes is None else tuple(model.classes.tolist())
+    return Network(whole, written, _core.build_info()["version"], model.fingerprint(), classes)
 
 
 def _features(model: Module) -> tuple[int, ...] | None:

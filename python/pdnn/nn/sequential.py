@@ -306,7 +306,8 @@ class Sequential(Exportable):
     def _metadata(self) -> dict[str, str]:
         if not builds(self):
             return super()._metadata()
-        return {"pdnn.architecture": json.dumps({"dtype": self.dtype, **self.config()})}
+        architecture = {"dtype": self.dtype, **self.config()}
+        return {"pdnn.architecture": json.dumps(architecture), **super()._metadata()}
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_model": None}

@@ -271,6 +271,10 @@ class MLPClassifier(ClassifierMixin, Perceptron):
             )
         return codes
 
+    def _names(self) -> list[str] | None:
+        numbered = np.array_equal(self.classes_, np.arange(len(self.classes_)))
+        return None if self._multilabel or numbered else list(map(str, self.classes_.tolist()))
+
     def _width(self, targets: Array) -> int:
         if targets.ndim == 2:
             return int(targets.shape[1])

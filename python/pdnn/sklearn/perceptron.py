@@ -90,6 +90,7 @@ class Perceptron(QuasiNewton):
             dtype = self._arithmetic(X.dtype, count * batch)
             sync = workers.comm.size > 1
             self.model_ = build(widths, activations, dropout, self.batch_norm, sync, dtype, random)
+            self.model_.classes = self._names()
             if self.solver != "lbfgs":
                 self._begin_descent()
         if self.solver == "lbfgs":
@@ -128,6 +129,10 @@ class Perceptron(QuasiNewton):
             dtype=(np.float64, np.float32),
         )
         return X, y.toarray() if sparse.issparse(y) else y
+
+    def _names(self) -> list[str] | None:
+        """The names of classes, where their numbers do not say all."""
+        return None
 
     def _counted(self, y: Array, weight: Array | None) -> Array | None:
         """What rows count in the loss, if not all count 1."""
