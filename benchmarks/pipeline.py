@@ -1,7 +1,7 @@
 """How long the stages of a pipeline idle, measured beside the formula and the simulator.
 
 python benchmarks/pipeline.py [--stages 2] [--micros 1,2,4,8] [--simulate 4,8] [--backend threads]
-                              [--json FILE] [--plot measured.png]
+                              [--json FILE] [--plot measured.png] [--trace FILE]
 
 A network of equal wide layers, one thread a stage. The bubble is the share of all stages' time in a step in
 which they compute nothing. Ranks that wait yield their core, and another program that is ready to run then
@@ -151,6 +151,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--backend", default="threads", choices=["threads", "mpi"])
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", help="picture of a measured step, the last line's")
+    parser.add_argument("--trace", metavar="FILE", help="the same step's events, as Timeline.chrome_trace")
     options = parser.parse_args(arguments)
     stages = options.stages
     if stages > len(os.sched_getaffinity(0)):
@@ -185,8 +186,11 @@ def main(arguments: Sequence[str]) -> None:
     if options.json:
         report = {"machine": machine(), "results": results}
         Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    fastest = min(timelines, key=lambda line: line.seconds)
     if options.plot:
-        min(timelines, key=lambda line: line.seconds).plot(options.plot)
+        fastest.plot(options.plot)
+    if options.trace:
+        fastest.chrome_trace(options.trace)
 
 
 if __name__ == "__main__":

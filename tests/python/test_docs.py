@@ -11,13 +11,17 @@ from types import ModuleType
 import pytest
 
 
-@pytest.fixture(scope="module")
-def public_api(root: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("public_api", root / "docs" / "_ext" / "public_api.py")
+def module_at(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def public_api(root: Path) -> ModuleType:
+    return module_at(root / "docs" / "_ext" / "public_api.py")
 
 
 def test_every_page_has_one_place(root: Path) -> None:
@@ -29,6 +33,16 @@ def test_every_page_has_one_place(root: Path) -> None:
     assert trees and sorted({*listed} - outside) == sorted(pages), "docs/index.md lists every page of docs/"
     assert len(listed) == len({*listed}), "and each once"
     assert all((docs / f"{entry}.md").exists() for entry in outside)
+
+
+def test_the_picture_shows_the_recorded_figures(root: Path, tmp_path: Path) -> None:
+    picture, drawn = module_at(root / "docs" / "picture.py"), tmp_path / "picture.svg"
+    picture.main(["--output", str(drawn)])
+    same = drawn.read_text() == (root / "docs" / "picture.svg").read_text()
+    assert same, "the figures in benchmarks/README.md are others now: python docs/picture.py"
+    assert len(drawn.read_bytes()) < 100_000
+    with pytest.raises(ValueError, match="has no table with the column 'batch 1'"):
+        picture.table("| | batch 2 |\n|---|--:|\n| pdnn | 1 |\n", "batch 1")
 
 
 def test_every_public_module_is_listed(public_api: ModuleType) -> None:
