@@ -1,4 +1,4 @@
-/// pdnn._mpi: MPI communicators. Loaded by pdnn.comm, which starts MPI and compares libraries before it calls anything.
+/// pdnn._mpi.openmpi or pdnn._mpi.mpich: MPI communicators for that binary interface. Loaded by the package pdnn._mpi.
 #include <pybind11/pybind11.h>
 
 #include "bindings/signals.hpp"
@@ -6,7 +6,7 @@
 #include "pdnn/comm/mpi_recording.hpp"
 #include "pdnn/comm/waiting.hpp"
 
-PYBIND11_MODULE(_mpi, m) {
+PYBIND11_MODULE(PDNN_MPI_MODULE, m) {
   namespace py = pybind11;
   using namespace pdnn;
   py::module_::import("pdnn._core");
@@ -14,7 +14,6 @@ PYBIND11_MODULE(_mpi, m) {
   m.doc() = "MPI communicators.";
   m.def(
       "interface", [] { return PDNN_INTERFACE; }, "What this module and the other one pass to one another, as a hash.");
-  m.attr("compiled_mpi") = comm::compiled_mpi();
   m.def("wrap", comm::wrap_mpi, py::arg("handle"), py::arg("most") = Index{1} << 30,
         "The ranks of mpi4py's `comm.handle`; collective. Calls of more than `most` elements travel in pieces.");
   m.def("record_end", comm::record_end, py::arg("how"),

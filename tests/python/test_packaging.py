@@ -70,12 +70,12 @@ def test_the_types_are_installed() -> None:
     assert list(PACKAGE.glob("_core*/__init__.pyi")) or (PACKAGE / "_core.pyi").exists()
 
 
-def test_modules_look_for_mpi_in_their_environment_only() -> None:
-    for name in ("_core", "_mpi"):
-        section = dynamic_section(installed_module(name))
-        assert re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", section) == ["$ORIGIN/../../.."]
-    assert "libmpi" not in dynamic_section(installed_module("_core"))
-    assert "libmpi.so" in dynamic_section(installed_module("_mpi"))
+def test_no_module_names_an_mpi_library_or_a_folder() -> None:
+    """MPI's symbols come from the library that mpi4py has loaded, whatever it is called."""
+    for module in (installed_module("_core"), *PACKAGE.glob("_mpi/*.so")):
+        section = dynamic_section(module)
+        assert "libmpi" not in section
+        assert not re.findall(r"\((?:RUNPATH|RPATH)\).*\[(?!\$ORIGIN)", section)
 
 
 ALONE = """

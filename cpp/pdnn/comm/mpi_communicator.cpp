@@ -353,14 +353,6 @@ std::int64_t MpiCommunicator::notified(Notice notice) {
 
 }  // namespace
 
-const char* compiled_mpi() {
-#ifdef OPEN_MPI
-  return "Open MPI";
-#else
-  return "MPICH";
-#endif
-}
-
 std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most) {
   require(most >= 1 && most <= Index{1} << 30, "wrap_mpi: pieces of ", most, " elements");
   if (finalized()) throw CommunicationError("MPI is finalized already");

@@ -7,9 +7,6 @@
 
 namespace pdnn::comm {
 
-/// Whose binary interface this was compiled for: "Open MPI" or "MPICH" (Intel MPI and most others share that one).
-const char* compiled_mpi();
-
 /// The ranks of an MPI communicator, given as mpi4py's `comm.handle`; collective. MPI must be initialized. Calls of
 /// more than `most` elements travel in pieces.
 std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most = Index{1} << 30);

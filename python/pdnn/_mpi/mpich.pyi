@@ -4,7 +4,7 @@ MPI communicators.
 from __future__ import annotations
 import pdnn._core
 import typing
-__all__: list[str] = ['compiled_mpi', 'end_with_exit_code', 'interface', 'record_end', 'wrap']
+__all__: list[str] = ['end_with_exit_code', 'interface', 'record_end', 'wrap']
 def end_with_exit_code() -> bool:
     """
     From now on this process finalizes MPI when it exits with 0, and ends the whole job when it exits otherwise.
@@ -21,4 +21,3 @@ def wrap(handle: typing.SupportsInt | typing.SupportsIndex, most: typing.Support
     """
     The ranks of mpi4py's `comm.handle`; collective. Calls of more than `most` elements travel in pieces.
     """
-compiled_mpi: str = 'Open MPI'
