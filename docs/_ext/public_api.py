@@ -31,7 +31,9 @@ def public_modules() -> set[str]:
     found, waiting = set[str](), ["pdnn"]
     for module in pkgutil.iter_modules(pdnn.__path__):
         text = Path(pdnn.__path__[0], module.name, "__init__.py")
-        if module.name[0] != "_" and text.exists() and re.search(r"^__all__ =", text.read_text(), re.MULTILINE):
+        if module.name.startswith("_"):
+            continue
+        if text.exists() and re.search(r"^__all__ =", text.read_text(), re.MULTILINE):
             waiting.append(f"pdnn.{module.name}")
     while waiting:
         found.add(name := waiting.pop())
