@@ -36,7 +36,13 @@ MAY_LOOK_AT = {
         *("core", "kernels", "threads", "nn", "optim", "comm", "codec"),
         *("data", "partition", "engine", "reduce"),
     ],
+    "library": [
+        *("core", "kernels", "threads", "nn", "optim", "comm", "codec"),
+        *("data", "partition", "engine", "reduce", "strategy"),
+    ],
 }
+# The installed headers, which library implements; they see nothing else of the core.
+PUBLIC = {"descriptions.hpp": ["export.h"], "export.h": [], "pdnn.hpp": ["descriptions.hpp"]}
 
 # The same for each room of python/pdnn, a folder or a file; "pdnn" is its __init__.py, which offers the rest.
 PYTHON_MAY_LOOK_AT = {
@@ -134,7 +140,7 @@ def test_every_folder_has_its_place() -> None:
 
 @pytest.mark.parametrize("folder", MAY_LOOK_AT)
 def test_a_folder_looks_only_at_those_before_it(folder: str) -> None:
-    allowed = {folder, *MAY_LOOK_AT[folder]}
+    allowed = {folder, *MAY_LOOK_AT[folder], *(PUBLIC if folder == "library" else ())}
     wrong = [
         f"{path.relative_to(CPP)} includes {include}"
         for path in sources(f"pdnn/{folder}")
@@ -142,6 +148,14 @@ def test_a_folder_looks_only_at_those_before_it(folder: str) -> None:
         if include.startswith("pdnn/") and include.split("/")[1] not in allowed
     ]
     assert not wrong
+
+
+def test_installed_headers_look_at_each_other_only() -> None:
+    headers = {path.name: path for path in (CPP / "pdnn").iterdir() if path.is_file()}
+    assert set(headers) == set(PUBLIC)
+    for name, path in headers.items():
+        inner = [include.removeprefix("pdnn/") for include in includes(path) if include.startswith("pdnn/")]
+        assert set(inner) <= set(PUBLIC[name]), name
 
 
 def test_mpi_is_named_in_one_file_of_its_own_module() -> None:

@@ -1,0 +1,274 @@
+#include "pdnn/library/build.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "pdnn/nn/layers/activation.hpp"
+#include "pdnn/nn/layers/batch_norm.hpp"
+#include "pdnn/nn/layers/conv2d.hpp"
+#include "pdnn/nn/layers/curves.hpp"
+#include "pdnn/nn/layers/dropout.hpp"
+#include "pdnn/nn/layers/flatten.hpp"
+#include "pdnn/nn/layers/layer_norm.hpp"
+#include "pdnn/nn/layers/linear.hpp"
+#include "pdnn/nn/layers/pool2d.hpp"
+#include "pdnn/nn/layers/residual.hpp"
+#include "pdnn/nn/layers/softmax.hpp"
+#include "pdnn/nn/losses/cross_entropy.hpp"
+#include "pdnn/nn/losses/elementwise.hpp"
+#include "pdnn/nn/losses/nll.hpp"
+
+namespace pdnn::library {
+
+namespace {
+
+constexpr const char* kWeightInit = "weight_init";
+constexpr const char* kBiasInit = "bias_init";
+
+nn::Init read_init(Options& layer, const char* name, Index fan_in, Index fan_out) {
+  const Json* const given = layer.find(name);
+  std::string distribution = "uniform", fan = "in";
+  double value = 1;
+  if (given) {
+    const auto word = [&](const char* key) {
+      const Json* const found = given->find(key);
+      layer.check(found && found->as<std::string>(), name, "an object with distribution, value and fan");
+      return *found->as<std::string>();
+    };
+    distribution = word("distribution");
+    fan = word("fan");
+    const Json* const number = given->find("value");
+    layer.check(number, name, "an object with distribution, value and fan");
+    value = as_double(layer.type() + ": " + name, *number);
+  }
+  using enum nn::Init::Kind;
+  const bool known = distribution == "uniform" || distribution == "normal" || distribution == "constant";
+  layer.check(known, name, "the distribution uniform, normal or constant");
+  layer.check(fan == "none" || fan == "in" || fan == "out" || fan == "sum", name, "the fan none, in, out or sum");
+  const Index units = fan == "none" ? 1 : fan == "in" ? fan_in : fan == "out" ? fan_out : fan_in + fan_out;
+  return {distribution == "uniform"  ? uniform
+          : distribution == "normal" ? normal
+                                     : constant,
+          value / std::sqrt(static_cast<double>(units))};
+}
+
+template <class T>
+nn::LayerPtr<T> build_layer(const Json& json, kernels::Precision precision);
+
+template <class T>
+std::shared_ptr<nn::Network<T>> build_layers(const Json* layers, kernels::Precision precision) {
+  const auto* const all = layers ? layers->as<Json::Array>() : nullptr;
+  require(all, "Sequential: \"layers\" is no list of layers");
+  std::vector<nn::LayerPtr<T>> built;
+  for (const Json& layer : *all) built.push_back(build_layer<T>(layer, precision));
+  return std::make_shared<nn::Network<T>>(std::move(built));
+}
+
+template <class T>
+nn::LayerPtr<T> build_linear(Options& of, kernels::Precision precision) {
+  const Index inputs = of.integer("in_features", 1), outputs = of.integer("out_features", 1);
+  const nn::Init weight = read_init(of, kWeightInit, inputs, outputs), bias = read_init(of, kBiasInit, inputs, outputs);
+  return std::make_shared<nn::Linear<T>>(inputs, outputs, of.flag("bias", true), weight, bias, precision);
+}
+
+template <class T>
+nn::LayerPtr<T> build_conv2d(Options& of, kernels::Precision precision) {
+  const Index inputs = of.integer("in_channels", 1), outputs = of.integer("out_channels", 1);
+  const Index kernel = of.integer("kernel_size", 1), taps = kernel * kernel;
+  const nn::Init weight = read_init(of, kWeightInit, taps * inputs, taps * outputs);
+  const nn::Init bias = read_init(of, kBiasInit, taps * inputs, taps * outputs);
+  return std::make_shared<nn::Conv2d<T>>(inputs, outputs, kernel, of.integer("stride", 1, 1),
+                                         of.integer("padding", 0, 0), of.flag("bias", true), weight, bias, precision);
+}
+
+template <class T>
+nn::LayerPtr<T> build_batch_norm(Options& of, bool images) {
+  typename nn::BatchNorm<T>::Options options{.channels = of.integer("num_features", 1), .images = images};
+  options.eps = of.number("eps", 1e-5);
+  options.momentum = of.number("momentum", 0.1);
+  options.sync = of.flag("sync", false);
+  of.check(options.eps > 0, "eps", "a number above 0");
+  of.check(options.momentum >= 0 && options.momentum <= 1, "momentum", "a number in [0, 1]");
+  return std::make_shared<nn::BatchNorm<T>>(options);
+}
+
+template <class T>
+nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
+  using kernels::Activation;
+  const std::string& type = of.type();
+  if (type == "Linear") return build_linear<T>(of, precision);
+  if (type == "Conv2d") return build_conv2d<T>(of, precision);
+  if (type == "BatchNorm1d") return build_batch_norm<T>(of, false);
+  if (type == "BatchNorm2d") return build_batch_norm<T>(of, true);
+  if (type == "Sequential") return build_layers<T>(of.find("layers"), precision);
+  if (type == "Flatten") return std::make_shared<nn::Flatten<T>>();
+  if (type == "ReLU") return std::make_shared<nn::ActivationLayer<T>>(Activation::relu);
+  if (type == "Sigmoid") return std::make_shared<nn::ActivationLayer<T>>(Activation::sigmoid);
+  if (type == "Tanh") return std::make_shared<nn::ActivationLayer<T>>(Activation::tanh);
+  if (type == "GELU" || type == "SiLU") return std::make_shared<nn::CurveLayer<T>>(type);
+  if (type == "Softmax") return std::make_shared<nn::Softmax<T>>(false);
+  if (type == "LogSoftmax") return std::make_shared<nn::Softmax<T>>(true);
+  if (type == "LeakyReLU") return std::make_shared<nn::LeakyReLU<T>>(of.number("negative_slope", 0.01));
+  if (type == "Residual") {
+    const Json* const inner = of.find("fn");
+    require(inner, "Residual: fn is missing");
+    return std::make_shared<nn::Residual<T>>(build_layer<T>(*inner, precision));
+  }
+  if (type == "Dropout") {
+    const double p = of.number("p", 0.5);
+    of.check(p >= 0 && p < 1, "p", "a number in [0, 1)");
+    return std::make_shared<nn::Dropout<T>>(p);
+  }
+  if (type == "LayerNorm") {
+    const double eps = of.number("eps", 1e-5);
+    of.check(eps > 0, "eps", "a number above 0");
+    return std::make_shared<nn::LayerNorm<T>>(of.integer("normalized_shape", 1), eps);
+  }
+  if (type == "MaxPool2d" || type == "AvgPool2d") {
+    const Index kernel = of.integer("kernel_size", 1), stride = of.integer("stride", 1, kernel);
+    if (type == "AvgPool2d") return std::make_shared<nn::AvgPool2d<T>>(kernel, stride);
+    of.check(kernel <= 16, "kernel_size", "at most 16");
+    return std::make_shared<nn::MaxPool2d<T>>(kernel, stride);
+  }
+  if (type == "AdaptiveAvgPool2d") {
+    of.check(of.integer("output_size", 1, 1) == 1, "output_size", "1");
+    return std::make_shared<nn::GlobalAvgPool2d<T>>();
+  }
+  throw ValueError(message("there is no layer \"", type, "\""));
+}
+
+template <class T>
+nn::LayerPtr<T> build_layer(const Json& json, kernels::Precision precision) {
+  Options options(json);
+  nn::LayerPtr<T> layer = build_known<T>(options, precision);
+  options.done();
+  return layer;
+}
+
+template <class T>
+std::shared_ptr<nn::Loss<T>> build_known_loss(Options& of, nn::Reduction reduction) {
+  const std::string& type = of.type();
+  if (type == "CrossEntropyLoss") {
+    const std::vector<double> weight = of.numbers("weight");
+    const double smoothing = of.number("label_smoothing", 0);
+    of.check(std::ranges::all_of(weight, [](double w) { return w >= 0; }), "weight", "numbers from 0");
+    of.check(smoothing >= 0 && smoothing <= 1, "label_smoothing", "a number in [0, 1]");
+    return std::make_shared<nn::CrossEntropyLoss<T>>(reduction, weight, smoothing);
+  }
+  if (type == "SmoothL1Loss") {
+    const double beta = of.number("beta", 1);
+    of.check(beta >= 0, "beta", "a number, 0 or more");
+    return std::make_shared<nn::SmoothL1Loss<T>>(reduction, nn::SmoothAbsoluteError{beta});
+  }
+  if (type == "HuberLoss") {
+    const double delta = of.number("delta", 1);
+    of.check(delta > 0, "delta", "a number above 0");
+    return std::make_shared<nn::HuberLoss<T>>(reduction, nn::HuberError{delta});
+  }
+  if (type == "PoissonNLLLoss") {
+    const nn::PoissonLikelihood likelihood{of.flag("log_input", true), of.flag("full", false), of.number("eps", 1e-8)};
+    of.check(likelihood.eps > 0, "eps", "a number above 0");
+    return std::make_shared<nn::PoissonNLLLoss<T>>(reduction, likelihood);
+  }
+  if (type == "QuantileLoss") {
+    std::vector<double> quantiles = of.numbers("quantile");
+    if (!of.find("quantile")) quantiles = {0.5};
+    const bool valid = !quantiles.empty() && std::ranges::all_of(quantiles, [](double q) { return q > 0 && q < 1; });
+    of.check(valid, "quantile", "numbers in (0, 1)");
+    return std::make_shared<nn::QuantileLoss<T>>(reduction, nn::QuantileError{std::move(quantiles)});
+  }
+  if (type == "NLLLoss") return std::make_shared<nn::NLLLoss<T>>(reduction);
+  if (type == "MSELoss") return std::make_shared<nn::MSELoss<T>>(reduction);
+  if (type == "L1Loss") return std::make_shared<nn::L1Loss<T>>(reduction);
+  if (type == "BCELoss") return std::make_shared<nn::BCELoss<T>>(reduction);
+  if (type == "BCEWithLogitsLoss") return std::make_shared<nn::BCEWithLogitsLoss<T>>(reduction);
+  throw ValueError(message("there is no loss \"", type, "\""));
+}
+
+double share_of(Options& of, const char* name, double otherwise) {
+  const double number = of.number(name, otherwise);
+  of.check(number >= 0 && number < 1, name, "a number in [0, 1)");
+  return number;
+}
+
+double positive_or_0(Options& of, const char* name, std::optional<double> otherwise) {
+  const double number = of.number(name, otherwise);
+  of.check(number >= 0, name, "a number from 0");
+  return number;
+}
+
+std::array<double, 2> read_betas(Options& of, double second) {
+  const std::vector<double> betas = of.numbers("betas");
+  if (!of.find("betas")) return {0.9, second};
+  const bool valid = betas.size() == 2 && std::ranges::all_of(betas, [](double b) { return b >= 0 && b < 1; });
+  of.check(valid, "betas", "two numbers in [0, 1)");
+  return {betas[0], betas[1]};
+}
+
+}  // namespace
+
+template <class T>
+std::shared_ptr<nn::Network<T>> build_network(const Json& architecture, kernels::Precision precision) {
+  return build_layers<T>(architecture.find("layers"), precision);
+}
+
+Json kept(const Json& architecture) {
+  Json all = architecture;
+  if (auto* const array = std::get_if<Json::Array>(&all.value))
+    for (Json& item : *array) item = kept(item);
+  if (auto* const object = std::get_if<Json::Object>(&all.value)) {
+    std::erase_if(*object, [](const auto& member) { return member.first == kWeightInit || member.first == kBiasInit; });
+    for (auto& [name, member] : *object) member = kept(member);
+  }
+  return all;
+}
+
+template <class T>
+std::shared_ptr<nn::Loss<T>> build_loss(const Json& loss) {
+  Options options(loss);
+  const std::string reduction = options.word("reduction", "mean");
+  options.check(reduction == "mean" || reduction == "sum" || reduction == "batchmean", "reduction",
+                "\"mean\", \"sum\" or \"batchmean\"");
+  using enum nn::Reduction;
+  const auto built = build_known_loss<T>(options, reduction == "mean" ? mean : reduction == "sum" ? sum : batchmean);
+  options.done();
+  return built;
+}
+
+OptimizerNumbers read_optimizer(const Json& optimizer) {
+  Options of(optimizer);
+  const std::string& type = of.type();
+  std::optional<double> lr;
+  double decay = 0;
+  kernels::Rule rule;
+  if (type == "SGD") {
+    rule = kernels::Sgd{share_of(of, "momentum", 0), of.flag("nesterov", false)};
+    const auto& sgd = std::get<kernels::Sgd>(rule);
+    of.check(!sgd.nesterov || sgd.momentum > 0, "nesterov", "a momentum above 0 with it");
+  } else if (type == "Adam" || type == "AdamW") {
+    const auto [first, second] = read_betas(of, 0.999);
+    rule = kernels::Adam{first, second, positive_or_0(of, "eps", 1e-8), type == "AdamW"};
+    lr = 1e-3;
+    decay = type == "AdamW" ? 0.01 : 0;
+  } else if (type == "Lion") {
+    const auto [first, second] = read_betas(of, 0.99);
+    rule = kernels::Lion{first, second};
+    lr = 1e-4;
+  } else if (type == "RMSprop") {
+    rule = kernels::RmsProp{share_of(of, "alpha", 0.99), positive_or_0(of, "eps", 1e-8), share_of(of, "momentum", 0),
+                            of.flag("centered", false)};
+    lr = 1e-2;
+  } else {
+    throw ValueError(message("there is no optimizer \"", type, "\"; expected SGD, Adam, AdamW, Lion or RMSprop"));
+  }
+  const OptimizerNumbers numbers{rule, positive_or_0(of, "lr", lr), positive_or_0(of, "weight_decay", decay)};
+  of.done();
+  return numbers;
+}
+
+template std::shared_ptr<nn::Network<float>> build_network(const Json&, kernels::Precision);
+template std::shared_ptr<nn::Network<double>> build_network(const Json&, kernels::Precision);
+template std::shared_ptr<nn::Loss<float>> build_loss(const Json&);
+template std::shared_ptr<nn::Loss<double>> build_loss(const Json&);
+
+}  // namespace pdnn::library

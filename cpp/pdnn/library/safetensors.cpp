@@ -1,0 +1,146 @@
+#include "pdnn/library/safetensors.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "pdnn/library/json.hpp"
+
+static_assert(std::endian::native == std::endian::little, "model files hold little-endian numbers");
+
+namespace pdnn::library {
+
+namespace {
+
+constexpr std::uint64_t kMostHeader = 100'000'000;  // bytes, the format's own limit
+
+std::string listed(const std::vector<Index>& numbers) {
+  std::string all = "[";
+  for (const Index number : numbers) all += (all.size() > 1 ? ", " : "") + std::to_string(number);
+  return all + "]";
+}
+
+std::vector<Index> read_numbers(const std::string& name, const Json* json) {
+  const auto* const array = json ? json->as<Json::Array>() : nullptr;
+  require(array, name, " lacks its shape or its place");
+  std::vector<Index> all;
+  for (const Json& number : *array) {
+    all.push_back(as_index(name, number));
+    require(all.back() >= 0, name, ": got ", all.back(), ", expected numbers from 0");
+  }
+  return all;
+}
+
+void read_header(StoredFile& file, const Json& header, std::span<const std::byte> data) {
+  const auto* const members = header.as<Json::Object>();
+  require(members, "its header is no object");
+  std::vector<std::pair<Index, Index>> places;
+  for (const auto& [name, entry] : *members) {
+    if (name == "__metadata__") {
+      const auto* const texts = entry.as<Json::Object>();
+      require(texts, "its metadata are no object");
+      for (const auto& [key, text] : *texts) {
+        require(text.as<std::string>(), "its metadata ", key, " are no string");
+        file.metadata.emplace_back(key, *text.as<std::string>());
+      }
+      continue;
+    }
+    const Json* const dtype = entry.find("dtype");
+    require(dtype && dtype->as<std::string>(), name, " lacks its dtype");
+    StoredArray array{name, *dtype->as<std::string>(), read_numbers(name, entry.find("shape")), {}};
+    require(array.dtype == "F32" || array.dtype == "F64", name, " has dtype ", array.dtype, ", expected F32 or F64");
+    const std::vector<Index> at = read_numbers(name, entry.find("data_offsets"));
+    const Index width = array.dtype == "F32" ? 4 : 8;
+    require(at.size() == 2 && at[0] <= at[1] && at[1] <= std::ssize(data) &&
+                element_count(array.shape) * width == at[1] - at[0],
+            name, " does not lie where its shape says");
+    array.data = slice(data, at[0], at[1] - at[0]);
+    places.emplace_back(at[0], at[1]);
+    file.arrays.push_back(std::move(array));
+  }
+  std::ranges::sort(places);
+  Index end = 0;
+  for (const auto& [begin, stop] : places) {
+    require(begin == end, "an array starts at byte ", begin, " of the data, expected ", end);
+    end = stop;
+  }
+  require(end == std::ssize(data), "it has ", data.size(), " bytes of data, expected ", end);
+}
+
+}  // namespace
+
+const StoredArray* StoredFile::find(const std::string& name) const {
+  const auto found = std::ranges::find(arrays, name, &StoredArray::name);
+  return found == arrays.end() ? nullptr : &*found;
+}
+
+void write_safetensors(const std::string& path, const std::vector<StoredArray>& arrays,
+                       const std::vector<std::pair<std::string, std::string>>& metadata) {
+  std::string header = "{\"__metadata__\": {";
+  for (const auto& [key, text] : metadata)
+    header += (header.back() == '{' ? "" : ", ") + json_string(key) + ": " + json_string(text);
+  header += "}";
+  std::size_t end = 0;
+  for (const StoredArray& array : arrays) {
+    const std::size_t begin = end;
+    end += array.data.size();
+    header += ", " + json_string(array.name) + ": {\"dtype\": \"" + array.dtype +
+              "\", \"shape\": " + listed(array.shape) + ", \"data_offsets\": [" + std::to_string(begin) + ", " +
+              std::to_string(end) + "]}";
+  }
+  header += "}";
+  header.append((8 - header.size() % 8) % 8, ' ');  // data start aligned
+
+  const std::filesystem::path target(path), part(path + ".part" + std::to_string(getpid()));
+  std::ofstream file(part, std::ios::binary);
+  const std::uint64_t length = header.size();
+  std::array<char, sizeof length> prefix{};
+  std::memcpy(prefix.data(), &length, sizeof length);
+  file.write(prefix.data(), prefix.size()).write(header.data(), static_cast<std::streamsize>(header.size()));
+  for (const StoredArray& array : arrays) {
+    const std::string_view bytes(reinterpret_cast<const char*>(array.data.data()), array.data.size());
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+  file.close();
+  std::error_code error;
+  if (file) std::filesystem::rename(part, target, error);
+  if (!file || error) {
+    std::error_code ignored;
+    std::filesystem::remove(part, ignored);
+    throw std::runtime_error(message(path, ": could not be written"));
+  }
+}
+
+StoredFile read_safetensors(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file.tellg();
+  if (!file || size < 0) throw std::runtime_error(message(path, ": there is no such file, or it cannot be read"));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(size));
+  file.seekg(0).read(reinterpret_cast<char*>(bytes.data()), size);
+  if (!file) throw std::runtime_error(message(path, ": could not be read"));
+  return parse_safetensors(path, std::move(bytes));
+}
+
+StoredFile parse_safetensors(const std::string& name, std::vector<std::byte> bytes) {
+  try {
+    StoredFile file{std::move(bytes), {}, {}};
+    const std::span<const std::byte> all(file.bytes);
+    std::uint64_t length = 0;
+    require(all.size() >= sizeof length, all.size(), " bytes are too few");
+    std::memcpy(&length, all.data(), sizeof length);
+    require(length <= std::min<std::uint64_t>(kMostHeader, all.size() - sizeof length), all.size(),
+            " bytes cannot hold a header of ", length);
+    const std::span<const std::byte> header = all.subspan(sizeof length, length);
+    const std::string_view text(reinterpret_cast<const char*>(header.data()), header.size());
+    read_header(file, Json::parse("its header", text), all.subspan(sizeof length + length));
+    return file;
+  } catch (const ValueError& error) {
+    throw std::runtime_error(message(name, ": not a whole safetensors file: ", error.what()));
+  }
+}
+
+}  // namespace pdnn::library

@@ -1,0 +1,209 @@
+#include "pdnn/library/sequential.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "pdnn/engine/evaluator.hpp"
+#include "pdnn/library/build.hpp"
+#include "pdnn/library/safetensors.hpp"
+#include "pdnn/library/sha256.hpp"
+
+namespace pdnn {
+
+namespace library {
+
+data::Samples core_samples(const Samples& x) {
+  using Format = data::Samples::Format;
+  require(x.element != Element::int32, "samples are int32; expected uint8, float or double");
+  require(x.rows >= 0 && (x.data || x.rows == 0), "samples: got ", x.rows, " rows at ",
+          x.data ? "some memory" : "no memory");
+  const Shape sample{std::span<const Index>(x.sample)};
+  require(x.stride == 0 || x.stride >= sample.count(), "samples: a stride of ", x.stride, " elements for rows of ",
+          sample.count());
+  return {.data = x.data,
+          .format = x.element == Element::uint8     ? Format::uint8
+                    : x.element == Element::float32 ? Format::float32
+                                                    : Format::float64,
+          .count = x.rows,
+          .stride = x.stride == 0 ? sample.count() : x.stride,
+          .sample = sample,
+          .scale = x.scale,
+          .shift = x.shift};
+}
+
+template <class T>
+data::Source<T> source_of(const Samples& x) {
+  return data::Source<T>(core_samples(x), nn::Target<T>{});
+}
+
+std::vector<Index> all_rows(Index count) {
+  std::vector<Index> rows(static_cast<std::size_t>(count));
+  std::iota(rows.begin(), rows.end(), Index{0});
+  return rows;
+}
+
+template data::Source<float> source_of(const Samples&);
+template data::Source<double> source_of(const Samples&);
+
+namespace {
+
+constexpr const char* kArchitecture = "pdnn.architecture";
+
+template <class T>
+std::shared_ptr<typename Sequential<T>::Impl> make_model(Json architecture, std::optional<std::uint64_t> seed) {
+  const Json* const dtype = architecture.find("dtype");
+  require(dtype && dtype->as<std::string>(), "an architecture lacks its \"dtype\"");
+  const std::string& name = *dtype->as<std::string>();
+  const bool rounds = name == "bfloat16",
+             fits = std::is_same_v<T, float> ? rounds || name == "float32" : name == "float64";
+  require(fits, "the model is ", name, "; this is a Sequential<", std::is_same_v<T, float> ? "float" : "double", ">");
+  const auto network = build_network<T>(architecture, rounds ? kernels::Precision::bfloat16 : kernels::Precision::full);
+  auto model = seed ? std::make_shared<nn::Model<T>>(network, *seed) : std::make_shared<nn::Model<T>>(network);
+  return std::make_shared<typename Sequential<T>::Impl>(kept(architecture), std::move(model));
+}
+
+/// Names, shapes and memory of parameters or buffers, one behind another in a flat array.
+template <class T>
+std::vector<Array<T>> views(const std::vector<nn::Parameter>& arrays, AlignedArray<T>& flat) {
+  std::vector<Array<T>> all;
+  T* at = flat.span().data();
+  for (const nn::Parameter& array : arrays) {
+    all.push_back({array.name, array.shape, at, array.count()});
+    at += array.count();
+  }
+  return all;
+}
+
+template <class T>
+std::vector<Array<T>> all_arrays(const nn::Model<T>& model) {
+  std::vector<Array<T>> all = views(model.parameters(), *model.params);
+  for (Array<T>& buffer : views(model.network().buffers(), *model.buffers)) all.push_back(std::move(buffer));
+  return all;
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const Array<T>& array) {
+  return std::as_bytes(std::span<const T>(array.data, static_cast<std::size_t>(array.size)));
+}
+
+template <class T>
+void take_values(const StoredFile& file, const nn::Model<T>& model) {
+  const std::vector<Array<T>> arrays = all_arrays(model);
+  require(arrays.size() == file.arrays.size(), "its architecture has ", arrays.size(), " arrays, its data ",
+          file.arrays.size());
+  for (const Array<T>& array : arrays) {
+    const StoredArray* const stored = file.find(array.name);
+    require(stored && stored->shape == array.shape && stored->data.size() == bytes_of(array).size(), array.name,
+            " is missing, or has another shape or type");
+    std::ranges::copy(stored->data,
+                      std::as_writable_bytes(std::span(array.data, static_cast<std::size_t>(array.size))).begin());
+  }
+}
+
+/// Elements of all parameters and buffers that a network describes, before there is memory for them.
+template <class T>
+Index described(const Json& architecture) {
+  const auto network = build_network<T>(architecture, kernels::Precision::full);
+  return nn::total(network->parameters()) + nn::total(network->buffers());
+}
+
+}  // namespace
+
+}  // namespace library
+
+std::string version() { return PDNN_VERSION; }
+
+template <class T>
+Sequential<T>::Sequential(const std::vector<Layer>& layers, const ModelOptions& options) {
+  require(!options.bfloat16 || std::is_same_v<T, float>, "Sequential<double>: products in bfloat16 are for float");
+  const char* const dtype = options.bfloat16 ? "bfloat16" : std::is_same_v<T, float> ? "float32" : "float64";
+  library::Json architecture = library::Json::parse("Sequential", Chain(layers).json);
+  auto& members = std::get<library::Json::Object>(architecture.value);
+  members.front() = {"dtype", {std::string(dtype)}};
+  impl_ = library::make_model<T>(std::move(architecture), options.seed);
+}
+
+template <class T>
+Sequential<T> Sequential<T>::from_json(const std::string& architecture, std::uint64_t seed) {
+  return Sequential(library::make_model<T>(library::Json::parse("Sequential", architecture), seed));
+}
+
+template <class T>
+Sequential<T> Sequential<T>::load(const std::string& path) {
+  const library::StoredFile file = library::read_safetensors(path);
+  try {
+    const auto found =
+        std::ranges::find(file.metadata, library::kArchitecture, &std::pair<std::string, std::string>::first);
+    require(found != file.metadata.end(), "holds no pdnn architecture");
+    const library::Json architecture = library::Json::parse("its architecture", found->second);
+    Index held = 0;
+    for (const library::StoredArray& array : file.arrays) held += element_count(array.shape);
+    const Index described = library::described<T>(architecture);
+    require(described == held, "its architecture has ", described, " parameters and buffers, its data ", held);
+    auto impl = library::make_model<T>(architecture, std::nullopt);
+    library::take_values(file, *impl->model);
+    return Sequential(std::move(impl));
+  } catch (const ValueError& error) {
+    throw std::runtime_error(message(path, ": ", error.what()));
+  }
+}
+
+template <class T>
+void Sequential<T>::save(const std::string& path) const {
+  std::vector<library::StoredArray> stored;
+  for (const Array<T>& array : library::all_arrays(*impl_->model))
+    stored.push_back({array.name, std::is_same_v<T, float> ? "F32" : "F64", array.shape, library::bytes_of(array)});
+  library::write_safetensors(path, stored, {{library::kArchitecture, json()}});
+}
+
+template <class T>
+std::string Sequential<T>::json() const {
+  return impl_->architecture.text();
+}
+
+template <class T>
+std::string Sequential<T>::fingerprint() const {
+  std::vector<Array<T>> arrays = library::all_arrays(*impl_->model);
+  std::ranges::sort(arrays, {}, &Array<T>::name);
+  library::Sha256 digest;
+  for (const Array<T>& array : arrays) {
+    digest.add(array.name);
+    digest.add(library::bytes_of(array));
+  }
+  return digest.hex();
+}
+
+template <class T>
+std::vector<Array<T>> Sequential<T>::parameters() {
+  return library::views(impl_->model->parameters(), *impl_->model->params);
+}
+
+template <class T>
+std::vector<Array<T>> Sequential<T>::buffers() {
+  return library::views(impl_->model->network().buffers(), *impl_->model->buffers);
+}
+
+template <class T>
+std::vector<Index> Sequential<T>::output_shape(const std::vector<Index>& sample) const {
+  const Shape in{std::span<const Index>(sample)}, out = impl_->model->bound(in)->output_shape(in);
+  std::vector<Index> extents;
+  for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
+  return extents;
+}
+
+template <class T>
+void Sequential<T>::predict(const Samples& x, T* outputs) const {
+  engine::Evaluator<T>(*impl_->model, 1).predict(library::source_of<T>(x), library::all_rows(x.rows), outputs);
+}
+
+template <class T>
+std::vector<T> Sequential<T>::predict(const Samples& x) const {
+  std::vector<T> outputs(static_cast<std::size_t>(x.rows * element_count(output_shape(x.sample))));
+  predict(x, outputs.data());
+  return outputs;
+}
+
+template class Sequential<float>;
+template class Sequential<double>;
+
+}  // namespace pdnn

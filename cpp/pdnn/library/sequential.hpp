@@ -1,0 +1,30 @@
+#pragma once
+/// What a Sequential refers to.
+#include "pdnn/data/source.hpp"
+#include "pdnn/library/json.hpp"
+#include "pdnn/nn/model.hpp"
+#include "pdnn/pdnn.hpp"
+
+namespace pdnn {
+
+template <class T>
+struct Sequential<T>::Impl {
+  library::Json architecture;  // {"dtype": …, "layers": […]}
+  std::shared_ptr<nn::Model<T>> model;
+};
+
+namespace library {
+
+/// The samples as the core reads them. ValueError if they are no such samples.
+data::Samples core_samples(const Samples& x);
+
+/// Rows without targets.
+template <class T>
+data::Source<T> source_of(const Samples& x);
+
+/// The numbers 0 … count − 1.
+std::vector<Index> all_rows(Index count);
+
+}  // namespace library
+
+}  // namespace pdnn

@@ -1,0 +1,258 @@
+#include <cmath>
+
+#include "pdnn/comm/thread_group.hpp"
+#include "pdnn/engine/evaluator.hpp"
+#include "pdnn/library/build.hpp"
+#include "pdnn/library/sequential.hpp"
+#include "pdnn/library/sha256.hpp"
+#include "pdnn/library/strategy_spec.hpp"
+#include "pdnn/strategy/session.hpp"
+
+namespace pdnn {
+
+Ranks::Ranks(std::shared_ptr<comm::Communicator> communicator) : communicator_(std::move(communicator)) {}
+int Ranks::rank() const { return communicator_ ? communicator_->rank() : 0; }
+int Ranks::size() const { return communicator_ ? communicator_->size() : 1; }
+
+void run_ranks(int ranks, const std::function<void(const Ranks&)>& f) {
+  comm::run_ranks(ranks, [&](comm::Communicator& comm) { f(Ranks(comm.shared_from_this())); });
+}
+
+namespace {
+
+using strategy::EpochSums, strategy::OnNonfinite;
+
+OnNonfinite nonfinite_rule(const std::string& name) {
+  if (name == "raise") return OnNonfinite::stop;
+  if (name == "skip") return OnNonfinite::skip;
+  require(name == "ignore", "on_nonfinite \"", name, "\"; expected \"raise\", \"skip\" or \"ignore\"");
+  return OnNonfinite::ignore;
+}
+
+/// Rows with their targets as the core reads them. ValueError if they do not fit the loss and the outputs.
+template <class T>
+data::Source<T> source_of(const char* where, const Dataset& data, const nn::Model<T>& model, const nn::Loss<T>& loss) {
+  const data::Samples samples = library::core_samples(data.x);
+  const Targets& y = data.y;
+  require(y.rows == samples.count, where, ": ", samples.count, " samples and ", y.rows, " targets");
+  require(samples.count > 0, where, ": there are no rows");
+  require(y.data, where, ": the targets have no memory");
+  const Shape output = model.bound(samples.sample)->output_shape(samples.sample);
+  loss.check(output, y.width);
+  nn::Target<T> target;
+  target.weights = data.weights;
+  if (y.width == 0) {
+    target.classes = static_cast<const std::int32_t*>(y.data);
+    const auto classes = static_cast<std::int32_t>(std::max<Index>(output.count(), 2));
+    for (Index row = 0; row < y.rows; ++row)
+      require(target.classes[row] >= 0 && target.classes[row] < classes, where, ": label ", target.classes[row],
+              " of row ", row, " is outside 0 … ", classes - 1, ", the model's classes");
+  } else {
+    require(y.element == element_of<T>(), where, ": targets are of another type than the model");
+    require(y.stride == 0 || y.stride >= y.width, where, ": a stride of ", y.stride, " for targets of ", y.width);
+    target.values = {static_cast<const T*>(y.data), y.rows, y.width, y.stride == 0 ? y.width : y.stride};
+  }
+  for (Index row = 0; data.weights && row < y.rows; ++row)
+    require(data.weights[row] >= 0 && std::isfinite(data.weights[row]), where, ": weight ", data.weights[row],
+            " of row ", row, "; expected finite numbers, 0 or more");
+  return {samples, target};
+}
+
+}  // namespace
+
+template <class T>
+struct Trainer<T>::Impl {
+  std::shared_ptr<typename Sequential<T>::Impl> model;
+  std::shared_ptr<nn::Loss<T>> loss;
+  std::shared_ptr<optim::Optimizer<T>> optimizer;
+  std::shared_ptr<comm::Communicator> comm;
+  library::SpelledStrategy strategy;
+  OnNonfinite on_nonfinite;
+  std::uint64_t seed;
+  std::string job;  // what must be the same on all ranks
+  double lr, weight_decay;
+  engine::Evaluator<T> evaluator;
+  Index epoch = 0;
+  std::int64_t steps = 0;
+
+  Impl(const Sequential<T>& its_model, const Loss& its_loss, const Optimizer& its_optimizer,
+       const TrainerOptions& options)
+      : Impl(its_model, its_loss, library::read_optimizer(library::Json::parse("optimizer", its_optimizer.json)),
+             options) {
+    job = its_model.json() + its_loss.json + its_optimizer.json + options.strategy + options.on_nonfinite +
+          message(" ", seed, " ", options.clip_norm, " ", options.clip_value);
+  }
+
+  void set_rate(double rate) {
+    require(rate >= 0 && std::isfinite(rate), "learning rate ", rate, "; expected a number from 0");
+    optimizer->set_segments({{model->model->count(), rate, weight_decay, false}});
+    lr = rate;
+  }
+
+  /// A part of these rows, on this rank.
+  Scores scores(const data::Source<T>& source, Index width, Range rows, comm::Communicator* ranks) {
+    std::vector<Index> numbers = library::all_rows(source.count());
+    const auto [sums, weight] =
+        evaluator.loss(*loss, source, slice(std::span<const Index>(numbers), rows.begin, rows.size()), ranks);
+    std::array<double, 3> all{sums.value, sums.correct, weight};
+    if (ranks) ranks->all_reduce(std::span(all));
+    return means(all[0], all[1], all[2], width);
+  }
+  Scores means(double value, double correct, double weight, Index width) const {
+    const double counted = weight == 0 ? 1 : weight;
+    return {value / counted, loss->classifies(width) ? std::optional(correct / counted) : std::nullopt};
+  }
+
+  /// ValueError on all ranks if another one was given something else; then they take rank 0's parameters.
+  void agree(const std::string& call) {
+    if (comm->size() == 1) return;
+    library::Sha256 digest;
+    digest.add(job + call);
+    const std::string own = digest.hex();
+    std::vector<std::uint8_t> mine(own.begin(), own.end()), all(mine.size() * static_cast<std::size_t>(comm->size()));
+    const std::vector<Index> counts(static_cast<std::size_t>(comm->size()), std::ssize(mine));
+    comm->all_gather(std::span<const std::uint8_t>(mine), std::span(all), counts);
+    for (std::size_t at = 0; at < all.size(); ++at)
+      require(all[at] == mine[at % mine.size()], "fit: rank ", at / mine.size(),
+              " was started with another model, data or settings than rank ", comm->rank());
+    if (!strategy.same_init) return;
+    comm->broadcast(model->model->params->span(), 0);
+    comm->broadcast(model->model->buffers->span(), 0);
+  }
+
+  std::vector<Progress> fit(const Dataset& train, const FitOptions& options);
+
+ private:
+  Impl(const Sequential<T>& its_model, const Loss& its_loss, const library::OptimizerNumbers& numbers,
+       const TrainerOptions& options)
+      : model(its_model.impl()),
+        loss(library::build_loss<T>(library::Json::parse("loss", its_loss.json))),
+        optimizer(std::make_shared<optim::Optimizer<T>>(model->model->count(), numbers.rule)),
+        comm(options.ranks.communicator() ? options.ranks.communicator() : comm::make_self()),
+        strategy(library::spelled_strategy(options.strategy, comm->size())),
+        on_nonfinite(nonfinite_rule(options.on_nonfinite)),
+        seed(options.seed),
+        lr(numbers.lr),
+        weight_decay(numbers.weight_decay),
+        evaluator(*model->model, strategy.threads) {
+    using Clip = optim::Clip<T>;
+    set_rate(lr);
+    require(options.clip_norm == 0 || options.clip_value == 0, "clip_norm and clip_value: at most one may be given");
+    if (options.clip_norm != 0)
+      optimizer->set_clip(std::make_unique<Clip>(Clip::By::norm, options.clip_norm, model->model->count()));
+    if (options.clip_value != 0)
+      optimizer->set_clip(std::make_unique<Clip>(Clip::By::value, options.clip_value, model->model->count()));
+  }
+};
+
+template <class T>
+std::vector<Progress> Trainer<T>::Impl::fit(const Dataset& train, const FitOptions& options) {
+  require(options.epochs >= 0 && options.batch_size >= 1, "fit: ", options.epochs, " epochs of batches of ",
+          options.batch_size, " rows; expected at least 0 and 1");
+  const data::Source<T> source = source_of("fit", train, *model->model, *loss);
+  std::optional<data::Source<T>> held_out;
+  if (options.validation) held_out = source_of("validation", *options.validation, *model->model, *loss);
+  const Index count = source.count(), width = train.y.width;
+  const Index rows = std::min(options.batch_size * (strategy.models_apart ? comm->size() : 1), count);
+  require(!strategy.whole_batch || rows == count, "fit: this strategy sends the rows once, so a batch must be all ",
+          count, " of them");
+  agree(message(" ", count, " ", options.epochs, " ", options.batch_size, " ", options.shuffle, " ", epoch, " ", steps,
+                " ", lr, " ", held_out ? held_out->count() : 0));
+
+  strategy::Session<T> session(strategy.config,
+                               {model->model, loss, optimizer, comm->duplicate(), source.sample(), width, rows});
+  std::vector<Progress> finished;
+  bool stop = false;
+  const auto told = [&](const EpochSums& sums) {
+    return Progress{.epoch = epoch,
+                    .steps = steps + sums.steps,
+                    .rows = sums.rows,
+                    .seconds = sums.seconds,
+                    .training = means(sums.loss, sums.correct, sums.weight, width),
+                    .validation = {}};
+  };
+  try {
+    for (Index left = options.epochs; left > 0 && !stop; --left) {
+      const std::vector<Index> order = options.shuffle
+                                           ? data::epoch_order(seed, static_cast<std::uint64_t>(epoch), count)
+                                           : library::all_rows(count);
+      const EpochSums sums =
+          session.run_epoch(source,
+                            {.order = order,
+                             .batch_size = rows,
+                             .seed = seed,
+                             .first_step = steps,
+                             .rates = {},
+                             .on_nonfinite = on_nonfinite},
+                            [&](const EpochSums& far) { return options.progress && !options.progress(told(far)); });
+      if (sums.nonfinite.step != strategy::Nonfinite{}.step)
+        throw std::runtime_error(message("fit: epoch ", epoch, ", step ", sums.nonfinite.step,
+                                         ": the loss or a gradient is NaN or infinite; this update was not made"));
+      Progress progress = told(sums);
+      progress.finished = !sums.stopped;
+      steps += sums.steps;
+      ++epoch;
+      if (held_out) {
+        session.enter_evaluation();
+        comm::Communicator* const ranks = comm->size() > 1 ? session.comm().get() : nullptr;
+        progress.validation =
+            scores(*held_out, options.validation->y.width, share(held_out->count(), comm->rank(), comm->size()), ranks);
+        session.leave_evaluation();
+      }
+      finished.push_back(progress);
+      std::int64_t wishes = sums.stopped || (options.progress && !options.progress(progress)) ? 1 : 0;
+      if (comm->size() > 1) session.comm()->all_reduce(std::span(&wishes, 1));
+      stop = wishes > 0;
+    }
+    session.finish();
+  } catch (...) {
+    if (comm->size() > 1) session.comm()->notify(comm::Notice::failed);
+    throw;
+  }
+  return finished;
+}
+
+template <class T>
+Trainer<T>::Trainer(const Sequential<T>& model, const Loss& loss, const Optimizer& optimizer,
+                    const TrainerOptions& options)
+    : impl_(std::make_shared<Impl>(model, loss, optimizer, options)) {}
+
+template <class T>
+std::vector<Progress> Trainer<T>::fit(const Dataset& train, const FitOptions& options) {
+  return impl_->fit(train, options);
+}
+
+template <class T>
+Scores Trainer<T>::evaluate(const Dataset& data) const {
+  const data::Source<T> source = source_of("evaluate", data, *impl_->model->model, *impl_->loss);
+  return impl_->scores(source, data.y.width, {0, source.count()}, nullptr);
+}
+
+template <class T>
+void Trainer<T>::predict(const Samples& x, T* outputs) const {
+  impl_->evaluator.predict(library::source_of<T>(x), library::all_rows(x.rows), outputs);
+}
+
+template <class T>
+std::vector<T> Trainer<T>::predict(const Samples& x) const {
+  const Shape sample{std::span<const Index>(x.sample)};
+  const Index width = impl_->model->model->bound(sample)->output_shape(sample).count();
+  std::vector<T> outputs(static_cast<std::size_t>(x.rows * width));
+  predict(x, outputs.data());
+  return outputs;
+}
+
+template <class T>
+double Trainer<T>::learning_rate() const {
+  return impl_->lr;
+}
+
+template <class T>
+void Trainer<T>::set_learning_rate(double rate) {
+  impl_->set_rate(rate);
+}
+
+template class Trainer<float>;
+template class Trainer<double>;
+
+}  // namespace pdnn
