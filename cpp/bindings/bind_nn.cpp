@@ -171,7 +171,8 @@ void bind_layers(py::module_& m) {
   layer(std::type_identity<nn::LayerNorm<T>>{}, "LayerNorm")
       .def(py::init<Index, double>(), py::arg("features"), py::arg("eps"));
   layer(std::type_identity<nn::LeakyReLU<T>>{}, "LeakyReLU").def(py::init<double>(), py::arg("slope"));
-  layer(std::type_identity<nn::CurveLayer<T>>{}, "Curve").def(py::init<std::string_view>(), py::arg("function"));
+  layer(std::type_identity<nn::CurveLayer<T>>{}, "Curve")
+      .def(py::init<std::string_view, double, double>(), py::arg("function"), py::arg("a") = 1, py::arg("b") = 20);
   layer(std::type_identity<nn::Residual<T>>{}, "Residual")
       .def(py::init([](const std::shared_ptr<nn::Layer<T>>& f) { return std::make_shared<nn::Residual<T>>(f); }),
            py::arg("f"));

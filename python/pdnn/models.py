@@ -21,6 +21,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
     "gelu": nn.GELU,
     "silu": nn.SiLU,
+    "elu": nn.ELU,
+    "softplus": nn.Softplus,
 }
 
 

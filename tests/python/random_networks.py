@@ -93,6 +93,9 @@ def _draw_part(
         + ["convolution", "convolution", "pooling", "mean"] * image
     )
     if kind == "activation":
+        if rng.integers(6) == 0:
+            part = Part("ELU", (float(rng.uniform(0.5, 2)),)) if rng.integers(2) else Part("Softplus")
+            return part, shape
         return Part(str(rng.choice(["ReLU", "ReLU", "Tanh", "Sigmoid", "LeakyReLU", "GELU"]))), shape
     if kind == "linear" and not image:
         width = int(rng.integers(33, 200) if rng.integers(4) == 0 else rng.integers(1, 33))

@@ -256,7 +256,7 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--augment", "0"], "'0' is not a whole number of at least 1"),
         (["--model", "mlp:784"], "'mlp:784' names no model"),
         (["--model", "mlp:784-0-10"], "names no model"),
-        (["--model", "mlp:784-10:step"], "'step' is none of sigmoid, tanh, relu, gelu, silu"),
+        (["--model", "mlp:784-10:step"], "'step' is none of sigmoid, tanh, relu, gelu, silu, elu, softplus"),
         (["--validation", "1.5"], "'1.5' is neither test, none nor a share"),
         (["--lr", "0"], "'0' is not a number above 0"),
         (["--l2", "-1"], "'-1' is not a number of at least 0"),

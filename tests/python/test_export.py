@@ -174,6 +174,16 @@ def test_float64_stays_or_is_rounded(dtype: str, tmp_path: Path) -> None:
         assert np.abs(got - want).max() <= {"float32": 1e-5, "float64": 1e-14}[dtype] * np.abs(want).max()
 
 
+@pytest.mark.parametrize(("beta", "threshold"), [(2.5, 20), (0.5, 0.3), (1, -1)])
+def test_softplus_of_any_numbers(beta: float, threshold: float, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Softplus(beta, threshold))
+    x = np.linspace(-30, 30, 12, dtype=np.float32).reshape(2, 6)
+    model.to_onnx(tmp_path / "a.onnx", (6,))
+    model.to_c(tmp_path / f"softplus{int(10 * beta)}.c", (6,))
+    for got in [*by_onnx(tmp_path / "a.onnx", x), by_c(tmp_path / f"softplus{int(10 * beta)}.c", x, (6,))]:
+        np.testing.assert_allclose(got, model.predict(x), rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("layers", "shape"),
     [

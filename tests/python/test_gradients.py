@@ -37,6 +37,8 @@ LAYERS = {
     "leaky relu": lambda: [nn.Linear(INPUTS, 5), nn.LeakyReLU(0.2), nn.Linear(5, OUTPUTS)],
     "gelu": lambda: [nn.Linear(INPUTS, 5), nn.GELU(), nn.Linear(5, OUTPUTS)],
     "silu": lambda: [nn.Linear(INPUTS, 5), nn.SiLU(), nn.Linear(5, OUTPUTS)],
+    "elu": lambda: [nn.Linear(INPUTS, 5), nn.ELU(0.6), nn.Linear(5, OUTPUTS)],
+    "softplus": lambda: [nn.Linear(INPUTS, 5), nn.Softplus(1.5, 3.0), nn.Linear(5, OUTPUTS)],
     "layer norm": lambda: [nn.Linear(INPUTS, 5), nn.LayerNorm(5, eps=0.1), nn.Linear(5, OUTPUTS)],
     "residual": lambda: [
         nn.Residual(nn.Sequential(nn.Linear(INPUTS, INPUTS), nn.ReLU())),

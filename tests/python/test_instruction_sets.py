@@ -17,9 +17,9 @@ from pdnn import nn, optim
 
 def mlp():
     return [
-        nn.Linear(50, 45), nn.LayerNorm(45), nn.GELU(), nn.Linear(45, 40), nn.Sigmoid(), nn.Dropout(0.2),
-        nn.Linear(40, 33), nn.Tanh(), nn.Linear(33, 29), nn.SiLU(), nn.Linear(29, 20), nn.LeakyReLU(),
-        nn.Linear(20, 11), nn.ReLU(), nn.Linear(11, 7)]
+        nn.Linear(50, 45), nn.LayerNorm(45), nn.GELU(), nn.Linear(45, 40), nn.ELU(), nn.Sigmoid(),
+        nn.Dropout(0.2), nn.Linear(40, 33), nn.Tanh(), nn.Linear(33, 29), nn.SiLU(), nn.Linear(29, 20),
+        nn.LeakyReLU(), nn.Softplus(), nn.Linear(20, 11), nn.ReLU(), nn.Linear(11, 7)]
 
 
 def block(channels):

@@ -25,6 +25,11 @@ NETWORKS: dict[str, Any] = {
     "layer norm": lambda m: [m.LayerNorm(INPUTS), m.Linear(INPUTS, 9), m.LayerNorm(9), m.Linear(9, CLASSES)],
     "gelu": lambda m: [m.Linear(INPUTS, 9), m.GELU(), m.Linear(9, CLASSES)],
     "silu": lambda m: [m.Linear(INPUTS, 9), m.SiLU(), m.Linear(9, CLASSES)],
+    "elu": lambda m: [m.Linear(INPUTS, 9), m.ELU(), m.Linear(9, 9), m.ELU(0.3), m.Linear(9, CLASSES)],
+    "softplus": lambda m: [
+        m.Linear(INPUTS, 9), m.Softplus(), m.Linear(9, 9), m.Softplus(beta=1.7, threshold=0.8),
+        m.Linear(9, CLASSES),
+    ],
     "leaky relu": lambda m: [
         m.Linear(INPUTS, 9), m.LeakyReLU(), m.Linear(9, 9), m.LeakyReLU(0.3), m.Linear(9, CLASSES),
     ],

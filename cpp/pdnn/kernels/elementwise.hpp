@@ -9,8 +9,14 @@ enum class Activation { identity, relu, sigmoid, tanh };
 
 /// The activations whose derivative is computed from x. GELU is x Φ(x), Φ being the normal distribution function: to 3
 /// units in the last place from x = −0.6 up, to 6 in the lower tail; floats to 1. SiLU is x σ(x), σ being the logistic
-/// function: to 4 units in the last place, where σ(x) is a normal number.
-enum class Curve { gelu, silu };
+/// function: to 4 units in the last place, where σ(x) is a normal number. ELU is x where x > 0, else a (eˣ − 1).
+/// Softplus is log(1 + exp(a x)) / a, or x where a x > b.
+struct Curve {
+  enum Kind { gelu, silu, elu, softplus };
+  Kind kind;
+  double a, b;
+  constexpr Curve(Kind of, double first = 1, double second = 20) : kind(of), a(first), b(second) {}
+};
 
 /// out[r, :] = scale · x[rows[r], :] + shift for `count` rows of `width` elements; rows of x start `stride` elements
 /// apart.

@@ -113,6 +113,24 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(curves_at_every_length, T, Elements) {
           table.curve_backward(part, Curve::silu, n, x.data(), data, data);
         },
         [&](std::size_t i) { return double{dy[i]} * logistic(i) * (1 + double{x[i]} * (1 - logistic(i))); });
+    const Curve elu(Curve::elu, 0.75), softplus(Curve::softplus, 0.5, 0.25);
+    check<T>(
+        x, [&](const Table<T>& table, Part part, T* data) { table.curve(part, elu, n, data, data); },
+        [&](std::size_t i) { return x[i] > 0 ? double{x[i]} : 0.75 * std::expm1(double{x[i]}); });
+    check<T>(
+        dy,
+        [&](const Table<T>& table, Part part, T* data) { table.curve_backward(part, elu, n, x.data(), data, data); },
+        [&](std::size_t i) { return double{dy[i]} * (x[i] > 0 ? 1 : 0.75 * std::exp(double{x[i]})); });
+    const auto above = [&](std::size_t i) { return double{x[i]} / 2 > 0.25; };
+    check<T>(
+        x, [&](const Table<T>& table, Part part, T* data) { table.curve(part, softplus, n, data, data); },
+        [&](std::size_t i) { return above(i) ? double{x[i]} : 2 * std::log1p(std::exp(double{x[i]} / 2)); });
+    check<T>(
+        dy,
+        [&](const Table<T>& table, Part part, T* data) {
+          table.curve_backward(part, softplus, n, x.data(), data, data);
+        },
+        [&](std::size_t i) { return double{dy[i]} * (above(i) ? 1 : 1 / (1 + std::exp(-double{x[i]} / 2))); });
   }
 }
 

@@ -76,7 +76,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(element_by_element, T, Elements) {
         table.activate_backward({}, f, n, x.data(), dy.data(), out);
       });
     }
-    for (const Curve f : {Curve::gelu, Curve::silu}) {
+    for (const Curve f :
+         {Curve(Curve::gelu), Curve(Curve::silu), Curve(Curve::elu, 0.7), Curve(Curve::softplus, 1.7, 0.9)}) {
       check_both<T>("curve", n, [&](const Table<T>& table, T* out) { table.curve({}, f, n, x.data(), out); });
       check_both<T>("curve_backward", n,
                     [&](const Table<T>& table, T* out) { table.curve_backward({}, f, n, x.data(), dy.data(), out); });

@@ -1,6 +1,7 @@
-// exp, log, sigmoid, tanh, gelu and silu of every build against long double: at most 3 units in the last place.
+// exp, log, sigmoid, tanh and the curves of every build against long double: at most 3 units in the last place.
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
+#include <functional>
 
 #include "random_rounds.hpp"
 #include "support.hpp"
@@ -32,6 +33,16 @@ template <class T>
 constexpr Function<T> kSilu =
     [](const Table<T>& table, Index n, const T* x, T* y) { table.curve({}, Curve::silu, n, x, y); };
 
+template <class T>
+constexpr Function<T> kElu =
+    [](const Table<T>& table, Index n, const T* x, T* y) { table.curve({}, Curve::elu, n, x, y); };
+
+template <class T>
+constexpr Function<T> kSoftplus =
+    [](const Table<T>& table, Index n, const T* x, T* y) { table.curve({}, {Curve::softplus, 1, 1000}, n, x, y); };
+
+long double exact_elu(long double x) { return x > 0 ? x : std::expm1(x); }
+long double exact_softplus(long double x) { return std::max(x, 0.0L) + std::log1p(std::exp(-std::abs(x))); }
 long double exact_gelu(long double x) { return x * std::erfc(-x * std::sqrt(0.5L)) / 2; }
 long double exact_sigmoid(long double x) { return 1 / (1 + std::exp(-x)); }
 long double exact_silu(long double x) { return x / (1 + std::exp(-x)); }
@@ -56,7 +67,8 @@ std::vector<T> magnitudes() {
 }
 
 template <class T>
-void check(Function<T> function, long double (*exact)(long double), const std::vector<T>& x, double most = kMostUlps) {
+void check(const std::type_identity_t<std::function<void(const Table<T>&, Index, const T*, T*)>>& function,
+           long double (*exact)(long double), const std::vector<T>& x, double most = kMostUlps) {
   for_each_isa<T>([&](const Table<T>& table) {
     std::vector<T> y(x.size());
     function(table, static_cast<Index>(x.size()), x.data(), y.data());
@@ -161,6 +173,28 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(silu_is_exact_to_4_ulp_where_the_logistic_function
   });
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(elu_and_softplus_are_exact_to_4_ulp, T, Elements) {
+  const double lowest = sizeof(T) == 4 ? -87 : -708;
+  for (const auto& x : {sample<T>(lowest, -lowest), sample<T>(-3, 3), sample<T>(-50, 50), magnitudes<T>()}) {
+    check<T>(kElu<T>, exact_elu, x, 4);
+    check<T>(kSoftplus<T>, exact_softplus, x, 4);
+  }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(the_derivatives_of_elu_and_softplus_are_exact_to_4_ulp, T, Elements) {
+  const double widest = sizeof(T) == 4 ? 87 : 708;
+  for (const auto& x : {sample<T>(-widest, widest), sample<T>(-8, 8), magnitudes<T>()}) {
+    const std::vector<T> ones(x.size(), T(1));
+    const auto derivative = [&](const Curve& f) {
+      return [&ones, f](const Table<T>& table, Index n, const T* at, T* y) {
+        table.curve_backward({}, f, n, at, ones.data(), y);
+      };
+    };
+    check<T>(derivative(Curve::elu), [](long double at) { return at > 0 ? 1 : std::exp(at); }, x, 4);
+    check<T>(derivative({Curve::softplus, 1, 1000}), exact_sigmoid, x, 4);
+  }
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(the_derivative_of_silu_is_exact_but_for_its_zero, T, Elements) {
   const double widest = sizeof(T) == 4 ? 87 : 708;
   for (const auto& x : {sample<T>(-widest, widest), sample<T>(-8, 8)}) {
@@ -208,6 +242,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(special_values_come_out_as_in_the_standard_library
     check_all(kTanh<T>, {nan, T(1), T(-1), T(0), T(-0.0)});
     check_all(kGelu<T>, {nan, infinity, T(-0.0), T(0), T(-0.0)});
     check_all(kSilu<T>, {nan, infinity, T(-0.0), T(0), T(-0.0)});
+    check_all(kElu<T>, {nan, infinity, T(-1), T(0)});
+    check_all(kSoftplus<T>, {nan, infinity, T(0)});
   });
 }
 

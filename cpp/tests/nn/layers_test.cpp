@@ -99,6 +99,8 @@ std::vector<Case> cases() {
       {"LeakyReLU of a slope that turns around", std::make_shared<LeakyReLU<double>>(-0.5), {13}},
       {"GELU", std::make_shared<CurveLayer<double>>("GELU"), {2, 3, 4}},
       {"SiLU", std::make_shared<CurveLayer<double>>("SiLU"), {2, 3, 4}},
+      {"ELU", std::make_shared<CurveLayer<double>>("ELU", 0.7), {2, 3, 4}},
+      {"Softplus", std::make_shared<CurveLayer<double>>("Softplus", 1.7, 0.9), {2, 3, 4}},
       {"LayerNorm", std::make_shared<LayerNorm<double>>(11, 0.5), {11}},
       {"Residual of one layer", residual(linear(5, 5)), {5}},
       {"BatchNorm1d", batch_norm(19), {19}},

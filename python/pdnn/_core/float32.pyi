@@ -40,7 +40,7 @@ class LeakyReLU(Layer):
     def __init__(self, slope: typing.SupportsFloat | typing.SupportsIndex) -> None:
         ...
 class Curve(Layer):
-    def __init__(self, function: str) -> None:
+    def __init__(self, function: str, a: typing.SupportsFloat | typing.SupportsIndex = 1, b: typing.SupportsFloat | typing.SupportsIndex = 20) -> None:
         ...
 class Residual(Layer):
     def __init__(self, f: Layer) -> None:

@@ -265,6 +265,10 @@ class _Reader(Samples):
         """A LeakyReLU."""
         self.emit("LeakyReLU", negative_slope=self.decimal(step, "alpha", 0.01))
 
+    def elu(self, step: Step) -> None:
+        """An ELU."""
+        self.emit("ELU", alpha=self.decimal(step, "alpha", 1.0))
+
     def swish(self, step: Step) -> None:
         """A SiLU."""
         if self.decimal(step, "alpha", 1.0) != 1:
@@ -315,6 +319,7 @@ STEPS: dict[str, Callable[[_Reader, Step], None]] = {
     "Conv": _Reader.conv,
     "Div": _Reader.arithmetic,
     "Dropout": _Reader.dropout,
+    "Elu": _Reader.elu,
     "Flatten": _Reader.flatten,
     "GELU": _activation("GELU"),
     "Gelu": _Reader.gelu,
@@ -335,6 +340,7 @@ STEPS: dict[str, Callable[[_Reader, Step], None]] = {
     "SiLU": _activation("SiLU"),
     "Sigmoid": _activation("Sigmoid"),
     "Softmax": _Reader.softmax,
+    "Softplus": _activation("Softplus"),
     "Squeeze": _Reader.squeeze,
     "Sub": _Reader.arithmetic,
     "Swish": _Reader.swish,

@@ -117,6 +117,19 @@ static void hyperbolic_tangent(const float *x, int n, float *y)
         y[i] = tanhf(x[i]);
 }
 
+static void elu(const float *x, float alpha, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = x[i] > 0.0f ? x[i] : alpha * expm1f(x[i]);
+}
+
+/* y = log(1 + exp(beta x)) / beta, or x where beta x > threshold. */
+static void softplus(const float *x, float beta, float threshold, int n, float *y)
+{
+    for (int i = 0; i < n; ++i)
+        y[i] = beta * x[i] > threshold ? x[i] : log1pf(expf(beta * x[i])) / beta;
+}
+
 /* y = x (1 + erf(x / sqrt(2))) / 2. */
 static void gelu(const float *x, int n, float *y)
 {

@@ -32,6 +32,8 @@ FUNCTIONS = {
     "LeakyReLU": "leaky_relu",
     "Sigmoid": "sigmoid",
     "Tanh": "hyperbolic_tangent",
+    "ELU": "elu",
+    "Softplus": "softplus",
     "GELU": "gelu",
     "SiLU": "silu",
     "Softmax": "softmax",
@@ -137,8 +139,8 @@ class _Program:
             case "LayerNorm":
                 arrays = [self.array(layer, "weight"), self.array(layer, "bias")]
                 return [*arrays, _number(self.dtype.type(own["eps"])), count]
-            case "LeakyReLU":
-                return [_number(self.dtype.type(own["negative_slope"])), count]
+            case "LeakyReLU" | "ELU" | "Softplus":
+                return [*(_number(self.dtype.type(number)) for number in own.values()), count]
         return [count]
 
     def place(self, x: _Value, y: _Value) -> list[int]:
@@ -207,7 +209,7 @@ def _text(name: str, network: Network) -> str:
     )
     if network.dtype == np.float64:
         code = re.sub(r"\bfloat\b", "double", code)
-        code = re.sub(r"\b(exp|tanh|erf|sqrt|log)f\(", r"\1(", code)
+        code = re.sub(r"\b(exp|expm1|tanh|erf|sqrt|log|log1p)f\(", r"\1(", code)
         code = re.sub(r"(\d\.\d+)f\b", r"\1", code)
     return re.sub(r"^@(\w+)$", lambda found: arrays[found[1]], code, flags=re.MULTILINE)
 

@@ -142,6 +142,26 @@ def _leaky_relu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
     return graph.node("LeakyRelu", layer, x, alpha=layer.arguments["negative_slope"])
 
 
+def _elu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    return graph.node("Elu", layer, x, alpha=layer.arguments["alpha"])
+
+
+def _softplus(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    """ONNX has neither beta nor a threshold; above 20 the logarithm is z to 10 digits."""
+    beta, threshold = layer.arguments["beta"], layer.arguments["threshold"]
+    if beta == 1:
+        z, y = x, graph.node("Softplus", layer, x)
+    else:
+        scale = graph.constant(layer, "beta", beta)
+        z = graph.node("Mul", layer, x, scale)
+        y = graph.node("Div", layer, graph.node("Softplus", layer, z), scale)
+    if threshold >= 20:
+        return y
+    above = graph.node("Greater", layer, z, graph.constant(layer, "threshold", threshold))
+    above.dtype = ir.DataType.BOOL
+    return graph.node("Where", layer, above, x, y)
+
+
 def _gelu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
     """GELU is x (1 + erf(x / √2)) / 2; its operator is of opset 20."""
     root, one, half = (
@@ -176,8 +196,10 @@ LAYERS: dict[str, Writer] = {
     "Tanh": _operator("Tanh"),
     "ReLU": _operator("Relu"),
     "LeakyReLU": _leaky_relu,
+    "ELU": _elu,
     "GELU": _gelu,
     "SiLU": _silu,
     "Softmax": _operator("Softmax", axis=-1),
+    "Softplus": _softplus,
     "LogSoftmax": _operator("LogSoftmax", axis=-1),
 }

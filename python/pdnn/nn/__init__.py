@@ -3,6 +3,7 @@
 from pdnn.nn import init, utils
 from pdnn.nn.convolution import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
 from pdnn.nn.layers import (
+    ELU,
     GELU,
     Dropout,
     Flatten,
@@ -13,6 +14,7 @@ from pdnn.nn.layers import (
     Sigmoid,
     SiLU,
     Softmax,
+    Softplus,
     Tanh,
 )
 from pdnn.nn.losses import (
@@ -40,6 +42,7 @@ from pdnn.nn.utils import clip_grad_norm_, clip_grad_value_
 from pdnn.store import Buffer, Parameter
 
 __all__ = [
+    "ELU",
     "GELU",
     "AdaptiveAvgPool2d",
     "AvgPool2d",
@@ -77,6 +80,7 @@ __all__ = [
     "SmoothL1Loss",
     "Softmax",
     "SoftmaxLoss",
+    "Softplus",
     "Tanh",
     "clip_grad_norm_",
     "clip_grad_value_",

@@ -15,7 +15,10 @@ from pdnn.exchange.network import Layer, Network
 from pdnn.nn.module import Module, runs_in_python
 from pdnn.store import Array, Handle
 
-AS_IT_IS = ("Dropout", "GELU", "LeakyReLU", "LogSoftmax", "ReLU", "SiLU", "Sigmoid", "Softmax", "Tanh")
+AS_IT_IS = (
+    *("Dropout", "ELU", "GELU", "LeakyReLU", "LogSoftmax"),
+    *("ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh"),
+)
 """Layers whose outputs have the shape of their inputs, whatever it is."""
 
 FEATURES = {"Linear": "in_features", "BatchNorm1d": "num_features", "LayerNorm": "normalized_shape"}

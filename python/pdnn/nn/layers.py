@@ -124,6 +124,47 @@ class SiLU(Module):
         return core.Curve("SiLU")
 
 
+class ELU(Module):
+    """y = x where x > 0, else alpha · (exp(x) - 1), element by element (arXiv 1511.07289, eq. 15)."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def build(self, core: Width) -> CoreLayer:
+        """The layer of the core."""
+        return core.Curve("ELU", self.alpha)
+
+    def config(self) -> dict[str, Any]:
+        """The size of the lower bound."""
+        return {"alpha": self.alpha}
+
+
+class Softplus(Module):
+    """y = log(1 + exp(beta · x)) / beta, or x where beta · x > threshold, element by element.
+
+    Raises
+    ------
+    ValueError
+        If beta is not positive.
+    """
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        if not beta > 0:
+            raise ValueError(f"Softplus: beta = {beta}; it must be positive")
+        self.beta = beta
+        self.threshold = threshold
+
+    def build(self, core: Width) -> CoreLayer:
+        """The layer of the core."""
+        return core.Curve("Softplus", self.beta, self.threshold)
+
+    def config(self) -> dict[str, Any]:
+        """Both numbers."""
+        return {"beta": self.beta, "threshold": self.threshold}
+
+
 class Softmax(Module):
     """y_j = exp(x_j) / Σ_k exp(x_k) over the features of a sample.
 

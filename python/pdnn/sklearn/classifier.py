@@ -40,8 +40,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     hidden_layer_sizes : int or sequence of int
         Widths of the hidden layers; ``()`` for none.
     activation : str or sequence of str
-        "identity", "logistic", "tanh", "relu", "leaky_relu", "gelu" or "silu": of all hidden layers, or one
-        for each.
+        "identity", "logistic", "tanh", "relu", "leaky_relu", "gelu", "silu", "elu" or "softplus": of all
+        hidden layers, or one for each.
     solver : "adam", "sgd" or "lbfgs"
     alpha : float
         L2: alpha/2 times the sum of squared weights, over the rows of the batch, is added to the loss.

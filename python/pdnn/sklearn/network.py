@@ -18,6 +18,8 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module] | None] = {
     "leaky_relu": nn.LeakyReLU,
     "gelu": nn.GELU,
     "silu": nn.SiLU,
+    "elu": nn.ELU,
+    "softplus": nn.Softplus,
 }
 """What may follow a hidden layer."""
 

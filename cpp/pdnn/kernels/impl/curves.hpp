@@ -90,6 +90,37 @@ PDNN_INLINE Vector<T> silu_derivative(Vector<T> x) {
   return at.value * fma<T>(at.x, at.rest, T(1));
 }
 
+/// eˣ − 1 for x ≤ 0; where it is −1, for any x.
+template <class T>
+PDNN_INLINE Vector<T> expm1_below(Vector<T> x) {
+  using F = Format<T>;
+  x = at_least<T>(at_most<T>(x, Vector<T>{}), broadcast(-2 * F::kSaturatedTanh));
+  const Vector<T> t = fma<T>(x, T(0x1.71547652b82fep0), F::kMagic), scale = power_of_two<T>(t);
+  return fma<T>(scale, reduced_expm1<T>(x, t - F::kMagic), scale - T(1));
+}
+
+template <class T>
+PDNN_INLINE Vector<T> elu(Vector<T> x, T alpha) {
+  return x > T(0) ? x : alpha * expm1_below<T>(x);
+}
+template <class T>
+PDNN_INLINE Vector<T> elu_derivative(Vector<T> x, T alpha) {
+  return x > T(0) ? broadcast(T(1)) : alpha * exp<T>(at_most<T>(x, Vector<T>{}));
+}
+
+/// log(1 + e^z) = max(z, 0) + log(1 + e), e = e^−|z|; log(1 + e) is that of the rounded sum and what rounding left out.
+template <class T>
+PDNN_INLINE Vector<T> softplus(Vector<T> x, T beta, T threshold) {
+  const Vector<T> z = x * beta, e = exp<T>(-magnitude<T>(z)), sum = T(1) + e;
+  const Vector<T> log1p = log<T>(sum) + (e - (sum - T(1))) / sum;
+  return z > threshold ? x : (at_least<T>(z, Vector<T>{}) + log1p) / beta;
+}
+template <class T>
+PDNN_INLINE Vector<T> softplus_derivative(Vector<T> x, T beta, T threshold) {
+  const Vector<T> z = x * beta;
+  return z > threshold ? broadcast(T(1)) : sigmoid<T>(z);
+}
+
 /// f, a function of Doubles, on a vector of T.
 template <class F>
 PDNN_INLINE Doubles in_double(Doubles x, F f) {
@@ -112,21 +143,29 @@ PDNN_INLINE Vector<float> in_double(Vector<float> x, F f) {
 /// f(x) and f'(x), f being a curve.
 template <class T>
 PDNN_INLINE Vector<T> value_of(Curve f, Vector<T> x) {
-  switch (f) {
+  switch (f.kind) {
     case Curve::gelu:
       return in_double(x, [](Doubles value) { return gelu(value); });
     case Curve::silu:
       return silu<T>(x);
+    case Curve::elu:
+      return elu<T>(x, T(f.a));
+    case Curve::softplus:
+      return softplus<T>(x, T(f.a), T(f.b));
   }
   return x;
 }
 template <class T>
 PDNN_INLINE Vector<T> derivative_of(Curve f, Vector<T> x) {
-  switch (f) {
+  switch (f.kind) {
     case Curve::gelu:
       return in_double(x, [](Doubles value) { return gelu_derivative(value); });
     case Curve::silu:
       return silu_derivative<T>(x);
+    case Curve::elu:
+      return elu_derivative<T>(x, T(f.a));
+    case Curve::softplus:
+      return softplus_derivative<T>(x, T(f.a), T(f.b));
   }
   return x;
 }

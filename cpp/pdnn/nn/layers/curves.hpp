@@ -30,20 +30,20 @@ class LeakyReLU : public Layer<T> {
 };
 
 /// The names of kernels::Curve, in its order.
-inline constexpr std::array<std::string_view, 2> kCurves = {"GELU", "SiLU"};
+inline constexpr std::array<std::string_view, 4> kCurves = {"GELU", "SiLU", "ELU", "Softplus"};
 
-/// y = f(x), f being one of them.
+/// y = f(x), f being one of them, with the numbers a and b if it has any.
 template <class T>
 class CurveLayer : public Layer<T> {
  public:
   /// Throws ValueError if the name is none of kCurves.
-  explicit CurveLayer(std::string_view name) {
+  explicit CurveLayer(std::string_view name, double a = 1, double b = 20) : curve_(kernels::Curve::gelu, a, b) {
     const auto* const at = std::find(kCurves.begin(), kCurves.end(), name);
     require(at != kCurves.end(), "Curve: ", name, " is none that the core has");
-    curve_ = static_cast<kernels::Curve>(at - kCurves.begin());
+    curve_.kind = static_cast<kernels::Curve::Kind>(at - kCurves.begin());
   }
 
-  std::string_view name() const override { return kCurves[static_cast<std::size_t>(curve_)]; }
+  std::string_view name() const override { return kCurves[curve_.kind]; }
   Traits traits() const override { return {.elementwise = true}; }
   void forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const override {
     kernels::table<T>().curve(*pass.team, curve_, x.count(), x.data, y.data);
