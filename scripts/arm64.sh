@@ -3,6 +3,7 @@
 #   bash scripts/arm64.sh                    the C++ tests, with the generic kernels and with those for NEON
 #   bash scripts/arm64.sh fingerprints       ten trainings in Python, which must have the bits that they have here
 #   bash scripts/arm64.sh CTEST-ARGUMENT...  some of the C++ tests
+# All but comm/missing_test.cpp, which looks at other processes as the emulator does not show them.
 # Debian, Ubuntu: apt install g++-aarch64-linux-gnu qemu-user
 set -euo pipefail
 cd "$(dirname "$0")/.."
