@@ -33,7 +33,8 @@ void bind_core(py::module_& m) {
   m.def("build_info", build_info, "Version, compiler and C++ standard of this build.");
   m.def(
       "active_isa", [] { return std::string(kernels::name(kernels::active_isa())); },
-      "The instruction set that the kernels run on: v2, v3, v4, v4-bf16 or v4-amx. PDNN_ISA forces one.");
+      "The instruction set that the kernels run on: v2, v3, v4, v4-bf16 or v4-amx; on arm64 v2, neon or neon-bf16. "
+      "PDNN_ISA forces one.");
   m.def(
       "supported_isas",
       [] {

@@ -81,6 +81,7 @@ def test_a_fingerprint_says_what_it_compares_with(
         ("v2", dtype): "v3, v4 and neon",
         ("v4-bf16", "bfloat16"): "v3",
         ("v4-amx", "bfloat16"): "v3 and v4-bf16",
+        ("neon-bf16", "bfloat16"): "v3 and v4-bf16",
     }.get((isa, dtype))
     assert lines[-2].endswith(f" (8 leaves, {isa}{f', which differs from {others}' if others else ''})")
 

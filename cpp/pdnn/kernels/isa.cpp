@@ -8,6 +8,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#if defined(PDNN_WITH_NEON_BF16) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(PDNN_WITH_NEON_BF16)
+#include <sys/sysctl.h>
+#endif
 
 #include "pdnn/core/errors.hpp"
 
@@ -23,6 +29,8 @@ std::string_view name(Isa isa) {
       return "v4";
     case Isa::v3:
       return "v3";
+    case Isa::neon_bf16:
+      return "neon-bf16";
     case Isa::neon:
       return "neon";
     case Isa::v2:
@@ -48,6 +56,16 @@ bool has_avx512() {
 }
 #endif
 
+#if defined(PDNN_WITH_NEON_BF16) && defined(__linux__)
+bool has_bfdot() { return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
+#elif defined(PDNN_WITH_NEON_BF16)
+bool has_bfdot() {  // as macOS tells it
+  int has = 0;
+  std::size_t size = sizeof has;
+  return sysctlbyname("hw.optional.arm.FEAT_BF16", &has, &size, nullptr, 0) == 0 && has != 0;
+}
+#endif
+
 /// Whether this CPU has it, and it was compiled in.
 bool present(Isa isa) {
   switch (isa) {
@@ -66,6 +84,10 @@ bool present(Isa isa) {
 #ifdef PDNN_WITH_V3
     case Isa::v3:
       return has_avx2();
+#endif
+#if defined(PDNN_WITH_NEON) && defined(PDNN_WITH_NEON_BF16)
+    case Isa::neon_bf16:
+      return has_bfdot();
 #endif
 #ifdef PDNN_WITH_NEON
     case Isa::neon:

@@ -5,13 +5,13 @@
 
 namespace pdnn::kernels {
 
-/// v2: the plain generic build (128-bit vectors); neon: arm64; v3: AVX2 and FMA; v4: AVX-512 (F, BW, CD, DQ, VL);
-/// v4_bf16: the same with AVX512_BF16 for products in bfloat16, and v4's kernels for all else; v4_amx: v4_bf16 with AMX
-/// for the products of Linear layers in bfloat16.
-enum class Isa { v2, neon, v3, v4, v4_bf16, v4_amx };
+/// v2: the plain generic build (128-bit vectors); neon: arm64; neon_bf16: the same with BFDOT for products in bfloat16;
+/// v3: AVX2 and FMA; v4: AVX-512 (F, BW, CD, DQ, VL); v4_bf16: the same with AVX512_BF16 for products in bfloat16, and
+/// v4's kernels for all else; v4_amx: v4_bf16 with AMX for the products of Linear layers in bfloat16.
+enum class Isa { v2, neon, neon_bf16, v3, v4, v4_bf16, v4_amx };
 
 /// From the plainest to the best.
-inline constexpr std::array kIsas = {Isa::v2, Isa::neon, Isa::v3, Isa::v4, Isa::v4_bf16, Isa::v4_amx};
+inline constexpr std::array kIsas = {Isa::v2, Isa::neon, Isa::neon_bf16, Isa::v3, Isa::v4, Isa::v4_bf16, Isa::v4_amx};
 
 std::string_view name(Isa isa);
 
@@ -20,8 +20,8 @@ std::string_view name(Isa isa);
 std::string_view obstacle(Isa isa);
 inline bool supported(Isa isa) { return obstacle(isa).empty(); }
 
-/// The best supported one but v4_amx if `forced` is empty, else the one it names: v2, neon, v3, v4, v4-bf16 or v4-amx.
-/// Throws ValueError if that is not a name, or names a set that does not run.
+/// The best supported one but v4_amx if `forced` is empty, else the one it names: v2, neon, neon-bf16, v3, v4, v4-bf16
+/// or v4-amx. Throws ValueError if that is not a name, or names a set that does not run.
 Isa choose_isa(std::string_view forced);
 
 /// The one that all kernels of this process use, chosen by the environment variable PDNN_ISA at the first call.

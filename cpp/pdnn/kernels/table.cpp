@@ -28,6 +28,12 @@ const Tables& tables(Isa isa) {
     case Isa::v3:
       return *tables_v3();
 #endif
+#if defined(PDNN_WITH_NEON) && defined(PDNN_WITH_NEON_BF16)
+    case Isa::neon_bf16: {
+      static const Tables all{tables_neon()->floats, tables_neon()->doubles, *bfloat16_neon_bf16()};
+      return all;
+    }
+#endif
 #ifdef PDNN_WITH_NEON
     case Isa::neon:
       return *tables_neon();

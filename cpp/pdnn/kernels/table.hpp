@@ -100,6 +100,7 @@ const Tables* tables_v2();
 const Tables* tables_neon();
 const Tables* tables_v3();
 const Tables* tables_v4();
+const RoundedKernels<float>* bfloat16_neon_bf16();
 const RoundedKernels<float>* bfloat16_v4_bf16();
 const ProductKernels<float>* bfloat16_v4_amx();
 

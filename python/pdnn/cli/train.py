@@ -210,7 +210,7 @@ def main(arguments: argparse.Namespace) -> int:
             if leaves:
                 unlike = {"v2": "v3, v4 and neon"}
                 if trainer.model.dtype == "bfloat16":
-                    unlike |= {"v4-bf16": "v3", "v4-amx": "v3 and v4-bf16"}
+                    unlike |= {"v4-bf16": "v3", "v4-amx": "v3 and v4-bf16", "neon-bf16": "v3 and v4-bf16"}
                 differs = f", which differs from {unlike[isa]}" if isa in unlike else ""
                 isa = f"{leaves} leaves, {isa}{differs}"
             print(f"fingerprint: {history.fingerprint} ({isa})")

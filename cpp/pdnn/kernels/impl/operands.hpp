@@ -69,11 +69,21 @@ struct Rounded : Plain<float> {
   }
 };
 
-#ifdef __AVX512BF16__
+#if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 struct Pairs : Plain<float> {
   using InTile = Pairs;
   static constexpr Index kGroup = 2;
   static constexpr bool kCopied = true;
+#ifdef PDNN_NEON
+  static PDNN_INLINE Vector<float> spread(const float* group) { return vld1q_dup_f32(group); }
+  static PDNN_INLINE Vector<float> multiply_add(Vector<float> a, Vector<float> b, Vector<float> sum) {
+    return vbfdotq_f32(sum, reinterpret_cast<bfloat16x8_t>(a), reinterpret_cast<bfloat16x8_t>(b));
+  }
+  /// Rounds a and b; they lie one after the other.
+  static PDNN_INLINE Vector<float> joined(Vector<float> a, Vector<float> b) {
+    return reinterpret_cast<Vector<float>>(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(a), b));
+  }
+#else
   static PDNN_INLINE Vector<float> spread(const float* group) {
     std::int32_t pair;
     __builtin_memcpy(&pair, group, sizeof pair);
@@ -86,12 +96,21 @@ struct Pairs : Plain<float> {
   static PDNN_INLINE Vector<float> joined(Vector<float> a, Vector<float> b) {
     return reinterpret_cast<Vector<float>>(_mm512_cvtne2ps_pbh(b, a));
   }
+#endif
+  /// The elements of two such vectors by turns.
+  static PDNN_INLINE Vector<float> by_turns(Vector<float> both) {
+#ifdef PDNN_NEON
+    const uint16x8_t halves = reinterpret_cast<uint16x8_t>(both);
+    return reinterpret_cast<Vector<float>>(vzip1q_u16(halves, vextq_u16(halves, halves, 4)));
+#else
+    const __m512i lanes = pair_lanes(std::make_integer_sequence<int, 16>{});
+    return reinterpret_cast<Vector<float>>(_mm512_permutexvar_epi16(lanes, reinterpret_cast<__m512i>(both)));
+#endif
+  }
   /// The pairs of the elements of two rows, of which there may be one only, and so many columns.
   static PDNN_INLINE Vector<float> pairs_of_rows(const float* from, Index stride, Index rows, Index cols) {
     const Vector<float> second = rows > 1 ? load(from + stride, cols) : Vector<float>{};
-    const __m512i lanes = pair_lanes(std::make_integer_sequence<int, 16>{});
-    const Vector<float> both = joined(load(from, cols), second);
-    return reinterpret_cast<Vector<float>>(_mm512_permutexvar_epi16(lanes, reinterpret_cast<__m512i>(both)));
+    return by_turns(joined(load(from, cols), second));
   }
 
   /// to[k / 2, j] = the pair of from[k, j] and from[k + 1, j] for j < cols, 0 for cols ≤ j < width.
@@ -133,10 +152,12 @@ struct Pairs : Plain<float> {
   }
 
  private:
+#ifndef PDNN_NEON
   template <int... pair>
   static PDNN_INLINE __m512i pair_lanes(std::integer_sequence<int, pair...>) {
     return reinterpret_cast<__m512i>(VectorOf<std::int32_t>::Type{pair + ((16 + pair) << 16)...});
   }
+#endif
 };
 #endif
 
