@@ -29,6 +29,7 @@ MAY_LOOK_AT = {
     "comm": ["core", "threads"],
     "codec": ["core", "kernels"],
     "data": ["core", "kernels", "threads", "nn", "comm"],
+    "curvature": ["core", "kernels", "threads", "nn", "comm", "data"],
     "partition": ["core", "kernels", "threads", "nn", "optim", "comm"],
     "engine": ["core", "kernels", "threads", "nn", "optim", "comm", "codec", "data"],
     "reduce": ["core", "kernels", "threads", "nn", "optim", "comm", "codec", "data", "engine"],
@@ -87,7 +88,7 @@ PYTHON_MAY_LOOK_AT = {
     "checkpoint": ["_core", "core", "comm", "files", "store", "history", "training"],
     "evaluation": ["core", "comm", "store", "data", "metrics", "training"],
     "epochs": ["_core", "core", "comm", "store", "data", "codec", "strategies", "training"],
-    "closures": ["_core", "store", "optim", "epochs"],
+    "closures": ["_core", "core", "store", "optim", "data", "training", "epochs"],
     "estimation": ["comm", "data", "strategies", "estimate", "evaluation"],
     "copies": ["_core", "core", "comm", "store", "training"],
     "fitting": [
@@ -177,6 +178,17 @@ def test_python_is_named_in_the_bindings_only() -> None:
         if any(re.match(r"pybind11|Python\.h|numpy", include) for include in includes(path))
     ]
     assert not named(users)
+
+
+def test_eigen_is_named_where_it_solves_and_where_it_checks() -> None:
+    users = [
+        path
+        for path in sources("pdnn", "bindings", "tests")
+        if any(include.startswith("Eigen/") for include in includes(path))
+    ]
+    assert named(users) == ["pdnn/curvature/impl/solvers.hpp", "tests/nn/eigen_test.cpp"]
+    solvers = named([path for path in sources("pdnn") if "pdnn/curvature/impl/solvers.hpp" in includes(path)])
+    assert solvers == ["pdnn/curvature/solvers_v2.cpp", "pdnn/curvature/solvers_v3.cpp"]
 
 
 def test_every_file_opens_with_what_it_is() -> None:

@@ -15,6 +15,8 @@ void bind_partition(py::module_& m);
 void bind_engine(py::module_& m);
 void bind_reduce(py::module_& m);
 void bind_strategy(py::module_& m);
+/// After float64, of whose classes it speaks.
+void bind_curvature(py::module_& m);
 template <class T>
 void bind_kernels(py::module_& m);
 template <class T>

@@ -28,4 +28,5 @@ PYBIND11_MODULE(_core, m) {
   };
   bind_width(float{}, "float32");
   bind_width(double{}, "float64");
+  bind_curvature(m);
 }

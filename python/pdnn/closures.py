@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pdnn._core import EpochSums, OnNonfinite
+from pdnn.core import core_for
+from pdnn.data.block_source import BlockSource
 from pdnn.epochs import Epochs
-from pdnn.optim import LBFGS
+from pdnn.optim import LBFGS, SecondOrder
 from pdnn.store import Array
+
+if TYPE_CHECKING:
+    from pdnn.data.source import Source
+    from pdnn.training import Training
 
 
 class ClosureEpochs(Epochs):
@@ -63,13 +71,66 @@ class ClosureEpochs(Epochs):
             loss = sums.loss if training.loss.reduction == "sum" else sums.loss / (sums.weight or 1)
             return (inf if sums.skipped else loss), optimizer.gradient
 
-        try:
+        with self._all_raising():
             optimizer.minimize(evaluate)
-        except FloatingPointError as error:  # on all ranks
+        return _added(before.numbers, made, time.perf_counter() - began)
+
+    @contextmanager
+    def _all_raising(self) -> Iterator[None]:
+        """Says where a number that is not finite came from, which all ranks have seen."""
+        training = self._training
+        try:
+            yield
+        except FloatingPointError as error:
             training.position = None
             self._all_raise = True
             raise FloatingPointError(f"fit: epoch {training.epoch}, step {training.step}: {error}") from error
-        return _added(before.numbers, made, time.perf_counter() - began)
+
+
+class RowEpochs(ClosureEpochs):
+    """Epochs with a SecondOrder: arguments and attributes are those of `Epochs`.
+
+    Each rank reads the whole batch, and has a part of its matrix; all make the same step.
+    """
+
+    def __init__(self, training: Training, source: Source, batch_size: int, **options: Any) -> None:
+        super().__init__(training, source, batch_size, **options)
+        name = type(training.optimizer).__name__
+        if isinstance(source, BlockSource) or self._augment is not None:
+            what = "a stream" if isinstance(source, BlockSource) else "augmented images"
+            raise ValueError(
+                f"fit: {name} takes rows in memory as they are, got {what}; use optim.LBFGS or Adam"
+            )
+        assert isinstance(training.optimizer, SecondOrder)
+        self._batch = training.optimizer.batch_loss(
+            training.model, training.loss, source.sample, training.strategy.engine.threads, self.comm.core
+        )
+        x, y, scale, shift, weights = source.arrays
+        values = y if y.dtype == np.int32 else y.astype(np.float64, copy=False)
+        self._rows_of = core_for("float64").Source(x, values, scale, shift, weights)
+
+    def _step(self, row: int, before: EpochSums) -> EpochSums:
+        """A step with the batch that begins at a row of the order; the sums with it."""
+        optimizer, began = self._training.optimizer, time.perf_counter()
+        assert isinstance(optimizer, SecondOrder)
+        rows = self._order()[row : row + self._rows]
+        bytes_before, waited_before = self.comm.traffic.bytes, self.comm.traffic.seconds
+        self._batch.take(self._rows_of, rows)
+        with self._all_raising():
+            optimizer.minimize(self._batch)
+        loss, correct, weight = self._batch.first_sums
+        seconds, waited = time.perf_counter() - began, self.comm.traffic.seconds - waited_before
+        step = {
+            "loss": loss,
+            "correct": correct,
+            "weight": weight,
+            "rows": len(rows),
+            "steps": 1,
+            "updates": 1,
+        }
+        step |= {"seconds": seconds, "phases.messages": waited, "phases.update": seconds - waited}
+        step |= {"traffic.bytes": self.comm.traffic.bytes - bytes_before, "traffic.seconds": waited}
+        return EpochSums({name: value + step.get(name, 0) for name, value in before.numbers.items()})
 
 
 def _added(before: dict[str, float], made: list[dict[str, float]], seconds: float) -> EpochSums:

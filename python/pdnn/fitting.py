@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pdnn import checkpoint as checkpoints
 from pdnn import strategies
 from pdnn._core import CommunicationError
-from pdnn.closures import ClosureEpochs
+from pdnn.closures import ClosureEpochs, RowEpochs
 from pdnn.comm import Communicator
 from pdnn.comm.crew import Crew, Deaths, give
 from pdnn.comm.ending import stop_on_sigterm
@@ -203,7 +203,8 @@ class Fitting:
 
     def _epochs(self) -> Epochs:
         settings = self._settings
-        kind = ClosureEpochs if self._training.optimizer.needs_closure else Epochs
+        optimizer = self._training.optimizer
+        kind = RowEpochs if optimizer.needs_rows else ClosureEpochs if optimizer.needs_closure else Epochs
         return kind(
             self._training,
             self._source,

@@ -116,7 +116,9 @@ class Training:
         if not self.optimizer.needs_closure:
             return
         why = None
-        if not self.strategy.whole_gradient:
+        if self.optimizer.needs_rows and self.strategy.grid is not None:
+            why = f'strategy "{self.strategy}" divides the network, of which it needs all; "ddp" does not'
+        elif not self.strategy.whole_gradient:
             why = f'strategy "{self.strategy}" does not give every rank the gradient of a batch; "ddp" does'
         elif (self.clip_norm, self.clip_value) != (None, None):
             why = "a clipped gradient is not the loss's; leave clip_norm and clip_value out"

@@ -8,7 +8,7 @@ import numpy.typing
 import typing
 from . import float32
 from . import float64
-__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'PipelineConfig', 'PoolConfig', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'isa_obstacles', 'make_self', 'measure_bfloat16', 'measure_round_trip', 'nodes_of_ranks', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
+__all__: list[str] = ['Aborted', 'Adam', 'CODECS', 'CodecSpec', 'CommunicationError', 'Communicator', 'Compression', 'CompressionStats', 'DataParallelConfig', 'Died', 'ElasticAveragingConfig', 'EpochSums', 'GridConfig', 'HogwildConfig', 'Lion', 'ModelAveragingConfig', 'OnNonfinite', 'Op', 'PipelineConfig', 'PoolConfig', 'QuadraticModel', 'RMSprop', 'RankFailed', 'ReducerOptions', 'Request', 'SGD', 'ScatterGatherConfig', 'SharedMemory', 'TeamConfig', 'ThreadGroup', 'Traffic', 'active_isa', 'available_cores', 'build_info', 'cut_by_cost', 'die_after', 'draw_rows', 'epoch_order', 'float32', 'float64', 'interface', 'isa_obstacles', 'make_self', 'measure_bfloat16', 'measure_round_trip', 'nodes_of_ranks', 'pipeline_bubble', 'pipeline_in_flight', 'pipeline_programs', 'pipeline_with_messages', 'read_cores', 'remove_record', 'simulate_pipeline', 'state_of_job', 'supported_isas', 'uniform', 'wants_feedback']
 class CommunicationError(RuntimeError):
     """
     The world's fault: MPI failed, a rank was lost, or a wait took longer than PDNN_TIMEOUT.
@@ -416,6 +416,42 @@ class EpochSums:
     def weight(self) -> float:
         """
         What these rows count in the means: their number, unless they are weighed.
+        """
+class QuadraticModel:
+    def __init__(self, model: float64.Model, loss: float64.Loss, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], trained: collections.abc.Sequence[bool], fisher: bool, threads: typing.SupportsInt | typing.SupportsIndex, ranks: Communicator | None) -> None:
+        ...
+    def diagonal(self) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        Of the matrix B.
+        """
+    def linearize(self) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        Makes the model at the parameters as they are; returns the gradient.
+        """
+    def loss(self) -> tuple[float, float, float]:
+        """
+        (sum of the rows' losses, that of right predictions, what the rows count), at the parameters as they are.
+        """
+    def solve_cg(self, diag: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], right: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], tolerance: typing.SupportsFloat | typing.SupportsIndex, most: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        (B + diag)⁻¹ right by conjugate gradients.
+        """
+    def solve_kernel(self, damping: typing.SupportsFloat | typing.SupportsIndex) -> numpy.typing.NDArray[numpy.float64] | None:
+        """
+        (B + damping)⁻¹ gradient by decomposing a matrix of rows; None if it is singular or not finite.
+        """
+    def solve_normal(self, diag: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], right: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> numpy.typing.NDArray[numpy.float64] | None:
+        """
+        (B + diag)⁻¹ right by decomposing a matrix of parameters; None if it is singular or not finite.
+        """
+    def take(self, source: typing.Any, rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+        """
+        From now on these rows are the batch.
+        """
+    @property
+    def rows(self) -> int:
+        """
+        Of the Jacobian.
         """
 def active_isa() -> str:
     """

@@ -12,6 +12,7 @@ from pdnn.optim.lr_scheduler import (
 )
 from pdnn.optim.optimizer import Optimizer
 from pdnn.optim.rules import SGD, Adam, AdamW, Lion, RMSprop
+from pdnn.optim.second_order import GaussNewton, LevenbergMarquardt, NaturalGradient, SecondOrder
 
 __all__ = [
     "LBFGS",
@@ -20,12 +21,16 @@ __all__ = [
     "AdamW",
     "ConstantLR",
     "CosineAnnealingLR",
+    "GaussNewton",
     "LRScheduler",
     "LambdaLR",
+    "LevenbergMarquardt",
     "LinearLR",
     "Lion",
+    "NaturalGradient",
     "Optimizer",
     "RMSprop",
+    "SecondOrder",
     "SequentialLR",
     "StepLR",
 ]

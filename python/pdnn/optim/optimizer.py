@@ -32,6 +32,9 @@ class Optimizer:
     needs_closure: ClassVar[bool] = False
     """Whether a step evaluates its batch several times, by a function that it is given."""
 
+    needs_rows: ClassVar[bool] = False
+    """Whether a step needs the rows of its batch: it is a `SecondOrder`."""
+
     _stepper: Stepper | None = None
 
     def __init__(self, params: Params, lr: float, weight_decay: float) -> None:

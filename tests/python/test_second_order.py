@@ -1,0 +1,363 @@
+"""Second-order optimizers: steps from formulas, in a Trainer, on ranks, resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import models, nn, optim
+from pdnn.comm import run_threads
+from pdnn.data import Dataset, PadCropFlip
+from pdnn.optim import batch_loss
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4))
+VALUES = np.sin(X @ RNG.normal(size=(4, 2))) + 0.1 * RNG.normal(size=(60, 2))
+CLASSES = RNG.integers(0, 2, 60)
+Array = Any
+
+EACH = [optim.LevenbergMarquardt, optim.GaussNewton, optim.NaturalGradient]
+
+
+def network(dtype: str = "float64") -> nn.Sequential:
+    return models.mlp([4, 8, 5, 2], "tanh", dtype=dtype, seed=1)
+
+
+def trainer(kind: Any, strategy: str = "serial", dtype: str = "float64", **options: Any) -> pdnn.Trainer:
+    model = network(dtype)
+    return pdnn.Trainer(model, nn.MSELoss(), kind(model.parameters(), **options), strategy=strategy)
+
+
+def losses(own: pdnn.Trainer, epochs: int = 5, batch_size: int = 60, **options: Any) -> list[float]:
+    dtype = np.dtype(own.model.dtype)
+    return own.fit(
+        (X.astype(dtype), VALUES.astype(dtype)), epochs, batch_size, verbose=False, **options
+    ).history["loss"]
+
+
+def jacobian(model: nn.Sequential, function: Callable[[], Array]) -> Array:
+    """Central differences of a vector for the model's parameters, (numbers, parameters)."""
+    flat, columns = model.flat_parameters, []
+    for at in range(flat.size):
+        kept = flat[at]
+        flat[at] = kept + 1e-6
+        up = function()
+        flat[at] = kept - 1e-6
+        columns.append((up - function()).ravel() / 2e-6)
+        flat[at] = kept
+    return np.array(columns).T
+
+
+# ---- single steps against formulas
+
+
+@pytest.mark.parametrize("solver", ["auto", "normal", "kernel", "cg"])
+def test_a_gauss_newton_step_is_its_formula(solver: Any) -> None:
+    model, criterion = network(), nn.MSELoss()
+    j = jacobian(model, lambda: model.predict(X)) / np.sqrt(X.shape[0])  # the mean of both outputs' squares
+    g = j.T @ (model.predict(X) - VALUES).ravel() / np.sqrt(X.shape[0])
+    before = model.flat_parameters.copy()
+    wanted = before - 0.7 * np.linalg.solve(j.T @ j + 0.1 * np.eye(g.size), g)
+    optimizer = optim.GaussNewton(model.parameters(), lr=0.7, damping=0.1, line_search_fn=None, solver=solver)
+    loss = model.step(X, VALUES, criterion, optimizer)
+    assert loss == pytest.approx(np.square(VALUES - forward(model, before)).mean(), rel=1e-12)
+    np.testing.assert_allclose(model.flat_parameters, wanted, rtol=0, atol=1e-6 if solver == "cg" else 1e-8)
+    assert np.abs(wanted - before).max() > 0.01
+
+
+def forward(model: nn.Sequential, parameters: Array) -> Array:
+    other = network()
+    other.flat_parameters[...] = parameters
+    return other.predict(X)
+
+
+def test_a_natural_gradient_is_its_formula() -> None:
+    model, criterion = network(), nn.CrossEntropyLoss()
+    rows = [model.gradient(X[i : i + 1], CLASSES[i : i + 1], criterion)[1].copy() for i in range(len(X))]
+    fisher, g = np.mean([np.outer(row, row) for row in rows], 0), np.mean(rows, 0)
+    wanted = model.flat_parameters - 0.5 * np.linalg.solve(fisher + 0.01 * np.eye(g.size), g)
+    optimizer = optim.NaturalGradient(model.parameters(), lr=0.5, damping=0.01)
+    model.step(X, CLASSES, criterion, optimizer)
+    np.testing.assert_allclose(model.flat_parameters, wanted, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("criterion", [nn.MSELoss(), nn.MSELoss("sum"), nn.CrossEntropyLoss()], ids=repr)
+def test_levenberg_marquardt_follows_nielsens_rule(criterion: nn.Loss) -> None:
+    """Its dampings and losses, step by step, from gradients and finite differences."""
+    model = network()
+    y = CLASSES if isinstance(criterion, nn.CrossEntropyLoss) else VALUES
+    optimizer = optim.LevenbergMarquardt(model.parameters(), tau=1e-2)
+    damping, growth, kept = 0.0, 2.0, network()
+    for _ in range(4):
+        flat = kept.flat_parameters
+        loss, gradient = kept.gradient(X, y, criterion)
+        j, out = jacobian(kept, lambda: kept.predict(X)), kept.predict(X)
+        if y is CLASSES:
+            p = np.exp(out) / np.exp(out).sum(1, keepdims=True)
+            h = np.einsum("ik,kl->ikl", p, np.eye(2)) - np.einsum("ik,il->ikl", p, p)
+        else:
+            h = np.broadcast_to(2 * np.eye(2), (60, 2, 2)) / (2 if criterion.reduction == "mean" else 1)
+        h = h if criterion.reduction == "sum" else h / 60
+        j = j.reshape(60, 2, -1)
+        b = np.einsum("ikp,ikl,ilq->pq", j, h, j)
+        damping = damping or 1e-2 * b.diagonal().max()
+        while True:
+            d = -np.linalg.solve(b + damping * np.eye(len(b)), gradient)
+            before = flat.copy()
+            flat += d
+            ratio = (loss - kept.gradient(X, y, criterion)[0]) / (d @ (damping * d - gradient) / 2)
+            if ratio > 0:
+                damping, growth = damping * max(1 / 3, 1 - (2 * ratio - 1) ** 3), 2.0
+                break
+            flat[...] = before
+            damping, growth = damping * growth, growth * 2
+        assert model.step(X, y, criterion, optimizer) == pytest.approx(loss, rel=1e-6)
+        assert optimizer.state_arrays()["damping"][0] == pytest.approx(damping, rel=1e-3)
+        np.testing.assert_allclose(model.flat_parameters, flat, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["auto", "kernel", "cg"])
+def test_a_linear_regression_takes_a_few_steps(solver: Any) -> None:
+    model = nn.Sequential(nn.Linear(4, 2), dtype="float64", seed=1)
+    optimizer = optim.LevenbergMarquardt(model.parameters(), solver=solver)
+    for _ in range(12):
+        model.step(X, VALUES, nn.MSELoss(), optimizer)
+    wanted = np.linalg.lstsq(np.c_[X, np.ones(60)], VALUES, rcond=None)[0]
+    np.testing.assert_allclose(model.flat_parameters, wanted.ravel(), rtol=0, atol=1e-7)
+
+
+def test_weight_decay_and_parameters_left_out() -> None:
+    """With a penalty the minimum is that of ridge regression; what is in no group stays."""
+    model = nn.Sequential(nn.Linear(4, 2), dtype="float64", seed=1)
+    weight, bias = model.parameters()
+    bias.data[...] = 0
+    optimizer = optim.GaussNewton([{"params": [weight], "weight_decay": 0.3}], damping=1e-9)
+    for _ in range(3):
+        model.step(X, VALUES, nn.MSELoss("batchmean"), optimizer)
+    wanted = np.linalg.solve(X.T @ X / 30 + 0.3 * np.eye(4), X.T @ VALUES / 30)
+    np.testing.assert_allclose(np.asarray(weight), wanted, atol=1e-7)
+    assert (np.asarray(bias) == 0).all()
+
+
+# ---- in a Trainer
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_a_trainer_makes_the_steps_by_hand(kind: Any) -> None:
+    own, by_hand = trainer(kind), network()
+    optimizer = kind(by_hand.parameters())
+    seen = losses(own, shuffle=False)
+    mine = [by_hand.step(X, VALUES, nn.MSELoss(), optimizer) for _ in range(5)]
+    np.testing.assert_allclose(seen, mine, rtol=1e-14)
+    np.testing.assert_array_equal(own.model.flat_parameters, by_hand.flat_parameters)
+    assert seen == sorted(seen, reverse=True)
+    assert own.step == own.optimizer.core.steps == 5
+
+
+@pytest.mark.filterwarnings("ignore:strategy .* threads share")
+@pytest.mark.parametrize(
+    ("strategy", "ranks", "kind"),
+    [
+        ("team:2", 1, optim.LevenbergMarquardt),
+        ("pool:2", 1, optim.GaussNewton),
+        ("ddp", 2, optim.LevenbergMarquardt),
+        ("ddp", 3, optim.LevenbergMarquardt),
+        ("ddp", 2, optim.GaussNewton),
+        ("ddp", 3, optim.NaturalGradient),
+        ("ddp/8", 2, optim.LevenbergMarquardt),
+        ("ddp+team:2", 2, optim.LevenbergMarquardt),
+    ],
+)
+def test_neither_ranks_nor_threads_change_a_bit(strategy: str, ranks: int, kind: Any) -> None:
+    def work() -> tuple[str, list[float]]:
+        own = trainer(kind, strategy)
+        seen = losses(own, 3, 25)
+        return own.model.fingerprint(), seen
+
+    alone = trainer(kind)
+    seen = losses(alone, 3, 25)
+    wanted = alone.model.fingerprint(), seen
+    results = run_threads(work, ranks) if ranks > 1 else [work()]
+    assert results == [wanted] * ranks
+
+
+def test_conjugate_gradients_on_ranks_have_the_same_bits() -> None:
+    def work() -> list[float]:
+        return losses(trainer(optim.GaussNewton, "ddp", damping=0.1, solver="cg"), 2, 60)
+
+    assert run_threads(work, 3) == [losses(trainer(optim.GaussNewton, damping=0.1, solver="cg"), 2, 60)] * 3
+
+
+def test_a_float32_model_descends_as_one_of_float64() -> None:
+    single, double = (trainer(optim.LevenbergMarquardt, dtype=each) for each in ("float32", "float64"))
+    np.testing.assert_allclose(losses(single, 6, 60), losses(double, 6, 60), rtol=1e-4)
+    assert single.model.flat_parameters.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_rows_count_their_weights(kind: Any) -> None:
+    counts = np.arange(60) % 3
+    rows = np.repeat(np.arange(60), counts)
+    weighed, repeated = trainer(kind), trainer(kind)
+    weighed.fit(Dataset(X, VALUES, weight=counts), 3, 60, verbose=False)
+    repeated.fit(Dataset(X[rows], VALUES[rows]), 3, len(rows), verbose=False)
+    np.testing.assert_allclose(
+        weighed.model.flat_parameters, repeated.model.flat_parameters, rtol=0, atol=1e-9
+    )
+    assert np.abs(weighed.model.flat_parameters - network().flat_parameters).max() > 0.01
+
+
+def test_a_batch_without_weight_moves_nothing() -> None:
+    own = trainer(optim.LevenbergMarquardt)
+    own.fit(Dataset(X, VALUES, weight=np.zeros(60)), 1, 60, verbose=False)
+    np.testing.assert_array_equal(own.model.flat_parameters, network().flat_parameters)
+
+
+@pytest.mark.parametrize("kind", EACH)
+@pytest.mark.parametrize("within", [False, True])
+def test_checkpoints_resume_bit_for_bit(kind: Any, within: bool, tmp_path: Path) -> None:
+    whole, second = trainer(kind), trainer(kind)
+    losses(whole, 4, 20)
+    losses(trainer(kind), 2, 20, checkpoint=tmp_path, every=9, every_steps=4, keep=2)
+    if within:  # in the middle of an epoch
+        second.load(tmp_path / "checkpoint.1.safetensors")
+        assert second.position is not None
+        losses(second, 3, 20)
+    else:
+        losses(second, 4, 20, checkpoint=tmp_path, resume=True)
+    np.testing.assert_array_equal(second.model.flat_parameters, whole.model.flat_parameters)
+    assert second.history.history["loss"] == whole.history.history["loss"]
+    assert second.optimizer.core.steps == whole.optimizer.core.steps == 12
+
+
+def test_a_state_dict_carries_the_damping() -> None:
+    model, other = network(), network()
+    first, second = optim.LevenbergMarquardt(model.parameters()), optim.LevenbergMarquardt(other.parameters())
+    for _ in range(2):
+        model.step(X, VALUES, nn.MSELoss(), first)
+    other.flat_parameters[...] = model.flat_parameters
+    second.load_state_dict(first.state_dict())
+    assert first.state_dict()["state"]["damping"][0] > 0
+    model.step(X, VALUES, nn.MSELoss(), first)
+    other.step(X, VALUES, nn.MSELoss(), second)
+    np.testing.assert_array_equal(model.flat_parameters, other.flat_parameters)
+
+
+def test_the_largest_systems_are_left_to_conjugate_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a limit below both sizes "auto" takes them."""
+    monkeypatch.setattr(batch_loss, "DIRECT", 10)
+    auto, named = trainer(optim.GaussNewton), trainer(optim.GaussNewton, solver="cg")
+    assert losses(auto, 2) == losses(named, 2)
+
+
+# ---- what does not fit
+
+
+def test_a_minimum_is_left_as_it_is() -> None:
+    model = nn.Sequential(nn.Linear(4, 2), dtype="float64", seed=1)
+    optimizer = optim.LevenbergMarquardt(model.parameters())
+    target = model.predict(X)
+    assert model.step(X, target, nn.MSELoss(), optimizer) == 0
+    np.testing.assert_array_equal(model.predict(X), target)
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_numbers_that_are_not_finite_end_a_fit_on_all_ranks(kind: Any) -> None:
+    def work() -> str:
+        own = trainer(kind, "ddp")
+        with pytest.raises(
+            FloatingPointError, match=f"epoch 0, step 0: {kind.__name__}: the loss is"
+        ) as error:
+            own.fit((np.where(X > 2, np.nan, X), VALUES), 1, 60, verbose=False)
+        assert (own.model.flat_parameters == network().flat_parameters).all()
+        return str(error.value)
+
+    assert len(set(run_threads(work, 2))) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"strategy": "ddp:int8"}, '"ddp:int8" does not give every rank'),
+        ({"strategy": "average:8"}, "does not give every rank"),
+        ({"strategy": "hogwild:2"}, "does not give every rank"),
+        ({"clip_norm": 1.0}, "leave clip_norm"),
+        ({"on_nonfinite": "skip"}, 'on_nonfinite="skip"'),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_once(options: dict[str, Any], message: str) -> None:
+    model = network()
+    optimizer = optim.LevenbergMarquardt(model.parameters())
+    with pytest.raises(ValueError, match=message):
+        pdnn.Trainer(model, nn.MSELoss(), optimizer, **options)
+
+
+def test_strategies_that_divide_the_network_are_refused_at_once() -> None:
+    def work() -> None:
+        for strategy in ("pipeline:2", "tp:2"):
+            model = network()
+            with pytest.raises(
+                ValueError, match='divides the network, of which it needs all; "ddp" does not'
+            ):
+                pdnn.Trainer(model, nn.MSELoss(), optim.GaussNewton(model.parameters()), strategy=strategy)
+
+    run_threads(work, 2)
+
+
+@pytest.mark.parametrize(
+    ("layers", "criterion", "dtype", "message"),
+    [
+        ([nn.Linear(4, 2), nn.Dropout(0.5)], nn.MSELoss(), "float64", "layer 1 is a Dropout.*optim.LBFGS"),
+        ([nn.Linear(4, 2), nn.BatchNorm1d(2)], nn.MSELoss(), "float64", "layer 1 is a BatchNorm"),
+        ([nn.Linear(4, 2)], nn.L1Loss(), "float64", "L1Loss has no Gauss-Newton matrix"),
+        ([nn.Linear(4, 2)], nn.CrossEntropyLoss(weight=[1, 2]), "float64", "no weights of classes"),
+        ([nn.Linear(4, 2)], nn.MSELoss(), "bfloat16", "bfloat16 model"),
+    ],
+)
+def test_models_and_losses_are_refused_by_name(
+    layers: list[nn.Module], criterion: nn.Loss, dtype: str, message: str
+) -> None:
+    model = nn.Sequential(*layers, dtype=dtype, seed=1)
+    y = CLASSES if isinstance(criterion, nn.CrossEntropyLoss) else VALUES.astype(np.float32)
+    own = pdnn.Trainer(model, criterion, optim.GaussNewton(model.parameters()), strategy="serial")
+    with pytest.raises(ValueError, match=f"GaussNewton: .*{message}"):
+        own.fit((X.astype(np.float32), y), 1, 60, verbose=False)
+
+
+def test_augmented_images_are_refused() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 2), seed=1)
+    own = pdnn.Trainer(model, nn.MSELoss(), optim.GaussNewton(model.parameters()), strategy="serial")
+    images = RNG.normal(size=(8, 3, 2, 2)).astype(np.float32)
+    with pytest.raises(
+        ValueError, match="GaussNewton takes rows in memory as they are, got augmented images"
+    ):
+        own.fit((images, VALUES[:8].astype(np.float32)), 1, 8, augment=PadCropFlip(1), verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (optim.GaussNewton, {"damping": 0}, "damping = 0; expected a number above 0"),
+        (optim.NaturalGradient, {"lr": -1}, "lr = -1"),
+        (optim.LevenbergMarquardt, {"tau": 0}, "tau = 0"),
+        (optim.LevenbergMarquardt, {"solver": "qr"}, "solver='qr'"),
+        (optim.LevenbergMarquardt, {"solver": "kernel", "weight_decay": 0.1}, "takes no weight_decay"),
+        (optim.GaussNewton, {"line_search_fn": "wolfe"}, "line_search_fn='wolfe'"),
+    ],
+)
+def test_numbers_are_checked(kind: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(network().parameters(), **options)
+
+
+def test_a_learning_rate_has_no_place_in_levenberg_marquardt() -> None:
+    model = network()
+    optimizer = optim.LevenbergMarquardt(model.parameters())
+    optimizer.param_groups[0]["lr"] = 0.1
+    with pytest.raises(ValueError, match="its damping sets the length"):
+        model.step(X, VALUES, nn.MSELoss(), optimizer)
