@@ -18,13 +18,16 @@ target_link_libraries(pdnn_facade PUBLIC pdnn_core)
 target_compile_definitions(pdnn_facade PRIVATE PDNN_VERSION="${PROJECT_VERSION}")
 target_compile_options(pdnn_facade PRIVATE -O1)  # it passes things on
 
+file(RELATIVE_PATH headers /${CMAKE_INSTALL_LIBDIR} /${CMAKE_INSTALL_INCLUDEDIR})
+
 # pdnn_library(TARGET OUTPUT-NAME EXPORT-NAME OBJECTS…): a shared library of these objects and the core.
 function(pdnn_library target name export)
   add_library(${target} SHARED ${ARGN})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:pdnn_core>)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} EXPORT_NAME ${export} VERSION ${PROJECT_VERSION}
                                              SOVERSION ${soversion} LINKER_LANGUAGE CXX)
-  target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+                                                 $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/cpp>)
   target_compile_features(${target} INTERFACE cxx_std_20)
   if(CMAKE_SYSTEM_NAME STREQUAL Linux)
     set(map ${CMAKE_CURRENT_SOURCE_DIR}/cpp/pdnn/library/exports.map)

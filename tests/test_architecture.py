@@ -43,7 +43,12 @@ MAY_LOOK_AT = {
     ],
 }
 # The installed headers, which library implements; they see nothing else of the core.
-PUBLIC = {"descriptions.hpp": ["export.h"], "export.h": [], "pdnn.hpp": ["descriptions.hpp"]}
+PUBLIC = {
+    "export.h": [],
+    "descriptions.hpp": ["export.h"],
+    "pdnn.hpp": ["descriptions.hpp"],
+    "eigen.hpp": ["pdnn.hpp"],
+}
 
 # The same for each room of python/pdnn, a folder or a file; "pdnn" is its __init__.py, which offers the rest.
 PYTHON_MAY_LOOK_AT = {

@@ -197,6 +197,7 @@ class PDNN_API Trainer {
   std::vector<Progress> fit(const Dataset& train, const FitOptions& options = {});
   /// Loss and accuracy in evaluation mode, of all rows, by this rank.
   Scores evaluate(const Dataset& data) const;
+  std::vector<Index> output_shape(const std::vector<Index>& sample) const;
   /// As Sequential's, by the strategy's threads.
   void predict(const Samples& x, T* outputs) const;
   std::vector<T> predict(const Samples& x) const;

@@ -217,7 +217,8 @@ Json kept(const Json& architecture) {
   if (auto* const array = std::get_if<Json::Array>(&all.value))
     for (Json& item : *array) item = kept(item);
   if (auto* const object = std::get_if<Json::Object>(&all.value)) {
-    std::erase_if(*object, [](const auto& member) { return member.first == kWeightInit || member.first == kBiasInit; });
+    std::erase_if(*object,
+                  [](const Json::Member& member) { return member.name == kWeightInit || member.name == kBiasInit; });
     for (auto& [name, member] : *object) member = kept(member);
   }
   return all;

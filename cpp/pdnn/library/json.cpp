@@ -142,7 +142,7 @@ class Reader {
       skip();
       std::string name = string();
       expect(':', "expected :");
-      all.emplace_back(std::move(name), value(depth + 1));
+      all.push_back({std::move(name), value(depth + 1)});
       skip();
       if (take("}")) return all;
       expect(',', "expected , or }");
@@ -173,7 +173,7 @@ struct Writer {
   }
   std::string operator()(const Json::Object& object) const {
     return joined('{', object, '}',
-                  [](const auto& member) { return json_string(member.first) + ": " + member.second.text(); });
+                  [](const Json::Member& member) { return json_string(member.name) + ": " + member.value.text(); });
   }
 };
 
@@ -186,8 +186,8 @@ std::string Json::text() const { return std::visit(Writer{}, value); }
 const Json* Json::find(std::string_view name) const {
   const auto* const object = as<Object>();
   if (!object) return nullptr;
-  const auto found = std::ranges::find(*object, name, &std::pair<std::string, Json>::first);
-  return found == object->end() ? nullptr : &found->second;
+  const auto found = std::ranges::find(*object, name, &Json::Member::name);
+  return found == object->end() ? nullptr : &found->value;
 }
 
 std::string json_string(std::string_view text) {

@@ -5,7 +5,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -19,8 +18,9 @@ struct Json {
   struct Number {
     std::string text;
   };
+  struct Member;
   using Array = std::vector<Json>;
-  using Object = std::vector<std::pair<std::string, Json>>;
+  using Object = std::vector<Member>;
   std::variant<std::nullptr_t, bool, Number, std::string, Array, Object> value;
 
   /// ValueError, which begins with `where`, if the text is not JSON, or is nested deeper than 64.
@@ -33,6 +33,11 @@ struct Json {
   const Kind* as() const {
     return std::get_if<Kind>(&value);
   }
+};
+
+struct Json::Member {
+  std::string name;
+  Json value;
 };
 
 /// A string as JSON has it; a number so that reading it gives the same bits.

@@ -36,6 +36,14 @@ data::Source<T> source_of(const Samples& x) {
   return data::Source<T>(core_samples(x), nn::Target<T>{});
 }
 
+template <class T>
+std::vector<Index> output_shape(const nn::Model<T>& model, const std::vector<Index>& sample) {
+  const Shape in{std::span<const Index>(sample)}, out = model.bound(in)->output_shape(in);
+  std::vector<Index> extents;
+  for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
+  return extents;
+}
+
 std::vector<Index> all_rows(Index count) {
   std::vector<Index> rows(static_cast<std::size_t>(count));
   std::iota(rows.begin(), rows.end(), Index{0});
@@ -44,6 +52,8 @@ std::vector<Index> all_rows(Index count) {
 
 template data::Source<float> source_of(const Samples&);
 template data::Source<double> source_of(const Samples&);
+template std::vector<Index> output_shape(const nn::Model<float>&, const std::vector<Index>&);
+template std::vector<Index> output_shape(const nn::Model<double>&, const std::vector<Index>&);
 
 namespace {
 
@@ -185,10 +195,7 @@ std::vector<Array<T>> Sequential<T>::buffers() {
 
 template <class T>
 std::vector<Index> Sequential<T>::output_shape(const std::vector<Index>& sample) const {
-  const Shape in{std::span<const Index>(sample)}, out = impl_->model->bound(in)->output_shape(in);
-  std::vector<Index> extents;
-  for (int axis = 0; axis < out.rank(); ++axis) extents.push_back(out[axis]);
-  return extents;
+  return library::output_shape(*impl_->model, sample);
 }
 
 template <class T>

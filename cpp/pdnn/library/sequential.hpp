@@ -22,6 +22,10 @@ data::Samples core_samples(const Samples& x);
 template <class T>
 data::Source<T> source_of(const Samples& x);
 
+/// The extents of one output for such samples.
+template <class T>
+std::vector<Index> output_shape(const nn::Model<T>& model, const std::vector<Index>& sample);
+
 /// The numbers 0 … count − 1.
 std::vector<Index> all_rows(Index count);
 

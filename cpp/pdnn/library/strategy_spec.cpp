@@ -11,7 +11,7 @@ namespace {
 
 using namespace strategy;
 using codec::Spec;
-using reduce::Compression, reduce::ReducerOptions;
+using reduce::Compression;
 
 constexpr Index kPieces = 8;         // of a pool's batch
 constexpr Index kMeasureEvery = 16;  // encodings of gradients of which one tells its error
@@ -36,7 +36,7 @@ class Words {
  private:
   template <class Number>
   bool take_number(Number& number) {
-    if (left_.empty() || !(std::isdigit(static_cast<unsigned char>(left_[0])) || left_[0] == '.')) return false;
+    if (left_.empty() || std::string_view("0123456789.").find(left_[0]) == std::string_view::npos) return false;
     const auto found = std::from_chars(left_.data(), left_.data() + left_.size(), number);
     left_.remove_prefix(static_cast<std::size_t>(found.ptr - left_.data()));
     return found.ec == std::errc();

@@ -229,15 +229,18 @@ Scores Trainer<T>::evaluate(const Dataset& data) const {
 }
 
 template <class T>
+std::vector<Index> Trainer<T>::output_shape(const std::vector<Index>& sample) const {
+  return library::output_shape(*impl_->model->model, sample);
+}
+
+template <class T>
 void Trainer<T>::predict(const Samples& x, T* outputs) const {
   impl_->evaluator.predict(library::source_of<T>(x), library::all_rows(x.rows), outputs);
 }
 
 template <class T>
 std::vector<T> Trainer<T>::predict(const Samples& x) const {
-  const Shape sample{std::span<const Index>(x.sample)};
-  const Index width = impl_->model->model->bound(sample)->output_shape(sample).count();
-  std::vector<T> outputs(static_cast<std::size_t>(x.rows * width));
+  std::vector<T> outputs(static_cast<std::size_t>(x.rows * element_count(output_shape(x.sample))));
   predict(x, outputs.data());
   return outputs;
 }

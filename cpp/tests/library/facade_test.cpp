@@ -1,0 +1,238 @@
+/// Descriptions, files, strategies and errors of the library.
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "support.hpp"
+
+using namespace pdnn;
+using pdnn::tests::Task;
+
+namespace {
+
+std::vector<Layer> every_layer() {
+  return {Conv2d(1, 4, 3, 1, 1, {.weight_init = xavier_uniform()}),
+          BatchNorm2d(4, {.sync = true}),
+          ReLU(),
+          MaxPool2d(2),
+          Residual(Chain({Conv2d(4, 4, 3, 1, 1), LeakyReLU(0.1)})),
+          AvgPool2d(2),
+          Flatten(),
+          Linear(4, 6, {.bias = false}),
+          LayerNorm(6),
+          GELU(),
+          Dropout(0.2),
+          Linear(6, 6),
+          SiLU(),
+          BatchNorm1d(6),
+          Sigmoid(),
+          Linear(6, 3),
+          Tanh(),
+          Softmax()};
+}
+
+struct File {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("pdnn" + std::to_string(getpid()) + ".safetensors");
+  File() = default;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { std::filesystem::remove(path); }
+
+  std::string read() const {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void write(const std::string& bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
+};
+
+template <class Error, class F>
+std::string refusal(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(library_facade)
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(files_keep_every_layer, T, decltype(std::tuple<float, double>())) {
+  const File file;
+  const Sequential<T> model(every_layer(), {.seed = 5});
+  model.save(file.path);
+  const auto read = Sequential<T>::load(file.path);
+  BOOST_TEST(read.fingerprint() == model.fingerprint());
+  BOOST_TEST(read.json() == model.json());
+  BOOST_TEST(Sequential<T>::from_json(model.json(), 5).output_shape({1, 4, 4}) == std::vector<Index>{3},
+             boost::test_tools::per_element());
+  const std::vector<T> x(2 * 16, T(0.5));
+  BOOST_TEST(read.predict({x.data(), 2, {1, 4, 4}}) == model.predict({x.data(), 2, {1, 4, 4}}));
+  const Sequential<T> other(every_layer(), {.seed = 6});
+  BOOST_TEST(other.fingerprint() != model.fingerprint());
+}
+
+BOOST_AUTO_TEST_CASE(damaged_files_are_refused) {
+  const File file;
+  const Sequential<float> model({Linear(3, 2)});
+  model.save(file.path);
+  const std::string whole = file.read();
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    file.write(whole.substr(0, length));
+    BOOST_CHECK_THROW(Sequential<float>::load(file.path), std::runtime_error);
+  }
+  std::mt19937 draw(1);
+  for (int round = 0; round < 2000; ++round) {
+    std::string changed = whole;
+    changed[draw() % changed.size()] = static_cast<char>(draw());
+    file.write(changed);
+    try {
+      (void)Sequential<float>::load(file.path);
+    } catch (const std::runtime_error& error) {
+      BOOST_TEST(holds(error.what(), file.path));
+    }
+  }
+  BOOST_TEST(holds(refusal<std::runtime_error>([&] { Sequential<float>::load("/nowhere"); }), "no such file"));
+  file.write(whole);
+  const auto wrong = [&] { Sequential<double>::load(file.path); };
+  BOOST_TEST(holds(refusal<std::runtime_error>(wrong), "the model is float32"));
+}
+
+BOOST_AUTO_TEST_CASE(descriptions_are_checked) {
+  const std::vector<std::pair<std::string, std::string>> wrong{
+      {R"({"type": "Linear", "in_features": 0, "out_features": 2})", "in_features = 0; expected at least 1"},
+      {R"({"type": "Linear", "in_features": 2.5, "out_features": 2})", "got 2.5, expected a whole number"},
+      {R"({"type": "Linear", "in_features": 2})", "out_features is missing"},
+      {R"({"type": "Linear", "in_features": 2, "out_features": 2, "bais": true})", "unknown option \"bais\""},
+      {R"({"type": "Linear", "in_features": 2, "out_features": 2, "bias": 1})", "bias is neither true nor false"},
+      {R"({"type": "Dropout", "p": 1.0})", "p = 1.0; expected a number in [0, 1)"},
+      {R"({"type": "Dense"})", "there is no layer \"Dense\""},
+      {R"([1, 2])", "expected an object with its \"type\""},
+      {R"({"type": "ReLU")", "not JSON"},
+      {std::string(100, '['), "nested too deep"},
+  };
+  for (const auto& [json, expected] : wrong) {
+    const std::string said = refusal<std::invalid_argument>([&] { Sequential<float>({Layer(json)}); });
+    BOOST_TEST(holds(said, expected), json << ": " << said);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_loss_and_optimizer_trains) {
+  const Task task;
+  const RowMatrix<float> halves = RowMatrix<float>::Constant(64, 2, 0.5F);
+  const Dataset classes = task.data(), values{.x = samples(task.x), .y = targets(halves)};
+  const std::vector<std::pair<Loss, Dataset>> losses{
+      {CrossEntropyLoss("sum", {.weight = {1, 2}, .label_smoothing = 0.1}), classes},
+      {CrossEntropyLoss(), values},
+      {MSELoss(), values},
+      {L1Loss("batchmean"), values},
+      {SmoothL1Loss(), values},
+      {HuberLoss("mean", 0.5), values},
+      {BCEWithLogitsLoss(), values},
+      {PoissonNLLLoss({.full = true}), values},
+      {QuantileLoss({0.1, 0.9}), values}};
+  for (const auto& [loss, data] : losses) {
+    Trainer<float> trainer(tests::small_network(), loss, SGD({.lr = 0.01}));
+    const double before = trainer.evaluate(data).loss;
+    trainer.fit(data, {.epochs = 2, .batch_size = 16});
+    BOOST_TEST(trainer.evaluate(data).loss < before, loss.json);
+  }
+  const Sequential<float> probable({Linear(8, 2), LogSoftmax()}), likely({Linear(8, 2), Sigmoid()});
+  Trainer<float>(probable, NLLLoss(), Adam()).fit(classes, {.batch_size = 16});
+  Trainer<float>(likely, BCELoss(), Adam()).fit(values, {.batch_size = 16});
+  for (const Optimizer& optimizer :
+       {Optimizer(SGD({.lr = 0.1, .momentum = 0.9, .nesterov = true})), Optimizer(Adam()), Optimizer(AdamW()),
+        Optimizer(Lion()), Optimizer(RMSprop({.momentum = 0.5, .centered = true}))}) {
+    Trainer<float> trainer(tests::small_network(), CrossEntropyLoss(), optimizer, {.clip_norm = 1});
+    const double before = trainer.evaluate(classes).loss;
+    trainer.fit(classes, {.epochs = 3, .batch_size = 16});
+    BOOST_TEST(trainer.evaluate(classes).loss < before, optimizer.json);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_train_together) {
+  const Task task;
+  const auto trained = [&](const std::string& strategy, const Ranks& ranks) {
+    const auto network = tests::small_network();
+    const Dataset data = task.data();
+    Trainer<float> trainer(network, CrossEntropyLoss(), SGD({.lr = 0.1, .momentum = 0.9}),
+                           {.strategy = strategy, .ranks = ranks});
+    const auto epochs = trainer.fit(data, {.epochs = 2, .batch_size = 16, .validation = &data});
+    BOOST_TEST(std::abs(epochs.back().validation.value().loss - trainer.evaluate(data).loss) < 1e-6);
+    return std::pair(predict(network, samples(task.x)), network.fingerprint());
+  };
+  const RowMatrix<float> serial = trained("serial", {}).first;
+  for (const char* const strategy :
+       {"ddp", "ddp/8", "ddp+team:2", "ddp+pool:2/4", "scatter-gather", "pipeline:2", "pipeline:2/4:gpipe", "tp:2",
+        "tp:2 x ddp", "average:1", "average:end", "average:2:master", "elastic-average:2:0.5", "ddp:int8", "ddp:sum"}) {
+    std::vector<std::string> prints(2);
+    run_ranks(2, [&](const Ranks& ranks) {
+      const auto [y, print] = trained(strategy, ranks);
+      prints[static_cast<std::size_t>(ranks.rank())] = print;
+      const std::string name = strategy;
+      if (!holds(name, "average") && !holds(name, "int8") && !holds(name, "sum"))
+        BOOST_TEST((y - serial).cwiseAbs().maxCoeff() < 1e-5F, name);
+    });
+    BOOST_TEST(prints[0] == prints[1], strategy);
+  }
+  for (const char* const strategy :
+       {"serial", "team:2", "pipeline:3", "hogwild:2", "hogwild-processes:3", "ddp/1", "ddp:int9", "auto"})
+    BOOST_CHECK_THROW(run_ranks(2, [&](const Ranks& ranks) { trained(strategy, ranks); }), std::invalid_argument);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_compare_what_they_train) {
+  const Task task;
+  const auto differ = [&] {
+    run_ranks(2, [&](const Ranks& ranks) {
+      Trainer<float> trainer(tests::small_network(), CrossEntropyLoss(), SGD({.lr = ranks.rank() == 0 ? 0.1 : 0.2}),
+                             {.strategy = "ddp", .ranks = ranks});
+      trainer.fit(task.data());
+    });
+  };
+  BOOST_TEST(holds(refusal<std::invalid_argument>(differ), "another model, data or settings"));
+}
+
+BOOST_AUTO_TEST_CASE(a_training_is_watched_stopped_and_continued) {
+  const Task task;
+  Trainer<float> trainer(tests::small_network(), CrossEntropyLoss(), SGD({.lr = 0.1}), {.strategy = "team:2"});
+  std::vector<Index> epochs;
+  const auto watch = [&](const Progress& progress) {
+    if (progress.finished) epochs.push_back(progress.epoch);
+    return progress.epoch < 2;
+  };
+  BOOST_TEST(trainer.fit(task.data(), {.epochs = 9, .batch_size = 16, .progress = watch}).size() == 3);
+  trainer.set_learning_rate(0);
+  const auto before = predict(trainer, samples(task.x));
+  const auto more = trainer.fit(task.data(), {.epochs = 1, .batch_size = 16});
+  BOOST_TEST((predict(trainer, samples(task.x)) == before));
+  BOOST_TEST(more[0].epoch == 3);
+  BOOST_TEST(more[0].steps == 16);
+  BOOST_TEST(epochs == (std::vector<Index>{0, 1, 2}), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(wrong_data_are_refused) {
+  Task task;
+  Trainer<float> trainer(tests::small_network(), CrossEntropyLoss(), SGD({.lr = 0.1}));
+  const auto fit = [&](const Dataset& data) { return refusal<std::invalid_argument>([&] { trainer.fit(data); }); };
+  const Dataset data = task.data();
+  BOOST_TEST(holds(fit({.x = {task.x.data(), 64, {4, 2}}, .y = data.y}), "Linear"));
+  BOOST_TEST(holds(fit({.x = data.x, .y = {task.classes.data(), 63}}), "64 samples and 63 targets"));
+  const RowMatrix<double> doubles = RowMatrix<double>::Zero(64, 2);
+  BOOST_TEST(holds(fit({.x = data.x, .y = targets(doubles)}), "another type than the model"));
+  std::vector<double> weights(64, 1);
+  weights[5] = -1;
+  BOOST_TEST(holds(fit({.x = data.x, .y = data.y, .weights = weights.data()}), "weight -1 of row 5"));
+  task.classes(7) = 2;
+  BOOST_TEST(holds(fit(task.data()), "label 2 of row 7 is outside 0 … 1"));
+  task.classes(7) = 1;
+  task.x(3, 3) = std::nanf("");
+  BOOST_TEST(holds(refusal<std::runtime_error>([&] { trainer.fit(task.data()); }), "NaN or infinite"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

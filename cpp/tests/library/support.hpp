@@ -1,0 +1,28 @@
+#pragma once
+/// A small task of classes: rows drawn at random, and the class that a fixed rule gives them.
+#include <random>
+
+#include "pdnn/eigen.hpp"
+
+namespace pdnn::tests {
+
+struct Task {
+  RowMatrix<float> x;
+  Eigen::Matrix<std::int32_t, Eigen::Dynamic, 1> classes;
+
+  explicit Task(Index rows = 64, Index features = 8) : x(rows, features), classes(rows) {
+    std::mt19937 draw(5);
+    for (Index row = 0; row < rows; ++row) {
+      for (Index column = 0; column < features; ++column)
+        x(row, column) = static_cast<float>(draw() % 2001) / 1000.0F - 1;
+      classes(row) = x.row(row).sum() > 0 ? 1 : 0;
+    }
+  }
+  Dataset data() const { return {.x = samples(x), .y = targets(classes)}; }
+};
+
+inline Sequential<float> small_network() {
+  return Sequential<float>({Linear(8, 12), Tanh(), Linear(12, 2)}, {.seed = 3});
+}
+
+}  // namespace pdnn::tests
