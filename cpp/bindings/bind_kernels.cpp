@@ -27,11 +27,12 @@ struct Arrays {
             where, ": x is ", shape_text(x_array), " and w is ", shape_text(w_array),
             "; expected (n, height, width, inputs) and (kernel, kernel, inputs, outputs)");
     batch = x_array.shape(0);
-    nn::check_windows(where, w_array.shape(0), stride, padding);
+    const nn::WindowOptions options{w_array.shape(0), stride, padding};
+    nn::check_windows(where, options);
     const Shape image{x_array.shape(3), x_array.shape(1), x_array.shape(2)};
-    shape = {nn::windows_on(where, image, w_array.shape(0), stride, padding), w_array.shape(2), w_array.shape(3)};
+    shape = {nn::windows_on(where, image, options), w_array.shape(2), w_array.shape(3)};
   }
-  std::vector<Index> out() const { return {batch, shape.windows.out_height, shape.windows.out_width, shape.outputs}; }
+  std::vector<Index> out() const { return {batch, shape.windows.y.places, shape.windows.x.places, shape.outputs}; }
 };
 
 template <class T>

@@ -43,6 +43,16 @@ nn::Init init_of(const std::pair<std::string, double>& init) {
   throw ValueError(message("init \"", init.first, "\"; expected \"uniform\", \"normal\" or \"constant\""));
 }
 
+/// A number for each axis of an image, or the one of a line, which is an image of one row.
+nn::Pair pair_of(const std::vector<Index>& numbers, Index of_row) {
+  return numbers.size() == 1 ? nn::Pair(of_row, numbers[0]) : nn::Pair(numbers.at(0), numbers.at(1));
+}
+
+nn::WindowOptions windows_of(const std::vector<Index>& kernel, const std::vector<Index>& stride,
+                             const std::vector<Index>& padding = {0, 0}, const std::vector<Index>& dilation = {1, 1}) {
+  return {pair_of(kernel, 1), pair_of(stride, 1), pair_of(padding, 0), pair_of(dilation, 1), kernel.size() == 1};
+}
+
 kernels::Precision precision_of(bool bfloat16) {
   return bfloat16 ? kernels::Precision::bfloat16 : kernels::Precision::full;
 }
@@ -110,6 +120,7 @@ void bind_losses(py::module_& m) {
 template <class T>
 void bind_layers(py::module_& m) {
   using Init = std::pair<std::string, double>;
+  using Numbers = std::vector<Index>;
   py::class_<nn::Layer<T>, std::shared_ptr<nn::Layer<T>>>(m, "Layer")
       .def(
           "output_shape",
@@ -145,18 +156,27 @@ void bind_layers(py::module_& m) {
            py::arg("inputs"), py::arg("outputs"), py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"),
            py::arg("bfloat16") = false);
   layer(std::type_identity<nn::Conv2d<T>>{}, "Conv2d")
-      .def(py::init([](Index inputs, Index outputs, Index kernel, Index stride, Index padding, bool bias,
+      .def(py::init([](Index inputs, Index outputs, const Numbers& kernel, const Numbers& stride,
+                       const Numbers& padding, const Numbers& dilation, Index groups, bool bias,
                        const Init& weight_init, const Init& bias_init, bool bfloat16) {
-             return std::make_shared<nn::Conv2d<T>>(inputs, outputs, kernel, stride, padding, bias,
-                                                    init_of(weight_init), init_of(bias_init), precision_of(bfloat16));
+             return std::make_shared<nn::Conv2d<T>>(inputs, outputs, windows_of(kernel, stride, padding, dilation),
+                                                    bias, init_of(weight_init), init_of(bias_init),
+                                                    precision_of(bfloat16), groups);
            }),
            py::arg("inputs"), py::arg("outputs"), py::arg("kernel"), py::arg("stride"), py::arg("padding"),
-           py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"), py::arg("bfloat16") = false);
+           py::arg("dilation"), py::arg("groups"), py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"),
+           py::arg("bfloat16") = false);
   layer(std::type_identity<nn::MaxPool2d<T>>{}, "MaxPool2d")
-      .def(py::init<Index, Index>(), py::arg("kernel"), py::arg("stride"));
+      .def(py::init([](const Numbers& kernel, const Numbers& stride) {
+             return std::make_shared<nn::MaxPool2d<T>>(windows_of(kernel, stride));
+           }),
+           py::arg("kernel"), py::arg("stride"));
   layer(std::type_identity<nn::AvgPool2d<T>>{}, "AvgPool2d")
-      .def(py::init<Index, Index>(), py::arg("kernel"), py::arg("stride"));
-  layer(std::type_identity<nn::GlobalAvgPool2d<T>>{}, "GlobalAvgPool2d").def(py::init<>());
+      .def(py::init([](const Numbers& kernel, const Numbers& stride) {
+             return std::make_shared<nn::AvgPool2d<T>>(windows_of(kernel, stride));
+           }),
+           py::arg("kernel"), py::arg("stride"));
+  layer(std::type_identity<nn::GlobalAvgPool2d<T>>{}, "GlobalAvgPool2d").def(py::init<bool>(), py::arg("line") = false);
   layer(std::type_identity<nn::ActivationLayer<T>>{}, "Activation")
       .def(py::init([](const std::string& function) {
              return std::make_shared<nn::ActivationLayer<T>>(activation_of(function));

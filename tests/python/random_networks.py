@@ -115,20 +115,38 @@ def _draw_part(
         inner, out = draw_parts(rng, shape, int(rng.integers(3)), depth - 1, norms, dropout)
         return (Part("Residual", inner), shape) if out == shape else None
     if kind in ("convolution", "pooling"):
-        channels, height, width = shape
-        kernel, stride = int(rng.integers(1, 4)), int(rng.integers(1, 4))
-        padding = int(rng.integers(3)) if kind == "convolution" else 0
-        if min(height, width) + 2 * padding < kernel:
-            return None
-        places = [(extent + 2 * padding - kernel) // stride + 1 for extent in (height, width)]
-        if kind == "pooling":
-            return Part(str(rng.choice(["MaxPool2d", "AvgPool2d"])), (kernel, stride)), (channels, *places)
-        outputs = int(rng.choice([1, 2, 3, 5, 8, 9]))
-        options = {"bias": bool(rng.integers(2))}
-        return Part("Conv2d", (channels, outputs, kernel, stride, padding), options), (outputs, *places)
+        return _draw_windows(rng, shape, kind == "pooling")
     if kind == "mean" and rng.integers(3) == 0:
         return Part("AdaptiveAvgPool2d", (1,)), (shape[0], 1, 1)
     return None
+
+
+def _draw_windows(
+    rng: np.random.Generator, shape: tuple[int, ...], pooling: bool
+) -> tuple[Part, tuple[int, ...]] | None:
+    channels, *extents = shape
+    square = bool(rng.integers(3))
+
+    def each(low: int, high: int) -> list[int]:
+        numbers = [int(number) for number in rng.integers(low, high, len(extents))]
+        return [numbers[0]] * len(extents) if square else numbers
+
+    kernel, stride = each(1, 4), each(1, 4)
+    padding = [0] * len(extents) if pooling else each(0, 3)
+    dilation = [1] * len(extents) if pooling or rng.integers(3) else each(1, 3)
+    reach = [(taps - 1) * apart + 1 for taps, apart in zip(kernel, dilation, strict=True)]
+    room = [
+        extent + 2 * zeros - all_taps for extent, zeros, all_taps in zip(extents, padding, reach, strict=True)
+    ]
+    if min(room) < 0:
+        return None
+    places = [left // step + 1 for left, step in zip(room, stride, strict=True)]
+    if pooling:
+        return Part(str(rng.choice(["MaxPool2d", "AvgPool2d"])), (kernel, stride)), (channels, *places)
+    groups = channels if rng.integers(3) == 0 else 1
+    outputs = groups * int(rng.choice([1, 1, 2]) if groups > 1 else rng.choice([1, 2, 3, 5, 8, 9]))
+    options = {"bias": bool(rng.integers(2)), "dilation": dilation, "groups": groups}
+    return Part("Conv2d", (channels, outputs, kernel, stride, padding), options), (outputs, *places)
 
 
 def draw_shape(rng: np.random.Generator) -> tuple[int, ...]:

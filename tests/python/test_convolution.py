@@ -18,6 +18,24 @@ LAYERS: dict[str, Any] = {
         lambda: nn.Conv2d(3, 4, 5, 2, 3, bias=False),
         lambda t: t.nn.Conv2d(3, 4, 5, 2, 3, bias=False),
     ),
+    "unequal windows": (
+        lambda: nn.Conv2d(3, 4, (3, 2), (1, 2), (2, 0)),
+        lambda t: t.nn.Conv2d(3, 4, (3, 2), (1, 2), (2, 0)),
+    ),
+    "dilation": (
+        lambda: nn.Conv2d(3, 4, 3, (2, 1), 2, dilation=(2, 3)),
+        lambda t: t.nn.Conv2d(3, 4, 3, (2, 1), 2, dilation=(2, 3)),
+    ),
+    "groups": (
+        lambda: nn.Conv2d(3, 6, (1, 3), 1, 2, 2, 3),
+        lambda t: t.nn.Conv2d(3, 6, (1, 3), 1, 2, 2, 3),
+    ),
+    "each channel": (
+        lambda: nn.Conv2d(3, 3, (3, 2), (1, 2), padding=1, groups=3, bias=False),
+        lambda t: t.nn.Conv2d(3, 3, (3, 2), (1, 2), padding=1, groups=3, bias=False),
+    ),
+    "unequal max": (lambda: nn.MaxPool2d((2, 3), (1, 2)), lambda t: t.nn.MaxPool2d((2, 3), (1, 2))),
+    "unequal mean": (lambda: nn.AvgPool2d((3, 1)), lambda t: t.nn.AvgPool2d((3, 1))),
     "max": (lambda: nn.MaxPool2d(2), lambda t: t.nn.MaxPool2d(2)),
     "overlapping max": (lambda: nn.MaxPool2d(3, 2), lambda t: t.nn.MaxPool2d(3, 2)),
     "mean": (lambda: nn.AvgPool2d(2), lambda t: t.nn.AvgPool2d(2)),
@@ -36,6 +54,14 @@ def load_from_torch(model: nn.Sequential, torch_model: Any) -> None:
 def flat_gradient(torch_model: Any) -> np.ndarray:
     grads = [parameter.grad.numpy() for parameter in torch_model.parameters()]
     return np.concatenate([(g.transpose(2, 3, 1, 0) if g.ndim == 4 else g.T).ravel() for g in grads])
+
+
+def test_initial_values_depend_on_the_inputs_of_an_output() -> None:
+    model = nn.Sequential(nn.Conv2d(8, 100, (2, 3), groups=4), seed=1)
+    weight = next(model.parameters()).data
+    assert weight.shape == (2, 3, 2, 100)
+    bound = 1 / np.sqrt(2 * 3 * 2)
+    assert 0.98 * bound < np.abs(weight).max() <= bound and abs(weight.std() - bound / np.sqrt(3)) < 0.01
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -208,10 +234,18 @@ def test_the_convolution_of_arrays_equals_its_definition(dtype: str) -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match="0 input and 2 output channels"):
         nn.Conv2d(0, 2, 3)
-    with pytest.raises(ValueError, match="kernel 3, stride 0"):
+    with pytest.raises(ValueError, match="Conv2d: stride 0; expected a whole number from 1, or 2 of them"):
         nn.Conv2d(1, 2, 3, 0)
-    with pytest.raises(ValueError, match="at most 16"):
-        nn.MaxPool2d(17)
+    with pytest.raises(ValueError, match=r"kernel_size \(3, 0\); expected"):
+        nn.Conv2d(1, 2, (3, 0))
+    with pytest.raises(ValueError, match="padding 'same'; expected a whole number from 0"):
+        nn.Conv2d(1, 2, 3, padding="same")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"dilation \(1, 1, 1\); expected"):
+        nn.Conv2d(1, 2, 3, dilation=(1, 1, 1))
+    with pytest.raises(ValueError, match="3 groups; must divide 6 input and 4 output channels"):
+        nn.Conv2d(6, 4, 3, groups=3)
+    with pytest.raises(ValueError, match="at most 256 elements"):
+        nn.MaxPool2d((17, 16))
     with pytest.raises(ValueError, match="only 1 is supported"):
         nn.AdaptiveAvgPool2d(2)
     network = nn.Sequential(nn.Conv2d(2, 3, 3))

@@ -27,6 +27,13 @@ LAYERS = {
         nn.Flatten(),
         nn.Linear(6, OUTPUTS),
     ],
+    "convolution in groups": lambda: [
+        nn.Conv2d(2, 4, (2, 1), (2, 1), padding=(1, 0), dilation=(1, 2), groups=2),
+        nn.Tanh(),
+        nn.Conv2d(4, 4, 2, groups=4),
+        nn.Flatten(),
+        nn.Linear(4, OUTPUTS),
+    ],
     "dropout": lambda: [nn.Linear(INPUTS, 8), nn.Dropout(0.3), nn.Linear(8, OUTPUTS)],
     "batch norm": lambda: [
         nn.Linear(INPUTS, 5),
@@ -73,7 +80,8 @@ def error(model: nn.Sequential, x: np.ndarray, y: np.ndarray, loss: nn.Loss, gra
 
 def batch(layers: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
-    shape = {"flatten": (ROWS, 2, 3), "convolution": (ROWS, 2, 3, 1)}.get(layers, (ROWS, INPUTS))
+    shapes = {"flatten": (2, 3), "convolution": (2, 3, 1), "convolution in groups": (2, 3, 2)}
+    shape = ROWS, *shapes.get(layers, (INPUTS,))
     y = rng.integers(0, OUTPUTS, ROWS) if kind == "classes" else rng.dirichlet(np.ones(OUTPUTS), ROWS)
     return rng.normal(size=shape), y
 

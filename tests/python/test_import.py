@@ -92,6 +92,22 @@ def test_what_pdnn_wrote(tmp_path: Path) -> None:
     random_rounds(20, lambda rng: check_own(rng, tmp_path))
 
 
+def test_windows_of_any_kind(tmp_path: Path) -> None:
+    constants = {"w1": normal(4, 1, 3, 2), "w2": normal(6, 4, 2, 3), "b": normal(6), "up": normal(4, 1, 1)}
+    nodes = [
+        node("Conv", "x w1", "grouped", group=2, strides=[2, 1], pads=[1, 0, 1, 0]),
+        node("Add", "grouped up", "more"),
+        node("Conv", "more w2 b", "dilated", dilations=[1, 2], pads=[0, 2, 0, 2]),
+        node("MaxPool", "dilated", "pool", kernel_shape=[1, 3], strides=[1, 2]),
+        node("AveragePool", "pool", "y", kernel_shape=[2, 1], strides=[1, 1]),
+    ]
+    path = save(tmp_path / "a.onnx", nodes, constants, [2, 7, 9], rank=4)
+    assert_same(path, normal(3, 2, 7, 9))
+    grouped, dilated, pool, _ = models.from_onnx(path).layers
+    assert "stride=(2, 1), padding=(1, 0), groups=2" in repr(grouped)
+    assert "padding=(0, 2), dilation=(1, 2)" in repr(dilated) and "stride=(1, 2)" in repr(pool)
+
+
 def test_double_numbers_stay(tmp_path: Path) -> None:
     layers = [nn.Linear(4, 5), nn.LayerNorm(5), nn.LeakyReLU(0.2), nn.BatchNorm1d(5, momentum=0.3), nn.GELU()]
     model = nn.Sequential(*layers, dtype="float64", seed=1)
@@ -414,7 +430,8 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
         "w4": normal(2, 100), "axes": np.array([0]),
     }  # fmt: skip
     nodes = [
-        node("Conv", "x w1", "grouped", group=2),
+        node("MaxPool", "x", "apart", kernel_shape=[2, 2], strides=[1, 1], dilations=[2, 1]),
+        node("Conv", "apart w1", "grouped", group=2),
         node("HardSwish", "grouped", "swish"),
         node("Conv", "swish w2", "oblong", pads=[1, 0, 1, 0]),
         node("MaxPool", "oblong", "pool", kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1]),
@@ -430,11 +447,13 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
     path = save(tmp_path / "bad.onnx", nodes, constants, [2, 5, 5], ["top"])
     assert cli.main(["import", str(path), str(tmp_path / "never.safetensors")]) == 1
     said = capsys.readouterr().err.splitlines()
-    assert said[0].endswith("bad.onnx: 9 of its 12 nodes are not understood:")
+    assert said[0].endswith("bad.onnx: 7 of its 13 nodes are not understood:")
     assert [line.split(":")[0] for line in said[1:]] == [
-        f'  {each.op_type} "{each.name}"' for each in nodes if each.output[0] not in ("relu", "flat", "y")
+        f'  {each.op_type} "{each.name}"'
+        for each in nodes
+        if each.output[0] not in ("grouped", "oblong", "relu", "dilated", "flat", "y")
     ]
-    assert said[1].endswith("its channels are in groups")
+    assert said[1].endswith("its windows are dilated, pdnn's pools' are not")
     assert not (tmp_path / "never.safetensors").exists()
 
 

@@ -4,35 +4,43 @@
 
 namespace pdnn::kernels {
 
-/// How a window goes over an image: places of the output, out_height × out_width, see kernel_height × kernel_width
-/// elements of the input each, `stride` apart; the image is surrounded by `padding` zeros.
+/// How windows go along one axis of an image: each of the output's `places` sees `kernel` elements of the input's
+/// `extent`, which are `dilation` apart; neighbors' are `stride` apart; `padding` zeros are at both ends.
+struct Axis {
+  Index extent, kernel, stride, padding, dilation, places;
+};
+/// With as many places as there is room for.
+constexpr Axis axis_of(Index extent, Index kernel, Index stride = 1, Index padding = 0, Index dilation = 1) {
+  return {extent, kernel, stride, padding, dilation, (extent + 2 * padding - (kernel - 1) * dilation - 1) / stride + 1};
+}
+
+/// How a window goes over an image: down, and along its rows.
 struct Windows {
-  Index height, width, kernel_height, kernel_width, stride, padding, out_height, out_width;
+  Axis y, x;
 };
 
-/// x [batch, height, width, inputs], w [kernel_height, kernel_width, inputs, outputs],
-/// y [batch, out_height, out_width, outputs]; any batch, and no other extent is 0.
+/// x [batch, y.extent, x.extent, inputs], w [y.kernel, x.kernel, inputs / groups, outputs],
+/// y [batch, y.places, x.places, outputs]; any batch, and no other extent is 0. Channels are in groups, one after the
+/// other: an output sees the inputs of its group.
 struct Convolution {
   Windows windows;
-  Index inputs, outputs;
+  Index inputs, outputs, groups = 1;
 };
 
 /// The products of a convolution.
 template <class T>
 struct ConvolutionKernels {
-  /// y[n, p, q, :] = b + Σ_ij x[n, p stride + i − padding, q stride + j − padding, :] w[i, j, :, :], or relu of it. A
-  /// null bias is none.
+  /// y[n, p, q, :] = b + Σ_ij x[n, r, s, :] w[i, j, :, :], or relu of it, with r = p stride + i dilation − padding, and
+  /// s of q and j along the other axis. A null bias is none.
   void (*convolution)(Part part, const Convolution& shape, Index batch, const T* x, const T* w, const T* b, bool relu,
                       T* y);
 
-  /// dx[n, r, s, :] = Σ dy[n, p, q, :] w[i, j, :, :]ᵀ over all with r = p stride + i − padding, s = q stride + j −
-  /// padding.
+  /// dx[n, r, s, :] = Σ dy[n, p, q, :] w[i, j, :, :]ᵀ over all that see it.
   void (*convolution_dx)(Part part, const Convolution& shape, Index batch, const T* dy, const T* flipped_w, T* dx);
 
-  /// dw[i, j, :, :] = Σ_npq x[n, p stride + i − padding, q stride + j − padding, :]ᵀ dy[n, p, q, :] and db = Σ_npq dy,
-  /// or += them, which goes with one leaf only. A null db is not wanted; right behind dw it is cheapest. It is a sum of
-  /// `exact_dy`, which is dy where factors are not rounded. A leaf's rows are samples; uses the leaves' room, for dw
-  /// and db together.
+  /// dw[i, j, :, :] = Σ_npq x[n, r, s, :]ᵀ dy[n, p, q, :] and db = Σ_npq dy, or += them, which goes with one leaf only.
+  /// A null db is not wanted; right behind dw it is cheapest. It is a sum of `exact_dy`, which is dy where factors are
+  /// not rounded. A leaf's rows are samples; uses the leaves' room, for dw and db together.
   void (*convolution_dw)(Part part, const Convolution& shape, Index batch, const T* x, const T* dy, const T* exact_dy,
                          const LeafSums<T>& leaves, bool add, T* dw, T* db);
 };
@@ -41,10 +49,11 @@ struct ConvolutionKernels {
 /// has at most as many elements as what it is made of.
 template <class T>
 struct RoundingKernels {
-  /// Of x for convolution, of dy for convolution_dx: pairs of a place's channels.
+  /// Of x for convolution, of dy for convolution_dx: pairs of a place's channels, of each group by itself: `places`
+  /// counts the groups of all, `channels` those of one.
   void (*round_channels)(Part part, Index places, Index channels, const T* x, T* rounded);
-  /// Of w [taps, inputs, outputs] for convolution, of flipped_w [taps, outputs, inputs] for convolution_dx: `rows` of
-  /// `cols` weights under each tap.
+  /// Of w for convolution, of flipped_w [taps, outputs / groups, inputs] for convolution_dx: `rows` of `cols` weights
+  /// under each tap.
   void (*round_taps)(Part part, Index taps, Index rows, Index cols, const T* w, T* rounded);
   /// Of x and of dy for convolution_dw: pairs of samples, of each leaf by itself.
   void (*round_samples)(Part part, Index batch, Index elements, const LeafSums<T>& leaves, const T* x, T* rounded);

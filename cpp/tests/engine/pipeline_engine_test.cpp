@@ -36,7 +36,7 @@ nn::LayerPtr<double> linear(Index inputs, Index outputs) {
   return std::make_shared<nn::Linear<double>>(inputs, outputs, true, kInit, kInit);
 }
 nn::LayerPtr<double> conv(Index inputs, Index outputs) {
-  return std::make_shared<nn::Conv2d<double>>(inputs, outputs, 3, 1, 1, true, kInit, kInit);
+  return std::make_shared<nn::Conv2d<double>>(inputs, outputs, nn::WindowOptions{3, 1, 1}, true, kInit, kInit);
 }
 nn::LayerPtr<double> activation(kernels::Activation f) { return std::make_shared<nn::ActivationLayer<double>>(f); }
 nn::LayerPtr<double> dropout() { return std::make_shared<nn::Dropout<double>>(0.3); }
@@ -60,8 +60,9 @@ Problem features() {
 }
 /// Borders lie between images, and before and after a Flatten.
 Problem images() {
-  return {{conv(2, 4), std::make_shared<nn::MaxPool2d<double>>(2, 2), activation(kernels::Activation::relu), conv(4, 3),
-           std::make_shared<nn::Flatten<double>>(), dropout(), linear(12, 5), linear(5, kClasses)},
+  return {{conv(2, 4), std::make_shared<nn::MaxPool2d<double>>(nn::WindowOptions{2, 2}),
+           activation(kernels::Activation::relu), conv(4, 3), std::make_shared<nn::Flatten<double>>(), dropout(),
+           linear(12, 5), linear(5, kClasses)},
           {2, 4, 4}};
 }
 

@@ -58,7 +58,7 @@ nn::LayerPtr<T> linear(Index inputs, Index outputs) {
 }
 template <class T>
 nn::LayerPtr<T> conv(Index inputs, Index outputs) {
-  return std::make_shared<nn::Conv2d<T>>(inputs, outputs, 3, 1, 1, true, kInit, kInit);
+  return std::make_shared<nn::Conv2d<T>>(inputs, outputs, nn::WindowOptions{3, 1, 1}, true, kInit, kInit);
 }
 template <class T>
 nn::LayerPtr<T> norm(Index channels, bool images, bool sync = true) {

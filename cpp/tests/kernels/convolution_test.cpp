@@ -14,8 +14,7 @@ using Elements = boost::mpl::list<float, double>;
 
 Convolution shape_of(Index height, Index width, Index inputs, Index outputs, Index kernel_height, Index kernel_width,
                      Index stride, Index padding) {
-  return {{height, width, kernel_height, kernel_width, stride, padding,
-           (height + 2 * padding - kernel_height) / stride + 1, (width + 2 * padding - kernel_width) / stride + 1},
+  return {{axis_of(height, kernel_height, stride, padding), axis_of(width, kernel_width, stride, padding)},
           inputs,
           outputs};
 }
@@ -46,9 +45,9 @@ class ConvolutionProblem {
       : s_(shape),
         v_(shape.windows),
         batch_(batch),
-        x_count(batch * v_.height * v_.width * s_.inputs),
-        w_count(v_.kernel_height * v_.kernel_width * s_.inputs * s_.outputs),
-        y_count(batch * v_.out_height * v_.out_width * s_.outputs),
+        x_count(batch * v_.y.extent * v_.x.extent * s_.inputs),
+        w_count(v_.y.kernel * v_.x.kernel * shape.inputs / shape.groups * s_.outputs),
+        y_count(batch * v_.y.places * v_.x.places * s_.outputs),
         x_(memory()[0].at_end(x_count)),
         w_(memory()[1].at_end(w_count)),
         b_(memory()[2].at_end(s_.outputs)),
@@ -63,8 +62,8 @@ class ConvolutionProblem {
     T* const y = memory()[4].at_end(y_count);
     std::fill_n(y, y_count, kUntouched);
     std::vector<T> rx, rw;
-    const T* const x = by_channels(build, team, x_, x_count, s_.inputs, rx);
-    const T* const w = by_taps(build, team, w_, s_.inputs, s_.outputs, rw);
+    const T* const x = by_channels(build, team, x_, x_count, s_.inputs / s_.groups, rx);
+    const T* const w = by_taps(build, team, w_, s_.inputs / s_.groups, s_.outputs, rw);
     as_team(team, [&](Part part) { build.kernels.convolution(part, s_, batch_, x, w, bias ? b_ : nullptr, relu, y); });
     return {y, y + y_count};
   }
@@ -74,8 +73,8 @@ class ConvolutionProblem {
     std::fill_n(flipped, w_count, T(1));
     as_team(team, [&](Part part) { build.table.flip_taps(part, s_, w_, flipped); });
     std::vector<T> rdy, rw;
-    const T* const dy = by_channels(build, team, dy_, y_count, s_.outputs, rdy);
-    const T* const w = by_taps(build, team, flipped, s_.outputs, s_.inputs, rw);
+    const T* const dy = by_channels(build, team, dy_, y_count, s_.outputs / s_.groups, rdy);
+    const T* const w = by_taps(build, team, flipped, s_.outputs / s_.groups, s_.inputs, rw);
     as_team(team, [&](Part part) { build.kernels.convolution_dx(part, s_, batch_, dy, w, dx); });
     return {dx, dx + x_count};
   }
@@ -98,14 +97,17 @@ class ConvolutionProblem {
   template <class Action>
   void each_meeting(Action action) const {
     for (Index n = 0; n < batch_; ++n)
-      for (Index p = 0; p < v_.out_height; ++p)
-        for (Index q = 0; q < v_.out_width; ++q)
-          for (Index i = 0; i < v_.kernel_height; ++i)
-            for (Index j = 0; j < v_.kernel_width; ++j) {
-              const Index r = p * v_.stride + i - v_.padding, s = q * v_.stride + j - v_.padding;
-              if (r < 0 || r >= v_.height || s < 0 || s >= v_.width) continue;
-              action((n * v_.height + r) * v_.width + s, (n * v_.out_height + p) * v_.out_width + q,
-                     i * v_.kernel_width + j);
+      for (Index p = 0; p < v_.y.places; ++p)
+        for (Index q = 0; q < v_.x.places; ++q)
+          for (Index i = 0; i < v_.y.kernel; ++i)
+            for (Index j = 0; j < v_.x.kernel; ++j) {
+              const auto at = [](const Axis& axis, Index place, Index tap) {
+                return place * axis.stride + tap * axis.dilation - axis.padding;
+              };
+              const Index r = at(v_.y, p, i), s = at(v_.x, q, j);
+              if (r < 0 || r >= v_.y.extent || s < 0 || s >= v_.x.extent) continue;
+              action((n * v_.y.extent + r) * v_.x.extent + s, (n * v_.y.places + p) * v_.x.places + q,
+                     i * v_.x.kernel + j);
             }
   }
 
@@ -114,18 +116,18 @@ class ConvolutionProblem {
     const bool bias = batch_ % 2 == 0, relu = (s_.outputs + batch_) % 3 == 1, add = s_.outputs % 2 == 0;
     std::vector<double> y(size(y_count)), dx_(size(x_count)), dw_(size(w_count + s_.outputs)),
         y_size = y, dx_size = dx_, dw_size = dw_;
-    const Index ci = s_.inputs, co = s_.outputs;
+    const Index ci = s_.inputs, co = s_.outputs, own = ci / s_.groups;
     for (Index i = 0; bias && i < y_count; ++i) y_size[size(i)] = std::abs(y[size(i)] = double{b_[i % co]});
     for (Index i = 0; add && i < w_count + co; ++i)
       dw_size[size(i)] = std::abs(dw_[size(i)] = double{i < w_count ? w_[i] : b_[i - w_count]});
     each_meeting([&](Index at_x, Index at_y, Index tap) {
-      for (Index i = 0; i < ci; ++i)
+      for (Index c = 0; c < own; ++c)
         for (Index o = 0; o < co; ++o) {
-          const double x = double{x_[at_x * ci + i]}, w = double{w_[(tap * ci + i) * co + o]},
-                       dy = double{dy_[at_y * co + o]};
+          const Index i = o / (co / s_.groups) * own + c, at_w = (tap * own + c) * co + o;
+          const double x = double{x_[at_x * ci + i]}, w = double{w_[at_w]}, dy = double{dy_[at_y * co + o]};
           y[size(at_y * co + o)] += x * w, y_size[size(at_y * co + o)] += std::abs(x * w);
           dx_[size(at_x * ci + i)] += dy * w, dx_size[size(at_x * ci + i)] += std::abs(dy * w);
-          dw_[size((tap * ci + i) * co + o)] += x * dy, dw_size[size((tap * ci + i) * co + o)] += std::abs(x * dy);
+          dw_[size(at_w)] += x * dy, dw_size[size(at_w)] += std::abs(x * dy);
         }
     });
     for (Index i = 0; i < y_count; ++i)
@@ -144,8 +146,10 @@ class ConvolutionProblem {
   }
 
   std::string where() const {
-    return message(batch_, " x ", v_.height, "x", v_.width, "x", s_.inputs, " to ", s_.outputs, ", kernel ",
-                   v_.kernel_height, "x", v_.kernel_width, ", stride ", v_.stride, ", padding ", v_.padding);
+    const auto both = [&](Index Axis::* number) { return message(v_.y.*number, "x", v_.x.*number); };
+    return message(batch_, " x ", both(&Axis::extent), "x", s_.inputs, " to ", s_.outputs, " in ", s_.groups,
+                   " groups, kernel ", both(&Axis::kernel), ", stride ", both(&Axis::stride), ", padding ",
+                   both(&Axis::padding), ", dilation ", both(&Axis::dilation));
   }
 
  private:
@@ -164,7 +168,7 @@ class ConvolutionProblem {
     if (!build.rounding) return values;
     room.resize(size(w_count));
     as_team(team, [&](Part part) {
-      build.rounding->round_taps(part, v_.kernel_height * v_.kernel_width, rows, cols, values, room.data());
+      build.rounding->round_taps(part, v_.y.kernel * v_.x.kernel, rows, cols, values, room.data());
     });
     return room.data();
   }
@@ -199,6 +203,13 @@ class ConvolutionProblem {
   T *x_, *w_, *b_, *dy_;
 };
 
+Axis draw_axis(tests::Draw& draw) {
+  const Index kernel = draw(1, 6), padding = draw(0, draw.once_in(4) ? 7 : 2),
+              dilation = draw.once_in(3) ? draw(1, 4) : 1;
+  return axis_of(std::max(draw(1, 14), (kernel - 1) * dilation + 1 - 2 * padding), kernel, draw(1, 4), padding,
+                 dilation);
+}
+
 template <class T>
 void check_shape(const Convolution& shape, Index batch, int large_team = 37) {
   ConvolutionProblem<T> problem(shape, batch);
@@ -230,6 +241,27 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_any_window, T, Elements) 
           }
 }
 
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_dilated_and_unequal_windows, T, Elements) {
+  for (const Index dilation : {1, 2, 3, 4, 6})
+    for (const Index stride : {1, 2, 3, 4})
+      for (const Index channels : {2, 9}) {
+        const Axis y = axis_of(7, 3, stride, 4, dilation), x = axis_of(19, 2, 5 - stride, 1, 7 - dilation);
+        check_shape<T>({{y, x}, channels, 5}, 2);
+        check_shape<T>({{x, y}, channels, 18}, 3);
+      }
+}
+
+BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_channels_in_groups, T, Elements) {
+  for (const Index stride : {1, 2})
+    for (const Index dilation : {1, 2}) {
+      const Axis y = axis_of(6, 3, stride, 1, dilation), x = axis_of(11, 3, 1, 2, dilation);
+      for (const Index groups : {2, 3})
+        for (const Index inputs : {1, 2, 9})
+          for (const Index outputs : {1, 3, 17}) check_shape<T>({{y, x}, groups * inputs, groups * outputs, groups}, 3);
+      for (const Index channels : {2, 3, 8, 17, 33, 64}) check_shape<T>({{y, x}, channels, channels, channels}, 2);
+    }
+}
+
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_any_batch, T, Elements) {
   for (const Index batch : {0, 1, 2, 5, 6, 7, 11, 12, 13, 14, 15, 29}) {
     check_shape<T>(shape_of(3, 3, 8, 18, 3, 3, 2, 1), batch);
@@ -250,15 +282,16 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_for_large_images, T, Elements
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(equal_sums_in_double_at_random_sizes, T, Elements) {
   tests::random_rounds(60, [](tests::Draw& draw) {
-    const Index kernel_height = draw(1, 6), kernel_width = draw.once_in(3) ? draw(1, 6) : kernel_height;
-    const Index stride = draw(1, 4), padding = draw(0, draw.once_in(4) ? 7 : 2);
-    const Index height = std::max(draw(1, 14), kernel_height - 2 * padding);
-    const Index width = std::max(draw(1, 14), kernel_width - 2 * padding);
-    const Index inputs = draw.one_of<Index>({1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33});
-    const Index outputs = draw.one_of<Index>({1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 32, 33, 48, 63, 65, 80});
-    const Convolution shape = shape_of(height, width, inputs, outputs, kernel_height, kernel_width, stride, padding);
-    const Index y_sample = shape.windows.out_height * shape.windows.out_width * outputs;
-    const Index batch = std::min(draw(0, 9), Index{1 << 16} / std::max(height * width * inputs, y_sample));
+    Convolution shape{};
+    shape.windows.y = draw_axis(draw);
+    shape.windows.x = draw.once_in(3) ? draw_axis(draw) : shape.windows.y;
+    shape.groups = draw.once_in(3) ? draw(2, 4) : 1;
+    shape.inputs = shape.groups * draw.one_of<Index>({1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33});
+    shape.outputs = shape.groups * draw.one_of<Index>({1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 32, 33, 48, 63, 65, 80});
+    if (draw.once_in(6)) shape.groups = shape.inputs = shape.outputs = draw(1, 80);
+    const auto& [y, x] = shape.windows;
+    const Index most = std::max(y.extent * x.extent * shape.inputs, y.places * x.places * shape.outputs);
+    const Index batch = std::min(draw(0, 9), Index{1 << 16} / most);
     check_shape<T>(shape, batch, static_cast<int>(draw(1, 50)));
   });
 }

@@ -217,15 +217,19 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(rows_and_columns, T, Elements) {
 BOOST_AUTO_TEST_CASE_TEMPLATE(images, T, Elements) {
   tests::random_rounds(60, [](Draw& draw) {
     const Index batch = draw(1, 9), inputs = draw(1, 20), outputs = draw(1, draw.once_in(5) ? 80 : 20);
-    Windows v{draw(3, 12), draw(3, 12), draw(1, 3), draw(1, 3), draw(1, 2), draw(0, 1), 0, 0};
-    v.out_height = (v.height + 2 * v.padding - v.kernel_height) / v.stride + 1;
-    v.out_width = (v.width + 2 * v.padding - v.kernel_width) / v.stride + 1;
-    const Convolution shape{v, inputs, outputs};
-    const Index x_size = batch * v.height * v.width * inputs, y_size = batch * v.out_height * v.out_width * outputs;
-    const Index w_size = v.kernel_height * v.kernel_width * inputs * outputs;
+    const auto axis = [&](Index padding, Index dilation) {
+      return axis_of(draw(6, 12), draw(1, 3), draw(1, 2), padding, dilation);
+    };
+    Windows v{axis(draw(0, 1), draw(1, 2)), axis(draw(0, 1), draw(1, 2))};
+    const Convolution shape = draw.once_in(3)   ? Convolution{v, inputs, inputs, inputs}
+                              : draw.once_in(3) ? Convolution{v, 3 * inputs, 3 * outputs, 3}
+                                                : Convolution{v, inputs, outputs};
+    const Index x_size = batch * v.y.extent * v.x.extent * shape.inputs;
+    const Index y_size = batch * v.y.places * v.x.places * shape.outputs;
+    const Index w_size = v.y.kernel * v.x.kernel * shape.inputs / shape.groups * shape.outputs;
     const std::vector<T> x = some_numbers<T>(draw, x_size), dy = some_numbers<T>(draw, y_size),
                          w = numbers<T>(w_size, 3);
-    const std::vector<T> b = numbers<T>(outputs, 4);
+    const std::vector<T> b = numbers<T>(shape.outputs, 4);
     check_both<T>("convolution", y_size, [&](const Table<T>& table, T* out) {
       table.convolution({}, shape, batch, x.data(), w.data(), b.data(), true, out);
     });
@@ -234,23 +238,21 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(images, T, Elements) {
       table.flip_taps({}, shape, w.data(), flipped.data());
       table.convolution_dx({}, shape, batch, dy.data(), flipped.data(), out);
     });
-    SomeLeaves<T> leaves(draw, batch, w_size + outputs);
-    check_both<T>("convolution_dw", w_size + outputs, [&](const Table<T>& table, T* out) {
+    SomeLeaves<T> leaves(draw, batch, w_size + shape.outputs);
+    check_both<T>("convolution_dw", w_size + shape.outputs, [&](const Table<T>& table, T* out) {
       table.convolution_dw({}, shape, batch, x.data(), dy.data(), dy.data(), leaves.sums(), false, out, out + w_size);
     });
 
-    v.padding = 0;
-    v.out_height = (v.height - v.kernel_height) / v.stride + 1;
-    v.out_width = (v.width - v.kernel_width) / v.stride + 1;
-    const Index pooled = batch * v.out_height * v.out_width * inputs;
-    const std::vector<T> gradient = some_numbers<T>(draw, pooled);
+    v = {axis(0, 1), axis(0, 1)};
+    const Index in = batch * v.y.extent * v.x.extent * inputs, pooled = batch * v.y.places * v.x.places * inputs;
+    const std::vector<T> image = some_numbers<T>(draw, in), gradient = some_numbers<T>(draw, pooled);
     std::vector<std::uint8_t> winners(gradient.size());
-    check_both<T>("max_pool", pooled + x_size, [&](const Table<T>& table, T* out) {
-      table.max_pool({}, v, inputs, batch, false, x.data(), out, winners.data());
+    check_both<T>("max_pool", pooled + in, [&](const Table<T>& table, T* out) {
+      table.max_pool({}, v, inputs, batch, false, image.data(), out, winners.data());
       table.max_pool_backward({}, v, inputs, batch, winners.data(), gradient.data(), out + pooled);
     });
-    check_both<T>("mean_pool", pooled + x_size, [&](const Table<T>& table, T* out) {
-      table.mean_pool({}, v, inputs, batch, x.data(), out);
+    check_both<T>("mean_pool", pooled + in, [&](const Table<T>& table, T* out) {
+      table.mean_pool({}, v, inputs, batch, image.data(), out);
       table.mean_pool_backward({}, v, inputs, batch, gradient.data(), out + pooled);
     });
   });

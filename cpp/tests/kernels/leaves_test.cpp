@@ -134,8 +134,11 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(convolutions_at_random_sizes, T, Elements) {
     const Index kernel = draw(1, 3), padding = draw(0, 1), extent = draw(kernel, 9),
                 out = extent + 2 * padding - kernel + 1;
     const Index inputs = draw.one_of<Index>({1, 3, 9, 17}), outputs = draw.one_of<Index>({1, 8, 21});
-    const Convolution shape{{extent, extent, kernel, kernel, 1, padding, out, out}, inputs, outputs};
-    const Index in = extent * extent * inputs, places = out * out * outputs, size = kernel * kernel * inputs * outputs;
+    const Index groups = draw.once_in(3) ? inputs : 1;
+    const Axis axis = axis_of(extent, kernel, 1, padding);
+    const Convolution shape{{axis, axis}, inputs, groups > 1 ? inputs : outputs, groups};
+    const Index in = extent * extent * inputs, places = out * out * shape.outputs;
+    const Index size = kernel * kernel * inputs / groups * shape.outputs;
     const std::vector<T> x = numbers<T>(leaves.rows * in, 1), dy = numbers<T>(leaves.rows * places, 2);
     const auto check = [&](const ConvolutionKernels<T>& kernels, const RoundingKernels<T>* rounding) {
       const auto rounded = [&](const std::vector<T>& values, Index elements, Range rows, const LeafSums<T>& cut,
@@ -147,12 +150,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(convolutions_at_random_sizes, T, Elements) {
         return static_cast<const T*>(room.data());
       };
       for (const bool bias : {true, false})
-        check_leaves<T>(leaves, size + (bias ? outputs : 0), [&](Range rows, const LeafSums<T>& cut, Part part, T* to) {
-          std::vector<T> x_room, dy_room;
-          kernels.convolution_dw(part, shape, rows.size(), rounded(x, in, rows, cut, x_room),
-                                 rounded(dy, places, rows, cut, dy_room), dy.data() + rows.begin * places, cut, false,
-                                 to, bias ? to + size : nullptr);
-        });
+        check_leaves<T>(
+            leaves, size + (bias ? shape.outputs : 0), [&](Range rows, const LeafSums<T>& cut, Part part, T* to) {
+              std::vector<T> x_room, dy_room;
+              kernels.convolution_dw(part, shape, rows.size(), rounded(x, in, rows, cut, x_room),
+                                     rounded(dy, places, rows, cut, dy_room), dy.data() + rows.begin * places, cut,
+                                     false, to, bias ? to + size : nullptr);
+            });
     };
     for_each_isa<T>([&](const Table<T>& table) { check(table, nullptr); });
     if constexpr (std::is_same_v<T, float>)

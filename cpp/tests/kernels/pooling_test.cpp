@@ -12,14 +12,7 @@ namespace {
 using Elements = boost::mpl::list<float, double>;
 
 Windows windows_of(Index height, Index width, Index kernel_height, Index kernel_width, Index stride) {
-  return {height,
-          width,
-          kernel_height,
-          kernel_width,
-          stride,
-          0,
-          (height - kernel_height) / stride + 1,
-          (width - kernel_width) / stride + 1};
+  return {axis_of(height, kernel_height, stride), axis_of(width, kernel_width, stride)};
 }
 
 /// Both kinds of pooling and their backward passes, by a team; every array ends at a forbidden page.
@@ -57,22 +50,22 @@ Pooled<T> pool(const Table<T>& table, int team, const Windows& v, Index channels
 
 template <class T>
 void check(const Windows& v, Index channels, Index batch, int large_team = 37) {
-  std::vector<T> x = numbers<T>(batch * v.height * v.width * channels, 1);
+  std::vector<T> x = numbers<T>(batch * v.y.extent * v.x.extent * channels, 1);
   for (std::size_t i = 0; i < x.size(); i += 3) x[i] = T(0.5);  // equal ones: the first wins
-  const std::vector<T> dy = numbers<T>(batch * v.out_height * v.out_width * channels, 2);
+  const std::vector<T> dy = numbers<T>(batch * v.y.places * v.x.places * channels, 2);
   std::vector<T> largest(dy.size());
   std::vector<double> mean(dy.size()), largest_dx(x.size()), mean_dx(x.size());
   for (std::size_t to = 0; to < dy.size(); ++to) {
-    const Index at = static_cast<Index>(to), q = at / channels % v.out_width,
-                p = at / channels / v.out_width % v.out_height, n = at / channels / v.out_width / v.out_height;
+    const Index at = static_cast<Index>(to), q = at / channels % v.x.places,
+                p = at / channels / v.x.places % v.y.places, n = at / channels / v.x.places / v.y.places;
     const auto element = [&](Index i, Index j) {
-      return static_cast<std::size_t>(((n * v.height + p * v.stride + i) * v.width + q * v.stride + j) * channels +
-                                      at % channels);
+      return static_cast<std::size_t>(
+          ((n * v.y.extent + p * v.y.stride + i) * v.x.extent + q * v.x.stride + j) * channels + at % channels);
     };
     std::size_t winner = element(0, 0);
-    const double taps = static_cast<double>(v.kernel_height * v.kernel_width);
-    for (Index i = 0; i < v.kernel_height; ++i)
-      for (Index j = 0; j < v.kernel_width; ++j) {
+    const double taps = static_cast<double>(v.y.kernel * v.x.kernel);
+    for (Index i = 0; i < v.y.kernel; ++i)
+      for (Index j = 0; j < v.x.kernel; ++j) {
         if (x[element(i, j)] > x[winner]) winner = element(i, j);
         mean[to] += double{x[element(i, j)]} / taps;
         mean_dx[element(i, j)] += double{dy[to]} / taps;
@@ -88,8 +81,8 @@ void check(const Windows& v, Index channels, Index batch, int large_team = 37) {
   };
   for_each_isa<T>([&](const Table<T>& table) {
     const Pooled<T> got = pool(table, 1, v, channels, batch, x, dy);
-    const std::string where = message(batch, " x ", v.height, "x", v.width, "x", channels, ", window ", v.kernel_height,
-                                      "x", v.kernel_width, ", stride ", v.stride);
+    const std::string where = message(batch, " x ", v.y.extent, "x", v.x.extent, "x", channels, ", window ", v.y.kernel,
+                                      "x", v.x.kernel, ", stride ", v.y.stride, "x", v.x.stride);
     if (got.largest != largest) BOOST_ERROR("the largest, " << where);
     if (!close(got.mean, mean)) BOOST_ERROR("the mean, " << where);
     if (!close(got.largest_dx, largest_dx)) BOOST_ERROR("the gradient of the largest, " << where);
@@ -123,7 +116,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(equals_its_definition_at_random_sizes, T, Elements
   tests::random_rounds(60, [](tests::Draw& draw) {
     const Index kernel_height = draw(1, 5), kernel_width = draw.once_in(3) ? draw(1, 5) : kernel_height;
     const Index height = kernel_height + draw(0, 7), width = kernel_width + draw(0, 7);
-    const Windows windows = windows_of(height, width, kernel_height, kernel_width, draw(1, 5));
+    const Windows windows{axis_of(height, kernel_height, draw(1, 5)), axis_of(width, kernel_width, draw(1, 5))};
     check<T>(windows, draw(1, 40), draw(0, 2), static_cast<int>(draw(1, 50)));
   });
 }
@@ -143,7 +136,7 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(relu_cuts_what_is_not_positive_and_its_slope, T, E
   const T nan = std::numeric_limits<T>::quiet_NaN();
   const std::vector<T> x = {-1, 2, 0, -4, nan, -3};  // three windows of 1 x 2
   for_each_isa<T>([&](const Table<T>& table) {
-    const Pooled<T> got = pool<T>(table, 1, {1, 6, 1, 2, 2, 0, 1, 3}, 1, 1, x, {7, 8, 9}, true);
+    const Pooled<T> got = pool<T>(table, 1, {axis_of(1, 1, 2), axis_of(6, 2, 2)}, 1, 1, x, {7, 8, 9}, true);
     BOOST_TEST(got.largest[0] == 2);
     BOOST_TEST(got.largest[1] == 0);
     BOOST_TEST(std::isnan(got.largest[2]));

@@ -42,10 +42,19 @@ Ptr linear(Index inputs, Index outputs, bool bias = true) {
   return std::make_shared<Linear<double>>(inputs, outputs, bias, Init{}, Init{});
 }
 Ptr conv(Index inputs, Index outputs, Index kernel, Index stride = 1, Index padding = 0, bool bias = true) {
-  return std::make_shared<Conv2d<double>>(inputs, outputs, kernel, stride, padding, bias, Init{}, Init{});
+  return std::make_shared<Conv2d<double>>(inputs, outputs, WindowOptions{kernel, stride, padding}, bias, Init{},
+                                          Init{});
 }
-Ptr max_pool(Index kernel, Index stride) { return std::make_shared<MaxPool2d<double>>(kernel, stride); }
-Ptr mean_pool(Index kernel, Index stride) { return std::make_shared<AvgPool2d<double>>(kernel, stride); }
+Ptr conv_in_groups(Index groups, Index inputs, Index outputs, const WindowOptions& options) {
+  return std::make_shared<Conv2d<double>>(inputs, outputs, options, true, Init{}, Init{}, kernels::Precision::full,
+                                          groups);
+}
+/// Windows on lines.
+WindowOptions along(Index kernel, Index stride, Index padding = 0, Index dilation = 1) {
+  return {{1, kernel}, {1, stride}, {0, padding}, {1, dilation}, true};
+}
+Ptr max_pool(Index kernel, Index stride) { return std::make_shared<MaxPool2d<double>>(WindowOptions{kernel, stride}); }
+Ptr mean_pool(Index kernel, Index stride) { return std::make_shared<AvgPool2d<double>>(WindowOptions{kernel, stride}); }
 Ptr flatten() { return std::make_shared<Flatten<double>>(); }
 Ptr activation(Activation function) { return std::make_shared<ActivationLayer<double>>(function); }
 /// With an eps at which the gradient of a batch of two is not almost 0.
@@ -70,6 +79,20 @@ std::vector<Case> cases() {
       {"Conv2d with stride and padding", conv(9, 5, 3, 2, 1, false), {9, 4, 3}},
       {"Conv2d of one weight a channel, fewer than members of a team", conv(1, 5, 1), {1, 5, 4}},
       {"Conv2d of one pixel", conv(3, 17, 3, 1, 1), {3, 1, 1}},
+      {"Conv2d of unequal windows", conv_in_groups(1, 2, 3, {{3, 2}, {1, 2}, {2, 0}}), {2, 5, 7}},
+      {"Conv2d dilated", conv_in_groups(1, 2, 5, {3, {2, 1}, 2, {2, 3}}), {2, 6, 8}},
+      {"Conv2d in groups", conv_in_groups(2, 6, 4, {3, 1, 1}), {6, 4, 5}},
+      {"Conv2d of each channel", conv_in_groups(19, 19, 19, {{3, 2}, {1, 2}, 1, {1, 2}}), {19, 4, 7}},
+      {"Conv1d", conv_in_groups(1, 3, 4, along(3, 2, 1)), {3, 9}},
+      {"Conv1d dilated, of each channel", conv_in_groups(5, 5, 5, along(3, 1, 2, 2)), {5, 8}},
+      {"fused Conv1d, MaxPool1d and ReLU",
+       network({conv_in_groups(1, 2, 5, along(3, 1)), std::make_shared<MaxPool2d<double>>(along(2, 2)),
+                activation(Activation::relu), flatten(), linear(15, 2)}),
+       {2, 9}},
+      {"AvgPool1d", std::make_shared<AvgPool2d<double>>(along(3, 2)), {4, 8}},
+      {"AdaptiveAvgPool1d", std::make_shared<GlobalAvgPool2d<double>>(true), {4, 7}},
+      {"MaxPool2d of unequal windows", std::make_shared<MaxPool2d<double>>(WindowOptions{{2, 3}, {2, 1}}), {3, 5, 4}},
+      {"AvgPool2d of unequal windows", std::make_shared<AvgPool2d<double>>(WindowOptions{{1, 3}, {2, 3}}), {3, 5, 6}},
       {"MaxPool2d", max_pool(2, 2), {3, 5, 4}},
       {"MaxPool2d, overlapping", max_pool(3, 2), {2, 7, 5}},
       {"AvgPool2d", mean_pool(2, 2), {3, 4, 4}},
@@ -104,6 +127,7 @@ std::vector<Case> cases() {
       {"LayerNorm", std::make_shared<LayerNorm<double>>(11, 0.5), {11}},
       {"Residual of one layer", residual(linear(5, 5)), {5}},
       {"BatchNorm1d", batch_norm(19), {19}},
+      {"BatchNorm1d of lines", batch_norm(3), {3, 7}},
       {"BatchNorm2d", batch_norm(3, true), {3, 4, 5}},
       {"synchronized BatchNorm1d, alone", batch_norm(5, false, true), {5}},
       {"fused BatchNorm1d and ReLU", network({batch_norm(7), activation(Activation::relu)}), {7}},
@@ -487,7 +511,14 @@ BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused_with_both_sides) {
   BOOST_CHECK_EXCEPTION(conv(1, 4, 5)->output_shape({1, 3, 3}), ValueError,
                         says("kernel 5 does not fit input 1x3x3 with padding 0"));
   BOOST_CHECK_EXCEPTION(conv(1, 4, 5)->output_shape({9}), ValueError, says("(channels, height, width)"));
-  BOOST_CHECK_EXCEPTION(max_pool(17, 1), ValueError, says("at most 16"));
+  BOOST_CHECK_EXCEPTION(conv_in_groups(1, 1, 4, {{2, 3}, 1, {0, 1}, {4, 1}})->output_shape({1, 4, 4}), ValueError,
+                        says("kernel 2x3 does not fit input 1x4x4 with padding 0x1 and dilation 4x1"));
+  BOOST_CHECK_EXCEPTION(conv_in_groups(1, 1, 4, along(5, 1))->output_shape({1, 3}), ValueError,
+                        says("Conv1d: kernel 5 does not fit input 1x3 with padding 0;"));
+  BOOST_CHECK_EXCEPTION(conv_in_groups(1, 1, 4, along(5, 1))->output_shape({9}), ValueError,
+                        says("(channels, length)"));
+  BOOST_CHECK_EXCEPTION(conv_in_groups(4, 6, 8, {3}), ValueError, says("4 groups do not divide 6 input"));
+  BOOST_CHECK_EXCEPTION(max_pool(17, 1), ValueError, says("at most 256 elements"));
   BOOST_CHECK_EXCEPTION(max_pool(2, 0), ValueError, says("stride 0"));
   BOOST_CHECK_EXCEPTION(residual(linear(4, 2))->output_shape({4}), ValueError, says("makes 2 of 4"));
   BOOST_CHECK_EXCEPTION(LayerNorm<double>(4, 1e-5).output_shape({3}), ValueError, says("input has 3 features"));

@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_CASE(cuts_that_leave_a_stage_empty_are_refused) {
 BOOST_AUTO_TEST_CASE(a_wider_layer_takes_longer) {
   constexpr nn::Init init{nn::Init::Kind::uniform, 0.1};
   const nn::Network<float> network(
-      {std::make_shared<nn::Conv2d<float>>(1, 4, 3, 1, 1, true, init, init),
+      {std::make_shared<nn::Conv2d<float>>(1, 4, nn::WindowOptions{3, 1, 1}, true, init, init),
        std::make_shared<nn::BatchNorm<float>>(nn::BatchNorm<float>::Options{.channels = 4, .images = true}),
        std::make_shared<nn::Flatten<float>>(), std::make_shared<nn::Linear<float>>(256, 512, true, init, init),
        std::make_shared<nn::ActivationLayer<float>>(kernels::Activation::relu),

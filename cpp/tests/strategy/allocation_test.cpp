@@ -34,7 +34,8 @@ nn::LayerPtr<float> linear(Index inputs, Index outputs) {
   return std::make_shared<nn::Linear<float>>(inputs, outputs, true, kInit, kInit);
 }
 nn::LayerPtr<float> conv(Index inputs, Index outputs, Index stride = 1, Index padding = 0) {
-  return std::make_shared<nn::Conv2d<float>>(inputs, outputs, 3, stride, padding, true, kInit, kInit);
+  return std::make_shared<nn::Conv2d<float>>(inputs, outputs, nn::WindowOptions{3, stride, padding}, true, kInit,
+                                             kInit);
 }
 nn::LayerPtr<float> norm(Index channels) {
   return std::make_shared<nn::BatchNorm<float>>(nn::BatchNorm<float>::Options{.channels = channels, .images = true});
@@ -50,7 +51,7 @@ struct Case {
   Shape sample;
 };
 std::vector<Case> cases() {
-  const auto pool = std::make_shared<nn::MaxPool2d<float>>(2, 2);
+  const auto pool = std::make_shared<nn::MaxPool2d<float>>(nn::WindowOptions{2, 2});
   const auto flatten = std::make_shared<nn::Flatten<float>>();
   return {
       {"perceptron", {linear(20, 70), activation(kernels::Activation::sigmoid), linear(70, 5)}, {20}},

@@ -50,7 +50,7 @@ nn::LayerPtr<double> draw_block(Draw& draw, const Shape& at, Index depth) {
   const nn::Init init{nn::Init::Kind::uniform, 0.2};
   if (depth == 0 || draw.once_in(3)) {
     if (at.rank() == 1) return draw_linear(draw, at[0], at[0]);
-    return std::make_shared<nn::Conv2d<double>>(at[0], at[0], 3, 1, 1, true, init, init);
+    return std::make_shared<nn::Conv2d<double>>(at[0], at[0], nn::WindowOptions{3, 1, 1}, true, init, init);
   }
   Layers inner;
   for (Index count = draw(1, 2); count > 0; --count) {
@@ -65,7 +65,8 @@ nn::LayerPtr<double> draw_layer(Draw& draw, const Shape& at, Normed normed) {
   const nn::Init init{nn::Init::Kind::uniform, 0.2};
   const bool image = at.rank() == 3;
   const auto convolution = [&](Index outputs, Index kernel, Index stride, Index padding) {
-    return std::make_shared<nn::Conv2d<double>>(at[0], outputs, kernel, stride, padding, true, init, init);
+    return std::make_shared<nn::Conv2d<double>>(at[0], outputs, nn::WindowOptions{kernel, stride, padding}, true, init,
+                                                init);
   };
   const Index kernel = draw(1, 3), padding = draw(0, 2), least = image ? std::min(at[1], at[2]) : 0;
   switch (draw(0, 7)) {
@@ -81,7 +82,7 @@ nn::LayerPtr<double> draw_layer(Draw& draw, const Shape& at, Normed normed) {
       return draw_block(draw, at, 2);
     case 4:
       if (!image) return std::make_shared<nn::LayerNorm<double>>(at[0], 0.1);
-      return least < kernel ? nullptr : std::make_shared<nn::MaxPool2d<double>>(kernel, draw(1, 2));
+      return least < kernel ? nullptr : std::make_shared<nn::MaxPool2d<double>>(nn::WindowOptions{kernel, draw(1, 2)});
     default:
       if (!image) return draw_linear(draw, at[0], draw.once_in(3) ? draw(33, 200) : draw(1, 20));
       return least + 2 * padding < kernel ? nullptr : convolution(draw(1, 9), kernel, draw(1, 2), padding);

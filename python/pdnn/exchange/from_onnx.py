@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +62,31 @@ def read(path: str | os.PathLike[str]) -> Imported:
     dtype = "float64" if any(array.dtype == np.float64 for array in reader.arrays.values()) else "float32"
     arrays = {name: array.astype(dtype) for name, array in reader.arrays.items()}
     return Imported(reader.layers, arrays, dtype, graph.metadata)
+
+
+class _Windows(NamedTuple):
+    """How windows go over images: down, and along."""
+
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def arguments(self) -> dict[str, Any]:
+        """Those that convolutions and pools have."""
+        return {"kernel_size": _number(self.kernel), "stride": _number(self.stride)}
+
+    def places(self, sizes: Shape) -> Shape:
+        """Their numbers on images of these sizes."""
+        return tuple(
+            None if size is None else (size + 2 * padding - (kernel - 1) * dilation - 1) // stride + 1
+            for size, kernel, stride, padding, dilation in zip(sizes, *self, strict=True)
+        )
+
+
+def _number(numbers: tuple[int, ...]) -> int | list[int]:
+    """One for both ways, if they are the same."""
+    return numbers[0] if len({*numbers}) == 1 else [*numbers]
 
 
 class _Reader(Samples):
@@ -119,51 +145,61 @@ class _Reader(Samples):
         shape = self.images()
         weight = self.weights(step, 1, 4).transpose(2, 3, 1, 0)
         bias = self.weights(step, 2, 1) if len(step.node.inputs) > 2 else None
-        if step.node.attributes.get_int("group", 1) != 1:
-            raise Unknown("its channels are in groups")
-        kernel, stride, padding = self.windows(step, weight.shape[:2])
-        if self.waiting is not None and (padding == 0 or not self.waiting[1].any()):  # padding stays 0
-            weight, bias = self.taken_up(weight, bias)
-        sizes = {"in_channels": weight.shape[2], "out_channels": weight.shape[3], "kernel_size": kernel}
-        arguments = {**sizes, "stride": stride, "padding": padding, "bias": bias is not None}
-        self.emit("Conv2d", {"weight": weight, "bias": bias}, **arguments)
-        self.shape = (weight.shape[3], *_places(shape[1:], kernel, stride, padding))
+        groups = step.node.attributes.get_int("group", 1) or 1
+        windows = self.windows(step, weight.shape[:2])
+        if self.waiting is not None and groups == 1:
+            shifted = any(windows.padding) and self.waiting[1].any()  # but padding stays 0
+            weight, bias = (weight, bias) if shifted else self.taken_up(weight, bias)
+        channels = {"in_channels": weight.shape[2] * groups, "out_channels": weight.shape[3]}
+        rare = {"dilation": _number(windows.dilation), "groups": groups}
+        self.emit(
+            "Conv2d",
+            {"weight": weight, "bias": bias},
+            **channels,
+            **windows.arguments(),
+            padding=_number(windows.padding),
+            **{name: value for name, value in rare.items() if value != 1},
+            bias=bias is not None,
+        )
+        self.shape = (weight.shape[3], *windows.places(shape[1:]))
 
-    def windows(self, step: Step, kernel: tuple[int, ...] = ()) -> tuple[int, int, int]:
-        """Kernel, stride and padding, all of which have to be the same both ways."""
+    def windows(self, step: Step, kernel: tuple[int, ...] = ()) -> _Windows:
+        """Kernel, stride, padding and dilation down and along."""
         options = step.node.attributes
         kernel = tuple(options.get_ints("kernel_shape", kernel) or ())
-        strides = tuple(options.get_ints("strides", (1, 1)) or ())
-        pads = set(options.get_ints("pads", (0,)) or ())
-        if set(options.get_ints("dilations", (1,)) or ()) != {1}:
-            raise Unknown("its windows are dilated")
-        if len(kernel) != 2 or len({*kernel}) != 1 or len({*strides}) != 1:
-            raise Unknown(f"its windows are {kernel} at strides {strides}, expected squares")
+        if len(kernel) != 2:
+            raise Unknown(f"its windows are {kernel}, expected height and width")
+        stride, dilation = (tuple(options.get_ints(name, (1, 1)) or ()) for name in ("strides", "dilations"))
+        pads = [*(options.get_ints("pads", (0, 0, 0, 0)) or ())]
         if (options.get_string("auto_pad", "NOTSET") or "").startswith("SAME"):
-            pads = set()
-            for size in self.images()[1:]:
+            sizes, wholes = self.images()[1:], []
+            for axis, size in enumerate(sizes):
                 if size is None:
                     raise Unknown("its padding depends on the size of images, which the file does not say")
-                whole = max((-(-size // strides[0]) - 1) * strides[0] + kernel[0] - size, 0)
-                pads |= {whole // 2, whole - whole // 2}
-        if len(pads) != 1:
-            raise Unknown("its padding is not the same on all sides")
-        return kernel[0], strides[0], pads.pop()
+                reach = (kernel[axis] - 1) * dilation[axis] + 1
+                wholes.append(max((-(-size // stride[axis]) - 1) * stride[axis] + reach - size, 0))
+            pads = [*(whole // 2 for whole in wholes), *(whole - whole // 2 for whole in wholes)]
+        if pads[:2] != pads[2:]:
+            raise Unknown("its padding is not the same on opposite sides")
+        return _Windows(kernel, stride, tuple(pads[:2]), dilation)
 
     def pool(self, step: Step) -> None:
         """A MaxPool2d or AvgPool2d."""
         shape = self.images()
-        kernel, stride, padding = self.windows(step)
-        if padding:
-            raise Unknown(f"has padding {padding}, pdnn's pools have none")
-        rest = {None if size is None else (size - kernel) % stride for size in shape[1:]}
+        windows = self.windows(step)
+        if any(windows.padding):
+            raise Unknown(f"has padding {_number(windows.padding)}, pdnn's pools have none")
+        if _number(windows.dilation) != 1:
+            raise Unknown("its windows are dilated, pdnn's pools' are not")
+        axes = zip(shape[1:], windows.kernel, windows.stride, strict=True)
+        rest = {None if size is None else (size - kernel) % stride for size, kernel, stride in axes}
         if step.node.attributes.get_int("ceil_mode", 0) and rest != {0}:
             raise Unknown("rounds the number of windows up (ceil_mode)")
-        if step.kind == "MaxPool" and kernel > 16:
-            raise Unknown(f"its windows are {kernel} wide, at most 16 are possible")
+        if step.kind == "MaxPool" and prod(windows.kernel) > 256:
+            raise Unknown(f"its windows have {prod(windows.kernel)} elements, at most 256 are possible")
         layer = {"MaxPool": "MaxPool2d", "AveragePool": "AvgPool2d"}[step.kind]
-        self.emit(layer, kernel_size=kernel, stride=stride)
-        self.shape = (shape[0], *_places(shape[1:], kernel, stride, 0))
+        self.emit(layer, **windows.arguments())
+        self.shape = (shape[0], *windows.places(shape[1:]))
 
     def global_mean(self, step: Step) -> None:
         """An AdaptiveAvgPool2d."""
@@ -299,11 +335,6 @@ class _Reader(Samples):
         self.layers[-1]["out_features"] = 2
         self.shape = (2,)
         self.emit("Softmax")
-
-
-def _places(sizes: Shape, kernel: int, stride: int, padding: int) -> Shape:
-    """The numbers of windows both ways."""
-    return tuple(None if size is None else (size + 2 * padding - kernel) // stride + 1 for size in sizes)
 
 
 def _activation(type: str) -> Callable[[_Reader, Step], None]:

@@ -8,38 +8,44 @@ static void linear(const float *x, const float *w, const float *b, int inputs, i
             y[j] += x[i] * w[i * outputs + j];
 }
 
-/* Images are (channels, height, width); w is (outputs, channels, kernel, kernel), b may be 0. */
+/* Images are (channels, height, width); w is (outputs, channels / groups, kernel, kernel), b may be 0. The numbers of
+   windows are those of height and width: kernel, stride s, padding pad, dilation d. */
 static void conv2d(const float *x, const float *w, const float *b, int channels, int height, int width,
-                   int outputs, int kernel, int stride, int padding, float *y)
+                   int outputs, int groups, int kernel_y, int kernel_x, int sy, int sx, int pad_y, int pad_x,
+                   int dy, int dx, float *y)
 {
-    const int rows = (height + 2 * padding - kernel) / stride + 1;
-    const int columns = (width + 2 * padding - kernel) / stride + 1;
-    for (int o = 0; o < outputs; ++o)
+    const int rows = (height + 2 * pad_y - (kernel_y - 1) * dy - 1) / sy + 1;
+    const int columns = (width + 2 * pad_x - (kernel_x - 1) * dx - 1) / sx + 1;
+    const int each = channels / groups;
+    for (int o = 0; o < outputs; ++o) {
+        const float *group = x + o / (outputs / groups) * each * height * width;
         for (int p = 0; p < rows; ++p)
             for (int q = 0; q < columns; ++q) {
                 float sum = b ? b[o] : 0.0f;
-                for (int c = 0; c < channels; ++c)
-                    for (int i = 0; i < kernel; ++i)
-                        for (int j = 0; j < kernel; ++j) {
-                            const int row = p * stride + i - padding;
-                            const int column = q * stride + j - padding;
+                for (int c = 0; c < each; ++c)
+                    for (int i = 0; i < kernel_y; ++i)
+                        for (int j = 0; j < kernel_x; ++j) {
+                            const int row = p * sy + i * dy - pad_y;
+                            const int column = q * sx + j * dx - pad_x;
                             if (0 <= row && row < height && 0 <= column && column < width)
-                                sum += x[(c * height + row) * width + column] *
-                                       w[((o * channels + c) * kernel + i) * kernel + j];
+                                sum += group[(c * height + row) * width + column] *
+                                       w[((o * each + c) * kernel_y + i) * kernel_x + j];
                         }
                 *y++ = sum;
             }
+    }
 }
 
 /* The largest element of each window. */
-static void max_pool2d(const float *x, int channels, int height, int width, int kernel, int stride, float *y)
+static void max_pool2d(const float *x, int channels, int height, int width, int kernel_y, int kernel_x,
+                       int stride_y, int stride_x, float *y)
 {
     for (int c = 0; c < channels; ++c, x += height * width)
-        for (int p = 0; p + kernel <= height; p += stride)
-            for (int q = 0; q + kernel <= width; q += stride) {
+        for (int p = 0; p + kernel_y <= height; p += stride_y)
+            for (int q = 0; q + kernel_x <= width; q += stride_x) {
                 float largest = x[p * width + q];
-                for (int i = 0; i < kernel; ++i)
-                    for (int j = 0; j < kernel; ++j)
+                for (int i = 0; i < kernel_y; ++i)
+                    for (int j = 0; j < kernel_x; ++j)
                         if (x[(p + i) * width + q + j] > largest)
                             largest = x[(p + i) * width + q + j];
                 *y++ = largest;
@@ -47,16 +53,17 @@ static void max_pool2d(const float *x, int channels, int height, int width, int 
 }
 
 /* The mean of each window. */
-static void avg_pool2d(const float *x, int channels, int height, int width, int kernel, int stride, float *y)
+static void avg_pool2d(const float *x, int channels, int height, int width, int kernel_y, int kernel_x,
+                       int stride_y, int stride_x, float *y)
 {
     for (int c = 0; c < channels; ++c, x += height * width)
-        for (int p = 0; p + kernel <= height; p += stride)
-            for (int q = 0; q + kernel <= width; q += stride) {
+        for (int p = 0; p + kernel_y <= height; p += stride_y)
+            for (int q = 0; q + kernel_x <= width; q += stride_x) {
                 float sum = 0.0f;
-                for (int i = 0; i < kernel; ++i)
-                    for (int j = 0; j < kernel; ++j)
+                for (int i = 0; i < kernel_y; ++i)
+                    for (int j = 0; j < kernel_x; ++j)
                         sum += x[(p + i) * width + q + j];
-                *y++ = sum / (kernel * kernel);
+                *y++ = sum / (kernel_y * kernel_x);
             }
 }
 

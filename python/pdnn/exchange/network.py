@@ -39,6 +39,11 @@ class Layer:
     outputs: tuple[int, ...]
     inside: tuple[Layer, ...] = ()
 
+    def each(self, argument: str, default: int = 1) -> list[int]:
+        """An argument of windows: its number for each axis of a sample behind the channels."""
+        value = self.arguments.get(argument, default)
+        return [*value] if isinstance(value, (list, tuple)) else [value] * (len(self.inputs) - 1)
+
     def unknown(self, format: str) -> ValueError:
         """The error that there is nothing like it in a format."""
         return ValueError(f"layer {self.name}, {self.type}: cannot be written as {format}")

@@ -124,11 +124,13 @@ class _Program:
                 arrays = [self.array(layer, "weight"), self.array(layer, "bias")]
                 return [*arrays, *layer.inputs, *layer.outputs]
             case "Conv2d":
-                weight = self.array(layer, "weight", layer.arrays["weight"].transpose(3, 2, 0, 1))
-                sizes = own["out_channels"], own["kernel_size"], own["stride"], own["padding"]
-                return [weight, self.array(layer, "bias"), *layer.inputs, *sizes]
+                weight = self.array(layer, "weight", np.moveaxis(layer.arrays["weight"], (-1, -2), (0, 1)))
+                sizes = *layer.inputs, own["out_channels"], own.get("groups", 1)
+                names = ("kernel_size", "stride", "padding", "dilation")
+                windows = [number for name in names for number in layer.each(name)]
+                return [weight, self.array(layer, "bias"), *sizes, *windows]
             case "MaxPool2d" | "AvgPool2d":
-                return [*layer.inputs, own["kernel_size"], own["stride"]]
+                return [*layer.inputs, *layer.each("kernel_size"), *layer.each("stride")]
             case "AdaptiveAvgPool2d":
                 return [layer.inputs[0], prod(layer.inputs[1:])]
             case "BatchNorm1d" | "BatchNorm2d":

@@ -124,10 +124,11 @@ def _layer_norm(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
 
 def _conv(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
     """Weights are (out, in, height, width) in ONNX."""
-    weight = graph.constant(layer, "weight", layer.arrays["weight"].transpose(3, 2, 0, 1))
+    weight = graph.constant(layer, "weight", np.moveaxis(layer.arrays["weight"], (-1, -2), (0, 1)))
     bias = graph.parameters(layer, "bias")
-    pads = 4 * [layer.arguments["padding"]]
-    return graph.node("Conv", layer, x, weight, *bias, **_windows(layer), pads=pads)
+    more = {"pads": 2 * layer.each("padding"), "dilations": layer.each("dilation")}
+    groups = layer.arguments.get("groups", 1)
+    return graph.node("Conv", layer, x, weight, *bias, **_windows(layer), **more, group=groups)
 
 
 def _pool(op: str) -> Writer:
@@ -135,7 +136,7 @@ def _pool(op: str) -> Writer:
 
 
 def _windows(layer: Layer) -> dict[str, list[int]]:
-    return {"kernel_shape": 2 * [layer.arguments["kernel_size"]], "strides": 2 * [layer.arguments["stride"]]}
+    return {"kernel_shape": layer.each("kernel_size"), "strides": layer.each("stride")}
 
 
 def _leaky_relu(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:

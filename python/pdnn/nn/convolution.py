@@ -2,61 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from math import prod
+from operator import index
+from typing import Any, ClassVar
 
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer, fan_in_uniform
 from pdnn.nn.module import Module
 from pdnn.store import Parameter
 
-
-def _check_windows(layer: Module, kernel_size: int, stride: int, padding: int = 0) -> None:
-    if kernel_size < 1 or stride < 1 or padding < 0:
-        raise ValueError(
-            f"{type(layer).__name__}: kernel {kernel_size}, stride {stride}, padding {padding}; "
-            f"kernel and stride must be at least 1, padding at least 0"
-        )
+Size = int | tuple[int, ...]
+"""A number for all axes of a window, or one for each."""
 
 
-class Conv2d(Module):
-    """y[:, o, p, q] = b[o] + Σ_ijc x[:, c, p·stride + i - padding, q·stride + j - padding] w[i, j, c, o].
+class _Windowed(Module):
+    """What windows go over."""
 
-    Parameters
-    ----------
-    in_channels, out_channels : int
-        Of x, shape (n, in_channels, height, width), and y, shape (n, out_channels, height', width') with
-        height' = (height + 2 padding - kernel_size) // stride + 1.
-    kernel_size : int
-        Height and width of the window.
-    stride : int
-        From one window to the next.
-    padding : int
-        Rows and columns of zeros around an image.
-    bias : bool
-        Whether there is a b.
-    weight_init, bias_init : Initializer, optional
-        See `pdnn.nn.init`; PyTorch's default, uniform in ±1/√fan_in with fan_in = kernel_size² in_channels,
-        unless given.
+    _axes: ClassVar[int]  # of a sample, beside the channels
 
-    Attributes
-    ----------
-    weight : Parameter, shape (kernel_size, kernel_size, in_channels, out_channels)
-        PyTorch's, transposed: ``torch_weight.transpose(2, 3, 1, 0)``.
-    bias : Parameter, shape (out_channels,), or None
+    def _size(self, name: str, value: int | Sequence[int], least: int = 1) -> Size:
+        """A number, or several that differ."""
+        try:
+            numbers = [*map(index, value)] if isinstance(value, Sequence) else [index(value)] * self._axes
+        except TypeError:
+            numbers = []
+        if len(numbers) != self._axes or min(numbers) < least:
+            each = "" if self._axes == 1 else f", or {self._axes} of them"
+            raise ValueError(
+                f"{type(self).__name__}: {name} {value!r}; expected a whole number from {least}{each}"
+            )
+        return numbers[0] if len(set(numbers)) == 1 else tuple(numbers)
 
-    Raises
-    ------
-    ValueError
-        If a number of channels, the kernel or the stride is below 1, or the padding below 0.
-    """
+    def _each(self, size: Size) -> list[int]:
+        """The number of each axis."""
+        return [*size] if isinstance(size, tuple) else [size] * self._axes
 
+
+class _Conv(_Windowed):
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int = 0,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
         *,
         bias: bool = True,
         weight_init: Initializer | None = None,
@@ -64,30 +56,41 @@ class Conv2d(Module):
     ) -> None:
         if in_channels < 1 or out_channels < 1:
             raise ValueError(
-                f"Conv2d: {in_channels} input and {out_channels} output channels; both must be at least 1"
+                f"{type(self).__name__}: {in_channels} input and {out_channels} output channels; "
+                "both must be at least 1"
             )
-        _check_windows(self, kernel_size, stride, padding)
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{type(self).__name__}: {groups} groups; must divide {in_channels} input and {out_channels} "
+                "output channels"
+            )
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.padding = padding
+        self.kernel_size = self._size("kernel_size", kernel_size)
+        self.stride = self._size("stride", stride)
+        self.padding = self._size("padding", padding, 0)
+        self.dilation = self._size("dilation", dilation)
+        self.groups = groups
         self.weight_init = weight_init or fan_in_uniform()
         self.bias_init = bias_init or fan_in_uniform()
-        self.weight = Parameter("weight", (kernel_size, kernel_size, in_channels, out_channels))
+        self.weight = Parameter(
+            "weight", (*self._each(self.kernel_size), in_channels // groups, out_channels)
+        )
         self.bias = Parameter("bias", (out_channels,)) if bias else None
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
-        taps = self.kernel_size**2
-        fans = taps * self.in_channels, taps * self.out_channels
+        taps = prod(self._each(self.kernel_size))
+        fans = taps * self.in_channels // self.groups, taps * self.out_channels
         weight_init, bias_init = (init.resolve(*fans) for init in (self.weight_init, self.bias_init))
         return core.Conv2d(
             self.in_channels,
             self.out_channels,
-            self.kernel_size,
-            self.stride,
-            self.padding,
+            self._each(self.kernel_size),
+            self._each(self.stride),
+            self._each(self.padding),
+            self._each(self.dilation),
+            self.groups,
             self.bias is not None,
             weight_init,
             bias_init,
@@ -95,79 +98,147 @@ class Conv2d(Module):
 
     def config(self) -> dict[str, Any]:
         """Channels and windows; initializers are for new models only."""
+        rare = {"dilation": self.dilation, "groups": self.groups}
         return {
             "in_channels": self.in_channels,
             "out_channels": self.out_channels,
             "kernel_size": self.kernel_size,
             "stride": self.stride,
             "padding": self.padding,
+            **{name: value for name, value in rare.items() if value != 1},
             "bias": self.bias is not None,
         }
 
 
-class MaxPool2d(Module):
+class Conv2d(_Conv):
+    """y[:, o, p, q] = b[o] + Σ_ijc x[:, c, r, s] w[i, j, c, o].
+
+    There, r = p·stride + i·dilation - padding, and s likewise of q and j along the other axis.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Of x, shape (n, in_channels, height, width), and y, shape (n, out_channels, height', width') with
+        height' = (height + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1.
+    kernel_size : int or (int, int)
+        Height and width of the window; here and below two numbers where they differ.
+    stride : int or (int, int)
+        From one window to the next.
+    padding : int or (int, int)
+        Rows and columns of zeros at each edge of an image.
+    dilation : int or (int, int)
+        From one element of a window to the next.
+    groups : int
+        Channels are divided into so many groups, and an output sees the inputs of its group alone; as many
+        as there are channels: each sees itself (depthwise).
+    bias : bool
+        Whether there is a b.
+    weight_init, bias_init : Initializer, optional
+        See `pdnn.nn.init`; PyTorch's default, uniform in ±1/√fan_in with fan_in = elements of the window ·
+        in_channels / groups, unless given.
+
+    Attributes
+    ----------
+    weight : Parameter, shape (height of the window, its width, in_channels / groups, out_channels)
+        PyTorch's, transposed: ``torch_weight.transpose(2, 3, 1, 0)``.
+    bias : Parameter, shape (out_channels,), or None
+
+    Raises
+    ------
+    ValueError
+        If a number of channels, of the kernel, stride or dilation is below 1, one of the padding below 0, or
+        the groups do not divide both numbers of channels.
+    """
+
+    _axes = 2
+
+
+class _Pool(_Windowed):
+    def __init__(self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None) -> None:
+        self.kernel_size = self._size("kernel_size", kernel_size)
+        self.stride = self.kernel_size if stride is None else self._size("stride", stride)
+
+    def config(self) -> dict[str, Any]:
+        """The windows."""
+        return {"kernel_size": self.kernel_size, "stride": self.stride}
+
+
+class _MaxPool(_Pool):
+    def __init__(self, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None) -> None:
+        super().__init__(kernel_size, stride)
+        if prod(self._each(self.kernel_size)) > 256:
+            raise ValueError(
+                f"{type(self).__name__}: kernel_size {kernel_size}; at most 256 elements are possible"
+            )
+
+    def build(self, core: Width) -> CoreLayer:
+        """The layer of the core."""
+        return core.MaxPool2d(self._each(self.kernel_size), self._each(self.stride))
+
+
+class _AvgPool(_Pool):
+    def build(self, core: Width) -> CoreLayer:
+        """The layer of the core."""
+        return core.AvgPool2d(self._each(self.kernel_size), self._each(self.stride))
+
+
+class MaxPool2d(_MaxPool):
     """The largest element of each window, for each channel; places that no window reaches are left out.
 
     Parameters
     ----------
-    kernel_size : int
-        Height and width of the window, at most 16.
-    stride : int, optional
+    kernel_size : int or (int, int)
+        Height and width of the window, of at most 256 elements.
+    stride : int or (int, int), optional
         From one window to the next; kernel_size unless given.
 
     Raises
     ------
     ValueError
-        If the kernel is not in 1 … 16 or the stride below 1.
+        If a number is below 1, or the window has more elements.
     """
 
-    def __init__(self, kernel_size: int, stride: int | None = None) -> None:
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        _check_windows(self, kernel_size, self.stride)
-        if kernel_size > 16:
-            raise ValueError(f"MaxPool2d: kernel {kernel_size}; at most 16")
-
-    def build(self, core: Width) -> CoreLayer:
-        """The layer of the core."""
-        return core.MaxPool2d(self.kernel_size, self.stride)
-
-    def config(self) -> dict[str, Any]:
-        """The windows."""
-        return {"kernel_size": self.kernel_size, "stride": self.stride}
+    _axes = 2
 
 
-class AvgPool2d(Module):
+class AvgPool2d(_AvgPool):
     """The mean of each window, for each channel; places that no window reaches are left out.
 
     Parameters
     ----------
-    kernel_size : int
+    kernel_size : int or (int, int)
         Height and width of the window.
-    stride : int, optional
+    stride : int or (int, int), optional
         From one window to the next; kernel_size unless given.
 
     Raises
     ------
     ValueError
-        If the kernel or the stride is below 1.
+        If a number is below 1.
     """
 
-    def __init__(self, kernel_size: int, stride: int | None = None) -> None:
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        _check_windows(self, kernel_size, self.stride)
+    _axes = 2
+
+
+class _AdaptiveAvgPool(_Windowed):
+    def __init__(self, output_size: int = 1) -> None:
+        if output_size != 1:
+            name = type(self).__name__
+            raise ValueError(
+                f"{name}: output size {output_size}; only 1 is supported, use {name[8:]} for others"
+            )
+        self.output_size = output_size
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
-        return core.AvgPool2d(self.kernel_size, self.stride)
+        return core.GlobalAvgPool2d(self._axes == 1)
 
     def config(self) -> dict[str, Any]:
-        """The windows."""
-        return {"kernel_size": self.kernel_size, "stride": self.stride}
+        """The output size."""
+        return {"output_size": self.output_size}
 
 
-class AdaptiveAvgPool2d(Module):
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """The mean of each channel of an image of any size: (n, channels, h, w) becomes (n, channels, 1, 1).
 
     Parameters
@@ -181,17 +252,4 @@ class AdaptiveAvgPool2d(Module):
         If it is not 1.
     """
 
-    def __init__(self, output_size: int = 1) -> None:
-        if output_size != 1:
-            raise ValueError(
-                f"AdaptiveAvgPool2d: output size {output_size}; only 1 is supported, use AvgPool2d for others"
-            )
-        self.output_size = output_size
-
-    def build(self, core: Width) -> CoreLayer:
-        """The layer of the core."""
-        return core.GlobalAvgPool2d()
-
-    def config(self) -> dict[str, Any]:
-        """The output size."""
-        return {"output_size": self.output_size}
+    _axes = 2

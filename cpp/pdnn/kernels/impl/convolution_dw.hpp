@@ -14,36 +14,38 @@ inline constexpr Index kPatchBytes = 32 * 1024;   // of an image, padded
 inline constexpr Index kMostOffsets = 256;        // of rows in a patch
 inline constexpr Index kPatchAhead = 64;          // rows of dy that are fetched before their use
 
-/// What dw is summed from: some samples, in groups of the operands, and where the sum begins.
+/// What dw is summed from: some samples, in groups of the operands, and where the sum begins. The channels of each
+/// group of channels are `inputs` and `outputs`.
 template <class T>
 struct Chunk {
   const Convolution& s;
-  Axis y, x;
-  Index batch;
+  const Axis &y, &x;
+  Index inputs, outputs, batch;
   const T *in, *dy;
   bool from_zero;
 };
 
-/// Rows of dw += the tile's sum over the chunk, one strip of columns; `tile` has loops, a and b.
+/// Rows of dw, `stride` elements apart, += the tile's sum over the chunk, one strip of columns; `tile` has loops, a and
+/// b.
 template <class Operands, Rows lie, class S, class T = typename Operands::Value>
-void sum_rows(WindowTile<T> tile, S, Index rows, bool from_zero, Index cols, Index col, T* dw) {
+void sum_rows(WindowTile<T> tile, S, Index rows, bool from_zero, Index cols, Index col, Index stride, T* dw) {
   const T* const a = tile.a;
   const Index* const offsets = tile.offsets;
   tile.cols = cols - col;
-  tile.start_stride = tile.c_stride = cols;
+  tile.start_stride = tile.c_stride = stride;
   tile.relu = false;
   for_tiles(rows, kMostWindowRows<S::vectors, lie, S::few>, [&](Index row, Index height) {
     if constexpr (lie == Rows::scattered)
       tile.offsets = offsets + row;
     else
       tile.a = a + row;
-    tile.c = dw + row * cols + col;
+    tile.c = dw + row * stride + col;
     tile.start = from_zero ? nullptr : tile.c;
     window_kernel<Operands, S::vectors, lie, S::few>(height)(tile);
   });
 }
 
-/// Rows of dw under one tap, which are channels of x.
+/// Rows of dw under one tap, which are channels of x, of each group.
 template <class Operands, class T = typename Operands::Value>
 void sum_channels(const Chunk<T>& p, Index tap, Range channels, T* dw) {
   const Index inputs = p.s.inputs, outputs = p.s.outputs;
@@ -59,24 +61,70 @@ void sum_channels(const Chunk<T>& p, Index tap, Range channels, T* dw) {
   } else {  // the longest loop inside
     tile.loops[0] = rows, tile.loops[1] = places, tile.loops[2] = samples;
   }
-  const Index y = ys.begin * p.y.stride - p.y.padding + tap_y, x = xs.begin * p.x.stride - p.x.padding + tap_x;
+  const Index y = ys.begin * p.y.stride - p.y.padding + tap_y * p.y.dilation;
+  const Index x = xs.begin * p.x.stride - p.x.padding + tap_x * p.x.dilation;
   const bool none = rows.count == 0 || places.count == 0;  // the tap never meets the image
-  const T* const b = none ? p.dy : p.dy + ys.begin * b_row + xs.begin * outputs;
+  const T* b = none ? p.dy : p.dy + ys.begin * b_row + xs.begin * outputs;
   tile.a = none ? p.in : p.in + y * a_row + x * inputs + channels.begin;
-  for_strips<T>(outputs, [&](auto strip, Index col) {
-    tile.b = b + col;
-    sum_rows<Operands, Rows::adjacent>(tile, strip, channels.end - channels.begin, p.from_zero, outputs, col,
-                                       dw + channels.begin * outputs);
-  });
+  dw += channels.begin * outputs;
+  for (Index group = 0; group < p.s.groups; ++group) {
+    for_strips<T>(p.outputs, [&](auto strip, Index col) {
+      tile.b = b + col;
+      sum_rows<Operands, Rows::adjacent>(tile, strip, channels.end - channels.begin, p.from_zero, p.outputs, col,
+                                         outputs, dw);
+    });
+    tile.a += p.inputs, b += p.outputs, dw += p.outputs;
+  }
 }
 
+/// The rows of dw under some taps where each group has one channel, in several sums of every so many places.
+template <class Operands, class T = typename Operands::Value>
+void sum_lanes(const Chunk<T>& p, Range taps, T* dw) {
+  constexpr Index chains = 4, n = kLanes<T>;
+  const Index channels = p.s.inputs, a_row = p.x.extent * channels, b_row = p.x.places * channels;
+  for (Index tap = taps.begin; tap < taps.end; ++tap) {
+    const Index tap_y = tap / p.x.kernel, tap_x = tap % p.x.kernel;
+    const Range ys = places_under(p.y, tap_y), xs = places_under(p.x, tap_x);
+    const Index first_y = tap_y * p.y.dilation - p.y.padding, first_x = tap_x * p.x.dilation - p.x.padding;
+    for (Index j = 0; j < channels; j += n) {
+      T* const to = dw + tap * channels + j;
+      const auto sum_up = [&](auto read) {
+        Vector<T> sum[chains]{};
+        if (!p.from_zero) sum[0] = read(to);
+        for (Index sample = 0; sample < p.batch; ++sample) {
+          for (Index y = ys.begin; y < ys.end; ++y) {
+            const T* a = p.in + (sample * p.y.extent + y * p.y.stride + first_y) * a_row + j;
+            const T* b = p.dy + (sample * p.y.places + y) * b_row + xs.begin * channels + j;
+            a += (xs.begin * p.x.stride + first_x) * channels;
+            const auto add = [&](Index chain) {
+              sum[chain] = Operands::multiply_add(read(a), read(b), sum[chain]);
+              a += p.x.stride * channels, b += channels;
+            };
+            Index x = xs.begin;
+            for (; x + chains <= xs.end; x += chains)
+              PDNN_UNROLL for (Index chain = 0; chain < chains; ++chain) add(chain);
+            for (; x < xs.end; ++x) add(0);
+          }
+        }
+        store(to, (sum[0] + sum[1]) + (sum[2] + sum[3]), channels - j);
+      };
+      if (channels - j >= n)
+        sum_up([](const T* from) { return load(from); });
+      else
+        sum_up([&](const T* from) { return load_few(from, channels - j); });
+    }
+  }
+}
+
+PDNN_INLINE Index seen_by(const Axis& axis, Index places) {
+  return (places - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1;
+}
 /// How many places of an axis a patch of `most` elements has room for.
 PDNN_INLINE Index places_in(const Axis& axis, Index most) {
-  return min(axis.places, (most - axis.kernel) / axis.stride + 1);
+  return min(axis.places, (most - seen_by(axis, 1)) / axis.stride + 1);
 }
-PDNN_INLINE Index seen_by(const Axis& axis, Index places) { return (places - 1) * axis.stride + axis.kernel; }
 
-/// patch[i, j, :] = what tap (i, j) of the window at place (y, x) sees in an image, 0 outside of it.
+/// patch[i, j, :] = what the window at place (y, x) has i elements down and j along in an image, 0 outside of it.
 template <class T>
 void copy_patch(const Chunk<T>& p, const T* image, Index y, Index x, Index rows, Index cols, T* patch) {
   const Index inputs = p.s.inputs, line = p.x.extent * inputs, width = cols * inputs;
@@ -97,9 +145,9 @@ void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
   alignas(64) T patch[kPatchBytes / sizeof(T)];
   Index offsets[kMostOffsets];
   constexpr Index size = sizeof(T);
-  const Index inputs = p.s.inputs, outputs = p.s.outputs, across = p.x.kernel * inputs;
+  const Index inputs = p.s.inputs, outputs = p.s.outputs, across = p.x.kernel * p.inputs;
   const Index sample = p.y.extent * p.x.extent * inputs, dy_row = p.x.places * outputs;
-  const Index most_wide = places_in(p.x, kPatchBytes / size / (p.y.kernel * inputs));
+  const Index most_wide = places_in(p.x, kPatchBytes / size / (seen_by(p.y, 1) * inputs));
   const Index room = places_in(p.y, kPatchBytes / size / (seen_by(p.x, most_wide) * inputs));
   const Index most_high = min(room, max(1, kPatchBytes / size / dy_row));  // its part of dy stays near, too
   for (; rows.begin < rows.end; rows.begin += kMostOffsets) {
@@ -111,8 +159,10 @@ void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
           const Index high = min(most_high, p.y.places - y), wide = min(most_wide, p.x.places - x);
           const Index width = seen_by(p.x, wide) * inputs;
           copy_patch(p, p.in + n * sample, y, x, seen_by(p.y, high), seen_by(p.x, wide), patch);
-          for (Index r = 0; width != offsets_width && r < count; ++r)
-            offsets[r] = (rows.begin + r) / across * width + (rows.begin + r) % across;
+          for (Index r = 0; width != offsets_width && r < count; ++r) {
+            const Index down = (rows.begin + r) / across, along = (rows.begin + r) % across;
+            offsets[r] = down * p.y.dilation * width + along / p.inputs * p.x.dilation * inputs + along % p.inputs;
+          }
           offsets_width = width;
           WindowTile<T> tile{};
           tile.loops[0] = {1, 0, 0};
@@ -121,11 +171,16 @@ void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
           tile.a = patch;
           tile.offsets = offsets;
           tile.ahead = kPatchAhead;
-          for_strips<T>(outputs, [&](auto strip, Index col) {
-            tile.b = p.dy + (n * p.y.places + y) * dy_row + x * outputs + col;
-            sum_rows<Operands, Rows::scattered>(tile, strip, count, p.from_zero && n == 0 && y == 0 && x == 0, outputs,
-                                                col, dw + rows.begin * outputs);
-          });
+          const T* b = p.dy + (n * p.y.places + y) * dy_row + x * outputs;
+          T* to = dw + rows.begin * outputs;
+          for (Index group = 0; group < p.s.groups; ++group) {
+            for_strips<T>(p.outputs, [&](auto strip, Index col) {
+              tile.b = b + col;
+              sum_rows<Operands, Rows::scattered>(tile, strip, count, p.from_zero && n == 0 && y == 0 && x == 0,
+                                                  p.outputs, col, outputs, to);
+            });
+            tile.a += p.inputs, b += p.outputs, to += p.outputs;
+          }
         }
       }
     }
@@ -166,27 +221,32 @@ struct WeightSums {
 
   void operator()(Range batch, bool add, T* dw, T* db) const {
     const Windows& v = s.windows;
-    const Index taps = v.kernel_height * v.kernel_width, x_sample = v.height * v.width * s.inputs;
-    const Index places = v.out_height * v.out_width, dy_sample = places * s.outputs;
+    const Index inputs = s.inputs / s.groups, outputs = s.outputs / s.groups;  // of a group
+    const Index x_sample = v.y.extent * v.x.extent * s.inputs;
+    const Index places = v.y.places * v.x.places, dy_sample = places * s.outputs;
     const Index samples = max(1, kChunkBytes / static_cast<Index>(sizeof(T)) / max(1, x_sample + dy_sample));
-    const bool in_patches = batch.begin < batch.end && s.inputs < kFewChannels &&
-                            taps * s.inputs <= kPatchBytes / static_cast<Index>(sizeof(T));
+    const bool in_patches = batch.begin < batch.end && inputs < kFewChannels &&
+                            seen_by(v.y, 1) * seen_by(v.x, 1) * s.inputs <= kPatchBytes / static_cast<Index>(sizeof(T));
     Index first = batch.begin;
     do {
       Chunk<T> chunk{s,
-                     {v.out_height, v.height, v.kernel_height, v.stride, v.padding},
-                     {v.out_width, v.width, v.kernel_width, v.stride, v.padding},
+                     v.y,
+                     v.x,
+                     inputs,
+                     outputs,
                      min(samples, batch.end - first),
                      x + first * x_sample,
                      dy + first * dy_sample,
                      first == batch.begin && !add};
       if (batch.begin == batch.end) chunk.in = chunk.dy = dw;  // they may be null, and nothing is read
-      if (in_patches) {
+      if (s.groups > 1 && inputs == 1 && outputs == 1) {
+        sum_lanes<Operands>(chunk, mine, dw);
+      } else if (in_patches) {
         sum_patches<Operands>(chunk, mine, dw);
       } else {
-        for (Index tap = mine.begin / s.inputs; tap * s.inputs < mine.end; ++tap) {
-          const Range channels{max(mine.begin - tap * s.inputs, 0), min(mine.end - tap * s.inputs, s.inputs)};
-          sum_channels<Operands>(chunk, tap, channels, dw + tap * s.inputs * s.outputs);
+        for (Index tap = mine.begin / inputs; tap * inputs < mine.end; ++tap) {
+          const Range channels{max(mine.begin - tap * inputs, 0), min(mine.end - tap * inputs, inputs)};
+          sum_channels<Operands>(chunk, tap, channels, dw + tap * inputs * s.outputs);
         }
       }
       if (sums_db) sum_places(chunk.dy, chunk.batch * places, s.outputs, chunk.from_zero, db);
@@ -201,11 +261,11 @@ void convolution_dw(Part part, const Convolution& s, Index batch, const T* x, co
   constexpr Index group = Operands::kGroup;
   constexpr bool exact = !Operands::kCopied;  // db is a sum of what dw is
   // Dealt are the rows of dw, and behind them db as one more.
-  const Index rows = s.windows.kernel_height * s.windows.kernel_width * s.inputs, count = rows * s.outputs;
+  const Index rows = s.windows.y.kernel * s.windows.x.kernel * (s.inputs / s.groups), count = rows * s.outputs;
   const Range dealt = deal(part, rows + (db ? 1 : 0)), mine{min(dealt.begin, rows), min(dealt.end, rows)};
   const bool sums_db = dealt.begin <= rows && rows < dealt.end;
   const WeightSums<Operands> sum_groups{s, x, dy, mine, sums_db && exact};
-  const Index places = s.windows.out_height * s.windows.out_width;
+  const Index places = s.windows.y.places * s.windows.x.places;
   const auto sum = [&](Range samples, Range groups, bool more, T* own_dw, T* own_db) {
     sum_groups(groups, more, own_dw, own_db);
     if (sums_db && !exact)

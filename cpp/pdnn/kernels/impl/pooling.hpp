@@ -35,23 +35,23 @@ PDNN_INLINE Integers<T> load_bytes(const std::uint8_t* from, Index count) {
 template <class Action>
 PDNN_INLINE void for_places(const Windows& v, Index channels, Range rows, Action action) {
   for (Index p = rows.begin; p < rows.end; ++p)
-    for (Index q = 0; q < v.out_width; ++q)
-      action((p * v.stride * v.width + q * v.stride) * channels, (p * v.out_width + q) * channels);
+    for (Index q = 0; q < v.x.places; ++q)
+      action((p * v.y.stride * v.x.extent + q * v.x.stride) * channels, (p * v.x.places + q) * channels);
 }
 
 /// Calls action(tap, offset from the window's first element) for each tap.
 template <class Action>
 PDNN_INLINE void for_taps(const Windows& v, Index channels, Action action) {
-  for (Index i = 0, tap = 0; i < v.kernel_height; ++i)
-    for (Index j = 0; j < v.kernel_width; ++j, ++tap) action(tap, (i * v.width + j) * channels);
+  for (Index i = 0, tap = 0; i < v.y.kernel; ++i)
+    for (Index j = 0; j < v.x.kernel; ++j, ++tap) action(tap, (i * v.x.extent + j) * channels);
 }
 
 template <class T, class Pool>
 PDNN_INLINE void pool_forward(Part part, const Windows& v, Index channels, Index batch, Pool pool) {
-  const Range mine = deal(part, batch * v.out_height);
+  const Range mine = deal(part, batch * v.y.places);
   for (Index row = mine.begin; row < mine.end; ++row) {
-    const Index n = row / v.out_height, p = row % v.out_height;
-    const Index x = n * v.height * v.width * channels, y = n * v.out_height * v.out_width * channels;
+    const Index n = row / v.y.places, p = row % v.y.places;
+    const Index x = n * v.y.extent * v.x.extent * channels, y = n * v.y.places * v.x.places * channels;
     for_places(v, channels, {p, p + 1}, [&](Index from, Index to) {
       for (Index j = 0; j < channels; j += kLanes<T>) pool(x + from + j, y + to + j, channels - j);
     });
@@ -82,7 +82,7 @@ void max_pool(Part part, const Windows& v, Index channels, Index batch, bool rel
 
 template <class T>
 void mean_pool(Part part, const Windows& v, Index channels, Index batch, const T* x, T* y) {
-  const T scale = T(1) / static_cast<T>(v.kernel_height * v.kernel_width);
+  const T scale = T(1) / static_cast<T>(v.y.kernel * v.x.kernel);
   pool_forward<T>(part, v, channels, batch, [&](Index from, Index to, Index left) {
     Vector<T> sum{};
     for_taps(v, channels, [&](Index, Index offset) { sum += load(x + from + offset, left); });
@@ -95,14 +95,14 @@ void mean_pool(Part part, const Windows& v, Index channels, Index batch, const T
 template <class T, class Gradient>
 PDNN_INLINE void pool_backward(Part part, const Windows& v, Index channels, Index batch, T* dx, Gradient gradient) {
   const Range mine = deal(part, batch);
-  const Index sample = v.height * v.width * channels;
-  const bool cover = v.stride == v.kernel_height && v.stride == v.kernel_width && v.out_height * v.stride == v.height &&
-                     v.out_width * v.stride == v.width;
+  const Index sample = v.y.extent * v.x.extent * channels;
+  const bool cover = v.y.stride == v.y.kernel && v.x.stride == v.x.kernel && v.y.places * v.y.stride == v.y.extent &&
+                     v.x.places * v.x.stride == v.x.extent;
   for (Index n = mine.begin; n < mine.end; ++n) {
     T* const out = dx + n * sample;
-    const Index y = n * v.out_height * v.out_width * channels;
+    const Index y = n * v.y.places * v.x.places * channels;
     for (Index i = 0; !cover && i < sample; i += kLanes<T>) store(out + i, Vector<T>{}, sample - i);
-    for_places(v, channels, {0, v.out_height}, [&](Index to, Index from) {
+    for_places(v, channels, {0, v.y.places}, [&](Index to, Index from) {
       for (Index j = 0; j < channels; j += kLanes<T>) {
         const Index left = channels - j;
         const auto share = gradient(y + from + j, left);
@@ -127,7 +127,7 @@ void max_pool_backward(Part part, const Windows& v, Index channels, Index batch,
 
 template <class T>
 void mean_pool_backward(Part part, const Windows& v, Index channels, Index batch, const T* dy, T* dx) {
-  const T scale = T(1) / static_cast<T>(v.kernel_height * v.kernel_width);
+  const T scale = T(1) / static_cast<T>(v.y.kernel * v.x.kernel);
   pool_backward(part, v, channels, batch, dx, [&](Index place, Index left) {
     const Vector<T> gradient = load(dy + place, left) * scale;
     return [=](Index) { return gradient; };

@@ -53,10 +53,9 @@ std::vector<LayerPtr<T>> BatchNorm<T>::fused(const LayerPtr<T>& next, const Shap
 
 template <class T>
 Shape BatchNorm<T>::output_shape(const Shape& in) const {
-  const int rank = options_.images ? 3 : 1;
-  require(in.rank() == rank, name(), ": input samples are ", in.text(), ", expected ",
-          options_.images ? "(channels, height, width); use BatchNorm1d for features"
-                          : "(features); use BatchNorm2d for images, or put nn.Flatten() before it");
+  require(options_.images ? in.rank() == 3 : in.rank() <= 2, name(), ": input samples are ", in.text(), ", expected ",
+          options_.images ? "(channels, height, width); use BatchNorm1d for features or lines"
+                          : "(features) or (channels, length); use BatchNorm2d for images, or nn.Flatten() before it");
   require(in[0] == width(), name(), ": input has ", in[0], options_.images ? " channels" : " features",
           ", this layer takes ", width());
   return in;

@@ -8,7 +8,7 @@ namespace {
 
 template <class T>
 void turn(Part part, const Shape& image, bool to_last, Index batch, const T* x, T* y) {
-  const Index channels = image[0], places = image[1] * image[2];
+  const Index channels = image[0], places = image.count() / channels;
   kernels::table<T>().transpose_samples(part, batch, to_last ? channels : places, to_last ? places : channels, x, y);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-/// ChannelOrder: images turned from channels first, as users have them, into channels last, as layers want them; or
-/// back.
+/// ChannelOrder: images and lines turned from channels first, as users have them, into channels last, as layers want
+/// them; or back.
 #include "pdnn/nn/layer.hpp"
 
 namespace pdnn::nn {
@@ -12,7 +12,7 @@ class ChannelOrder : public Layer<T> {
   explicit ChannelOrder(To to) : to_(to) {}
 
   /// Whether the two orders of such samples differ.
-  static bool matters(const Shape& sample) { return sample.rank() == 3 && sample[0] > 1 && sample[1] * sample[2] > 1; }
+  static bool matters(const Shape& sample) { return sample.rank() > 1 && sample[0] > 1 && sample.count() > sample[0]; }
 
   std::string_view name() const override { return "ChannelOrder"; }
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;

@@ -8,21 +8,23 @@
 namespace pdnn::nn {
 
 template <class T>
-Conv2d<T>::Conv2d(Index inputs, Index outputs, Index kernel, Index stride, Index padding, bool bias, Init weight_init,
-                  Init bias_init, kernels::Precision precision)
+Conv2d<T>::Conv2d(Index inputs, Index outputs, const WindowOptions& options, bool bias, Init weight_init,
+                  Init bias_init, kernels::Precision precision, Index groups)
     : inputs_(inputs),
       outputs_(outputs),
-      kernel_(kernel),
-      stride_(stride),
-      padding_(padding),
+      groups_(groups),
+      options_(options),
       bias_(bias),
       weight_init_(weight_init),
       bias_init_(bias_init),
       precision_(precision) {
-  require(inputs >= 1 && outputs >= 1, "Conv2d: ", inputs, " input and ", outputs,
+  require(inputs >= 1 && outputs >= 1, Conv2d::name(), ": ", inputs, " input and ", outputs,
           " output channels; both must be at least 1");
-  check_windows("Conv2d", kernel, stride, padding);
-  require(!rounds() || std::is_same_v<T, float>, "Conv2d: bfloat16 goes with float32");
+  require(groups >= 1 && inputs % groups == 0 && outputs % groups == 0, Conv2d::name(), ": ", groups,
+          " groups do not divide ", inputs, " input and ", outputs, " output channels");
+  check_windows(Conv2d::name(), options);
+  require(!rounds() || std::is_same_v<T, float>, Conv2d::name(), ": bfloat16 goes with float32");
+  if (groups > 1 && inputs == groups && outputs == groups) precision_ = kernels::Precision::full;
 }
 
 /// A ReLU after this layer is computed here, and pooling while a few samples of it are in cache.
@@ -38,21 +40,23 @@ std::vector<LayerPtr<T>> Conv2d<T>::fused(const LayerPtr<T>& next, const Shape& 
 
 template <class T>
 std::vector<Parameter> Conv2d<T>::parameters() const {
-  std::vector<Parameter> parameters{{"weight", {kernel_, kernel_, inputs_, outputs_}}};
+  std::vector<Index> shape{options_.kernel.y, options_.kernel.x, inputs_ / groups_, outputs_};
+  if (options_.line) shape.erase(shape.begin());
+  std::vector<Parameter> parameters{{"weight", std::move(shape)}};
   if (bias_) parameters.push_back({"bias", {outputs_}});
   return parameters;
 }
 
 template <class T>
 kernels::Convolution Conv2d<T>::shape_on(const Shape& in) const {
-  return {windows_on(name(), in, kernel_, stride_, padding_), inputs_, outputs_};
+  return {windows_on(name(), in, options_), inputs_, outputs_, groups_};
 }
 
 template <class T>
 Shape Conv2d<T>::output_shape(const Shape& in) const {
   const kernels::Windows windows = shape_on(in).windows;
-  require(in[0] == inputs_, "Conv2d: input ", in.text(), " has ", in[0], " channels, this layer takes ", inputs_);
-  return {outputs_, windows.out_height, windows.out_width};
+  require(in[0] == inputs_, name(), ": input ", in.text(), " has ", in[0], " channels, this layer takes ", inputs_);
+  return places_of(options_, outputs_, windows);
 }
 
 /// Scratch: flipped weights, rounded weights; dz if there is a ReLU; rounded x, rounded dy twice.
@@ -76,8 +80,9 @@ void Conv2d<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tenso
   const T *w = vars.params.data(), *const b = bias_ ? w + weights() : nullptr;
   if (const kernels::RoundingKernels<T>* const rounding = kernels::rounded<T>(precision_)) {
     T *const rounded_w = vars.scratch.data(), *const rounded_x = rounded_w + weights();
-    rounding->round_taps(*pass.team, kernel_ * kernel_, inputs_, outputs_, w, rounded_w);
-    rounding->round_channels(*pass.team, x.count() / inputs_, inputs_, x.data, rounded_x);
+    const Index each = inputs_ / groups_;
+    rounding->round_taps(*pass.team, taps(), each, outputs_, w, rounded_w);
+    rounding->round_channels(*pass.team, x.count() / each, each, x.data, rounded_x);
     pass.team->barrier();
     w = rounded_w, x.data = rounded_x;
   }
@@ -104,8 +109,9 @@ void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     const T *w = flipped, *factor = dy.data;
     if (rounding) {
       T *const rounded_w = take(weights()), *const rounded_dy = take(y.count());
-      rounding->round_taps(*pass.team, kernel_ * kernel_, outputs_, inputs_, flipped, rounded_w);
-      rounding->round_channels(*pass.team, y.count() / outputs_, outputs_, dy.data, rounded_dy);
+      const Index each = outputs_ / groups_;
+      rounding->round_taps(*pass.team, taps(), each, inputs_, flipped, rounded_w);
+      rounding->round_channels(*pass.team, y.count() / each, each, dy.data, rounded_dy);
       pass.team->barrier();
       w = rounded_w, factor = rounded_dy;
     }

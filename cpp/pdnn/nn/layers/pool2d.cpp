@@ -5,25 +5,28 @@
 namespace pdnn::nn {
 
 template <class T>
-Pool2d<T>::Pool2d(std::string_view name, Index kernel, Index stride) : kernel_(kernel), stride_(stride) {
-  check_windows(name, kernel, stride, 0);
+Pool2d<T>::Pool2d(std::string_view name, const WindowOptions& options) : options_(options) {
+  check_windows(name, options);
 }
 
 template <class T>
 Shape Pool2d<T>::output_shape(const Shape& in) const {
   const kernels::Windows v = windows(in);
-  return {in[0], v.out_height, v.out_width};
+  return places_of(options_, in[0], v);
 }
 
 template <class T>
-MaxPool2d<T>::MaxPool2d(Index kernel, Index stride) : Pool2d<T>("MaxPool2d", kernel, stride) {
-  require(kernel <= 16, "MaxPool2d: kernel ", kernel, "; at most 16");  // whose taps a byte can tell apart
+MaxPool2d<T>::MaxPool2d(const WindowOptions& options) : Pool2d<T>(options.line ? "MaxPool1d" : "MaxPool2d", options) {
+  const Pair kernel = options.kernel;  // whose taps a byte must tell apart
+  require(kernel.y * kernel.x <= 256, MaxPool2d::name(), ": kernel ", kernel.text(),
+          "; at most 256 elements, 16 by 16");
 }
 
 /// A ReLU after this layer is computed here.
 template <class T>
 std::vector<LayerPtr<T>> MaxPool2d<T>::fused(const LayerPtr<T>& next, const Shape&) const {
-  if (relu_ || this->kernel_ > 15 || next->traits().activation != kernels::Activation::relu)
+  const Pair kernel = this->options_.kernel;
+  if (relu_ || kernel.y * kernel.x > 255 || next->traits().activation != kernels::Activation::relu)
     return {};  // 255 is no tap where windows are wider
   auto fused = std::make_shared<MaxPool2d>(*this);
   fused->relu_ = true;
@@ -66,11 +69,8 @@ void AvgPool2d<T>::backward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor
 
 template <class T>
 kernels::Windows GlobalAvgPool2d<T>::windows(const Shape& in) const {
-  kernels::Windows all = windows_on(name(), in, 1, 1, 0);
-  all.kernel_height = all.height;
-  all.kernel_width = all.width;
-  all.out_height = all.out_width = 1;
-  return all;
+  const kernels::Windows each = windows_on(name(), in, this->options_);
+  return {kernels::axis_of(each.y.extent, each.y.extent), kernels::axis_of(each.x.extent, each.x.extent)};
 }
 
 #define PDNN_INSTANTIATE(T)    \

@@ -1,5 +1,5 @@
 #pragma once
-/// Pooling: the largest or the mean of each window of an image, channel by channel.
+/// Pooling: the largest or the mean of each window of an image or a line, channel by channel.
 #include "pdnn/nn/layers/windows.hpp"
 
 namespace pdnn::nn {
@@ -8,22 +8,22 @@ namespace pdnn::nn {
 template <class T>
 class Pool2d : public Layer<T> {
  public:
-  Pool2d(std::string_view name, Index kernel, Index stride);
+  Pool2d(std::string_view name, const WindowOptions& options);
 
   Shape output_shape(const Shape& in) const override;
 
  protected:
-  virtual kernels::Windows windows(const Shape& in) const { return windows_on(this->name(), in, kernel_, stride_, 0); }
-  Index kernel_, stride_;
+  virtual kernels::Windows windows(const Shape& in) const { return windows_on(this->name(), in, options_); }
+  WindowOptions options_;
 };
 
 /// y = the largest x of a window. Who won is kept in a byte, so that backward need not look at x.
 template <class T>
 class MaxPool2d : public Pool2d<T> {
  public:
-  MaxPool2d(Index kernel, Index stride);
+  explicit MaxPool2d(const WindowOptions& options);
 
-  std::string_view name() const override { return "MaxPool2d"; }
+  std::string_view name() const override { return this->options_.line ? "MaxPool1d" : "MaxPool2d"; }
   Sizes sizes(const Shape& in) const override;
   std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
@@ -38,20 +38,20 @@ class MaxPool2d : public Pool2d<T> {
 template <class T>
 class AvgPool2d : public Pool2d<T> {
  public:
-  AvgPool2d(Index kernel, Index stride) : Pool2d<T>("AvgPool2d", kernel, stride) {}
+  explicit AvgPool2d(const WindowOptions& options) : Pool2d<T>(options.line ? "AvgPool1d" : "AvgPool2d", options) {}
 
-  std::string_view name() const override { return "AvgPool2d"; }
+  std::string_view name() const override { return this->options_.line ? "AvgPool1d" : "AvgPool2d"; }
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;
 };
 
-/// y = the mean of a whole image: its window is as large.
+/// y = the mean of a whole image, or a whole line: its window is as large.
 template <class T>
 class GlobalAvgPool2d : public AvgPool2d<T> {
  public:
-  GlobalAvgPool2d() : AvgPool2d<T>(1, 1) {}
-  std::string_view name() const override { return "AdaptiveAvgPool2d"; }
+  explicit GlobalAvgPool2d(bool line = false) : AvgPool2d<T>({.kernel = 1, .line = line}) {}
+  std::string_view name() const override { return this->options_.line ? "AdaptiveAvgPool1d" : "AdaptiveAvgPool2d"; }
 
  protected:
   kernels::Windows windows(const Shape& in) const override;

@@ -1,26 +1,50 @@
 #include "pdnn/nn/layers/windows.hpp"
 
+#include <algorithm>
+
 namespace pdnn::nn {
 
-void check_windows(std::string_view layer, Index kernel, Index stride, Index padding) {
-  require(kernel >= 1 && stride >= 1 && padding >= 0, layer, ": kernel ", kernel, ", stride ", stride, ", padding ",
-          padding, "; kernel and stride must be at least 1, padding at least 0");
+std::string Pair::text() const { return y == x ? std::to_string(x) : std::to_string(y) + "x" + std::to_string(x); }
+
+namespace {
+
+/// Of windows on lines only what is said of lines.
+std::string said(const Pair& pair, const WindowOptions& options) {
+  return options.line ? std::to_string(pair.x) : pair.text();
+}
+bool at_least(const Pair& pair, Index least) { return std::min(pair.y, pair.x) >= least; }
+
+}  // namespace
+
+void check_windows(std::string_view layer, const WindowOptions& options) {
+  const auto& [kernel, stride, padding, dilation, line] = options;
+  require(at_least(kernel, 1) && at_least(stride, 1) && at_least(padding, 0) && at_least(dilation, 1), layer,
+          ": kernel ", said(kernel, options), ", stride ", said(stride, options), ", padding ", said(padding, options),
+          ", dilation ", said(dilation, options),
+          "; kernel, stride and dilation must be at least 1, padding at least 0");
 }
 
-kernels::Windows windows_on(std::string_view layer, const Shape& in, Index kernel, Index stride, Index padding) {
-  require(in.rank() == 3, layer, ": input samples are ", in.text(),
-          ", this layer takes images (channels, height, width); reshape x to (n, channels, height, width)");
-  const Index height = in[1] + 2 * padding, width = in[2] + 2 * padding;
-  require(kernel <= height && kernel <= width, layer, ": kernel ", kernel, " does not fit input ", in.text(),
-          " with padding ", padding, "; add padding or use a larger input");
-  return {.height = in[1],
-          .width = in[2],
-          .kernel_height = kernel,
-          .kernel_width = kernel,
-          .stride = stride,
-          .padding = padding,
-          .out_height = (height - kernel) / stride + 1,
-          .out_width = (width - kernel) / stride + 1};
+kernels::Windows windows_on(std::string_view layer, const Shape& in, const WindowOptions& options) {
+  const auto& [kernel, stride, padding, dilation, line] = options;
+  require(in.rank() == (line ? 2 : 3), layer, ": input samples are ", in.text(),
+          line ? ", this layer takes lines (channels, length); reshape x to (n, channels, length)"
+               : ", this layer takes images (channels, height, width); reshape x to (n, channels, height, width)");
+  const Pair size = line ? Pair(1, in[1]) : Pair(in[1], in[2]);
+  const auto fits = [](Index extent, Index taps, Index apart, Index zeros) {
+    return (taps - 1) * apart < extent + 2 * zeros;
+  };
+  require(fits(size.y, kernel.y, dilation.y, padding.y) && fits(size.x, kernel.x, dilation.x, padding.x), layer,
+          ": kernel ", said(kernel, options), " does not fit input ", in.text(), " with padding ",
+          said(padding, options),
+          dilation.y * dilation.x == 1 ? std::string() : " and dilation " + said(dilation, options),
+          "; add padding or use a larger input");
+  return {kernels::axis_of(size.y, kernel.y, stride.y, padding.y, dilation.y),
+          kernels::axis_of(size.x, kernel.x, stride.x, padding.x, dilation.x)};
+}
+
+Shape places_of(const WindowOptions& options, Index channels, const kernels::Windows& windows) {
+  if (options.line) return {channels, windows.x.places};
+  return {channels, windows.y.places, windows.x.places};
 }
 
 }  // namespace pdnn::nn
