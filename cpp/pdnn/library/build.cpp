@@ -26,20 +26,16 @@ constexpr const char* kWeightInit = "weight_init";
 constexpr const char* kBiasInit = "bias_init";
 
 nn::Init read_init(Options& layer, const char* name, Index fan_in, Index fan_out) {
-  const Json* const given = layer.find(name);
   std::string distribution = "uniform", fan = "in";
   double value = 1;
-  if (given) {
-    const auto word = [&](const char* key) {
-      const Json* const found = given->find(key);
-      layer.check(found && found->as<std::string>(), name, "an object with distribution, value and fan");
-      return *found->as<std::string>();
+  if (const Json* const given = layer.find(name)) {
+    const auto word = [&](const char* key, const std::string& otherwise) {
+      const auto* const found = given->find_as<std::string>(key);
+      return found ? *found : otherwise;
     };
-    distribution = word("distribution");
-    fan = word("fan");
-    const Json* const number = given->find("value");
-    layer.check(number, name, "an object with distribution, value and fan");
-    value = as_double(layer.type() + ": " + name, *number);
+    distribution = word("distribution", distribution);
+    fan = word("fan", fan);
+    if (const Json* const number = given->find("value")) value = as_double(layer.type() + ": " + name, *number);
   }
   using enum nn::Init::Kind;
   const bool known = distribution == "uniform" || distribution == "normal" || distribution == "constant";
@@ -58,9 +54,9 @@ nn::LayerPtr<T> build_layer(const Json& json, kernels::Precision precision);
 template <class T>
 std::shared_ptr<nn::Network<T>> build_layers(const Json* layers, kernels::Precision precision) {
   const auto* const all = layers ? layers->as<Json::Array>() : nullptr;
-  require(all, "Sequential: \"layers\" is no list of layers");
   std::vector<nn::LayerPtr<T>> built;
-  for (const Json& layer : *all) built.push_back(build_layer<T>(layer, precision));
+  for (const Json& layer : existing(all, "Sequential: \"layers\" is no list of layers"))
+    built.push_back(build_layer<T>(layer, precision));
   return std::make_shared<nn::Network<T>>(std::move(built));
 }
 
@@ -110,9 +106,8 @@ nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
   if (type == "LogSoftmax") return std::make_shared<nn::Softmax<T>>(true);
   if (type == "LeakyReLU") return std::make_shared<nn::LeakyReLU<T>>(of.number("negative_slope", 0.01));
   if (type == "Residual") {
-    const Json* const inner = of.find("fn");
-    require(inner, "Residual: fn is missing");
-    return std::make_shared<nn::Residual<T>>(build_layer<T>(*inner, precision));
+    const Json& inner = existing(of.find("fn"), "Residual: fn is missing");
+    return std::make_shared<nn::Residual<T>>(build_layer<T>(inner, precision));
   }
   if (type == "Dropout") {
     const double p = of.number("p", 0.5);

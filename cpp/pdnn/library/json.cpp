@@ -214,10 +214,9 @@ std::string written(double number) {
 }
 
 double as_double(std::string_view where, const Json& json) {
-  const auto* const number = json.as<Json::Number>();
-  require(number, where, ": got ", json.text(), ", expected a number");
+  const auto& [text] = existing(json.as<Json::Number>(), where, ": got ", json.text(), ", expected a number");
   double read = 0;
-  std::from_chars(number->text.data(), number->text.data() + number->text.size(), read);
+  std::from_chars(text.data(), text.data() + text.size(), read);
   return read;
 }
 
@@ -232,11 +231,10 @@ Index as_index(std::string_view where, const Json& json) {
   throw ValueError(message(where, ": got ", json.text(), ", expected a whole number"));
 }
 
-Options::Options(const Json& object) : object_(object) {
-  const Json* const type = object.find("type");
-  require(type && type->as<std::string>(), "got ", object.text(), ", expected an object with its \"type\"");
-  type_ = *type->as<std::string>();
-}
+Options::Options(const Json& object)
+    : object_(object),
+      type_(existing(object.find_as<std::string>("type"), "got ", object.text(),
+                     ", expected an object with its \"type\"")) {}
 
 const Json* Options::find(std::string_view name) {
   asked_.emplace(name);
@@ -245,16 +243,18 @@ const Json* Options::find(std::string_view name) {
 
 Index Options::integer(const char* name, Index least, std::optional<Index> otherwise) {
   const Json* const given = find(name);
-  require(given || otherwise, type_, ": ", name, " is missing");
-  const Index number = given ? as_index(type_ + ": " + name, *given) : *otherwise;
+  const Index number = given       ? as_index(type_ + ": " + name, *given)
+                       : otherwise ? *otherwise
+                                   : throw ValueError(message(type_, ": ", name, " is missing"));
   require(number >= least, type_, ": ", name, " = ", number, "; expected at least ", least);
   return number;
 }
 
 double Options::number(const char* name, std::optional<double> otherwise) {
   const Json* const given = find(name);
-  require(given || otherwise, type_, ": ", name, " is missing");
-  return given ? as_double(type_ + ": " + name, *given) : *otherwise;
+  if (given) return as_double(type_ + ": " + name, *given);
+  if (otherwise) return *otherwise;
+  throw ValueError(message(type_, ": ", name, " is missing"));
 }
 
 bool Options::flag(const char* name, bool otherwise) {

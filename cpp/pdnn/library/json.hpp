@@ -33,12 +33,25 @@ struct Json {
   const Kind* as() const {
     return std::get_if<Kind>(&value);
   }
+  /// A member of an object, of this kind; null if there is none.
+  template <class Kind>
+  const Kind* find_as(std::string_view name) const {
+    const Json* const found = find(name);
+    return found ? found->as<Kind>() : nullptr;
+  }
 };
 
 struct Json::Member {
   std::string name;
   Json value;
 };
+
+/// What a pointer points to. ValueError of these words if it is null.
+template <class T, class... Words>
+T& existing(T* pointer, const Words&... words) {
+  if (!pointer) throw ValueError(message(words...));
+  return *pointer;
+}
 
 /// A string as JSON has it; a number so that reading it gives the same bits.
 std::string json_string(std::string_view text);

@@ -26,9 +26,8 @@ std::string listed(const std::vector<Index>& numbers) {
 
 std::vector<Index> read_numbers(const std::string& name, const Json* json) {
   const auto* const array = json ? json->as<Json::Array>() : nullptr;
-  require(array, name, " lacks its shape or its place");
   std::vector<Index> all;
-  for (const Json& number : *array) {
+  for (const Json& number : existing(array, name, " lacks its shape or its place")) {
     all.push_back(as_index(name, number));
     require(all.back() >= 0, name, ": got ", all.back(), ", expected numbers from 0");
   }
@@ -36,22 +35,15 @@ std::vector<Index> read_numbers(const std::string& name, const Json* json) {
 }
 
 void read_header(StoredFile& file, const Json& header, std::span<const std::byte> data) {
-  const auto* const members = header.as<Json::Object>();
-  require(members, "its header is no object");
   std::vector<std::pair<Index, Index>> places;
-  for (const auto& [name, entry] : *members) {
+  for (const auto& [name, entry] : existing(header.as<Json::Object>(), "its header is no object")) {
     if (name == "__metadata__") {
-      const auto* const texts = entry.as<Json::Object>();
-      require(texts, "its metadata are no object");
-      for (const auto& [key, text] : *texts) {
-        require(text.as<std::string>(), "its metadata ", key, " are no string");
-        file.metadata.emplace_back(key, *text.as<std::string>());
-      }
+      for (const auto& [key, text] : existing(entry.as<Json::Object>(), "its metadata are no object"))
+        file.metadata.emplace_back(key, existing(text.as<std::string>(), "its metadata ", key, " are no string"));
       continue;
     }
-    const Json* const dtype = entry.find("dtype");
-    require(dtype && dtype->as<std::string>(), name, " lacks its dtype");
-    StoredArray array{name, *dtype->as<std::string>(), read_numbers(name, entry.find("shape")), {}};
+    const std::string& dtype = existing(entry.find_as<std::string>("dtype"), name, " lacks its dtype");
+    StoredArray array{name, dtype, read_numbers(name, entry.find("shape")), {}};
     require(array.dtype == "F32" || array.dtype == "F64", name, " has dtype ", array.dtype, ", expected F32 or F64");
     const std::vector<Index> at = read_numbers(name, entry.find("data_offsets"));
     const Index width = array.dtype == "F32" ? 4 : 8;
@@ -83,7 +75,7 @@ void write_safetensors(const std::string& path, const std::vector<StoredArray>& 
   std::string header = "{\"__metadata__\": {";
   for (const auto& [key, text] : metadata)
     header += (header.back() == '{' ? "" : ", ") + json_string(key) + ": " + json_string(text);
-  header += "}";
+  header += '}';
   std::size_t end = 0;
   for (const StoredArray& array : arrays) {
     const std::size_t begin = end;
@@ -92,7 +84,7 @@ void write_safetensors(const std::string& path, const std::vector<StoredArray>& 
               "\", \"shape\": " + listed(array.shape) + ", \"data_offsets\": [" + std::to_string(begin) + ", " +
               std::to_string(end) + "]}";
   }
-  header += "}";
+  header += '}';
   header.append((8 - header.size() % 8) % 8, ' ');  // data start aligned
 
   const std::filesystem::path target(path), part(path + ".part" + std::to_string(getpid()));

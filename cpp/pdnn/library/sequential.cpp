@@ -60,10 +60,8 @@ namespace {
 constexpr const char* kArchitecture = "pdnn.architecture";
 
 template <class T>
-std::shared_ptr<typename Sequential<T>::Impl> make_model(Json architecture, std::optional<std::uint64_t> seed) {
-  const Json* const dtype = architecture.find("dtype");
-  require(dtype && dtype->as<std::string>(), "an architecture lacks its \"dtype\"");
-  const std::string& name = *dtype->as<std::string>();
+std::shared_ptr<typename Sequential<T>::Impl> make_model(const Json& architecture, std::optional<std::uint64_t> seed) {
+  const std::string& name = existing(architecture.find_as<std::string>("dtype"), "an architecture lacks its \"dtype\"");
   const bool rounds = name == "bfloat16",
              fits = std::is_same_v<T, float> ? rounds || name == "float32" : name == "float64";
   require(fits, "the model is ", name, "; this is a Sequential<", std::is_same_v<T, float> ? "float" : "double", ">");
@@ -102,11 +100,11 @@ void take_values(const StoredFile& file, const nn::Model<T>& model) {
   require(arrays.size() == file.arrays.size(), "its architecture has ", arrays.size(), " arrays, its data ",
           file.arrays.size());
   for (const Array<T>& array : arrays) {
-    const StoredArray* const stored = file.find(array.name);
-    require(stored && stored->shape == array.shape && stored->data.size() == bytes_of(array).size(), array.name,
-            " is missing, or has another shape or type");
-    std::ranges::copy(stored->data,
-                      std::as_writable_bytes(std::span(array.data, static_cast<std::size_t>(array.size))).begin());
+    const StoredArray& stored = existing(file.find(array.name), array.name, " is missing");
+    const std::span<std::byte> own =
+        std::as_writable_bytes(std::span(array.data, static_cast<std::size_t>(array.size)));
+    require(stored.shape == array.shape && stored.data.size() == own.size(), array.name, " has another shape or type");
+    std::ranges::copy(stored.data, own.begin());
   }
 }
 
@@ -130,7 +128,7 @@ Sequential<T>::Sequential(const std::vector<Layer>& layers, const ModelOptions& 
   library::Json architecture = library::Json::parse("Sequential", Chain(layers).json);
   auto& members = std::get<library::Json::Object>(architecture.value);
   members.front() = {"dtype", {std::string(dtype)}};
-  impl_ = library::make_model<T>(std::move(architecture), options.seed);
+  impl_ = library::make_model<T>(architecture, options.seed);
 }
 
 template <class T>
