@@ -48,6 +48,7 @@ PUBLIC = {
     "descriptions.hpp": ["export.h"],
     "pdnn.hpp": ["descriptions.hpp"],
     "eigen.hpp": ["pdnn.hpp"],
+    "pdnn.h": ["export.h"],
 }
 
 # The same for each room of python/pdnn, a folder or a file; "pdnn" is its __init__.py, which offers the rest.

@@ -15,6 +15,8 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
 from pdnn.models import load_model
+from pdnn.strategies.base import KINDS, Strategy
+from pdnn.strategies.spec import parse
 from processes import run
 
 ROWS = 300
@@ -28,20 +30,29 @@ class Installed:
     programs: Path
     data: Dataset
 
-    def __call__(self, program: str, *arguments: str) -> str:
+    def __call__(self, program: str, *arguments: str, check: bool = True) -> str:
         """The output of an example, which gets to know nothing of Python."""
         without = {"PYTHONPATH": None, "VIRTUAL_ENV": None}
-        return run([self.programs / program, *arguments], timeout=60, env=without, cwd=self.programs).stdout
+        command = [self.programs / program, *arguments]
+        return run(command, timeout=60, check=check, env=without, cwd=self.programs).stdout
 
     @property
     def library(self) -> Path:
+        """The shared one."""
         (found,) = self.prefix.glob("lib*/libpdnn.so")
         return found
 
 
 @pytest.fixture(scope="module")
 def installed(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    built = sorted(root.glob("build/*/libpdnn.so"), key=lambda library: library.stat().st_mtime)
+    built = [
+        library
+        for library in root.glob("build/*/libpdnn.so")
+        if re.search(
+            r"^PDNN_SANITIZE:STRING=$", (library.parent / "CMakeCache.txt").read_text(), re.MULTILINE
+        )
+    ]
+    built.sort(key=lambda library: library.stat().st_mtime)
     if not built or shutil.which("cmake") is None:
         pytest.skip(
             'libpdnn is not built here: cmake --preset dev && cmake --build --preset dev, or "bash test.sh"'
@@ -116,6 +127,51 @@ def test_errors_say_what_was_wrong(installed: Installed) -> None:
         installed("train", "images", "labels", "mlp", "team:0")
 
 
-def test_the_shared_library_is_small(installed: Installed) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.examples], ids=lambda kind: kind.__name__)
+def test_strategies_are_spelled_as_in_python(installed: Installed, kind: type[Strategy]) -> None:
+    for words in kind.examples:
+        said = installed("train", "images", "labels", "mlp", words, "model.safetensors", check=False)
+        if parse(words).misfit(1):
+            assert f'strategy "{words}" ' in said
+        else:
+            assert "predicts the same" in said
+
+
+def test_a_program_in_c(installed: Installed) -> None:
+    said = installed("train_c", "team:2")
+    match = re.search(r"fingerprint (\w{64})\n(\d+) of 400 right", said)
+    assert match is not None
+    assert int(match[2]) > 360
+    model = load_model(installed.programs / "signs.safetensors")
+    assert model.fingerprint() == match[1]
+    with pytest.raises(AssertionError, match='strategy "many"; expected one of'):
+        installed("train_c", "many")
+
+
+def test_the_library_shows_the_symbols_of_the_list(installed: Installed, root: Path) -> None:
+    shown = run(["nm", "-D", "--defined-only", "-C", installed.library]).stdout
+    names = sorted({line.split(maxsplit=2)[2] for line in shown.splitlines()})
+    listed = (root / "cpp" / "pdnn" / "library" / "symbols.txt").read_text().splitlines()
+    assert names == listed, "if this is what it should show, write the list anew"
+
+
+def test_the_shared_library_is_small_and_versioned(installed: Installed) -> None:
     assert installed.library.stat().st_size < 6e6
     assert installed.library.resolve().name == f"libpdnn.so.{pdnn.__version__}"
+    needed = run(["readelf", "-d", installed.library]).stdout
+    assert f"soname: [libpdnn.so.{'.'.join(pdnn.__version__.split('.')[:2])}]" in needed
+    assert "python" not in needed
+    assert "mpi" not in needed
+
+
+@pytest.mark.parametrize("linked", [["--libs"], ["--libs", "--static"]], ids=["shared", "static"])
+def test_pkg_config_names_what_a_program_needs(installed: Installed, linked: list[str]) -> None:
+    if shutil.which("pkg-config") is None:
+        pytest.skip("no pkg-config here")
+    search = {"PKG_CONFIG_PATH": str(installed.library.parent / "pkgconfig")}
+    flags = run(["pkg-config", "--cflags", *linked, "pdnn"], env=search).stdout.split()
+    paths = {flag[:2]: Path(flag[2:]).resolve() for flag in flags if flag.startswith(("-I", "-L"))}
+    assert paths == {"-I": installed.prefix / "include", "-L": installed.library.parent}
+    assert "-lpdnn" in flags
+    assert ("-pthread" in flags) == ("--static" in linked)
