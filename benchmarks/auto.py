@@ -80,18 +80,13 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     measure.add_options(parser, round_trip=150)
-    parser.add_argument(
-        "--networks", default=",".join(NETWORKS), help="which ones (default %(default)s)", metavar="NAMES"
-    )
+    measure.add_names(parser, "--networks", NETWORKS)
     options = parser.parse_args(arguments)
-    names = options.networks.split(",")
-    if strange := set(names) - NETWORKS.keys():
-        parser.error(f"--networks: {', '.join(sorted(strange))}; expected some of {', '.join(NETWORKS)}")
     cores = len(os.sched_getaffinity(0))
     if cores == 1:
         parser.error("this process may use one core: there is nothing to choose")
     method, report = measure.method(options), measure.begin()
-    for name in names:
+    for name in options.networks:
         report["results"].append(compare(NETWORKS[name], cores, method))
         print("\n" + table(report["results"][-1]), flush=True)
     measure.write(report, options.json)

@@ -121,24 +121,19 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--networks", default="w0,w3,lenet", help="which ones (default %(default)s)", metavar="NAMES"
-    )
+    measure.add_names(parser, "--networks", NETWORKS, "w0,w3,lenet")
     parser.add_argument(
         "--rounds", type=int, default=12, help="epochs of each strategy (default %(default)s)"
     )
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
-    names = options.networks.split(",")
-    if strange := set(names) - NETWORKS.keys():
-        parser.error(f"--networks: {', '.join(sorted(strange))}; expected some of {', '.join(NETWORKS)}")
     import pdnn
 
     report: dict[str, Any] = {"machine": measure.machine(), "networks": {}}
     print(f"{report['machine']['processor']}, {report['machine']['cores']} cores")
     errors: list[float] = []
-    for name in names:
+    for name in options.networks:
         results = [
             on_ranks(name, ALONE, options.rounds),
             pdnn.run(on_ranks, name, TOGETHER, options.rounds, ranks=2, timeout=300)[0],

@@ -110,17 +110,13 @@ def compare(table: Table, cores: int, method: Method) -> dict[str, Any]:
 
 def table_text(report: dict[str, Any]) -> str:
     """One comparison as text."""
-    lines = [f"{report['table']}, {report['cores']} core{'s'[: report['cores'] > 1]}"]
-    if report["cores"] > 1:
-        lines.append(measure.round_trip_line(report))
-    if not report["sides"]:
-        return "\n".join([*lines, measure.NO_FIGURES])
-    lines.append(f"{'':14} {'ms an epoch':>12} {'× pdnn':>7} {'processor':>10}")
-    lines += [
+    title = f"{report['table']}, {report['cores']} core{'s'[: report['cores'] > 1]}"
+    head = f"{'':14} {'ms an epoch':>12} {'× pdnn':>7} {'processor':>10}"
+    rows = [
         f"{row['side']:14} {row['milliseconds']:12.3f} {row['ratio']:7.2f} {row['processor']:10.3f}"
         for row in report["sides"]
     ]
-    return "\n".join(lines)
+    return measure.table(title, report, head, rows, cores=report["cores"])
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -129,14 +125,11 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     measure.add_options(parser, quick="1 core, few blocks: rough figures")
-    parser.add_argument("--tables", default=",".join(TABLES), help="which ones (default %(default)s)")
+    measure.add_names(parser, "--tables", TABLES)
     parser.add_argument("--dtype", default="float64", help="of the array (default %(default)s)")
     options = parser.parse_args(arguments)
-    names = options.tables.split(",")
-    if strange := set(names) - TABLES.keys():
-        parser.error(f"--tables: {', '.join(sorted(strange))}; expected some of {', '.join(TABLES)}")
     method, report = measure.method(options), measure.begin()
-    for name in names:
+    for name in options.tables:
         base = TABLES[name]
         table = replace(base, name=f"{base.name}, {options.dtype}", dtype=options.dtype)
         for cores in [1] if options.quick or len(os.sched_getaffinity(0)) == 1 else [1, 2]:

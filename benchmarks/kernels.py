@@ -170,7 +170,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--what", default=",".join(WHAT), help="which kernels (default %(default)s)")
+    measure.add_names(parser, "--what", WHAT)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--quick", action="store_true", help="few shapes and blocks: rough figures")
     parser.add_argument(
@@ -182,9 +182,6 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--map", metavar="FILE", help="measure and draw the heat map of products, batch 105")
     options = parser.parse_args(arguments)
 
-    what = options.what.split(",")
-    if unknown := set(what) - WHAT.keys():
-        parser.error(f"--what: {', '.join(sorted(unknown))}; expected some of {', '.join(WHAT)}")
     listed = [] if options.peers == "none" else options.peers.split(",")
     if unknown := set(listed) - {"torch", "eigen"}:
         parser.error(f"--peers: {', '.join(sorted(unknown))}; expected torch, eigen, both or none")
@@ -194,7 +191,7 @@ def main(arguments: Sequence[str]) -> None:
     about = report["machine"]
     print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
     print("a call, its share of the peak, and peers as multiples of its time; one core, " + options.dtype)
-    for name in what:
+    for name in options.what:
         for case in WHAT[name](options.dtype, options.quick, wanted):
             report["results"].append(compare(case, options.dtype, blocks))
             print(line(report["results"][-1]), flush=True)

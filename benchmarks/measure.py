@@ -20,8 +20,8 @@ import json
 import math
 import os
 import platform
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping, Sequence
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -243,6 +243,30 @@ def round_trip_line(report: Mapping[str, Any]) -> str:
 
 
 NO_FIGURES = "no figures: the cores are not free, or far apart (see --round-trip)"
+
+
+def table(title: str, report: Mapping[str, Any], head: str, rows: Iterable[str], *, cores: int = 2) -> str:
+    """A comparison as text: lines for its sides, and with several cores how far these were apart."""
+    lines = [title, round_trip_line(report)] if cores > 1 else [title]
+    return "\n".join([*lines, head, *rows] if report["sides"] else [*lines, NO_FIGURES])
+
+
+def add_names(parser: ArgumentParser, option: str, known: Iterable[str], default: str | None = None) -> None:
+    """Adds an option that takes some of these names, divided by commas; all of them unless told otherwise."""
+    known = list(known)
+
+    def names(text: str) -> list[str]:
+        if strange := sorted({*text.split(",")} - {*known}):
+            raise ArgumentTypeError(f"{', '.join(strange)}; expected some of {', '.join(known)}")
+        return text.split(",")
+
+    parser.add_argument(
+        option,
+        type=names,
+        default=default or ",".join(known),
+        metavar="NAMES",
+        help="which ones (default %(default)s)",
+    )
 
 
 def add_options(

@@ -260,27 +260,24 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     measure.add_options(parser, quick="1 core, few blocks, one epoch: rough figures", round_trip=150)
-    parser.add_argument("--jobs", default="expm,lenet", help="which ones (default %(default)s)")
+    measure.add_names(parser, "--jobs", ["expm", "lenet"])
     parser.add_argument(
         "--peers", default="jax,jax-0.4.31,torch", help="which ones, of those installed; or none"
     )
     parser.add_argument("--batch", type=int, default=LeNet5.batch, help="LeNet-5's (default %(default)s)")
     options = parser.parse_args(arguments)
-    names = options.jobs.split(",")
-    if strange := set(names) - {"expm", "lenet"}:
-        parser.error(f"--jobs: {', '.join(sorted(strange))}; expected some of expm, lenet")
     wanted = [] if options.peers == "none" else peers.found(options.peers.split(","))
     method, report = measure.method(options), measure.begin(source=SOURCE)
     lenet = LeNet5(batch=options.batch, epochs=1 if options.quick else LeNet5.epochs)
-    if "lenet" in names and mnist_folder() is None:
+    if "lenet" in options.jobs and mnist_folder() is None:
         print("MNIST is not here (PDNN_DATA names the folder that has it in mnist/): 10,500 digits stand in")
     counts = [1] if options.quick or len(os.sched_getaffinity(0)) == 1 else [1, 2]
     for cores in counts:
-        if "expm" in names:
+        if "expm" in options.jobs:
             found = compare(expm_sides(EXPM, cores, wanted), EXPM, method)
             print("\n" + table(found, EXPM_STEPS, EXPM_PUBLISHED), flush=True)
             report["results"].append(found)
-        if "lenet" in names:
+        if "lenet" in options.jobs:
             found = compare(lenet_sides(lenet, cores, wanted, False), lenet, method)
             for row, side in zip(found["sides"], lenet_sides(lenet, cores, wanted, True), strict=False):
                 row["once"], row["accuracy"] = once(side)

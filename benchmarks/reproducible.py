@@ -65,24 +65,9 @@ def check_bits(losses: Sequence[tuple[str, float]]) -> None:
 
 
 def compare(entries: Sequence[Side], network: Network | Images, method: Method) -> dict[str, Any]:
-    """Runs one comparison.
+    """Runs one comparison: arguments, result and errors are those of `step.compare`.
 
-    Parameters
-    ----------
-    entries : sequence of Side
-        What `sides` gave for the network.
-    network : Network or Images
-    method : Method
-
-    Returns
-    -------
-    dict
-        As the JSON file holds it; times in microseconds, costs as shares of the step without leaves.
-
-    Raises
-    ------
-    RuntimeError
-        If a side fails, or its loss is not what the others have.
+    The result also has costs, as shares of the step without leaves.
     """
     found = measure.compare(entries, method)
     losses = [result.check for result in found.results]
@@ -121,33 +106,27 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, known in (("networks", NETWORKS), ("strategies", LAYOUTS)):
-        parser.add_argument(
-            f"--{name}", default=",".join(known), help="which ones (default %(default)s)", metavar="NAMES"
-        )
+    measure.add_names(parser, "--networks", NETWORKS)
+    measure.add_names(parser, "--strategies", LAYOUTS)
     parser.add_argument("--leaves", default="2,8", help="of a batch (default %(default)s)", metavar="COUNTS")
     measure.add_options(parser)
     parser.add_argument(
         "--steps", type=int, default=40, help="steps a block of a multilayer perceptron (default %(default)s)"
     )
     options = parser.parse_args(arguments)
-    networks, strategies = options.networks.split(","), options.strategies.split(",")
-    for word, names, known in (("networks", networks, NETWORKS), ("strategies", strategies, LAYOUTS)):
-        if strange := set(names) - known.keys():
-            parser.error(f"--{word}: {', '.join(sorted(strange))}; expected some of {', '.join(known)}")
     try:
         leaves = [int(count) for count in options.leaves.split(",")]
     except ValueError:
         parser.error(f"--leaves {options.leaves}; expected numbers, such as 2,8")
     available = len(os.sched_getaffinity(0))
-    if lacking := [name for name in strategies if LAYOUTS[name][0] > available]:
+    if lacking := [name for name in options.strategies if LAYOUTS[name][0] > available]:
         parser.error(f"{', '.join(lacking)}: two cores, and this process may use {available}")
 
     method, report = measure.method(options), measure.begin()
-    for name in networks:
+    for name in options.networks:
         described = NETWORKS[name]
         network = described if isinstance(described, Images) else replace(described, steps=options.steps)
-        entries = sides(network, strategies, leaves)
+        entries = sides(network, options.strategies, leaves)
         report["results"].append(compare(entries, network, method))
         print("\n" + table(report["results"][-1]), flush=True)
     measure.write(report, options.json)

@@ -139,25 +139,7 @@ def parts_of(result: Blocks, kept: Sequence[int]) -> Mapping[str, float]:
 
 
 def compare(entries: Sequence[Side], network: Network | Images, method: Method) -> dict[str, Any]:
-    """Runs one comparison.
-
-    Parameters
-    ----------
-    entries : sequence of Side
-        What `sides` gave for the network.
-    network : Network or Images
-    method : Method
-
-    Returns
-    -------
-    dict
-        As the JSON file holds it; times in microseconds.
-
-    Raises
-    ------
-    RuntimeError
-        If a side fails, or its loss is not what the others have.
-    """
+    """Runs one comparison: arguments, result and errors are those of `step.compare`."""
     found = measure.compare(entries, method)
     # Unless it is synchronized, batch normalization on a rank sees its own rows only, in both libraries.
     for group in ({ONE, SYNC, TEAM, TORCH_ONE}, {RANKS, BUCKETS, ONE_BUCKET, TORCH_RANKS}):
@@ -183,17 +165,13 @@ def compare(entries: Sequence[Side], network: Network | Images, method: Method) 
 
 def table(result: Mapping[str, Any]) -> str:
     """One comparison as text."""
-    lines = [f"{result['network']}, {result['dtype']}, {result['ranks']} ranks of one core"]
-    lines.append(measure.round_trip_line(result))
-    if not result["sides"]:
-        return "\n".join([*lines, measure.NO_FIGURES])
-    lines.append(f"{'':22} {'µs a step':>10} {'× pdnn':>7} {'speedup':>8}")
-    lines += [
+    title = f"{result['network']}, {result['dtype']}, {result['ranks']} ranks of one core"
+    rows = [
         f"{row['side']:22} {row['microseconds']:10.0f} {row['ratio']:7.2f} {row['speedup']:8.2f}"
         for row in result["sides"]
     ]
-    lines += [spent(row) for row in result["sides"] if row["side"].startswith(RANKS)]
-    return "\n".join(lines)
+    rows += [spent(row) for row in result["sides"] if row["side"].startswith(RANKS)]
+    return measure.table(title, result, f"{'':22} {'µs a step':>10} {'× pdnn':>7} {'speedup':>8}", rows)
 
 
 def spent(row: Mapping[str, Any]) -> str:
@@ -235,9 +213,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--networks", default=DEFAULT, help="which ones (default %(default)s)", metavar="NAMES"
-    )
+    measure.add_names(parser, "--networks", NETWORKS, DEFAULT)
     parser.add_argument("--ranks", type=int, default=2, help="of one core each (default %(default)s)")
     measure.add_options(parser)
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
@@ -246,9 +222,6 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
-    names = options.networks.split(",")
-    if strange := set(names) - NETWORKS.keys():
-        parser.error(f"--networks: {', '.join(sorted(strange))}; expected some of {', '.join(NETWORKS)}")
     cores = len(os.sched_getaffinity(0))
     if not 2 <= options.ranks <= cores:
         parser.error(f"--ranks {options.ranks}; expected 2 or more, and a core for each of them, of {cores}")
@@ -259,7 +232,7 @@ def main(arguments: Sequence[str]) -> None:
     method, report = measure.method(options), measure.begin(megabits=options.link)
     if options.link:
         print(f"ranks on two machines, {options.link:g} Mbit/s each way")
-    for name in names:
+    for name in options.networks:
         with tempfile.TemporaryDirectory() as folder:
             entries = sides(NETWORKS[name], options.ranks, with_torch, bool(options.link), folder)
             report["results"].append(compare(entries, NETWORKS[name], method))

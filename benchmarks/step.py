@@ -160,13 +160,9 @@ def compare(entries: Sequence[Side], network: Network | Images, method: Method) 
 
 def table(result: dict[str, Any]) -> str:
     """One comparison as text."""
-    lines = [f"{title(result)}: {result['megaflop']:.1f} MFLOP a step"]
-    if result["cores"] > 1:
-        lines.append(measure.round_trip_line(result))
-    if not result["sides"]:
-        return "\n".join([*lines, measure.NO_FIGURES])
-    lines.append(f"FMA peak {result['gigaflops_peak_a_core']:.0f} GFLOP/s a core")
-    lines.append(
+    rows = []
+    head = (
+        f"FMA peak {result.get('gigaflops_peak_a_core', math.nan):.0f} GFLOP/s a core\n"
         f"{'':28} {'µs a step':>10} {'alone':>10} {'× pdnn':>7} {'of peak':>8}"
         f" {'CPU µs':>10} {'× pdnn':>7} {'of peak':>8}"
     )
@@ -177,8 +173,9 @@ def table(result: dict[str, Any]) -> str:
             numbers += f" {digits(row['processor_microseconds']):>10} {row['processor_ratio']:7.2f}"
             numbers += f" {row['processor_peak']:8.0%}"
         blas = f"  {row['blas']}" if row["side"].startswith("NumPy") else ""
-        lines.append(f"{row['side']:28} {numbers}{blas}")
-    return "\n".join(lines)
+        rows.append(f"{row['side']:28} {numbers}{blas}")
+    above = f"{title(result)}: {result['megaflop']:.1f} MFLOP a step"
+    return measure.table(above, result, head, rows, cores=result["cores"])
 
 
 def digits(microseconds: float) -> str:
@@ -226,33 +223,21 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     measure.add_options(parser, quick="1 core and few blocks: rough figures", round_trip=150)
-    parser.add_argument(
-        "--networks", default=",".join(NETWORKS), help="which ones (default %(default)s)", metavar="NAMES"
-    )
+    measure.add_names(parser, "--networks", NETWORKS)
     parser.add_argument(
         "--steps",
         type=int,
         help="steps a block (else by the network); where others compute too, short blocks may be undisturbed",
     )
-    parser.add_argument(
-        "--peers",
-        default=",".join(peers.HERE),
-        help="which ones, of those installed (default %(default)s)",
-    )
+    measure.add_names(parser, "--peers", peers.HERE)
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
 
-    wanted = options.peers.split(",")
-    if unknown := set(wanted) - peers.HERE.keys():
-        parser.error(f"--peers: {', '.join(sorted(unknown))}; expected some of {', '.join(peers.HERE)}")
-    wanted = peers.found(wanted)
+    wanted = peers.found(options.peers)
     cores = len(os.sched_getaffinity(0))
-    names = options.networks.split(",")
-    if strange := set(names) - NETWORKS.keys():
-        parser.error(f"--networks: {', '.join(sorted(strange))}; expected some of {', '.join(NETWORKS)}")
     counts = [1] if options.quick or cores == 1 else [1, 2]
     method, report = measure.method(options), measure.begin()
-    comparisons = [(NETWORKS[name], count) for name in names for count in counts]
+    comparisons = [(NETWORKS[name], count) for name in options.networks for count in counts]
     for network, count in comparisons:
         if count > 1 and network.flop < SMALL:
             continue

@@ -36,6 +36,27 @@ def test_blocks_beside_a_slow_round_trip_are_left_out(benchmark: Callable[[str],
     assert measure.quiet([1.0, 2.0, 3.0, 4.0], [0.1, 0.1, 0.9, 0.1, 0.1], slowest=0.2) == [1.0, 4.0]
 
 
+def test_names_that_are_unknown_are_told(
+    benchmark: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for program, option in [
+        ("step", "--peers"),
+        ("reproducible", "--strategies"),
+        ("estimators", "--tables"),
+    ]:
+        with pytest.raises(SystemExit):
+            benchmark(program).main([option, "strange"])
+        assert f"argument {option}: strange; expected some of " in capsys.readouterr().err
+
+
+def test_a_table_without_figures_says_why(benchmark: Callable[[str], ModuleType]) -> None:
+    measure = benchmark("measure")
+    result = {"round_trip_nanoseconds": 2000, "kept": 0, "blocks": 8, "sides": []}
+    far = measure.table("w0", result, "head", [])
+    assert far == f"w0\ncore-to-core round trip 2000 ns; 0 of 8 blocks kept\n{measure.NO_FIGURES}"
+    assert measure.table("w0", {"sides": [1]}, "head", ["row"], cores=1) == "w0\nhead\nrow"
+
+
 def test_sides_that_do_other_work_are_an_error(benchmark: Callable[[str], ModuleType]) -> None:
     measure = benchmark("measure")
     floor, a, b, rough = (measure.Side(name, float) for name in ("floor", "a", "b", "rough"))
