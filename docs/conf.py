@@ -52,7 +52,7 @@ autosummary_ignore_module_all = False
 autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_type_aliases = {
-    **{name: name for name in ("Array", "Data", "Params")},
+    **{name: name for name in ("Array", "Closure", "Columns", "Data", "Metrics", "Op", "Params", "Rows")},
     "npt.ArrayLike": "ArrayLike",
 }
 python_maximum_signature_line_length = 88
@@ -66,6 +66,9 @@ breathe_default_project = "pdnn"
 breathe_domain_by_extension = {"hpp": "cpp"}
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+pygments_dark_style = "github-dark"
 html_title = f"pdnn {version}"
 html_additional_pages = {"index": "to_the_first_page.html"}
 html_copy_source = False

@@ -51,6 +51,19 @@ def public_names(module: str) -> list[str]:
     return [name for name in listed if not isinstance(getattr(room, name), ModuleType)]
 
 
+def file_names() -> dict[str, str]:
+    """Other files for pages that would differ from an earlier one in upper and lower case alone."""
+    taken, found = set[str](), {}
+    for module in listed_modules():
+        for name in public_names(module):
+            page = f"{module}.{name}"
+            if page.lower() in taken:
+                kind = "class" if inspect.isclass(getattr(import_module(module), name)) else "function"
+                found[page] = f"{page}-{kind}"
+            taken.add(page.lower())
+    return found
+
+
 @cache
 def pages() -> dict[str, str]:
     """The page of each public class and function, by the names under which the code knows it."""
@@ -112,8 +125,8 @@ def leave_plain_types(app: Any, doctree: Any) -> None:
 def check(app: Any, error: Exception | None) -> None:
     """Every public name has its page."""
     names = [f"{module}.{name}" for module in listed_modules() for name in public_names(module)]
-    pages = Path(app.outdir, "docs", "api")
-    missing = [name for name in names if not (pages / f"{name}.html").exists()]
+    pages, files = Path(app.outdir, "docs", "api"), file_names()
+    missing = [name for name in names if not (pages / f"{files.get(name, name)}.html").exists()]
     if error is None and app.builder.format == "html" and missing:
         from sphinx.errors import ExtensionError
 
@@ -127,6 +140,7 @@ def setup(app: Any) -> dict[str, bool]:
         "public_bases": PUBLIC_BASES,
         "elsewhere": elsewhere,
     }
+    app.config.autosummary_filename_map = file_names()
     app.connect("html-page-context", fold, priority=400)  # before the theme's
     app.connect("doctree-read", leave_plain_types)
     app.connect("missing-reference", link)

@@ -62,6 +62,15 @@ def test_every_public_name_has_a_page(public_api: ModuleType) -> None:
     assert public_api.pages()["pdnn.nn.layers.Linear"] == "pdnn.nn.Linear"
 
 
+def test_no_two_pages_differ_in_case_alone(public_api: ModuleType) -> None:
+    """File systems of macOS and Windows would keep one of them."""
+    modules, others = public_api.listed_modules(), public_api.file_names()
+    names = [f"{module}.{name}" for module in modules for name in public_api.public_names(module)]
+    files = [others.get(name, name).lower() for name in names]
+    assert others["pdnn.strategies.schedule"] == "pdnn.strategies.schedule-function"
+    assert len(files) == len({*files})
+
+
 def test_every_environment_variable_is_on_its_page(root: Path) -> None:
     python = [path.read_text() for path in (root / "python" / "pdnn").rglob("*.py")]
     core = [path.read_text() for path in (root / "cpp" / "pdnn").rglob("*.cpp")]
