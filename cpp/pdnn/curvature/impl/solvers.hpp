@@ -29,8 +29,10 @@ class Operator : public Eigen::EigenBase<Operator> {
 
   Operator(Eigen::Index n, pdnn::curvature::Multiply multiply, void* context)
       : n_(n), multiply_(multiply), context_(context) {}
+  // As in Eigen's page: its base calls these. NOLINTBEGIN(bugprone-derived-method-shadowing-base-method)
   Eigen::Index rows() const { return n_; }
   Eigen::Index cols() const { return n_; }
+  // NOLINTEND(bugprone-derived-method-shadowing-base-method)
   void apply(const double* v, double* out) const { multiply_(context_, v, out); }
   template <class Vector>
   Eigen::Product<Operator, Vector, Eigen::AliasFreeProduct> operator*(const Eigen::MatrixBase<Vector>& v) const {
