@@ -43,7 +43,8 @@ struct WeightOptions {
 struct PDNN_API Linear : Layer {
   Linear(Index in_features, Index out_features, const WeightOptions& options = {});
 };
-/// Windows of weights, (kernel, kernel, in_channels, out_channels), moved over images (n, channels, height, width).
+/// Windows of weights, (kernel, kernel, in_channels, out_channels), moved over images (n, channels, height, width). As
+/// JSON it has dilation and groups too, and two numbers where those of the axes differ.
 struct PDNN_API Conv2d : Layer {
   Conv2d(Index in_channels, Index out_channels, Index kernel_size, Index stride = 1, Index padding = 0,
          const WeightOptions& options = {});
@@ -91,6 +92,14 @@ struct PDNN_API Tanh : Layer {
 /// x where x > 0, else negative_slope · x.
 struct PDNN_API LeakyReLU : Layer {
   explicit LeakyReLU(double negative_slope = 0.01);
+};
+/// x where x > 0, else alpha · (exp(x) − 1) (arXiv 1511.07289).
+struct PDNN_API ELU : Layer {
+  explicit ELU(double alpha = 1);
+};
+/// log(1 + exp(beta · x)) / beta, or x where beta · x > threshold.
+struct PDNN_API Softplus : Layer {
+  explicit Softplus(double beta = 1, double threshold = 20);
 };
 /// x Φ(x) with the normal distribution Φ (arXiv 1606.08415, the exact form).
 struct PDNN_API GELU : Layer {

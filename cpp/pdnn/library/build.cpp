@@ -67,14 +67,32 @@ nn::LayerPtr<T> build_linear(Options& of, kernels::Precision precision) {
   return std::make_shared<nn::Linear<T>>(inputs, outputs, of.flag("bias", true), weight, bias, precision);
 }
 
+/// A number for both axes of images, or one for each.
+nn::Pair read_pair(Options& of, const char* name, Index least, std::optional<nn::Pair> otherwise = {}) {
+  const Json* const given = of.find(name);
+  const auto* const both = given ? given->as<Json::Array>() : nullptr;
+  if (!both) return given || !otherwise ? nn::Pair(of.integer(name, least)) : *otherwise;
+  of.check(both->size() == 2, name, "a number, or one for each axis");
+  const std::string where = of.type() + ": " + name;
+  const nn::Pair pair{as_index(where, both->front()), as_index(where, both->back())};
+  of.check(std::min(pair.y, pair.x) >= least, name, least == 0 ? "numbers from 0" : "numbers from 1");
+  return pair;
+}
+
 template <class T>
 nn::LayerPtr<T> build_conv2d(Options& of, kernels::Precision precision) {
   const Index inputs = of.integer("in_channels", 1), outputs = of.integer("out_channels", 1);
-  const Index kernel = of.integer("kernel_size", 1), taps = kernel * kernel;
-  const nn::Init weight = read_init(of, kWeightInit, taps * inputs, taps * outputs);
-  const nn::Init bias = read_init(of, kBiasInit, taps * inputs, taps * outputs);
-  return std::make_shared<nn::Conv2d<T>>(inputs, outputs, kernel, of.integer("stride", 1, 1),
-                                         of.integer("padding", 0, 0), of.flag("bias", true), weight, bias, precision);
+  const Index groups = of.integer("groups", 1, 1);
+  of.check(inputs % groups == 0 && outputs % groups == 0, "groups", "a divisor of both numbers of channels");
+  const nn::WindowOptions windows{.kernel = read_pair(of, "kernel_size", 1),
+                                  .stride = read_pair(of, "stride", 1, 1),
+                                  .padding = read_pair(of, "padding", 0, 0),
+                                  .dilation = read_pair(of, "dilation", 1, 1)};
+  const Index taps = windows.kernel.y * windows.kernel.x, fan_in = taps * inputs / groups, fan_out = taps * outputs;
+  const nn::Init weight = read_init(of, kWeightInit, fan_in, fan_out);
+  const nn::Init bias = read_init(of, kBiasInit, fan_in, fan_out);
+  return std::make_shared<nn::Conv2d<T>>(inputs, outputs, windows, of.flag("bias", true), weight, bias, precision,
+                                         groups);
 }
 
 template <class T>
@@ -101,6 +119,12 @@ nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
   if (type == "ReLU") return std::make_shared<nn::ActivationLayer<T>>(Activation::relu);
   if (type == "Sigmoid") return std::make_shared<nn::ActivationLayer<T>>(Activation::sigmoid);
   if (type == "Tanh") return std::make_shared<nn::ActivationLayer<T>>(Activation::tanh);
+  if (type == "ELU") return std::make_shared<nn::CurveLayer<T>>(type, of.number("alpha", 1));
+  if (type == "Softplus") {
+    const double beta = of.number("beta", 1);
+    of.check(beta > 0, "beta", "a number above 0");
+    return std::make_shared<nn::CurveLayer<T>>(type, beta, of.number("threshold", 20));
+  }
   if (type == "GELU" || type == "SiLU") return std::make_shared<nn::CurveLayer<T>>(type);
   if (type == "Softmax") return std::make_shared<nn::Softmax<T>>(false);
   if (type == "LogSoftmax") return std::make_shared<nn::Softmax<T>>(true);
@@ -120,10 +144,11 @@ nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
     return std::make_shared<nn::LayerNorm<T>>(of.integer("normalized_shape", 1), eps);
   }
   if (type == "MaxPool2d" || type == "AvgPool2d") {
-    const Index kernel = of.integer("kernel_size", 1), stride = of.integer("stride", 1, kernel);
-    if (type == "AvgPool2d") return std::make_shared<nn::AvgPool2d<T>>(kernel, stride);
-    of.check(kernel <= 16, "kernel_size", "at most 16");
-    return std::make_shared<nn::MaxPool2d<T>>(kernel, stride);
+    const nn::Pair kernel = read_pair(of, "kernel_size", 1);
+    const nn::WindowOptions windows{.kernel = kernel, .stride = read_pair(of, "stride", 1, kernel)};
+    if (type == "AvgPool2d") return std::make_shared<nn::AvgPool2d<T>>(windows);
+    of.check(kernel.y * kernel.x <= 256, "kernel_size", "a window of at most 256 elements");
+    return std::make_shared<nn::MaxPool2d<T>>(windows);
   }
   if (type == "AdaptiveAvgPool2d") {
     of.check(of.integer("output_size", 1, 1) == 1, "output_size", "1");

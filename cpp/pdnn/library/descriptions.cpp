@@ -106,6 +106,9 @@ ReLU::ReLU() : Layer(Text("ReLU").done()) {}
 Sigmoid::Sigmoid() : Layer(Text("Sigmoid").done()) {}
 Tanh::Tanh() : Layer(Text("Tanh").done()) {}
 LeakyReLU::LeakyReLU(double negative_slope) : Layer(Text("LeakyReLU").add("negative_slope", negative_slope).done()) {}
+ELU::ELU(double alpha) : Layer(Text("ELU").add("alpha", alpha).done()) {}
+Softplus::Softplus(double beta, double threshold)
+    : Layer(Text("Softplus").add("beta", beta).add("threshold", threshold).done()) {}
 GELU::GELU() : Layer(Text("GELU").done()) {}
 SiLU::SiLU() : Layer(Text("SiLU").done()) {}
 Softmax::Softmax() : Layer(Text("Softmax").done()) {}

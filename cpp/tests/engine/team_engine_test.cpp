@@ -77,9 +77,10 @@ Problem<T> features(bool sync = true) {
 }
 template <class T>
 Problem<T> images() {
-  return {{conv<T>(2, 4), layer<T, nn::MaxPool2d<T>>(2, 2), layer<T, nn::ActivationLayer<T>>(Activation::relu),
-           conv<T>(4, 3), norm<T>(3, true), layer<T, nn::ActivationLayer<T>>(Activation::relu),
-           layer<T, nn::Flatten<T>>(), layer<T, nn::Dropout<T>>(0.2), linear<T>(12, kClasses)},
+  return {{conv<T>(2, 4), layer<T, nn::MaxPool2d<T>>(nn::WindowOptions{2, 2}),
+           layer<T, nn::ActivationLayer<T>>(Activation::relu), conv<T>(4, 3), norm<T>(3, true),
+           layer<T, nn::ActivationLayer<T>>(Activation::relu), layer<T, nn::Flatten<T>>(),
+           layer<T, nn::Dropout<T>>(0.2), linear<T>(12, kClasses)},
           {2, 4, 4}};
 }
 

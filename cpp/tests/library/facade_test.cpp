@@ -16,7 +16,7 @@ std::vector<Layer> every_layer() {
           BatchNorm2d(4, {.sync = true}),
           ReLU(),
           MaxPool2d(2),
-          Residual(Chain({Conv2d(4, 4, 3, 1, 1), LeakyReLU(0.1)})),
+          Residual(Chain({Conv2d(4, 4, 3, 1, 1), LeakyReLU(0.1), ELU(0.5), Softplus(2)})),
           AvgPool2d(2),
           Flatten(),
           Linear(4, 6, {.bias = false}),
