@@ -186,13 +186,13 @@ def test_python_is_named_in_the_bindings_only() -> None:
     assert not named(users)
 
 
-def test_eigen_is_named_where_it_solves_and_where_it_checks() -> None:
+def test_eigen_is_named_where_it_solves_where_it_checks_and_for_users() -> None:
     users = [
         path
         for path in sources("pdnn", "bindings", "tests")
         if any(include.startswith("Eigen/") for include in includes(path))
     ]
-    assert named(users) == ["pdnn/curvature/impl/solvers.hpp", "tests/nn/eigen_test.cpp"]
+    assert named(users) == ["pdnn/curvature/impl/solvers.hpp", "pdnn/eigen.hpp", "tests/nn/eigen_test.cpp"]
     solvers = named([path for path in sources("pdnn") if "pdnn/curvature/impl/solvers.hpp" in includes(path)])
     assert solvers == ["pdnn/curvature/solvers_v2.cpp", "pdnn/curvature/solvers_v3.cpp"]
 

@@ -455,7 +455,7 @@ class QuadraticModel:
         """
 def active_isa() -> str:
     """
-    The instruction set that the kernels run on: v2, v3, v4, v4-bf16 or v4-amx. PDNN_ISA forces one.
+    The instruction set that the kernels run on: v2, v3, v4, v4-bf16 or v4-amx; on arm64 v2, neon or neon-bf16. PDNN_ISA forces one.
     """
 def available_cores() -> int:
     """
