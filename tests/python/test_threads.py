@@ -33,6 +33,7 @@ assert np.array_equal(trainer.predict(x), want)
 def test_a_thread_that_cannot_be_started_is_an_error_and_no_end(run_python: Callable[..., Completed]) -> None:
     code = """
 import resource
+import threading
 import numpy as np
 import pdnn
 from pdnn import _core
@@ -54,6 +55,7 @@ def refused(call):
 
 refused(lambda: _core.float32.matmul(a, a, threads=1000))
 assert (_core.float32.matmul(a, a, threads=3) == 4).all()
+threading.stack_size(64 << 20)  # so that what is too little for one more leaves enough for those that run
 refused(lambda: pdnn.run(lambda: pdnn.world().barrier(), ranks=1000, backend="threads"))
 assert pdnn.run(lambda: pdnn.world().rank, ranks=3, backend="threads") == [0, 1, 2]
 """

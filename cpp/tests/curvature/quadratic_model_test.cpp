@@ -76,7 +76,7 @@ struct Problem {
   Tensor<const double> batch() const { return {x.data(), kRows, kSample}; }
   double scale() const { return loss->scale(loss->weight_of_rows(target(), kRows)); }
   std::unique_ptr<QuadraticModel> quadratic(Kind kind, int threads = 1, comm::Communicator* ranks = nullptr,
-                                            std::vector<bool> trained = std::vector<bool>(5, true)) const {
+                                            const std::vector<bool>& trained = std::vector<bool>(5, true)) const {
     auto made = std::make_unique<QuadraticModel>(model, loss, kSample, trained, kind, threads, ranks);
     made->take(source(), rows);
     made->linearize();

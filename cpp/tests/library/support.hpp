@@ -10,8 +10,8 @@ struct Task {
   RowMatrix<float> x;
   Eigen::Matrix<std::int32_t, Eigen::Dynamic, 1> classes;
 
-  explicit Task(Index rows = 64, Index features = 8) : x(rows, features), classes(rows) {
-    std::mt19937 draw(5);
+  explicit Task(Index rows = 64, Index features = 8, unsigned seed = 5) : x(rows, features), classes(rows) {
+    std::mt19937 draw(seed);
     for (Index row = 0; row < rows; ++row) {
       for (Index column = 0; column < features; ++column)
         x(row, column) = static_cast<float>(draw() % 2001) / 1000.0F - 1;

@@ -33,11 +33,11 @@ kernels::Windows windows_on(std::string_view layer, const Shape& in, const Windo
   const auto fits = [](Index extent, Index taps, Index apart, Index zeros) {
     return (taps - 1) * apart < extent + 2 * zeros;
   };
-  require(fits(size.y, kernel.y, dilation.y, padding.y) && fits(size.x, kernel.x, dilation.x, padding.x), layer,
-          ": kernel ", said(kernel, options), " does not fit input ", in.text(), " with padding ",
-          said(padding, options),
-          dilation.y * dilation.x == 1 ? std::string() : " and dilation " + said(dilation, options),
-          "; add padding or use a larger input");
+  if (!fits(size.y, kernel.y, dilation.y, padding.y) || !fits(size.x, kernel.x, dilation.x, padding.x))
+    throw ValueError(message(layer, ": kernel ", said(kernel, options), " does not fit input ", in.text(),
+                             " with padding ", said(padding, options),
+                             dilation.y * dilation.x == 1 ? "" : " and dilation " + said(dilation, options),
+                             "; add padding or use a larger input"));
   return {kernels::axis_of(size.y, kernel.y, stride.y, padding.y, dilation.y),
           kernels::axis_of(size.x, kernel.x, stride.x, padding.x, dilation.x)};
 }
