@@ -11,10 +11,11 @@ import numpy as np
 from pdnn import _core
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
+from pdnn.optim.closure_optimizer import ClosureOptimizer
 from pdnn.optim.line_search import Point, strong_wolfe
-from pdnn.optim.optimizer import Optimizer, Params
+from pdnn.optim.optimizer import Params
 from pdnn.optim.stepper import Stepper
-from pdnn.store import Array, Store
+from pdnn.store import Array
 from pdnn.tensor import Tensor
 
 Closure = Callable[[], "Tensor | float"]
@@ -27,7 +28,7 @@ NOISE = 64
 """Relative differences of losses, in units of rounding, that say nothing: a loss is a sum over rows."""
 
 
-class LBFGS(Optimizer):
+class LBFGS(ClosureOptimizer):
     """Limited-memory BFGS, under torch's names: each step makes several iterations.
 
     An iteration goes along d = -H g, where H, an estimate of the inverse Hessian, is made of the last
@@ -67,8 +68,6 @@ class LBFGS(Optimizer):
         If a number is out of range, a parameter appears twice, or groups have several learning rates.
     """
 
-    needs_closure = True
-
     def __init__(
         self,
         params: Params,
@@ -93,8 +92,7 @@ class LBFGS(Optimizer):
         self.max_iter, self.max_eval, self.history_size = max_iter, max_eval, history_size
         self.tolerance_grad, self.tolerance_change = tolerance_grad, tolerance_change
         self.line_search_fn = line_search_fn
-        self._memory: dict[str, Array] = {}
-        self._rate()
+        self.rate()
 
     # ---- steps
 
@@ -132,7 +130,7 @@ class LBFGS(Optimizer):
 
     def minimize(self, evaluate: Callable[[], tuple[float, Array]]) -> float:
         """One step; `evaluate` gives the loss and the gradient, shape (count,), at the parameters."""
-        lr, parameters = self._rate(), self.store().flat_parameters
+        lr, parameters = self.rate(), self.store().flat_parameters
         decay, fixed = self._per_element()
         losses, noise = [], NOISE * float(np.finfo(parameters.dtype).eps)
 
@@ -155,7 +153,7 @@ class LBFGS(Optimizer):
             if not slope < 0 or slope > -self.tolerance_change:
                 break
             step = lr
-            if self._memory["counts"][0] == 1:
+            if self._state["counts"][0] == 1:
                 step *= min(1.0, 1 / float(np.abs(gradient).sum(dtype=np.float64)))
             kept, before, largest = parameters.copy(), loss, float(np.abs(direction).max())
 
@@ -186,7 +184,7 @@ class LBFGS(Optimizer):
             except BaseException:
                 parameters[...] = kept
                 raise
-            self._memory["last_step"][...] = step * direction
+            self._state["last_step"][...] = step * direction
             if len(losses) >= self.max_eval or step * largest <= self.tolerance_change:
                 break
             if abs(loss - before) < self.tolerance_change:
@@ -195,7 +193,7 @@ class LBFGS(Optimizer):
 
     def _direction(self, gradient: Array) -> tuple[Array, float]:
         """-H g, and the slope of the loss along it; learns from the step before."""
-        memory, size = self._memory, self.history_size
+        memory, size = self._state, self.history_size
         steps, changes, curvatures = memory["steps"], memory["gradient_changes"], memory["curvatures"]
         counts, last_step, last_gradient = memory["counts"], memory["last_step"], memory["last_gradient"]
         if counts[0] > 0:
@@ -232,16 +230,6 @@ class LBFGS(Optimizer):
 
     # ---- groups
 
-    def _rate(self) -> float:
-        """The learning rate of all groups."""
-        rates = {float(group["lr"]) for group in self.param_groups}
-        if len(rates) > 1:
-            raise ValueError(
-                f"LBFGS: groups have learning rates {sorted(rates)}; a step has one length, so give all the "
-                "same"
-            )
-        return rates.pop()
-
     def _per_element(self) -> tuple[Array | None, Array]:
         """λ of each element, if there is one, and the numbers of the elements that are in no group."""
         flat = self.store().flat_parameters
@@ -258,41 +246,22 @@ class LBFGS(Optimizer):
         """Gradient descent with momentum: after a step from velocity 0, `gradient` is that of the step."""
         return _core.SGD(0.5, False)
 
-    def core_numbers(self, group: dict[str, Any]) -> tuple[float, float]:
-        """The core moves nothing."""
-        return 0.0, 0.0
-
     @property
     def gradient(self) -> Array:
         """Where a step of the core leaves its gradient, if this was zero before; shape (count,)."""
         gradient: Array = self.core.state[0]
         return gradient
 
-    def attach(self, model: Sequential | Store) -> None:
-        """As every optimizer's; the memory is of this model's size."""
-        new = self._core is None
-        super().attach(model)
-        if new:
-            flat, size = model.flat_parameters, self.history_size
-            self._memory = {
-                "steps": np.zeros((size, flat.size), flat.dtype),
-                "gradient_changes": np.zeros((size, flat.size), flat.dtype),
-                "curvatures": np.zeros(size),
-                "last_step": np.zeros_like(flat),
-                "last_gradient": np.zeros_like(flat),
-                "counts": np.zeros(
-                    2, np.int64
-                ),  # iterations; pairs of differences, of which the last are kept
-            }
-
-    def state_names(self) -> list[str]:
-        """What iterations leave for later ones."""
-        return list(self.state_arrays())
-
-    def state_arrays(self) -> dict[str, Array]:
-        """What iterations leave for later ones: arrays that share its memory."""
-        self.core  # noqa: B018  makes it
-        return self._memory
+    def _new_state(self, parameters: Array) -> dict[str, Array]:
+        size = self.history_size
+        return {
+            "steps": np.zeros((size, parameters.size), parameters.dtype),
+            "gradient_changes": np.zeros((size, parameters.size), parameters.dtype),
+            "curvatures": np.zeros(size),
+            "last_step": np.zeros_like(parameters),
+            "last_gradient": np.zeros_like(parameters),
+            "counts": np.zeros(2, np.int64),  # iterations; pairs of differences, of which the last are kept
+        }
 
     def config(self) -> dict[str, Any]:
         """All numbers but those of groups."""

@@ -14,8 +14,9 @@ from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential, check_batch
 from pdnn.nn.targets import prepare_rows
 from pdnn.optim.batch_loss import BatchLoss, Solver
-from pdnn.optim.optimizer import Optimizer, Params
-from pdnn.store import Array, Store
+from pdnn.optim.closure_optimizer import ClosureOptimizer
+from pdnn.optim.optimizer import Params
+from pdnn.store import Array
 
 LONGEST = 20
 """Halvings of a step at most, and dampings that are tried for one."""
@@ -24,14 +25,13 @@ DECREASE = 1e-4
 """The part of the decrease along the tangent that a step must reach: Armijo's rule."""
 
 
-class SecondOrder(Optimizer):
+class SecondOrder(ClosureOptimizer):
     """Base of the optimizers whose step needs the rows of a batch, not their gradient alone.
 
     By hand a step is ``model.step(x, y, criterion, optimizer)``. Models are Sequentials of Linear layers,
     activations and Flatten; everything is computed in float64.
     """
 
-    needs_closure = True
     needs_rows = True
 
     fisher: ClassVar[bool] = False
@@ -45,7 +45,6 @@ class SecondOrder(Optimizer):
         self.solver = solver
         if solver == "kernel" and any(group["weight_decay"] for group in self.param_groups):
             raise ValueError(f'{type(self).__name__}: solver="kernel" takes no weight_decay; leave one out')
-        self._state: dict[str, Array] = {}
 
     # ---- steps
 
@@ -126,50 +125,11 @@ class SecondOrder(Optimizer):
         """
         return RowStepper(model, criterion, self)
 
-    def rate(self) -> float:
-        """The learning rate of all groups.
-
-        Raises
-        ------
-        ValueError
-            If they have several.
-        """
-        rates = {float(group["lr"]) for group in self.param_groups}
-        if len(rates) > 1:
-            raise ValueError(
-                f"{type(self).__name__}: groups have learning rates {sorted(rates)}; a step has one length, "
-                "so give all the same"
-            )
-        return rates.pop()
-
-    # ---- the core's side, which moves nothing
+    # ---- the core's side
 
     def rule(self) -> _core.SGD:
         """Gradient descent, of which no step is made."""
         return _core.SGD(0.0, False)
-
-    def core_numbers(self, group: dict[str, Any]) -> tuple[float, float]:
-        """The core moves nothing."""
-        return 0.0, 0.0
-
-    def attach(self, model: Sequential | Store) -> None:
-        """As every optimizer's; makes the state."""
-        new = self._core is None
-        super().attach(model)
-        if new:
-            self._state = self._new_state()
-
-    def _new_state(self) -> dict[str, Array]:
-        return {}
-
-    def state_names(self) -> list[str]:
-        """What a step leaves for later ones."""
-        return list(self.state_arrays())
-
-    def state_arrays(self) -> dict[str, Array]:
-        """What a step leaves for later ones: arrays that share its memory."""
-        self.core  # noqa: B018  makes it
-        return self._state
 
     def config(self) -> dict[str, Any]:
         """All numbers but those of groups."""
@@ -260,7 +220,7 @@ class LevenbergMarquardt(SecondOrder):
                 parameters[...] = kept
             damping, growth = damping * growth, 2 * growth
 
-    def _new_state(self) -> dict[str, Array]:
+    def _new_state(self, parameters: Array) -> dict[str, Array]:
         return {"damping": np.zeros(2)}  # μ, 0 before the first step, and its next factor
 
     def config(self) -> dict[str, Any]:
