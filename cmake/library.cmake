@@ -20,8 +20,9 @@ target_compile_options(pdnn_facade PRIVATE -O1)  # it passes things on
 
 file(RELATIVE_PATH headers /${CMAKE_INSTALL_LIBDIR} /${CMAKE_INSTALL_INCLUDEDIR})
 
-# pdnn_library(TARGET OUTPUT-NAME EXPORT-NAME OBJECTS…): a shared library of these objects and the core.
-function(pdnn_library target name export)
+# pdnn_library(TARGET OUTPUT-NAME EXPORT-NAME TARGETS OBJECTS…): a shared library of these objects and the core, which
+# CMake's file TARGETS names to users.
+function(pdnn_library target name export targets)
   add_library(${target} SHARED ${ARGN})
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:pdnn_core>)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} EXPORT_NAME ${export} VERSION ${PROJECT_VERSION}
@@ -34,7 +35,7 @@ function(pdnn_library target name export)
     target_link_options(${target} PRIVATE -Wl,--version-script=${map} -Wl,--gc-sections)
     set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
   endif()
-  install(TARGETS ${target} EXPORT pdnn-targets COMPONENT library ${apart}
+  install(TARGETS ${target} EXPORT ${targets} COMPONENT library ${apart}
           LIBRARY NAMELINK_COMPONENT library)
   set(library ${name})
   configure_file(cmake/pdnn.pc.in ${name}.pc @ONLY)
@@ -42,7 +43,15 @@ function(pdnn_library target name export)
           ${apart})
 endfunction()
 
-pdnn_library(pdnn pdnn core $<TARGET_OBJECTS:pdnn_facade>)
+pdnn_library(pdnn pdnn core pdnn-targets $<TARGET_OBJECTS:pdnn_facade>)
+
+# The same with ranks of MPI, in the place of libpdnn: what MPI's part needs of the core is hidden there.
+if(PDNN_MPI)
+  pdnn_library(pdnn_mpi pdnn_mpi mpi pdnn-mpi-targets $<TARGET_OBJECTS:pdnn_facade> ${mpi_sources} ${mpi_library_source})
+  target_link_libraries(pdnn_mpi PUBLIC MPI::MPI_CXX)
+  target_compile_definitions(pdnn_mpi PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  target_compile_options(pdnn_mpi PRIVATE -O1)
+endif()
 
 add_library(pdnn_static STATIC $<TARGET_OBJECTS:pdnn_facade> $<TARGET_OBJECTS:pdnn_core>)
 set_target_properties(pdnn_static PROPERTIES OUTPUT_NAME pdnn EXPORT_NAME core_static)
@@ -53,9 +62,15 @@ install(TARGETS pdnn_static EXPORT pdnn-targets COMPONENT library ${apart})
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/pdnn)
 install(EXPORT pdnn-targets NAMESPACE pdnn:: DESTINATION ${package} COMPONENT library ${apart})
+if(PDNN_MPI)
+  install(EXPORT pdnn-mpi-targets NAMESPACE pdnn:: DESTINATION ${package} COMPONENT library ${apart})
+endif()
 configure_package_config_file(cmake/pdnn-config.cmake.in pdnn-config.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(pdnn-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/pdnn-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/pdnn-config-version.cmake
         DESTINATION ${package} COMPONENT library ${apart})
 file(GLOB public_headers CONFIGURE_DEPENDS cpp/pdnn/*.h cpp/pdnn/*.hpp)
+if(NOT PDNN_MPI)
+  list(REMOVE_ITEM public_headers ${CMAKE_CURRENT_SOURCE_DIR}/cpp/pdnn/mpi.hpp)
+endif()
 install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pdnn COMPONENT library ${apart})

@@ -152,8 +152,9 @@ def mpi_command(
     arguments: Sequence[str | Path],
     mpiexec: Path | None = None,
     options: Sequence[str] = (),
+    program: str | Path = sys.executable,
 ) -> list[str | Path]:
     """The words that run ``python arguments...`` on that many ranks; `options` are mpiexec's."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     crowd = ["--oversubscribe"] if ranks > cores else []
-    return [mpiexec or own_mpiexec(), *options, *crowd, "-n", str(ranks), sys.executable, *arguments]
+    return [mpiexec or own_mpiexec(), *options, *crowd, "-n", str(ranks), program, *arguments]

@@ -24,7 +24,8 @@ MAY_LOOK_AT = {
     "core": [],
     "kernels": ["core"],
     "threads": ["core"],
-    "nn": ["core", "kernels", "threads"],
+    "custom": [],
+    "nn": ["core", "kernels", "threads", "custom"],
     "optim": ["core", "kernels", "threads"],
     "comm": ["core", "threads"],
     "codec": ["core", "kernels"],
@@ -48,6 +49,7 @@ PUBLIC = {
     "descriptions.hpp": ["export.h"],
     "pdnn.hpp": ["descriptions.hpp"],
     "eigen.hpp": ["pdnn.hpp"],
+    "mpi.hpp": ["pdnn.hpp"],
     "pdnn.h": ["export.h"],
 }
 
@@ -165,25 +167,28 @@ def test_installed_headers_look_at_each_other_only() -> None:
         assert set(inner) <= set(PUBLIC[name]), name
 
 
-def test_mpi_is_named_in_one_file_of_its_own_module() -> None:
-    """Files named mpi_* go into that module only."""
+def test_mpi_is_named_in_one_file_of_its_own_module_and_for_users() -> None:
+    """Files named mpi_* go into that module and libpdnn_mpi only."""
     room = CPP / "pdnn" / "comm"
     users = [path for path in sources("pdnn", "bindings", "tests") if "mpi.h" in includes(path)]
-    assert users == [room / "mpi_call.hpp"], named(users)
+    assert users == [room / "mpi_call.hpp", CPP / "pdnn" / "mpi.hpp"], named(users)
     users = [
         path for path in sources("pdnn", "bindings", "tests") if "pdnn/comm/mpi_call.hpp" in includes(path)
     ]
     assert {path.parent for path in users} == {room}
     assert all(path.name.startswith("mpi_") and path.suffix == ".cpp" for path in users), named(users)
+    users = [path for path in sources("pdnn", "bindings", "tests") if "pdnn/mpi.hpp" in includes(path)]
+    assert named(users) == ["pdnn/library/mpi_ranks.cpp"]
 
 
-def test_python_is_named_in_the_bindings_only() -> None:
+def test_python_is_named_in_the_bindings_and_for_users_only() -> None:
     users = [
         path
         for path in sources("pdnn", "tests")
         if any(re.match(r"pybind11|Python\.h|numpy", include) for include in includes(path))
     ]
-    assert not named(users)
+    assert named(users) == ["pdnn/custom/python.hpp"]
+    assert not [path for path in sources("pdnn") if "pdnn/custom/python.hpp" in includes(path)]
 
 
 def test_eigen_is_named_where_it_solves_where_it_checks_and_for_users() -> None:

@@ -11,6 +11,7 @@
 #include "pdnn/nn/layers/conv2d.hpp"
 #include "pdnn/nn/layers/curves.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
+#include "pdnn/nn/layers/embedding.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
 #include "pdnn/nn/layers/layer_norm.hpp"
 #include "pdnn/nn/layers/linear.hpp"
@@ -166,6 +167,11 @@ void bind_layers(py::module_& m) {
            py::arg("inputs"), py::arg("outputs"), py::arg("kernel"), py::arg("stride"), py::arg("padding"),
            py::arg("dilation"), py::arg("groups"), py::arg("bias"), py::arg("weight_init"), py::arg("bias_init"),
            py::arg("bfloat16") = false);
+  layer(std::type_identity<nn::Embedding<T>>{}, "Embedding")
+      .def(py::init([](Index count, Index width, std::optional<Index> padding, const Init& init) {
+             return std::make_shared<nn::Embedding<T>>(count, width, init_of(init), padding);
+           }),
+           py::arg("count"), py::arg("width"), py::arg("padding"), py::arg("init"));
   layer(std::type_identity<nn::MaxPool2d<T>>{}, "MaxPool2d")
       .def(py::init([](const Numbers& kernel, const Numbers& stride) {
              return std::make_shared<nn::MaxPool2d<T>>(windows_of(kernel, stride));
@@ -281,7 +287,7 @@ void bind_nn(py::module_& m) {
             for (Index at = 0; at < batch.batch; at += kPredicted) {
               interrupts.look();
               const Range rows{at, std::min(at + kPredicted, batch.batch)};
-              model.forward(batch.rows(rows), false, Rng(), outputs.rows(rows));
+              model.forward(batch.rows(rows), false, Rng(), outputs.rows(rows), at);
             }
             return y;
           },

@@ -22,6 +22,8 @@ void bind_kernels(py::module_& m);
 template <class T>
 void bind_nn(py::module_& m);
 template <class T>
+void bind_custom(py::module_& m);
+template <class T>
 void bind_eager(py::module_& m);
 template <class T>
 void bind_optim(py::module_& m);

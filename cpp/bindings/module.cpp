@@ -17,6 +17,7 @@ PYBIND11_MODULE(_core, m) {
     pybind11::module_ width = m.def_submodule(name);
     bind_kernels<T>(width);
     bind_nn<T>(width);
+    bind_custom<T>(width);
     bind_eager<T>(width);
     bind_optim<T>(width);
     bind_codec<T>(width);

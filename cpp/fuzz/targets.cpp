@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -17,6 +19,7 @@
 #include "pdnn/comm/missing.hpp"
 #include "pdnn/core/errors.hpp"
 #include "pdnn/engine/custom_schedule.hpp"
+#include "pdnn/pdnn.hpp"
 
 using namespace pdnn;
 
@@ -134,10 +137,43 @@ void record(Bytes input) {
   records.read(input);
 }
 
+// ---- model files, as Sequential::load finds them on disk
+
+class ModelFile {
+ public:
+  ModelFile() : path_(std::filesystem::temp_directory_path() / message("pdnn-fuzz-model-", ::getpid())) {}
+  ModelFile(const ModelFile&) = delete;
+  ModelFile& operator=(const ModelFile&) = delete;
+  ~ModelFile() { std::filesystem::remove(path_); }
+
+  template <class T>
+  void load(Bytes input) const {
+    const std::string bytes(input.begin(), input.end());
+    if (!(std::ofstream(path_, std::ios::binary) << bytes << std::flush)) std::abort();
+    std::optional<Sequential<T>> model;
+    try {
+      model = Sequential<T>::load(path_);
+    } catch (const std::runtime_error&) {
+      return;  // refused, as documented
+    }
+    if (Sequential<T>::from_json(model->json()).parameters().size() != model->parameters().size())
+      throw std::logic_error("a model that was taken is not what its description says");
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void model(Bytes input) {
+  static const ModelFile file;
+  file.load<float>(input);
+  file.load<double>(input);
+}
+
 // ---- which of them
 
 constexpr std::pair<std::string_view, void (*)(Bytes)> kTargets[] = {
-    {"decode", decode}, {"words", words}, {"schedule", schedule}, {"record", record}};
+    {"decode", decode}, {"words", words}, {"schedule", schedule}, {"record", record}, {"model", model}};
 void (*chosen)(Bytes) = nullptr;
 
 }  // namespace
@@ -153,7 +189,7 @@ extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments) {
   for (const auto& [name, read] : kTargets)
     if (name == wanted) chosen = read;
   if (!chosen) {
-    std::fputs("pdnn_fuzz: the first argument must be one of decode, words, schedule, record\n", stderr);
+    std::fputs("pdnn_fuzz: the first argument must be one of decode, words, schedule, record, model\n", stderr);
     std::exit(2);
   }
   (*arguments)[1] = (*arguments)[0];

@@ -1,6 +1,7 @@
 #pragma once
 /// Descriptions of layers, losses and optimizers: what a model file says of them, as text.
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,7 +34,7 @@ struct PDNN_API Layer {
   std::string json;
 };
 
-/// What a Linear or a Conv2d may be given beside its sizes.
+/// What a Linear or a convolution may be given beside its sizes.
 struct WeightOptions {
   bool bias = true;
   Init weight_init{}, bias_init{};  ///< PyTorch's defaults, uniform in ±1/√fan_in
@@ -43,10 +44,25 @@ struct WeightOptions {
 struct PDNN_API Linear : Layer {
   Linear(Index in_features, Index out_features, const WeightOptions& options = {});
 };
+struct EmbeddingOptions {
+  std::optional<Index> padding_idx{};                         ///< its row is 0 at first and gets no gradient
+  Init weight_init{.distribution = "normal", .fan = "none"};  ///< PyTorch's default
+};
+/// A row of the weight, (num_embeddings, embedding_dim), for each index: (indices) becomes (indices, embedding_dim).
+/// Samples are whole numbers in [0, num_embeddings); anything else is refused.
+struct PDNN_API Embedding : Layer {
+  Embedding(Index num_embeddings, Index embedding_dim, const EmbeddingOptions& options = {});
+};
 /// Windows of weights, (kernel, kernel, in_channels, out_channels), moved over images (n, channels, height, width). As
 /// JSON it has dilation and groups too, and two numbers where those of the axes differ.
 struct PDNN_API Conv2d : Layer {
   Conv2d(Index in_channels, Index out_channels, Index kernel_size, Index stride = 1, Index padding = 0,
+         const WeightOptions& options = {});
+};
+/// Conv2d of lines: windows of weights, (kernel, in_channels, out_channels), moved over (n, channels, length). As JSON
+/// it has dilation and groups too.
+struct PDNN_API Conv1d : Layer {
+  Conv1d(Index in_channels, Index out_channels, Index kernel_size, Index stride = 1, Index padding = 0,
          const WeightOptions& options = {});
 };
 /// The largest element of each window; stride 0: kernel_size.
@@ -61,11 +77,23 @@ struct PDNN_API AvgPool2d : Layer {
 struct PDNN_API AdaptiveAvgPool2d : Layer {
   AdaptiveAvgPool2d();
 };
+/// MaxPool2d of lines.
+struct PDNN_API MaxPool1d : Layer {
+  explicit MaxPool1d(Index kernel_size, Index stride = 0);
+};
+/// AvgPool2d of lines.
+struct PDNN_API AvgPool1d : Layer {
+  explicit AvgPool1d(Index kernel_size, Index stride = 0);
+};
+/// The mean of each channel of a line: (channels, length) becomes (channels, 1).
+struct PDNN_API AdaptiveAvgPool1d : Layer {
+  AdaptiveAvgPool1d();
+};
 struct BatchNormOptions {
   double eps = 1e-5, momentum = 0.1;
   bool sync = false;  ///< under ranks: mean and variance are those of the whole batch
 };
-/// Each feature of (n, num_features) normalized over the batch (Ioffe and Szegedy, ICML 2015).
+/// Each feature of (n, num_features), or channel of lines, normalized over the batch (Ioffe and Szegedy, ICML 2015).
 struct PDNN_API BatchNorm1d : Layer {
   explicit BatchNorm1d(Index num_features, const BatchNormOptions& options = {});
 };

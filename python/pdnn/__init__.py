@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdnn import _core, callbacks, comm, data, models, nn, optim, strategies
@@ -33,6 +34,7 @@ __all__ = [
     "ddp",
     "estimate",
     "exercises",
+    "get_include",
     "load_model",
     "manual_seed",
     "models",
@@ -44,6 +46,11 @@ __all__ = [
     "strategies",
     "world",
 ]
+
+
+def get_include() -> str:
+    """The folder of the C++ headers for layers of your own, for a compiler's -I."""
+    return str(Path(__file__).parent / "include")
 
 
 def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pdnn import _core
 
 Width: TypeAlias = "_core.Width"
+CoreCustom: TypeAlias = "_core.float32.Custom"
 CoreEvaluator: TypeAlias = "_core.float32.Evaluator"
 CoreLayer: TypeAlias = "_core.float32.Layer"
 CoreLoss: TypeAlias = "_core.float32.Loss"

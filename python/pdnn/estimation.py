@@ -52,8 +52,14 @@ class Estimation(Evaluation):
         Raises
         ------
         ValueError
-            If the strategy does not fit the ranks or the model, or the model has layers that ranks share.
+            If the strategy does not fit the ranks or the model, the model has layers that ranks share, or the
+            optimizer evaluates a batch several times in a step.
         """
+        if self.optimizer.needs_closure:
+            raise ValueError(
+                f"estimate: {type(self.optimizer).__name__} evaluates a batch as often as a step needs, "
+                "which is not known before"
+            )
         chosen = self.strategy if strategy is None else strategies.choose(strategy, self.comm)
         data = data_of("estimate", train)
         steps = self.calibrate(data, batch_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pdnn import nn
 from pdnn.files import safetensors
 from pdnn.moved import moved
+from pdnn.nn.export import classes_of
 from pdnn.nn.init import kaiming_uniform
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -136,12 +137,12 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
         described = sum(array.size for array in _arrays(model))
     except (AttributeError, KeyError, RecursionError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(
-            f"{path}: its architecture is not one that this version of pdnn can build"
+            f"{path}: its architecture is not one that this version of pdnn can build ({error})"
         ) from error
     held = sum(array.size for array in arrays.values())
     if described != held:  # said before any memory is allocated for them
         raise ValueError(f"{path}: its architecture has {described} parameters and buffers, its data {held}")
-    _name_classes(path, model, metadata)
+    model.classes = classes_of(path, metadata)
     model.load_state_dict(arrays)
     return model
 
@@ -163,15 +164,8 @@ def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:
     found = from_onnx.read(path)
     model = _sequential(found.layers, dtype=found.dtype)
     model.load_state_dict(found.arrays)
-    _name_classes(path, model, found.metadata)
+    model.classes = classes_of(path, found.metadata)
     return model
-
-
-def _name_classes(path: str | os.PathLike[str], model: nn.Sequential, metadata: Mapping[str, str]) -> None:
-    try:
-        model.classes = json.loads(metadata.get("pdnn.classes", "null"))
-    except (RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: its metadata pdnn.classes has no names of classes ({error})") from error
 
 
 def _arrays(model: nn.Module) -> set[nn.Parameter | nn.Buffer]:
@@ -188,9 +182,9 @@ def build_layer(type: str, **arguments: Any) -> nn.Module:
     """The layer that a `config` with its type describes, as `Sequential.config` lists them."""
     if type == "Sequential":
         return _sequential(**arguments)
-    kind = getattr(nn, type)
-    if not issubclass(kind, nn.Module):
-        raise TypeError(f"{type} is no layer")
+    kind = getattr(nn, type, None) or nn.CustomLayer.kinds.get(type)
+    if kind is None or not issubclass(kind, nn.Module):
+        raise TypeError(f"{type} is no layer of pdnn.nn, and no nn.CustomLayer that was imported")
     if "fn" in arguments:
         arguments["fn"] = build_layer(**arguments["fn"])
     layer: nn.Module = kind(**arguments)

@@ -216,6 +216,10 @@ class Parameter(Handle):
             post_hook(self)
 
 
+class TableParameter(Parameter):
+    """A parameter of rows that are looked up, not multiplied: PyTorch has it in the same shape."""
+
+
 class Buffer(Handle):
     """What a layer learns without gradients, like running statistics."""
 
@@ -260,6 +264,8 @@ class Store:
         Whether a larger model has taken the values into its own memory.
     synchronized : bool
         Whether a layer of the model takes sums over all ranks (``sync=True``).
+    indices : bool
+        Whether a layer looks up rows, so that integers are indices, which have no scale.
     """
 
     def __init__(
@@ -275,6 +281,7 @@ class Store:
         self.seed = seed
         self.moved = False
         self.synchronized = False
+        self.indices = any(isinstance(handle, TableParameter) for handle in self.handles)
         self.pass_hooks: dict[int, PassHook] = {}
         self._pending: Array | None = None
         self._calls = count()

@@ -118,6 +118,8 @@ class Training:
         why = None
         if self.optimizer.needs_rows and self.strategy.grid is not None:
             why = f'strategy "{self.strategy}" divides the network, of which it needs all; "ddp" does not'
+        elif self.optimizer.needs_rows and self.wants_fastest:
+            why = 'strategy "fastest" goes by the times of gradients; "auto" and "ddp" fit'
         elif not self.strategy.whole_gradient:
             why = f'strategy "{self.strategy}" does not give every rank the gradient of a batch; "ddp" does'
         elif (self.clip_norm, self.clip_value) != (None, None):

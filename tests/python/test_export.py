@@ -87,13 +87,31 @@ def test_every_layer_is_in_some_network() -> None:
     drawn: set[str] = set()
     for seed in range(200):
         drawn |= {type(part).__name__ for part in draw_trained(np.random.default_rng(seed))[0].modules()}
-    assert drawn == layers
+    # Embedding's samples are drawn below; CustomLayer is the base of layers that only their extensions know.
+    assert drawn | {"Embedding", "CustomLayer"} == layers
 
 
 def is_layer(thing: type) -> bool:
     """Whether the core runs it, on one rank."""
     builds = issubclass(thing, nn.Module) and thing.build is not nn.Module.build
     return builds and not issubclass(thing, (nn.ColumnParallelLinear, nn.RowParallelLinear))
+
+
+@pytest.mark.parametrize(("flat", "dtype"), [(True, "float32"), (True, "float64"), (False, "float32")])
+def test_embeddings(flat: bool, dtype: str, tmp_path: Path) -> None:
+    rest = [nn.Flatten(), nn.Linear(6, 4), nn.Tanh()] if flat else [nn.Conv1d(3, 2, 2)]
+    model = nn.Sequential(nn.Embedding(9, 2, 1), *rest, dtype=dtype, seed=1)
+    x = np.random.default_rng(0).integers(0, 9, (5, 3)).astype(dtype)
+    want = model.predict(x)
+    model.to_onnx(tmp_path / "a.onnx", (3,))
+    name = f"embedding{flat}{dtype}"
+    model.to_c(tmp_path / f"{name}.c", (3,))
+    for got in [*by_onnx(tmp_path / "a.onnx", x), by_c(tmp_path / f"{name}.c", x, want.shape[1:])]:
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    again = pdnn.models.from_onnx(tmp_path / "a.onnx")
+    np.testing.assert_array_equal(again.predict(x), want)
+    x[3, 1] = np.nan
+    assert np.isnan(by_c(tmp_path / f"{name}.c", x, want.shape[1:])[3]).any()
 
 
 @pytest.mark.parametrize("layers", [[], [nn.Dropout()], [nn.Residual(nn.Sequential())]])
@@ -124,7 +142,13 @@ def test_names_of_classes_leave_and_come_back(tmp_path: Path) -> None:
     assert cli.main([*words, str(tmp_path / "named.c")]) == 0
     metadata = onnxruntime.InferenceSession(tmp_path / "model.onnx").get_modelmeta().custom_metadata_map
     assert json.loads(metadata["pdnn.classes"]) == NAMES
+    loaded, without = (pdnn.models.mlp([2, 4], dtype="float64", seed=2) for _ in range(2))
+    without.save(tmp_path / "without.safetensors")
+    loaded.load(tmp_path / "model.safetensors")
+    assert loaded.fingerprint() == model.fingerprint()
+    loaded.load(tmp_path / "without.safetensors")  # which says nothing of names
     for back in (
+        loaded,
         pdnn.load_model(tmp_path / "model.safetensors"),
         pdnn.models.from_onnx(tmp_path / "model.onnx"),
     ):
@@ -144,6 +168,11 @@ def test_metadata_without_names_are_refused(names: str, tmp_path: Path) -> None:
     safetensors.write(tmp_path / "broken.safetensors", arrays, metadata | {"pdnn.classes": names})
     with pytest.raises(ValueError, match=r"broken\.safetensors: its metadata pdnn\.classes has no names"):
         pdnn.load_model(tmp_path / "broken.safetensors")
+    other = pdnn.models.mlp([2, 3], seed=2)
+    before = other.fingerprint()
+    with pytest.raises(ValueError, match=r"broken\.safetensors: its metadata pdnn\.classes has no names"):
+        other.load(tmp_path / "broken.safetensors")
+    assert other.fingerprint() == before and other.classes is None
 
 
 def test_what_the_file_says_of_the_model(tmp_path: Path) -> None:

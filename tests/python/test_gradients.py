@@ -34,6 +34,7 @@ LAYERS = {
         nn.Flatten(),
         nn.Linear(4, OUTPUTS),
     ],
+    "lines": lambda: [nn.Conv1d(2, 3, 2, padding=1), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(6, OUTPUTS)],
     "dropout": lambda: [nn.Linear(INPUTS, 8), nn.Dropout(0.3), nn.Linear(8, OUTPUTS)],
     "batch norm": lambda: [
         nn.Linear(INPUTS, 5),
@@ -80,7 +81,12 @@ def error(model: nn.Sequential, x: np.ndarray, y: np.ndarray, loss: nn.Loss, gra
 
 def batch(layers: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(3)
-    shapes = {"flatten": (2, 3), "convolution": (2, 3, 1), "convolution in groups": (2, 3, 2)}
+    shapes = {
+        "flatten": (2, 3),
+        "convolution": (2, 3, 1),
+        "lines": (2, 3),
+        "convolution in groups": (2, 3, 2),
+    }
     shape = ROWS, *shapes.get(layers, (INPUTS,))
     y = rng.integers(0, OUTPUTS, ROWS) if kind == "classes" else rng.dirichlet(np.ones(OUTPUTS), ROWS)
     return rng.normal(size=shape), y

@@ -76,6 +76,21 @@ def kinds(model: nn.Module) -> list[str]:
     return [type(layer).__name__ for layer in model.children()]
 
 
+def through_torchs_file(network: Any, x: Any, folder: Path) -> nn.Sequential:
+    """A torch network that torch exports and pdnn imports; both predict the same."""
+    import torch
+
+    path = folder / "torch.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this exporter is not torch's newest, which needs onnxscript
+        options = {"input_names": ["x"], "dynamic_axes": {"x": {0: "batch"}}, "opset_version": 17}
+        torch.onnx.export(network, (x,), path, dynamo=False, **options)
+    model = models.from_onnx(path)
+    want = network(x).detach().numpy()
+    assert np.abs(model.predict(x.numpy()) - want).max() <= 1e-5 * np.abs(want).max()
+    return model
+
+
 # ---- pdnn's own
 
 
@@ -114,6 +129,19 @@ def test_double_numbers_stay(tmp_path: Path) -> None:
     model.to_onnx(tmp_path / "own.onnx")
     again = models.from_onnx(tmp_path / "own.onnx")
     assert again.dtype == "float64" and repr(again) == repr(model)
+    assert again.fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "numbers", [(1.0, 3.0), (0.7, 0.5), (2.5, -0.3), (2.5, 0.3), (0.3, 20.0), (1.0, 20.0)]
+)
+def test_softplus_comes_back_with_its_numbers(numbers: Any, dtype: str, tmp_path: Path) -> None:
+    layers = [nn.Linear(4, 5), nn.ReLU(), nn.Softplus(*numbers), nn.Linear(5, 2), nn.Softplus(*numbers)]
+    model = nn.Sequential(*layers, dtype=dtype, seed=1)
+    model.to_onnx(tmp_path / "own.onnx")
+    again = models.from_onnx(tmp_path / "own.onnx")
+    assert repr(again) == repr(model)
     assert again.fingerprint() == model.fingerprint()
 
 
@@ -249,14 +277,7 @@ def test_a_network_of_torch(tmp_path: Path) -> None:
         if isinstance(layer, (m.BatchNorm1d, m.BatchNorm2d)):
             layer.running_mean.normal_(), layer.running_var.uniform_(0.5, 2)
     x = torch.randn(5, 3, 16, 16)
-    path = tmp_path / "torch.onnx"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # this exporter is not torch's newest, which needs onnxscript
-        options = {"input_names": ["x"], "dynamic_axes": {"x": {0: "batch"}}, "opset_version": 17}
-        torch.onnx.export(network.eval(), (x,), path, dynamo=False, **options)
-    model = models.from_onnx(path)
-    want = network(x).detach().numpy()
-    assert np.abs(model.predict(x.numpy()) - want).max() <= 1e-5 * np.abs(want).max()
+    model = through_torchs_file(network.eval(), x, tmp_path)
     assert [layer for layer in kinds(model) if layer in ("Residual", "GELU", "LayerNorm")] == [
         *("Residual", "GELU", "LayerNorm", "GELU")
     ]
@@ -287,6 +308,43 @@ def test_a_network_as_the_newest_exporter_of_torch_lays_it_out(tmp_path: Path) -
     path = save(tmp_path / "torch.onnx", nodes, constants, [3, 9, 9], opset=20)
     model = assert_same(path, normal(4, 3, 9, 9))
     assert kinds(model)[1:6] == ["Residual", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "Flatten"]
+
+
+def test_lines_of_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
+    m = torch.nn
+    torch.manual_seed(0)
+    network = m.Sequential(
+        *(m.BatchNorm1d(3), m.Conv1d(3, 8, 3, 2, 2, groups=1), m.ReLU(), m.MaxPool1d(2), m.AvgPool1d(2, 1)),
+        *(m.Conv1d(8, 8, 2, dilation=2, groups=8), m.BatchNorm1d(8), m.GELU(), m.AdaptiveAvgPool1d(1)),
+        *(m.Flatten(), m.Linear(8, 4)),
+    ).eval()
+    x = torch.randn(5, 3, 33)
+    model = through_torchs_file(network, x, tmp_path)
+    assert {"Conv1d", "MaxPool1d", "AvgPool1d", "AdaptiveAvgPool1d"} <= {*kinds(model)}
+
+
+def test_embeddings_of_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
+    network = torch.nn.Sequential(torch.nn.Embedding(7, 3), torch.nn.Flatten(), torch.nn.Linear(12, 2))
+    x = torch.arange(20).reshape(5, 4) % 7
+    model = through_torchs_file(network, x, tmp_path)
+    assert kinds(model) == ["Embedding", "Flatten", "Linear"]
+
+
+def test_lines_of_any_kind(tmp_path: Path) -> None:
+    constants = {"w": normal(4, 3, 3), "up": normal(4, 1), "axes": np.array([2]), "w3": normal(4, 2)}
+    nodes = [
+        node("Conv", "x w", "conv", auto_pad="SAME_LOWER", kernel_shape=[3], strides=[3]),
+        node("Mul", "conv up", "more"),
+        node("Tanh", "more", "curve"),
+        node("Add", "curve up", "added"),
+        node("ReduceMean", "added axes", "mean", keepdims=0),
+        node("MatMul", "mean w3", "y"),
+    ]
+    path = save(tmp_path / "a.onnx", nodes, constants, [3, 10], opset=20)
+    model = assert_same(path, normal(5, 3, 10))
+    assert kinds(model) == ["Conv1d", "Tanh", "BatchNorm1d", "AdaptiveAvgPool1d", "Flatten", "Linear"]
 
 
 # ---- Keras'
@@ -472,6 +530,13 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
         ([node("Transpose", "x", "y", perm=[1, 0])], "puts the axes"),
         (
             [
+                *(node("Softplus", "x", "a"), node("Greater", "x one", "b")),
+                node("Where", "b a x", "y"),  # the other way round
+            ],
+            "3 of its inputs vary",
+        ),
+        (
+            [
                 node("Relu", "x", "a"),
                 node("Tanh", "a", "b"),
                 node("Sigmoid", "x", "c"),
@@ -489,9 +554,8 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
     ],
 )
 def test_single_nodes_that_pdnn_has_not(nodes: list[Any], said: str, tmp_path: Path) -> None:
-    path = save(
-        tmp_path / "a.onnx", nodes, {"row": normal(4), "w": normal(4, 4), "w1": normal(4, 1)}, [4], opset=20
-    )
+    constants = {"row": normal(4), "w": normal(4, 4), "w1": normal(4, 1), "one": np.float32(1)}
+    path = save(tmp_path / "a.onnx", nodes, constants, [4], opset=20)
     with pytest.raises(ValueError, match=said):
         models.from_onnx(path)
 

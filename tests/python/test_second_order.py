@@ -286,6 +286,7 @@ def test_numbers_that_are_not_finite_end_a_fit_on_all_ranks(kind: Any) -> None:
         ({"strategy": "ddp:int8"}, '"ddp:int8" does not give every rank'),
         ({"strategy": "average:8"}, "does not give every rank"),
         ({"strategy": "hogwild:2"}, "does not give every rank"),
+        ({"strategy": "fastest"}, '"fastest" goes by the times of gradients'),
         ({"clip_norm": 1.0}, "leave clip_norm"),
         ({"on_nonfinite": "skip"}, 'on_nonfinite="skip"'),
     ],

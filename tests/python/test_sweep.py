@@ -105,6 +105,23 @@ def test_a_sweep_keeps_all_that_was_measured(
     assert runs_of(file)[:2] == json.loads(before)["runs"]
 
 
+def test_full_batches_are_the_default_where_the_optimizer_needs_them(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.json"
+    swept = ["--strategy", "serial", "--optimizer", "levenberg-marquardt", "--tau", "0.1"]
+    assert cli.main(words(file, data, *swept)) == 0
+    assert "serial, 1 rank, mlp:4-8-3:tanh, full batch, repeat 0: " in capsys.readouterr().out
+    (run,) = sweep.Results.load(file).runs.values()
+    assert run.configuration.batch_size is None and run.history is not None
+    assert run.history.updates[1]["count"] == 1 and run.history.estimate is None
+    assert cli.main(words(file, data, *swept)) == 0  # nothing is missing
+    assert capsys.readouterr().out == "trainings: 1, done: 1\n"
+    with pytest.raises(SystemExit):
+        cli.main(words(file, data, *swept, "--lr", "1"))
+    assert "--lr is for all but levenberg-marquardt" in capsys.readouterr().err
+
+
 SIX = "serial team:2 pool:2 ddp tp:2 pipeline:2"
 
 

@@ -1,7 +1,6 @@
 #include "pdnn/comm/mpi_communicator.hpp"
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -27,9 +26,6 @@ bool finalized() {
   int flag = 0;
   return MPI_Finalized(&flag) != MPI_SUCCESS || flag;
 }
-
-/// Whether this process knows of the death of a rank: MPI_Finalize could then wait for the dead for ever.
-std::atomic<bool> knows_of_death{false};
 
 /// An MPI communicator, freed with the last that uses it.
 struct Handle {
@@ -75,7 +71,6 @@ class Notices {
   /// A rank has died, or another rank says so: tells the others.
   void lose() {
     if (std::exchange(lost_, true)) return;
-    knows_of_death.store(true);
     keep();
     revoke({.comm = comm()});
     if (original_) original_->lose();
@@ -311,7 +306,6 @@ std::shared_ptr<Communicator> MpiCommunicator::shrink() {
   for (;;) {
     const MpiGroup calls = shrunk(group()), notices = shrunk(group());  // by MPI_Comm_dup a death could end some only
     if (agree(calls.size == notices.size ? kYes : 0, false, "shrink") != kYes) continue;  // a death in between
-    if (calls.size < size()) knows_of_death.store(true);  // also where no call has thrown RankFailed
     if (calls.size == 1) return make_self();
     const auto left = std::make_shared<MpiCommunicator>(
         std::make_shared<Handle>(calls.comm, true),
@@ -365,12 +359,28 @@ std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most) {
   return ranks;
 }
 
+namespace {
+
+/// Returns when all ranks that live have come: instead of MPI_Finalize, which waits for ever for one that is dead or
+/// dies meanwhile.
+void meet_the_living() {
+  constexpr auto kNap = std::chrono::milliseconds(1);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  try {
+    agree_of_living({.comm = MPI_COMM_WORLD}, 0, [&] { std::this_thread::sleep_for(kNap); });
+  } catch (const CommunicationError& error) {
+    std::fprintf(stderr, "pdnn: the ranks did not meet at the end: %s\n", error.what());
+  }
+}
+
+}  // namespace
+
 bool end_with_exit_code() {
 #ifdef __GLIBC__
   const auto end = [](int code, void*) {
     if (finalized()) return;
     if (code == 0) {
-      if (!knows_of_death.load()) MPI_Finalize();
+      ulfm_is_on() ? meet_the_living() : static_cast<void>(MPI_Finalize());
       end_recording();
     } else {
       MPI_Abort(MPI_COMM_WORLD, code);

@@ -41,18 +41,27 @@ inline int joins_after(Index leaf, Index count) {
   return leaf + 1 == count ? std::popcount(bits) : std::countr_one(bits);
 }
 
+/// Adds up leaves from the left: put(leaf, place) makes a leaf's sum in a place, join(to, from) adds that of the place
+/// `from` to another. Places count from 0, where the sum of all is in the end, to at most ⌈log₂ count⌉.
+template <class Put, class Join>
+void add_leaves(Index count, Put put, Join join) {
+  Index place = 0;
+  for (Index leaf = 0; leaf < count; ++leaf, ++place) {
+    put(leaf, place);
+    for (int joins = joins_after(leaf, count); joins > 0; --joins, --place) join(place - 1, place);
+  }
+}
+
 /// The sum of `count` leaves, leaf(i) each.
 template <class T, class Leaf>
 T tree_sum(Index count, Leaf leaf) {
-  std::array<T, 64> waiting;
-  std::size_t waits = 0;
-  T sum{};
-  for (Index i = 0; i < count; ++i) {
-    sum = leaf(i);
-    for (int joins = joins_after(i, count); joins > 0; --joins) sum = waiting[--waits] + sum;
-    waiting[waits++] = sum;
-  }
-  return sum;
+  std::array<T, 64> sums;
+  sums[0] = T{};
+  const auto at = [&](Index place) -> T& { return sums[static_cast<std::size_t>(place)]; };
+  add_leaves(
+      count, [&](Index i, Index place) { at(place) = leaf(i); },
+      [&](Index to, Index from) { at(to) = at(to) + at(from); });
+  return at(0);
 }
 
 /// Levels of the tree over so many leaves: ⌈log₂ count⌉.

@@ -20,7 +20,8 @@ void Evaluator<T>::each_chunk(const Source<T>& source, std::span<const Index> ro
       const Batch<T> batch = source.gather(member, slice(rows, at, size), *workspace);
       Tensor<T> y = workspace->y(size);
       if (out) y.data = out + at * y.width();
-      network->forward({.team = &member, .training = false, .forward_only = true}, model_.vars(*workspace), batch.x, y);
+      const nn::Pass pass{.team = &member, .training = false, .first_row = at, .forward_only = true};
+      network->forward(pass, model_.vars(*workspace), batch.x, y);
       action(member, *workspace, batch, y);
     });
   }

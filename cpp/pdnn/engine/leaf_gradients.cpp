@@ -34,16 +34,15 @@ void LeafGradients<T>::join(const Member& member, Index leaf, Index leaves, Rang
 }
 
 nn::LossValue sum_of_leaves(std::span<const nn::LossValue> leaves) {
-  std::array<nn::LossValue, std::numeric_limits<std::size_t>::digits + 1> waiting{};
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    auto depth = static_cast<std::size_t>(std::popcount(i));
-    waiting[depth] = leaves[i];
-    for (int joins = joins_after(static_cast<Index>(i), std::ssize(leaves)); joins > 0; --joins, --depth) {
-      waiting[depth - 1].value += waiting[depth].value;
-      waiting[depth - 1].correct += waiting[depth].correct;
-    }
-  }
-  return waiting[0];
+  std::array<nn::LossValue, std::numeric_limits<std::size_t>::digits + 1> sums{};
+  const auto at = [&](Index place) -> nn::LossValue& { return sums[static_cast<std::size_t>(place)]; };
+  add_leaves(
+      std::ssize(leaves), [&](Index leaf, Index place) { at(place) = leaves[static_cast<std::size_t>(leaf)]; },
+      [&](Index to, Index from) {
+        at(to).value += at(from).value;
+        at(to).correct += at(from).correct;
+      });
+  return at(0);
 }
 
 template class LeafGradients<float>;

@@ -8,6 +8,7 @@
 #include "pdnn/nn/layers/conv2d.hpp"
 #include "pdnn/nn/layers/curves.hpp"
 #include "pdnn/nn/layers/dropout.hpp"
+#include "pdnn/nn/layers/embedding.hpp"
 #include "pdnn/nn/layers/flatten.hpp"
 #include "pdnn/nn/layers/layer_norm.hpp"
 #include "pdnn/nn/layers/linear.hpp"
@@ -60,6 +61,8 @@ std::shared_ptr<nn::Network<T>> build_layers(const Json* layers, kernels::Precis
   return std::make_shared<nn::Network<T>>(std::move(built));
 }
 
+bool on_lines(const Options& of) { return of.type().ends_with("1d"); }
+
 template <class T>
 nn::LayerPtr<T> build_linear(Options& of, kernels::Precision precision) {
   const Index inputs = of.integer("in_features", 1), outputs = of.integer("out_features", 1);
@@ -67,9 +70,21 @@ nn::LayerPtr<T> build_linear(Options& of, kernels::Precision precision) {
   return std::make_shared<nn::Linear<T>>(inputs, outputs, of.flag("bias", true), weight, bias, precision);
 }
 
-/// A number for both axes of images, or one for each.
+template <class T>
+nn::LayerPtr<T> build_embedding(Options& of) {
+  const Index count = of.integer("num_embeddings", 1), width = of.integer("embedding_dim", 1);
+  std::optional<Index> padding;
+  if (of.find("padding_idx")) padding = of.integer("padding_idx", 0);
+  of.check(!padding || *padding < count, "padding_idx", "one of its rows");
+  const nn::Init init =
+      of.find(kWeightInit) ? read_init(of, kWeightInit, count, width) : nn::Init{nn::Init::Kind::normal, 1};
+  return std::make_shared<nn::Embedding<T>>(count, width, init, padding);
+}
+
+/// A number for both axes of images, or one for each; of lines one, beside the least for their single row.
 nn::Pair read_pair(Options& of, const char* name, Index least, std::optional<nn::Pair> otherwise = {}) {
   const Json* const given = of.find(name);
+  if (on_lines(of)) return {least, given || !otherwise ? of.integer(name, least) : otherwise->x};
   const auto* const both = given ? given->as<Json::Array>() : nullptr;
   if (!both) return given || !otherwise ? nn::Pair(of.integer(name, least)) : *otherwise;
   of.check(both->size() == 2, name, "a number, or one for each axis");
@@ -80,14 +95,15 @@ nn::Pair read_pair(Options& of, const char* name, Index least, std::optional<nn:
 }
 
 template <class T>
-nn::LayerPtr<T> build_conv2d(Options& of, kernels::Precision precision) {
+nn::LayerPtr<T> build_convolution(Options& of, kernels::Precision precision) {
   const Index inputs = of.integer("in_channels", 1), outputs = of.integer("out_channels", 1);
   const Index groups = of.integer("groups", 1, 1);
   of.check(inputs % groups == 0 && outputs % groups == 0, "groups", "a divisor of both numbers of channels");
   const nn::WindowOptions windows{.kernel = read_pair(of, "kernel_size", 1),
                                   .stride = read_pair(of, "stride", 1, 1),
                                   .padding = read_pair(of, "padding", 0, 0),
-                                  .dilation = read_pair(of, "dilation", 1, 1)};
+                                  .dilation = read_pair(of, "dilation", 1, 1),
+                                  .line = on_lines(of)};
   const Index taps = windows.kernel.y * windows.kernel.x, fan_in = taps * inputs / groups, fan_out = taps * outputs;
   const nn::Init weight = read_init(of, kWeightInit, fan_in, fan_out);
   const nn::Init bias = read_init(of, kBiasInit, fan_in, fan_out);
@@ -111,7 +127,8 @@ nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
   using kernels::Activation;
   const std::string& type = of.type();
   if (type == "Linear") return build_linear<T>(of, precision);
-  if (type == "Conv2d") return build_conv2d<T>(of, precision);
+  if (type == "Embedding") return build_embedding<T>(of);
+  if (type == "Conv1d" || type == "Conv2d") return build_convolution<T>(of, precision);
   if (type == "BatchNorm1d") return build_batch_norm<T>(of, false);
   if (type == "BatchNorm2d") return build_batch_norm<T>(of, true);
   if (type == "Sequential") return build_layers<T>(of.find("layers"), precision);
@@ -143,16 +160,17 @@ nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
     of.check(eps > 0, "eps", "a number above 0");
     return std::make_shared<nn::LayerNorm<T>>(of.integer("normalized_shape", 1), eps);
   }
-  if (type == "MaxPool2d" || type == "AvgPool2d") {
+  if (type == "MaxPool1d" || type == "MaxPool2d" || type == "AvgPool1d" || type == "AvgPool2d") {
     const nn::Pair kernel = read_pair(of, "kernel_size", 1);
-    const nn::WindowOptions windows{.kernel = kernel, .stride = read_pair(of, "stride", 1, kernel)};
-    if (type == "AvgPool2d") return std::make_shared<nn::AvgPool2d<T>>(windows);
+    const nn::WindowOptions windows{
+        .kernel = kernel, .stride = read_pair(of, "stride", 1, kernel), .line = on_lines(of)};
+    if (type.starts_with("Avg")) return std::make_shared<nn::AvgPool2d<T>>(windows);
     of.check(kernel.y * kernel.x <= 256, "kernel_size", "a window of at most 256 elements");
     return std::make_shared<nn::MaxPool2d<T>>(windows);
   }
-  if (type == "AdaptiveAvgPool2d") {
+  if (type == "AdaptiveAvgPool1d" || type == "AdaptiveAvgPool2d") {
     of.check(of.integer("output_size", 1, 1) == 1, "output_size", "1");
-    return std::make_shared<nn::GlobalAvgPool2d<T>>();
+    return std::make_shared<nn::GlobalAvgPool2d<T>>(on_lines(of));
   }
   throw ValueError(message("there is no layer \"", type, "\""));
 }

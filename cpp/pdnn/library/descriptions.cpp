@@ -49,6 +49,31 @@ std::string normalized(const char* type, Index features, const BatchNormOptions&
       .done();
 }
 
+std::string looked_up(Index count, Index width, const EmbeddingOptions& options) {
+  Text text("Embedding");
+  text.add("num_embeddings", count).add("embedding_dim", width);
+  if (options.padding_idx) text.add("padding_idx", *options.padding_idx);
+  return text.add("weight_init", options.weight_init).done();
+}
+
+struct WindowNumbers {
+  Index kernel_size, stride, padding;
+};
+
+std::string convolved(const char* type, Index inputs, Index outputs, const WindowNumbers& windows,
+                      const WeightOptions& options) {
+  return Text(type)
+      .add("in_channels", inputs)
+      .add("out_channels", outputs)
+      .add("kernel_size", windows.kernel_size)
+      .add("stride", windows.stride)
+      .add("padding", windows.padding)
+      .add("bias", options.bias)
+      .add("weight_init", options.weight_init)
+      .add("bias_init", options.bias_init)
+      .done();
+}
+
 std::string pooled(const char* type, Index kernel, Index stride) {
   return Text(type).add("kernel_size", kernel).add("stride", stride == 0 ? kernel : stride).done();
 }
@@ -81,18 +106,17 @@ Linear::Linear(Index in_features, Index out_features, const WeightOptions& optio
                 .add("weight_init", options.weight_init)
                 .add("bias_init", options.bias_init)
                 .done()) {}
+Embedding::Embedding(Index num_embeddings, Index embedding_dim, const EmbeddingOptions& options)
+    : Layer(looked_up(num_embeddings, embedding_dim, options)) {}
+Conv1d::Conv1d(Index in_channels, Index out_channels, Index kernel_size, Index stride, Index padding,
+               const WeightOptions& options)
+    : Layer(convolved("Conv1d", in_channels, out_channels, {kernel_size, stride, padding}, options)) {}
 Conv2d::Conv2d(Index in_channels, Index out_channels, Index kernel_size, Index stride, Index padding,
                const WeightOptions& options)
-    : Layer(Text("Conv2d")
-                .add("in_channels", in_channels)
-                .add("out_channels", out_channels)
-                .add("kernel_size", kernel_size)
-                .add("stride", stride)
-                .add("padding", padding)
-                .add("bias", options.bias)
-                .add("weight_init", options.weight_init)
-                .add("bias_init", options.bias_init)
-                .done()) {}
+    : Layer(convolved("Conv2d", in_channels, out_channels, {kernel_size, stride, padding}, options)) {}
+MaxPool1d::MaxPool1d(Index kernel_size, Index stride) : Layer(pooled("MaxPool1d", kernel_size, stride)) {}
+AvgPool1d::AvgPool1d(Index kernel_size, Index stride) : Layer(pooled("AvgPool1d", kernel_size, stride)) {}
+AdaptiveAvgPool1d::AdaptiveAvgPool1d() : Layer(Text("AdaptiveAvgPool1d").add("output_size", Index{1}).done()) {}
 MaxPool2d::MaxPool2d(Index kernel_size, Index stride) : Layer(pooled("MaxPool2d", kernel_size, stride)) {}
 AvgPool2d::AvgPool2d(Index kernel_size, Index stride) : Layer(pooled("AvgPool2d", kernel_size, stride)) {}
 AdaptiveAvgPool2d::AdaptiveAvgPool2d() : Layer(Text("AdaptiveAvgPool2d").add("output_size", Index{1}).done()) {}

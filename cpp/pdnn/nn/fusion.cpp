@@ -21,12 +21,23 @@ void Network<T>::fuse() {
         break;
       }
       node.out = next.out;
+      node.described += next.described;
       nodes_.erase(nodes_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
     }
   }
 }
 
+template <class T>
+std::vector<Range> Network<T>::inseparable() const {
+  std::vector<Range> all;
+  for (const Node& node : nodes_)
+    if (node.layer->traits().own_order) all.push_back({node.number, node.number + node.described});
+  return all;
+}
+
 template void Network<float>::fuse();
 template void Network<double>::fuse();
+template std::vector<Range> Network<float>::inseparable() const;
+template std::vector<Range> Network<double>::inseparable() const;
 
 }  // namespace pdnn::nn

@@ -160,6 +160,10 @@ struct Traits {
   bool own_statistics = false;
   /// Ranks send each other something within a pass, so that they must make the same passes in the same order.
   bool communicates = false;
+  /// Adds up its gradient in another order than the layers that it was made of.
+  bool own_order = false;
+  /// Takes whole numbers that name something, of which 0 is always one. No layer makes them: the samples have them.
+  bool indices = false;
   /// What it computes, if its derivative can be had from y: a layer before may do it in its own pass.
   kernels::Activation activation = kernels::Activation::identity;
 };

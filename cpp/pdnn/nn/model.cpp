@@ -73,11 +73,12 @@ LossValue Model<T>::gradient(Tensor<const T> x, const Target<T>& target, const L
 }
 
 template <class T>
-void Model<T>::forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const {
+void Model<T>::forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y, Index first_row) const {
   const auto network = bound(x.sample);
   auto workspace = workspaces_.take(*network, x.sample, x.batch, Use::forward);
   const Member alone;
-  network->forward({.team = &alone, .training = training, .key = key, .forward_only = true}, vars(*workspace), x, y);
+  const Pass pass{.team = &alone, .training = training, .key = key, .first_row = first_row, .forward_only = true};
+  network->forward(pass, vars(*workspace), x, y);
   workspaces_.give_back(std::move(workspace));
 }
 

@@ -32,8 +32,8 @@ class Model {
   /// number of threads may call at once. Returns the sums over the rows.
   LossValue gradient(Tensor<const T> x, const Target<T>& target, const Loss<T>& loss, bool training, Rng key,
                      std::span<T> grads) const;
-  /// The network's outputs for a batch.
-  void forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y) const;
+  /// The network's outputs for a batch, or a part of it that begins with `first_row`.
+  void forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y, Index first_row = 0) const;
 
   /// What a pass in this workspace reads.
   Vars<T> vars(Workspace<T>& workspace, const FusedUpdate<T>* updates = nullptr, std::span<T> more_nodes = {}) const {

@@ -48,6 +48,7 @@ Traits Network<T>::traits() const {
     all.synchronized |= own.synchronized;
     all.communicates |= own.communicates;
     all.own_statistics |= own.own_statistics;
+    all.indices |= own.indices;
   }
   return all;
 }
@@ -87,6 +88,7 @@ Shape Network<T>::add_layers(const Shape& in, bool channels_last) {
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (layers_[i]->traits().view && channels_last) turn_channels(ChannelOrder<T>::To::first, shape);
     add_node(layers_[i], first_number_ + static_cast<Index>(i), shape);
+    nodes_.back().described = 1;
     shape = nodes_.back().out;
   }
   return shape;

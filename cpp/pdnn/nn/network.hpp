@@ -33,6 +33,8 @@ class Network : public Layer<T> {
   /// A bound network, over parameters whose larger weights lie in panels (kernels::PanelMatrix). The same bits, and
   /// members of a team keep out of each other's pages.
   std::shared_ptr<const Network> with_panels() const;
+  /// Of a bound network: the layers that are computed as one, which have other bits in two stages of a pipeline.
+  std::vector<Range> inseparable() const;
   /// How the parameters of a bound network lie.
   const Layout<T>& layout() const { return layout_; }
   void initialize(Rng rng, std::span<T> params, std::span<T> buffers) const override;
@@ -55,7 +57,7 @@ class Network : public Layer<T> {
   /// not care.
   struct Node {
     LayerPtr<T> layer;
-    Index number = 0;
+    Index number = 0, described = 0;  // how many layers of the description it does
     Shape in, out;
     Sizes sizes;
     Index params = 0, param_count = 0, buffers = 0, buffer_count = 0;

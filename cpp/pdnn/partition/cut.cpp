@@ -68,7 +68,9 @@ class Trial {
         y_(workspace_.y(rows)),
         dy_(workspace_.dy(rows)),
         dx_(wants_dx ? rows * in.count() : 0) {
-    for (Index i = 0; i < x_.count(); ++i) x_.data[i] = static_cast<T>(Rng(1).uniform(static_cast<std::uint64_t>(i)));
+    const bool indices = description_->traits().indices;
+    for (Index i = 0; i < x_.count(); ++i)
+      x_.data[i] = indices ? T{} : static_cast<T>(Rng(1).uniform(static_cast<std::uint64_t>(i)));
     std::fill_n(dy_.data, dy_.count(), T{1});
   }
 
@@ -122,14 +124,31 @@ std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shap
   return all;
 }
 
+namespace {
+
+/// Some layers together, the others each by itself.
+std::vector<Range> parts_of(Index layers, const std::vector<Range>& together) {
+  std::vector<Range> parts;
+  for (Index begin = 0; begin < layers; begin = parts.back().end) {
+    const auto found = std::ranges::find(together, begin, &Range::begin);
+    parts.push_back(found == together.end() ? Range{begin, begin + 1} : *found);
+  }
+  return parts;
+}
+
+}  // namespace
+
 template <class T>
 std::vector<Index> measured_cut(const nn::Network<T>& network, const Shape& sample, int stages, Index rows) {
-  std::vector<Range> each;
-  for (Index layer = 0; layer < std::ssize(network.layers()); ++layer) each.push_back({layer, layer + 1});
+  const Index layers = std::ssize(network.layers());
+  std::vector<Range> parts = parts_of(layers, network.bound(sample)->inseparable());
+  if (std::ssize(parts) < stages) parts = parts_of(layers, {});
   std::vector<double> costs;
-  for (const PassSeconds& pass : stage_seconds(network, sample, each, rows))
+  for (const PassSeconds& pass : stage_seconds(network, sample, parts, rows))
     costs.push_back(pass.forward + pass.backward);
-  return cut_by_cost(costs, stages);
+  std::vector<Index> cut = cut_by_cost(costs, stages);
+  for (Index& begin : cut) begin = parts[static_cast<std::size_t>(begin)].begin;
+  return cut;
 }
 
 template std::vector<PassSeconds> stage_seconds(const nn::Network<float>&, const Shape&, std::span<const Range>, Index);

@@ -24,7 +24,8 @@ template <class T>
 std::vector<PassSeconds> stage_seconds(const nn::Network<T>& network, const Shape& sample,
                                        std::span<const Range> stages, Index rows);
 
-/// The cut by the times that the layers take, each as a stage of its own.
+/// The cut by the times that the layers take, each as a stage of its own. Layers that are computed as one stay together
+/// where there are no more stages than that leaves.
 template <class T>
 std::vector<Index> measured_cut(const nn::Network<T>& network, const Shape& sample, int stages, Index rows);
 

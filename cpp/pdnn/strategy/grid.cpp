@@ -38,6 +38,20 @@ std::vector<Index> GridStrategy<T>::cut(const nn::Network<T>& network, const Sha
   return cut;
 }
 
+namespace {
+
+/// ValueError if a stage begins amid layers that are computed as one elsewhere.
+template <class T>
+void check_bits(const nn::Network<T>& network, const Shape& sample, const std::vector<Range>& stages) {
+  for (const auto& [begin, end] : network.bound(sample)->inseparable())
+    for (const Range& stage : stages)
+      require(stage.begin <= begin || stage.begin >= end, "reproducible sums: a stage begins with layer ", stage.begin,
+              ", but layers ", begin, " to ", end - 1, ", a convolution and its pooling, are computed as one, with ",
+              "other bits than in two stages; cut before layer ", begin, " or ", end, ", or into fewer stages");
+}
+
+}  // namespace
+
 template <class T>
 void GridStrategy<T>::take_stages(const nn::Network<T>& network, const Shape& sample, const GridConfig& config,
                                   const std::vector<Range>& all) {
@@ -76,8 +90,9 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
   if (config.leaves > 0)
     config.pipeline.micro_batches = share(config.leaves, grid_.data->rank(), grid_.data->size()).size();
   const nn::Network<T>& network = whole->network();
-  take_stages(network, sample, config,
-              partition::stages_of(std::ssize(network.layers()), cut(network, sample, world, batch_size, config)));
+  const std::vector<Range> stages =
+      partition::stages_of(std::ssize(network.layers()), cut(network, sample, world, batch_size, config));
+  take_stages(network, sample, config, stages);
   partition::NetworkPart<T> own = stages_[0].part;
   for (std::size_t i = 1; i < stages_.size(); ++i) {
     const partition::NetworkPart<T>& part = stages_[i].part;
@@ -91,6 +106,7 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
   using Options = typename DataParallel<T>::Options;
   using Sum = typename DataParallel<T>::Sum;
   const Index leaves = this->leaves(config);
+  if (leaves > 0) check_bits(network, sample, stages);
   replicas_ =
       std::make_unique<DataParallel<T>>(job, partial_->optimizer(), make_engine(job, batch_size, config), grid_.data,
                                         Options{.reducer = config.reducer,

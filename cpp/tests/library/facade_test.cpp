@@ -32,6 +32,20 @@ std::vector<Layer> every_layer() {
           Softmax()};
 }
 
+std::vector<Layer> every_layer_of_lines() {
+  return {
+      Conv1d(2, 4, 3, 1, 1, {.bias = false}),
+      BatchNorm1d(4),
+      MaxPool1d(3, 1),
+      AvgPool1d(2),
+      Layer(R"({"type": "Conv1d", "in_channels": 4, "out_channels": 2, "kernel_size": 2, "dilation": 2, "groups": 2})"),
+      AdaptiveAvgPool1d(),
+      Flatten(),
+      Linear(2, 3)};
+}
+
+std::vector<Layer> tables() { return {Embedding(3, 4, {.padding_idx = 2}), Flatten(), Linear(64, 3)}; }
+
 struct File {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("pdnn" + std::to_string(getpid()) + ".safetensors");
@@ -64,18 +78,22 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 BOOST_AUTO_TEST_SUITE(library_facade)
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(files_keep_every_layer, T, decltype(std::tuple<float, double>())) {
-  const File file;
-  const Sequential<T> model(every_layer(), {.seed = 5});
-  model.save(file.path);
-  const auto read = Sequential<T>::load(file.path);
-  BOOST_TEST(read.fingerprint() == model.fingerprint());
-  BOOST_TEST(read.json() == model.json());
-  BOOST_TEST(Sequential<T>::from_json(model.json(), 5).output_shape({1, 4, 4}) == std::vector<Index>{3},
-             boost::test_tools::per_element());
-  const std::vector<T> x(2 * 16, T(0.5));
-  BOOST_TEST(read.predict({x.data(), 2, {1, 4, 4}}) == model.predict({x.data(), 2, {1, 4, 4}}));
-  const Sequential<T> other(every_layer(), {.seed = 6});
-  BOOST_TEST(other.fingerprint() != model.fingerprint());
+  const std::vector<std::pair<std::vector<Layer>, std::vector<Index>>> networks{
+      {every_layer(), {1, 4, 4}}, {every_layer_of_lines(), {2, 8}}, {tables(), {16}}};
+  for (const auto& [layers, sample] : networks) {
+    const File file;
+    const Sequential<T> model(layers, {.seed = 5});
+    model.save(file.path);
+    const auto read = Sequential<T>::load(file.path);
+    BOOST_TEST(read.fingerprint() == model.fingerprint());
+    BOOST_TEST(read.json() == model.json());
+    BOOST_TEST(Sequential<T>::from_json(model.json(), 5).output_shape(sample) == std::vector<Index>{3},
+               boost::test_tools::per_element());
+    const std::vector<T> x(2 * 16, T(1));
+    BOOST_TEST(read.predict({x.data(), 2, sample}) == model.predict({x.data(), 2, sample}));
+    const Sequential<T> other(layers, {.seed = 6});
+    BOOST_TEST(other.fingerprint() != model.fingerprint());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(damaged_files_are_refused) {
@@ -112,6 +130,10 @@ BOOST_AUTO_TEST_CASE(descriptions_are_checked) {
       {R"({"type": "Linear", "in_features": 2, "out_features": 2, "bais": true})", "unknown option \"bais\""},
       {R"({"type": "Linear", "in_features": 2, "out_features": 2, "bias": 1})", "bias is neither true nor false"},
       {R"({"type": "Dropout", "p": 1.0})", "p = 1.0; expected a number in [0, 1)"},
+      {R"({"type": "MaxPool1d", "kernel_size": [3, 3]})", "kernel_size: got [3, 3], expected a whole number"},
+      {R"({"type": "MaxPool1d", "kernel_size": 257})", "expected a window of at most 256 elements"},
+      {R"({"type": "Embedding", "num_embeddings": 2, "embedding_dim": 2, "padding_idx": 2})",
+       "expected one of its rows"},
       {R"({"type": "Dense"})", "there is no layer \"Dense\""},
       {R"([1, 2])", "expected an object with its \"type\""},
       {R"({"type": "ReLU")", "not JSON"},

@@ -565,6 +565,9 @@ class Width(typing.Protocol):
     def Conv2d(self) -> type[float32.Conv2d]:
         ...
     @property
+    def Embedding(self) -> type[float32.Embedding]:
+        ...
+    @property
     def MaxPool2d(self) -> type[float32.MaxPool2d]:
         ...
     @property
@@ -638,6 +641,9 @@ class Width(typing.Protocol):
         ...
     @property
     def Model(self) -> type[float32.Model]:
+        ...
+    @property
+    def Custom(self) -> type[float32.Custom]:
         ...
     @property
     def LayerCall(self) -> type[float32.LayerCall]:

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Dropout', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'HuberLoss', 'L1Loss', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'PoissonNLLLoss', 'QuantileLoss', 'Residual', 'RowParallelLinear', 'Session', 'SmoothL1Loss', 'Softmax', 'Source', 'Stepper', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Custom', 'Dropout', 'Embedding', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'HuberLoss', 'L1Loss', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'PoissonNLLLoss', 'QuantileLoss', 'Residual', 'RowParallelLinear', 'Session', 'SmoothL1Loss', 'Softmax', 'Source', 'Stepper', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -17,6 +17,9 @@ class Linear(Layer):
         ...
 class Conv2d(Layer):
     def __init__(self, inputs: typing.SupportsInt | typing.SupportsIndex, outputs: typing.SupportsInt | typing.SupportsIndex, kernel: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], stride: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], padding: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], dilation: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], groups: typing.SupportsInt | typing.SupportsIndex, bias: bool, weight_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex], bias_init: tuple[str, typing.SupportsFloat | typing.SupportsIndex], bfloat16: bool = False) -> None:
+        ...
+class Embedding(Layer):
+    def __init__(self, count: typing.SupportsInt | typing.SupportsIndex, width: typing.SupportsInt | typing.SupportsIndex, padding: typing.SupportsInt | typing.SupportsIndex | None, init: tuple[str, typing.SupportsFloat | typing.SupportsIndex]) -> None:
         ...
 class MaxPool2d(Layer):
     def __init__(self, kernel: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], stride: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
@@ -126,6 +129,13 @@ class Model:
     @property
     def params(self) -> numpy.typing.NDArray[typing.Any]:
         ...
+class Custom(Layer):
+    def __init__(self, name: str, layer: typing.Any) -> None:
+        ...
+    def parameters(self) -> list[tuple[str, list[int]]]:
+        """
+        Name and shape of each parameter.
+        """
 class LayerCall:
     def __init__(self, layer: Layer, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]) -> None:
         """

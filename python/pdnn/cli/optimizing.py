@@ -6,17 +6,26 @@ import argparse
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pdnn import nn, optim
 from pdnn.cli.values import non_negative_float, positive_float, positive_int
 from pdnn.optim import rules
+from pdnn.optim.batch_loss import Solver
 
 OPTIMIZERS: dict[str, type[optim.Optimizer]] = {
     **{name.lower(): getattr(rules, name) for name in rules.__all__},
     "lbfgs": optim.LBFGS,
+    "levenberg-marquardt": optim.LevenbergMarquardt,
+    "gauss-newton": optim.GaussNewton,
+    "natural-gradient": optim.NaturalGradient,
 }
 """Words to classes."""
+
+FULL_BATCH = tuple(name for name, kind in OPTIMIZERS.items() if kind.needs_closure)
+"""Those that take all rows at once, in float64, unless told otherwise."""
+
+_FULL_BATCH_WORDS = " and ".join((", ".join(FULL_BATCH[:-1]), FULL_BATCH[-1]))
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "sgd": {"lr": 0.1, "momentum": 0.9},
@@ -24,11 +33,23 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """What differs from the defaults of the classes, which are torch's."""
 
-SOME = {"momentum": "sgd and rmsprop", "max_iter": "lbfgs", "history_size": "lbfgs"}
+SOME = {
+    "lr": "all but levenberg-marquardt",
+    "momentum": "sgd and rmsprop",
+    "max_iter": "lbfgs",
+    "history_size": "lbfgs",
+    "damping": "gauss-newton and natural-gradient",
+    "tau": "levenberg-marquardt",
+    "solver": "levenberg-marquardt, gauss-newton and natural-gradient",
+}
 """Options that only some optimizers take, and which do."""
 
 BATCH_SIZE = 128
 """Rows of an update, unless the optimizer is for all rows at once."""
+
+BATCH_SIZE_HELP = f"default: {BATCH_SIZE}; all for {_FULL_BATCH_WORDS}"
+
+DTYPE_HELP = "default: float32; float64 for the optimizers that take all rows at once"
 
 SCHEDULE_HELP = (
     "of the learning rate, after each update: linear[:END], falls to END (0) times its first value; "
@@ -40,7 +61,11 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     """Adds the optimizer's and the schedule's options."""
     parser.add_argument("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="default: %(default)s")
     parser.add_argument(
-        "--lr", type=positive_float, metavar="RATE", help="learning rate; default: 0.1 for sgd, else torch's"
+        "--lr",
+        type=positive_float,
+        metavar="RATE",
+        help="learning rate; default: 0.1 for sgd and natural-gradient, 1 for lbfgs and gauss-newton, "
+        "else torch's; levenberg-marquardt has none",
     )
     parser.add_argument(
         "--max-iter",
@@ -53,6 +78,25 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         type=positive_int,
         metavar="N",
         help="of lbfgs: differences of gradients that are kept; default: 100",
+    )
+    parser.add_argument(
+        "--damping",
+        type=positive_float,
+        metavar="D",
+        help="of gauss-newton (default: 0.001) and natural-gradient (0.01): added to the matrix's diagonal",
+    )
+    parser.add_argument(
+        "--tau",
+        type=positive_float,
+        metavar="T",
+        help="of levenberg-marquardt: its first damping, as a part of the largest element of the diagonal; "
+        "default: 0.001",
+    )
+    parser.add_argument(
+        "--solver",
+        choices=get_args(Solver),
+        help="of second order: decompose the matrix (normal), that of rows (kernel), or conjugate gradients "
+        "(cg); default: auto, by size",
     )
     parser.add_argument(
         "--momentum",
@@ -71,8 +115,7 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
 
 def optimizer(arguments: argparse.Namespace, parameters: Iterable[nn.Parameter]) -> optim.Optimizer:
     """The optimizer of a command line; what is not given is the class's default, as torch has it."""
-    given = {"lr": arguments.lr, "weight_decay": arguments.l2}
-    given |= {name: getattr(arguments, name) for name in SOME}
+    given = {name: getattr(arguments, name) for name in SOME} | {"weight_decay": arguments.l2}
     options = {name: value for name, value in given.items() if value is not None}
     return OPTIMIZERS[arguments.optimizer](parameters, **DEFAULTS.get(arguments.optimizer, {}) | options)
 
@@ -81,7 +124,12 @@ def batch_size(arguments: argparse.Namespace, rows: int) -> int:
     """The rows of an update: those of ``--batch-size``, or the optimizer's usual ones of so many."""
     if arguments.batch_size is not None:
         return int(arguments.batch_size)
-    return max(rows, 1) if OPTIMIZERS[arguments.optimizer].needs_closure else BATCH_SIZE
+    return max(rows, 1) if arguments.optimizer in FULL_BATCH else BATCH_SIZE
+
+
+def dtype(arguments: argparse.Namespace) -> str:
+    """The type of the model's numbers: that of ``--dtype``, or the optimizer's usual one."""
+    return arguments.dtype or ("float64" if arguments.optimizer in FULL_BATCH else "float32")
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -90,6 +138,8 @@ def check(arguments: argparse.Namespace) -> None:
     for name, owners in SOME.items():
         if getattr(arguments, name) is not None and name not in numbers:
             arguments.error(f"--{name.replace('_', '-')} is for {owners}; {arguments.optimizer} has none")
+    if arguments.schedule is not None and "lr" not in numbers:
+        arguments.error(f"--schedule is of the learning rate; {arguments.optimizer} has none")
     if arguments.momentum is not None and arguments.momentum >= 1:
         arguments.error(f"--momentum {arguments.momentum:g} is not below 1")
 

@@ -22,7 +22,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from pdnn.cli import train
+from pdnn.cli import optimizing, train
 from pdnn.cli.values import positive_float, positive_int
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ _PASSED_ON = (
     "momentum",
     "max-iter",
     "history-size",
+    "damping",
+    "tau",
+    "solver",
     "l2",
     "schedule",
     "augment",
@@ -57,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     swept.add_argument("--strategy", nargs="+", required=True, metavar="STRATEGY")
     swept.add_argument("--ranks", nargs="+", type=positive_int, default=[1], metavar="N", help="default: 1")
     swept.add_argument(
-        "--batch-size", nargs="+", type=positive_int, default=[128], metavar="N", help="default: 128"
+        "--batch-size", nargs="+", type=positive_int, metavar="N", help=optimizing.BATCH_SIZE_HELP
     )
     swept.add_argument(
         "--model",
@@ -95,13 +98,19 @@ def main(arguments: argparse.Namespace) -> int:
     launch = sweep.Launch(
         tuple(f"--{name}={value}" for name, value in given.items()), arguments.seed, arguments.timeout
     )
+    usual = None if arguments.optimizer in optimizing.FULL_BATCH else optimizing.BATCH_SIZE
     configurations, left_out = sweep.grid(
-        arguments.model, arguments.strategy, arguments.ranks, arguments.batch_size, arguments.repeats
+        arguments.model,
+        arguments.strategy,
+        arguments.ranks,
+        arguments.batch_size or [usual],
+        arguments.repeats,
     )
     parser = argparse.ArgumentParser(prog="pdnn sweep", usage=argparse.SUPPRESS)
     train.add_arguments(parser)
+    parser.set_defaults(error=parser.error)
     for configuration in configurations:  # words that train would not take are refused before anything runs
-        parser.parse_args(launch.words(configuration))
+        optimizing.check(parser.parse_args(launch.words(configuration)))
     settings = {f"--{name}": value for name, value in given.items()} | {"--seed": str(arguments.seed)}
     settings |= {name: str(value) for name, value in sweep.machine().items()}
     results = sweep.Results.open(arguments.file, settings)

@@ -5,7 +5,7 @@
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
   pdnn train --data table.csv --target price --standardize --model mlp:10-64-1 --metrics r2,mae
   pdnn train --optimizer adam --schedule cosine
-  pdnn train --data table.csv --model mlp:10-16-1 --optimizer lbfgs --dtype float64
+  pdnn train --data table.csv --model mlp:10-16-1 --optimizer levenberg-marquardt --epochs 50
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
   pdnn train --ranks 4 --elastic                       # when a rank dies, the others go on
   pdnn train --epochs 50 --checkpoint run1 --resume    # continues where it was stopped
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--model", type=specs.model, default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP
     )
     tables.add_arguments(what)
-    what.add_argument("--dtype", choices=DTYPES, default="float32", help="default: %(default)s")
+    what.add_argument("--dtype", choices=DTYPES, help=optimizing.DTYPE_HELP)
     what.add_argument(
         "--seed",
         type=int,
@@ -88,8 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch-size",
         type=positive_int,
         metavar="N",
-        help="rows of one update, over all ranks and threads (average: of one rank); default: "
-        f"{optimizing.BATCH_SIZE}, all for lbfgs",
+        help="rows of one update, over all ranks and threads (average: of one rank); "
+        + optimizing.BATCH_SIZE_HELP,
     )
     optimizing.add_arguments(how)
     how.add_argument(
@@ -168,7 +168,6 @@ def main(arguments: argparse.Namespace) -> int:
     arguments.batch_size = optimizing.batch_size(arguments, len(train))
     trainer = _trainer(arguments, train)
     wanted = bool(arguments.json) or not arguments.quiet
-    wanted &= not trainer.optimizer.needs_closure  # whose steps are as many evaluations as they need
     contention = Contention()
     if wanted and arguments.strategy not in CHOSEN:
         _estimate(trainer, train, arguments)
@@ -231,7 +230,7 @@ def _trainer(arguments: argparse.Namespace, train: Dataset | Subset) -> pdnn.Tra
     from pdnn import Trainer, strategies
 
     rows = len(train)
-    model = arguments.model(train.sample_shape, arguments.seed, arguments.dtype)
+    model = arguments.model(train.sample_shape, arguments.seed, optimizing.dtype(arguments))
     optimizer = optimizing.optimizer(arguments, model.parameters())
     world = pdnn.world()
     strategy: str | strategies.Strategy = arguments.strategy

@@ -7,6 +7,7 @@ import functools
 import os
 import pkgutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -66,7 +67,7 @@ def mpi_world(launched: int) -> Communicator:
 
         raise _core.CommunicationError(
             f"world: {_launcher()} started {launched} ranks, but to the MPI library that mpi4py loads "
-            f"({_first_line(world)}) each of them is alone; start them with {_own_mpiexec()}"
+            f"({_first_line(world)}) each of them is alone; start them with {_own_mpiexec(world)}"
         )
     ranks = from_mpi4py(world.COMM_WORLD)
     ranks.spares = _spares(ranks.size)
@@ -178,10 +179,11 @@ def _launcher() -> str:
         return "the launcher"
 
 
-def _own_mpiexec() -> str:
+def _own_mpiexec(module: Any) -> str:
+    """The mpiexec that is found, if it is of the library's family."""
     from pdnn.comm.mpiexec import find
 
-    try:
-        return find().path
-    except RuntimeError:
-        return "the mpiexec of that library"
+    with suppress(RuntimeError):
+        if (found := find()).open_mpi == _first_line(module).startswith("Open MPI"):
+            return found.path
+    return "the mpiexec of that library"

@@ -32,6 +32,11 @@ class Mpiexec:
     family: str
     version: str
 
+    @property
+    def open_mpi(self) -> bool:
+        """Whether it is Open MPI's."""
+        return self.family == "Open MPI"
+
     def command(self, ranks: int, *, elastic: bool = False) -> list[str]:
         """The words before the program that start `ranks` ranks, unbound, on however many cores there are.
 
@@ -40,12 +45,12 @@ class Mpiexec:
         RuntimeError
             If the others are to go on when a rank dies (`elastic`), and this launcher would end them.
         """
-        if elastic and not (self.family == "Open MPI" and int(self.version.partition(".")[0] or 0) >= 5):
+        if elastic and not (self.open_mpi and int(self.version.partition(".")[0] or 0) >= 5):
             raise RuntimeError(
                 f"launch: {self.path} is {self.family} {self.version}, which ends the job when a rank dies; "
                 "elastic=True (--elastic) needs Open MPI 5 or later, restarts=N (--restarts N) does not"
             )
-        if self.family == "MPICH":
+        if not self.open_mpi:
             return [self.path, "-n", str(ranks), "-bind-to", "none"]
         survive = ["--with-ft", "ulfm"] if elastic else []
         return [self.path, *survive, "-n", str(ranks), "--bind-to", "none", "--oversubscribe"]

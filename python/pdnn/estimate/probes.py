@@ -110,7 +110,8 @@ def _on_a_rank(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], row
     rng = np.random.default_rng(0)
     dtype, count = array_dtype(model.dtype), max(2, 2 * rows)
     outputs = int(np.prod(model.output_shape(sample)))
-    x = rng.random((count, *sample)).astype(dtype)
+    indices = any(isinstance(module, nn.Embedding) for module in model.modules())
+    x = (rng.random((count, *sample)) * (not indices)).astype(dtype)  # 0 is an index of any Embedding
     samples = Samples(x, rng.integers(0, outputs, count).astype(np.int32), 0)
     comm, sgd = world(), optim.SGD(model.parameters(), lr=0.1)
     compute = MeasuredCompute(loss, sgd, samples, comm)

@@ -141,19 +141,21 @@ class _Reader(Samples):
         self.shape, self.rows = weight.shape[1:], None
 
     def conv(self, step: Step) -> None:
-        """A Conv2d; (out, in, height, width) becomes (height, width, in, out)."""
-        shape = self.images()
-        weight = self.weights(step, 1, 4).transpose(2, 3, 1, 0)
+        """A Conv2d, or a Conv1d; (out, in, height, width) becomes (height, width, in, out)."""
+        given = self.graph.constant(step.node.inputs[1])
+        axes = 1 if given is not None and given.ndim == 3 else 2
+        shape = self.images(axes)
+        weight = np.moveaxis(self.weights(step, 1, 2 + axes), (0, 1), (-1, -2))
         bias = self.weights(step, 2, 1) if len(step.node.inputs) > 2 else None
         groups = step.node.attributes.get_int("group", 1) or 1
-        windows = self.windows(step, weight.shape[:2])
+        windows = self.windows(step, axes, weight.shape[:-2])
         if self.waiting is not None and groups == 1:
             shifted = any(windows.padding) and self.waiting[1].any()  # but padding stays 0
             weight, bias = (weight, bias) if shifted else self.taken_up(weight, bias)
-        channels = {"in_channels": weight.shape[2] * groups, "out_channels": weight.shape[3]}
+        channels = {"in_channels": weight.shape[-2] * groups, "out_channels": weight.shape[-1]}
         rare = {"dilation": _number(windows.dilation), "groups": groups}
         self.emit(
-            "Conv2d",
+            f"Conv{axes}d",
             {"weight": weight, "bias": bias},
             **channels,
             **windows.arguments(),
@@ -161,60 +163,65 @@ class _Reader(Samples):
             **{name: value for name, value in rare.items() if value != 1},
             bias=bias is not None,
         )
-        self.shape = (weight.shape[3], *windows.places(shape[1:]))
+        self.shape = (weight.shape[-1], *windows.places(shape[1:]))
 
-    def windows(self, step: Step, kernel: tuple[int, ...] = ()) -> _Windows:
-        """Kernel, stride, padding and dilation down and along."""
+    def windows(self, step: Step, axes: int, kernel: tuple[int, ...] = ()) -> _Windows:
+        """Kernel, stride, padding and dilation of each axis."""
         options = step.node.attributes
         kernel = tuple(options.get_ints("kernel_shape", kernel) or ())
-        if len(kernel) != 2:
-            raise Unknown(f"its windows are {kernel}, expected height and width")
-        stride, dilation = (tuple(options.get_ints(name, (1, 1)) or ()) for name in ("strides", "dilations"))
-        pads = [*(options.get_ints("pads", (0, 0, 0, 0)) or ())]
+        if len(kernel) != axes:
+            raise Unknown(f"its windows are {kernel}, its samples have {axes} axes beside the channels")
+        ones = (1,) * axes
+        stride, dilation = (tuple(options.get_ints(name, ones) or ()) for name in ("strides", "dilations"))
+        pads = [*(options.get_ints("pads", (0, 0) * axes) or ())]
         if (options.get_string("auto_pad", "NOTSET") or "").startswith("SAME"):
-            sizes, wholes = self.images()[1:], []
+            sizes, wholes = self.images(axes)[1:], []
             for axis, size in enumerate(sizes):
                 if size is None:
                     raise Unknown("its padding depends on the size of images, which the file does not say")
                 reach = (kernel[axis] - 1) * dilation[axis] + 1
                 wholes.append(max((-(-size // stride[axis]) - 1) * stride[axis] + reach - size, 0))
             pads = [*(whole // 2 for whole in wholes), *(whole - whole // 2 for whole in wholes)]
-        if pads[:2] != pads[2:]:
+        if pads[:axes] != pads[axes:]:
             raise Unknown("its padding is not the same on opposite sides")
-        return _Windows(kernel, stride, tuple(pads[:2]), dilation)
+        return _Windows(kernel, stride, tuple(pads[:axes]), dilation)
 
     def pool(self, step: Step) -> None:
-        """A MaxPool2d or AvgPool2d."""
-        shape = self.images()
-        windows = self.windows(step)
+        """A MaxPool2d or AvgPool2d, or that of lines."""
+        axes = len(step.node.attributes.get_ints("kernel_shape", ()) or ())
+        shape = self.images(axes)
+        windows = self.windows(step, axes)
         if any(windows.padding):
             raise Unknown(f"has padding {_number(windows.padding)}, pdnn's pools have none")
         if _number(windows.dilation) != 1:
             raise Unknown("its windows are dilated, pdnn's pools' are not")
-        axes = zip(shape[1:], windows.kernel, windows.stride, strict=True)
-        rest = {None if size is None else (size - kernel) % stride for size, kernel, stride in axes}
+        sizes = zip(shape[1:], windows.kernel, windows.stride, strict=True)
+        rest = {None if size is None else (size - kernel) % stride for size, kernel, stride in sizes}
         if step.node.attributes.get_int("ceil_mode", 0) and rest != {0}:
             raise Unknown("rounds the number of windows up (ceil_mode)")
         if step.kind == "MaxPool" and prod(windows.kernel) > 256:
             raise Unknown(f"its windows have {prod(windows.kernel)} elements, at most 256 are possible")
-        layer = {"MaxPool": "MaxPool2d", "AveragePool": "AvgPool2d"}[step.kind]
-        self.emit(layer, **windows.arguments())
+        layer = "MaxPool" if step.kind == "MaxPool" else "AvgPool"
+        self.emit(f"{layer}{axes}d", **windows.arguments())
         self.shape = (shape[0], *windows.places(shape[1:]))
 
     def global_mean(self, step: Step) -> None:
-        """An AdaptiveAvgPool2d."""
-        self.shape = (self.images()[0], 1, 1)
-        self.emit("AdaptiveAvgPool2d", output_size=1)
+        """An AdaptiveAvgPool2d, or that of lines."""
+        axes = 1 if self.shape is not None and len(self.shape) == 2 else 2
+        self.shape = (self.images(axes)[0], *(1,) * axes)
+        self.emit(f"AdaptiveAvgPool{axes}d", output_size=1)
 
     def reduce_mean(self, step: Step) -> None:
-        """An AdaptiveAvgPool2d, if it is over the axes of pixels."""
+        """An AdaptiveAvgPool2d, or that of lines, if it is over all axes behind the channels."""
         options, values = step.node.attributes, step.node.inputs
         axes = self.graph.constant(values[1]) if len(values) > 1 else options.get_ints("axes", ())
-        over = {self.axes[int(axis) % 4] for axis in ([] if axes is None else axes)}
-        if over != {2, 3} or len(self.shape or (1, 2, 3)) != 3:
-            raise Unknown("is no mean over the pixels of images")
-        self.emit("AdaptiveAvgPool2d", output_size=1)
-        self.shape = (None if self.shape is None else self.shape[0], 1, 1)
+        channels, *places = (None, None, None) if self.shape is None else self.shape
+        rank = 2 + len(places)
+        over = {self.axes[int(axis) % rank] for axis in ([] if axes is None else axes)}
+        if rank not in (3, 4) or over != {*range(2, rank)}:
+            raise Unknown("is no mean over the pixels of images, or the places of lines")
+        self.emit(f"AdaptiveAvgPool{len(places)}d", output_size=1)
+        self.shape = (channels, *(1 for _ in places))
         if not options.get_int("keepdims", 1):
             self.flatten(step)
 
@@ -225,7 +232,7 @@ class _Reader(Samples):
             raise Unknown("is in training mode")
         weight, bias, mean, variance = (self.own_order(self.weights(step, at, 1)) for at in range(1, 5))
         if self.shape is not None and len(self.shape) > 1:
-            self.images()
+            self.images(min(2, len(self.shape) - 1))
         self.emit(
             "BatchNorm2d" if self.shape is not None and len(self.shape) == 3 else "BatchNorm1d",
             {"weight": weight, "bias": bias, "running_mean": mean, "running_var": variance},
@@ -288,8 +295,18 @@ class _Reader(Samples):
 
     def cast(self, step: Step) -> None:
         """Another float type; that of the weights counts."""
-        if step.node.attributes.get_int("to", 1) not in (1, 10, 11, 16):
+        users = {use.node.op_type for use in step.node.outputs[0].uses()}
+        if step.node.attributes.get_int("to", 1) not in (1, 10, 11, 16) and users != {"Gather"}:
             raise Unknown("makes integers")
+
+    def gather(self, step: Step) -> None:
+        """An Embedding."""
+        if step.node.attributes.get_int("axis", 0) != 0:
+            raise Unknown("looks up columns")
+        self.features()
+        weight = self.weights(step, 0, 2)
+        self.emit("Embedding", {"weight": weight}, num_embeddings=len(weight), embedding_dim=weight.shape[1])
+        self.shape = (None if self.shape is None else self.shape[0], weight.shape[1])
 
     def gelu(self, step: Step) -> None:
         """A GELU."""
@@ -338,7 +355,7 @@ class _Reader(Samples):
 
 
 def _activation(type: str) -> Callable[[_Reader, Step], None]:
-    return lambda reader, step: reader.emit(type)
+    return lambda reader, step: reader.emit(type, **step.arguments)
 
 
 STEPS: dict[str, Callable[[_Reader, Step], None]] = {
@@ -353,6 +370,7 @@ STEPS: dict[str, Callable[[_Reader, Step], None]] = {
     "Elu": _Reader.elu,
     "Flatten": _Reader.flatten,
     "GELU": _activation("GELU"),
+    "Gather": _Reader.gather,
     "Gelu": _Reader.gelu,
     "Gemm": _Reader.gemm,
     "GlobalAveragePool": _Reader.global_mean,

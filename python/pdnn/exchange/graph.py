@@ -34,12 +34,14 @@ ELEMENTWISE = {
         "Div",
         "Erf",
         "Exp",
+        "Greater",
         "Mul",
         "Neg",
         "Pow",
         "Reciprocal",
         "Relu",
         "Sigmoid",
+        "Softplus",
         "Sqrt",
         "Sub",
         "Tanh",
@@ -81,16 +83,19 @@ class Step:
     ----------
     kind : str
         The node's operator; or what several nodes compute: a residual, an activation, or the probabilities
-        of two classes from that of one ("Residual", "GELU", "SiLU", "Complement"); or "Unknown".
+        of two classes from that of one ("Residual", "GELU", "SiLU", "Softplus", "Complement"); or "Unknown".
     node : Node
         The last of the nodes.
     inside : list of Step
         What a residual adds.
+    arguments : dict
+        Of an activation of several nodes.
     """
 
     kind: str
     node: ir.Node
     inside: list[Step] = field(default_factory=list)
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 class Graph:
@@ -202,8 +207,9 @@ class Graph:
         data = self.data(node)
         if node.op_type == "Concat" and (before := self._complement(node)) is not None:
             return Step("Complement", node), before
-        if node.op_type in ("Add", "Div", "Mul", "Sub") and (found := self._curve(node)) is not None:
-            return Step(found[0], node), found[1]
+        ends_curves = node.op_type in ("Add", "Div", "Mul", "Sub", "Where")
+        if ends_curves and (found := self._curve(node)) is not None:
+            return found
         if node.op_type == "Add" and len(data) == 2:
             sides = [self._plain(value) for value in data]
             for x, added in (sides, sides[::-1]):
@@ -237,15 +243,17 @@ class Graph:
             waiting += new
         return found
 
-    def _curve(self, last: ir.Node) -> tuple[str, ir.Value] | None:
+    def _curve(self, last: ir.Node) -> tuple[Step, ir.Value] | None:
         """The activation that some nodes compute together, known by its values, and its input."""
         region, ends = [last], set(self.data(last))
         while ends:
             if len(ends) == 1:
                 (x,) = ends
                 for name, curve in CURVES.items():
-                    if self._computes(region, x, curve):
-                        return name, x
+                    if self._computes(region, x, curve, POINTS):
+                        return Step(name, last), x
+                if (numbers := self._softplus(region, x)) is not None:
+                    return Step("Softplus", last, arguments=numbers), x
             value = max(ends, key=lambda value: self.order.get(value.producer(), -1))  # type: ignore[arg-type]
             node = value.producer()
             if node is None or node.op_type not in ELEMENTWISE:
@@ -254,16 +262,42 @@ class Graph:
             ends = ends - {value} | set(self.data(node))
         return None
 
-    def _computes(self, region: Sequence[ir.Node], x: ir.Value, curve: Callable[[float], float]) -> bool:
+    def _softplus(self, region: Sequence[ir.Node], x: ir.Value) -> dict[str, float] | None:
+        """Beta and the threshold of the Softplus that some nodes compute: ONNX's has neither."""
+        made = {node.op_type: node for node in region}
+        if "Softplus" not in made:
+            return None
+        numbers = {"beta": np.float64(1), "threshold": np.float64(20)}
+        for name, kind in (("beta", "Mul"), ("threshold", "Greater")):
+            if kind in made:
+                constants = [self.constants[value] for value in made[kind].inputs if value in self.constants]
+                if len(constants) != 1 or constants[0].size != 1 or constants[0].dtype.kind != "f":
+                    return None
+                numbers[name] = constants[0].reshape(())[()]
+        beta, threshold = map(float, numbers.values())
+        if not (0 < beta < np.inf and np.isfinite(threshold)):
+            return None
+
+        def curve(x: float) -> float:
+            return x if beta * x > threshold else float(np.logaddexp(0, beta * x)) / beta
+
+        points = POINTS * max(1.0, abs(threshold) / 3) / beta  # on both sides of the threshold
+        if not self._computes(region, x, curve, points):
+            return None
+        return {name: float(str(number)) for name, number in numbers.items()}  # the shortest decimals
+
+    def _computes(
+        self, region: Sequence[ir.Node], x: ir.Value, curve: Callable[[float], float], points: Array
+    ) -> bool:
         numbers = {value for node in region for value in node.inputs if value in self.constants}
         values = {value: np.float64(self.constants[value]) for value in numbers if value is not None}
         if any(array.size != 1 for array in values.values()):
             return False
-        values[x] = POINTS
+        values[x] = points
         with np.errstate(all="ignore"):
             for node in sorted(region, key=self.order.__getitem__):
                 values[node.outputs[0]] = self.evaluate(node, values)
-        return np.allclose(values[region[0].outputs[0]].ravel(), [curve(point) for point in POINTS], 0, 1e-5)
+        return np.allclose(values[region[0].outputs[0]].ravel(), [curve(point) for point in points], 0, 1e-5)
 
     def _complement(self, concat: ir.Node) -> ir.Value | None:
         """Z of (1 - p, p) with p = sigmoid(z), which scikit-learn's classifiers of two classes end in."""

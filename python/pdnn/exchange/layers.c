@@ -8,6 +8,14 @@ static void linear(const float *x, const float *w, const float *b, int inputs, i
             y[j] += x[i] * w[i * outputs + j];
 }
 
+/* Rows of w, which has so many of this width, for indices in x; NAN for what is none. */
+static void embedding(const float *x, const float *w, int places, int count, int width, float *y)
+{
+    for (int p = 0; p < places; ++p)
+        for (int j = 0; j < width; ++j)
+            *y++ = x[p] >= 0.0f && x[p] < (float)count ? w[(int)x[p] * width + j] : NAN;
+}
+
 /* Images are (channels, height, width); w is (outputs, channels / groups, kernel, kernel), b may be 0. The numbers of
    windows are those of height and width: kernel, stride s, padding pad, dilation d. */
 static void conv2d(const float *x, const float *w, const float *b, int channels, int height, int width,

@@ -71,9 +71,9 @@ class Samples:
             return
         scale, shift, step = self.waiting
         self.waiting = None
-        channels = self.shape[0] if self.shape is not None and len(self.shape) in (1, 3) else None
+        channels = self.shape[0] if self.shape is not None and len(self.shape) <= 3 else None
         if channels is None:
-            self.graph.missed.setdefault(step.node, "no Linear, Conv2d or BatchNorm takes it up")
+            self.graph.missed.setdefault(step.node, "no Linear, convolution or BatchNorm takes it up")
             return
         image, eps, ones = len(self.shape or ()) == 3, 1e-5, np.ones(channels)
         numbers = {"weight": scale * np.sqrt(1 + eps), "bias": shift, "running_mean": 0, "running_var": 1}
@@ -107,11 +107,12 @@ class Samples:
         if self.shape is not None and len(self.shape) != 1:
             raise Unknown(f"takes samples of shape {self.shape}, expected features")
 
-    def images(self) -> Shape:
-        """The shape of images with their channels first."""
-        shape = (None, None, None) if self.shape is None else self.shape
-        if len(shape) != 3 or self.axes != CHANNELS_FIRST:
-            raise Unknown(f"takes samples of shape {self.seen()}, expected (channels, height, width)")
+    def images(self, axes: int = 2) -> Shape:
+        """The shape of images with their channels first; or of lines, with one axis beside them."""
+        shape = (None,) * (1 + axes) if self.shape is None else self.shape
+        if len(shape) != 1 + axes or self.axes != CHANNELS_FIRST:
+            expected = {1: "(channels, length)", 2: "(channels, height, width)"}.get(axes, "images or lines")
+            raise Unknown(f"takes samples of shape {self.seen()}, expected {expected}")
         return shape
 
     def seen(self) -> Shape | None:
@@ -142,7 +143,7 @@ class Samples:
         if self.waiting is not None:
             before, moved, _ = self.waiting
             self.waiting = before * scale, moved * scale + shift, step
-        elif index < 0 or self.layers[index]["type"] not in ("Linear", "Conv2d"):
+        elif index < 0 or self.layers[index]["type"] not in ("Linear", "Conv1d", "Conv2d"):
             self.waiting = scale, shift, step
         else:
             name = f"{self.prefix}{index}."
@@ -224,7 +225,7 @@ class Samples:
         return [int(size) for part in parts for size in ([0] if part is None else part)]
 
     def squeeze(self, step: Step) -> None:
-        """A Flatten of images of one pixel."""
-        if self.shape is not None and self.shape[1:] != (1, 1):
+        """A Flatten of images or lines of one place."""
+        if self.shape is not None and {*self.shape[1:]} != {1}:
             raise Unknown(f"takes samples of shape {self.seen()}, expected images of one pixel")
         self.flatten(step)

@@ -20,11 +20,12 @@ TEXTS = {
 """The functions of layers.c."""
 
 FUNCTIONS = {
+    "Embedding": "embedding",
     "Linear": "linear",
-    "Conv2d": "conv2d",
-    "MaxPool2d": "max_pool2d",
-    "AvgPool2d": "avg_pool2d",
-    "AdaptiveAvgPool2d": "global_avg_pool2d",
+    **dict.fromkeys(("Conv1d", "Conv2d"), "conv2d"),
+    **dict.fromkeys(("MaxPool1d", "MaxPool2d"), "max_pool2d"),
+    **dict.fromkeys(("AvgPool1d", "AvgPool2d"), "avg_pool2d"),
+    **dict.fromkeys(("AdaptiveAvgPool1d", "AdaptiveAvgPool2d"), "global_avg_pool2d"),
     "BatchNorm1d": "batch_norm",
     "BatchNorm2d": "batch_norm",
     "LayerNorm": "layer_norm",
@@ -42,7 +43,7 @@ FUNCTIONS = {
 }
 """What layers call."""
 
-ELSEWHERE = ("linear", "conv2d", "max_pool2d", "avg_pool2d", "global_avg_pool2d")
+ELSEWHERE = ("embedding", "linear", "conv2d", "max_pool2d", "avg_pool2d", "global_avg_pool2d")
 """Functions that may not write where they read."""
 
 
@@ -123,15 +124,18 @@ class _Program:
             case "Linear":
                 arrays = [self.array(layer, "weight"), self.array(layer, "bias")]
                 return [*arrays, *layer.inputs, *layer.outputs]
-            case "Conv2d":
+            case "Embedding":
+                sizes = own["num_embeddings"], own["embedding_dim"]
+                return [self.array(layer, "weight"), *layer.inputs, *sizes]
+            case "Conv1d" | "Conv2d":
                 weight = self.array(layer, "weight", np.moveaxis(layer.arrays["weight"], (-1, -2), (0, 1)))
-                sizes = *layer.inputs, own["out_channels"], own.get("groups", 1)
-                names = ("kernel_size", "stride", "padding", "dilation")
-                windows = [number for name in names for number in layer.each(name)]
+                sizes = *_image(layer), own["out_channels"], own.get("groups", 1)
+                rest = [*_each(layer, "padding", 0), *_each(layer, "dilation")]
+                windows = [*_each(layer, "kernel_size"), *_each(layer, "stride"), *rest]
                 return [weight, self.array(layer, "bias"), *sizes, *windows]
-            case "MaxPool2d" | "AvgPool2d":
-                return [*layer.inputs, *layer.each("kernel_size"), *layer.each("stride")]
-            case "AdaptiveAvgPool2d":
+            case "MaxPool1d" | "MaxPool2d" | "AvgPool1d" | "AvgPool2d":
+                return [*_image(layer), *_each(layer, "kernel_size"), *_each(layer, "stride")]
+            case "AdaptiveAvgPool1d" | "AdaptiveAvgPool2d":
                 return [layer.inputs[0], prod(layer.inputs[1:])]
             case "BatchNorm1d" | "BatchNorm2d":
                 deviation = np.sqrt(layer.arrays["running_var"].astype(np.float64) + own["eps"])
@@ -214,6 +218,16 @@ def _text(name: str, network: Network) -> str:
         code = re.sub(r"\b(exp|expm1|tanh|erf|sqrt|log|log1p)f\(", r"\1(", code)
         code = re.sub(r"(\d\.\d+)f\b", r"\1", code)
     return re.sub(r"^@(\w+)$", lambda found: arrays[found[1]], code, flags=re.MULTILINE)
+
+
+def _image(layer: Layer) -> tuple[int, ...]:
+    """The shape of its samples; lines are images of one row."""
+    return layer.inputs if len(layer.inputs) == 3 else (layer.inputs[0], 1, layer.inputs[1])
+
+
+def _each(layer: Layer, argument: str, of_row: int = 1) -> list[int]:
+    """The two numbers of windows on images; on lines, the first is that of their row."""
+    return [of_row] * (3 - len(layer.inputs)) + layer.each(argument)
 
 
 def _comment(name: str, network: Network) -> str:

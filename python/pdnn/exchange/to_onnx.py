@@ -123,12 +123,19 @@ def _layer_norm(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
 
 
 def _conv(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
-    """Weights are (out, in, height, width) in ONNX."""
+    """Weights are (out, in, height, width) in ONNX; of lines (out, in, length)."""
     weight = graph.constant(layer, "weight", np.moveaxis(layer.arrays["weight"], (-1, -2), (0, 1)))
     bias = graph.parameters(layer, "bias")
     more = {"pads": 2 * layer.each("padding"), "dilations": layer.each("dilation")}
     groups = layer.arguments.get("groups", 1)
     return graph.node("Conv", layer, x, weight, *bias, **_windows(layer), **more, group=groups)
+
+
+def _embedding(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
+    """Indices are numbers of the network's type."""
+    indices = graph.node("Cast", layer, x, to=int(ir.DataType.INT64))
+    indices.dtype, indices.shape = ir.DataType.INT64, x.shape
+    return graph.node("Gather", layer, *graph.parameters(layer, "weight"), indices)
 
 
 def _pool(op: str) -> Writer:
@@ -183,11 +190,12 @@ def _residual(graph: _Graph, layer: Layer, x: ir.Value) -> ir.Value:
 LAYERS: dict[str, Writer] = {
     "Sequential": _chain,
     "Residual": _residual,
+    "Embedding": _embedding,
     "Linear": _operator("Gemm", "weight", "bias"),
-    "Conv2d": _conv,
-    "MaxPool2d": _pool("MaxPool"),
-    "AvgPool2d": _pool("AveragePool"),
-    "AdaptiveAvgPool2d": _operator("GlobalAveragePool"),
+    **dict.fromkeys(("Conv1d", "Conv2d"), _conv),
+    **dict.fromkeys(("MaxPool1d", "MaxPool2d"), _pool("MaxPool")),
+    **dict.fromkeys(("AvgPool1d", "AvgPool2d"), _pool("AveragePool")),
+    **dict.fromkeys(("AdaptiveAvgPool1d", "AdaptiveAvgPool2d"), _operator("GlobalAveragePool")),
     "BatchNorm1d": _batch_norm,
     "BatchNorm2d": _batch_norm,
     "LayerNorm": _layer_norm,

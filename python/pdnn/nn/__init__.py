@@ -1,7 +1,18 @@
 """Layers, losses and initializers, under torch's names."""
 
 from pdnn.nn import init, utils
-from pdnn.nn.convolution import AdaptiveAvgPool2d, AvgPool2d, Conv2d, MaxPool2d
+from pdnn.nn.convolution import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AvgPool1d,
+    AvgPool2d,
+    Conv1d,
+    Conv2d,
+    MaxPool1d,
+    MaxPool2d,
+)
+from pdnn.nn.custom import CustomLayer
+from pdnn.nn.embedding import Embedding
 from pdnn.nn.layers import (
     ELU,
     GELU,
@@ -44,7 +55,9 @@ from pdnn.store import Buffer, Parameter
 __all__ = [
     "ELU",
     "GELU",
+    "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
+    "AvgPool1d",
     "AvgPool2d",
     "BCELoss",
     "BCEWithLogitsLoss",
@@ -52,9 +65,12 @@ __all__ = [
     "BatchNorm2d",
     "Buffer",
     "ColumnParallelLinear",
+    "Conv1d",
     "Conv2d",
     "CrossEntropyLoss",
+    "CustomLayer",
     "Dropout",
+    "Embedding",
     "Flatten",
     "HuberLoss",
     "L1Loss",
@@ -64,6 +80,7 @@ __all__ = [
     "LogSoftmax",
     "Loss",
     "MSELoss",
+    "MaxPool1d",
     "MaxPool2d",
     "Module",
     "ModuleList",

@@ -1,4 +1,4 @@
-"""Layers on images, (n, channels, height, width): convolution and pooling."""
+"""Convolution and pooling of images, (n, channels, height, width), and lines, (n, channels, length)."""
 
 from __future__ import annotations
 
@@ -253,3 +253,87 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """
 
     _axes = 2
+
+
+class Conv1d(_Conv):
+    """`Conv2d` of lines: y[:, o, p] = b[o] + Σ_ic x[:, c, p·stride + i·dilation - padding] w[i, c, o].
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Of x, shape (n, in_channels, length), and y, shape (n, out_channels, length') with
+        length' = (length + 2 padding - dilation (kernel_size - 1) - 1) // stride + 1.
+    kernel_size, stride, padding, dilation : int
+        Length of the window; from one to the next; zeros at both ends of a line; from one element of a window
+        to the next.
+    groups, bias, weight_init, bias_init
+        As for `Conv2d`.
+
+    Attributes
+    ----------
+    weight : Parameter, shape (kernel_size, in_channels / groups, out_channels)
+        PyTorch's, transposed: ``torch_weight.transpose(2, 1, 0)``.
+    bias : Parameter, shape (out_channels,), or None
+
+    Raises
+    ------
+    ValueError
+        As for `Conv2d`.
+    """
+
+    _axes = 1
+
+
+class MaxPool1d(_MaxPool):
+    """`MaxPool2d` of lines: (n, c, length) becomes (n, c, (length - kernel_size) // stride + 1).
+
+    Parameters
+    ----------
+    kernel_size : int
+        Length of the window, at most 256.
+    stride : int, optional
+        From one window to the next; kernel_size unless given.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1, or the window longer.
+    """
+
+    _axes = 1
+
+
+class AvgPool1d(_AvgPool):
+    """`AvgPool2d` of lines: (n, c, length) becomes (n, c, (length - kernel_size) // stride + 1).
+
+    Parameters
+    ----------
+    kernel_size : int
+        Length of the window.
+    stride : int, optional
+        From one window to the next; kernel_size unless given.
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1.
+    """
+
+    _axes = 1
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """The mean of each channel of a line of any length: (n, channels, length) becomes (n, channels, 1).
+
+    Parameters
+    ----------
+    output_size : int
+        1.
+
+    Raises
+    ------
+    ValueError
+        If it is not 1.
+    """
+
+    _axes = 1

@@ -68,7 +68,7 @@ def as_tensor(where: str, index: int, x: Any, store: Store) -> Any:
     Raises
     ------
     TypeError
-        If it is the first input and neither a Tensor nor floats, or of the other width.
+        If it is the first input and neither a Tensor nor floats nor indices, or of the other width.
     """
     if not isinstance(x, np.ndarray):
         if index == 0 and not isinstance(x, Tensor):
@@ -78,6 +78,8 @@ def as_tensor(where: str, index: int, x: Any, store: Store) -> Any:
     if x.dtype.kind != "f":
         if index > 0:
             return x
+        if store.indices and x.dtype.kind in "iu":
+            return Tensor(x.astype(dtype))
         raise TypeError(
             f"{where}: x is {x.dtype}; raw integers need their scale: take batches from a "
             f"DataLoader of the Dataset, or pass x.astype({dtype!r}) * scale"
@@ -90,20 +92,19 @@ def as_tensor(where: str, index: int, x: Any, store: Store) -> Any:
     return Tensor(x)
 
 
-def to_memory(images: Array, bound: LayerCall) -> Array:
-    """A batch as a layer takes it: C-ordered, images with their channels last, under the public shape."""
-    if images.ndim != 4 or bound.channels_first:
-        return np.ascontiguousarray(images)
-    return np.ascontiguousarray(images.transpose(0, 2, 3, 1)).reshape(images.shape)
+def to_memory(samples: Array, bound: LayerCall) -> Array:
+    """A batch as a layer takes it: C-ordered, images and lines with channels last, under the public shape."""
+    if samples.ndim < 3 or bound.channels_first:
+        return np.ascontiguousarray(samples)
+    return np.ascontiguousarray(np.moveaxis(samples, 1, -1)).reshape(samples.shape)
 
 
 def from_memory(memory: Array, bound: LayerCall) -> Array:
-    """A layer's array as users see it: images as a view in the public order."""
-    if memory.ndim != 4 or bound.channels_first:
+    """A layer's array as users see it: images and lines as views in the public order."""
+    if memory.ndim < 3 or bound.channels_first:
         return memory
-    n, channels, height, width = memory.shape
-    images: Array = memory.reshape(n, height, width, channels).transpose(0, 3, 1, 2)
-    return images
+    n, channels, *places = memory.shape
+    return np.moveaxis(memory.reshape(n, *places, channels), -1, 1)
 
 
 class _LayerNode(Node):

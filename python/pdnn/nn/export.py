@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.core import Width, array_dtype, core_for, model_dtype
 from pdnn.exchange.network import Layer, Network
+from pdnn.files import safetensors
 from pdnn.nn.module import Module, runs_in_python
 from pdnn.store import Array, Handle
 
@@ -46,12 +47,21 @@ class Exportable(Module):
 
     @classes.setter
     def classes(self, names: Sequence[str] | Array | None) -> None:
-        array = None if names is None else np.array(names)
-        if array is not None and (array.ndim != 1 or array.dtype.kind != "U"):
-            raise TypeError(f"classes: got {names!r}, expected a sequence of names")
-        if array is not None and len(set(array.tolist())) < len(array):
-            raise ValueError(f"classes: a name is there twice: {array.tolist()}")
-        self._classes = array
+        self._classes = None if names is None else _names(names)
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Reads parameters that `save` (or the safetensors package) wrote, and names of classes, if there.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or its names or shapes are not this model's.
+        """
+        arrays, metadata = safetensors.read(path)
+        names = classes_of(path, metadata)
+        self.load_state_dict(arrays)
+        if names is not None:
+            self.classes = names
 
     def _metadata(self) -> dict[str, str]:
         if self.classes is None:
@@ -169,3 +179,21 @@ def _described(
         outputs=tuple(module.build(core).output_shape(list(sample))),
         inside=tuple(inside),
     )
+
+
+def classes_of(path: str | os.PathLike[str], metadata: Mapping[str, str]) -> Array | None:
+    """The names of classes in a file's metadata, if there are some; ValueError if they are something else."""
+    try:
+        names = json.loads(metadata.get("pdnn.classes", "null"))
+        return None if names is None else _names(names)
+    except (RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: its metadata pdnn.classes has no names of classes ({error})") from error
+
+
+def _names(names: Sequence[str] | Array) -> Array:
+    array = np.array(names)
+    if array.ndim != 1 or array.dtype.kind != "U":
+        raise TypeError(f"classes: got {names!r}, expected a sequence of names")
+    if len(set(array.tolist())) < len(array):
+        raise ValueError(f"classes: a name is there twice: {array.tolist()}")
+    return array

@@ -276,8 +276,7 @@ class Module:
             If the format is neither.
         """
         self.place()
-        arrays = {name: handle.data for name, handle in self._named(Handle).items()}
-        return state_dict.converted("state_dict", arrays, format)
+        return state_dict.converted("state_dict", self._named(Handle), format)
 
     def load_state_dict(self, state: Mapping[str, Array], *, format: str = "pdnn") -> None:
         """Copies arrays into the parameters and buffers of these names; nothing changes unless all fit.
@@ -293,7 +292,8 @@ class Module:
         ValueError
             If a name is missing or unknown, a shape differs, or the format is neither.
         """
-        state_dict.load(self.state_dict(), state, format)
+        self.place()
+        state_dict.load(self._named(Handle), state, format)
 
     def fingerprint(self) -> str:
         """SHA-256 of the names and bytes of all parameters and buffers: equal if and only if all bits are."""
@@ -336,8 +336,8 @@ class Module:
         Raises
         ------
         TypeError
-            If the first is an array of integers (only a Dataset knows their scale), or one has the other
-            float type.
+            If the first is an array of integers (only a Dataset knows their scale) and there is no
+            Embedding, or one has the other float type.
         ValueError
             If shapes do not fit.
         """

@@ -57,7 +57,8 @@ class BatchNorm1d(_BatchNorm):
     Parameters
     ----------
     num_features : int
-        Width of x, shape (n, num_features).
+        Width of x, shape (n, num_features); or channels of lines, shape (n, num_features, length), which are
+        normalized over rows and places.
     eps : float
         Added to the variance.
     momentum : float

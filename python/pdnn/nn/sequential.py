@@ -82,7 +82,7 @@ class Sequential(Exportable):
         ValueError
             If it is part of a larger model.
         """
-        if (layer := runs_in_python(self)) is not None:
+        if self._model is None and (layer := runs_in_python(self)) is not None:
             raise TypeError(
                 f"Sequential: {type(layer).__name__} has its forward in Python, so there is no static form; "
                 "write the loop by hand"
@@ -174,7 +174,7 @@ class Sequential(Exportable):
         -------
         ndarray, shape (n, outputs), of the model's dtype
         """
-        check_batch("predict", x, array_dtype(self.dtype))
+        x = batch_of("predict", x, self)
         self.place()
         if self._model is not None:
             outputs: Array = self._model.predict(x)
@@ -233,7 +233,7 @@ class Sequential(Exportable):
         ValueError
             If shapes or labels do not fit, or out is read-only, not contiguous or memory that the call reads.
         """
-        check_batch("gradient", x, array_dtype(self.dtype))
+        x = batch_of("gradient", x, self)
         outputs = int(np.prod(self.output_shape(x.shape[1:]), dtype=np.int64))
         dtype = array_dtype(self.dtype)
         targets, weights = prepare_rows("gradient", y, weight, criterion, outputs, dtype)
@@ -355,14 +355,24 @@ class Sequential(Exportable):
         return part
 
 
-def check_batch(where: str, x: Array, dtype: str) -> None:
-    """Raises TypeError or ValueError unless x is an array of rows, and of no raw integers."""
+def batch_of(where: str, x: Array, model: Module) -> Array:
+    """An array of rows as it is, and the integers of a model with an Embedding as numbers of its dtype.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no array, one without rows, or of raw integers.
+    """
     if not isinstance(x, np.ndarray):
         raise TypeError(f"{where}: x is a {type(x).__name__}, expected a NumPy array")
     if x.ndim < 2:
         raise ValueError(f"{where}: x has shape {x.shape}, expected one row a sample, (n, features)")
-    if x.dtype.kind in "iu":
-        raise TypeError(
-            f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset to a Trainer, "
-            f"or x.astype({dtype!r}) * scale"
-        )
+    if x.dtype.kind not in "iu":
+        return x
+    store = model.place().store
+    if store.indices:
+        return x.astype(store.dtype)
+    raise TypeError(
+        f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset to a Trainer, "
+        f"or x.astype({store.dtype!r}) * scale"
+    )

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pdnn.store import Array
+from pdnn.store import Array, Handle, TableParameter
 
-#: PyTorch's axes in terms of ours: Linear (in, out) to (out, in), Conv2d (height, width, in, out) to
-#: (out, in, height, width). Anything else is the same.
-AXES = {2: (1, 0), 4: (3, 2, 0, 1)}
+#: PyTorch's axes in terms of ours: Linear (in, out) to (out, in), Conv1d (length, in, out) to (out, in,
+#: length), Conv2d (height, width, in, out) to (out, in, height, width). Anything else is the same, and so are
+#: tables of an Embedding.
+AXES = {2: (1, 0), 3: (2, 1, 0), 4: (3, 2, 0, 1)}
 
 #: What PyTorch counts batches by; nothing here depends on it.
 COUNTER = "num_batches_tracked"
@@ -29,7 +30,7 @@ def from_torch(array: Array) -> Array:
     return array if axes is None else array.transpose(np.argsort(axes))
 
 
-def converted(where: str, arrays: dict[str, Array], format: str) -> dict[str, Array]:
+def converted(where: str, handles: Mapping[str, Handle], format: str) -> dict[str, Array]:
     """A model's arrays as they are, or copies in PyTorch's shapes.
 
     Raises
@@ -38,8 +39,11 @@ def converted(where: str, arrays: dict[str, Array], format: str) -> dict[str, Ar
         If the format is neither "pdnn" nor "torch".
     """
     if _is_torch(where, format):
-        return {name: to_torch(array) for name, array in arrays.items()}
-    return arrays
+        return {
+            name: handle.data.copy() if isinstance(handle, TableParameter) else to_torch(handle.data)
+            for name, handle in handles.items()
+        }
+    return {name: handle.data for name, handle in handles.items()}
 
 
 def fingerprint(state: Mapping[str, Array]) -> str:
@@ -51,7 +55,7 @@ def fingerprint(state: Mapping[str, Array]) -> str:
     return digest.hexdigest()
 
 
-def load(own: Mapping[str, Array], state: Mapping[str, Array], format: str) -> None:
+def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str) -> None:
     """Copies a state into a model's own arrays; nothing changes unless all of it fits.
 
     Raises
@@ -61,8 +65,11 @@ def load(own: Mapping[str, Array], state: Mapping[str, Array], format: str) -> N
     """
     if _is_torch("load_state_dict", format):
         state = {
-            name: from_torch(array) for name, array in state.items() if name.rpartition(".")[2] != COUNTER
+            name: array if isinstance(handles.get(name), TableParameter) else from_torch(array)
+            for name, array in state.items()
+            if name.rpartition(".")[2] != COUNTER
         }
+    own = {name: handle.data for name, handle in handles.items()}
     missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
     if missing or unknown:
         raise ValueError(

@@ -8,7 +8,7 @@ from math import prod
 
 from pdnn.core import Width
 from pdnn.nn.module import Module
-from pdnn.store import Parameter
+from pdnn.store import Parameter, TableParameter
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ def layer_rows(
     output = tuple(module.build(core).output_shape(list(sample)))
     flops = sum(row.flops for row in inside if row.depth == depth + 1)
     weight = vars(module).get("weight")
-    if (
-        isinstance(weight, Parameter) and len(weight.shape) > 1
-    ):  # a product, once for each pixel of the output
+    table = isinstance(weight, TableParameter)
+    if isinstance(weight, Parameter) and len(weight.shape) > 1 and not table:
+        # a product, once for each pixel of the output
         flops += 2 * weight.size * prod(output[1:])
     parameters = sum(parameter.size for parameter in module.own_parameters())
     yield Row(name, type(module).__name__, depth, output, parameters, flops)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.core import core_for
 from pdnn.nn.losses import Loss
-from pdnn.nn.sequential import Sequential, check_batch
+from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows
 from pdnn.optim.batch_loss import BatchLoss, Solver
 from pdnn.optim.closure_optimizer import ClosureOptimizer
@@ -156,7 +156,7 @@ class RowStepper:
         """One step."""
         model, core = self._model, core_for("float64")
         x = np.ascontiguousarray(x, np.float64)
-        check_batch("step", x, "float64")
+        x = batch_of("step", x, model)
         sample = x.shape[1:]
         outputs = int(np.prod(model.output_shape(sample), dtype=np.int64))
         targets, weights = prepare_rows("step", y, weight, self._criterion, outputs, "float64")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pdnn.comm import world
 from pdnn.core import CoreOptimizer, CoreStepper, array_dtype, core_for
 from pdnn.nn.losses import Loss
-from pdnn.nn.sequential import Sequential, check_batch
+from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.store import Array
 
@@ -97,7 +97,7 @@ class Stepper:
     ) -> tuple[CoreStepper, Array, Array, Array | None]:
         """The core's object for such samples, and the arrays as it takes them."""
         model, dtype = self.model, array_dtype(self.model.dtype)
-        check_batch("step", x, dtype)
+        x = batch_of("step", x, model)
         if x.dtype.kind != "f":
             raise TypeError(f"step: x is {x.dtype}, expected floats")
         sample = x.shape[1:]

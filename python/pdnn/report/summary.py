@@ -137,7 +137,7 @@ def summary(runs: Iterable[Run], baseline: str = "serial") -> list[Workload]:
     for run in runs:
         if run.history is not None:
             what = run.configuration
-            group = groups.setdefault(f"{what.model}, batch {what.batch_size}", {})
+            group = groups.setdefault(f"{what.model}, {what.batch}", {})
             group.setdefault((what.strategy, what.ranks, run.workers), []).append(run.history)
     workloads = []
     for name, group in groups.items():

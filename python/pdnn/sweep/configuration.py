@@ -21,8 +21,8 @@ class Configuration:
         Such as ``"mlp:784-256-10:sigmoid"`` and ``"ddp+team:2"``.
     ranks : int
         Processes of the training; 1 is one process without MPI.
-    batch_size : int
-        Rows of one update.
+    batch_size : int or None
+        Rows of one update; None: all.
     repeat : int
         From 0 on; repeat r trains with the seed of the sweep plus r.
     """
@@ -30,12 +30,17 @@ class Configuration:
     model: str
     strategy: str
     ranks: int
-    batch_size: int
+    batch_size: int | None
     repeat: int
 
     def __str__(self) -> str:
         ranks = f"{self.ranks} rank{'s'[: self.ranks > 1]}"
-        return f"{self.strategy}, {ranks}, {self.model}, batch {self.batch_size}, repeat {self.repeat}"
+        return f"{self.strategy}, {ranks}, {self.model}, {self.batch}, repeat {self.repeat}"
+
+    @property
+    def batch(self) -> str:
+        """``"batch 128"`` or ``"full batch"``."""
+        return "full batch" if self.batch_size is None else f"batch {self.batch_size}"
 
     def workers(self, cores: int) -> int:
         """Ranks times the threads of each, on a machine of so many cores; "fastest" may use fewer."""
@@ -48,7 +53,7 @@ def grid(
     models: Iterable[str],
     strategies: Iterable[str],
     ranks: Sequence[int],
-    batch_sizes: Sequence[int],
+    batch_sizes: Sequence[int | None],
     repeats: int,
 ) -> tuple[list[Configuration], list[str]]:
     """All combinations that fit, the repeats outermost: what disturbs the machine meets all of them.

@@ -43,11 +43,12 @@ class Launch:
 
     def words(self, configuration: Configuration) -> list[str]:
         """The words after ``pdnn train``, without the ranks, which the launcher starts."""
+        rows = configuration.batch_size
         return [
             *self.options,
             f"--model={configuration.model}",
             f"--strategy={configuration.strategy}",
-            f"--batch-size={configuration.batch_size}",
+            *([] if rows is None else [f"--batch-size={rows}"]),
             f"--seed={self.seed + configuration.repeat}",
         ]
 

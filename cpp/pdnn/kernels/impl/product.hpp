@@ -142,9 +142,11 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   constexpr bool both = adjacent_rows || Operands::kCopied;             // are copied
   constexpr bool columns_of_a = adjacent_rows && Operands::kRows == 1;  // one after another in its copy, else its rows
   constexpr Index width = kTileCols<T, vectors>, step = Operands::kGroup * Operands::kStep;
-  constexpr Index strips = both ? kStripBytes / (width * static_cast<Index>(sizeof(T))) : 1;
+  // With leaves pieces are deeper, and copies narrower: fewer sums wait in memory.
+  constexpr Index strip_bytes = leaves ? kStripBytes / 2 : kStripBytes;
+  constexpr Index strips = both ? strip_bytes / (width * static_cast<Index>(sizeof(T))) : 1;
   constexpr Index columns = columns_of_a ? kColumnBytes / static_cast<Index>(sizeof(T)) : both ? kMostCopiedRows : 1;
-  constexpr Index most_depth = both ? kMostCopiedDepth : kMostDepth;
+  constexpr Index most_depth = both && !leaves ? kMostCopiedDepth : kMostDepth;
   alignas(64) T b_copy[(strips * most_depth + kLanes<T>)*width];  // a transposed strip may end behind its room
   alignas(64) T a_copy[most_depth * columns];
 

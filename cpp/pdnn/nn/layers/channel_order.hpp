@@ -10,6 +10,7 @@ class ChannelOrder : public Layer<T> {
  public:
   enum class To { last, first };
   explicit ChannelOrder(To to) : to_(to) {}
+  To to() const { return to_; }
 
   /// Whether the two orders of such samples differ.
   static bool matters(const Shape& sample) { return sample.rank() > 1 && sample[0] > 1 && sample.count() > sample[0]; }

@@ -16,6 +16,7 @@ class ConvPool2d : public Layer<T> {
 
   std::string_view name() const override { return "ConvPool2d"; }
   std::vector<Parameter> parameters() const override { return convolution_->parameters(); }
+  Traits traits() const override { return {.own_order = true}; }
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;

@@ -1,0 +1,87 @@
+"""CustomLayer: a layer whose arithmetic is an extension's, in C++."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from pdnn.core import CoreCustom, Width, core_for
+from pdnn.nn.module import Module, Parameter
+
+
+class CustomLayer(Module, ABC):
+    """Base of your own layers in C++: define `make`. docs/custom-layer.md shows how.
+
+    It is a layer as any other, under every strategy. Files of models name the class, so it must be imported
+    before `pdnn.load_model` reads them; pickles name the module that defines it.
+
+    Parameters
+    ----------
+    **arguments
+        Those of your class, which become attributes. They make the layer again when a file is read, so they
+        must be what JSON can hold.
+
+    Raises
+    ------
+    TypeError
+        If `make` returns something else than a layer.
+    ValueError
+        If the extension was built for another version of pdnn's headers, or a parameter's name is no
+        identifier or an attribute already.
+    """
+
+    kinds: ClassVar[dict[str, type[CustomLayer]]] = {}
+    """All such classes by their names, as files of models have them."""
+
+    def __init_subclass__(cls) -> None:
+        """Enters the class into `kinds`.
+
+        Raises
+        ------
+        TypeError
+            If pdnn.nn, or another module, has a layer of this name.
+        """
+        other = cls.kinds.get(cls.__name__) or getattr(sys.modules[__package__], cls.__name__, None)
+        if isinstance(other, type) and other.__module__ != cls.__module__:
+            raise TypeError(
+                f"{cls.__module__}.{cls.__name__}: {other.__module__} has a layer of this name, and files of "
+                "models could not tell them apart; name yours differently"
+            )
+        cls.kinds[cls.__name__] = cls
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__()
+        self._arguments = arguments
+        for name, value in arguments.items():
+            setattr(self, name, value)
+        for name, shape in self.build(core_for("float32")).parameters():
+            if not name.isidentifier() or hasattr(self, name):
+                raise ValueError(
+                    f'{type(self).__name__}: "{name}" cannot be the name of a parameter; expected an '
+                    "identifier that is no attribute of a layer"
+                )
+            setattr(self, name, Parameter(name, tuple(shape)))
+
+    @abstractmethod
+    def make(self, dtype: str) -> object:
+        """A new layer of your extension, with the arguments that are this object's attributes.
+
+        Parameters
+        ----------
+        dtype : "float32" or "float64"
+            Of its numbers.
+
+        Returns
+        -------
+        object
+            What ``pdnn::custom::layer_capsule`` (pdnn/custom/python.hpp) returned.
+        """
+
+    def build(self, core: Width) -> CoreCustom:
+        """The layer of the core."""
+        return core.Custom(type(self).__name__, self.make(str(core.zeros(0).dtype)))
+
+    def config(self) -> dict[str, Any]:
+        """The arguments."""
+        return self._arguments

@@ -1,0 +1,176 @@
+"""Layers of one's own in C++: an extension compiled against the package's headers, and examples/cpp_layer."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import shutil
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pdnn
+from pdnn import nn, optim
+from processes import Completed, run
+
+CLASS = """
+import {extension}
+from pdnn import nn
+
+class {name}(nn.CustomLayer):
+    dtype_of_all = None
+
+    def __init__(self, features: int) -> None:
+        super().__init__(features=features)
+
+    def make(self, dtype: str) -> object:
+        return {extension}.make(self.dtype_of_all or dtype, self.features)
+"""
+
+
+@pytest.fixture(scope="module")
+def scale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[nn.CustomLayer]]:
+    """The class Scale of the module `scale`, compiled against the package's headers."""
+    compiler = shutil.which("c++")
+    if compiler is None or not Path(sysconfig.get_path("include"), "Python.h").exists():
+        pytest.skip("no C++ compiler or no headers of Python here")
+    folder = tmp_path_factory.mktemp("scale")
+    (folder / "scale.py").write_text(CLASS.format(extension="_scale", name="Scale"))
+    command = [compiler, "-std=c++20", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-DINIT=PyInit__scale"]
+    command += ['-DNAME="_scale"', f"-I{pdnn.get_include()}", f"-I{sysconfig.get_path('include')}"]
+    target = folder / f"_scale{sysconfig.get_config_var('EXT_SUFFIX')}"
+    undefined = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
+    run([*command, *undefined, Path(__file__).with_name("custom_layer.cpp"), "-o", target], timeout=60)
+    sys.path.insert(0, str(folder))
+    from scale import Scale
+
+    yield Scale
+    sys.path.remove(str(folder))
+
+
+def network(scale: type[nn.CustomLayer], **options: object) -> nn.Sequential:
+    layers = (nn.Linear(6, 4), scale(4), nn.Tanh(), nn.Linear(4, 2))
+    return nn.Sequential(*layers, **{"seed": 3, "dtype": "float64"} | options)
+
+
+def test_its_gradients_are_finite_differences(scale: type[nn.CustomLayer]) -> None:
+    model = network(scale)
+    random = np.random.default_rng(5)
+    model.flat_parameters[:] = random.normal(size=model.flat_parameters.size)
+    x, y = random.normal(size=(7, 6)), random.normal(size=(7, 2))
+    _, gradient = model.gradient(x, y, nn.MSELoss())
+    for at in range(gradient.size):
+        values = []
+        for step in (1e-6, -1e-6):
+            model.flat_parameters[at] += step
+            values.append(model.gradient(x, y, nn.MSELoss())[0])
+            model.flat_parameters[at] -= step
+        assert gradient[at] == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-6, abs=1e-8)
+    outputs = model(x)  # eager: the same layer, called from Python
+    nn.MSELoss()(outputs, y).backward()
+    np.testing.assert_allclose(model.flat_gradients, gradient, rtol=1e-12)
+
+
+def test_threads_and_ranks_change_nothing_but_rounding(scale: type[nn.CustomLayer]) -> None:
+    random = np.random.default_rng(5)
+    x, y = random.normal(size=(60, 6)), random.normal(size=(60, 2))
+
+    def trained(strategy: str) -> np.ndarray:
+        model = network(scale)
+        optimizer = optim.SGD(model.parameters(), lr=0.01)
+        pdnn.Trainer(model, nn.MSELoss(), optimizer, strategy=strategy, seed=1).fit(
+            (x, y), epochs=2, batch_size=12, verbose=False
+        )
+        return model.flat_parameters.copy()
+
+    serial = trained("serial")
+    for strategy, ranks in (("team:2", 1), ("pool:2/3", 1), ("ddp", 2), ("pipeline:2", 2)):
+        for values in pdnn.run(trained, strategy, ranks=ranks, backend="threads"):
+            np.testing.assert_allclose(values, serial, rtol=1e-12)
+    leaves = [trained("serial/4"), *pdnn.run(trained, "ddp/4", ranks=2, backend="threads")]
+    assert all((values == leaves[0]).all() for values in leaves)
+
+
+def test_files_and_pickles_bring_it_back(scale: type[nn.CustomLayer], tmp_path: Path) -> None:
+    model = network(scale, dtype="float32")
+    assert model.flat_parameters.size == 42
+    assert model[1].weight.data[3] == model[1].weight.data[0] + 3
+    assert repr(model[1]) == "Scale(features=4)"
+    model.save(tmp_path / "model.safetensors")
+    copies = [pdnn.load_model(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(model))]
+    for other in [*copies, copy.deepcopy(model)]:
+        assert other.fingerprint() == model.fingerprint()
+        assert type(other[1]) is scale
+
+
+def test_a_file_of_an_unknown_layer_says_so(
+    scale: type[nn.CustomLayer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network(scale).save(tmp_path / "model.safetensors")
+    monkeypatch.setattr(nn.CustomLayer, "kinds", {})
+    with pytest.raises(ValueError, match=r"Scale is no layer of pdnn.nn, and no nn.CustomLayer that was"):
+        pdnn.load_model(tmp_path / "model.safetensors")
+
+
+def test_errors_are_python_s(scale: type[nn.CustomLayer]) -> None:
+    with pytest.raises(ValueError, match="expected a feature"):
+        scale(0)
+    with pytest.raises(ValueError, match='Scale: "make" cannot be the name of a parameter'):
+        scale(13)
+    with pytest.raises(ValueError, match="Scale: expected 4 features"):
+        nn.Sequential(scale(4)).output_shape((5,))
+    model = nn.Sequential(nn.Flatten(), scale(4), dtype="float64")
+    data, optimizer = (np.full((8, 4), 1000.0), np.ones((8, 4))), optim.SGD(model.parameters(), lr=0.1)
+    for strategy in ("serial", "team:2"):
+        trainer = pdnn.Trainer(model, nn.MSELoss(), optimizer, strategy=strategy)
+        with pytest.raises(RuntimeError, match="Scale: too bright"):
+            trainer.fit(data, epochs=1, batch_size=4, verbose=False)
+    with pytest.raises(ValueError, match="layer 1, Scale: cannot be written as C"):
+        model.to_c("model.c", (4,))
+
+
+def test_what_is_no_layer_is_refused(scale: type[nn.CustomLayer], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = scale(4)
+    monkeypatch.setattr(scale, "dtype_of_all", "float64")
+    with pytest.raises(ValueError, match="whose numbers have 8 bytes, expected 4"):
+        layer.build(pdnn.core.core_for("float32"))
+    monkeypatch.setattr(scale, "dtype_of_all", "float16")
+    with pytest.raises(ValueError, match='dtype "float16"; expected'):
+        layer.build(pdnn.core.core_for("float32"))
+    monkeypatch.setattr(scale, "make", lambda self, dtype: "a layer")
+    with pytest.raises(TypeError, match=r"Scale: got a str, expected what pdnn::custom::layer_capsule"):
+        scale(4)
+    monkeypatch.undo()
+    made = layer.make("float32")
+    monkeypatch.setattr(scale, "make", lambda self, dtype: made)
+    layer.build(pdnn.core.core_for("float32"))
+    with pytest.raises(ValueError, match="in use already; make a new one each time"):
+        layer.build(pdnn.core.core_for("float32"))
+
+
+def test_names_that_files_could_not_tell_apart_are_refused(scale: type[nn.CustomLayer]) -> None:
+    with pytest.raises(TypeError, match=r"pdnn\.nn\.layers has a layer of this name"):
+        type("Linear", (nn.CustomLayer,), {})
+    with pytest.raises(TypeError, match="scale has a layer of this name"):
+        type("Scale", (nn.CustomLayer,), {"__module__": "another"})
+
+
+@pytest.mark.long
+def test_the_example_trains_as_the_builtin_layer(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    if shutil.which("cmake") is None:
+        pytest.skip("no CMake here")
+    configure = ["cmake", "-S", root / "examples" / "cpp_layer", "-B", tmp_path]
+    run([*configure, f"-DPython_EXECUTABLE={sys.executable}", "-DCMAKE_CXX_FLAGS=-O1"], timeout=60)
+    run(["cmake", "--build", tmp_path], timeout=100)
+    train = [root / "examples" / "cpp_layer" / "train.py"]
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    for words in (["serial"], ["team:2"], ["ddp", "2"], ["pipeline:2", "2"]):
+        said = run_python([*train, *words], env={"PYTHONPATH": path}).stdout
+        assert float(said.split()[-1]) < 1e-13
