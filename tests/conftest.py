@@ -13,9 +13,6 @@ import processes
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers share the cores: NumPy and PyTorch wait for no thread
 
-LAUNCHER_FAILED = "The PMIx server's listener thread failed to start"
-"""What Open MPI's mpiexec says, once in many hundred times, when it ends before it has started a rank."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run measurements and long matrices, too")
@@ -69,11 +66,6 @@ def mpiexec() -> Callable[..., processes.Completed]:
         tidy: bool = False,
     ) -> processes.Completed:
         command = processes.mpi_command(ranks, arguments, options=options)
-        for attempt in (1, 2):
-            child = processes.run(command, timeout=timeout, check=False, env=env, cwd=cwd, tidy=tidy)
-            if LAUNCHER_FAILED not in child.stdout:
-                break
-            print(f"mpiexec could not start, attempt {attempt}:\n{child.stdout}")
-        return processes.checked(child) if check else child
+        return processes.run(command, timeout=timeout, check=check, env=env, cwd=cwd, tidy=tidy)
 
     return run

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -46,8 +47,12 @@ def start(
     cwd: Path | None = None,
     stderr: int = subprocess.STDOUT,
 ) -> subprocess.Popen[str]:
-    """A child in a process group of its own, its output in ``stdout``; end it with `stop`."""
-    environment = child_environment(env)
+    """A child in a process group of its own, its output in ``stdout``; end it with `stop`.
+
+    It has its own folder for temporary files, where an mpiexec that is killed leaves those of its session.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="pdnn-test-")
+    environment = child_environment({"TMPDIR": folder.name, **(env or {})})
     environment[_TAG] = uuid.uuid4().hex
     child = subprocess.Popen(
         [str(word) for word in command],
@@ -60,6 +65,7 @@ def start(
         start_new_session=True,
     )
     child.tag = environment[_TAG]  # type: ignore[attr-defined]
+    child.folder = folder  # type: ignore[attr-defined]
     return child
 
 
@@ -88,7 +94,7 @@ def check_nothing_is_left(child: subprocess.Popen[str], within: float = 4) -> No
 
 
 def stop(child: subprocess.Popen[str]) -> None:
-    """Kill the child, its process group and everything else that it started, and its record."""
+    """Kill the child, its process group and everything else that it started; its record and files go, too."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     while alive := descendants(child):
@@ -98,6 +104,7 @@ def stop(child: subprocess.Popen[str]) -> None:
         child.poll()
     child.communicate()
     _core.remove_record(child.pid)
+    child.folder.cleanup()  # type: ignore[attr-defined]
 
 
 def run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 
@@ -202,6 +201,8 @@ class CSVLogger(Callback):
         """
         if trainer.comm.rank != 0:
             return
+        import csv
+
         with open(self.path, "a+", encoding="utf-8", newline="") as file:
             file.seek(0)
             names, columns = next(csv.reader(file), []), ["epoch", *logs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shlex
 import signal
@@ -33,6 +34,7 @@ print("words", *sys.argv[1:])
 print("a word", file=sys.stderr)
 sys.stdout.write("no end of line")
 """
+LOOK_AT_SESSION = 'import os; print("session", os.environ["PMIX_SERVER_TMPDIR"])'
 MEET = """
 import sys, time
 import pdnn
@@ -137,6 +139,28 @@ def test_a_signal_to_the_launcher_ends_every_rank(
     child.send_signal(number)
     end(child, within=5)
     assert child.returncode == (-number if number == signal.SIGKILL else 128 + number)
+
+
+def test_what_killed_mpiexecs_have_left_keeps_no_job_from_starting(
+    job: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """Open MPI 5 calls the folder of a session after mpiexec's PID, and PIDs come again."""
+    if not find().version.startswith("5."):
+        pytest.skip("is about Open MPI 5")
+    recent = subprocess.Popen(["true"])
+    recent.wait()
+    for pid in range(recent.pid, recent.pid + 2000):
+        folder = tmp_path / f"ompi.{pid}"
+        folder.mkdir()
+        (folder / f"pmix.{platform.node().partition('.')[0]}.tool.{pid}").touch()
+    unlucky = job("-n", "1", "-c", "print('started')", env={"PRTE_MCA_prte_tmpdir_base": str(tmp_path)})
+    assert "listener thread failed to start" in end(unlucky, within=30), "what a user has named is used"
+    lucky = job("-n", "1", "-c", LOOK_AT_SESSION, env={"TMPDIR": str(tmp_path)})
+    output = end(lucky, within=30)
+    assert lucky.returncode == 0, output
+    (session,) = re.findall(r"session (\S+)", output)
+    assert Path(session).parent.parent == tmp_path
+    assert not Path(session).parent.exists(), "nothing is left of it"
 
 
 def test_a_stopped_rank_ends_the_job_after_the_communication_timeout(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,19 @@ def test_doctor_knows_how_debian_calls_mpich(tmp_path: Path, monkeypatch: pytest
     assert not hints, "of the library's family, or no other is there"
     health.hint_at_mpiexec("pdnn._mpi.mpich", Mpiexec("/bin/mpiexec", "Open MPI", "4.1.4"), hints)
     assert hints == [f"/bin/mpiexec is Open MPI's, the library is not; try pdnn launch --mpiexec {own}"]
+
+
+def test_doctor_finds_what_killed_launchers_have_left(tmp_path: Path) -> None:
+    hints: list[str] = []
+    (tmp_path / f"ompi.{os.getpid()}").mkdir()
+    health.hint_at_sessions(tmp_path, hints)
+    assert not hints, "it runs"
+    (tmp_path / "ompi.4194305").mkdir()  # more than Linux gives
+    health.hint_at_sessions(tmp_path, hints)
+    assert hints[0].startswith(f"{tmp_path}/ompi.4194305 are of mpiexecs that were killed")
+    (tmp_path / "ompi.4194306").mkdir()
+    health.hint_at_sessions(tmp_path, hints)
+    assert hints[1].startswith(f"{tmp_path}/ompi.4194305 and 1 more are of")
 
 
 def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> None:

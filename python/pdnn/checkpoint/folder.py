@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import warnings
 from pathlib import Path
@@ -65,6 +64,8 @@ def keep_last(directory: str | os.PathLike[str], keep: int) -> None:
     try:
         os.link(last, before)
     except OSError:  # a file system without links
+        import shutil  # which brings four compressions with it
+
         with open(last, "rb") as source, replacing(before) as copy:
             shutil.copyfileobj(source, copy)
 

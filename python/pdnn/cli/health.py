@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -164,6 +165,8 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
             "as root, plain mpiexec wants OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; "
             "pdnn launch sets them"
         )
+    if mpiexec.open_mpi:
+        hint_at_sessions(Path(tempfile.gettempdir()), hints)
     if facts["library"]:
         facts["match"], facts["start seconds"] = _try_ranks(mpiexec, facts["library"], problems)
         if not facts["match"]:
@@ -189,6 +192,27 @@ def hint_at_mpiexec(module: str, mpiexec: Mpiexec, hints: list[str]) -> None:
         hints.append(
             f"{mpiexec.path} is {mpiexec.family}'s, the library is not; try pdnn launch --mpiexec {own}"
         )
+
+
+def hint_at_sessions(folder: Path, hints: list[str]) -> None:
+    """Finds what mpiexecs of Open MPI 5 that were killed have left; one with the same PID cannot start."""
+    left = [path for path in sorted(folder.glob("ompi.[0-9]*")) if not _is_alive(int(path.suffix[1:]))]
+    if left:
+        hints.append(
+            f"{left[0]}{f' and {len(left) - 1} more' * (len(left) > 1)} are of mpiexecs that were killed; a "
+            "plain mpiexec that is given the same PID ends before it starts a rank (pdnn launch does not): "
+            f"rm -r {folder}/ompi.PID, once no job runs"
+        )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)  # sends nothing
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
 
 
 def find_mixed_packages(problems: list[str]) -> None:

@@ -59,6 +59,7 @@ class Job:
         self._sink = sink
         self._streams: list[_Stream] = []
         self._folder = tempfile.TemporaryDirectory(prefix="pdnn-job-")
+        environment = environment | _session_folder(environment, self._folder.name)
         pipe = None
         if sink is not None:
             pipe = subprocess.PIPE
@@ -169,6 +170,17 @@ class Job:
             self._process.kill()
             self._process.wait()
             guard.end_session(self._process.pid)  # nothing is left of it, unless the guard was killed
+
+
+def _session_folder(environment: dict[str, str], folder: str) -> dict[str, str]:
+    """Keeps the files of Open MPI 5's mpiexec in a folder of this job, unless the user has named one.
+
+    By default that is ``ompi.PID`` among the temporary files. One that is killed leaves it there, and a later
+    mpiexec that is given the same PID then ends before it has started a rank: "The PMIx server's listener
+    thread failed to start" (PMIx wants to be the one who creates the files in it).
+    """
+    named = any("tmpdir_base" in name for name in environment)
+    return {} if named else {"PRTE_MCA_prte_local_tmpdir_base": folder}
 
 
 def _hand_on(sink: Sink, stream: _Stream, line: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -48,6 +47,8 @@ def converted(where: str, handles: Mapping[str, Handle], format: str) -> dict[st
 
 def fingerprint(state: Mapping[str, Array]) -> str:
     """SHA-256 of names and bytes, in the order of the names; 64 hexadecimal digits."""
+    import hashlib  # brings OpenSSL with it
+
     digest = hashlib.sha256()
     for name, values in sorted(state.items()):
         digest.update(name.encode())
