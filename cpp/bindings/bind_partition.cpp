@@ -43,6 +43,15 @@ void bind_partition(py::module_& m) {
       },
       py::arg("model"), "Numbers of the Linears that tensor parallel cuts together.");
   m.def(
+      "inseparable",
+      [](const nn::Model<T>& model, const std::vector<Index>& sample) {
+        std::vector<std::pair<Index, Index>> runs;
+        for (const auto [begin, end] : model.network().bound(to_shape(sample))->inseparable())
+          runs.emplace_back(begin, end);
+        return runs;
+      },
+      py::arg("model"), py::arg("sample"), "Layers, from one to before another, that have other bits in two stages.");
+  m.def(
       "measured_cut",
       [](const nn::Model<T>& model, const std::vector<Index>& sample, int stages, Index rows) {
         return partition::measured_cut(model.network(), to_shape(sample), stages, rows);

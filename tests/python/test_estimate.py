@@ -449,8 +449,25 @@ def more_stages_than_layers() -> None:
         one.fit(data(), 1, 32, verbose=False)
 
 
-def test_a_strategy_that_does_not_fit_is_refused_on_all_ranks() -> None:
-    pdnn.run(more_stages_than_layers, ranks=2, backend="threads")
+def more_stages_than_parts() -> None:
+    """A convolution and its pooling are computed as one, with other bits than in two stages."""
+    layers = [nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 3)]
+    network = nn.Sequential(*layers, seed=1)
+    images = pdnn.data.Dataset(np.ones((32, 1, 8, 8), np.float32), np.zeros(32, np.int64))
+    one = pdnn.Trainer(
+        network, nn.CrossEntropyLoss(), optim.SGD(network.parameters(), 0.1), strategy="pipeline:4"
+    )
+    with pytest.raises(
+        ValueError, match="4 stages of 4 layers.*, and 1 are computed as one with the layer before"
+    ):
+        one.estimate(images, 32)
+    with pytest.raises(ValueError, match="layers 0 to 1, a convolution and its pooling"):
+        one.fit(images, 1, 32, verbose=False)
+
+
+@pytest.mark.parametrize(("job", "ranks"), [(more_stages_than_layers, 2), (more_stages_than_parts, 4)])
+def test_a_strategy_that_does_not_fit_is_refused_on_all_ranks(job: Callable[[], None], ranks: int) -> None:
+    pdnn.run(job, ranks=ranks, backend="threads")
 
 
 def test_a_slow_step_is_measured_once() -> None:

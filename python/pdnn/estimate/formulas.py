@@ -257,11 +257,13 @@ class Steps:
         assert pipeline is not None
         micro_batches = min(pipeline.num_micro_batches, rows)
         each = ceil(rows / micro_batches)
-        if (stages := grid.stages * pipeline.chunks) > len(network.layer_params):  # on all ranks alike
+        stages, layers = grid.stages * pipeline.chunks, len(network.layer_params)
+        if stages > (most := self.network.most_stages(reproducible=grid.leaves > 0)):  # on all ranks alike
+            joined = f", and {layers - most} are computed as one with the layer before" * (most < layers)
             raise ValueError(
-                f"estimate: {stages} stages of {len(network.layer_params)} layers; a stage has at least one"
+                f"estimate: {stages} stages of {layers} layers; a stage has at least one{joined}"
             )
-        cut = pipeline.cut or self.compute.cut(self.network, grid.stages * pipeline.chunks, each)
+        cut = pipeline.cut or self.compute.cut(self.network, stages, each)
         widest = max((network.widths[layer] for layer in cut), default=0)
         message, coding = each * widest * itemsize, 0.0
         if pipeline.codec is not None and cut:

@@ -82,6 +82,12 @@ class Network:
         """Numbers of the Linears that tensor parallel cuts together, as the core pairs them."""
         return core_for(self.model.dtype).linear_pairs(self.model.core)
 
+    def most_stages(self, reproducible: bool) -> int:
+        """How many stages a pipeline may have: one a layer, but layers that are computed as one share theirs."""
+        core = core_for(self.model.dtype)
+        together = core.inseparable(self.model.core, list(self.sample)) if reproducible else []
+        return len(self.layer_params) - sum(end - begin - 1 for begin, end in together)
+
     def tensor_part(self, ranks: int) -> tuple[Network, list[Pair]]:
         """What the first of so many ranks holds, as a network by itself, and what a row costs in sums."""
         configs = [dict(layer) for layer in self.model.config()["layers"]]
