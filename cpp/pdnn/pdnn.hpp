@@ -116,6 +116,7 @@ class PDNN_API Sequential {
  public:
   struct Impl;
 
+  /// Builds the layers and draws their parameters. std::invalid_argument if an option makes no sense.
   explicit Sequential(const std::vector<Layer>& layers, const ModelOptions& options = {});
   /// From a model file's "pdnn.architecture": {"dtype": …, "layers": […]}.
   static Sequential from_json(const std::string& architecture, std::uint64_t seed = 0);
@@ -190,6 +191,7 @@ class PDNN_API Trainer {
  public:
   struct Impl;
 
+  /// Trains this model itself, not a copy. std::invalid_argument if the strategy or an option makes no sense.
   Trainer(const Sequential<T>& model, const Loss& loss, const Optimizer& optimizer, const TrainerOptions& options = {});
 
   /// Trains; a second call continues where the first ended. With several ranks all call it, with the same arguments.
@@ -197,11 +199,13 @@ class PDNN_API Trainer {
   std::vector<Progress> fit(const Dataset& train, const FitOptions& options = {});
   /// Loss and accuracy in evaluation mode, of all rows, by this rank.
   Scores evaluate(const Dataset& data) const;
+  /// As Sequential's.
   std::vector<Index> output_shape(const std::vector<Index>& sample) const;
   /// As Sequential's, by the strategy's threads.
   void predict(const Samples& x, T* outputs) const;
   std::vector<T> predict(const Samples& x) const;
 
+  /// Of the next step.
   double learning_rate() const;
   /// From the next epoch on.
   void set_learning_rate(double rate);

@@ -29,6 +29,7 @@ GENERATE_LATEX = NO
 XML_PROGRAMLISTING = NO
 JAVADOC_AUTOBRIEF = YES
 MACRO_EXPANSION = YES
+PREDEFINED = PDNN_API=
 QUIET = YES
 WARNINGS = NO
 WARN_IF_UNDOCUMENTED = NO
@@ -63,12 +64,12 @@ class CommandHelp(SphinxDirective):
 
 
 class Contracts(SphinxDirective):
-    """Doxygen's reading of the classes of cpp/pdnn that the content lists; without Doxygen, a note."""
+    """Doxygen's reading of what the content lists of cpp/pdnn, by names; without Doxygen, a note."""
 
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """A section for each class or struct."""
+        """A section for each class, struct or function."""
         index = XML / "xml" / "index.xml"
         if not index.exists():
             text = "This copy of the site was built without Doxygen, and so without this page's content."
@@ -78,9 +79,11 @@ class Contracts(SphinxDirective):
         }
         sections: list[nodes.Node] = []
         for name in self.content:
+            kind = kinds.get(name, "function")
+            members = "" if kind == "function" else "   :members:\n"
             section = nodes.section(ids=[nodes.make_id(name)], names=[name])
             section += nodes.title(text=name)
-            text = f"```{{eval-rst}}\n.. doxygen{kinds.get(name, 'class')}:: {name}\n   :members:\n```"
+            text = f"```{{eval-rst}}\n.. doxygen{kind}:: {name}\n{members}```"
             section += self.parse_text_to_nodes(text)
             sections.append(section)
         return sections

@@ -304,7 +304,7 @@ class NaturalGradient(SecondOrder):
     lr : float
     damping : float
         Added to the diagonal of F. Where the gradients of rows are small F is, too, and steps are long; the
-        damping limits them to lr |g| / damping.
+        damping limits them to lr ‖g‖ / damping.
     weight_decay, solver
         As `LevenbergMarquardt` has them; with one row of J for each row of the batch.
 
