@@ -457,9 +457,7 @@ def more_stages_than_parts() -> None:
     one = pdnn.Trainer(
         network, nn.CrossEntropyLoss(), optim.SGD(network.parameters(), 0.1), strategy="pipeline:4"
     )
-    with pytest.raises(
-        ValueError, match="4 stages of 4 layers.*, and 1 are computed as one with the layer before"
-    ):
+    with pytest.raises(ValueError, match="and 1 are computed as one with the layer before"):
         one.estimate(images, 32)
     with pytest.raises(ValueError, match="layers 0 to 1, a convolution and its pooling"):
         one.fit(images, 1, 32, verbose=False)
