@@ -83,7 +83,7 @@ class Network:
         return core_for(self.model.dtype).linear_pairs(self.model.core)
 
     def most_stages(self, reproducible: bool) -> int:
-        """How many stages a pipeline may have: one a layer, but those that are computed as one share theirs."""
+        """How many stages a pipeline may have: layers that are computed as one share theirs."""
         core = core_for(self.model.dtype)
         together = core.inseparable(self.model.core, list(self.sample)) if reproducible else []
         return len(self.layer_params) - sum(end - begin - 1 for begin, end in together)
