@@ -36,12 +36,13 @@ void round_samples(Part part, Index batch, Index elements, const LeafSums<float>
   for (Index leaf = 0, begin = 0; leaf < leaves.count; begin = leaves.ends[leaf++]) round(begin, leaves.ends[leaf]);
 }
 
-template <class Operands>
+/// Operands of products, and of convolutions.
+template <class Products, class Windows = Products>
 constexpr RoundedKernels<float> bfloat16_kernels() {
-  return {product_kernels<Operands>(), convolution_kernels<Operands>(),
-          RoundingKernels<float>{.round_channels = round_channels<Operands>,
-                                 .round_taps = round_taps<Operands>,
-                                 .round_samples = round_samples<Operands>}};
+  return {product_kernels<Products>(), convolution_kernels<Windows>(),
+          RoundingKernels<float>{.round_channels = round_channels<Windows>,
+                                 .round_taps = round_taps<Windows>,
+                                 .round_samples = round_samples<Windows>}};
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 /// `Plain`: numbers as they lie. `Rounded`: rounded to bfloat16, the nearest, ties to even, and held as floats.
 /// `Pairs`: two bfloat16 numbers that follow each other along the depth, in the place of one float. All are summed in
 /// the type of the output. A *group* is what one place along the depth holds: a number, or a pair; a 0 completes the
-/// last pair. `Tiles` (impl/tiles.hpp) are pairs of which a tile multiplies 16 places at once, completed by zeros.
+/// last pair. `Tiles` (impl/tiles.hpp) are pairs of which a tile multiplies 16 places at once, completed by zeros;
+/// `Blocks` (impl/blocks.hpp) those of which an instruction multiplies 2.
 #include "pdnn/kernels/impl/pack.hpp"
 
 namespace pdnn::kernels::impl {
@@ -17,8 +18,10 @@ struct Plain {
   static constexpr Index kGroup = 1;
   static constexpr Index kStep = 1;                       // places that are multiplied at once
   static constexpr Index kRows = 1;                       // of a tile, or a multiple of it
+  static constexpr Index kBeside = 1;                     // rows of a that lie by turns in its copy
   static constexpr bool kCopied = false;                  // read in place where that is as fast
   static constexpr int kWidest = kManyRegisters ? 4 : 2;  // a tile, in vectors
+  static constexpr int kHighest = 0;                      // a tile, in rows: as its width allows
   struct InUse {};                                        // while it lives, this thread may multiply them
   static PDNN_INLINE Vector<T> spread(const T* group) { return broadcast(*group); }
   static PDNN_INLINE Vector<T> multiply_add(Vector<T> a, Vector<T> b, Vector<T> sum) { return fma<T>(a, b, sum); }

@@ -181,7 +181,8 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
         const Index height = min(row_block, rows - row), first = block.rows.begin + row;
         const T* const a = p.a + first * p.row_step + k * p.depth_step;
         if constexpr (adjacent_rows)
-          copy_depth<Operands, leaves>(a, p.depth_step, depth, p.leaves, piece, a_copy, columns_of_a ? columns : 1,
+          copy_depth<Operands, leaves>(a, p.depth_step, depth, p.leaves, piece, a_copy,
+                                       columns_of_a ? columns : Operands::kBeside,
                                        [&](const T* from, Index own, T* to) {
                                          if constexpr (columns_of_a)
                                            Operands::template copy<columns>(from, p.depth_step, own, height, to);

@@ -36,9 +36,9 @@ struct LeafTile : Tile<T> {
 template <class T, bool leaves>
 using TileOf = std::conditional_t<leaves, LeafTile<T>, Tile<T>>;
 
-/// How many rows fill the registers beside a row of b and one broadcast element of a; or two registers of rows.
+/// How many rows fill the registers beside a row of b and one broadcast element of a; or as many as the operands say.
 template <class Operands, int vectors>
-inline constexpr int kMostRows = Operands::kRows > 1               ? 2 * Operands::kRows
+inline constexpr int kMostRows = Operands::kRows > 1               ? Operands::kHighest
                                  : vectors == 4                    ? 6
                                  : vectors == 2 && !kManyRegisters ? 6
                                                                    : 12;

@@ -58,7 +58,7 @@ template <class Unit>
 struct Tiles : Pairs {
   using InTile = Tiles;
   static constexpr Index kStep = kTileRows, kRows = kTileRows;
-  static constexpr int kWidest = 2;
+  static constexpr int kWidest = 2, kHighest = 2 * kTileRows;
 
   struct InUse {
     InUse() { Unit::configure(TileConfig{}); }
