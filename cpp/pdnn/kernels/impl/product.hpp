@@ -271,12 +271,14 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
     }
     multiply_block<Operands, vectors, adjacent_rows, leaves>(p, block, finish);
   };
+  // Half a tile, of two leaves, has all its rows: the strip of b beside them is half as wide, and stays nearest.
+  constexpr int widest = leaves && kLeafPairs && !kNeon ? 2 : Operands::kWidest;
   if (cols <= kLanes<T>)
     run(std::integral_constant<int, 1>{});
-  else if (cols <= 2 * kLanes<T> || Operands::kWidest == 2)
+  else if (cols <= 2 * kLanes<T> || widest == 2)
     run(std::integral_constant<int, 2>{});
-  else
-    run(std::integral_constant<int, Operands::kWidest>{});
+  else if constexpr (widest > 2)
+    run(std::integral_constant<int, widest>{});
 }
 
 template <class Operands, class T = typename Operands::Value>
