@@ -1,6 +1,7 @@
 """An epoch of `pdnn.sklearn.MLPClassifier.fit` beside one of scikit-learn's, on the same rows.
 
-python benchmarks/estimators.py [--quick] [--blocks 40] [--tables small,digits,wide,long] [--dtype float32]
+python benchmarks/estimators.py [--quick] [--blocks 40] [--tables small,digits,wide,long,lbfgs]
+    [--dtype float32]
 
 A block is a whole `fit`, whose seconds count over its epochs, with what begins and ends it. Both sides get
 the same array and the same `random_state`, so they begin with the same parameters and take the same batches;
@@ -56,6 +57,12 @@ TABLES = {
     "digits": Table("1,797 rows of 64, 64-100-10", (1797, 64, 10), 10),
     "wide": Table("10,000 rows of 784, 784-256-10", (10_000, 784, 10), 1, {"hidden_layer_sizes": (256,)}),
     "long": Table("100,000 rows of 20, 20-100-2", (100_000, 20, 2), 1),
+    "lbfgs": Table(
+        "L-BFGS, 1,797 rows of 64, 64-100-100-10",
+        (1797, 64, 10),
+        20,
+        {"hidden_layer_sizes": (100, 100), "solver": "lbfgs"},
+    ),
 }
 """By the name that `--tables` takes."""
 
