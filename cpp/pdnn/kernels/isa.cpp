@@ -57,9 +57,9 @@ bool has_avx512() {
 #endif
 
 #if defined(PDNN_WITH_NEON_BF16) && defined(__linux__)
-bool has_bfdot() { return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
+bool has_bfloat16() { return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
 #elif defined(PDNN_WITH_NEON_BF16)
-bool has_bfdot() {  // as macOS tells it
+bool has_bfloat16() {  // as macOS tells it
   int has = 0;
   std::size_t size = sizeof has;
   return sysctlbyname("hw.optional.arm.FEAT_BF16", &has, &size, nullptr, 0) == 0 && has != 0;
@@ -87,7 +87,7 @@ bool present(Isa isa) {
 #endif
 #if defined(PDNN_WITH_NEON) && defined(PDNN_WITH_NEON_BF16)
     case Isa::neon_bf16:
-      return has_bfdot();
+      return has_bfloat16();
 #endif
 #ifdef PDNN_WITH_NEON
     case Isa::neon:
