@@ -247,7 +247,7 @@ def check_mistakes_are_named_on_every_rank(comm: Communicator) -> None:
     passed(np.zeros((3, 4), np.float32)[:, ::2], "a strided (3, 2) array")
     passed(read_only, "a read-only (3, 2) array")
     passed(fine.astype(np.float16), "an array of float16")
-    passed([1.0], "a list")
+    passed([1.0], "an object of type list")
     if comm.size > 1:
         check_ranks_that_differ(comm, last, fine)
     comm.barrier()

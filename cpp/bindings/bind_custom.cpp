@@ -17,7 +17,7 @@ std::shared_ptr<nn::Custom<T>> take_layer(const std::string& name, const py::obj
   if (PyCapsule_IsValid(capsule, kTaken) != 0)
     throw ValueError(name + ": this layer is in use already; make a new one each time");
   if (PyCapsule_IsValid(capsule, custom::abi::kCapsule) == 0)
-    throw py::type_error(message(name, ": got a ", Py_TYPE(capsule)->tp_name,
+    throw py::type_error(message(name, ": got ", Py_TYPE(capsule)->tp_name,
                                  ", expected what pdnn::custom::layer_capsule returns (pdnn/custom/python.hpp)"));
   void* const layer = PyCapsule_GetPointer(capsule, custom::abi::kCapsule);
   auto taken = std::make_shared<nn::Custom<T>>(name, static_cast<custom::abi::Layer*>(layer));

@@ -41,7 +41,7 @@ def named(metrics: Metrics) -> dict[str, Metric]:
     found = dict(metrics if isinstance(metrics, Mapping) else map(_named, metrics))
     for name, function in found.items():
         if not (isinstance(name, str) and callable(function)):
-            raise TypeError(f"metrics: {name!r} is a {type(function).__name__}, expected a function")
+            raise TypeError(f"metrics: {name!r} is of type {type(function).__name__}, expected a function")
         if name in _TAKEN:
             raise ValueError(f'metrics: "{name}" is a name that every history has; take another one')
     return found

@@ -235,7 +235,7 @@ class Tensor(ArrayInterface):
 
     def __truediv__(self, other: float) -> Tensor:
         if not isinstance(other, Real):
-            raise TypeError(f"Tensor: / with a {type(other).__name__}; it takes a number")
+            raise TypeError(f"Tensor: / with {type(other).__name__}; it takes a number")
         divisor = float(other)
         return _result(self.data / divisor, [self], lambda dy: [dy / divisor])
 
@@ -262,7 +262,7 @@ class Tensor(ArrayInterface):
     def _like(self, other: object, operation: str) -> Tensor:
         """The other operand, of the same shape and dtype: nothing is broadcast."""
         if not isinstance(other, (Tensor, np.ndarray)):
-            raise TypeError(f"Tensor: {operation} with a {type(other).__name__}")
+            raise TypeError(f"Tensor: {operation} with {type(other).__name__}")
         if other.shape != self.shape or other.dtype != self.dtype:
             raise ValueError(
                 f"Tensor: {operation} of {self.dtype} {self.shape} and {other.dtype} {other.shape}; "

@@ -239,22 +239,24 @@ def _check(
 ) -> None:
     if not isinstance(model, Sequential):
         raise TypeError(
-            f"Trainer: model is a {type(model).__name__}, expected an nn.Sequential; "
+            f"Trainer: model is of type {type(model).__name__}, expected an nn.Sequential; "
             "use that, or write the loop by hand"
         )
     if not isinstance(loss, Loss):
-        raise TypeError(f"Trainer: loss is a {type(loss).__name__}, expected one of pdnn.nn's losses")
+        raise TypeError(f"Trainer: loss is of type {type(loss).__name__}, expected one of pdnn.nn's losses")
     if type(loss).__call__ is not Loss.__call__:
         raise TypeError(
             f"Trainer: {type(loss).__name__} has a __call__ of its own, which training in the core "
             "does not call; write the loop by hand"
         )
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"Trainer: optimizer is a {type(optimizer).__name__}, expected one of pdnn.optim's")
+        raise TypeError(
+            f"Trainer: optimizer is of type {type(optimizer).__name__}, expected one of pdnn.optim's"
+        )
     if not (schedule is None or isinstance(schedule, LRScheduler)):
         raise TypeError(
-            f"Trainer: schedule is a {type(schedule).__name__}, expected one of pdnn.optim.lr_scheduler; "
-            "a function goes into LambdaLR"
+            f"Trainer: schedule is of type {type(schedule).__name__}, "
+            "expected one of pdnn.optim.lr_scheduler; a function goes into LambdaLR"
         )
     if schedule is not None and schedule.optimizer is not optimizer:
         raise ValueError("Trainer: the schedule is of another optimizer")

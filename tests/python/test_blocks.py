@@ -213,7 +213,7 @@ def test_an_epoch_takes_as_many_rows_as_are_said_and_no_thread_stays() -> None:
     ("made", "error", "words"),
     [
         ([(X[:40], Y[:40])], ValueError, r"epoch 0 has 40 rows, expected rows=93"),
-        ([X, Y], TypeError, r"block 0 is a ndarray, expected \(x, y\) or"),
+        ([X, Y], TypeError, r"block 0 is of type ndarray, expected \(x, y\) or"),
         ([(X[:9], Y[:9]), (X[9:, :5], Y[9:])], ValueError, r"block 1 has samples uint8 of shape \(5,\)"),
         ([(X[:9], Y[:9]), (X[9:] / 255, Y[9:])], ValueError, "block 1 has samples float64"),
         ([(X[:9], Y[:9], Y[:9]), (X[9:], Y[9:])], ValueError, "block 1 has .* no weights, those before"),
@@ -264,13 +264,13 @@ def test_loaders_take_it_too(drop_last: bool) -> None:
 
 
 def test_what_it_does_not_do_is_refused() -> None:
-    with pytest.raises(TypeError, match="make is a generator, expected a function of the epoch"):
+    with pytest.raises(TypeError, match="make is of type generator, expected a function of the epoch"):
         BlockStream(blocks(0), ROWS)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rows=0, window=8"):
         BlockStream(blocks, 0)
-    with pytest.raises(TypeError, match="validation: got a BlockStream"):
+    with pytest.raises(TypeError, match="validation: got BlockStream"):
         fit(make(), stream(), validation=stream())
-    with pytest.raises(TypeError, match="evaluate: got a BlockStream"):
+    with pytest.raises(TypeError, match="evaluate: got BlockStream"):
         make().evaluate(stream())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="augment= is for a Dataset"):
         fit(make(), stream(), augment=PadCropFlip(1))

@@ -119,7 +119,7 @@ def test_a_string_is_refused_or_comes_back(text: str) -> None:
 def test_what_is_no_codec_is_refused() -> None:
     with pytest.raises(ValueError, match='codec "fp8"; expected one of "fp16"'):
         codec.parse("fp8")
-    with pytest.raises(TypeError, match="codec is a int"):
+    with pytest.raises(TypeError, match="codec is of type int"):
         codec.parse(3)  # type: ignore[arg-type]
     for wrong in (
         lambda: Int8(17),

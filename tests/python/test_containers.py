@@ -244,21 +244,21 @@ REFUSED_SAMPLES = [
         "a number, a set, a dict, a generator, a sparse matrix",
         3.0,
         TypeError,
-        "x is a float, expected an array or a list",
+        "x is of type float, expected an array or a list",
     ),
     (
         "a number, a set, a dict, a generator, a sparse matrix",
         set(),
         TypeError,
-        "x is a set, expected an array or a list",
+        "x is of type set, expected an array or a list",
     ),
     (
         "a number, a set, a dict, a generator, a sparse matrix",
         iter([[1.0]]),
         TypeError,
-        "x is a list_iterator",
+        "x is of type list_iterator",
     ),
-    ("a number, a set, a dict, a generator, a sparse matrix", {"a": [1.0]}, TypeError, "x is a dict"),
+    ("a number, a set, a dict, a generator, a sparse matrix", {"a": [1.0]}, TypeError, "x is of type dict"),
 ]
 REFUSED_LABELS = [
     ("strings beside numbers", ["cat", 1] * 6, TypeError, "y holds strings beside values of type int"),
@@ -404,9 +404,9 @@ def test_x_and_y_may_be_passed_as_two_or_as_one() -> None:
     assert want.evaluate(X, Y) == want.evaluate((X, Y)) == want.evaluate(Dataset(X, Y))
     with pytest.raises(TypeError, match="multiple values"):
         want.fit((X, Y), 2, epochs=3)  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match=r"got a ndarray, expected a Dataset, a Subset, \(x, y\), or x and y"):
+    with pytest.raises(TypeError, match=r"got ndarray, expected a Dataset, a Subset, \(x, y\), or x and y"):
         want.fit(X)
-    with pytest.raises(TypeError, match="x is a Dataset, expected an array"):
+    with pytest.raises(TypeError, match="x is of type Dataset, expected an array"):
         want.fit(Dataset(X, Y), Y)
 
 

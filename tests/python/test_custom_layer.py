@@ -143,7 +143,7 @@ def test_what_is_no_layer_is_refused(scale: type[nn.CustomLayer], monkeypatch: p
     with pytest.raises(ValueError, match='dtype "float16"; expected'):
         layer.build(pdnn.core.core_for("float32"))
     monkeypatch.setattr(scale, "make", lambda self, dtype: "a layer")
-    with pytest.raises(TypeError, match=r"Scale: got a str, expected what pdnn::custom::layer_capsule"):
+    with pytest.raises(TypeError, match=r"Scale: got str, expected what pdnn::custom::layer_capsule"):
         scale(4)
     monkeypatch.undo()
     made = layer.make("float32")

@@ -90,7 +90,7 @@ def test_whoever_gathers_gets_the_same_bits(raw: type, dtype: str) -> None:
         ({"batch_size": 0}, ValueError, "batch_size is 0"),
         ({"seed": -1}, ValueError, "seed is -1"),
         ({"dtype": "uint8"}, ValueError, "dtype is uint8, expected float32 or float64"),
-        ({"dataset": [1]}, TypeError, r"dataset is a list.*Dataset\(x, y\)"),
+        ({"dataset": [1]}, TypeError, r"dataset is of type list.*Dataset\(x, y\)"),
     ],
 )
 def test_unfit_loader_options_are_refused(options: dict[str, object], error: type, words: str) -> None:

@@ -87,7 +87,7 @@ def test_a_state_goes_back_to_each_of_its_last_two_commits() -> None:
 def test_what_is_no_state_is_refused() -> None:
     with pytest.raises(ValueError, match=r"State: \['commits'\] are its own"):
         ddp.State(commits=3)
-    with pytest.raises(TypeError, match=r"elastic: got a dict, expected a ddp\.State"):
+    with pytest.raises(TypeError, match=r"elastic: got dict, expected a ddp\.State"):
         elastic_job.train({}, 1)  # type: ignore[arg-type]
     model = elastic_job.network()
     with pytest.raises(TypeError, match="pass the optimizer inside"):

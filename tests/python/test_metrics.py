@@ -133,7 +133,7 @@ def test_metrics_are_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None
         (["r3"], ValueError, "'r3' names no metric; expected accuracy, mae"),
         (["top0"], ValueError, "names no metric"),
         ([lambda y, p: 0.0], ValueError, "no name; pass"),
-        ([3], TypeError, "is a int, expected a function"),
+        ([3], TypeError, "is of type int, expected a function"),
         ({"loss": spread}, ValueError, "every history has"),
     ],
 )

@@ -200,7 +200,7 @@ def test_parameters_belong_to_layers() -> None:
 
     with pytest.raises(TypeError, match="Scale: has a Parameter of its own"):
         Scale().flat_parameters  # noqa: B018
-    with pytest.raises(TypeError, match="ModuleList: got a int"):
+    with pytest.raises(TypeError, match="ModuleList: got int"):
         nn.ModuleList([1])  # type: ignore[list-item]
 
 

@@ -154,5 +154,5 @@ def test_a_residual_around_a_module_of_ones_own_is_added_in_python() -> None:
     x = np.ones((2, 3), np.float32)
     weight, bias = (parameter.data for parameter in model.parameters())
     np.testing.assert_allclose(model(x).data, x + (x @ weight + bias) @ weight + bias, rtol=1e-5)
-    with pytest.raises(TypeError, match="fn is a int"):
+    with pytest.raises(TypeError, match="fn is of type int"):
         nn.Residual(3)  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def test_an_error_in_an_all_reduce_ends_the_training_with_its_traceback() -> Non
 def test_an_all_reduce_that_cannot_be_meant_is_refused() -> None:
     with pytest.raises(ValueError, match='operation "broadcast"; expected all_reduce'):
         pdnn.comm.register("broadcast", plugged_parts.ring)
-    with pytest.raises(TypeError, match=r"got a int, expected a function of \(communicator, array\)"):
+    with pytest.raises(TypeError, match=r"got int, expected a function of \(communicator, array\)"):
         pdnn.comm.register("all_reduce", 3)  # type: ignore[arg-type]
 
     again = pytest.raises(ValueError, match='all_reduce is "ring" already; remove')
@@ -58,7 +58,7 @@ def test_an_all_reduce_that_cannot_be_meant_is_refused() -> None:
     def new(comm: pdnn.comm.Communicator, array: plugged_parts.Array) -> plugged_parts.Array:
         return array * comm.size
 
-    refused = pytest.raises(TypeError, match='all_reduce "new" returned a ndarray; it must fill the array')
+    refused = pytest.raises(TypeError, match='all_reduce "new" returned ndarray; it must fill the array')
     with pdnn.comm.register("all_reduce", new), refused:
         on_threads(lambda: plugged_parts.train("ddp"), 2)
 

@@ -188,7 +188,7 @@ def test_threads_take_turns() -> None:
 @pytest.mark.parametrize(
     ("x", "y", "error", "words"),
     [
-        ([[0.0] * 8], np.zeros(1, int), TypeError, "step: x is a list, expected a NumPy array"),
+        ([[0.0] * 8], np.zeros(1, int), TypeError, "step: x is of type list, expected a NumPy array"),
         (np.zeros((1, 8), "uint8"), np.zeros(1, int), TypeError, "raw integers need their scale"),
         (np.zeros(8), np.zeros(1, int), ValueError, r"x has shape \(8,\), expected one row a sample"),
         (np.zeros((1, 7)), np.zeros(1, int), ValueError, "input has 7 features, this layer takes 8"),
@@ -217,9 +217,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 def test_what_it_cannot_do_is_refused_by_name() -> None:
     model, (x, y) = tiny("float32"), batch("tiny", 2, "float32")
     rule, criterion = optim.SGD(model.parameters(), lr=0.1), nn.CrossEntropyLoss()
-    with pytest.raises(TypeError, match="optimizer is a float, expected"):
+    with pytest.raises(TypeError, match="optimizer is of type float, expected"):
         model.step(x, y, criterion, 0.1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="criterion is a str"):
+    with pytest.raises(TypeError, match="criterion is of type str"):
         model.step(x, y, "mse", rule)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not this model's"):
         tiny("float32").step(x, y, criterion, rule)

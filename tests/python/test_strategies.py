@@ -137,7 +137,7 @@ def test_strategies_of_one_process_are_refused_among_ranks() -> None:
         ValueError, match=r'"team:2" is for one process, this world has 3 ranks; "ddp\+team:2" fits'
     ):
         strategies.choose("team:2", World(3))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="strategy is a int"):
+    with pytest.raises(TypeError, match="strategy is of type int"):
         strategies.choose(3, World(1))  # type: ignore[arg-type]
 
 

@@ -358,9 +358,9 @@ def test_wrong_kinds_are_refused() -> None:
     sgd = optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(TypeError, match=r"nn\.Sequential"):
         pdnn.Trainer(nn.Linear(2, 2), nn.MSELoss(), sgd)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="loss is a str"):
+    with pytest.raises(TypeError, match="loss is of type str"):
         pdnn.Trainer(model, "mse", sgd)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="optimizer is a float"):
+    with pytest.raises(TypeError, match="optimizer is of type float"):
         pdnn.Trainer(model, nn.MSELoss(), 0.1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"uint8.*Dataset"):
         make().predict(X)

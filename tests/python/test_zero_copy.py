@@ -143,7 +143,7 @@ def read_only(size: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("out", "kind", "words"),
     [
-        (lambda size: [0.0] * size, TypeError, "out is a list, expected a NumPy array"),
+        (lambda size: [0.0] * size, TypeError, "out is of type list, expected a NumPy array"),
         (
             lambda size: np.zeros(size, np.float32),
             TypeError,
@@ -211,7 +211,7 @@ def test_split_of_a_part_counts_from_its_beginning() -> None:
     [
         (np.zeros(28), ValueError, r"split: got shape \(28,\), expected \(29,\).*Sequential"),
         (np.zeros((29, 1)), ValueError, r"split: got shape \(29, 1\)"),
-        ([0.0] * 29, TypeError, "split: got a list"),
+        ([0.0] * 29, TypeError, "split: got list"),
     ],
 )
 def test_split_refuses_another_shape(flat: Any, kind: type[Exception], words: str) -> None:

@@ -209,7 +209,7 @@ def parse(spec: str | Codec) -> Codec:
     if isinstance(spec, Codec):
         return spec
     if not isinstance(spec, str):
-        raise TypeError(f"codec is a {type(spec).__name__}, expected a string or one of pdnn.codec's")
+        raise TypeError(f"codec is of type {type(spec).__name__}, expected a string or one of pdnn.codec's")
     core_for("float32").Codec(CodecSpec(spec), 0)  # a ValueError names the forms
     name, _, number = spec.partition(":")
     kinds: dict[str, tuple[type[Codec], type[int] | type[float]]] = {

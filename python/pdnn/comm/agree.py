@@ -99,7 +99,7 @@ def describe(call: str, array: object, options: str = "", *, writes: bool = Fals
     """
     header = Header(call, options=options)
     if not isinstance(array, np.ndarray):
-        problem = f"a {type(array).__name__[:40]}"
+        problem = f"an object of type {type(array).__name__[:40]}"
         return header._replace(problem=problem, advice="pass a NumPy array", mistype=True)
     dtype = _NAMES.get(array.dtype)
     if dtype is None:

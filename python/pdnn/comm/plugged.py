@@ -42,7 +42,7 @@ class Registration:
         result = self.function(Communicator(core), array)
         if result is not None and result is not array:
             raise TypeError(
-                f'all_reduce "{self.name}" returned a {type(result).__name__}; it must fill the array that '
+                f'all_reduce "{self.name}" returned {type(result).__name__}; it must fill the array that '
                 "it was given, as in array[:] = total, and return None or that array"
             )
 
@@ -69,7 +69,7 @@ def registered(comm: Communicator, operation: str, function: AllReduce, name: st
         raise ValueError(f'register: operation "{operation}"; expected {", ".join(OPERATIONS)}')
     if not callable(function):
         raise TypeError(
-            f"register: got a {type(function).__name__}, expected a function of (communicator, array)"
+            f"register: got {type(function).__name__}, expected a function of (communicator, array)"
         )
     if comm.core.all_reduce_name is not None:
         raise ValueError(

@@ -78,7 +78,7 @@ def _array(what: str, got: Any, shape: tuple[int, ...] | None = None) -> Array:
     try:
         values = np.asarray(got, np.float64)
     except (TypeError, ValueError):
-        raise Wrong(f"{what} is a {type(got).__name__}, not an array of numbers") from None
+        raise Wrong(f"{what} is of type {type(got).__name__}, not an array of numbers") from None
     if shape is not None and values.shape != shape:
         raise Wrong(f"{what} has the shape {values.shape}, not {shape}")
     if not np.isfinite(values).all():

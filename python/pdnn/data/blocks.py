@@ -90,7 +90,7 @@ class BlockStream:
     ) -> None:
         if not callable(make):
             raise TypeError(
-                f"BlockStream: make is a {type(make).__name__}, expected a function of the epoch that "
+                f"BlockStream: make is of type {type(make).__name__}, expected a function of the epoch that "
                 "returns its blocks; what can be read only once serves one epoch"
             )
         if rows < 1 or window < 1:
@@ -158,7 +158,7 @@ class BlockStream:
         for number, block in enumerate(self.make(epoch)):
             if not (isinstance(block, tuple) and len(block) in (2, 3)):
                 raise TypeError(
-                    f"BlockStream: block {number} is a {type(block).__name__}, expected (x, y) or "
+                    f"BlockStream: block {number} is of type {type(block).__name__}, expected (x, y) or "
                     "(x, y, weight)"
                 )
             x, y, weight = (*block, None)[:3]

@@ -99,7 +99,7 @@ def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
         raise ValueError(f"{where}: {name} has masked entries; fill them, or leave their rows out")
     sequence = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
     if not sequence and not hasattr(given, "__array__"):
-        raise TypeError(f"{where}: {name} is a {type(given).__name__}, expected an array or a list")
+        raise TypeError(f"{where}: {name} is of type {type(given).__name__}, expected an array or a list")
     array = given if type(given) in (np.ndarray, np.memmap) else _of(where, name, given)
     container = f"a {type(given).__name__}" if sequence else ""
     if array.dtype.kind in "OT":

@@ -193,7 +193,9 @@ class Subset:
 
     def __init__(self, dataset: Dataset | Subset, indices: npt.ArrayLike) -> None:
         if not isinstance(dataset, (Dataset, Subset)):
-            raise TypeError(f"Subset: dataset is a {type(dataset).__name__}, expected a Dataset or a Subset")
+            raise TypeError(
+                f"Subset: dataset is of type {type(dataset).__name__}, expected a Dataset or a Subset"
+            )
         rows = row_numbers("Subset", indices, len(dataset))
         self.dataset: Dataset = dataset.dataset if isinstance(dataset, Subset) else dataset
         self.indices: Indices = dataset.indices[rows] if isinstance(dataset, Subset) else rows

@@ -78,7 +78,7 @@ class DataLoader:
     ) -> None:
         if not isinstance(dataset, (Dataset, Subset, BlockStream)):
             raise TypeError(
-                f"DataLoader: dataset is a {type(dataset).__name__}, expected a Dataset or a Subset; "
+                f"DataLoader: dataset is of type {type(dataset).__name__}, expected a Dataset or a Subset; "
                 "wrap arrays as Dataset(x, y)"
             )
         if batch_size < 1:

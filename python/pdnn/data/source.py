@@ -97,7 +97,7 @@ def data_of(where: str, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = No
         return Dataset(*data)
     if not isinstance(data, (Dataset, Subset)):
         raise TypeError(
-            f"{where}: got a {type(data).__name__}, expected a Dataset, a Subset, (x, y), or x and y"
+            f"{where}: got {type(data).__name__}, expected a Dataset, a Subset, (x, y), or x and y"
         )
     return data
 

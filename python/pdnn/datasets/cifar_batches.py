@@ -68,10 +68,10 @@ def parse_pickle(data: bytearray, where: str) -> tuple[Bytes, Bytes]:
     except Exception as error:  # damaged pickles fail in many ways
         raise ValueError(f"{where}: not a batch of CIFAR-10 ({type(error).__name__}: {error})") from error
     if not isinstance(batch, dict) or b"data" not in batch or b"labels" not in batch:
-        raise ValueError(f"{where}: holds a {type(batch).__name__}, expected a dict with data and labels")
+        raise ValueError(f"{where}: holds {type(batch).__name__}, expected a dict with data and labels")
     x, labels = _pixels(batch[b"data"], where), batch[b"labels"]
     if not isinstance(labels, list) or not all(type(label) is int for label in labels):
-        raise ValueError(f"{where}: labels is a {type(labels).__name__}, expected a list of integers")
+        raise ValueError(f"{where}: labels is of type {type(labels).__name__}, expected a list of integers")
     if len(labels) != len(x):
         raise ValueError(f"{where}: holds {len(x)} images and {len(labels)} labels")
     y = np.array([label if 0 <= label < 256 else 255 for label in labels], np.uint8)
@@ -130,7 +130,7 @@ def _pixels(array: Any, where: str) -> Bytes:
     """The images that a pickled array (n, 3072) holds, made from its bytes."""
     state = array.state if isinstance(array, _Recorded) else None
     if not isinstance(state, tuple) or len(state) != 5:
-        raise ValueError(f"{where}: data is a {type(array).__name__}, expected an array of NumPy")
+        raise ValueError(f"{where}: data is of type {type(array).__name__}, expected an array of NumPy")
     _, shape, dtype, fortran, body = state
     is_bytes = isinstance(dtype, _Recorded) and dtype.arguments[:1] in ((b"u1",), (b"|u1",))
     if not is_bytes or fortran or not isinstance(body, bytes):

@@ -104,7 +104,7 @@ class DistributedOptimizer(Optimizer):
     ) -> None:
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, DistributedOptimizer):
             raise TypeError(
-                f"DistributedOptimizer: got a {type(optimizer).__name__}, expected one of pdnn.optim's"
+                f"DistributedOptimizer: got {type(optimizer).__name__}, expected one of pdnn.optim's"
             )
         if optimizer.needs_closure:
             raise TypeError(
@@ -387,7 +387,7 @@ def join(optimizer: DistributedOptimizer) -> Iterator[None]:
         If layers add up over ranks, and this rank has had no batch.
     """
     if not isinstance(optimizer, DistributedOptimizer):
-        raise TypeError(f"join: got a {type(optimizer).__name__}, expected a DistributedOptimizer")
+        raise TypeError(f"join: got {type(optimizer).__name__}, expected a DistributedOptimizer")
     yield
     while optimizer.step_without_batch():
         pass

@@ -175,7 +175,7 @@ def elastic(
     @functools.wraps(function)
     def call(state: State, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result | None:
         if not isinstance(state, State):
-            raise TypeError(f"elastic: got a {type(state).__name__}, expected a ddp.State as first argument")
+            raise TypeError(f"elastic: got {type(state).__name__}, expected a ddp.State as first argument")
         state.commit()
         if world().size == 1:
             return function(state, *args, **kwargs)

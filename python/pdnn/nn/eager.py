@@ -72,7 +72,7 @@ def as_tensor(where: str, index: int, x: Any, store: Store) -> Any:
     """
     if not isinstance(x, np.ndarray):
         if index == 0 and not isinstance(x, Tensor):
-            raise TypeError(f"{where}: got a {type(x).__name__}, expected a NumPy array")
+            raise TypeError(f"{where}: got {type(x).__name__}, expected a NumPy array")
         return x
     dtype = store.dtype
     if x.dtype.kind != "f":

@@ -81,7 +81,7 @@ class Loss:
         where = type(self).__name__
         if not isinstance(outputs, Tensor):
             if not isinstance(outputs, np.ndarray):
-                raise TypeError(f"{where}: outputs are a {type(outputs).__name__}, expected a Tensor")
+                raise TypeError(f"{where}: outputs are of type {type(outputs).__name__}, expected a Tensor")
             outputs = Tensor(outputs)
         if outputs.ndim < 2:
             raise ValueError(

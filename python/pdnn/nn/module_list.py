@@ -29,7 +29,7 @@ class ModuleList(Module):
     def append(self, module: Module) -> ModuleList:
         """Adds one at the end; returns self."""
         if not isinstance(module, Module):
-            raise TypeError(f"ModuleList: got a {type(module).__name__}, expected an nn.Module")
+            raise TypeError(f"ModuleList: got {type(module).__name__}, expected an nn.Module")
         if self._place is not None:
             raise ValueError("ModuleList: the model's parameters are gathered already; append before")
         self._list.append(module)

@@ -65,7 +65,7 @@ class Place:
         """
         span = self._together(buffers=False)
         if not isinstance(flat, np.ndarray):
-            raise TypeError(f"split: got a {type(flat).__name__}, expected a NumPy array")
+            raise TypeError(f"split: got {type(flat).__name__}, expected a NumPy array")
         if flat.shape != (span.stop - span.start,):
             raise ValueError(
                 f"split: got shape {flat.shape}, expected {(span.stop - span.start,)}, an element for each "

@@ -25,7 +25,7 @@ class Residual(Module):
     def __init__(self, fn: Module) -> None:
         super().__init__()
         if not isinstance(fn, Module):
-            raise TypeError(f"Residual: fn is a {type(fn).__name__}, expected an nn.Module")
+            raise TypeError(f"Residual: fn is of type {type(fn).__name__}, expected an nn.Module")
         self.fn = fn
 
     def forward(self, x: Any) -> Any:

@@ -38,7 +38,7 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(
-                f"{type(self).__name__}: got a {type(optimizer).__name__}, expected one of pdnn.optim's"
+                f"{type(self).__name__}: got {type(optimizer).__name__}, expected one of pdnn.optim's"
             )
         self.optimizer = optimizer
         for group in optimizer.param_groups:

@@ -49,7 +49,7 @@ class Optimizer:
         for group in groups:
             if not isinstance(group, Mapping):
                 raise TypeError(
-                    f"{type(self).__name__}: got a {type(group).__name__}, expected Parameters or dicts"
+                    f"{type(self).__name__}: got {type(group).__name__}, expected Parameters or dicts"
                 )
             own = group["params"]
             full = {"lr": lr, "weight_decay": weight_decay, **group}

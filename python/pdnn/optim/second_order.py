@@ -147,7 +147,7 @@ class RowStepper:
     def __init__(self, model: Sequential, criterion: Loss, optimizer: SecondOrder) -> None:
         if not isinstance(criterion, Loss) or type(criterion).__call__ is not Loss.__call__:
             raise TypeError(
-                f"step: criterion is a {type(criterion).__name__}, expected one of pdnn.nn's losses"
+                f"step: criterion is of type {type(criterion).__name__}, expected one of pdnn.nn's losses"
             )
         optimizer.attach(model)
         self._model, self._criterion, self._optimizer = model, criterion, optimizer

@@ -44,7 +44,7 @@ class Stepper:
     def __init__(self, model: Sequential, criterion: Loss, optimizer: Updates) -> None:
         if not isinstance(criterion, Loss) or type(criterion).__call__ is not Loss.__call__:
             raise TypeError(
-                f"step: criterion is a {type(criterion).__name__}, expected one of pdnn.nn's losses; "
+                f"step: criterion is of type {type(criterion).__name__}, expected one of pdnn.nn's losses; "
                 "write the steps of others by hand"
             )
         self.model, self.criterion, self.optimizer = model, criterion, optimizer

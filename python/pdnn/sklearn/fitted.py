@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pdnn import nn
 from pdnn.sklearn.network import linears
-from pdnn.sklearn.rows import dense, in_blocks
+from pdnn.sklearn.rows import Blocks, dense
 from pdnn.sklearn.settings import Settings
 from pdnn.store import Array
 
@@ -77,7 +77,8 @@ class Fitted(Settings):
             return model.predict(dense(x, block, model.dtype))
 
         model.place()  # which threads would otherwise do at once
-        return np.concatenate(in_blocks(outputs, x.shape[0], threads))
+        with Blocks(x.shape[0], 2048, threads) as blocks:
+            return np.concatenate([*blocks.results(outputs)])
 
     def _outputs(self, X: Any) -> Array:
         """Raw outputs for a table as users have it, float64.

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from pdnn.sklearn.fitted import NOT_FINITE
-from pdnn.sklearn.rows import dense, in_blocks
+from pdnn.sklearn.rows import Blocks, dense
 from pdnn.sklearn.stochastic import Stochastic, Table
 from pdnn.store import Array
 
@@ -23,9 +23,9 @@ class QuasiNewton(Stochastic):
         model, total = self.model_, table.count(np.arange(len(table)))
         targets = self._smoothed(table.targets)
         criterion, flat = self._criterion("sum"), self.model_.flat_parameters
-        decayed = np.zeros(flat.size, bool)
-        for name, values in model.split(decayed).items():
-            values[...] = name.endswith("weight")
+        decay = np.zeros(flat.size)
+        for name, values in model.split(decay).items():
+            values[...] = self.alpha * name.endswith("weight")
 
         def part(block: slice) -> tuple[float, Array]:
             x = dense(table.x, block, model.dtype)
@@ -34,14 +34,14 @@ class QuasiNewton(Stochastic):
 
         def objective(values: Array) -> tuple[float, Array]:
             flat[...] = values
-            loss, gradient = 0.0, np.zeros(flat.size)
-            for value, slope in in_blocks(part, len(table), threads):
+            penalty = self._penalty()
+            loss, gradient = 0.0, self._scale * decay * values
+            for value, slope in blocks.results(part):
                 loss += value
                 gradient += slope
-            penalty = self._penalty()
             self.loss_ = (self._reported(loss) + penalty) / total
-            gradient = gradient / self._scale + self.alpha * np.where(decayed, values, 0)
-            return (loss / self._scale + penalty) / total, gradient / total
+            gradient /= self._scale * total
+            return (loss / self._scale + penalty) / total, gradient
 
         def show(values: Array) -> None:
             self.n_iter_ += 1
@@ -50,10 +50,10 @@ class QuasiNewton(Stochastic):
 
         self.n_iter_ = 0
         options = {"maxfun": self.max_fun, "maxiter": self.max_iter, "gtol": self.tol}
-        found = minimize(
-            objective, flat.astype(np.float64), jac=True, method="L-BFGS-B", callback=show, options=options
-        )
-        objective(found.x)
+        begin = flat.astype(np.float64)
+        with Blocks(len(table), 512, threads) as blocks:
+            found = minimize(objective, begin, jac=True, method="L-BFGS-B", callback=show, options=options)
+            objective(found.x)
         if not (isfinite(self.loss_) and np.isfinite(flat).all()):
             raise ValueError(NOT_FINITE)
         self.n_iter_ = int(found.nit)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -18,9 +19,6 @@ from pdnn.nn.losses import Loss
 from pdnn.store import Array
 
 T = TypeVar("T")
-
-BLOCK = 2048
-"""Rows that one thread predicts at a time."""
 
 DENSE_BYTES = 2**25
 """Of the memory in which sparse rows are dense, unless a batch is larger."""
@@ -101,10 +99,40 @@ def dense(x: Any, rows: slice, dtype: str) -> Array:
     return np.ascontiguousarray(part.toarray() if sparse.issparse(part) else part, array_dtype(dtype))
 
 
-def in_blocks(work: Callable[[slice], T], rows: int, threads: int) -> Sequence[T]:
-    """The results of some work on each block of rows, in order; blocks do not depend on the threads."""
-    blocks = [slice(begin, begin + BLOCK) for begin in range(0, rows, BLOCK)]
-    if threads == 1 or len(blocks) < 2:
-        return [work(block) for block in blocks]
-    with ThreadPoolExecutor(min(threads, len(blocks))) as pool:
-        return list(pool.map(work, blocks))
+class Blocks:
+    """The rows of a table in blocks of nearly one size, which do not depend on the threads.
+
+    Parameters
+    ----------
+    rows, most : int
+        How many there are, and how many a block has at most.
+    threads : int
+        They last as long as the `with` statement that this belongs in.
+    """
+
+    def __init__(self, rows: int, most: int, threads: int) -> None:
+        count = -(-rows // most)
+        edges = [rows * block // max(count, 1) for block in range(count + 1)]
+        self._blocks = [slice(begin, end) for begin, end in pairwise(edges)]
+        self._threads = min(threads, count)
+        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+
+    def __enter__(self) -> Blocks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def results(self, work: Callable[[slice], T]) -> Iterator[T]:
+        """What some work makes of each block, in order; a thread is at most two blocks ahead."""
+        if self._pool is None:
+            yield from map(work, self._blocks)
+            return
+        ahead: deque[Future[T]] = deque()
+        for block in self._blocks:
+            ahead.append(self._pool.submit(work, block))
+            if len(ahead) > 2 * self._threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()

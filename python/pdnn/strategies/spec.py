@@ -83,7 +83,8 @@ def choose(strategy: str | Strategy, comm: Communicator, reproducible: bool = Fa
     chosen = parse(strategy) if isinstance(strategy, str) else strategy
     if not isinstance(chosen, Strategy):
         raise TypeError(
-            f"Trainer: strategy is a {type(chosen).__name__}, expected a string or one of pdnn.strategies'"
+            f"Trainer: strategy is of type {type(chosen).__name__}, "
+            "expected a string or one of pdnn.strategies'"
         )
     if reproducible:
         chosen = chosen.reproducible()

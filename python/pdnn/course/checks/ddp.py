@@ -86,7 +86,7 @@ def hooked(student: Submission) -> str:
     def call(comm: Communicator) -> Any:
         hook = student.average_hook(comm, rows[comm.rank], sum(rows))
         if not callable(hook):
-            raise Wrong(f"average_hook returned a {type(hook).__name__}, not a function of the gradient")
+            raise Wrong(f"average_hook returned {type(hook).__name__}, not a function of the gradient")
         return hook(own[comm.rank].copy())
 
     for rank, did in enumerate(on_ranks(student, RANKS, call)):

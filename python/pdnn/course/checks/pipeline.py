@@ -224,7 +224,7 @@ def fed_back(student: Submission) -> str:
         gradient = random.uniform(0.5, 1, 6) * scales
         both = student.feed_back(codec, gradient.copy(), error.copy())
         if not (isinstance(both, tuple) and len(both) == 2):
-            raise Wrong(f"feed_back returned a {type(both).__name__}, not the pair (code, error)")
+            raise Wrong(f"feed_back returned {type(both).__name__}, not the pair (code, error)")
         code, new = both
         right = codec.encode(gradient + error)
         known = {
