@@ -58,30 +58,62 @@ PDNN_INLINE Vector<T> times_derivative(Activation f, Vector<T> dy, Vector<T> y) 
   return dy;
 }
 
-/// y[i] = f(x[i]) for one contiguous run of elements.
-template <class T>
-void activate_run(Activation f, Index n, const T* x, T* y) {
-  for (Index i = 0; i < n; i += kLanes<T>) store(y + i, activation<T>(f, load(x + i, n - i)), n - i);
+/// Calls action with f as a constant: a loop in there knows it.
+template <class Action>
+PDNN_INLINE void with_activation(Activation f, Action action) {
+  switch (f) {
+    case Activation::relu:
+      return action(std::integral_constant<Activation, Activation::relu>{});
+    case Activation::sigmoid:
+      return action(std::integral_constant<Activation, Activation::sigmoid>{});
+    case Activation::tanh:
+      return action(std::integral_constant<Activation, Activation::tanh>{});
+    case Activation::identity:
+      return action(std::integral_constant<Activation, Activation::identity>{});
+  }
 }
 
+/// Rows, `stride` apart.
 template <class T>
-void times_derivative_run(Activation f, Index n, const T* y, const T* dy, T* dx) {
-  for (Index i = 0; i < n; i += kLanes<T>)
-    store(dx + i,
-          times_derivative<T>(f, load(dy + i, n - i), f == Activation::identity ? Vector<T>{} : load(y + i, n - i)),
-          n - i);
+struct Strided {
+  T* data;
+  Index stride;
+};
+
+/// y = f(x) for some rows of n elements.
+template <class T>
+void activate_rows(Activation f, Index rows, Index n, Strided<const T> x, Strided<T> y) {
+  with_activation(f, [=](auto which) {
+    for (Index r = 0; r < rows; ++r)
+      for (Index i = 0; i < n; i += kLanes<T>)
+        store(y.data + r * y.stride + i, activation<T>(which, load(x.data + r * x.stride + i, n - i)), n - i);
+  });
+}
+
+/// dx = dy f'(x) for some rows of n elements, from y = f(x).
+template <class T>
+void times_derivative_rows(Activation f, Index rows, Index n, Strided<const T> y, Strided<const T> dy, Strided<T> dx) {
+  with_activation(f, [=](auto which) {
+    for (Index r = 0; r < rows; ++r)
+      for (Index i = 0; i < n; i += kLanes<T>) {
+        const Vector<T> at = which == Activation::identity ? Vector<T>{} : load(y.data + r * y.stride + i, n - i);
+        store(dx.data + r * dx.stride + i, times_derivative<T>(which, load(dy.data + r * dy.stride + i, n - i), at),
+              n - i);
+      }
+  });
 }
 
 template <class T>
 void activate(Part part, Activation f, Index n, const T* x, T* y) {
   const Range mine = deal_elements<T>(part, n);
-  activate_run<T>(f, mine.end - mine.begin, x + mine.begin, y + mine.begin);
+  activate_rows<T>(f, 1, mine.end - mine.begin, {x + mine.begin, 0}, {y + mine.begin, 0});
 }
 
 template <class T>
 void activate_backward(Part part, Activation f, Index n, const T* y, const T* dy, T* dx) {
   const Range mine = deal_elements<T>(part, n);
-  times_derivative_run<T>(f, mine.end - mine.begin, y + mine.begin, dy + mine.begin, dx + mine.begin);
+  times_derivative_rows<T>(f, 1, mine.end - mine.begin, {y + mine.begin, 0}, {dy + mine.begin, 0},
+                           {dx + mine.begin, 0});
 }
 
 template <class T>

@@ -17,7 +17,8 @@
 namespace pdnn::kernels::impl {
 namespace {
 
-inline constexpr Index kMostDepth = 256;        // of one piece, in places: a multiple of any kLanes
+inline constexpr Index kMostLeafDepth = 256;  // of one piece with leaves, in places: a multiple of any kLanes
+inline constexpr Index kMostDepth = kVectorBytes == 64 ? 144 : 256;  // of any other: a strip stays nearest
 inline constexpr Index kMostCopiedDepth = 128;  // of a piece that is copied anyway: it stays nearest
 inline constexpr Index kStripBytes = 2048;      // a row of all copied strips that are held at once
 inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
@@ -146,7 +147,7 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   constexpr Index strip_bytes = leaves ? kStripBytes / 2 : kStripBytes;
   constexpr Index strips = both ? strip_bytes / (width * static_cast<Index>(sizeof(T))) : 1;
   constexpr Index columns = columns_of_a ? kColumnBytes / static_cast<Index>(sizeof(T)) : both ? kMostCopiedRows : 1;
-  constexpr Index most_depth = both && !leaves ? kMostCopiedDepth : kMostDepth;
+  constexpr Index most_depth = leaves ? kMostLeafDepth : both ? kMostCopiedDepth : kMostDepth;
   alignas(64) T b_copy[(strips * most_depth + kLanes<T>)*width];  // a transposed strip may end behind its room
   alignas(64) T a_copy[most_depth * columns];
 
@@ -287,7 +288,7 @@ void product_nn(Part part, Matrix<const T> x, PanelMatrix<const T> w, const T* b
   multiply<Operands, false, false>(part, y.rows, y.cols, p,
                                    [&](Index, Index rows, Index, Index cols, T* sums, Index stride) {
                                      if (f == Activation::identity) return;
-                                     for (; rows > 0; --rows, sums += stride) activate_run<T>(f, cols, sums, sums);
+                                     activate_rows<T>(f, rows, cols, {sums, stride}, {sums, stride});
                                    });
 }
 
@@ -297,8 +298,8 @@ void product_nt(Part part, Matrix<const T> dy, PanelMatrix<const T> w, Activatio
   multiply<Operands, false, false>(
       part, dx.rows, dx.cols, p, [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
         if (f == Activation::identity) return;
-        for (const T* y = x.data + row * x.stride + col; rows > 0; --rows, y += x.stride, sums += stride)
-          times_derivative_run<T>(f, cols, y, sums, sums);
+        const T* const y = x.data + row * x.stride + col;
+        times_derivative_rows<T>(f, rows, cols, {y, x.stride}, {sums, stride}, {sums, stride});
       });
 }
 
@@ -313,10 +314,13 @@ class Fetcher {
     lines_ = ceil_div(left_.count * ceil_div(left_.bytes, kLine), tiles > 0 ? tiles : 1);
   }
   PDNN_INLINE void after_tile() {
-    for (Index i = 0; i < lines_ && left_.count > 0; ++i) {
-      __builtin_prefetch(left_.data + *left_.rows * left_.stride + at_, 0, 2);
-      at_ += kLine;
-      if (at_ < left_.bytes) continue;
+    for (Index lines = lines_; lines > 0 && left_.count > 0;) {
+      const char* const row = left_.data + *left_.rows * left_.stride;
+      const Index end = min(at_ + lines * kLine, left_.bytes);
+      lines -= ceil_div(end - at_, kLine);
+      for (Index at = at_; at < end; at += kLine) __builtin_prefetch(row + at, 0, 2);
+      at_ = end;
+      if (end < left_.bytes) return;
       at_ = 0, ++left_.rows, --left_.count;
     }
   }
@@ -357,6 +361,7 @@ void product_tn_update(Part part, Matrix<const T> x, Matrix<const T> dy, const L
   Fetcher fetcher(upcoming, tiles_of<Operands>(part, dw));
   const auto finish = [&](Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
     fetcher.after_tile();
+    if (!sums && !from) return;
     const Element<T> first = spot(dw, row, col);
     Index at = first.data - dw.data;
     if (from)

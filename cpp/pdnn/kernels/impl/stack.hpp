@@ -158,7 +158,7 @@ void stack_backward(const StackLayer* layers, Index count, Index rows, const T* 
   }
   const StackLayer& last = layers[count - 1];
   if (last.activation != Activation::identity) {
-    times_derivative_run<T>(last.activation, rows * last.outputs, y, dy, deltas[1]);
+    times_derivative_rows<T>(last.activation, 1, rows * last.outputs, {y, 0}, {dy, 0}, {deltas[1], 0});
     dy = deltas[1];
   }
   for (Index i = count; i-- > 0;) {
