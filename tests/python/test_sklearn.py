@@ -386,6 +386,31 @@ def test_it_works_inside_what_scikit_learn_offers(backend: str) -> None:
     assert cross_val_score(pipeline, cells, kind, cv=2).mean() > 0.9
 
 
+ALONE = """
+import time, warnings
+import numpy as np
+from pdnn.sklearn import MLPRegressor
+
+warnings.simplefilter("ignore")
+rng = np.random.default_rng(0)
+x, y = rng.normal(size=(1000, 200)), rng.normal(size=1000)
+model = MLPRegressor(hidden_layer_sizes=(100,), solver="SOLVER", max_iter=15, dtype="float64", n_jobs=1)
+model.fit(x, y)  # which imports what it needs
+alone, together = time.thread_time(), time.process_time()
+model.fit(x, y)
+print(time.thread_time() - alone, time.process_time() - together)
+"""
+
+
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_no_thread_of_a_blas_spins_beside_ours(solver: str, run_python: Callable[..., Completed]) -> None:
+    shown = run_python(
+        ["-c", ALONE.replace("SOLVER", solver)], timeout=60, env={"OPENBLAS_NUM_THREADS": "2"}
+    ).stdout
+    alone, together = map(float, shown.split())
+    assert together < 1.3 * alone
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("part", ["learning", "alpha", "weights"])
 def test_the_example_shows_the_same_by_both_libraries(

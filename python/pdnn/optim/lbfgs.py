@@ -11,7 +11,7 @@ import numpy as np
 from pdnn import _core
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
-from pdnn.optim.closure_optimizer import ClosureOptimizer
+from pdnn.optim.closure_optimizer import ClosureOptimizer, dot
 from pdnn.optim.line_search import Point, strong_wolfe
 from pdnn.optim.optimizer import Params
 from pdnn.optim.stepper import Stepper
@@ -140,7 +140,7 @@ class LBFGS(ClosureOptimizer):
             gradient = shared.copy()
             gradient[fixed] = 0
             if decay is not None:
-                loss += _dot(decay * parameters, parameters) / 2
+                loss += dot(decay * parameters, parameters) / 2
                 gradient += decay * parameters
             return loss, gradient
 
@@ -161,7 +161,7 @@ class LBFGS(ClosureOptimizer):
                 with np.errstate(over="ignore", invalid="ignore"):
                     parameters[...] = kept + step * direction
                     loss, gradient = look()
-                    slope = _dot(gradient, direction)
+                    slope = dot(gradient, direction)
                 finite = isfinite(loss) and isfinite(slope)
                 return Point(step, loss, slope, gradient) if finite else Point(step, np.inf, nan, gradient)
 
@@ -198,10 +198,8 @@ class LBFGS(ClosureOptimizer):
         counts, last_step, last_gradient = memory["counts"], memory["last_step"], memory["last_gradient"]
         if counts[0] > 0:
             change = gradient - last_gradient
-            curvature = _dot(change, last_step)
-            if curvature > np.finfo(gradient.dtype).eps * _dot(
-                change, change
-            ):  # else H would not be positive
+            curvature = dot(change, last_step)
+            if curvature > np.finfo(gradient.dtype).eps * dot(change, change):  # else H would not be positive
                 row = counts[1] % size
                 steps[row], changes[row], curvatures[row] = last_step, change, curvature
                 counts[1] += 1
@@ -213,13 +211,13 @@ class LBFGS(ClosureOptimizer):
         direction = -gradient
         weights = {}
         for row in reversed(rows):  # algorithm 7.4
-            weights[row] = _dot(steps[row], direction) / curvatures[row]
+            weights[row] = dot(steps[row], direction) / curvatures[row]
             direction -= weights[row] * changes[row]
         if rows:
-            direction *= curvatures[rows[-1]] / _dot(changes[rows[-1]], changes[rows[-1]])
+            direction *= curvatures[rows[-1]] / dot(changes[rows[-1]], changes[rows[-1]])
         for row in rows:
-            direction += (weights[row] - _dot(changes[row], direction) / curvatures[row]) * steps[row]
-        return direction, _dot(gradient, direction)
+            direction += (weights[row] - dot(changes[row], direction) / curvatures[row]) * steps[row]
+        return direction, dot(gradient, direction)
 
     def _check(self, loss: float, gradient: Array) -> None:
         if not (isfinite(loss) and np.isfinite(gradient).all()):
@@ -280,8 +278,3 @@ class LBFGS(ClosureOptimizer):
         raise TypeError(
             "step: an LBFGS evaluates a batch several times; call optimizer.step(closure), or use a Trainer"
         )
-
-
-def _dot(a: Array, b: Array) -> float:
-    """The sum of products in double: NumPy's pairwise sum, whose order depends on the length alone."""
-    return float(np.multiply(a, b, dtype=np.float64).sum())

@@ -14,7 +14,7 @@ from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows
 from pdnn.optim.batch_loss import BatchLoss, Solver
-from pdnn.optim.closure_optimizer import ClosureOptimizer
+from pdnn.optim.closure_optimizer import ClosureOptimizer, dot
 from pdnn.optim.optimizer import Params
 from pdnn.store import Array
 
@@ -211,7 +211,7 @@ class LevenbergMarquardt(SecondOrder):
         for _ in range(LONGEST):
             direction = batch.solve(damping, gradient, self.solver)
             if direction is not None:
-                promised = float(direction @ (damping * direction - gradient)) / 2
+                promised = dot(direction, damping * direction - gradient) / 2
                 ratio = (loss - _loss_at(batch, parameters, kept + direction)) / promised
                 if ratio > 0:
                     damping *= max(1 / 3, 1 - (2 * ratio - 1) ** 3)
@@ -277,7 +277,7 @@ class GaussNewton(SecondOrder):
         if self.line_search_fn is None:
             parameters += (length * direction).astype(parameters.dtype)
             return
-        kept, slope = parameters.copy(), float(gradient @ direction)
+        kept, slope = parameters.copy(), dot(gradient, direction)
         for _ in range(LONGEST):
             if _loss_at(batch, parameters, kept + length * direction) <= loss + DECREASE * length * slope:
                 return

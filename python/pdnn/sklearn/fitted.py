@@ -63,7 +63,8 @@ class Fitted(Settings):
         """alpha/2 Σ w² over all weights."""
         if self.alpha == 0:
             return 0.0
-        return 0.5 * self.alpha * sum(float(np.vdot(coef, coef)) for coef in self.coefs_)
+        # Not by BLAS, whose threads would go on spinning beside ours.
+        return 0.5 * self.alpha * sum(float(np.square(coef).sum(dtype=np.float64)) for coef in self.coefs_)
 
     def _reported(self, loss: float) -> float:
         """A row's loss as scikit-learn reports it."""

@@ -8,6 +8,7 @@ from math import isfinite
 import numpy as np
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 
 from pdnn.sklearn.fitted import NOT_FINITE
 from pdnn.sklearn.rows import Blocks, dense
@@ -51,7 +52,8 @@ class QuasiNewton(Stochastic):
         self.n_iter_ = 0
         options = {"maxfun": self.max_fun, "maxiter": self.max_iter, "gtol": self.tol}
         begin = flat.astype(np.float64)
-        with Blocks(len(table), 512, threads) as blocks:
+        # The minimizer's BLAS would keep a thread on each core, where the blocks' are.
+        with threadpool_limits(1, "blas"), Blocks(len(table), 512, threads) as blocks:
             found = minimize(objective, begin, jac=True, method="L-BFGS-B", callback=show, options=options)
             objective(found.x)
         if not (isfinite(self.loss_) and np.isfinite(flat).all()):
