@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 import re
+import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 from scipy import sparse
 from sklearn import neural_network
 from sklearn.base import clone
@@ -280,6 +283,7 @@ def test_layers_are_as_asked() -> None:
         ({"solver": "lbfgs", "strategy": "team:2"}, "no strategy"),
         ({"strategy": "team:2", "n_jobs": 2}, "give one of the two"),
         ({"solver": "newton"}, "The 'solver' parameter"),
+        ({"n_jobs": 0}, "The 'n_jobs' parameter"),
         ({"early_stopping": True, "validation_fraction": 0.002}, "validation set is too small"),
     ],
 )
@@ -367,6 +371,14 @@ def test_a_worker_of_joblib_has_one_thread_unless_asked(backend: str) -> None:
     models = [MLPClassifier(), MLPClassifier(n_jobs=3)]
     found = Parallel(n_jobs=2, backend=backend)(delayed(workers_of)(model) for model in models)
     assert found == [("serial", 1), ("team:3", 3)]
+
+
+def test_threads_may_be_asked_for_where_processes_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vars(multiprocessing.current_process())["_config"], "daemon", True)
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as threads:
+        warnings.simplefilter("error")
+        assert workers_of(MLPClassifier(n_jobs=2)) == ("team:2", 2)
+        assert threads.submit(workers_of, MLPClassifier(n_jobs=-1)).result()[1] == cpu_count()
 
 
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.long)])

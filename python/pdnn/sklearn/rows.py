@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -115,24 +114,26 @@ class Blocks:
         edges = [rows * block // max(count, 1) for block in range(count + 1)]
         self._blocks = [slice(begin, end) for begin, end in pairwise(edges)]
         self._threads = min(threads, count)
-        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+        self._others = ThreadPoolExecutor(self._threads - 1) if self._threads > 1 else None
 
     def __enter__(self) -> Blocks:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        if self._others is not None:
+            self._others.shutdown()
 
     def results(self, work: Callable[[slice], T]) -> Iterator[T]:
-        """What some work makes of each block, in order; a thread is at most two blocks ahead."""
-        if self._pool is None:
+        """What some work makes of each block, in order, a few blocks a thread at a time.
+
+        This thread works from the first of these on, and the others from the last.
+        """
+        if self._others is None:
             yield from map(work, self._blocks)
             return
-        ahead: deque[Future[T]] = deque()
-        for block in self._blocks:
-            ahead.append(self._pool.submit(work, block))
-            if len(ahead) > 2 * self._threads:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+        several = 4 * self._threads
+        for begin in range(0, len(self._blocks), several):
+            blocks = self._blocks[begin : begin + several]
+            begun = [self._others.submit(work, block) for block in reversed(blocks)]
+            for block, future in zip(blocks, reversed(begun), strict=True):
+                yield work(block) if future.cancel() else future.result()

@@ -55,7 +55,11 @@ class Settings(BaseEstimator):
         "batch_norm": ["boolean"],
         "dtype": [StrOptions({"auto", "float32", "float64", "bfloat16"})],
         "strategy": [str, Strategy],
-        "n_jobs": [Integral, None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
     }
 
     hidden_layer_sizes: int | Sequence[int]

@@ -57,8 +57,10 @@ def workers(strategy: str | Strategy, n_jobs: int | None, long: bool) -> Workers
                 'give one of the two, as in strategy="pool:4" or n_jobs=4'
             )
         return Workers(comm, 1 if nested else cores_of_rank(comm), strategy)
-    if n_jobs is not None or jobs_of_context is not None:
-        threads = joblib.effective_n_jobs(n_jobs)
+    asked = jobs_of_context if n_jobs is None else n_jobs
+    if asked is not None:
+        # Not joblib's effective_n_jobs: it counts processes, and has one where none may be started.
+        threads = asked if asked > 0 else max(joblib.cpu_count() + 1 + asked, 1)
     elif nested:
         threads = 1
     else:
