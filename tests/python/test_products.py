@@ -81,7 +81,7 @@ def test_a_mistake_of_the_root_is_raised_on_every_rank(product: Callable[..., An
         (TypeError, "matrices of float64 and float32; pass both as", fine, fine.astype("float32")),
         (TypeError, "matrices of int64 and int64", fine.astype("int64"), fine.astype("int64")),
         (TypeError, "an array of float16 as a", fine.astype("float16"), fine),
-        (TypeError, "a NoneType as b", fine, None),
+        (TypeError, "an object of type NoneType as b", fine, None),
         (
             ValueError,
             "matrices of shapes (3, 3) and (4, 3); pass shapes (m, k) and (k, n)",

@@ -8,11 +8,13 @@ from math import isfinite
 import numpy as np
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
+from pdnn.core import array_dtype, core_for
+from pdnn.nn.targets import prepare_rows
 from pdnn.sklearn.fitted import NOT_FINITE
 from pdnn.sklearn.rows import Blocks, dense
 from pdnn.sklearn.stochastic import Stochastic, Table
+from pdnn.sklearn.workers import one_blas_thread
 from pdnn.store import Array
 
 
@@ -22,21 +24,24 @@ class QuasiNewton(Stochastic):
     def _minimize(self, table: Table, threads: int) -> None:
         """Minimizes the mean loss of the rows plus the penalty over them."""
         model, total = self.model_, table.count(np.arange(len(table)))
-        targets = self._smoothed(table.targets)
-        criterion, flat = self._criterion("sum"), self.model_.flat_parameters
+        criterion, flat = self._criterion("sum"), model.flat_parameters
+        smoothed, dtype = self._smoothed(table.targets), array_dtype(model.dtype)
+        targets, weights = prepare_rows("fit", smoothed, table.weight, criterion, self.n_outputs_, dtype)
+        loss_of_rows = criterion.build(core_for(model.dtype))
         decay = np.zeros(flat.size)
         for name, values in model.split(decay).items():
             values[...] = self.alpha * name.endswith("weight")
 
         def part(block: slice) -> tuple[float, Array]:
             x = dense(table.x, block, model.dtype)
-            weight = None if table.weight is None else table.weight[block]
-            return model.gradient(x, targets[block], criterion, weight=weight)
+            weight = None if weights is None else weights[block]
+            return model.core.gradient(x, targets[block], loss_of_rows, False, 0, None, weight)
 
         def objective(values: Array) -> tuple[float, Array]:
             flat[...] = values
-            penalty = self._penalty()
-            loss, gradient = 0.0, self._scale * decay * values
+            gradient = decay * values
+            loss, penalty = 0.0, float(gradient.dot(values)) / 2
+            gradient *= self._scale
             for value, slope in blocks.results(part):
                 loss += value
                 gradient += slope
@@ -52,8 +57,7 @@ class QuasiNewton(Stochastic):
         self.n_iter_ = 0
         options = {"maxfun": self.max_fun, "maxiter": self.max_iter, "gtol": self.tol}
         begin = flat.astype(np.float64)
-        # The minimizer's BLAS would keep a thread on each core, where the blocks' are.
-        with threadpool_limits(1, "blas"), Blocks(len(table), 512, threads) as blocks:
+        with one_blas_thread, Blocks(len(table), 512, threads) as blocks:
             found = minimize(objective, begin, jac=True, method="L-BFGS-B", callback=show, options=options)
             objective(found.x)
         if not (isfinite(self.loss_) and np.isfinite(flat).all()):

@@ -20,8 +20,8 @@ _SHORT_STEP = 5e5
 _LONG_STEP = 2e6
 """Weights times rows of a step that takes some 100 µs: threads do not pay below."""
 
-_LONG_FIT = 5e10
-"""Weights times rows, over all steps, of some seconds: measuring what pays is not worth its time below."""
+_LONG_FIT = 1e10
+"""Weights times rows, over all steps, of some .5 s: measuring what pays is not worth its time below."""
 
 
 class Settings(BaseEstimator):

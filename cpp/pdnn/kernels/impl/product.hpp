@@ -261,14 +261,15 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
     if (p.c.panel < cols) unit = p.c.panel;
     if (!p.b_transposed && p.b.panel < cols) unit = p.b.panel;
     Block block = own_block(part, rows, cols, unit);
-    if constexpr (vectors > 1) {  // columns that are left may fill half a tile
-      constexpr int half = vectors / 2;
-      const Index left = (block.cols.end - block.cols.begin) % kTileCols<T, vectors>;
-      if (left > 0 && left <= kTileCols<T, half>) {
-        const Index end = block.cols.end - left;
-        multiply_block<Operands, half, adjacent_rows, leaves>(p, {block.rows, {end, block.cols.end}}, finish);
-        block.cols.end = end;
-      }
+    // Columns that are left may go into a narrower tile.
+    const Index left = (block.cols.end - block.cols.begin) % kTileCols<T, vectors>, needs = ceil_div(left, kLanes<T>);
+    if (left > 0 && needs < vectors) {
+      const Block rest{block.rows, {block.cols.end - left, block.cols.end}};
+      [&]<int... fewer>(std::integer_sequence<int, fewer...>) {
+        ((needs == fewer + 1 ? multiply_block<Operands, fewer + 1, adjacent_rows, leaves>(p, rest, finish) : void()),
+         ...);
+      }(std::make_integer_sequence<int, vectors - 1>{});
+      block.cols.end = rest.cols.begin;
     }
     multiply_block<Operands, vectors, adjacent_rows, leaves>(p, block, finish);
   };

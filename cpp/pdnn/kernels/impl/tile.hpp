@@ -40,6 +40,7 @@ using TileOf = std::conditional_t<leaves, LeafTile<T>, Tile<T>>;
 template <class Operands, int vectors>
 inline constexpr int kMostRows = Operands::kRows > 1               ? Operands::kHighest
                                  : vectors == 4                    ? 6
+                                 : vectors == 3                    ? 8
                                  : vectors == 2 && !kManyRegisters ? 6
                                                                    : 12;
 
