@@ -183,7 +183,7 @@ def test_a_trainer_takes_what_has_a_static_form() -> None:
             return x
 
     optimizer = optim.SGD(nn.Sequential(nn.Linear(2, 2)).parameters(), lr=0.1)
-    with pytest.raises(TypeError, match=r"model is a Net, expected an nn\.Sequential.*by hand"):
+    with pytest.raises(TypeError, match=r"model is of type Net, expected an nn\.Sequential.*by hand"):
         pdnn.Trainer(Net(), nn.CrossEntropyLoss(), optimizer)  # type: ignore[arg-type]
     for layer in (Net(), Twice(2, 2)):
         model = nn.Sequential(layer)

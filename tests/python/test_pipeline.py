@@ -144,7 +144,7 @@ def test_how_codecs_of_pipelines_are_spelled() -> None:
         strategies.parse("pipeline:2:int9")
     with pytest.raises(ValueError, match=r'codec "powersgd:2" makes factors .* "int8" fits'):
         Pipeline(2, codec="powersgd:2")
-    with pytest.raises(TypeError, match="codec is a ErrorFeedback"):
+    with pytest.raises(TypeError, match="codec is of type ErrorFeedback"):
         Pipeline(2, codec=codec.ErrorFeedback("1bit"))  # type: ignore[arg-type]
 
 
