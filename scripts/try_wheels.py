@@ -93,6 +93,8 @@ def settings(mpi: str, folder: Path) -> dict[str, str]:
     if mpi not in WHEELS:
         (names / "mpiexec").write_text(f'#!/bin/sh\nexec {shlex.quote(mpi)} "$@"\n')
         (names / "mpiexec").chmod(0o755)  # no link: MPICH's looks for its parts beside itself
+    if (family := Path(mpi).suffix.removeprefix(".")) in WHEELS:
+        found["MPI4PY_MPIABI"] = family  # libmpi.so may be the other's
     if Path(mpi).name == "mpiexec.mpich":
         for library in Path("/usr/lib").glob("*/libmpich.so.12"):
             (names / "libmpi.so.12").symlink_to(library)

@@ -34,15 +34,15 @@ struct PDNN_API Layer {
   std::string json;
 };
 
-/// What a Linear or a convolution may be given beside its sizes.
-struct WeightOptions {
+/// What a Linear may be given beside its sizes.
+struct LinearOptions {
   bool bias = true;
   Init weight_init{}, bias_init{};  ///< PyTorch's defaults, uniform in ±1/√fan_in
 };
 
 /// y = x W + b. x: (n, in_features), W: (in_features, out_features).
 struct PDNN_API Linear : Layer {
-  Linear(Index in_features, Index out_features, const WeightOptions& options = {});
+  Linear(Index in_features, Index out_features, const LinearOptions& options = {});
 };
 struct EmbeddingOptions {
   std::optional<Index> padding_idx{};                         ///< its row is 0 at first and gets no gradient
@@ -53,25 +53,37 @@ struct EmbeddingOptions {
 struct PDNN_API Embedding : Layer {
   Embedding(Index num_embeddings, Index embedding_dim, const EmbeddingOptions& options = {});
 };
-/// Windows of weights, (kernel, kernel, in_channels, out_channels), moved over images (n, channels, height, width). As
-/// JSON it has dilation and groups too, and two numbers where those of the axes differ.
-struct PDNN_API Conv2d : Layer {
-  Conv2d(Index in_channels, Index out_channels, Index kernel_size, Index stride = 1, Index padding = 0,
-         const WeightOptions& options = {});
+/// A number for both axes of images, or one for each: rows, then columns.
+struct Pair {
+  Index y, x;
+  Pair(Index both) : y(both), x(both) {}  // NOLINT(google-explicit-constructor)
+  Pair(Index rows, Index columns) : y(rows), x(columns) {}
 };
-/// Conv2d of lines: windows of weights, (kernel, in_channels, out_channels), moved over (n, channels, length). As JSON
-/// it has dilation and groups too.
+/// What a convolution may be given beside its windows.
+struct ConvOptions {
+  Pair dilation = 1;  ///< from an element of a window to the next; lines have one axis
+  Index groups = 1;   ///< divides both numbers of channels; each group of outputs sees its group of inputs only
+  bool bias = true;
+  Init weight_init{}, bias_init{};  ///< PyTorch's defaults, uniform in ±1/√fan_in
+};
+/// Windows of weights, (kernel, kernel, in_channels / groups, out_channels), moved over images (n, channels, height,
+/// width).
+struct PDNN_API Conv2d : Layer {
+  Conv2d(Index in_channels, Index out_channels, Pair kernel_size, Pair stride = 1, Pair padding = 0,
+         const ConvOptions& options = {});
+};
+/// Conv2d of lines: windows of weights, (kernel, in_channels / groups, out_channels), moved over (n, channels, length).
 struct PDNN_API Conv1d : Layer {
   Conv1d(Index in_channels, Index out_channels, Index kernel_size, Index stride = 1, Index padding = 0,
-         const WeightOptions& options = {});
+         const ConvOptions& options = {});
 };
-/// The largest element of each window; stride 0: kernel_size.
+/// The largest element of each window; no stride: kernel_size.
 struct PDNN_API MaxPool2d : Layer {
-  explicit MaxPool2d(Index kernel_size, Index stride = 0);
+  explicit MaxPool2d(Pair kernel_size, std::optional<Pair> stride = {});
 };
-/// The mean of each window; stride 0: kernel_size.
+/// The mean of each window; no stride: kernel_size.
 struct PDNN_API AvgPool2d : Layer {
-  explicit AvgPool2d(Index kernel_size, Index stride = 0);
+  explicit AvgPool2d(Pair kernel_size, std::optional<Pair> stride = {});
 };
 /// The mean of each channel: (channels, h, w) becomes (channels, 1, 1).
 struct PDNN_API AdaptiveAvgPool2d : Layer {
@@ -79,11 +91,11 @@ struct PDNN_API AdaptiveAvgPool2d : Layer {
 };
 /// MaxPool2d of lines.
 struct PDNN_API MaxPool1d : Layer {
-  explicit MaxPool1d(Index kernel_size, Index stride = 0);
+  explicit MaxPool1d(Index kernel_size, std::optional<Index> stride = {});
 };
 /// AvgPool2d of lines.
 struct PDNN_API AvgPool1d : Layer {
-  explicit AvgPool1d(Index kernel_size, Index stride = 0);
+  explicit AvgPool1d(Index kernel_size, std::optional<Index> stride = {});
 };
 /// The mean of each channel of a line: (channels, length) becomes (channels, 1).
 struct PDNN_API AdaptiveAvgPool1d : Layer {

@@ -15,6 +15,10 @@ class Text {
 
   Text& add(std::string_view name, Index number) { return add_json(name, std::to_string(number)); }
   Text& add(std::string_view name, double number) { return add_json(name, library::written(number)); }
+  Text& add(std::string_view name, const Pair& pair) {
+    if (pair.y == pair.x) return add(name, pair.y);
+    return add_json(name, "[" + std::to_string(pair.y) + ", " + std::to_string(pair.x) + "]");
+  }
   Text& add(std::string_view name, bool flag) { return add_json(name, flag ? "true" : "false"); }
   Text& add(std::string_view name, const std::string& word) { return add_json(name, library::json_string(word)); }
   Text& add(std::string_view name, const Init& init) {
@@ -56,26 +60,31 @@ std::string looked_up(Index count, Index width, const EmbeddingOptions& options)
   return text.add("weight_init", options.weight_init).done();
 }
 
-struct WindowNumbers {
-  Index kernel_size, stride, padding;
+struct Channels {
+  Index in, out;
 };
 
-std::string convolved(const char* type, Index inputs, Index outputs, const WindowNumbers& windows,
-                      const WeightOptions& options) {
+struct Windows {
+  Pair kernel_size, stride, padding;
+};
+
+std::string convolved(const char* type, const Channels& channels, const Windows& windows, const ConvOptions& options) {
   return Text(type)
-      .add("in_channels", inputs)
-      .add("out_channels", outputs)
+      .add("in_channels", channels.in)
+      .add("out_channels", channels.out)
       .add("kernel_size", windows.kernel_size)
       .add("stride", windows.stride)
       .add("padding", windows.padding)
+      .add("dilation", options.dilation)
+      .add("groups", options.groups)
       .add("bias", options.bias)
       .add("weight_init", options.weight_init)
       .add("bias_init", options.bias_init)
       .done();
 }
 
-std::string pooled(const char* type, Index kernel, Index stride) {
-  return Text(type).add("kernel_size", kernel).add("stride", stride == 0 ? kernel : stride).done();
+std::string pooled(const char* type, const Pair& kernel, const std::optional<Pair>& stride) {
+  return Text(type).add("kernel_size", kernel).add("stride", stride.value_or(kernel)).done();
 }
 
 std::string adam(const char* type, const AdamOptions& options) {
@@ -98,7 +107,7 @@ std::string chained(const std::vector<Layer>& layers) {
 Init kaiming_uniform(double a) { return {"uniform", std::sqrt(6 / (1 + a * a)), "in"}; }
 Init xavier_uniform(double gain) { return {"uniform", gain * std::sqrt(6.0), "sum"}; }
 
-Linear::Linear(Index in_features, Index out_features, const WeightOptions& options)
+Linear::Linear(Index in_features, Index out_features, const LinearOptions& options)
     : Layer(Text("Linear")
                 .add("in_features", in_features)
                 .add("out_features", out_features)
@@ -109,16 +118,18 @@ Linear::Linear(Index in_features, Index out_features, const WeightOptions& optio
 Embedding::Embedding(Index num_embeddings, Index embedding_dim, const EmbeddingOptions& options)
     : Layer(looked_up(num_embeddings, embedding_dim, options)) {}
 Conv1d::Conv1d(Index in_channels, Index out_channels, Index kernel_size, Index stride, Index padding,
-               const WeightOptions& options)
-    : Layer(convolved("Conv1d", in_channels, out_channels, {kernel_size, stride, padding}, options)) {}
-Conv2d::Conv2d(Index in_channels, Index out_channels, Index kernel_size, Index stride, Index padding,
-               const WeightOptions& options)
-    : Layer(convolved("Conv2d", in_channels, out_channels, {kernel_size, stride, padding}, options)) {}
-MaxPool1d::MaxPool1d(Index kernel_size, Index stride) : Layer(pooled("MaxPool1d", kernel_size, stride)) {}
-AvgPool1d::AvgPool1d(Index kernel_size, Index stride) : Layer(pooled("AvgPool1d", kernel_size, stride)) {}
+               const ConvOptions& options)
+    : Layer(convolved("Conv1d", {in_channels, out_channels}, {kernel_size, stride, padding}, options)) {}
+Conv2d::Conv2d(Index in_channels, Index out_channels, Pair kernel_size, Pair stride, Pair padding,
+               const ConvOptions& options)
+    : Layer(convolved("Conv2d", {in_channels, out_channels}, {kernel_size, stride, padding}, options)) {}
+MaxPool1d::MaxPool1d(Index kernel_size, std::optional<Index> stride)
+    : Layer(pooled("MaxPool1d", kernel_size, stride)) {}
+AvgPool1d::AvgPool1d(Index kernel_size, std::optional<Index> stride)
+    : Layer(pooled("AvgPool1d", kernel_size, stride)) {}
 AdaptiveAvgPool1d::AdaptiveAvgPool1d() : Layer(Text("AdaptiveAvgPool1d").add("output_size", Index{1}).done()) {}
-MaxPool2d::MaxPool2d(Index kernel_size, Index stride) : Layer(pooled("MaxPool2d", kernel_size, stride)) {}
-AvgPool2d::AvgPool2d(Index kernel_size, Index stride) : Layer(pooled("AvgPool2d", kernel_size, stride)) {}
+MaxPool2d::MaxPool2d(Pair kernel_size, std::optional<Pair> stride) : Layer(pooled("MaxPool2d", kernel_size, stride)) {}
+AvgPool2d::AvgPool2d(Pair kernel_size, std::optional<Pair> stride) : Layer(pooled("AvgPool2d", kernel_size, stride)) {}
 AdaptiveAvgPool2d::AdaptiveAvgPool2d() : Layer(Text("AdaptiveAvgPool2d").add("output_size", Index{1}).done()) {}
 BatchNorm1d::BatchNorm1d(Index num_features, const BatchNormOptions& options)
     : Layer(normalized("BatchNorm1d", num_features, options)) {}

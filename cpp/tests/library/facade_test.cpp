@@ -16,8 +16,9 @@ std::vector<Layer> every_layer() {
           BatchNorm2d(4, {.sync = true}),
           ReLU(),
           MaxPool2d(2),
-          Residual(Chain({Conv2d(4, 4, 3, 1, 1), LeakyReLU(0.1), ELU(0.5), Softplus(2)})),
-          AvgPool2d(2),
+          Residual(Chain({Conv2d(4, 4, {1, 3}, 1, {0, 2}, {.dilation = {1, 2}, .groups = 2}), LeakyReLU(0.1), ELU(0.5),
+                          Softplus(2)})),
+          AvgPool2d({2, 1}, Pair(1, 2)),
           Flatten(),
           Linear(4, 6, {.bias = false}),
           LayerNorm(6),
@@ -33,15 +34,14 @@ std::vector<Layer> every_layer() {
 }
 
 std::vector<Layer> every_layer_of_lines() {
-  return {
-      Conv1d(2, 4, 3, 1, 1, {.bias = false}),
-      BatchNorm1d(4),
-      MaxPool1d(3, 1),
-      AvgPool1d(2),
-      Layer(R"({"type": "Conv1d", "in_channels": 4, "out_channels": 2, "kernel_size": 2, "dilation": 2, "groups": 2})"),
-      AdaptiveAvgPool1d(),
-      Flatten(),
-      Linear(2, 3)};
+  return {Conv1d(2, 4, 3, 1, 1, {.bias = false}),
+          BatchNorm1d(4),
+          MaxPool1d(3, 1),
+          AvgPool1d(2),
+          Conv1d(4, 2, 2, 1, 0, {.dilation = 2, .groups = 2}),
+          AdaptiveAvgPool1d(),
+          Flatten(),
+          Linear(2, 3)};
 }
 
 std::vector<Layer> tables() { return {Embedding(3, 4, {.padding_idx = 2}), Flatten(), Linear(64, 3)}; }
@@ -132,6 +132,8 @@ BOOST_AUTO_TEST_CASE(descriptions_are_checked) {
       {R"({"type": "Dropout", "p": 1.0})", "p = 1.0; expected a number in [0, 1)"},
       {R"({"type": "MaxPool1d", "kernel_size": [3, 3]})", "kernel_size: got [3, 3], expected a whole number"},
       {R"({"type": "MaxPool1d", "kernel_size": 257})", "expected a window of at most 256 elements"},
+      {Conv1d(4, 4, 3, 1, 0, {.dilation = {1, 2}}).json, "dilation: got [1, 2], expected a whole number"},
+      {Conv2d(4, 6, 3, 1, 0, {.groups = 4}).json, "groups = 4; expected a divisor of both numbers of channels"},
       {R"({"type": "Embedding", "num_embeddings": 2, "embedding_dim": 2, "padding_idx": 2})",
        "expected one of its rows"},
       {R"({"type": "Dense"})", "there is no layer \"Dense\""},
