@@ -184,6 +184,30 @@ def trainer(strategy: str | Strategy, **options: object) -> pdnn.Trainer:
     return pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, strategy=strategy, seed=5, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "blocks"),
+    [
+        (([0.02], [0.01]), 3),  # clear
+        (([0.02, 0.01], [0.015]), 5),  # not the same one is faster each time: all that LONG has time for
+        (([0.0021], [0.002]), 7),  # nearly as fast: as many as ever
+    ],
+)
+def test_trials_take_turns_until_it_is_clear(seconds: tuple[list[float], list[float]], blocks: int) -> None:
+    calls = [0, 0]
+
+    def trial(which: int) -> Callable[[int], float]:
+        def steps(count: int) -> float:
+            calls[which] += 1
+            times = seconds[which]  # the first two calls, and then every other one, do not count
+            return times[calls[which] // 2 % len(times)]
+
+        return steps
+
+    result = estimate.compute.in_turns([trial(0), trial(1)], SELF)
+    assert calls == [2 + 2 * blocks] * 2
+    assert result[1] == seconds[1][0]
+
+
 def data(rows: int = 90) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
     rng = np.random.default_rng(0)
     return rng.random((rows, 20), dtype=np.float32), rng.integers(0, 4, rows)

@@ -172,6 +172,14 @@ def test_sparse_rows_train_as_dense_ones(early_stopping: bool, monkeypatch: pyte
         np.testing.assert_array_equal(model.predict_proba(kind(DIGITS)), dense.predict_proba(DIGITS))
 
 
+def test_a_table_has_the_same_bits_converted_whole_or_by_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = DIGITS + 1e-9 * np.random.RandomState(0).standard_normal(DIGITS.shape)  # more digits than float32 has
+    settings = {"max_iter": rows.FEW + 1, "random_state": 0, "dtype": "float32"}
+    whole = MLPClassifier(**settings).fit(x, DIGIT)
+    monkeypatch.setattr(rows, "CONVERTED_BYTES", 0)
+    assert MLPClassifier(**settings).fit(x, DIGIT).model_.fingerprint() == whole.model_.fingerprint()
+
+
 @pytest.mark.filterwarnings("ignore:batch_size=500 is larger")
 @pytest.mark.parametrize("solver", ["sgd", "adam", "lbfgs"])
 def test_a_weight_is_how_often_a_row_counts(solver: str) -> None:

@@ -22,6 +22,12 @@ T = TypeVar("T")
 DENSE_BYTES = 2**25
 """Of the memory in which sparse rows are dense, unless a batch is larger."""
 
+CONVERTED_BYTES = 2**30
+"""Of a converted table, at most; a larger one is converted a batch at a time."""
+
+FEW = 10
+"""Epochs in which a conversion of the table does not pay."""
+
 
 class Feed:
     """The rows of a table as the core reads them: all in place, or, of a sparse table, a stretch at a time.
@@ -39,6 +45,8 @@ class Feed:
         Numbers of those to train on.
     step : int
         Rows of a step.
+    epochs : int
+        At most; where it pays, all of a dense table is converted to the type that the core computes in.
 
     Attributes
     ----------
@@ -55,11 +63,14 @@ class Feed:
         loss: Loss,
         rows: Array,
         step: int,
+        epochs: int,
     ) -> None:
         self._sparse, self._step, self._most = sparse.issparse(x), step, len(rows)
+        dtype = np.dtype(array_dtype(model.dtype))
+        row_bytes = max(x.shape[1], 1) * dtype.itemsize
+        if not self._sparse and epochs > FEW and len(x) * row_bytes <= CONVERTED_BYTES:
+            x = np.asarray(x, dtype)
         if self._sparse:
-            dtype = np.dtype(array_dtype(model.dtype))
-            row_bytes = max(x.shape[1], 1) * dtype.itemsize
             self._x, self._targets, self._weight = x.astype(dtype), targets, weight
             self._most = min(self._most, max(DENSE_BYTES // row_bytes // step, 1) * step)
             x, targets = np.zeros((self._most, x.shape[1]), dtype), targets[: self._most].copy()

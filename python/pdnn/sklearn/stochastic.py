@@ -149,6 +149,7 @@ class Stochastic(Fitted):
             criterion,
             rows,
             step,
+            1 if work.incremental else self.max_iter,
         )
         if trainer.wants_auto:
             trainer.choose_auto(feed.source, batch, None, None, {}, False)
