@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests pdnn for arm64 on a machine of another kind: compiles it with a cross compiler and runs it in an emulator.
 #   bash scripts/arm64.sh                    the C++ tests, with the generic kernels and with those for NEON
-#   bash scripts/arm64.sh fingerprints       ten trainings in Python, which must have the bits that they have here
+#   bash scripts/arm64.sh fingerprints       ten trainings in Python, which must have the bits that pdnn has here
 #   bash scripts/arm64.sh CTEST-ARGUMENT...  some of the C++ tests
 # All but comm/missing_test.cpp, which looks at other processes as the emulator does not show them.
 # Debian, Ubuntu: apt install g++-aarch64-linux-gnu qemu-user
@@ -44,6 +44,7 @@ if [ "${1:-}" != fingerprints ]; then
 fi
 
 python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || die "scripts/arm64.sh: this part needs Python 3.11"
+python3 -c 'import pdnn' 2>/dev/null || die "scripts/arm64.sh: this part compares with pdnn here: pip install ."
 python_of_debian "$tree/root"
 wheels "$tree/site" cloudpickle matplotlib mpi4py numpy pooch tqdm
 build _core
