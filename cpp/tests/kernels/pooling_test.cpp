@@ -145,17 +145,20 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(relu_cuts_what_is_not_positive_and_its_slope, T, E
 }
 
 BOOST_AUTO_TEST_CASE_TEMPLATE(samples_are_transposed, T, Elements) {
-  for (const Index rows : {1, 3, 17})
-    for (const Index cols : {1, 5, 16}) {
+  for (const Index rows : {1, 3, 8, 17})
+    for (const Index cols : {1, 5, 16, 35}) {
       const std::vector<T> x = numbers<T>(3 * rows * cols, 1);
       for_each_isa<T>([&](const Table<T>& table) {
         std::vector<T> y(x.size()), back(x.size());
         as_team(2, [&](Part part) { table.transpose_samples(part, 3, rows, cols, x.data(), y.data()); });
         as_team(4, [&](Part part) { table.transpose_samples(part, 3, cols, rows, y.data(), back.data()); });
         BOOST_TEST(back == x);
-        const Index i = rows - 1, j = cols / 2;
-        BOOST_TEST(y[static_cast<std::size_t>(rows * cols + j * rows + i)] ==
-                   x[static_cast<std::size_t>(rows * cols + i * cols + j)]);
+        std::vector<T> expected;
+        for (std::size_t n = 0; n < 3; ++n)
+          for (Index j = 0; j < cols; ++j)
+            for (Index i = 0; i < rows; ++i)
+              expected.push_back(x[n * x.size() / 3 + static_cast<std::size_t>(i * cols + j)]);
+        BOOST_TEST(y == expected);
       });
     }
 }

@@ -10,9 +10,14 @@ namespace {
 template <class Operands>
 void round_channels(Part part, Index places, Index channels, const float* x, float* rounded) {
   const Range mine = deal(part, places);
-  const Index groups = ceil_div(channels, Operands::kGroup);
-  Operands::copy_along(x + mine.begin * channels, channels, mine.end - mine.begin, channels,
-                       rounded + mine.begin * groups, groups);
+  const Index groups = ceil_div(channels, Operands::kGroup), count = mine.end - mine.begin;
+  x += mine.begin * channels, rounded += mine.begin * groups;
+  if (channels % Operands::kGroup == 0) return Operands::copy_along(x, 0, 1, count * channels, rounded, 0);
+  if constexpr (Operands::kGroup == 2) {
+    if (channels == 1) return Operands::template copy_places<1>(x, count, rounded);
+    if (channels == 3) return Operands::template copy_places<3>(x, count, rounded);
+  }
+  Operands::copy_along(x, channels, count, channels, rounded, groups);
 }
 
 template <class Operands>

@@ -136,6 +136,15 @@ struct Pairs : Plain<float> {
       for (Index k = 0; k < depth; k += 2 * n)
         store(to + k / 2, joined(load(from + k, depth - k), load(from + k + n, depth - k - n)), ceil_div(depth - k, 2));
   }
+  /// Rows of so few numbers that several fit in a vector, one after another; an odd number, which a 0 completes.
+  template <Index width>
+  static void copy_places(const float* from, Index rows, float* to) {
+    constexpr Index n = kLanes<float>, together = n / (width + 1), next = together * width;
+    for (; rows > 0; rows -= 2 * together, from += 2 * next, to += n) {
+      const Vector<float> first = load(from, rows * width), second = load(from + next, rows * width - next);
+      store(to, joined(completed<width>(first), completed<width>(second)), rows * (width + 1) / 2);
+    }
+  }
   /// to[k / 2, j] = the pair of from[j, k] and from[j, k + 1] for j < cols, 0 for cols ≤ j < width. Writes rows up to
   /// the next multiple of kLanes.
   template <Index width>
@@ -155,6 +164,17 @@ struct Pairs : Plain<float> {
   }
 
  private:
+  /// Rows of `width` numbers, a 0 behind each.
+  template <Index width, int... lane>
+  static PDNN_INLINE Vector<float> completed(Vector<float> x, std::integer_sequence<int, lane...>) {
+    constexpr int whole = width + 1, zero = kLanes<float>;
+    return __builtin_shufflevector(
+        x, Vector<float>{}, (lane % whole < width ? lane / whole * static_cast<int>(width) + lane % whole : zero)...);
+  }
+  template <Index width>
+  static PDNN_INLINE Vector<float> completed(Vector<float> x) {
+    return completed<width>(x, std::make_integer_sequence<int, kLanes<float>>{});
+  }
 #ifndef PDNN_NEON
   template <int... pair>
   static PDNN_INLINE __m512i pair_lanes(std::integer_sequence<int, pair...>) {

@@ -134,14 +134,36 @@ void mean_pool_backward(Part part, const Windows& v, Index channels, Index batch
   });
 }
 
+/// to[j, i] = from[i, j] for so few rows that the compiler knows an order of whole vectors.
+template <Index rows, class T>
+PDNN_INLINE void transpose_few(const T* from, Index cols, T* to) {
+  for (Index j = 0; j < cols; ++j, to += rows) PDNN_UNROLL for (Index i = 0; i < rows; ++i) to[i] = from[i * cols + j];
+}
+
+/// to[j, i] = from[i, j].
+template <class T>
+PDNN_INLINE void transpose_many(const T* from, Index rows, Index cols, T* to) {
+  constexpr Index n = kLanes<T>;
+  for (Index i = 0; i < rows; i += n)
+    for (Index j = 0; j < cols; j += n) {
+      Vector<T> square[n];
+      PDNN_UNROLL for (Index k = 0; k < n; ++k) square[k] =
+          i + k < rows ? load(from + (i + k) * cols + j, cols - j) : Vector<T>{};
+      transpose<T>(square);
+      for (Index k = 0; k < min(n, cols - j); ++k) store(to + (j + k) * rows + i, square[k], rows - i);
+    }
+}
+
 template <class T>
 void transpose_samples(Part part, Index batch, Index rows, Index cols, const T* x, T* y) {
   const Range mine = deal(part, batch);
   for (Index n = mine.begin; n < mine.end; ++n) {
     const T* const from = x + n * rows * cols;
     T* const to = y + n * rows * cols;
-    for (Index j = 0; j < cols; ++j)
-      for (Index i = 0; i < rows; ++i) to[j * rows + i] = from[i * cols + j];
+    if (rows == 3)
+      transpose_few<3>(from, cols, to);
+    else
+      transpose_many(from, rows, cols, to);
   }
 }
 
