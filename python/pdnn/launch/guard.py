@@ -1,8 +1,9 @@
 """The guard of a job: starts mpiexec, and ends the whole job when the launching process ends.
 
 Run as a file, ``python -I -S guard.py PARENT MPIEXEC …``, in a session of its own, hence the standard library
-only. SIGTERM ends the job; on Linux it also comes when the parent dies, whatever killed it. mpiexec alone is
-not enough: when its pipes break it may die before it has ended its ranks.
+only. SIGTERM ends the job; so does the death of the parent, whatever killed it, which Linux tells and which
+is looked for elsewhere. mpiexec alone is not enough: when its pipes break it may die before it has ended its
+ranks.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from pathlib import Path
 from types import FrameType
 
 GRACE = 3.0  # seconds for mpiexec to end its ranks, of which it gives them half a second
+_LOOK = 0.2  # seconds between looks for the parent
 _RANKS_GRACE = 0.5  # seconds from SIGTERM to SIGKILL for ranks that mpiexec has left behind
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PROCESSES = Path("/proc")  # where Linux shows them
 
 
 def main(parent: int, command: list[str]) -> int:
@@ -33,7 +36,7 @@ def main(parent: int, command: list[str]) -> int:
         if os.getppid() != parent:  # it died before it could be watched
             return 1
         process = subprocess.Popen(command)
-        code = process.wait()
+        code = _wait(process, parent)
         return code if code >= 0 else 128 - code
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -44,12 +47,22 @@ def main(parent: int, command: list[str]) -> int:
         end_session(os.getsid(0))
 
 
+def _wait(process: subprocess.Popen[bytes], parent: int) -> int:
+    """The exit code; SystemExit when the parent has died."""
+    if sys.platform == "linux":
+        return process.wait()
+    while os.getppid() == parent:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_LOOK)
+    raise SystemExit(128 + signal.SIGTERM)
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
 def end_session(session: int) -> None:
-    """Ends all other processes of a session; ranks have process groups of their own. Linux only."""
+    """Ends all other processes of a session; ranks have process groups of their own."""
     for number, seconds in [(signal.SIGTERM, _RANKS_GRACE), (signal.SIGKILL, 0.0)]:
         members = list(_members(session))
         if not members:
@@ -63,14 +76,23 @@ def end_session(session: int) -> None:
 
 
 def _members(session: int) -> Iterator[int]:
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _parent, _group, its_session, *_ = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        pid = int(path.parent.name)
-        if int(its_session) == session and state != "Z" and pid != os.getpid():
-            yield pid
+    for pid, state in _processes():
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or is another user's
+            if not state.startswith("Z") and pid not in (os.getpid(), 0) and os.getsid(pid) == session:
+                yield pid
+
+
+def _processes() -> Iterator[tuple[int, str]]:
+    """The number and the state of every process."""
+    if _PROCESSES.exists():
+        for path in _PROCESSES.glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                yield int(path.parent.name), path.read_text().rpartition(")")[2].split()[0]
+        return
+    said = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
+    for line in said.splitlines():
+        pid, state = line.split()
+        yield int(pid), state
 
 
 if __name__ == "__main__":

@@ -1,0 +1,59 @@
+"""The guard of a job, as Linux and other systems let it work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pdnn.launch import guard
+
+GUARDED = """
+import sys
+sys.platform = sys.argv[1]
+from pdnn.launch import guard
+sys.exit(guard.main(int(sys.argv[2]), sys.argv[3:]))
+"""
+PARENT = """
+import os, subprocess, sys
+guard = [sys.executable, "-c", sys.argv[1], sys.argv[2], str(os.getpid())]
+program = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"]
+subprocess.run([*guard, *program], start_new_session=True)
+"""
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_a_job_ends_when_its_parent_is_killed(platform: str) -> None:
+    if platform == "linux" != sys.platform:
+        pytest.skip("Linux tells a process that its parent has died")
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, GUARDED, platform], stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        program = int(parent.stdout.readline())
+        parent.kill()
+        assert parent.stdout.read() == b""  # all who could write have ended
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
+
+
+@pytest.mark.parametrize("processes", ["/proc", "/nowhere"])
+def test_nobody_of_a_session_is_left(processes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where only `ps` knows the processes, and if they do not end by themselves."""
+    monkeypatch.setattr(guard, "_PROCESSES", Path(processes))
+    stubborn = "trap '' TERM; sleep 60 & echo; wait; wait; sleep 60"
+    with subprocess.Popen(
+        ["bash", "-c", stubborn], stdout=subprocess.PIPE, start_new_session=True
+    ) as session:
+        assert session.stdout is not None
+        session.stdout.readline()
+        begin = time.monotonic()
+        guard.end_session(session.pid)
+        assert session.stdout.read() == b""
+        assert session.wait(10) == -signal.SIGKILL
+        assert time.monotonic() - begin < 10
