@@ -18,6 +18,7 @@
 #include "pdnn/nn/layers/pool2d.hpp"
 #include "pdnn/nn/layers/residual.hpp"
 #include "pdnn/nn/layers/softmax.hpp"
+#include "pdnn/nn/layers/transpose.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
 #include "pdnn/nn/losses/nll.hpp"
@@ -204,6 +205,7 @@ void bind_layers(py::module_& m) {
            py::arg("f"));
   layer(std::type_identity<nn::Softmax<T>>{}, "Softmax").def(py::init<bool>(), py::arg("log"));
   layer(std::type_identity<nn::Flatten<T>>{}, "Flatten").def(py::init<>());
+  layer(std::type_identity<nn::Transpose<T>>{}, "Transpose").def(py::init<>());
   layer(std::type_identity<nn::Dropout<T>>{}, "Dropout").def(py::init<double>(), py::arg("p"));
   layer(std::type_identity<nn::Network<T>>{}, "Network")
       .def(py::init([](const std::vector<std::shared_ptr<nn::Layer<T>>>& layers) {

@@ -161,6 +161,10 @@ struct PDNN_API LogSoftmax : Layer {
 struct PDNN_API Flatten : Layer {
   Flatten();
 };
+/// (a, b) becomes (b, a): (places, features) of an Embedding as the (channels, length) of lines.
+struct PDNN_API Transpose : Layer {
+  Transpose();
+};
 /// Zeroes elements with probability p while training and scales the others by 1 / (1 − p).
 struct PDNN_API Dropout : Layer {
   explicit Dropout(double p = 0.5);

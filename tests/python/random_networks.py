@@ -92,6 +92,7 @@ def _draw_part(
     kind = rng.choice(
         ["activation", "linear", "linear", "norm", "layer norm", "dropout", "flatten", "network", "residual"]
         + ["convolution", "convolution", "pooling", "mean"] * placed
+        + ["transpose"] * (len(shape) == 2)
     )
     if kind == "activation":
         if rng.integers(6) == 0:
@@ -109,6 +110,8 @@ def _draw_part(
         return Part("Dropout", (0.3,)), shape
     if kind == "flatten":
         return Part("Flatten"), (prod(shape),)
+    if kind == "transpose":
+        return Part("Transpose"), shape[::-1]
     if kind == "network" and depth > 0:
         inner, out = draw_parts(rng, shape, int(rng.integers(4)), depth - 1, norms, dropout)
         return Part("Sequential", inner), out

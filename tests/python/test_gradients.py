@@ -35,6 +35,13 @@ LAYERS = {
         nn.Linear(4, OUTPUTS),
     ],
     "lines": lambda: [nn.Conv1d(2, 3, 2, padding=1), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(6, OUTPUTS)],
+    "transpose": lambda: [
+        nn.Transpose(),
+        nn.Conv1d(3, 2, 2, padding=1),
+        nn.Transpose(),
+        nn.Flatten(),
+        nn.Linear(6, OUTPUTS),
+    ],
     "dropout": lambda: [nn.Linear(INPUTS, 8), nn.Dropout(0.3), nn.Linear(8, OUTPUTS)],
     "batch norm": lambda: [
         nn.Linear(INPUTS, 5),
@@ -85,6 +92,7 @@ def batch(layers: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
         "flatten": (2, 3),
         "convolution": (2, 3, 1),
         "lines": (2, 3),
+        "transpose": (2, 3),
         "convolution in groups": (2, 3, 2),
     }
     shape = ROWS, *shapes.get(layers, (INPUTS,))

@@ -15,6 +15,7 @@
 #include "pdnn/nn/layers/pool2d.hpp"
 #include "pdnn/nn/layers/residual.hpp"
 #include "pdnn/nn/layers/softmax.hpp"
+#include "pdnn/nn/layers/transpose.hpp"
 #include "pdnn/nn/losses/cross_entropy.hpp"
 #include "pdnn/nn/losses/elementwise.hpp"
 #include "pdnn/nn/losses/nll.hpp"
@@ -133,6 +134,7 @@ nn::LayerPtr<T> build_known(Options& of, kernels::Precision precision) {
   if (type == "BatchNorm2d") return build_batch_norm<T>(of, true);
   if (type == "Sequential") return build_layers<T>(of.find("layers"), precision);
   if (type == "Flatten") return std::make_shared<nn::Flatten<T>>();
+  if (type == "Transpose") return std::make_shared<nn::Transpose<T>>();
   if (type == "ReLU") return std::make_shared<nn::ActivationLayer<T>>(Activation::relu);
   if (type == "Sigmoid") return std::make_shared<nn::ActivationLayer<T>>(Activation::sigmoid);
   if (type == "Tanh") return std::make_shared<nn::ActivationLayer<T>>(Activation::tanh);

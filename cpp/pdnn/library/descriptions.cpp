@@ -149,6 +149,7 @@ SiLU::SiLU() : Layer(Text("SiLU").done()) {}
 Softmax::Softmax() : Layer(Text("Softmax").done()) {}
 LogSoftmax::LogSoftmax() : Layer(Text("LogSoftmax").done()) {}
 Flatten::Flatten() : Layer(Text("Flatten").done()) {}
+Transpose::Transpose() : Layer(Text("Transpose").done()) {}
 Dropout::Dropout(double p) : Layer(Text("Dropout").add("p", p).done()) {}
 Chain::Chain(const std::vector<Layer>& layers) : Layer(chained(layers)) {}
 Residual::Residual(const Layer& fn) : Layer(Text("Residual").add_json("fn", fn.json).done()) {}

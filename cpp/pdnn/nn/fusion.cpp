@@ -8,6 +8,7 @@ template <class T>
 void Network<T>::fuse() {
   const auto change = [](Node& node, const LayerPtr<T>& layer) {
     node.layer = layer;
+    node.view = layer->traits().view;
     node.sizes = layer->sizes(node.in);
   };
   for (std::size_t i = nodes_.size(); i-- > 0;) {

@@ -44,7 +44,9 @@ std::vector<Layer> every_layer_of_lines() {
           Linear(2, 3)};
 }
 
-std::vector<Layer> tables() { return {Embedding(3, 4, {.padding_idx = 2}), Flatten(), Linear(64, 3)}; }
+std::vector<Layer> tables() {
+  return {Embedding(3, 4, {.padding_idx = 2}), Transpose(), Conv1d(4, 2, 3), Transpose(), Flatten(), Linear(28, 3)};
+}
 
 struct File {
   std::filesystem::path path =

@@ -17,6 +17,7 @@
 #include "pdnn/nn/layers/pool2d.hpp"
 #include "pdnn/nn/layers/residual.hpp"
 #include "pdnn/nn/layers/softmax.hpp"
+#include "pdnn/nn/layers/transpose.hpp"
 #include "pdnn/nn/network.hpp"
 
 namespace bdata = boost::unit_test::data;
@@ -100,6 +101,11 @@ std::vector<Case> cases() {
       {"AdaptiveAvgPool2d", std::make_shared<GlobalAvgPool2d<double>>(), {5, 3, 4}},
       {"channels last", std::make_shared<ChannelOrder<double>>(ChannelOrder<double>::To::last), {3, 2, 4}},
       {"channels first", std::make_shared<ChannelOrder<double>>(ChannelOrder<double>::To::first), {3, 2, 4}},
+      {"Transpose", std::make_shared<Transpose<double>>(), {3, 8}},
+      {"Transpose between layers",
+       network({conv_in_groups(1, 3, 4, along(3, 1)), std::make_shared<Transpose<double>>(),
+                conv_in_groups(1, 6, 2, along(2, 1)), flatten(), linear(6, 2)}),
+       {3, 8}},
       {"fused MaxPool2d and ReLU", network({max_pool(2, 2), activation(Activation::relu)}), {3, 4, 5}},
       {"MaxPool2d as large as its winners' bytes, and ReLU",
        network({max_pool(16, 1), activation(Activation::relu)}),

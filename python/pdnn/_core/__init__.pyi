@@ -601,6 +601,9 @@ class Width(typing.Protocol):
     def Flatten(self) -> type[float32.Flatten]:
         ...
     @property
+    def Transpose(self) -> type[float32.Transpose]:
+        ...
+    @property
     def Dropout(self) -> type[float32.Dropout]:
         ...
     @property

@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Custom', 'Dropout', 'Embedding', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'HuberLoss', 'L1Loss', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'PoissonNLLLoss', 'QuantileLoss', 'Residual', 'RowParallelLinear', 'Session', 'SmoothL1Loss', 'Softmax', 'Source', 'Stepper', 'TAIL', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'inseparable', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Custom', 'Dropout', 'Embedding', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'HuberLoss', 'L1Loss', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'PoissonNLLLoss', 'QuantileLoss', 'Residual', 'RowParallelLinear', 'Session', 'SmoothL1Loss', 'Softmax', 'Source', 'Stepper', 'TAIL', 'Transpose', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'inseparable', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -52,6 +52,9 @@ class Softmax(Layer):
     def __init__(self, log: bool) -> None:
         ...
 class Flatten(Layer):
+    def __init__(self) -> None:
+        ...
+class Transpose(Layer):
     def __init__(self) -> None:
         ...
 class Dropout(Layer):

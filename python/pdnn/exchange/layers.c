@@ -16,6 +16,14 @@ static void embedding(const float *x, const float *w, int places, int count, int
             *y++ = x[p] >= 0.0f && x[p] < (float)count ? w[(int)x[p] * width + j] : NAN;
 }
 
+/* y, (columns, rows), has the elements of x, (rows, columns). */
+static void transpose(const float *x, int rows, int columns, float *y)
+{
+    for (int j = 0; j < columns; ++j)
+        for (int i = 0; i < rows; ++i)
+            *y++ = x[i * columns + j];
+}
+
 /* Images are (channels, height, width); w is (outputs, channels / groups, kernel, kernel), b may be 0. The numbers of
    windows are those of height and width: kernel, stride s, padding pad, dilation d. */
 static void conv2d(const float *x, const float *w, const float *b, int channels, int height, int width,

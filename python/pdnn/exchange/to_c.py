@@ -21,6 +21,7 @@ TEXTS = {
 
 FUNCTIONS = {
     "Embedding": "embedding",
+    "Transpose": "transpose",
     "Linear": "linear",
     **dict.fromkeys(("Conv1d", "Conv2d"), "conv2d"),
     **dict.fromkeys(("MaxPool1d", "MaxPool2d"), "max_pool2d"),
@@ -43,7 +44,10 @@ FUNCTIONS = {
 }
 """What layers call."""
 
-ELSEWHERE = ("embedding", "linear", "conv2d", "max_pool2d", "avg_pool2d", "global_avg_pool2d")
+ELSEWHERE = (
+    *("embedding", "transpose", "linear"),
+    *("conv2d", "max_pool2d", "avg_pool2d", "global_avg_pool2d"),
+)
 """Functions that may not write where they read."""
 
 
@@ -127,6 +131,8 @@ class _Program:
             case "Embedding":
                 sizes = own["num_embeddings"], own["embedding_dim"]
                 return [self.array(layer, "weight"), *layer.inputs, *sizes]
+            case "Transpose":
+                return [*layer.inputs]
             case "Conv1d" | "Conv2d":
                 weight = self.array(layer, "weight", np.moveaxis(layer.arrays["weight"], (-1, -2), (0, 1)))
                 sizes = *_image(layer), own["out_channels"], own.get("groups", 1)

@@ -200,6 +200,7 @@ LAYERS: dict[str, Writer] = {
     "BatchNorm2d": _batch_norm,
     "LayerNorm": _layer_norm,
     "Flatten": _operator("Flatten", axis=1),
+    "Transpose": lambda graph, layer, x: graph.node("Transpose", layer, x, perm=[0, 2, 1]),
     "Dropout": lambda graph, layer, x: x,
     "Sigmoid": _operator("Sigmoid"),
     "Tanh": _operator("Tanh"),

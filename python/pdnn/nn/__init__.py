@@ -27,6 +27,7 @@ from pdnn.nn.layers import (
     Softmax,
     Softplus,
     Tanh,
+    Transpose,
 )
 from pdnn.nn.losses import (
     BCELoss,
@@ -99,6 +100,7 @@ __all__ = [
     "SoftmaxLoss",
     "Softplus",
     "Tanh",
+    "Transpose",
     "clip_grad_norm_",
     "clip_grad_value_",
     "init",

@@ -21,7 +21,8 @@ class Embedding(Module):
     ----------
     num_embeddings, embedding_dim : int
         Of x, shape (n, indices), whole numbers in [0, num_embeddings), and y, shape (n, indices,
-        embedding_dim). `Flatten` after it makes features of y. One index a row is x of shape (n, 1).
+        embedding_dim). `Flatten` after it makes features of y, `Transpose` lines for a `Conv1d`. One index
+        a row is x of shape (n, 1).
     padding_idx : int, optional
         An index whose row is 0 at first and gets no gradient; below 0 it counts from the end.
     weight_init : Initializer, optional

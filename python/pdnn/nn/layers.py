@@ -192,6 +192,19 @@ class Flatten(Module):
         return core.Flatten()
 
 
+class Transpose(Module):
+    """A sample's two axes exchanged: (n, a, b) becomes (n, b, a).
+
+    Between an Embedding, (n, indices, embedding_dim), and a Conv1d, which takes (n, channels, length),
+    or before and after a layer on lines whose samples come as (n, length, channels). It costs no time
+    after an Embedding, or as a network's first layer.
+    """
+
+    def build(self, core: Width) -> CoreLayer:
+        """The layer of the core."""
+        return core.Transpose()
+
+
 class Dropout(Module):
     """Zeroes elements with probability p while training and scales the others by 1 / (1 - p).
 

@@ -1,6 +1,7 @@
 #include "pdnn/nn/layers/channel_order.hpp"
 
 #include "pdnn/kernels/table.hpp"
+#include "pdnn/nn/layers/transpose.hpp"
 
 namespace pdnn::nn {
 
@@ -13,6 +14,13 @@ void turn(Part part, const Shape& image, bool to_last, Index batch, const T* x, 
 }
 
 }  // namespace
+
+template <class T>
+std::vector<LayerPtr<T>> ChannelOrder<T>::fused(const LayerPtr<T>& next, const Shape&) const {
+  const auto* const back = dynamic_cast<const Transpose<T>*>(next.get());
+  if (to_ != To::last || !back || back->traits().view) return {};
+  return {std::make_shared<Transpose<T>>(true)};
+}
 
 template <class T>
 void ChannelOrder<T>::forward(const Pass& pass, Vars<T>, Tensor<const T> x, Tensor<T> y) const {

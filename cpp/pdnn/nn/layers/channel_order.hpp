@@ -16,6 +16,7 @@ class ChannelOrder : public Layer<T> {
   static bool matters(const Shape& sample) { return sample.rank() > 1 && sample[0] > 1 && sample.count() > sample[0]; }
 
   std::string_view name() const override { return "ChannelOrder"; }
+  std::vector<LayerPtr<T>> fused(const LayerPtr<T>& next, const Shape& in) const override;
   void forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const override;
   void backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<const T> y, Tensor<const T> dy, Tensor<T> dx,
                 std::span<T> grads) const override;

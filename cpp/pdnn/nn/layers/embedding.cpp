@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "pdnn/nn/layers/channel_order.hpp"
+#include "pdnn/nn/layers/transpose.hpp"
 
 namespace pdnn::nn {
 
@@ -34,7 +35,9 @@ Sizes Embedding<T>::sizes(const Shape&) const {
 template <class T>
 std::vector<LayerPtr<T>> Embedding<T>::fused(const LayerPtr<T>& next, const Shape&) const {
   const auto* const turn = dynamic_cast<const ChannelOrder<T>*>(next.get());
-  if (turned_ || !turn || turn->to() != ChannelOrder<T>::To::first) return {};
+  const auto* const transpose = dynamic_cast<const Transpose<T>*>(next.get());
+  const bool turns = turn ? turn->to() == ChannelOrder<T>::To::first : transpose && !transpose->traits().view;
+  if (turned_ || !turns) return {};
   auto fused = std::make_shared<Embedding>(*this);
   fused->turned_ = true;
   return {fused};
