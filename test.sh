@@ -48,8 +48,8 @@ sanitizers() {
   local isas widest
   isas=$(python -c 'import pdnn._core; print(*pdnn._core.supported_isas(), sep=";")')
   widest=$(python -c 'import pdnn._core; print([isa for isa in pdnn._core.supported_isas() if "-" not in isa][-1])')
-  part asan sanitizer asan "$isas" "_kernels|${widest}_rest|fuzz_|library"
-  part tsan sanitizer tsan "v2;$widest" "${widest}_|library"
+  part asan sanitizer asan "$isas" "^kernels_|_nn|^${widest}_rest|fuzz_|library"
+  part tsan sanitizer tsan "v2;$widest" "^${widest}_|library"
 }
 
 # The tests of a file stay together, so what they share is made once.

@@ -228,7 +228,7 @@ BOOST_AUTO_TEST_CASE(one_rank_is_serial) {
 BOOST_AUTO_TEST_CASE(a_wish_to_stop_reaches_all_ranks_before_the_next_move) {
   for (const Index every : {7, 90'000}) {
     const Plan plan{.config = ElasticAveragingConfig{.every = every},
-                    .repeat = 100'000,
+                    .repeat = 400'000,
                     .poll = [](comm::Communicator& comm) { return comm.rank() == 1; }};
     const std::vector<Outcome> outcomes = on_ranks(plan, 2);
     for (const Outcome& outcome : outcomes) {
