@@ -36,6 +36,9 @@ void bind_core(py::module_& m) {
       "The instruction set that the kernels run on: v2, v3, v4, v4-bf16 or v4-amx; on arm64 v2, neon or neon-bf16. "
       "PDNN_ISA forces one.");
   m.def(
+      "default_isa", [] { return std::string(kernels::name(kernels::default_isa())); },
+      "The instruction set that is taken unless PDNN_ISA forces one.");
+  m.def(
       "supported_isas",
       [] {
         std::vector<std::string> names;

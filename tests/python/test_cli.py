@@ -67,20 +67,33 @@ def test_doctor_finds_a_healthy_installation(run_python: Callable[..., Completed
     assert 0 < report["mpi"]["start seconds"] < 60
 
 
-def test_doctor_says_whether_amx_pays() -> None:
-    def hints(active: str | None, bf16: int, amx: int) -> list[str]:
+def test_doctor_says_which_instructions_multiply_bfloat16_fastest() -> None:
+    def hints(active: str | None, default: str, **rates: int) -> list[str]:
         said: list[str] = []
-        isa = {"active": active, "supported": ["v2", "v4-bf16", "v4-amx"]}
+        measured = {name.replace("_", "-"): rate for name, rate in rates.items()}
         health.hint_at_instructions(
-            {**isa, "bfloat16 GFLOP/s": {"v2": 3, "v4-bf16": bf16, "v4-amx": amx}}, said
+            {"active": active, "default": default, "bfloat16 GFLOP/s": measured}, said
         )
         return said
 
-    faster = "v4-amx multiplies in bfloat16 at 300 GFLOP/s, v4-bf16 at 100: PDNN_ISA=v4-amx takes it"
-    assert [hint[: len(faster)] for hint in hints("v4-bf16", 100, 300)] == [faster]
-    slower = "v4-amx multiplies in bfloat16 at 90 GFLOP/s, v4-bf16 at 100: unset PDNN_ISA for full speed"
-    assert hints("v4-amx", 100, 90) == [slower]
-    assert hints("v4-bf16", 100, 90) == hints("v4-amx", 100, 300) == hints(None, 100, 90) == []
+    bf16 = {"v2": 3, "v3": 9, "v4": 50, "v4_bf16": 100}
+    assert hints("v4-bf16", "v4-bf16", **bf16, v4_amx=300) == [
+        "v4-amx multiplies in bfloat16 at 300 GFLOP/s, v4-bf16 at 100: "
+        "PDNN_ISA=v4-amx takes it, on all ranks, with other bits"
+    ]
+    assert hints("v4-amx", "v4-bf16", **bf16, v4_amx=80) == [
+        "v4-bf16 multiplies in bfloat16 at 100 GFLOP/s, v4-amx at 80: unset PDNN_ISA for full speed"
+    ]
+    assert hints("v4-bf16", "v4", v2=3, v4=80, v4_bf16=40) == [
+        "v4 multiplies in bfloat16 at 80 GFLOP/s, v4-bf16 at 40: unset PDNN_ISA for full speed"
+    ]
+    assert hints("v3", "v4-bf16", **bf16) == ["PDNN_ISA keeps this CPU from v4-bf16; unset it for full speed"]
+    assert hints("neon", "neon-bf16", v2=3, neon=9, neon_bf16=20) == [
+        "PDNN_ISA keeps this CPU from neon-bf16; unset it for full speed"
+    ]
+    for active, default in [("v4-bf16", "v4-bf16"), (None, "v4-bf16")]:
+        assert hints(active, default, **bf16, v4_amx=105) == []
+    assert hints("v4", "v4", v2=3, v4=80, v4_bf16=40) == []
 
 
 def package(folder: Path, name: str, files: list[str]) -> None:

@@ -109,6 +109,14 @@ bool may_use_tiles() {
 #endif
 }
 
+/// Whether it is known to be faster than those before it, where it runs.
+bool pays(Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::v4_bf16) return !__builtin_cpu_is("intel");
+#endif
+  return isa != Isa::v4_amx;
+}
+
 }  // namespace
 
 std::string_view obstacle(Isa isa) {
@@ -117,10 +125,12 @@ std::string_view obstacle(Isa isa) {
   return {};
 }
 
+Isa default_isa() {
+  return *std::ranges::find_if(std::views::reverse(kIsas), [](Isa isa) { return pays(isa) && supported(isa); });
+}
+
 Isa choose_isa(std::string_view forced) {
-  if (forced.empty())
-    return *std::ranges::find_if(std::views::reverse(kIsas),
-                                 [](Isa isa) { return isa != Isa::v4_amx && supported(isa); });
+  if (forced.empty()) return default_isa();
   std::string offers;
   for (const Isa isa : std::views::reverse(kIsas)) {
     if (forced == name(isa)) {
