@@ -39,6 +39,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "breathe",
     "sphinx_copybutton",
+    "formulas",
     "public_api",
     "reference_pages",
 ]
@@ -66,6 +67,7 @@ breathe_default_project = "pdnn"
 breathe_domain_by_extension = {"hpp": "cpp"}
 
 html_theme = "furo"
+html_math_renderer = "mathml"  # by _ext/formulas.py
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 pygments_dark_style = "github-dark"

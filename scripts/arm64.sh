@@ -32,8 +32,8 @@ python_of_debian() {
   for package in "$1"/packages/*.deb; do dpkg -x "$package" "$1"; done
 }
 
-build() { # TARGET
-  cmake --preset arm64 >/dev/null && cmake --build --preset arm64 --target "$1"
+build() { # TARGET CMAKE-ARGUMENT...
+  cmake --preset arm64 "${@:2}" >/dev/null && cmake --build --preset arm64 --target "$1"
 }
 
 wheels "$tree/boost" cmeel-boost cmeel-eigen
@@ -47,7 +47,10 @@ python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || die "scrip
 python3 -c 'import pdnn' 2>/dev/null || die "scripts/arm64.sh: this part compares with pdnn here: pip install ."
 python_of_debian "$tree/root"
 wheels "$tree/site" cloudpickle matplotlib mpi4py numpy pooch tqdm
-build _core
+wheels "$tree/pybind11" pybind11
+# A cross compilation does not look for headers beside the machine's own Python; those of 64-bit Linuxes are the same.
+build _core -DPDNN_BINDINGS=ON -Dpybind11_DIR="$tree/pybind11/pybind11/share/cmake/pybind11" \
+  -DPython_INCLUDE_DIR="$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')"
 rm -rf "$tree/site/pdnn"
 cp -r python/pdnn "$tree/site"
 rm -f "$tree"/site/pdnn/*.so

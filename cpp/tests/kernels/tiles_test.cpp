@@ -5,8 +5,6 @@
 
 #include "support.hpp"
 
-#ifdef PDNN_EMULATES_TILES
-
 namespace pdnn::kernels::testing {
 namespace {
 
@@ -94,5 +92,3 @@ BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace
 }  // namespace pdnn::kernels::testing
-
-#endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.metadata
 import json
 import os
@@ -237,7 +238,9 @@ def find_mixed_packages(problems: list[str]) -> None:
         )
         return
     for name, package in found.items():
-        files = [file for file in package.files or [] if file.name.startswith(("mpiexec", "libmpi."))]
+        record = (package.read_text("RECORD") or "").splitlines()  # Python 3.12's `files` has no lost ones
+        files = [Path(row[0]) for row in csv.reader(record)]
+        files = [file for file in files if file.name.startswith(("mpiexec", "libmpi."))]
         if lost := [file.name for file in files if not os.path.exists(str(package.locate_file(file)))]:
             problems.append(
                 f"the package {name} lacks {' and '.join(lost)}, as after the removal of another MPI: "
