@@ -3,8 +3,8 @@
 ///
 /// c [rows, cols] = start + a [rows, depth] b [depth, cols]. A strip of b, one tile wide, is read for every tile of
 /// rows, where it lies or from a compact copy: transposed for dx, padded at the right edge, and for strides that would
-/// waste the caches' sets and a page on every row. For dw, a is xᵀ, read from a copy of a few columns of x for that
-/// reason. The depth is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece,
+/// waste the caches' sets and a page on every row. For dw, a is xᵀ, with such strides read from a copy of a few columns
+/// of x. The depth is cut into pieces so that copies fit and a strip stays near; sums go on in c from piece to piece,
 /// in ascending order, so neither the cuts nor the number of workers changes a bit. The leaves of a batch are cut into
 /// pieces of whole nodes of their tree, if these fit: a tile has the sum of its node in registers in the end, and only
 /// sums of pieces wait in memory. Factors that are rounded are rounded in their copies, and both are copied.
@@ -23,7 +23,8 @@ inline constexpr Index kMostCopiedDepth = 128;  // of a piece that is copied any
 inline constexpr Index kStripBytes = 2048;      // a row of all copied strips that are held at once
 inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
 inline constexpr Index kMostCopiedRows = 96;    // of a, where it is copied by rows
-inline constexpr Index kFarBytes = 4096;        // rows of b so far apart are copied
+inline constexpr Index kFarBytes = 4096;        // rows of b, or of x for dw, so far apart are copied
+inline constexpr Index kSetBytes = 512;         // rows of x a multiple of it apart too: they share a few sets of caches
 inline constexpr Index kAhead = 6;              // rows of b that are fetched before their use
 
 template <class T, int vectors>
@@ -153,7 +154,9 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
 
   const Index rows = block.rows.end - block.rows.begin;
   if (rows <= 0) return;
-  const Index row_block = both ? columns : rows;
+  const Index apart = p.depth_step * static_cast<Index>(sizeof(T));
+  const bool copy_a = Operands::kCopied || (adjacent_rows && (apart >= kFarBytes || apart % kSetBytes == 0));
+  const Index row_block = copy_a ? columns : rows;
   const Index most_places = p.b_transposed ? kMostCopiedDepth : most_depth, most = most_places * Operands::kGroup;
   const Index most_piece =
       p.depth > 0 && !leaves ? ceil_div(ceil_div(p.depth, ceil_div(p.depth, most)), step) * step : most;
@@ -181,25 +184,27 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
       for (Index row = 0; row < rows; row += row_block) {
         const Index height = min(row_block, rows - row), first = block.rows.begin + row;
         const T* const a = p.a + first * p.row_step + k * p.depth_step;
-        if constexpr (adjacent_rows)
-          copy_depth<Operands, leaves>(a, p.depth_step, depth, p.leaves, piece, a_copy,
-                                       columns_of_a ? columns : Operands::kBeside,
-                                       [&](const T* from, Index own, T* to) {
-                                         if constexpr (columns_of_a)
-                                           Operands::template copy<columns>(from, p.depth_step, own, height, to);
-                                         else
-                                           Operands::copy_across(from, p.depth_step, own, height, to, most_depth);
-                                       });
-        else if constexpr (both)
+        if constexpr (adjacent_rows) {
+          if (copy_a)
+            copy_depth<Operands, leaves>(a, p.depth_step, depth, p.leaves, piece, a_copy,
+                                         columns_of_a ? columns : Operands::kBeside,
+                                         [&](const T* from, Index own, T* to) {
+                                           if constexpr (columns_of_a)
+                                             Operands::template copy<columns>(from, p.depth_step, own, height, to);
+                                           else
+                                             Operands::copy_across(from, p.depth_step, own, height, to, most_depth);
+                                         });
+        } else if constexpr (both) {
           Operands::copy_along(a, p.row_step, height, depth, a_copy, most_depth);
+        }
         for (Index j = col; j < col_end; j += width) {
           const Index cols = min(width, col_end - j);
           const Element<T> c = spot(p.c, first, j);
           const Element<const T> b = p.b_transposed ? Element<const T>{} : spot(p.b, k, j);
           TileOf<T, leaves> tile{Tile<T>{places_of<Operands>(depth), a, p.row_step, p.depth_step, b.data, b.stride,
                                          kAhead, c.data, c.stride, c.data, c.stride}};
-          if (both) tile.a = a_copy, tile.row_step = most_depth, tile.depth_step = 1;
-          if (columns_of_a) tile.row_step = 1, tile.depth_step = columns;
+          if (copy_a) tile.a = a_copy, tile.row_step = most_depth, tile.depth_step = 1;
+          if (copy_a && columns_of_a) tile.row_step = 1, tile.depth_step = columns;
           if (copy_all || cols < width) {
             T* const strip = b_copy + (j - col) * most_depth;
             if (row == 0 && p.b_transposed) transpose_strip<Operands, width>(p.b, j, {k, k + depth}, cols, strip);
