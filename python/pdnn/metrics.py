@@ -38,6 +38,9 @@ def named(metrics: Metrics) -> dict[str, Metric]:
     """
     if isinstance(metrics, str):
         raise TypeError(f"metrics={metrics!r}: expected a list of metrics; pass [{metrics!r}]")
+    if not isinstance(metrics, Iterable):
+        name = getattr(metrics, "__name__", "function")
+        raise TypeError(f"metrics is of type {type(metrics).__name__}, expected a list; pass [{name}]")
     found = dict(metrics if isinstance(metrics, Mapping) else map(_named, metrics))
     for name, function in found.items():
         if not (isinstance(name, str) and callable(function)):

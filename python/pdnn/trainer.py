@@ -29,6 +29,10 @@ class Callback(Protocol):
         """After the last epoch."""
 
 
+HOOKS = ("on_train_begin", "on_epoch_end", "on_train_end")
+"""What a callback has."""
+
+
 class Trainer(Estimation):
     """Trains and evaluates a model.
 
@@ -195,8 +199,7 @@ class Trainer(Estimation):
         )
         data = train if isinstance(train, BlockStream) else data_of("train", train, y)
         fitting = begin(self, data, validation, settings)
-        watchers = list(callbacks)
-        for watcher in watchers:
+        for watcher in (watchers := _watchers(callbacks)):
             watcher.on_train_begin(self)
 
         def watch(epoch: int, logs: dict[str, float]) -> None:
@@ -222,3 +225,25 @@ class Trainer(Estimation):
             If the file is damaged, or belongs to another model or optimizer; nothing is changed then.
         """
         checkpoints.load(self, path)
+
+
+def _watchers(callbacks: object) -> list[Callback]:
+    """Those of a list.
+
+    Raises
+    ------
+    TypeError
+        If it is no list, or one of it has not what `fit` calls.
+    """
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks is of type {type(callbacks).__name__}, expected a list of callbacks")
+    watchers = list(callbacks)
+    for watcher in watchers:
+        if isinstance(watcher, type):
+            raise TypeError(f"callbacks: {watcher.__name__} is a class; pass an object of it")
+        if not all(callable(getattr(watcher, name, None)) for name in HOOKS):
+            raise TypeError(
+                f"callbacks: got {type(watcher).__name__}, expected an object with {', '.join(HOOKS)}, such "
+                "as a pdnn.callbacks.Callback"
+            )
+    return watchers

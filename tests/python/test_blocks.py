@@ -268,6 +268,12 @@ def test_what_it_does_not_do_is_refused() -> None:
         BlockStream(blocks(0), ROWS)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="rows=0, window=8"):
         BlockStream(blocks, 0)
+    with pytest.raises(TypeError, match=r"rows=2\.5, window=8; expected integers"):
+        BlockStream(blocks, 2.5)  # type: ignore[arg-type]
+    for wrong in (blocks, blocks(0)):
+        for take in (lambda data: fit(make(), data), DataLoader):
+            with pytest.raises(TypeError, match=r"trains as pdnn.data.BlockStream\(function, rows=…\)"):
+                take(wrong)
     with pytest.raises(TypeError, match="validation: got BlockStream"):
         fit(make(), stream(), validation=stream())
     with pytest.raises(TypeError, match="evaluate: got BlockStream"):

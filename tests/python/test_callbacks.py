@@ -116,3 +116,16 @@ def test_rank_0_alone_writes(tmp_path: Path) -> None:
     assert first == second == min(float(row["val_loss"]) for row in rows(tmp_path / "log.csv"))
     assert len(rows(tmp_path / "log.csv")) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best.safetensors", "log.csv"]
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "message"),
+    [
+        (CSVLogger("log.csv"), "callbacks is of type CSVLogger, expected a list"),
+        ([CSVLogger], "CSVLogger is a class; pass an object of it"),
+        ([print], "got builtin_function_or_method, expected an object with on_train_begin"),
+    ],
+)
+def test_what_is_no_callback_is_refused(callbacks: object, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make().fit(X, Y, callbacks=callbacks)  # type: ignore[arg-type]

@@ -132,6 +132,43 @@ def test_the_usual_loss_follows_from_the_labels() -> None:
     assert usual(1, [0, 5]) is usual(1, [0.5, 1]) is usual(2, [[0.5, 2], [1, 0]]) is nn.MSELoss
 
 
+def test_a_loss_has_a_number_of_its_own() -> None:
+    model, data = nn.Sequential(nn.Linear(2, 2), seed=0), Dataset(np.zeros((2, 2)), [0.5, 2])
+    for word, want in {
+        "quantile:0.1,0.9": nn.QuantileLoss([0.1, 0.9]),
+        "quantile:.9": nn.QuantileLoss(0.9),
+        "huber:1.5": nn.HuberLoss(delta=1.5),
+        "smooth-l1:2": nn.SmoothL1Loss(beta=2),
+        "cross_entropy:0.1": nn.CrossEntropyLoss(label_smoothing=0.1),
+    }.items():
+        assert repr(tables.loss(word, model, data)) == repr(want)
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss", "outputs"),
+    [
+        ([0.5, 2], None, 1),
+        ([[0.5, 2], [1, 0]], None, 2),
+        (["a", "b"], None, 2),
+        (["a", "b"], "bce_with_logits", 1),
+        ([0, 2], None, 3),
+        ([0, 2], "poisson_nll", 1),
+        ([0, 5000], None, 1),
+        ([-1, 3], None, 1),
+        ([0.5, 2], "quantile:0.1,0.5,0.9", 3),
+    ],
+)
+def test_a_table_has_a_usual_model(labels: list[object], loss: str | None, outputs: int) -> None:
+    data = Dataset(np.zeros((2, 4)), labels)  # type: ignore[arg-type]
+    assert tables.model_word(loss, data) == f"mlp:4-64-{outputs}"
+
+
+def test_a_table_is_trained_without_naming_a_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "--data", str(folder / "numbers.csv"), "--target", "y", "--epochs", "1"]
+    assert cli.main(words) == 0
+    assert "model: mlp:4-64-1 (--model names another one)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -140,7 +177,14 @@ def test_the_usual_loss_follows_from_the_labels() -> None:
         (["--test", "0.5"], "--test is for tables"),
         (["--data", "x.csv", "--test", "2"], "neither a share between 0 and 1 nor a .csv file"),
         (["--data", "x.csv", "--metrics", "r3"], "'r3' names no metric"),
-        (["--data", "x.csv", "--loss", "r3"], "invalid choice: 'r3'"),
+        (["--data", "x.csv", "--loss", "r3"], "'r3' names no loss; expected one of bce, "),
+        (["--data", "x.csv", "--loss", "mse:2"], "mse takes no number"),
+        (["--data", "x.csv", "--loss", "huber:a"], "expected a number after the colon"),
+        (["--data", "x.csv", "--loss", "huber:1,2"], "expected one number after the colon"),
+        (
+            ["--data", "x.csv", "--loss", "quantile:1.5"],
+            "QuantileLoss: quantiles=[1.5]; expected numbers in (0, 1)",
+        ),
     ],
 )
 def test_options_that_do_not_fit(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

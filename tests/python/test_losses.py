@@ -44,6 +44,12 @@ def test_a_subclass_refuses_what_its_base_refuses(base: type[nn.Loss]) -> None:
         own()(np.zeros((2, 2)), np.array([[1, 1], [0, 1]]))
 
 
+def test_an_ignored_class_is_a_number() -> None:
+    with pytest.raises(TypeError, match="CrossEntropyLoss: ignore_index='none'; expected a class number"):
+        nn.CrossEntropyLoss(ignore_index="none")  # type: ignore[arg-type]
+    assert nn.CrossEntropyLoss(ignore_index=np.int8(3)).ignore_index == 3  # type: ignore[arg-type]
+
+
 def test_a_subclass_predicts_with_the_threshold_of_its_base() -> None:
     own = type("Own", (nn.BCEWithLogitsLoss,), {})
     for loss, threshold in ((own(), 0.0), (nn.BCEWithLogitsLoss(), 0.0), (nn.BCELoss(), 0.5)):

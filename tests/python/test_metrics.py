@@ -130,6 +130,7 @@ def test_metrics_are_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None
     ("wrong", "error", "words"),
     [
         ("r2", TypeError, r"pass \['r2'\]"),
+        (spread, TypeError, r"metrics is of type function, expected a list; pass \[spread\]"),
         (["r3"], ValueError, "'r3' names no metric; expected accuracy, mae"),
         (["top0"], ValueError, "names no metric"),
         ([lambda y, p: 0.0], ValueError, "no name; pass"),

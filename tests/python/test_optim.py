@@ -303,6 +303,13 @@ def test_numbers_out_of_range_are_refused(kind: str, options: dict[str, float], 
         getattr(optim, kind)(models.mlp([2, 2]).parameters(), **options)
 
 
+@pytest.mark.parametrize("wrong", ["0.1", None, [0.1]])
+def test_a_rate_that_is_no_number_is_refused(wrong: Any) -> None:
+    for kind in (optim.SGD, optim.Adam, optim.LBFGS, optim.GaussNewton):
+        with pytest.raises(TypeError, match=rf"{kind.__name__}: lr is .*, expected a number from 0"):
+            kind(models.mlp([2, 2]).parameters(), lr=wrong)
+
+
 def test_parameters_that_do_not_fit_are_refused() -> None:
     model = models.mlp([2, 2])
     parameters = list(model.parameters())

@@ -362,3 +362,13 @@ def test_a_learning_rate_has_no_place_in_levenberg_marquardt() -> None:
     optimizer.param_groups[0]["lr"] = 0.1
     with pytest.raises(ValueError, match="its damping sets the length"):
         model.step(X, VALUES, nn.MSELoss(), optimizer)
+
+
+@pytest.mark.parametrize("kind", [optim.LevenbergMarquardt, optim.GaussNewton, optim.NaturalGradient])
+def test_a_gradient_alone_makes_no_step(kind: Any) -> None:
+    model = network()
+    optimizer = kind(model.parameters())
+    nn.MSELoss()(model(X), VALUES).backward()
+    for arguments in ([], [lambda: None]):
+        with pytest.raises(TypeError, match=r"needs the rows of a batch.*call model.step\(x, y, criterion"):
+            optimizer.step(*arguments)

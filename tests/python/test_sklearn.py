@@ -305,6 +305,45 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message:
 def test_parameters_that_are_not_finite_are_an_error() -> None:
     with pytest.raises(ValueError, match="non-finite parameter weights"):
         MLPRegressor(dtype="float32").fit(PATIENTS * 1e30, PROGRESS * 1e30)
+    runaway = MLPRegressor(solver="sgd", learning_rate_init=1e5, max_iter=5)
+    with pytest.raises(ValueError, match=r"It was in epoch \d; scale X and y, or lower learning_rate_init"):
+        runaway.fit(PATIENTS[:100] * 1e4, PROGRESS[:100] * 1e4)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: MLPRegressor().fit(PATIENTS, PROGRESS.astype(str)), "y has dtype <U32, expected numbers"),
+        (lambda: MLPRegressor().fit(PATIENTS[:3], PROGRESS[:3], [1, 1, -2]), "sample_weight: -2 of row 2"),
+        (lambda: MLPClassifier(class_weight={0: -1}).fit(DIGITS, DIGIT > 4), "class_weight={0: -1}"),
+        (
+            lambda: MLPClassifier(early_stopping=True).fit(DIGITS[:5], DIGIT[:5] > 3),
+            "of 5 rows cannot be held",
+        ),
+        (
+            lambda: MLPClassifier(solver="lbfgs").fit(DIGITS, DIGIT, X_val=DIGITS, y_val=DIGIT),
+            'X_val: solver="lbfgs" has no epochs',
+        ),
+        (
+            lambda: MLPClassifier().fit(DIGITS, DIGIT, X_val=DIGITS[:, :3], y_val=DIGIT),
+            "X_val and y_val: X has 3 features",
+        ),
+        (
+            lambda: MLPClassifier().fit(DIGITS[:9], DIGIT[:9], X_val=DIGITS, y_val=DIGIT),
+            "X_val and y_val: y has classes that the model was not fitted to",
+        ),
+        (lambda: MLPClassifier([[3, 4]]).fit(DIGITS, DIGIT), r"integers > 0, got \[\[3, 4\]\]"),
+        (lambda: MLPClassifier([3], dropout=[None]).fit(DIGITS, DIGIT), r"dropout has \[None\]"),
+    ],
+)
+def test_what_is_wrong_with_the_data_is_said(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_words_beside_numbers_are_no_classes() -> None:
+    with pytest.raises(TypeError, match="y has words beside other labels"):
+        MLPClassifier().fit(DIGITS[:2], np.array([1, "one"], object))
 
 
 def test_a_validation_set_of_ones_own_stops_and_the_best_parameters_stay() -> None:
@@ -359,6 +398,34 @@ def test_a_warm_start_goes_on() -> None:
     first = model.fit(PATIENTS, PROGRESS).loss_curve_.copy()
     again = model.fit(PATIENTS, PROGRESS).loss_curve_
     assert again[:3] == first and len(again) == 6 and again[3] < again[0] and model.n_iter_ == 3
+
+
+def test_a_warm_start_goes_on_after_another_solver() -> None:
+    model = MLPClassifier(solver="lbfgs", warm_start=True, max_iter=30, random_state=0).fit(DIGITS, DIGIT)
+    reached = model.loss_
+    model.set_params(solver="adam", max_iter=2).fit(DIGITS, DIGIT)
+    assert len(model.loss_curve_) == 2 and model.loss_curve_[0] < 2 * reached + 0.01
+    assert model.best_loss_ == min(model.loss_curve_)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden_layer_sizes": (7,)},
+        {"activation": "tanh"},
+        {"dropout": 0.5},
+        {"batch_norm": True},
+        {"dtype": "float32"},
+        {"loss": "poisson"},
+    ],
+)
+def test_a_warm_start_refuses_another_network(change: dict[str, Any]) -> None:
+    model = MLPRegressor(warm_start=True, max_iter=2).fit(PATIENTS, PROGRESS)
+    model.set_params(**change)
+    for begin_again in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=f"{next(iter(change))}.* now, the network that was fitted has"):
+            begin_again(PATIENTS, PROGRESS)
+    model.set_params(warm_start=False).fit(PATIENTS, PROGRESS)
 
 
 def test_results_do_not_depend_on_threads() -> None:

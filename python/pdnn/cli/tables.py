@@ -37,6 +37,56 @@ LOSSES = _losses()
 """Words to classes."""
 
 
+LOSS_OPTIONS = {
+    "cross_entropy": "label_smoothing",
+    "huber": "delta",
+    "quantile": "quantile",
+    "smooth_l1": "beta",
+}
+"""The option that a word may give a loss."""
+
+MOST_CLASSES = 100
+"""Of whole numbers, where no model is named; more of them are numbers to predict."""
+
+HIDDEN = 64
+"""Width of the hidden layer, where no model is named."""
+
+
+def loss_word(text: str) -> str:
+    """A word that `_made` makes a loss of."""
+    try:
+        _made(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def _made(text: str) -> nn.Loss:
+    """The loss that a word such as ``huber`` or ``quantile:0.1,0.9`` names.
+
+    Raises
+    ------
+    ValueError
+        If it names none, or gives it a number that it does not take.
+    """
+    name, colon, value = text.partition(":")
+    name = name.replace("-", "_")
+    if name not in LOSSES:
+        raise ValueError(f"{text!r} names no loss; expected one of {', '.join(LOSSES)}")
+    if not colon:
+        return LOSSES[name]()
+    if name not in LOSS_OPTIONS:
+        raise ValueError(f"{text!r}: {name} takes no number; {', '.join(LOSS_OPTIONS)} do")
+    try:
+        numbers = [float(word) for word in value.split(",")]
+    except ValueError:
+        raise ValueError(f"{text!r}: expected a number after the colon") from None
+    if len(numbers) > 1 and name != "quantile":
+        raise ValueError(f"{text!r}: expected one number after the colon")
+    given: Any = numbers if len(numbers) > 1 else numbers[0]
+    return LOSSES[name](**{LOSS_OPTIONS[name]: given})
+
+
 @dataclass(frozen=True)
 class Table:
     """A .csv file; called, it reads (train, test), with the options of `pdnn.datasets.csv`."""
@@ -80,10 +130,12 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     )
     parser.add_argument(
         "--loss",
-        choices=tuple(LOSSES),
+        type=loss_word,
         metavar="LOSS",
-        help=f"{', '.join(LOSSES)}; default: cross_entropy for classes (for one output bce_with_logits), "
-        "mse for numbers",
+        help=f"{', '.join(LOSSES)}; with a number of its own after a colon: "
+        f"{', '.join(f'{name}:{option.upper()}' for name, option in LOSS_OPTIONS.items())}, as in "
+        "quantile:0.9 or, with an output each, quantile:0.1,0.9; default: cross_entropy for classes (for one "
+        "output bce_with_logits), mse for numbers",
     )
 
 
@@ -109,7 +161,7 @@ def loss(name: str | None, model: nn.Sequential, data: Dataset | Subset) -> nn.L
     whole, _ = parts_of(data)
     y = whole.y
     if name is not None:
-        chosen = LOSSES[name]()
+        chosen = _made(name)
         if whole.classes is not None and not chosen.takes_classes:
             raise ValueError(
                 f'--loss {name} compares numbers, the labels are names such as "{whole.classes[0]}"'
@@ -128,6 +180,35 @@ def loss(name: str | None, model: nn.Sequential, data: Dataset | Subset) -> nn.L
     if single:
         return nn.BCEWithLogitsLoss() if y.size == 0 or (y.min() >= 0 and y.max() <= 1) else nn.MSELoss()
     return nn.CrossEntropyLoss()
+
+
+def model_word(name: str | None, data: Dataset | Subset) -> str:
+    """The model for a table where none is named: one hidden layer, as many outputs as the loss needs.
+
+    Parameters
+    ----------
+    name : str, optional
+        Of the loss.
+    data : Dataset or Subset
+        Of samples of one dimension.
+    """
+    from pdnn.data.dataset import parts_of
+
+    whole, _ = parts_of(data)
+    y, chosen = whole.y, None if name is None else _made(name)
+    if y.ndim == 2:
+        outputs = y.shape[1]
+    elif isinstance(chosen, nn.QuantileLoss):
+        outputs = 1 + (name or "").count(",")
+    elif isinstance(chosen, (nn.BCELoss, nn.BCEWithLogitsLoss)):
+        outputs = 1
+    elif whole.classes is not None:
+        outputs = len(whole.classes)
+    elif y.dtype.kind == "f" or (chosen is not None and not chosen.takes_classes):
+        outputs = 1
+    else:
+        outputs = int(y.max()) + 1 if y.min() >= 0 and y.max() < MOST_CLASSES else 1
+    return f"mlp:{whole.sample_shape[0]}-{HIDDEN}-{outputs}"
 
 
 class Standardization:

@@ -3,7 +3,7 @@
   pdnn train                                           # 14,000 digits, 784-256-10
   pdnn train --ranks 2 --epochs 5 --plot history.png --json history.json --save model.safetensors
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
-  pdnn train --data table.csv --target price --standardize --model mlp:10-64-1 --metrics r2,mae
+  pdnn train --data table.csv --target price --standardize --loss huber --metrics r2,mae
   pdnn train --optimizer adam --schedule cosine
   pdnn train --data table.csv --model mlp:10-16-1 --optimizer levenberg-marquardt --epochs 50
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     import pdnn
     from pdnn.data import Dataset, Subset
 
+MODEL = "mlp:784-256-10:sigmoid"
+"""For digits, which all data are unless they are named."""
+
 CHOSEN = ("auto", "fastest")
 """Strategies that `fit` chooses when it begins."""
 
@@ -48,7 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("data and model")
     what.add_argument("--data", type=specs.data, default="mnist-mini", metavar="DATA", help=specs.DATA_HELP)
     what.add_argument(
-        "--model", type=specs.model, default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP
+        "--model",
+        type=specs.model,
+        metavar="MODEL",
+        help=f"{specs.MODEL_HELP}; default: {MODEL}, but for a table one hidden layer of {tables.HIDDEN}",
     )
     tables.add_arguments(what)
     what.add_argument("--dtype", choices=DTYPES, help=optimizing.DTYPE_HELP)
@@ -230,9 +236,15 @@ def _trainer(arguments: argparse.Namespace, train: Dataset | Subset) -> pdnn.Tra
     from pdnn import Trainer, strategies
 
     rows = len(train)
-    model = arguments.model(train.sample_shape, arguments.seed, optimizing.dtype(arguments))
-    optimizer = optimizing.optimizer(arguments, model.parameters())
     world = pdnn.world()
+    build = arguments.model
+    if build is None:
+        word = tables.model_word(arguments.loss, train) if isinstance(arguments.data, tables.Table) else MODEL
+        if word != MODEL and world.rank == 0 and not arguments.quiet:
+            print(f"model: {word} (--model names another one)")
+        build = specs.model(word)
+    model = build(train.sample_shape, arguments.seed, optimizing.dtype(arguments))
+    optimizer = optimizing.optimizer(arguments, model.parameters())
     strategy: str | strategies.Strategy = arguments.strategy
     a_step = arguments.batch_size
     if strategy not in CHOSEN:

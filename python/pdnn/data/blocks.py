@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from operator import index as as_index
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -42,6 +44,13 @@ class Part:
     end: int
 
 
+def blocks_of(data: object) -> str:
+    """How to train on what makes its rows, for a message; empty if this makes none."""
+    if not isinstance(data, (Iterator, FunctionType, MethodType)):
+        return ""
+    return "; a function that makes blocks of rows trains as pdnn.data.BlockStream(function, rows=…)"
+
+
 class BlockStream:
     """Training data that a function makes, block by block, as from many files or a simulation.
 
@@ -66,7 +75,7 @@ class BlockStream:
     Raises
     ------
     TypeError
-        If `make` is no function; a generator could be read only once.
+        If `make` is no function; a generator could be read only once. If `rows` or `window` is no integer.
     ValueError
         If `rows` or `window` is below 1.
 
@@ -93,6 +102,10 @@ class BlockStream:
                 f"BlockStream: make is of type {type(make).__name__}, expected a function of the epoch that "
                 "returns its blocks; what can be read only once serves one epoch"
             )
+        try:
+            rows, window = as_index(rows), as_index(window)
+        except TypeError:
+            raise TypeError(f"BlockStream: rows={rows!r}, window={window!r}; expected integers") from None
         if rows < 1 or window < 1:
             raise ValueError(f"BlockStream: rows={rows}, window={window}; expected at least 1 of both")
         self.make = make

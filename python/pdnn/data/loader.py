@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.data.batches import cut
-from pdnn.data.blocks import Ahead, BlockStream
+from pdnn.data.blocks import Ahead, BlockStream, blocks_of
 from pdnn.data.checks import Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.data.images import PadCropFlip
@@ -79,7 +79,7 @@ class DataLoader:
         if not isinstance(dataset, (Dataset, Subset, BlockStream)):
             raise TypeError(
                 f"DataLoader: dataset is of type {type(dataset).__name__}, expected a Dataset or a Subset; "
-                "wrap arrays as Dataset(x, y)"
+                f"wrap arrays as Dataset(x, y){blocks_of(dataset)}"
             )
         if batch_size < 1:
             raise ValueError(f"DataLoader: batch_size is {batch_size}, expected at least 1")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.core import array_dtype, core_for
+from pdnn.data.blocks import blocks_of
 from pdnn.data.checks import Array, Indices
 from pdnn.data.containers import to_samples
 from pdnn.data.dataset import Dataset, Subset, parts_of
@@ -98,6 +99,7 @@ def data_of(where: str, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = No
     if not isinstance(data, (Dataset, Subset)):
         raise TypeError(
             f"{where}: got {type(data).__name__}, expected a Dataset, a Subset, (x, y), or x and y"
+            f"{blocks_of(data)}"
         )
     return data
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -254,6 +255,8 @@ def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
     where = f'{path}, line {line}: column "{column}"'
     if word.strip().lower() in MISSING:
         return ValueError(f"{where} is missing; fill it, or leave the line out")
+    if re.fullmatch(r"[+-]?[0-9]*,[0-9]+", word.strip()):
+        return ValueError(f'{where} is "{word}", expected a number with a decimal point')
     return ValueError(f'{where} is "{word}", expected a number; encode words as numbers, such as 0 and 1')
 
 

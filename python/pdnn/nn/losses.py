@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, prod
-from operator import index as as_index
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
@@ -168,11 +168,13 @@ class CrossEntropyLoss(Loss):
         if weight is not None:
             where = f"{type(self).__name__}, classes"
             self._options["weight"] = row_weights(where, weight, np.size(weight)).tolist()
+        if not isinstance(ignore_index, Integral):
+            raise TypeError(f"{type(self).__name__}: ignore_index={ignore_index!r}; expected a class number")
         if ignore_index != -100:
-            self._options["ignore_index"] = as_index(ignore_index)
+            self._options["ignore_index"] = int(ignore_index)
         if label_smoothing:
             self._set(0 <= label_smoothing <= 1, "a number in [0, 1]", label_smoothing=float(label_smoothing))
-        self.ignore_index = as_index(ignore_index)
+        self.ignore_index = int(ignore_index)
 
     def _core_options(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name != "ignore_index"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
+from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -267,7 +268,9 @@ class Optimizer:
         return {"type": type(self).__name__}
 
     def check_number(self, name: str, value: float) -> None:
-        """Raises ValueError unless the value is finite and at least 0."""
+        """Raises ValueError unless the value is finite and at least 0, TypeError if it is no number."""
+        if not isinstance(value, Real):
+            raise TypeError(f"{type(self).__name__}: {name} is {value!r}, expected a number from 0")
         if not 0 <= value < float("inf"):
             raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number from 0")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, NoReturn, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,19 @@ class SecondOrder(ClosureOptimizer):
             raise ValueError(f'{type(self).__name__}: solver="kernel" takes no weight_decay; leave one out')
 
     # ---- steps
+
+    def step(self, closure: object = None) -> NoReturn:
+        """Refuses: a gradient, or what makes one again, is not enough.
+
+        Raises
+        ------
+        TypeError
+            Always.
+        """
+        raise TypeError(
+            f"{type(self).__name__}: a step needs the rows of a batch, not their gradient alone; call "
+            "model.step(x, y, criterion, optimizer), or use a Trainer"
+        )
 
     def minimize(self, batch: BatchLoss) -> float:
         """Makes one step from the rows of a batch; returns the loss before it.

@@ -242,9 +242,15 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         if self.class_weight is None:
             return weight
         by_class = compute_sample_weight(self.class_weight, y)
+        if not (np.isfinite(by_class).all() and by_class.min() >= 0):
+            raise ValueError(f"class_weight={self.class_weight}: expected finite numbers, 0 or more")
         return np.asarray(by_class if weight is None else weight * by_class)
 
     def _encoded(self, y: Array, new: bool) -> Array:
+        if y.dtype == object and len({isinstance(label, str) for label in y.flat}) > 1:
+            raise TypeError(
+                "y has words beside other labels, which have no common order; make all of them words"
+            )
         check_classification_targets(y)
         if (kind := type_of_target(y)) == "multiclass-multioutput":
             raise ValueError(

@@ -64,7 +64,10 @@ class Fitted(Settings):
         if self.alpha == 0:
             return 0.0
         # Not by BLAS, whose threads would go on spinning beside ours.
-        return 0.5 * self.alpha * sum(float(np.square(coef).sum(dtype=np.float64)) for coef in self.coefs_)
+        with np.errstate(over="ignore"):  # the loss is infinite then, which is seen
+            return (
+                0.5 * self.alpha * sum(float(np.square(coef).sum(dtype=np.float64)) for coef in self.coefs_)
+            )
 
     def _reported(self, loss: float) -> float:
         """A row's loss as scikit-learn reports it."""

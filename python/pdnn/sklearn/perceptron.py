@@ -25,6 +25,7 @@ class Perceptron(QuasiNewton):
     """Base of both estimators."""
 
     n_layers_: int
+    _layers: dict[str, Any]
 
     def fit(
         self: Self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None
@@ -41,7 +42,7 @@ class Perceptron(QuasiNewton):
             the L2 term (by those of an average batch).
         X_val, y_val : as X and y, optional
             Scored after each epoch, in `validation_scores_`. With ``early_stopping=True`` they decide when to
-            stop, and no rows are held out.
+            stop, and no rows are held out. Not for "lbfgs", which has no epochs.
 
         Returns
         -------
@@ -50,7 +51,7 @@ class Perceptron(QuasiNewton):
         Raises
         ------
         ValueError, TypeError
-            If data or parameters are not as expected, or the parameters of the network did not stay finite.
+            If data or parameters are not as expected, or the loss or the network did not stay finite.
         """
         return self._fit(X, y, sample_weight, X_val, y_val, incremental=False)
 
@@ -64,21 +65,29 @@ class Perceptron(QuasiNewton):
         X, y = self._validated(X, y, reset=new)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            if (below := np.flatnonzero(sample_weight < 0)).size:
+                raise ValueError(
+                    f"sample_weight: {sample_weight[below[0]]:g} of row {below[0]}; "
+                    "expected numbers, 0 or more"
+                )
         weight = self._counted(y, sample_weight)
         if weight is not None and not weight.any():
             raise ValueError("sample_weight: all weights are 0, so there is nothing to fit")
         table = Table(X, self._encoded(y, new and not incremental), weight)
         self.n_outputs_ = self._width(table.targets)
-        held_out = None
-        if X_val is not None:
-            X_val, y_val = self._validated(X_val, y_val, reset=False)
-            held_out = Table(X_val, self._encoded(y_val, False))
-            if self._width(held_out.targets) != self.n_outputs_:
-                raise ValueError(
-                    f"y_val has {self._width(held_out.targets)} outputs, y has {self.n_outputs_}"
-                )
+        held_out = None if X_val is None else self._to_validate(X_val, y_val)
         widths, activations, dropout = self._hidden()
         widths = [X.shape[1], *widths, self.n_outputs_]
+        layers = {
+            "hidden_layer_sizes": widths[1:-1],
+            "activation": activations,
+            "dropout": dropout,
+            "batch_norm": self.batch_norm,
+            "dtype": self.dtype,
+            "out_activation_ (by loss)": self._link(),
+        }
+        if not new:
+            self._check_same(layers)
         count = sum(inputs * outputs for inputs, outputs in pairwise(widths))
         batch = min(200 if self.batch_size == "auto" else int(self.batch_size), len(table))
         epochs = 1 if incremental else self.max_iter
@@ -86,16 +95,16 @@ class Perceptron(QuasiNewton):
         random = _shared(check_random_state(self.random_state), workers.comm)
         if new:
             self.n_iter_, self.t_, self.n_layers_ = 0, 0, len(widths)
-            self.out_activation_ = self._link()
+            self._layers, self.out_activation_ = layers, self._link()
             dtype = self._arithmetic(X.dtype, count * batch)
             sync = workers.comm.size > 1
             self.model_ = build(widths, activations, dropout, self.batch_norm, sync, dtype, random)
             self.model_.classes = self._names()
-            if self.solver != "lbfgs":
-                self._begin_descent()
         if self.solver == "lbfgs":
             self._minimize(table, workers.threads)
             return self
+        if new or "_progress" not in vars(self):  # or fitted by "lbfgs" before
+            self._begin_descent()
         rows = np.arange(len(table))
         if self.early_stopping and held_out is None:
             rows, held = self._split(table.targets, random)
@@ -109,12 +118,43 @@ class Perceptron(QuasiNewton):
         stratify = targets if is_classifier(self) and self.n_outputs_ == 1 else None
         rows = np.arange(len(targets))
         fraction = self.validation_fraction
-        train, held = train_test_split(rows, test_size=fraction, stratify=stratify, random_state=random)
+        try:
+            train, held = train_test_split(rows, test_size=fraction, stratify=stratify, random_state=random)
+        except ValueError as error:
+            raise ValueError(
+                f"early_stopping: {fraction:g} (validation_fraction) of {len(rows)} rows cannot be held out; "
+                f"pass X_val and y_val, or more rows ({error})"
+            ) from error
         if len(held) < 2:
             raise ValueError(
                 "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
             )
         return train, held
+
+    def _to_validate(self, X_val: Any, y_val: Any) -> Table:
+        """Rows of one's own to score."""
+        if self.solver == "lbfgs":
+            raise ValueError(
+                'X_val: solver="lbfgs" has no epochs after which rows could be scored; use solver="adam" or '
+                '"sgd", or score the fitted model'
+            )
+        try:
+            X_val, y_val = self._validated(X_val, y_val, reset=False)
+            held_out = Table(X_val, self._encoded(y_val, False))
+        except ValueError as error:
+            raise ValueError(f"X_val and y_val: {error}") from error
+        if self._width(held_out.targets) != self.n_outputs_:
+            raise ValueError(f"y_val has {self._width(held_out.targets)} outputs, y has {self.n_outputs_}")
+        return held_out
+
+    def _check_same(self, layers: dict[str, Any]) -> None:
+        """Raises ValueError if parameters ask for another network than the one that there is."""
+        for name, value in layers.items():
+            if value != self._layers[name]:
+                raise ValueError(
+                    f"{name} is {value!r} now, the network that was fitted has {self._layers[name]!r}; "
+                    "put it back, or begin anew by fit with warm_start=False"
+                )
 
     def _validated(self, X: Any, y: Any, reset: bool) -> tuple[Any, Array]:
         """X as floats, dense or CSR, and y with as many rows."""

@@ -105,15 +105,15 @@ class Settings(BaseEstimator):
         ValueError
             If a width, activation or probability is none, or there are more or fewer than hidden layers.
         """
-        widths = np.atleast_1d(self.hidden_layer_sizes).tolist()
-        if any(width <= 0 or width != int(width) for width in widths):
+        widths = np.atleast_1d(np.asarray(self.hidden_layer_sizes)).tolist()
+        if not all(isinstance(width, (int, float)) and width > 0 and width % 1 == 0 for width in widths):
             raise ValueError(f"hidden_layer_sizes must be integers > 0, got {widths}")
         activations = _each("activation", self.activation, len(widths))
         if unknown := set(activations) - set(ACTIVATIONS):
             words = ", ".join(map(repr, ACTIVATIONS))
             raise ValueError(f"activation has {sorted(map(str, unknown))}; expected some of {words}")
         dropout = _each("dropout", self.dropout, len(widths))
-        if not all(0 <= p < 1 for p in dropout):
+        if not all(isinstance(p, Real) and 0 <= float(p) < 1 for p in dropout):
             raise ValueError(f"dropout has {dropout}; expected probabilities in [0, 1)")
         return [int(width) for width in widths], activations, dropout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from math import inf, isnan
+from math import inf, isfinite, isnan
 from typing import Any
 
 import numpy as np
@@ -162,7 +162,10 @@ class Stochastic(Fitted):
                 self._epochs(work, trainer, run, feed, batch)
                 run.finish()
         except FloatingPointError as error:
-            raise ValueError(f"{NOT_FINITE} ({error})") from error
+            raise ValueError(
+                f"{NOT_FINITE} It was in epoch {trainer.epoch + 1}; scale X and y, or lower "
+                "learning_rate_init."
+            ) from error
         except KeyboardInterrupt:
             if workers.comm.size > 1:
                 raise
@@ -190,6 +193,8 @@ class Stochastic(Fitted):
                 before, penalty = penalty, self._penalty()
                 penalties = steps * before + (penalty - before) * (steps - 1) / 2  # as if it grew evenly
                 self.loss_ = self._reported(loss / (total or 1)) + penalties / (total or 1)
+                if not isfinite(self.loss_):
+                    raise FloatingPointError(f"the loss is {self.loss_:g}")
                 self.loss_curve_.append(self.loss_)
                 self.n_iter_ += 1
                 self.t_ += len(rows)
