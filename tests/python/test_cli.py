@@ -77,10 +77,10 @@ def test_doctor_says_which_instructions_multiply_bfloat16_fastest() -> None:
         return said
 
     bf16 = {"v2": 3, "v3": 9, "v4": 50, "v4_bf16": 100}
-    assert hints("v4-bf16", "v4-bf16", **bf16, v4_amx=300) == [
-        "v4-amx multiplies in bfloat16 at 300 GFLOP/s, v4-bf16 at 100: "
-        "PDNN_ISA=v4-amx takes it, on all ranks, with other bits"
-    ]
+    (hint,) = hints("v4-bf16", "v4-bf16", **bf16, v4_amx=300)
+    assert hint.startswith(
+        "v4-amx multiplies in bfloat16 at 300 GFLOP/s, v4-bf16 at 100: PDNN_ISA=v4-amx takes"
+    )
     assert hints("v4-amx", "v4-bf16", **bf16, v4_amx=80) == [
         "v4-bf16 multiplies in bfloat16 at 100 GFLOP/s, v4-amx at 80: unset PDNN_ISA for full speed"
     ]
