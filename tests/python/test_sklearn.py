@@ -95,6 +95,8 @@ SAME_STEPS: list[tuple[dict[str, Any], float]] = [
 ]
 
 
+# of scikit-learn 1.6 with SciPy from 1.16 on
+@pytest.mark.filterwarnings("ignore:scipy.optimize. The `disp` and `iprint`:DeprecationWarning")
 @pytest.mark.parametrize(("settings", "tolerance"), SAME_STEPS)
 @pytest.mark.parametrize("kind", ["MLPClassifier", "MLPRegressor"])
 def test_steps_are_those_of_scikit_learn(kind: str, settings: dict[str, Any], tolerance: float) -> None:
