@@ -21,8 +21,8 @@ std::string_view obstacle(Isa isa);
 inline bool supported(Isa isa) { return obstacle(isa).empty(); }
 
 /// The best supported one that is known to be faster than those before it: not v4_amx, and v4_bf16 not on Intel's
-/// processors, which make half as many products by its VDPBF16PS as by multiply-adds of floats (uops.info: one in two
-/// cycles). The processor alone decides, no measurement: the instruction set decides the bits of a model in bfloat16.
+/// processors, where VDPBF16PS makes fewer products than multiply-adds of floats do (docs/bfloat16.md). The processor
+/// alone decides, no measurement: the instruction set decides the bits of a model in bfloat16.
 Isa default_isa();
 
 /// The default if `forced` is empty, else the one it names: v2, neon, neon-bf16, v3, v4, v4-bf16 or v4-amx. Throws
