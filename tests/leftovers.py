@@ -7,10 +7,10 @@ from pathlib import Path
 
 
 def tell_files() -> None:
-    """Prints the files in shared or temporary memory that this process has mapped."""
+    """Prints the files in shared or temporary memory that this process has mapped to share them."""
     lines = Path("/proc/self/maps").read_text().splitlines()
-    mapped = {line.split(maxsplit=5)[-1] for line in lines}
-    for path in sorted(mapped):
+    fields = [line.split(maxsplit=5) for line in lines]
+    for path in sorted({each[-1] for each in fields if each[1].endswith("s")}):
         if path.startswith(("/dev/shm/", "/tmp/")) and not path.endswith("(deleted)"):
             print(f"maps {path}", flush=True)
 
