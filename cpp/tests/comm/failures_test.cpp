@@ -166,6 +166,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_leaves_a_duplicate_releases_the_others_there_an
         throw std::logic_error("a duplicate is another group");
       same->barrier();
       const auto part = same->split(0, 0);
+      comm.barrier();  // all have it
       if (comm.rank() == 0) {
         same->notify(Notice::failed);
       } else {
