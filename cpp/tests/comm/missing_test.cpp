@@ -28,9 +28,10 @@ std::string said_by(int ranks, const std::function<void(Communicator&)>& work) {
   run_ranks(ranks, [&](Communicator& comm) {
     try {
       work(comm);
-      while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      over.wait(false);  // asleep all the while: who wakes now and then may be found running
     } catch (const CommunicationError& error) {
       if (!over.exchange(true)) said = error.what();
+      over.notify_all();
     } catch (const Aborted&) {  // NOLINT: released by the one who has said it
     }
   });
