@@ -78,32 +78,40 @@ int available_cores() {
   return count;
 }
 
+CoreSet allowed_cores_but(int core) {
+  CoreSet cores = allowed_cores();
+  if (core >= 0) cores.reset(static_cast<std::size_t>(core));
+  return cores;
+}
+
 #ifdef __linux__
 
 int current_core() { return sched_getcpu(); }
 
-std::vector<int> allowed_cores() {
+static_assert(CoreSet().size() == CPU_SETSIZE);
+
+CoreSet allowed_cores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  std::vector<int> cores;
+  CoreSet cores;
   if (sched_getaffinity(0, sizeof mask, &mask) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core)
-    if (CPU_ISSET(core, &mask)) cores.push_back(core);
+  for (std::size_t core = 0; core < cores.size(); ++core) cores[core] = CPU_ISSET(core, &mask);
   return cores;
 }
 
-void restrict_to(std::thread& thread, std::span<const int> cores) {
+void restrict_to(std::thread& thread, const CoreSet& cores) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  for (const int core : cores) CPU_SET(core, &mask);
+  for (std::size_t core = 0; core < cores.size(); ++core)
+    if (cores[core]) CPU_SET(core, &mask);
   pthread_setaffinity_np(thread.native_handle(), sizeof mask, &mask);
 }
 
 #else
 
 int current_core() { return -1; }
-std::vector<int> allowed_cores() { return {}; }
-void restrict_to(std::thread&, std::span<const int>) {}
+CoreSet allowed_cores() { return {}; }
+void restrict_to(std::thread&, const CoreSet&) {}
 
 #endif
 

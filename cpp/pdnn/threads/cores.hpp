@@ -1,8 +1,7 @@
 #pragma once
 /// Which and how many cores this process may really use: its affinity mask, cut by its cgroup's quota.
-#include <span>
+#include <bitset>
 #include <thread>
-#include <vector>
 
 namespace pdnn::threads {
 
@@ -11,6 +10,9 @@ struct Cores {
   int affinity = 1;  ///< in this process's affinity mask
   double quota = 0;  ///< the cgroup's CPU quota in cores; 0: none
 };
+
+/// Cores by their numbers. Sets of them allocate nothing.
+using CoreSet = std::bitset<1024>;
 
 /// Read from the system at each call.
 Cores read_cores();
@@ -21,8 +23,10 @@ int available_cores();
 /// The core that the calling thread runs on; -1 where the system does not tell.
 int current_core();
 /// The cores of the calling thread's affinity mask; none where the system does not tell.
-std::vector<int> allowed_cores();
+CoreSet allowed_cores();
+/// Those of them that are not this one.
+CoreSet allowed_cores_but(int core);
 /// Has a thread run on these cores only. A system that refuses is left to place it as it likes.
-void restrict_to(std::thread& thread, std::span<const int> cores);
+void restrict_to(std::thread& thread, const CoreSet& cores);
 
 }  // namespace pdnn::threads

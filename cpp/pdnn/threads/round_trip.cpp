@@ -25,10 +25,7 @@ double measure_round_trip() {
       ball.store(seen + 1, std::memory_order_release);
     }
   });
-  if (std::vector<int> others = allowed_cores(); others.size() > 1) {
-    std::erase(others, current_core());
-    restrict_to(other, others);
-  }
+  if (const CoreSet others = allowed_cores_but(current_core()); others.any()) restrict_to(other, others);
   int thrown = -1;
   const auto throw_ball = [&] {
     ball.store(thrown += 2, std::memory_order_release);

@@ -94,12 +94,14 @@ void Team::place_workers() {
   const int core = current_core();
   if (core == callers_core_) return;
   callers_core_ = core;
-  std::vector<int> others = allowed_cores();
-  std::erase(others, core);
-  if (threads_.size() > others.size()) return;  // oversubscribed: let the system find places
-  const bool all = threads_.size() == others.size();
-  for (std::size_t i = 0; i < threads_.size(); ++i)
-    restrict_to(threads_[i], all ? std::span(others).subspan(i, 1) : std::span(others));
+  const CoreSet others = allowed_cores_but(core);
+  if (threads_.size() > others.count()) return;  // oversubscribed: let the system find places
+  const bool all = threads_.size() == others.count();
+  std::size_t own = 0;
+  for (std::thread& thread : threads_) {
+    while (all && !others[own]) ++own;
+    restrict_to(thread, all ? CoreSet().set(own++) : others);
+  }
 }
 
 void Team::run_task() {

@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <numeric>
 
+#include "allocations.hpp"
 #include "pdnn/core/errors.hpp"
 #include "pdnn/threads/cores.hpp"
 #include "pdnn/threads/thread_pool.hpp"
@@ -92,7 +93,7 @@ BOOST_DATA_TEST_CASE(a_failing_task_ends_the_round_with_its_error, kSizes, worke
 
 // The caller may be moved at any time, so one round in which it stayed where it was has to be enough.
 BOOST_AUTO_TEST_CASE(workers_keep_off_the_callers_core,
-                     *boost::unit_test::precondition([](auto) { return allowed_cores().size() > 1; })) {
+                     *boost::unit_test::precondition([](auto) { return allowed_cores().count() > 1; })) {
   Team team(2);
   bool apart = false;
   for (int round = 0; round < 100 && !apart; ++round) {
@@ -107,6 +108,27 @@ BOOST_AUTO_TEST_CASE(workers_keep_off_the_callers_core,
     apart = before == after && worker != before;
   }
   BOOST_TEST(apart);
+}
+
+BOOST_AUTO_TEST_CASE(a_team_whose_caller_is_moved_allocates_nothing) {
+  Team team(2);
+  const CoreSet allowed = allowed_cores();
+  long allocations = 0;
+  for (std::size_t core = 0; core < allowed.size(); ++core) {
+    if (!allowed[core]) continue;
+    std::atomic<bool> moved = false;
+    std::thread caller([&] {
+      moved.wait(false);
+      const long before = tests::own_allocations();
+      team.run([](const Member&) {});
+      allocations += tests::own_allocations() - before;
+    });
+    restrict_to(caller, CoreSet().set(core));
+    moved = true;
+    moved.notify_one();
+    caller.join();
+  }
+  BOOST_TEST(allocations == 0);
 }
 
 BOOST_AUTO_TEST_CASE(cores_are_counted) {
