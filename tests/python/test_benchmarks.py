@@ -288,3 +288,35 @@ def test_estimators_are_measured_beside_those_of_scikit_learn(
         for (own, _), (other, _) in zip(found["pdnn"], found["scikit-learn"], strict=True):
             assert own == pytest.approx(other, abs=0.1)
     assert printed.count(" ± ") == 2
+
+
+def test_samples_of_a_step_have_phases(benchmark: Callable[[str], ModuleType]) -> None:
+    phases = benchmark("phases")
+    report = (
+        "# comment\n\n"
+        "    60.00%|_core.so   |[.] pdnn::kernels::(anonymous namespace)::multiply_tile<4, 6, true>\n"
+        "    25.00%|_core.so   |[.] pdnn::threads::Barrier::wait\n"
+        "    10.00%|libpython3.11.so.1.0|[.] _PyEval_EvalFrameDefault\n"
+        "     4.00%|[kernel.kallsyms]|[k] clear_page\n"
+        "     1.00%|_core.so   |[.] pdnn::Trainer::other|operator\n"
+    )
+    found = phases.shares(report)
+    assert sum(found.values()) == pytest.approx(1)
+    assert [phases.phase_of(*key) for key in found] == [
+        "products: tiles",
+        "waiting",
+        phases.PYTHON,
+        phases.KERNEL,
+        phases.OTHER,
+    ]
+
+
+def test_phases_say_what_is_missing(
+    benchmark: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SystemExit):
+        benchmark("phases").main([])
+    assert "there is no `perf` here; install" in capsys.readouterr().err
