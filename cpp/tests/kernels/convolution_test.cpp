@@ -83,7 +83,11 @@ class ConvolutionProblem {
     as_team(team, [&](Part part) { build.table.flip_taps(part, s_, w_, flipped); });
     std::vector<T> rdy, rw;
     const T* const dy = by_channels(build, team, dy_, y_count, s_.outputs / s_.groups, rdy);
-    const T* const w = by_taps(build, team, flipped, s_.outputs / s_.groups, s_.inputs, rw);
+    const T* w = by_taps(build, team, flipped, s_.outputs / s_.groups, s_.inputs, rw);
+    if (build.rounding && build.rounding->one_order) {  // the same in one go
+      as_team(team, [&](Part part) { build.rounding->flip_rounded_taps(part, s_, w_, flipped); });
+      w = flipped;
+    }
     as_team(team, [&](Part part) { build.kernels.convolution_dx(part, s_, batch_, dy, w, dx); });
     return {dx, dx + x_count};
   }

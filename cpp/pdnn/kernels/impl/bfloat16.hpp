@@ -41,13 +41,19 @@ void round_samples(Part part, Index batch, Index elements, const LeafSums<float>
   for (Index leaf = 0, begin = 0; leaf < leaves.count; begin = leaves.ends[leaf++]) round(begin, leaves.ends[leaf]);
 }
 
+void flip_rounded_taps(Part part, const Convolution& s, const float* w, float* flipped_w) {
+  flip_changed_taps(part, s, w, flipped_w, round_to_bfloat16);
+}
+
 /// Operands of products, and of convolutions.
 template <class Products, class Windows = Products>
 constexpr RoundedKernels<float> bfloat16_kernels() {
   return {product_kernels<Products>(), convolution_kernels<Windows>(),
           RoundingKernels<float>{.round_channels = round_channels<Windows>,
                                  .round_taps = round_taps<Windows>,
-                                 .round_samples = round_samples<Windows>}};
+                                 .round_samples = round_samples<Windows>,
+                                 .one_order = Windows::kGroup == 1,
+                                 .flip_rounded_taps = flip_rounded_taps}};
 }
 
 }  // namespace

@@ -273,8 +273,9 @@ void convolution_dx(Part part, const Convolution& s, Index batch, const T* dy, c
   correlate<Operands, true>(part, p, s.groups);
 }
 
-template <class T>
-void flip_taps(Part part, const Convolution& s, const T* w, T* flipped_w) {
+/// flip_taps of change(w).
+template <class T, class Change>
+void flip_changed_taps(Part part, const Convolution& s, const T* w, T* flipped_w, Change change) {
   const Windows& v = s.windows;
   const Index inputs = s.inputs / s.groups, outputs = s.outputs / s.groups;  // of a group
   const Range mine = deal(part, v.y.kernel * v.x.kernel);
@@ -285,7 +286,7 @@ void flip_taps(Part part, const Convolution& s, const T* w, T* flipped_w) {
     T* const all_flipped = flipped_w + (flipped(tap_y, v.y) * v.x.kernel + flipped(tap_x, v.x)) * inputs * s.outputs;
     constexpr Index n = kLanes<T>;
     if (inputs == 1 && outputs == 1) {
-      for (Index i = 0; i < s.groups; i += n) store(all_flipped + i, load(all + i, s.groups - i), s.groups - i);
+      for (Index i = 0; i < s.groups; i += n) store(all_flipped + i, change(load(all + i, s.groups - i)), s.groups - i);
       continue;
     }
     for (Index group = 0; group < s.groups; ++group) {
@@ -295,7 +296,7 @@ void flip_taps(Part part, const Convolution& s, const T* w, T* flipped_w) {
         for (Index o = 0; o < outputs; o += n) {
           Vector<T> square[n];
           PDNN_UNROLL for (Index r = 0; r < n; ++r) square[r] =
-              i + r < inputs ? load(from + (i + r) * s.outputs + o, outputs - o) : Vector<T>{};
+              i + r < inputs ? change(load(from + (i + r) * s.outputs + o, outputs - o)) : Vector<T>{};
           transpose<T>(square);
           PDNN_UNROLL for (Index r = 0; r < n; ++r) {
             if (o + r < outputs) store(to + (o + r) * s.inputs + i, square[r], inputs - i);
@@ -304,6 +305,11 @@ void flip_taps(Part part, const Convolution& s, const T* w, T* flipped_w) {
       }
     }
   }
+}
+
+template <class T>
+void flip_taps(Part part, const Convolution& s, const T* w, T* flipped_w) {
+  flip_changed_taps(part, s, w, flipped_w, AsItIs{});
 }
 
 }  // namespace

@@ -103,29 +103,36 @@ void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     kernels::table<T>().activate_backward(*pass.team, kernels::Activation::relu, y.count(), y.data, dy.data, dz);
     dy.data = dz;
   }
-  if (dx.wanted()) kernels::table<T>().flip_taps(*pass.team, shape, vars.params.data(), flipped);
-  if (relu_ || dx.wanted()) pass.team->barrier();
+  const bool once = rounding && rounding->one_order;  // dy is rounded for both products, w on its way
   if (dx.wanted()) {
-    const T *w = flipped, *factor = dy.data;
-    if (rounding) {
-      T *const rounded_w = take(weights()), *const rounded_dy = take(y.count());
-      const Index each = outputs_ / groups_;
+    const auto flip = once ? rounding->flip_rounded_taps : kernels::table<T>().flip_taps;
+    flip(*pass.team, shape, vars.params.data(), flipped);
+  }
+  if (relu_ || dx.wanted()) pass.team->barrier();
+  const Index each = outputs_ / groups_;
+  T* const rounded_dy = rounding ? take(y.count()) : nullptr;
+  if (once || (rounding && dx.wanted()))
+    rounding->round_channels(*pass.team, y.count() / each, each, dy.data, rounded_dy);
+  if (dx.wanted()) {
+    const T* w = flipped;
+    if (rounding && !once) {
+      T* const rounded_w = take(weights());
       rounding->round_taps(*pass.team, taps(), each, inputs_, flipped, rounded_w);
-      rounding->round_channels(*pass.team, y.count() / each, each, dy.data, rounded_dy);
-      pass.team->barrier();
-      w = rounded_w, factor = rounded_dy;
+      w = rounded_w;
     }
-    products.convolution_dx(*pass.team, shape, x.batch, factor, w, dx.data);
+    if (rounding) pass.team->barrier();
+    products.convolution_dx(*pass.team, shape, x.batch, rounding ? rounded_dy : dy.data, w, dx.data);
   }
   pass.poll();
-  T *const rounded_x = rounding ? take(x.count()) : nullptr, *const rounded_dy = rounding ? take(y.count()) : nullptr;
+  T* const rounded_x = rounding ? take(x.count()) : nullptr;
+  T* const samples_dy = once ? rounded_dy : rounding ? take(y.count()) : nullptr;
   each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
     const Tensor<const T> own_x = x.rows(rows), own_dy = dy.rows(rows);
     const T *x_factor = own_x.data, *dy_factor = own_dy.data;
     if (rounding) {
-      T *const x_room = rounded_x + rows.begin * x.width(), *const dy_room = rounded_dy + rows.begin * y.width();
+      T *const x_room = rounded_x + rows.begin * x.width(), *const dy_room = samples_dy + rows.begin * y.width();
       rounding->round_samples(*pass.team, rows.size(), x.width(), leaves, own_x.data, x_room);
-      rounding->round_samples(*pass.team, rows.size(), y.width(), leaves, own_dy.data, dy_room);
+      if (!once) rounding->round_samples(*pass.team, rows.size(), y.width(), leaves, own_dy.data, dy_room);
       pass.team->barrier();
       x_factor = x_room, dy_factor = dy_room;
     }
