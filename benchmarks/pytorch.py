@@ -53,9 +53,9 @@ def torch_pass(job: TorchJob) -> Any:
     return torch.stack(losses)
 
 
-def torch_steps(network: Stepped, make: Callable[[], TorchJob], threads: int) -> Runner:
-    """Passes in eager mode by one process with so many threads."""
-    take_threads(threads)
+def torch_steps(network: Stepped, make: Callable[[], TorchJob], threads: int, flush: bool = True) -> Runner:
+    """Passes in eager mode by one process with so many threads; `flush`: see `take_threads`."""
+    take_threads(threads, flush)
     job = make()
     return timed(network, lambda: float(torch_pass(job).mean()))
 
@@ -106,9 +106,10 @@ def torch_compiled(network: Stepped, make: Callable[[], TorchJob], threads: int,
     return timed(network, lambda: float(torch.stack([step(x, y) for x, y in job.batches]).mean()))
 
 
-def take_threads(threads: int) -> None:
-    """Sets PyTorch's threads."""
+def take_threads(threads: int, flush: bool = True) -> None:
+    """Sets PyTorch's threads. `flush`: subnormal numbers, with which processors are slow, are 0 in them."""
     import torch
 
+    torch.set_flush_denormal(flush)  # of this thread; those that it starts have its mode
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)

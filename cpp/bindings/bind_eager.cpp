@@ -4,6 +4,7 @@
 
 #include "bindings.hpp"
 #include "numpy.hpp"
+#include "pdnn/core/subnormals.hpp"
 #include "pdnn/nn/layer_call.hpp"
 #include "pdnn/nn/loss.hpp"
 #include "pdnn/reduce/rank_sums.hpp"
@@ -81,6 +82,7 @@ std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, 
   const Settings settings(training, seed, number, ranks.value_or(nullptr));
   {
     const py::gil_scoped_release release;
+    const SubnormalsAsZero zero;
     call.forward(settings.pass, w, s, kept, batch, rows);
   }
   return {y, saved};
@@ -113,6 +115,7 @@ std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::a
   if (final) settings.pass.final = &announce.emplace(*final);
   {
     const py::gil_scoped_release release;
+    const SubnormalsAsZero zero;
     call.backward(settings.pass, w, s, kept, batch, out, dout, din, g);
   }
   return dx;
@@ -136,6 +139,7 @@ std::tuple<double, double, std::optional<py::array_t<T>>> evaluate(const nn::Los
   double value = 0, all = 0;
   {
     const py::gil_scoped_release release;
+    const SubnormalsAsZero zero;
     const nn::Member alone;
     all = loss.weight_of_rows(rows, outputs.batch);
     value = loss(alone, outputs, rows, loss.scale(all), wanted, parts.data()).value;

@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "numpy.hpp"
+#include "pdnn/core/subnormals.hpp"
 #include "pdnn/optim/optimizer.hpp"
 
 namespace pdnn::bindings {
@@ -61,6 +62,7 @@ void bind_optim(py::module_& m) {
             require(static_cast<Index>(w.size()) == optimizer.count() && g.size() == w.size(), "step: got ", w.size(),
                     " parameters and ", g.size(), " gradients, expected ", optimizer.count(), " of both");
             const py::gil_scoped_release release;
+            const SubnormalsAsZero zero;
             optimizer.begin_step();
             optimizer.apply(0, w.data(), g.data(), optimizer.count());
           },

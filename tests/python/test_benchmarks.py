@@ -290,6 +290,19 @@ def test_estimators_are_measured_beside_those_of_scikit_learn(
     assert printed.count(" ± ") == 2
 
 
+@pytest.mark.long
+def test_a_long_run_is_timed_piece_by_piece(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    script, report = root / "benchmarks" / "long_run.py", tmp_path / "r.json"
+    run_python([script, "--steps", "16", "--every", "8", "--json", report], timeout=100)
+    results = json.loads(report.read_text())["results"]
+    assert [result["steps"] for result in results] == [8, 16]
+    assert all(result["microseconds"]["pdnn"] > 0 for result in results)
+    refused = run_python([script, "--every", "7"], timeout=100, check=False)
+    assert "--every is a multiple of 4 steps" in refused.stdout
+
+
 def test_samples_of_a_step_have_phases(benchmark: Callable[[str], ModuleType]) -> None:
     phases = benchmark("phases")
     report = (

@@ -1,5 +1,7 @@
 #include "pdnn/engine/stepper.hpp"
 
+#include "pdnn/core/subnormals.hpp"
+
 namespace pdnn::engine {
 
 template <class T>
@@ -24,6 +26,7 @@ double Stepper<T>::step(Tensor<const T> x, const nn::Target<T>& target, bool tra
   }
   if (!workspace_ || workspace_->capacity() < x.batch)
     workspace_ = std::make_unique<nn::Workspace<T>>(*network_, sample_, x.batch);
+  const SubnormalsAsZero zero;
   const Member alone;
   const nn::Pass pass{.team = &alone, .training = training, .key = key, .final = &update_, .batch_sum = batch_sum};
   optimizer_->begin_step();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "pdnn/core/subnormals.hpp"
+
 namespace pdnn::nn {
 
 template <class T>
@@ -64,6 +66,7 @@ LossValue Model<T>::gradient(Tensor<const T> x, const Target<T>& target, const L
                              std::span<T> grads_out) const {
   const auto network = bound(x.sample);
   auto workspace = workspaces_.take(*network, x.sample, x.batch);
+  const SubnormalsAsZero zero;
   const Member alone;
   const Pass pass{.team = &alone, .training = training, .key = key};
   const LossValue sums = run_pass<T>(*network, *this, *workspace, loss, pass, x, target,
@@ -76,6 +79,7 @@ template <class T>
 void Model<T>::forward(Tensor<const T> x, bool training, Rng key, Tensor<T> y, Index first_row) const {
   const auto network = bound(x.sample);
   auto workspace = workspaces_.take(*network, x.sample, x.batch, Use::forward);
+  const SubnormalsAsZero zero;
   const Member alone;
   const Pass pass{.team = &alone, .training = training, .key = key, .first_row = first_row, .forward_only = true};
   network->forward(pass, vars(*workspace), x, y);

@@ -73,6 +73,7 @@ void Team::leave_threads_to_parent() {
 }
 
 void Team::serve(int index, std::uint32_t seen) {
+  const SubnormalsAsZero zero;
   for (;;) {
     seen = wait_for_change(started_, seen, patience_);
     if (stopping_) return;

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "pdnn/core/subnormals.hpp"
 #include "pdnn/threads/barrier.hpp"
 
 namespace pdnn::threads {
@@ -36,9 +37,11 @@ class Team {
   int size() const { return size_; }
 
   /// Calls task(member) on every member at once and returns when all are done. If one throws, the barrier releases the
-  /// others and the first real error is rethrown here. Allocates nothing. One call at a time.
+  /// others and the first real error is rethrown here. Subnormal numbers are 0 there (SubnormalsAsZero). Allocates
+  /// nothing. One call at a time.
   template <class Task>
   void run(Task&& task) {
+    const SubnormalsAsZero zero;
     if (size_ == 1) return task(Member());
     task_ = const_cast<void*>(static_cast<const void*>(&task));
     call_ = [](void* erased, const Member& member) { (*static_cast<std::remove_reference_t<Task>*>(erased))(member); };

@@ -3,6 +3,7 @@
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <limits>
 #include <numeric>
 
 #include "allocations.hpp"
@@ -129,6 +130,21 @@ BOOST_AUTO_TEST_CASE(a_team_whose_caller_is_moved_allocates_nothing) {
     caller.join();
   }
   BOOST_TEST(allocations == 0);
+}
+
+BOOST_AUTO_TEST_CASE(subnormal_numbers_are_zero_in_a_team_and_not_around_it) {
+  const auto halved = [] {
+    const volatile float least = std::numeric_limits<float>::min();
+    return least * 0.5F;
+  };
+  for (const int size : {1, 3}) {
+    std::vector<float> found(static_cast<std::size_t>(size), 1);
+    Team team(size);
+    team.run([&](const Member& member) { found[static_cast<std::size_t>(member.index)] = halved(); });
+    BOOST_TEST(found == std::vector<float>(found.size(), 0), boost::test_tools::per_element());
+    BOOST_CHECK_THROW(team.run([](const Member&) { throw ValueError("no"); }), ValueError);
+    BOOST_TEST(halved() > 0);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(cores_are_counted) {
