@@ -84,7 +84,7 @@ class ConvolutionProblem {
     std::vector<T> rdy, rw;
     const T* const dy = by_channels(build, team, dy_, y_count, s_.outputs / s_.groups, rdy);
     const T* w = by_taps(build, team, flipped, s_.outputs / s_.groups, s_.inputs, rw);
-    if (build.rounding && build.rounding->one_order) {  // the same in one go
+    if (build.rounding && build.rounding->as_floats) {  // the same in one go
       as_team(team, [&](Part part) { build.rounding->flip_rounded_taps(part, s_, w_, flipped); });
       w = flipped;
     }

@@ -22,13 +22,15 @@ struct Case {
   std::vector<Index> widths;
   Activation activation, last;
   bool bias;
+  kernels::Precision precision = kernels::Precision::full;
 };
 
 template <class T>
 std::shared_ptr<Network<T>> network_of(const Case<T>& which) {
   std::vector<LayerPtr<T>> layers{std::make_shared<Flatten<T>>()};
   for (std::size_t i = 1; i < which.widths.size(); ++i) {
-    layers.push_back(std::make_shared<Linear<T>>(which.widths[i - 1], which.widths[i], which.bias, kInit, kInit));
+    layers.push_back(
+        std::make_shared<Linear<T>>(which.widths[i - 1], which.widths[i], which.bias, kInit, kInit, which.precision));
     const Activation after = i + 1 < which.widths.size() ? which.activation : which.last;
     if (after != Activation::identity) layers.push_back(std::make_shared<ActivationLayer<T>>(after));
   }
@@ -98,6 +100,13 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(it_has_the_bits_of_its_layers, T, Elements) {
     for (const Activation last : {Activation::identity, Activation::sigmoid, Activation::tanh})
       cases.push_back({{5, 33, 17, 64, 3}, f, last, true});
   cases.push_back({{64, 64}, Activation::relu, Activation::relu, true});
+  if constexpr (std::is_same_v<T, float>) {
+    const std::vector<Case<T>> exact = cases;
+    for (Case<T> which : exact) {
+      which.precision = kernels::Precision::bfloat16;
+      cases.push_back(which);
+    }
+  }
   for (const Case<T>& which : cases)
     for (const Index rows : {1, 2, 3, 7, 16, 17}) {
       const Outcome<T> one = run(which, rows, 1), two = run(which, rows, 2);

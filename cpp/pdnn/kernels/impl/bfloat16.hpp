@@ -52,7 +52,7 @@ constexpr RoundedKernels<float> bfloat16_kernels() {
           RoundingKernels<float>{.round_channels = round_channels<Windows>,
                                  .round_taps = round_taps<Windows>,
                                  .round_samples = round_samples<Windows>,
-                                 .one_order = Windows::kGroup == 1,
+                                 .as_floats = Windows::kGroup == 1,
                                  .flip_rounded_taps = flip_rounded_taps}};
 }
 

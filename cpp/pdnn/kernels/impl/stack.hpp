@@ -2,6 +2,7 @@
 /// Stacks of narrow linear layers. The sums are those of the products, element by element: in ascending order, from the
 /// bias or from 0 on.
 #include "pdnn/kernels/impl/elementwise.hpp"
+#include "pdnn/kernels/impl/operands.hpp"
 #include "pdnn/kernels/stack.hpp"
 
 namespace pdnn::kernels::impl {
@@ -49,10 +50,28 @@ PDNN_INLINE Index apart(const StackLayer& layer, Index rows) {
 }
 PDNN_INLINE Index count_of(const StackLayer& layer) { return (layer.inputs + (layer.bias ? 1 : 0)) * layer.outputs; }
 
-/// y = f(x w + b).
+/// Room for the factors of a layer's products.
 template <class T>
-void stack_layer(const StackLayer& layer, Index rows, const T* x, const T* w, T* y) {
-  const T* const b = layer.bias ? w + layer.inputs * layer.outputs : nullptr;
+struct StackFactors {
+  alignas(64) T x[kMostStackRows * kMostStackWidth], dy[kMostStackRows * kMostStackWidth];
+  alignas(64) T w[kMostStackWidth * kMostStackWidth];
+};
+
+/// A factor as the layer's products read it: in `room` if they round it.
+template <class T>
+PDNN_INLINE const T* factor(const StackLayer& layer, const T* values, Index count, T* room) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (layer.rounded) {
+      Rounded::copy_along(values, 0, 1, count, room, 0);
+      return room;
+    }
+  }
+  return values;
+}
+
+/// y = f(x w + b); b may be null.
+template <class T>
+void stack_layer(const StackLayer& layer, Index rows, const T* x, const T* w, const T* b, T* y) {
   for_some_columns<T>(layer.outputs, [&]<int n, bool partial>(const SomeColumns<T, n, partial>& some, Index j) {
     for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
       Vector<T> sum[m][n];
@@ -76,18 +95,22 @@ void stack_layer(const StackLayer& layer, Index rows, const T* x, const T* w, T*
 
 template <class T>
 void stack_forward(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, T* between, T* y) {
+  StackFactors<T> room;
   for (Index i = 0; i < count; ++i) {
+    const StackLayer& layer = layers[i];
+    const Index weights = layer.inputs * layer.outputs;
     T* const out = i + 1 < count ? between : y;
-    stack_layer<T>(layers[i], rows, x, params, out);
+    stack_layer<T>(layer, rows, factor(layer, x, rows * layer.inputs, room.x), factor(layer, params, weights, room.w),
+                   layer.bias ? params + weights : nullptr, out);
     x = out;
-    between += apart<T>(layers[i], rows);
-    params += count_of(layers[i]);
+    between += apart<T>(layer, rows);
+    params += count_of(layer);
   }
 }
 
-/// dw = xᵀ dy and db = Σ dy, a few rows at a time: the sums go on from those of the rows before.
+/// dw = xᵀ dy and db = Σ exact_dy, a few rows at a time: the sums go on from those of the rows before.
 template <class T>
-void stack_gradients(const StackLayer& layer, Index rows, const T* x, const T* dy, T* dw) {
+void stack_gradients(const StackLayer& layer, Index rows, const T* x, const T* dy, const T* exact_dy, T* dw) {
   for_some_columns<T>(layer.outputs, [&]<int n, bool partial>(const SomeColumns<T, n, partial>& some, Index j) {
     for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
       Vector<T> delta[m][n];
@@ -105,6 +128,9 @@ void stack_gradients(const StackLayer& layer, Index rows, const T* x, const T* d
         PDNN_UNROLL for (int v = 0; v < n; ++v) some.store(to, v, sum[v]);
       }
       if (!layer.bias) return;
+      if (layer.rounded)
+        PDNN_UNROLL for (int i = 0; i < m; ++i) PDNN_UNROLL for (int v = 0; v < n; ++v) delta[i][v] =
+            some.load(exact_dy + (r + i) * layer.outputs + j, v);
       PDNN_UNROLL for (int v = 0; v < n; ++v) {
         Vector<T> sum = r > 0 ? some.load(to, v) : Vector<T>{};
         PDNN_UNROLL for (int i = 0; i < m; ++i) sum += delta[i][v];
@@ -151,6 +177,7 @@ template <class T>
 void stack_backward(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, const T* between,
                     const T* y, const T* dy, T* grads) {
   alignas(64) T deltas[2][kMostStackRows * kMostStackWidth];
+  StackFactors<T> room;
   for (Index i = 0; i < count; ++i) {
     params += count_of(layers[i]);
     grads += count_of(layers[i]);
@@ -166,10 +193,13 @@ void stack_backward(const StackLayer* layers, Index count, Index rows, const T* 
     params -= count_of(layer);
     grads -= count_of(layer);
     if (i > 0) between -= apart<T>(layers[i - 1], rows);
-    stack_gradients<T>(layer, rows, i > 0 ? between : x, dy, grads);
+    const T* const rounded_x = factor(layer, i > 0 ? between : x, rows * layer.inputs, room.x);
+    const T* const rounded_dy = factor(layer, dy, rows * layer.outputs, room.dy);
+    stack_gradients<T>(layer, rows, rounded_x, rounded_dy, dy, grads);
     if (i == 0) return;
     T* const dx = deltas[(count - i - 1) % 2];
-    stack_dx<T>(layer, layers[i - 1].activation, rows, between, params, dy, dx);
+    const T* const w = factor(layer, params, layer.inputs * layer.outputs, room.w);
+    stack_dx<T>(layer, layers[i - 1].activation, rows, between, w, rounded_dy, dx);
     dy = dx;
   }
 }

@@ -103,7 +103,7 @@ void Conv2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tens
     kernels::table<T>().activate_backward(*pass.team, kernels::Activation::relu, y.count(), y.data, dy.data, dz);
     dy.data = dz;
   }
-  const bool once = rounding && rounding->one_order;  // dy is rounded for both products, w on its way
+  const bool once = rounding && rounding->as_floats;  // dy is rounded for both products, w on its way
   if (dx.wanted()) {
     const auto flip = once ? rounding->flip_rounded_taps : kernels::table<T>().flip_taps;
     flip(*pass.team, shape, vars.params.data(), flipped);

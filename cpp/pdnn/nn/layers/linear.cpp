@@ -51,8 +51,10 @@ LayerPtr<T> Linear<T>::in_panels() const {
 template <class T>
 std::optional<kernels::StackLayer> Linear<T>::in_stack() const {
   const bool narrow = std::max(inputs_, outputs_) <= kernels::kMostStackWidth;
-  if (!narrow || fusion_.panels || precision_ != Precision::full || this->traits().communicates) return std::nullopt;
-  return kernels::StackLayer{inputs_, outputs_, bias_, fusion_.own};
+  if (!narrow || fusion_.panels || this->traits().communicates) return std::nullopt;
+  const kernels::RoundingKernels<T>* const rounding = kernels::rounded<T>(precision_);
+  if (rounding && !rounding->as_floats) return std::nullopt;
+  return kernels::StackLayer{inputs_, outputs_, bias_, fusion_.own, rounding != nullptr};
 }
 
 template <class T>
