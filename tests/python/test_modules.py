@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,21 @@ def test_a_sequential_of_nothing_is_the_identity_under_every_strategy(spec: str,
     want = train("serial")
     for got in pdnn.run(train, spec, ranks=ranks, backend="threads"):
         np.testing.assert_allclose(got, want, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.ELU("x"), "ELU: alpha is 'x', expected a number"),
+        (lambda: nn.LeakyReLU(None), "LeakyReLU: negative_slope is None, expected"),
+        (lambda: nn.Softplus(beta="2"), "Softplus: beta is '2', expected"),
+        (lambda: nn.Softplus(threshold=[1]), r"Softplus: threshold is \[1\], expected"),
+        (lambda: nn.Dropout("x"), "Dropout: p is 'x', expected"),
+    ],
+)
+def test_what_is_no_number_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
 
 
 def test_arrays_larger_than_any_memory_are_refused() -> None:

@@ -383,6 +383,19 @@ def test_partial_fit_goes_on_as_fit_does_and_stops_early() -> None:
         MLPClassifier(solver="lbfgs").partial_fit  # noqa: B018
 
 
+def test_partial_fit_goes_on_with_another_solver() -> None:
+    settings = {"hidden_layer_sizes": 20, "random_state": 0, "shuffle": False}
+    model = MLPClassifier(**settings).partial_fit(DIGITS, DIGIT, classes=np.arange(10))
+    other = MLPClassifier(solver="sgd", max_iter=1, warm_start=True, **settings).fit(DIGITS, DIGIT)
+    for mine, start in zip(other.model_.parameters(), model.model_.parameters(), strict=True):
+        mine.data = start.data
+    other.fit(DIGITS, DIGIT)  # from the same parameters, with a new state of "sgd"
+    model.set_params(solver="sgd").partial_fit(DIGITS, DIGIT)
+    assert model.model_.fingerprint() == other.model_.fingerprint()
+    model.set_params(momentum=0).partial_fit(DIGITS, DIGIT)
+    assert len(model.loss_curve_) == 3 and model.loss_curve_[2] < model.loss_curve_[0]
+
+
 def test_partial_fit_stops_early_only_if_asked() -> None:
     model = MLPClassifier((), n_iter_no_change=1, tol=10, random_state=0)
     for _ in range(4):

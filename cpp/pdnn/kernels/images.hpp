@@ -57,7 +57,8 @@ struct RoundingKernels {
   void (*round_taps)(Part part, Index taps, Index rows, Index cols, const T* w, T* rounded);
   /// Of x and of dy for convolution_dw: pairs of samples, of each leaf by itself.
   void (*round_samples)(Part part, Index batch, Index elements, const LeafSums<T>& leaves, const T* x, T* rounded);
-  /// Whether rounded numbers are floats in the order of x, by channels and by samples, and are multiplied as others are.
+  /// Whether rounded numbers are floats in the order of x, by channels and by samples, and are multiplied as others
+  /// are.
   bool as_floats;
   /// With `as_floats`, what round_taps makes of flip_taps's result.
   void (*flip_rounded_taps)(Part part, const Convolution& shape, const T* w, T* flipped_w);

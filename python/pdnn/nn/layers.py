@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 from pdnn.core import CoreLayer, Width
@@ -93,11 +94,17 @@ class ReLU(Module):
 
 
 class LeakyReLU(Module):
-    """y = x where x > 0, else negative_slope · x, element by element."""
+    """y = x where x > 0, else negative_slope · x, element by element.
+
+    Raises
+    ------
+    TypeError
+        If the slope is no number.
+    """
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()
-        self.negative_slope = negative_slope
+        self.negative_slope = _number(self, "negative_slope", negative_slope)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -125,11 +132,17 @@ class SiLU(Module):
 
 
 class ELU(Module):
-    """y = x where x > 0, else alpha · (exp(x) - 1), element by element (arXiv 1511.07289, eq. 15)."""
+    """y = x where x > 0, else alpha · (exp(x) - 1), element by element (arXiv 1511.07289, eq. 15).
+
+    Raises
+    ------
+    TypeError
+        If alpha is no number.
+    """
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
-        self.alpha = alpha
+        self.alpha = _number(self, "alpha", alpha)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -147,14 +160,16 @@ class Softplus(Module):
     ------
     ValueError
         If beta is not positive.
+    TypeError
+        If beta or threshold is no number.
     """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        if not beta > 0:
+        if not _number(self, "beta", beta) > 0:
             raise ValueError(f"Softplus: beta = {beta}; it must be positive")
         self.beta = beta
-        self.threshold = threshold
+        self.threshold = _number(self, "threshold", threshold)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -215,10 +230,12 @@ class Dropout(Module):
     ------
     ValueError
         If p is not in [0, 1).
+    TypeError
+        If it is no number.
     """
 
     def __init__(self, p: float = 0.5) -> None:
-        if not 0 <= p < 1:
+        if not 0 <= _number(self, "p", p) < 1:
             raise ValueError(f"Dropout: p = {p}; the probability of dropping must be in [0, 1)")
         self.p = p
 
@@ -229,3 +246,10 @@ class Dropout(Module):
     def config(self) -> dict[str, Any]:
         """The probability."""
         return {"p": self.p}
+
+
+def _number(layer: Module, name: str, value: float) -> float:
+    """The value; raises TypeError if it is no number."""
+    if not isinstance(value, Real):
+        raise TypeError(f"{type(layer).__name__}: {name} is {value!r}, expected a number")
+    return value

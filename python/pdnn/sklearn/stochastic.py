@@ -132,8 +132,9 @@ class Stochastic(Fitted):
             )
             batch = len(rows)
         optimizer = self._optimizer()
-        if work.incremental and self._progress.optimizer:
-            optimizer.load_state_dict(self._progress.optimizer)
+        before = self._progress.optimizer
+        if work.incremental and before and before["state"].keys() == optimizer.state_dict()["state"].keys():
+            optimizer.load_state_dict(before)  # else another solver began, or another momentum
         seed = int(work.random.randint(2**31)) if any(self._hidden()[2]) else 0
         criterion = self._criterion("batchmean")
         trainer = Trainer(
