@@ -79,12 +79,13 @@ const ConvolutionKernels<T>& convolutions(Precision precision) {
   return table<T>();
 }
 
-/// Those of stacks whose layers are at most so wide. Where v4's vectors would be half empty, v3's, which have the same
-/// bits: v4 would transpose squares of mostly nothing.
+/// For rows that are at most so wide: where v4's vectors would be half empty, v3's table, which has the same bits. v4
+/// would transpose squares of mostly nothing, and wait for what was stored in part.
 template <class T>
-const StackKernels<T>& stack_kernels(Index widest) {
-  const bool narrow = active_isa() > Isa::v3 && supported(Isa::v3) && widest * static_cast<Index>(sizeof(T)) <= 32;
-  return narrow ? tables(Isa::v3).template of<T>() : table<T>();
+const Table<T>& table_of_width(Index widest) {
+  static const Table<T>& narrow =
+      active_isa() > Isa::v3 && supported(Isa::v3) ? tables(Isa::v3).template of<T>() : table<T>();
+  return widest * static_cast<Index>(sizeof(T)) <= 32 ? narrow : table<T>();
 }
 
 /// The arithmetic peak of this core right now, in floating-point operations a second: fused multiply-adds (for v2: a

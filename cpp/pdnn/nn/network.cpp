@@ -107,7 +107,7 @@ void Network<T>::finish() {
   stack_ = as_stack();
   Index widest = 0;
   for (const kernels::StackLayer& layer : stack_) widest = std::max({widest, layer.inputs, layer.outputs});
-  stack_kernels_ = &kernels::stack_kernels<T>(widest);
+  stack_kernels_ = &kernels::table_of_width<T>(widest);
 }
 
 template <class T>

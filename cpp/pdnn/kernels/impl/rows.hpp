@@ -41,20 +41,33 @@ PDNN_INLINE Vector<T> row_largest(Index cols, const T* x) {
   return largest_lane<T>(largest);
 }
 
-/// A row's largest element and Σ exp(x − largest), each in all lanes; exp(x − largest) is left in e if that is given.
+/// A row's largest element and Σ exp(x − largest), each in all lanes; take(j, left, terms) gets exp(x − largest).
 template <class T>
 struct Normalizer {
   Vector<T> largest, sum;
 };
-template <class T>
-PDNN_INLINE Normalizer<T> normalizer(Index cols, const T* x, T* e) {
+template <class T, class Take>
+PDNN_INLINE Normalizer<T> normalizer_with(Index cols, const T* x, Take take) {
   const Vector<T> largest = row_largest<T>(cols, x);
   const Vector<T> sum = sum_row<T>(cols, [&](Vector<T> so_far, Index j, Index left) {
     const Vector<T> term = padded<T>(exp<T>(load(x + j, left) - largest), left, T(0));
-    if (e) store(e + j, term, left);
+    take(j, left, term);
     return so_far + term;
   });
   return {largest, sum};
+}
+/// The same; exp(x − largest) is left in e if that is given.
+template <class T>
+PDNN_INLINE Normalizer<T> normalizer(Index cols, const T* x, T* e) {
+  return normalizer_with<T>(cols, x, [&](Index j, Index left, Vector<T> terms) {
+    if (e) store(e + j, terms, left);
+  });
+}
+
+/// The numbers of a vector's lanes.
+template <class T>
+PDNN_INLINE Vector<T> lanes() {
+  return __builtin_convertvector(lane_numbers<T>(std::make_integer_sequence<Integer<T>, kLanes<T>>{}), Vector<T>);
 }
 
 /// Σ_j x_j, in all lanes.
@@ -124,11 +137,9 @@ void log_softmax_backward(Part part, Matrix<const T> y, Matrix<const T> dy, Matr
 /// Where the first of a row's largest elements is, which are `largest`; 0 if the row begins with NaN.
 template <class T>
 PDNN_INLINE Index first_largest(Index cols, const T* x, Vector<T> largest) {
-  const Vector<T> lanes =
-      __builtin_convertvector(lane_numbers<T>(std::make_integer_sequence<Integer<T>, kLanes<T>>{}), Vector<T>);
   Vector<T> first = broadcast(static_cast<T>(cols));
   for_vectors<T>(cols, [&](Index j, Index left) {
-    first = at_most<T>(load(x + j, left) == largest ? lanes + static_cast<T>(j) : first, first);
+    first = at_most<T>(load(x + j, left) == largest ? lanes<T>() + static_cast<T>(j) : first, first);
   });
   first = fold<T>(first, [](Vector<T> a, Vector<T> b) { return at_most<T>(a, b); });
   return __builtin_isnan(x[0]) ? 0 : static_cast<Index>(first[0]);
@@ -141,13 +152,25 @@ void cross_entropy_of_classes(Part part, Matrix<const T> y, const std::int32_t* 
     const T* at = y.data + r * y.stride;
     T* const to = dy.data ? dy.data + r * dy.stride : nullptr;
     const Index wanted = classes[r];
-    const Normalizer<T> n = normalizer<T>(y.cols, at, to);
+    const bool one_vector = y.cols <= kLanes<T>;  // its terms stay in a register
+    Vector<T> all{};
+    const Normalizer<T> n = normalizer_with<T>(y.cols, at, [&](Index j, Index left, Vector<T> terms) {
+      if (one_vector)
+        all = terms;
+      else if (to)
+        store(to + j, terms, left);
+    });
+    const T each = static_cast<T>(scale);
+    const Vector<T> factor = each / n.sum;
+    if (to && one_vector) {
+      const Vector<T> target = lanes<T>() == static_cast<T>(wanted) ? broadcast(each) : Vector<T>{};
+      store(to, all * factor - target, y.cols);
+    } else if (to) {
+      for_vectors<T>(y.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * factor, left); });
+      to[wanted] -= each;
+    }
     rows[2 * r] = static_cast<double>(log<T>(n.sum)[0]) - static_cast<double>(at[wanted] - n.largest[0]);
     rows[2 * r + 1] = first_largest<T>(y.cols, at, n.largest) == wanted ? 1 : 0;
-    if (!to) return;
-    const Vector<T> factor = static_cast<T>(scale) / n.sum;
-    for_vectors<T>(y.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * factor, left); });
-    to[wanted] -= static_cast<T>(scale);
   });
 }
 

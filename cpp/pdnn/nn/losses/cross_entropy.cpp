@@ -21,7 +21,7 @@ void CrossEntropyLoss<T>::compute(const Member& member, const Tensor<const T>& y
   } else if (!target.classes) {
     kernels::table<T>().cross_entropy_of_targets(member, y, target.values, scale, dy, rows);
   } else {
-    kernels::table<T>().cross_entropy_of_classes(member, y, target.classes, scale, dy, rows);
+    kernels::table_of_width<T>(y.width()).cross_entropy_of_classes(member, y, target.classes, scale, dy, rows);
     if (weighs_classes()) this->weigh(member, dy, rows, [&](Index r) { return class_weight(target.classes[r]); });
   }
 }
