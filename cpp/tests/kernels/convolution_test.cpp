@@ -83,10 +83,10 @@ class ConvolutionProblem {
     as_team(team, [&](Part part) { build.table.flip_taps(part, s_, w_, flipped); });
     std::vector<T> rdy, rw;
     const T* const dy = by_channels(build, team, dy_, y_count, s_.outputs / s_.groups, rdy);
-    const T* w = by_taps(build, team, flipped, s_.outputs / s_.groups, s_.inputs, rw);
-    if (build.rounding && build.rounding->as_floats) {  // the same in one go
+    const T* const w = by_taps(build, team, flipped, s_.outputs / s_.groups, s_.inputs, rw);
+    if (build.rounding && build.rounding->as_floats) {
       as_team(team, [&](Part part) { build.rounding->flip_rounded_taps(part, s_, w_, flipped); });
-      w = flipped;
+      if (!same_bits(flipped, w, w_count)) BOOST_ERROR(where() << ": weights flipped and rounded in one go differ");
     }
     as_team(team, [&](Part part) { build.kernels.convolution_dx(part, s_, batch_, dy, w, dx); });
     return {dx, dx + x_count};

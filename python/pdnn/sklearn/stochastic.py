@@ -133,7 +133,7 @@ class Stochastic(Fitted):
             batch = len(rows)
         optimizer = self._optimizer()
         before = self._progress.optimizer
-        if work.incremental and before and before["state"].keys() == optimizer.state_dict()["state"].keys():
+        if work.incremental and before and list(before["state"]) == optimizer.state_names():
             optimizer.load_state_dict(before)  # else another solver began, or another momentum
         seed = int(work.random.randint(2**31)) if any(self._hidden()[2]) else 0
         criterion = self._criterion("batchmean")

@@ -160,17 +160,17 @@ void cross_entropy_of_classes(Part part, Matrix<const T> y, const std::int32_t* 
       else if (to)
         store(to + j, terms, left);
     });
-    const T each = static_cast<T>(scale);
-    const Vector<T> factor = each / n.sum;
-    if (to && one_vector) {
-      const Vector<T> target = lanes<T>() == static_cast<T>(wanted) ? broadcast(each) : Vector<T>{};
-      store(to, all * factor - target, y.cols);
-    } else if (to) {
-      for_vectors<T>(y.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * factor, left); });
-      to[wanted] -= each;
-    }
     rows[2 * r] = static_cast<double>(log<T>(n.sum)[0]) - static_cast<double>(at[wanted] - n.largest[0]);
     rows[2 * r + 1] = first_largest<T>(y.cols, at, n.largest) == wanted ? 1 : 0;
+    if (!to) return;
+    const T each = static_cast<T>(scale);
+    const Vector<T> factor = each / n.sum;
+    if (one_vector) {
+      const Vector<T> target = lanes<T>() == static_cast<T>(wanted) ? broadcast(each) : Vector<T>{};
+      return store(to, all * factor - target, y.cols);
+    }
+    for_vectors<T>(y.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * factor, left); });
+    to[wanted] -= each;
   });
 }
 

@@ -23,7 +23,8 @@ Conv2d<T>::Conv2d(Index inputs, Index outputs, const WindowOptions& options, boo
   require(groups >= 1 && inputs % groups == 0 && outputs % groups == 0, Conv2d::name(), ": ", groups,
           " groups do not divide ", inputs, " input and ", outputs, " output channels");
   check_windows(Conv2d::name(), options);
-  require(!rounds() || std::is_same_v<T, float>, Conv2d::name(), ": bfloat16 goes with float32");
+  require(precision == kernels::Precision::full || std::is_same_v<T, float>, Conv2d::name(),
+          ": bfloat16 goes with float32");
   if (groups > 1 && inputs == groups && outputs == groups) precision_ = kernels::Precision::full;
 }
 
@@ -59,12 +60,15 @@ Shape Conv2d<T>::output_shape(const Shape& in) const {
   return places_of(options_, outputs_, windows);
 }
 
-/// Scratch: flipped weights, rounded weights; dz if there is a ReLU; rounded x, rounded dy twice.
+/// Scratch: flipped weights; dz if there is a ReLU; rounded x, rounded dy. With two orders dy is there in both, and
+/// rounded weights are beside flipped ones.
 template <class T>
 Sizes Conv2d<T>::sizes(const Shape& in) const {
   const Index out = output_shape(in).count();
-  return {.scratch = (rounds() ? 2 : 1) * weights(),
-          .scratch_row = (relu_ ? out : 0) + (rounds() ? in.count() + 2 * out : 0),
+  const kernels::RoundingKernels<T>* const rounding = kernels::rounded<T>(precision_);
+  const Index orders = rounding && !rounding->as_floats ? 2 : 1;
+  return {.scratch = orders * weights(),
+          .scratch_row = (relu_ ? out : 0) + (rounding ? in.count() + orders * out : 0),
           .level = weights() + (bias_ ? outputs_ : 0)};
 }
 

@@ -27,7 +27,6 @@ class Conv2d : public Layer<T> {
 
  private:
   kernels::Convolution shape_on(const Shape& in) const;
-  bool rounds() const { return precision_ != kernels::Precision::full; }
   Index taps() const { return options_.kernel.y * options_.kernel.x; }
   Index weights() const { return taps() * inputs_ / groups_ * outputs_; }
 
