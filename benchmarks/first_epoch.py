@@ -208,10 +208,10 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="1 core, each side once: rough figures")
     parser.add_argument("--blocks", type=int, help="runs of each side (default 5; quick: 1)")
-    parser.add_argument("--peers", default="torch,jax,jax-0.4.31", help="of those installed; or none")
+    peers.add_peers(parser, "torch,jax,jax-0.4.31")
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
-    wanted = [] if options.peers == "none" else peers.found(options.peers.split(","))
+    wanted = peers.found(options.peers)
     sides = {name: each for name, each in programs().items() if each.peer in ("", *wanted)}
     report = measure.begin()
     what = "MNIST, 60,000 digits" if mnist_folder() else "10,500 digits, as PDNN_DATA names no others"

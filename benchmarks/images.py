@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from peers import fitted
+from peers import Network, fitted, pdnn_trainer
 from pytorch import TorchJob, torch_compiled, torch_steps
 from workers import Runner
 
@@ -87,12 +87,17 @@ def make_trainer(
     return trainer, pdnn.data.Dataset(*images.data())
 
 
-def pdnn_images(
-    images: Images, strategy: Any, comm: Any = None, sync: bool = False, dtype: str = ""
+def pdnn_side(
+    network: Network | Images, strategy: Any, dtype: str = "", comm: Any = None, sync: bool = False
 ) -> Runner:
-    """`Trainer.fit`; its own seconds of the epoch, divided by the steps."""
-    trainer, data = make_trainer(images, strategy, comm, sync, dtype)
-    return fitted(trainer, data, images.batch)
+    """`Trainer.fit` of whichever kind of network, rows in order; its own seconds of the epoch, a step.
+
+    `dtype`: of pdnn's model, where it isn't the network's. `sync`: see `make_trainer`.
+    """
+    if isinstance(network, Images):
+        trainer, data = make_trainer(network, strategy, comm, sync, dtype)
+        return fitted(trainer, data, network.batch)
+    return pdnn_trainer(network, strategy, False, comm=comm, dtype=dtype)
 
 
 def torch_network(images: Images, channels_last: bool) -> TorchJob:

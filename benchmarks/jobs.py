@@ -88,9 +88,7 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--blocks", type=int, default=10, help="blocks a side (default %(default)s)")
-    parser.add_argument(
-        "--peers", default="numpy,jax,torch", help="which ones, of those installed (default %(default)s)"
-    )
+    peers.add_peers(parser, "numpy,jax,torch")
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--memory", action="store_true", help="the megabytes of MNIST's epoch, nothing else")
     options = parser.parse_args(arguments)
@@ -101,7 +99,7 @@ def main(arguments: Sequence[str]) -> None:
         mnist_epoch(folder)()
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
-    wanted = peers.found(options.peers.split(","))
+    wanted = peers.found(options.peers)
     report: dict[str, Any] = {"machine": measure.machine(), "results": []}
     print(f"{report['machine']['processor']}, load {report['machine']['load']:.1f} at the start")
     if folder is None:

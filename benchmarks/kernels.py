@@ -173,19 +173,14 @@ def main(arguments: Sequence[str]) -> None:
     measure.add_names(parser, "--what", WHAT)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float64"))
     parser.add_argument("--quick", action="store_true", help="few shapes and blocks: rough figures")
-    parser.add_argument(
-        "--peers", default="torch,eigen", help="which ones, of those installed; or none (default %(default)s)"
-    )
+    peers.add_peers(parser, known=["torch", "eigen"])
     parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 5)")
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
     parser.add_argument("--map", metavar="FILE", help="measure and draw the heat map of products, batch 105")
     options = parser.parse_args(arguments)
 
-    listed = [] if options.peers == "none" else options.peers.split(",")
-    if unknown := set(listed) - {"torch", "eigen"}:
-        parser.error(f"--peers: {', '.join(sorted(unknown))}; expected torch, eigen, both or none")
-    wanted = peers.found(listed)
+    wanted = peers.found(options.peers)
     blocks = options.blocks or (5 if options.quick else 20)
     report: dict[str, Any] = {"machine": measure.machine(), "results": []}
     about = report["machine"]

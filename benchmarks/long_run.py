@@ -28,7 +28,7 @@ def torch_side(flush: bool) -> Runner:
 
 def sides(dtype: str) -> list[Side]:
     """pdnn, and PyTorch if it is installed."""
-    found = [Side("pdnn", images.pdnn_images, (images.RESNET9, "serial", None, False, dtype))]
+    found = [Side("pdnn", images.pdnn_side, (images.RESNET9, "serial", dtype))]
     if find_spec("torch"):
         found.append(Side("PyTorch", torch_side, (False,)))
         found.append(Side("PyTorch, flushed", torch_side, (True,)))

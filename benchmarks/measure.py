@@ -251,7 +251,13 @@ def table(title: str, report: Mapping[str, Any], head: str, rows: Iterable[str],
     return "\n".join([*lines, head, *rows] if report["sides"] else [*lines, NO_FIGURES])
 
 
-def add_names(parser: ArgumentParser, option: str, known: Iterable[str], default: str | None = None) -> None:
+def add_names(
+    parser: ArgumentParser,
+    option: str,
+    known: Iterable[str],
+    default: str | None = None,
+    what: str = "which ones",
+) -> None:
     """Adds an option that takes some of these names, divided by commas; all of them unless told otherwise."""
     known = list(known)
 
@@ -265,7 +271,7 @@ def add_names(parser: ArgumentParser, option: str, known: Iterable[str], default
         type=names,
         default=default or ",".join(known),
         metavar="NAMES",
-        help="which ones (default %(default)s)",
+        help=f"{what} (default %(default)s)",
     )
 
 

@@ -8,7 +8,8 @@ row by row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from argparse import ArgumentParser
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import eigen
+import measure
 from workers import Runner, installed_version
 
 Array = npt.NDArray[Any]
@@ -39,9 +41,16 @@ HERE: dict[str, Callable[[], object]] = {
 """Peers by the name that `--peers` takes, and whether each is installed; what Eigen lacks is printed."""
 
 
+def add_peers(parser: ArgumentParser, default: str = "", known: Iterable[str] = HERE) -> None:
+    """Adds ``--peers``: some of the known ones, or none; all of them by default."""
+    known = list(known)
+    what = "which ones, of those installed, or none"
+    measure.add_names(parser, "--peers", [*known, "none"], default or ",".join(known), what)
+
+
 def found(wanted: Collection[str]) -> list[str]:
     """Those of the wanted peers that can run here."""
-    return [peer for peer in wanted if HERE[peer]()]
+    return [peer for peer in wanted if peer != "none" and HERE[peer]()]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from typing import Any
 import measure
 import peers
 import step
-from images import Images
+from images import Images, pdnn_side
 from measure import Method
 from peers import Network
 from workers import Runner, Side
@@ -93,7 +93,7 @@ def event() -> str:
 
 def profiled(network: Network | Images, strategy: str, dtype: str, sampled: str, seconds: float) -> Runner:
     """Epochs of `Trainer.fit` for so many seconds, under perf; the parts are its functions' times a step."""
-    run = step.pdnn_side(network, strategy, dtype)
+    run = pdnn_side(network, strategy, dtype)
 
     def sample() -> tuple[float, float, Mapping[str, float]]:
         with tempfile.TemporaryDirectory() as folder:

@@ -261,12 +261,10 @@ def main(arguments: Sequence[str]) -> None:
     )
     measure.add_options(parser, quick="1 core, few blocks, one epoch: rough figures", round_trip=150)
     measure.add_names(parser, "--jobs", ["expm", "lenet"])
-    parser.add_argument(
-        "--peers", default="jax,jax-0.4.31,torch", help="which ones, of those installed; or none"
-    )
+    peers.add_peers(parser, "jax,jax-0.4.31,torch")
     parser.add_argument("--batch", type=int, default=LeNet5.batch, help="LeNet-5's (default %(default)s)")
     options = parser.parse_args(arguments)
-    wanted = [] if options.peers == "none" else peers.found(options.peers.split(","))
+    wanted = peers.found(options.peers)
     method, report = measure.method(options), measure.begin(source=SOURCE)
     lenet = LeNet5(batch=options.batch, epochs=1 if options.quick else LeNet5.epochs)
     if "lenet" in options.jobs and mnist_folder() is None:

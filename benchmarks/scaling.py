@@ -31,7 +31,6 @@ import numpy as np
 
 import images
 import measure
-import peers
 import pytorch
 import slow_link
 from images import Images
@@ -47,19 +46,12 @@ BUCKETS, ONE_BUCKET, APART = "pdnn ddp, buckets", "pdnn ddp, one bucket", "pdnn,
 TORCH_ONE, TORCH_RANKS = "PyTorch, one core", "PyTorch DDP"
 
 
-def pdnn_side(network: Network | Images, strategy: Any, comm: Any = None, sync: bool = False) -> Runner:
-    """`Trainer.fit` of whichever kind of network, rows in order."""
-    if isinstance(network, Images):
-        return images.pdnn_images(network, strategy, comm, sync)
-    return peers.pdnn_trainer(network, strategy, False, comm=comm)
-
-
 def pdnn_apart(network: Network | Images, ranks: int) -> Runner:
     """Every rank trains by itself, on batches of as many rows as it has of each batch under "ddp"."""
     import pdnn
 
     own = replace(network, batch=network.batch // ranks)
-    return pdnn_side(own, "serial", pdnn.comm.SELF)
+    return images.pdnn_side(own, "serial", comm=pdnn.comm.SELF)
 
 
 def torch_job(network: Network | Images) -> TorchJob:
@@ -114,15 +106,15 @@ def sides(network: Network | Images, ranks: int, with_torch: bool, link: bool, f
     from pdnn.strategies import DataParallel
 
     found = [
-        Side(ONE, pdnn_side, (network, "serial")),
-        Side(RANKS, pdnn_side, (network, "ddp"), ranks, ranks=ranks),
-        Side(BUCKETS, pdnn_side, (network, DataParallel(shared_memory=False)), ranks, ranks=ranks),
-        Side(ONE_BUCKET, pdnn_side, (network, DataParallel(bucket_bytes=2**40)), ranks, ranks=ranks),
+        Side(ONE, images.pdnn_side, (network, "serial")),
+        Side(RANKS, images.pdnn_side, (network, "ddp"), ranks, ranks=ranks),
+        Side(BUCKETS, images.pdnn_side, (network, DataParallel(shared_memory=False)), ranks, ranks=ranks),
+        Side(ONE_BUCKET, images.pdnn_side, (network, DataParallel(bucket_bytes=2**40)), ranks, ranks=ranks),
     ]
     if network is images.RESNET9:
-        found.append(Side(SYNC, pdnn_side, (network, "ddp", None, True), ranks, ranks=ranks))
+        found.append(Side(SYNC, images.pdnn_side, (network, "ddp", "", None, True), ranks, ranks=ranks))
     if not link:
-        found.append(Side(TEAM, pdnn_side, (network, f"team:{ranks}"), ranks))
+        found.append(Side(TEAM, images.pdnn_side, (network, f"team:{ranks}"), ranks))
         found.append(Side(APART, pdnn_apart, (network, ranks), ranks, ranks=ranks))
     if with_torch:
         meeting_point = str(Path(folder, f"meeting-of-{network.name.split()[0]}"))

@@ -25,9 +25,9 @@ import pytorch
 from images import Images
 from measure import Method
 from peers import Network
-from workers import Runner, Side
+from workers import Side
 
-PDNN, FLOOR = "pdnn", "floor: products at FMA peak"
+PDNN, FLOOR, BEFORE = "pdnn", "floor: products at FMA peak", "pdnn, other build"
 COMPILED, HALF = "PyTorch, compiled step", "PyTorch, compiled, bfloat16"
 OWN = {"float32": {PDNN: "float32", "pdnn, bfloat16": "bfloat16"}, "float64": {PDNN: "float64"}}
 """pdnn's sides by the number type of the network: their names, and the type of pdnn's model."""
@@ -63,20 +63,15 @@ def forced_cores() -> list[str]:
     return [core for core, flag in FORCED.items() if flag in flags]
 
 
-def pdnn_side(network: Network | Images, strategy: str, dtype: str) -> Runner:
-    """`Trainer.fit` of whichever kind of network, rows in order, with a model of this number type."""
-    if isinstance(network, Images):
-        return images.pdnn_images(network, strategy, dtype=dtype)
-    return peers.pdnn_trainer(network, strategy, False, dtype=dtype)
-
-
-def sides(network: Network | Images, cores: int, wanted: Collection[str]) -> list[Side]:
-    """pdnn, and every wanted peer that can run this network."""
+def sides(network: Network | Images, cores: int, wanted: Collection[str], before: str = "") -> list[Side]:
+    """pdnn, and every wanted peer that can run this network; `before`: see ``--before``."""
     strategy = "serial" if cores == 1 else f"team:{cores}"
     found = [Side(FLOOR, peers.floor, (network, cores))]
     for name, dtype in OWN[network.dtype].items():
-        side = Side(name, pdnn_side, (network, strategy, dtype), cores)
+        side = Side(name, images.pdnn_side, (network, strategy, dtype), cores)
         found.append(replace(side, tolerance=ROUGH if dtype == "bfloat16" else side.tolerance))
+    if before:
+        found.append(Side(BEFORE, images.pdnn_side, (network, strategy, network.dtype), cores, python=before))
     if isinstance(network, Images):
         if "torch" in wanted:
             for name, last in (("PyTorch channels_last", True), ("PyTorch", False)):
@@ -229,7 +224,13 @@ def main(arguments: Sequence[str]) -> None:
         type=int,
         help="steps a block (else by the network); where others compute too, short blocks may be undisturbed",
     )
-    measure.add_names(parser, "--peers", peers.HERE)
+    peers.add_peers(parser)
+    parser.add_argument(
+        "--before",
+        metavar="PYTHON",
+        default="",
+        help="the interpreter of an environment with another build of pdnn, which is a side more",
+    )
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
     options = parser.parse_args(arguments)
 
@@ -243,7 +244,7 @@ def main(arguments: Sequence[str]) -> None:
             continue
         if options.steps and isinstance(network, Network):
             network = replace(network, steps=options.steps)
-        entries = sides(network, count, wanted)
+        entries = sides(network, count, wanted, options.before)
         report["results"].append(compare(entries, network, method))
         print("\n" + table(report["results"][-1]), flush=True)
     measure.write(report, options.json)

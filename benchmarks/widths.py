@@ -92,14 +92,10 @@ def main(arguments: Sequence[str]) -> None:
     measure.add_options(parser, quick="1 core, few blocks, every third width: rough figures", round_trip=150)
     parser.add_argument("--batch", type=int, default=32, help="rows of a step (default %(default)s)")
     parser.add_argument("--cores", default="1", help="numbers of cores, such as 1,2 (default %(default)s)")
-    parser.add_argument(
-        "--peers",
-        default="numpy,jax,jax-0.4.31,torch",
-        help="which ones, of those installed; or none (default %(default)s)",
-    )
+    peers.add_peers(parser, "numpy,jax,jax-0.4.31,torch")
     parser.add_argument("--picture", metavar="FILE", help="write the picture: .svg, .png, .pdf")
     options = parser.parse_args(arguments)
-    wanted = [] if options.peers == "none" else peers.found(options.peers.split(","))
+    wanted = peers.found(options.peers)
     counts = [1] if options.quick else [int(count) for count in options.cores.split(",")]
     if max(counts) > (most := len(os.sched_getaffinity(0))):
         parser.error(f"--cores {options.cores}; this process may use {most}")
