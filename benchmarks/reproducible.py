@@ -20,10 +20,9 @@ from typing import Any
 
 import images
 import measure
-from images import Images
+from images import Images, pdnn_side
 from measure import Method
 from peers import Network
-from scaling import pdnn_side
 from step import W0, W3
 from workers import Side
 
