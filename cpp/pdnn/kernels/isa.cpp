@@ -142,6 +142,18 @@ Isa choose_isa(std::string_view forced) {
   throw ValueError(message("PDNN_ISA=", forced, " is not the name of an instruction set; here these run: ", offers));
 }
 
+Isa plain(Isa isa) {
+  switch (isa) {
+    case Isa::v4_amx:
+    case Isa::v4_bf16:
+      return Isa::v4;
+    case Isa::neon_bf16:
+      return Isa::neon;
+    default:
+      return isa;
+  }
+}
+
 Isa active_isa() {
   static const Isa isa = [] {
     const char* forced = std::getenv("PDNN_ISA");

@@ -29,6 +29,9 @@ Isa default_isa();
 /// ValueError if that is not a name, or names a set that does not run.
 Isa choose_isa(std::string_view forced);
 
+/// The one whose kernels of floats it has: itself, without instructions for bfloat16.
+Isa plain(Isa isa);
+
 /// The one that all kernels of this process use, chosen by the environment variable PDNN_ISA at the first call.
 Isa active_isa();
 

@@ -67,10 +67,18 @@ const RoundedKernels<T>* rounded(Precision precision) {
     if (precision == Precision::bfloat16) return &tables(active_isa()).bfloat16;
   return nullptr;
 }
-/// Its products, or convolutions, of this precision.
+/// Those for a layer so wide at most. Putting the factors of a narrow one in order for instructions for bfloat16 takes
+/// longer than these save.
 template <class T>
-const ProductKernels<T>& products(Precision precision) {
-  if (const RoundedKernels<T>* const chosen = rounded<T>(precision)) return *chosen;
+const RoundedKernels<T>* rounded_of_width(Precision precision, Index widest) {
+  if constexpr (std::is_same_v<T, float>)
+    if (precision == Precision::bfloat16 && widest <= 32) return &tables(plain(active_isa())).bfloat16;
+  return rounded<T>(precision);
+}
+/// Its products of this precision for a layer so wide at most, and its convolutions.
+template <class T>
+const ProductKernels<T>& products(Precision precision, Index widest) {
+  if (const RoundedKernels<T>* const chosen = rounded_of_width<T>(precision, widest)) return *chosen;
   return table<T>();
 }
 template <class T>

@@ -50,9 +50,8 @@ LayerPtr<T> Linear<T>::in_panels() const {
 
 template <class T>
 std::optional<kernels::StackLayer> Linear<T>::in_stack() const {
-  const bool narrow = std::max(inputs_, outputs_) <= kernels::kMostStackWidth;
-  if (!narrow || fusion_.panels || this->traits().communicates) return std::nullopt;
-  const kernels::RoundingKernels<T>* const rounding = kernels::rounded<T>(precision_);
+  if (widest() > kernels::kMostStackWidth || fusion_.panels || this->traits().communicates) return std::nullopt;
+  const kernels::RoundingKernels<T>* const rounding = kernels::rounded_of_width<T>(precision_, widest());
   if (rounding && !rounding->as_floats) return std::nullopt;
   return kernels::StackLayer{inputs_, outputs_, bias_, fusion_.own, rounding != nullptr};
 }

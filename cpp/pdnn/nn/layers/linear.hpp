@@ -1,5 +1,7 @@
 #pragma once
 /// Linear: y = f(x w + b), with an activation that binding may fuse into it.
+#include <algorithm>
+
 #include "pdnn/kernels/table.hpp"
 #include "pdnn/nn/init.hpp"
 #include "pdnn/nn/layer.hpp"
@@ -49,7 +51,8 @@ class Linear : public Layer<T> {
   /// A copy, for kinds of Linear to be fused as what they are.
   virtual std::shared_ptr<Linear> clone() const { return std::make_shared<Linear>(*this); }
 
-  const kernels::ProductKernels<T>& products() const { return kernels::products<T>(precision_); }
+  Index widest() const { return std::max(inputs_, outputs_); }
+  const kernels::ProductKernels<T>& products() const { return kernels::products<T>(precision_, widest()); }
   template <class U>
   kernels::PanelMatrix<U> weight(std::span<U> params) const {
     return {params.data(), inputs_, outputs_, fusion_.panels ? kernels::kPanel<T> : outputs_};
