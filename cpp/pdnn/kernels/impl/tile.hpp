@@ -21,9 +21,9 @@ struct Tile {
   Index start_stride;
   T* c;
   Index c_stride;
-  Index far = 0,
-        far_step = 0;    // bytes behind b that are fetched into the second-level cache, and a row's share of them
-  bool descend = false;  // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
+  const T* far = nullptr;  // what is fetched into the second-level cache, existing or not
+  Index far_step = 0;      // bytes of it for each place along the depth
+  bool descend = false;    // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
   T lr = 0, l2 = 0;
 };
 /// With several leaves (of adjacent rows) the depth is cut at their ends: each is summed from 0, and c is the sum of
@@ -102,7 +102,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value
     PDNN_UNROLL for (int r = 0; r < rows; ++r) row_of_a[r] = a + r * row_step;
   }
   const Index ahead = tile.ahead * tile.b_stride;
-  const char* far = reinterpret_cast<const char*>(tile.b) + tile.far;
+  const char* far = reinterpret_cast<const char*>(tile.far);
   _Pragma("GCC unroll 2") for (Index k = tile.depth; k > 0; --k) {
     Vector<T> row[vectors];
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
@@ -110,12 +110,11 @@ __attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value
       const Vector<T> x = Operands::spread(pointers ? row_of_a[r]++ : a + r * row_step);
       PDNN_UNROLL for (int v = 0; v < vectors; ++v) sum[r][v] = Operands::multiply_add(x, row[v], sum[r][v]);
     }
-    if constexpr (!adjacent_rows && !Operands::kCopied) {
+    if constexpr (!adjacent_rows && !Operands::kCopied)
       PDNN_UNROLL for (int v = 0; v < vectors; v += kVectorsOfLine) __builtin_prefetch(b + ahead + v * n);
-      if constexpr (!kNeon) {
-        __builtin_prefetch(far, 0, 2);
-        far += tile.far_step;
-      }
+    if constexpr (!adjacent_rows && !kNeon) {
+      __builtin_prefetch(far, 0, 2);
+      far += tile.far_step;
     }
     a += tile.depth_step;
     b += tile.b_stride;
