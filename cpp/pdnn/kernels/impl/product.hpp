@@ -9,6 +9,7 @@
 /// pieces of whole nodes of their tree, if these fit: a tile has the sum of its node in registers in the end, and only
 /// sums of pieces wait in memory. Factors that are rounded are rounded in their copies, and both are copied.
 #include "pdnn/kernels/impl/columns.hpp"
+#include "pdnn/kernels/impl/fetch.hpp"
 #include "pdnn/kernels/impl/pieces.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/tile.hpp"
@@ -315,32 +316,6 @@ void product_nt(Part part, Matrix<const T> dy, PanelMatrix<const T> w, Activatio
       });
 }
 
-inline constexpr Index kLine = 64;
-
-/// Fetches upcoming rows into the second-level cache, a few lines after each of `tiles` tiles.
-class Fetcher {
- public:
-  PDNN_INLINE Fetcher(const Upcoming* what, Index tiles) {
-    if (!what) return;
-    left_ = *what;
-    lines_ = ceil_div(left_.count * ceil_div(left_.bytes, kLine), tiles > 0 ? tiles : 1);
-  }
-  PDNN_INLINE void after_tile() {
-    for (Index lines = lines_; lines > 0 && left_.count > 0;) {
-      const char* const row = left_.data + *left_.rows * left_.stride;
-      const Index end = min(at_ + lines * kLine, left_.bytes);
-      lines -= ceil_div(end - at_, kLine);
-      for (Index at = at_; at < end; at += kLine) __builtin_prefetch(row + at, 0, 2);
-      at_ = end;
-      if (end < left_.bytes) return;
-      at_ = 0, ++left_.rows, --left_.count;
-    }
-  }
-
- private:
-  Upcoming left_{nullptr, 0, nullptr, 0, 0};
-  Index at_ = 0, lines_ = 0;
-};
 /// How many tiles of dw a worker makes, about.
 template <class Operands, class T>
 PDNN_INLINE Index tiles_of(Part part, const PanelMatrix<T>& dw) {
@@ -356,12 +331,6 @@ void product_tn(Part part, Matrix<const T> x, Matrix<const T> dy, const LeafSums
   const auto finish = [&](Index, Index, Index, Index, T*, Index) { fetcher.after_tile(); };
   if (leaves.several()) return multiply<Operands, true, true>(part, dw.rows, dw.cols, p, finish);
   multiply<Operands, true, false>(part, dw.rows, dw.cols, p, finish);
-}
-
-/// Fetches `rows` rows of `bytes` bytes into the second-level cache.
-PDNN_INLINE void fetch_rows(const char* data, Index stride, Index rows, Index bytes) {
-  for (; rows > 0; --rows, data += stride)
-    for (Index at = 0; at < bytes; at += kLine) __builtin_prefetch(data + at, 0, 2);
 }
 
 template <class Operands, class T = typename Operands::Value>
