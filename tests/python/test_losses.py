@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,21 @@ def test_a_subclass_predicts_with_the_threshold_of_its_base() -> None:
         trainer = trainer_of(loss, outputs=1)
         outputs = trainer.predict(X)[:, 0]
         np.testing.assert_array_equal(trainer.predict_classes(X), outputs > threshold)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: nn.HuberLoss(delta="x"), "HuberLoss: delta is 'x', expected a number above 0"),
+        (lambda: nn.SmoothL1Loss(beta=None), "SmoothL1Loss: beta is None, expected a number, 0 or more"),
+        (lambda: nn.PoissonNLLLoss(eps="x"), "PoissonNLLLoss: eps is 'x', expected a number above 0"),
+        (lambda: nn.QuantileLoss("x"), "QuantileLoss: quantile is 'x', expected numbers in"),
+        (lambda: nn.CrossEntropyLoss(label_smoothing="x"), "label_smoothing is 'x', expected a number in"),
+    ],
+)
+def test_an_option_that_is_no_number_is_told(make: Callable[[], nn.Loss], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        make()
 
 
 def test_a_loss_that_the_core_lacks_is_refused() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf, prod
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -124,6 +124,13 @@ class Loss:
             raise ValueError(f"{type(self).__name__}: {name}={value!r}; expected {expected}")
         self._options |= option
 
+    def _set_number(self, valid: Callable[[float], bool], expected: str, **option: float) -> None:
+        """Takes an option that is a number and `valid`; else raises TypeError or ValueError."""
+        ((name, value),) = option.items()
+        if not isinstance(value, Real):
+            raise TypeError(f"{type(self).__name__}: {name} is {value!r}, expected {expected}")
+        self._set(valid(value), expected, **{name: float(value)})
+
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
         return f"{type(self).__name__}(reduction={self.reduction!r}{options})"
@@ -173,7 +180,7 @@ class CrossEntropyLoss(Loss):
         if ignore_index != -100:
             self._options["ignore_index"] = int(ignore_index)
         if label_smoothing:
-            self._set(0 <= label_smoothing <= 1, "a number in [0, 1]", label_smoothing=float(label_smoothing))
+            self._set_number(lambda s: 0 <= s <= 1, "a number in [0, 1]", label_smoothing=label_smoothing)
         self.ignore_index = int(ignore_index)
 
     def _core_options(self) -> dict[str, Any]:
@@ -238,6 +245,8 @@ class SmoothL1Loss(Loss):
     ------
     ValueError
         If beta is negative.
+    TypeError
+        If it is no number.
     """
 
     core_name = "SmoothL1Loss"
@@ -245,7 +254,7 @@ class SmoothL1Loss(Loss):
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction)
-        self._set(0 <= beta < inf, "a number, 0 or more", beta=float(beta))
+        self._set_number(lambda beta: 0 <= beta < inf, "a number, 0 or more", beta=beta)
 
 
 class HuberLoss(Loss):
@@ -264,6 +273,8 @@ class HuberLoss(Loss):
     ------
     ValueError
         If delta is not positive.
+    TypeError
+        If it is no number.
     """
 
     core_name = "HuberLoss"
@@ -271,7 +282,7 @@ class HuberLoss(Loss):
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction)
-        self._set(0 < delta < inf, "a number above 0", delta=float(delta))
+        self._set_number(lambda delta: 0 < delta < inf, "a number above 0", delta=delta)
 
 
 class PoissonNLLLoss(Loss):
@@ -293,6 +304,8 @@ class PoissonNLLLoss(Loss):
     ------
     ValueError
         If eps is not positive.
+    TypeError
+        If it is no number.
     """
 
     core_name = "PoissonNLLLoss"
@@ -303,7 +316,7 @@ class PoissonNLLLoss(Loss):
     ) -> None:
         super().__init__(reduction)
         self._options = {"log_input": bool(log_input), "full": bool(full)}
-        self._set(0 < eps < inf, "a number above 0", eps=float(eps))
+        self._set_number(lambda eps: 0 < eps < inf, "a number above 0", eps=eps)
 
 
 class QuantileLoss(Loss):
@@ -321,6 +334,8 @@ class QuantileLoss(Loss):
     ------
     ValueError
         If a quantile lies outside (0, 1), or there is none.
+    TypeError
+        If it is no number.
     """
 
     core_name = "QuantileLoss"
@@ -328,7 +343,10 @@ class QuantileLoss(Loss):
 
     def __init__(self, quantile: float | Sequence[float] = 0.5, reduction: str = "mean") -> None:
         super().__init__(reduction)
-        quantiles = np.atleast_1d(np.asarray(quantile, np.float64))
+        try:
+            quantiles = np.atleast_1d(np.asarray(quantile, np.float64))
+        except (TypeError, ValueError):
+            raise TypeError(f"QuantileLoss: quantile is {quantile!r}, expected numbers in (0, 1)") from None
         valid = quantiles.ndim == 1 and quantiles.size > 0 and bool(((quantiles > 0) & (quantiles < 1)).all())
         self._set(valid, "numbers in (0, 1)", quantiles=quantiles.tolist())
         self.one_target_a_row = quantiles.size > 1
