@@ -217,6 +217,20 @@ def test_words_that_training_would_not_take_are_refused_before_anything_runs(
     assert not file.exists()
 
 
+def test_a_table_has_a_model_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(3)
+    table, file = tmp_path / "table.csv", tmp_path / "results.json"
+    rows = [f"{a:.3f},{1e3 * b:.1f},{'up' if a > 0 else 'down'}" for a, b in rng.normal(size=(80, 2))]
+    table.write_text("\n".join(["a,b,kind", *rows]))
+    given = ["sweep", str(file), "--data", str(table), "--strategy", "serial", "--batch-size", "8"]
+    assert cli.main([*given, "--epochs", "30", "--standardize"]) == 0
+    (run,) = sweep.Results.load(file).runs.values()
+    assert run.configuration.model == "mlp:2-64-2"
+    assert run.history is not None and run.history.history["val_accuracy"][-1] > 0.8
+    assert cli.main([*given, "--epochs", "30"]) != 0
+    assert "--standardize is yes in the file, (default) now" in capsys.readouterr().err
+
+
 @pytest.mark.mpi
 def test_several_ranks_are_launched(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("mpi4py")

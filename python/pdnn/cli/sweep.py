@@ -22,7 +22,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from pdnn.cli import optimizing, train
+from pdnn.cli import optimizing, tables, train
 from pdnn.cli.values import positive_float, positive_int
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ _PASSED_ON = (
     "target",
     "weight",
     "test",
+    "header",
     "loss",
     "dtype",
     "epochs",
@@ -65,14 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     swept.add_argument(
         "--model",
         nargs="+",
-        default=["mlp:784-256-10:sigmoid"],
         metavar="MODEL",
-        help="default: mlp:784-256-10:sigmoid",
+        help=f"default: {train.MODEL}, but for a table one hidden layer of {tables.HIDDEN}",
     )
     swept.add_argument("--repeats", type=positive_int, default=1, metavar="N", help="default: %(default)s")
     alike = parser.add_argument_group("the same in all runs; see pdnn train --help")
     for name in _PASSED_ON:
         alike.add_argument(f"--{name}")
+    alike.add_argument("--standardize", action="store_true")
     alike.add_argument("--seed", type=int, default=0, help="seed of repeat 0; default: %(default)s")
     how = parser.add_argument_group("how to run")
     how.add_argument("--csv", metavar="FILE", help="also write a table, one line per epoch")
@@ -95,20 +96,26 @@ def main(arguments: argparse.Namespace) -> int:
             arguments.error(f"{path}: there is no such folder")
     given = {name: getattr(arguments, name.replace("-", "_")) for name in _PASSED_ON}
     given = {name: value for name, value in given.items() if value is not None}
-    launch = sweep.Launch(
-        tuple(f"--{name}={value}" for name, value in given.items()), arguments.seed, arguments.timeout
-    )
+    options = [f"--{name}={value}" for name, value in given.items()]
+    if arguments.standardize:
+        given["standardize"] = "yes"
+        options.append("--standardize")
+    launch = sweep.Launch(tuple(options), arguments.seed, arguments.timeout)
+    parser = argparse.ArgumentParser(prog="pdnn sweep", usage=argparse.SUPPRESS)
+    train.add_arguments(parser)
+    parser.set_defaults(error=parser.error)
+    models = arguments.model
+    if models is None:
+        alike = parser.parse_args(options)
+        models = [train.usual_model(alike, lambda: tables.load(alike)[0])]
     usual = None if arguments.optimizer in optimizing.FULL_BATCH else optimizing.BATCH_SIZE
     configurations, left_out = sweep.grid(
-        arguments.model,
+        models,
         arguments.strategy,
         arguments.ranks,
         arguments.batch_size or [usual],
         arguments.repeats,
     )
-    parser = argparse.ArgumentParser(prog="pdnn sweep", usage=argparse.SUPPRESS)
-    train.add_arguments(parser)
-    parser.set_defaults(error=parser.error)
     for configuration in configurations:  # words that train would not take are refused before anything runs
         optimizing.check(parser.parse_args(launch.words(configuration)))
     settings = {f"--{name}": value for name, value in given.items()} | {"--seed": str(arguments.seed)}

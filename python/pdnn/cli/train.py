@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
@@ -223,6 +224,11 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def usual_model(arguments: argparse.Namespace, load: Callable[[], Dataset | Subset]) -> str:
+    """The model where none is named; a table is loaded for it."""
+    return tables.model_word(arguments.loss, load()) if isinstance(arguments.data, tables.Table) else MODEL
+
+
 def _on_ranks(arguments: argparse.Namespace) -> int:
     """The same command on the ranks of a launcher; its exit code."""
     from pdnn.launch import launch
@@ -239,7 +245,7 @@ def _trainer(arguments: argparse.Namespace, train: Dataset | Subset) -> pdnn.Tra
     world = pdnn.world()
     build = arguments.model
     if build is None:
-        word = tables.model_word(arguments.loss, train) if isinstance(arguments.data, tables.Table) else MODEL
+        word = usual_model(arguments, lambda: train)
         if word != MODEL and world.rank == 0 and not arguments.quiet:
             print(f"model: {word} (--model names another one)")
         build = specs.model(word)
