@@ -180,34 +180,32 @@ def test_it_learns_as_float32_does() -> None:
     assert few[0] != whole[0]
 
 
+def printed(isa: str, code: str) -> str:
+    """What this prints on an instruction set; this file is t."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import test_bfloat16 as t; " + code
+    return subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parent)],
+        env={**os.environ, "PDNN_ISA": isa}, capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+
+
 @pytest.mark.parametrize("isa", _core.supported_isas())
 def test_every_instruction_set_trains_to_the_same_bound(isa: str) -> None:
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_bfloat16 as t; "
         "model = t.mlp(); x = t.DATA.x; y = model.predict(x); "
         "exact = t.mlp('float32').predict(x); print(float(abs(y - exact).max()), t.train('serial')[2][-1])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(Path(__file__).parent)],
-        env={**os.environ, "PDNN_ISA": isa}, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    off, loss = map(float, done.stdout.split())
+    off, loss = map(float, printed(isa, code).split())
     assert 0 < off < 0.02
     assert abs(loss - train("serial")[2][-1]) < 0.01
 
 
 def test_narrow_networks_have_the_bits_of_float_kernels_on_rounded_factors() -> None:
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import test_bfloat16 as t; "
-        "print(t.train('serial', network='narrow')[0])"
-    )
     fingerprints = {
-        isa: subprocess.run(
-            [sys.executable, "-c", code, str(Path(__file__).parent)],
-            env={**os.environ, "PDNN_ISA": isa}, capture_output=True, text=True, timeout=60, check=True,
-        ).stdout
-        for isa in _core.supported_isas() if isa != "v2"  # whose products and sums are apart
-    }  # fmt: skip
+        isa: printed(isa, "print(t.train('serial', network='narrow')[0])")
+        for isa in _core.supported_isas()
+        if isa != "v2"  # whose products and sums are apart
+    }
     assert len({*fingerprints.values()}) <= 1, fingerprints
 
 

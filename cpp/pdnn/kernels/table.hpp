@@ -67,12 +67,13 @@ const RoundedKernels<T>* rounded(Precision precision) {
     if (precision == Precision::bfloat16) return &tables(active_isa()).bfloat16;
   return nullptr;
 }
-/// Those for a layer so wide at most. Putting the factors of a narrow one in order for instructions for bfloat16 takes
-/// longer than these save.
+/// Of layers at most so wide the factors take longer to put in order for instructions for bfloat16 than these save.
+inline constexpr Index kNarrow = 32;
+/// Those for a layer so wide at most: of a narrow one, the kernels of floats.
 template <class T>
 const RoundedKernels<T>* rounded_of_width(Precision precision, Index widest) {
   if constexpr (std::is_same_v<T, float>)
-    if (precision == Precision::bfloat16 && widest <= 32) return &tables(plain(active_isa())).bfloat16;
+    if (precision == Precision::bfloat16 && widest <= kNarrow) return &tables(plain(active_isa())).bfloat16;
   return rounded<T>(precision);
 }
 /// Its products of this precision for a layer so wide at most, and its convolutions.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 from pdnn.core import CoreLayer, Width
+from pdnn.nn.checks import number
 from pdnn.nn.init import Initializer, fan_in_uniform
 from pdnn.nn.module import Module, Parameter
 
@@ -104,7 +104,7 @@ class LeakyReLU(Module):
 
     def __init__(self, negative_slope: float = 0.01) -> None:
         super().__init__()
-        self.negative_slope = _number(self, "negative_slope", negative_slope)
+        self.negative_slope = number(self, "negative_slope", negative_slope)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -142,7 +142,7 @@ class ELU(Module):
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__()
-        self.alpha = _number(self, "alpha", alpha)
+        self.alpha = number(self, "alpha", alpha)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -166,10 +166,10 @@ class Softplus(Module):
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        if not _number(self, "beta", beta) > 0:
+        if not number(self, "beta", beta) > 0:
             raise ValueError(f"Softplus: beta = {beta}; it must be positive")
         self.beta = beta
-        self.threshold = _number(self, "threshold", threshold)
+        self.threshold = number(self, "threshold", threshold)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -235,7 +235,7 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float = 0.5) -> None:
-        if not 0 <= _number(self, "p", p) < 1:
+        if not 0 <= number(self, "p", p) < 1:
             raise ValueError(f"Dropout: p = {p}; the probability of dropping must be in [0, 1)")
         self.p = p
 
@@ -246,10 +246,3 @@ class Dropout(Module):
     def config(self) -> dict[str, Any]:
         """The probability."""
         return {"p": self.p}
-
-
-def _number(layer: Module, name: str, value: float) -> float:
-    """The value; raises TypeError if it is no number."""
-    if not isinstance(value, Real):
-        raise TypeError(f"{type(layer).__name__}: {name} is {value!r}, expected a number")
-    return value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf, prod
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pdnn.core import CoreLoss, Width, core_for
+from pdnn.nn.checks import number
 from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.store import Array
 from pdnn.tensor import Final, Node, Tensor, Values, recording
@@ -127,9 +128,7 @@ class Loss:
     def _set_number(self, valid: Callable[[float], bool], expected: str, **option: float) -> None:
         """Takes an option that is a number and `valid`; else raises TypeError or ValueError."""
         ((name, value),) = option.items()
-        if not isinstance(value, Real):
-            raise TypeError(f"{type(self).__name__}: {name} is {value!r}, expected {expected}")
-        self._set(valid(value), expected, **{name: float(value)})
+        self._set(valid(number(self, name, value, expected)), expected, **{name: float(value)})
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())

@@ -105,7 +105,7 @@ PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, 
     else
       multiply_edge<Operands, vectors, adjacent_rows, leaves, T>(tile, height, cols);
     finish(row, height, tile.c, tile.c_stride);
-    tile.far += tile.depth * tile.far_step / static_cast<Index>(sizeof(T));
+    tile.far += tile.depth * tile.far_step;
     row += height;
     tile.a += height * tile.row_step;
     if (tile.start) tile.start += height * tile.start_stride;
@@ -216,17 +216,18 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
                                            });
             tile.b = strip, tile.b_stride = width, tile.ahead = 0;
           }
-          tile.far = tile.b;
+          const T* next = tile.b;
           if (!adjacent_rows && b.stride == width) {  // the piece of a panel that is read next
             if (!both)
-              tile.far = b.data + depth * width;
+              next = b.data + depth * width;
             else if (j + width < col_end)
-              tile.far = spot(p.b, k, j + width).data;
+              next = spot(p.b, k, j + width).data;
             else if (!piece.last)
-              tile.far = spot(p.b, k + depth, col).data;
+              next = spot(p.b, k + depth, col).data;
             constexpr Index bytes = Operands::kGroup * width * static_cast<Index>(sizeof(T));
             tile.far_step = ceil_div(bytes, ceil_div(height, kMostRows<Operands, vectors>));
           }
+          tile.far = reinterpret_cast<const char*>(next);
           if constexpr (leaves) tile.ends = places.ends, tile.leaves = piece.leaves;
           if (k == 0 && p.from) {
             tile.start = p.from + (c.data - p.c.data);

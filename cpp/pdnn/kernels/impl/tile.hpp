@@ -21,9 +21,9 @@ struct Tile {
   Index start_stride;
   T* c;
   Index c_stride;
-  const T* far = nullptr;  // what is fetched into the second-level cache, existing or not
-  Index far_step = 0;      // bytes of it for each place along the depth
-  bool descend = false;    // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
+  const char* far = nullptr;  // what is fetched into the second-level cache, existing or not
+  Index far_step = 0;         // bytes of it for each place along the depth
+  bool descend = false;       // with adjacent rows: plain gradient descent on c, c −= lr (sum + l2 c)
   T lr = 0, l2 = 0;
 };
 /// With several leaves (of adjacent rows) the depth is cut at their ends: each is summed from 0, and c is the sum of
@@ -102,7 +102,7 @@ __attribute__((noinline)) void multiply_tile(const Tile<typename Operands::Value
     PDNN_UNROLL for (int r = 0; r < rows; ++r) row_of_a[r] = a + r * row_step;
   }
   const Index ahead = tile.ahead * tile.b_stride;
-  const char* far = reinterpret_cast<const char*>(tile.far);
+  const char* far = tile.far;
   _Pragma("GCC unroll 2") for (Index k = tile.depth; k > 0; --k) {
     Vector<T> row[vectors];
     PDNN_UNROLL for (int v = 0; v < vectors; ++v) row[v] = load(b + v * n);
