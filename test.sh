@@ -28,14 +28,38 @@ part() {
   printf '%6d s  %s: %s\n' $((SECONDS - began)) "$name" $verdict >"$reports/$name.$verdict"
 }
 
-install() {
-  python -m pip install --quiet 'pip>=23.1' &&
-    python -m pip install --quiet -r requirements/build.txt 'cmeel-boost>=1.83' 'cmeel-eigen>=3.4' &&
-    (install_pdnn --no-build-isolation -Cbuild-dir="$tree" -Cinstall.strip=false -Ccmake.define.PDNN_TESTS=ON \
-      -Ccmake.define.PDNN_WERROR=ON ".[test${all:+,dev}]")
+# The requirements of pdnn and of these extras of it, one a line.
+requirements() {
+  python - "$@" <<'END'
+import sys
+try:
+    import tomllib
+except ModuleNotFoundError:  # before Python 3.11; scikit-build-core brings it
+    import tomli as tomllib
+with open("pyproject.toml", "rb") as file:
+    project = tomllib.load(file)["project"]
+lists = [project["dependencies"], *map(project["optional-dependencies"].get, sys.argv[1:])]
+print("\n".join(each for one in lists for each in one))
+END
 }
 
-cpp_tests() { ctest --test-dir "$tree" --parallel "$workers" --output-on-failure --output-junit "$report"; }
+# What the tests need is fetched while pdnn is compiled.
+install() {
+  python -m pip install --quiet 'pip>=23.1' && python -m pip install --quiet -r requirements/build.txt || return
+  rm -rf build/wheel
+  python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel -Cbuild-dir="$tree" \
+    -Cinstall.strip=false -Ccmake.define.PDNN_LIBRARY=ON -Ccmake.define.PDNN_WERROR=ON . &
+  local wheel=$!
+  requirements test ${all:+dev} >build/requirements.txt &&
+    python -m pip install --quiet -r build/requirements.txt
+  local fetched=$?
+  wait $wheel && [ $fetched = 0 ] && (install_pdnn --no-deps --force-reinstall build/wheel/*.whl)
+}
+
+cpp_tests() {
+  cmake -DPDNN_TESTS=ON "$tree" >/dev/null && cmake --build "$tree" &&
+    ctest --test-dir "$tree" --parallel "$workers" --output-on-failure --output-junit "$report"
+}
 
 # sanitizer PRESET INSTRUCTION-SETS TESTS
 sanitizer() {
@@ -60,28 +84,26 @@ workers=$(python -c 'import os; print(min(4, len(getattr(os, "sched_getaffinity"
 tree=$PWD/build/test-$(python -c 'import sys; print(sys.implementation.cache_tag)')
 part install install
 if [ -e "$reports/install.passed" ]; then
-  part cpp cpp_tests
-  part architecture python_tests tests/test_architecture.py
   part python python_tests tests/python tests/course
-  if [ -n "$all" ]; then # beside what follows, in the time that it waits
-    set -m               # as a group of processes, which ends with this script
-    (
-      renice -n 10 -p $BASHPID >/dev/null # MPI and notebook tests come first
+  set -m # beside what follows, in the time that it waits; as a group of processes, which ends with this script
+  (
+    renice -n 10 -p $BASHPID >/dev/null # MPI and notebook tests come first
+    part cpp cpp_tests
+    part architecture python_tests tests/test_architecture.py
+    if [ -n "$all" ]; then
       . scripts/checks.sh
       sanitizers
-    ) </dev/null >"$reports/checks.log" 2>&1 &
-    beside=$!
-    set +m
-    trap 'kill -- -$beside 2>/dev/null || true' EXIT
-  fi
+    fi
+  ) </dev/null >"$reports/beside.log" 2>&1 &
+  beside=$!
+  set +m
+  trap 'kill -- -$beside 2>/dev/null || true' EXIT
   # Two at a time: each starts ranks or threads of its own, and waits for half of its time.
   workers=2 part mpi python_tests tests/mpi
   workers=2 part notebooks python_tests --dist=load tests/notebooks
-  if [ -n "$all" ]; then
-    part fuzz python scripts/fuzz.py --seconds 3
-    tail -n +1 -f --pid=$beside "$reports/checks.log"
-    wait $beside || echo '        checks: ended early' >"$reports/checks.failed"
-  fi
+  [ -z "$all" ] || part fuzz python scripts/fuzz.py --seconds 3
+  tail -n +1 -f --pid=$beside "$reports/beside.log"
+  wait $beside || echo '        beside: ended early' >"$reports/beside.failed"
 fi
 
 printf '\n'

@@ -244,6 +244,7 @@ def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[.
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.long
 def test_codecs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
     script, report = root / "benchmarks" / "codecs.py", tmp_path / "codecs.json"
     run_python([script, "--blocks", "1", "--codecs", "bf16,1bit", "--json", report], timeout=100)

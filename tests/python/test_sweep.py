@@ -128,7 +128,7 @@ SIX = "serial team:2 pool:2 ddp tp:2 pipeline:2"
 @pytest.mark.parametrize(
     ("swept", "trainings"),
     [
-        ("--strategy serial --repeats 6", 6),
+        ("--strategy serial --repeats 4", 4),
         pytest.param(f"--strategy {SIX} --ranks 1 2", 7, marks=[pytest.mark.long, pytest.mark.mpi]),
     ],
 )
@@ -138,7 +138,7 @@ def test_an_interrupted_sweep_loses_and_repeats_nothing(
     file = tmp_path / "results.json"
     command = [sys.executable, "-m", "pdnn", *words(file, data, *swept.split())]
     kept: list[dict[str, Any]] = []
-    for enough, number in [(1, signal.SIGINT), (3, signal.SIGKILL)]:
+    for enough, number in [(1, signal.SIGINT), (2, signal.SIGKILL)]:
         child = processes.start(command)
         try:
             until = time.monotonic() + 60

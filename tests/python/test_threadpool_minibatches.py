@@ -75,7 +75,7 @@ def check_curve(w0: ModuleType, digits: Digits, name: str, epochs: int) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_both_runs_follow_the_measured_curves(w0: ModuleType, digits: Digits, name: str) -> None:
-    check_curve(w0, digits, name, epochs=21)
+    check_curve(w0, digits, name, epochs=11)
 
 
 @pytest.mark.full_length
