@@ -4,7 +4,9 @@
 #include "bindings.hpp"
 #include "numpy.hpp"
 #include "pdnn/core/subnormals.hpp"
+#include "pdnn/optim/inverse_hessian.hpp"
 #include "pdnn/optim/optimizer.hpp"
+#include "source.hpp"
 
 namespace pdnn::bindings {
 
@@ -22,6 +24,28 @@ void bind_rule(py::module_& m, const char* name) {
 template <class... Rule>
 void bind_alternatives(py::module_& m, std::type_identity<std::variant<Rule...>>) {
   (bind_rule<Rule>(m, Rule::kName), ...);
+}
+
+template <class T>
+double dot(const py::array& a, const py::array& b) {
+  const std::span<const T> x = read<T>("dot", a), y = read<T>("dot", b);
+  require(x.size() == y.size(), "dot: got ", x.size(), " and ", y.size(), " elements");
+  return optim::dot(x, y);
+}
+
+template <class T>
+void times_inverse_hessian(const py::array& steps, const py::array& changes, const py::array& curvatures,
+                           const py::array& rows, py::array d) {
+  const char* const where = "times_inverse_hessian";
+  optim::Differences<T> known{read_matrix<T>(where, steps), read_matrix<T>(where, changes),
+                              read<double>(where, curvatures), read_order(rows, steps.shape(0))};
+  const std::span<T> out = write<T>(where, d);
+  require(known.changes.rows == known.steps.rows && std::ssize(known.curvatures) == known.steps.rows &&
+              known.changes.cols == known.steps.cols && std::ssize(out) == known.steps.cols,
+          where, ": shapes ", shape_text(steps), ", ", shape_text(changes), ", ", shape_text(curvatures), " and ",
+          shape_text(d), " do not fit");
+  const py::gil_scoped_release release;
+  optim::times_inverse_hessian(known, out);
 }
 
 }  // namespace
@@ -77,6 +101,9 @@ void bind_optim(py::module_& m) {
             return arrays;
           },
           "The rule's state, as arrays that share its memory.");
+  m.def("dot", &dot<T>, py::arg("a"), py::arg("b"), "In double, in an order that depends on the length alone.");
+  m.def("times_inverse_hessian", &times_inverse_hessian<T>, py::arg("steps"), py::arg("changes"), py::arg("curvatures"),
+        py::arg("rows"), py::arg("d"), "d becomes H d, H made of these rows of the differences, the oldest first.");
 }
 
 template void bind_optim<float>(py::module_&);

@@ -24,11 +24,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
-from threadpoolctl import threadpool_info, threadpool_limits
 
 import pdnn
 from pdnn.sklearn import MLPClassifier, MLPRegressor, rows
-from pdnn.sklearn.workers import one_blas_thread
 from processes import Completed
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -513,18 +511,6 @@ def test_no_thread_of_a_blas_spins_beside_ours(solver: str, run_python: Callable
     ).stdout
     alone, together = map(float, shown.split())
     assert together < 1.3 * alone
-
-
-def test_a_blas_has_its_threads_again_after_the_last_of_several_fits() -> None:
-    def threads() -> set[int]:
-        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
-
-    with threadpool_limits(2, "blas"):
-        with one_blas_thread:
-            with one_blas_thread:
-                pass
-            assert threads() == {1}
-        assert threads() == {2}
 
 
 @pytest.mark.long

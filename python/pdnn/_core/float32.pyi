@@ -4,7 +4,7 @@ import numpy
 import numpy.typing
 import pdnn._core
 import typing
-__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Custom', 'Dropout', 'Embedding', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'HuberLoss', 'L1Loss', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'PoissonNLLLoss', 'QuantileLoss', 'Residual', 'RowParallelLinear', 'Session', 'SmoothL1Loss', 'Softmax', 'Source', 'Stepper', 'TAIL', 'Transpose', 'conv2d', 'conv2d_backward', 'evaluate_loss', 'inseparable', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'zeros']
+__all__: list[str] = ['Activation', 'AvgPool2d', 'BCELoss', 'BCEWithLogitsLoss', 'BatchNorm', 'BucketedAllReduce', 'Codec', 'ColumnParallelLinear', 'Conv2d', 'CrossEntropyLoss', 'Curve', 'Custom', 'Dropout', 'Embedding', 'ErrorFeedback', 'Evaluator', 'Flatten', 'GlobalAvgPool2d', 'HuberLoss', 'L1Loss', 'Layer', 'LayerCall', 'LayerNorm', 'LeakyReLU', 'Linear', 'Loss', 'MSELoss', 'MaxPool2d', 'Model', 'NLLLoss', 'Network', 'Optimizer', 'PoissonNLLLoss', 'QuantileLoss', 'Residual', 'RowParallelLinear', 'Session', 'SmoothL1Loss', 'Softmax', 'Source', 'Stepper', 'TAIL', 'Transpose', 'conv2d', 'conv2d_backward', 'dot', 'evaluate_loss', 'inseparable', 'linear_pairs', 'matmul', 'measure_peak', 'measured_cut', 'square_sum', 'stage_seconds', 'times_inverse_hessian', 'zeros']
 class Layer:
     def initialize(self, seed: typing.SupportsInt | typing.SupportsIndex, path: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], buffers: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
         """
@@ -348,6 +348,10 @@ def conv2d_backward(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], w: nu
     """
     (dx, dw, db) of conv2d from its gradient dy, shaped like y; None for what is not wanted.
     """
+def dot(a: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], b: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> float:
+    """
+    In double, in an order that depends on the length alone.
+    """
 def evaluate_loss(loss: Loss, outputs: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], targets: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], weight: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None, want_dy: bool) -> tuple[float, float, numpy.typing.NDArray[typing.Any] | None]:
     """
     (loss of the batch, what its rows count, gradient for the outputs or None).
@@ -379,6 +383,10 @@ def square_sum(x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> float:
 def stage_seconds(model: Model, sample: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], cut: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex], rows: typing.SupportsInt | typing.SupportsIndex) -> list[tuple[float, float]]:
     """
     Seconds forward and backward of each stage, measured now on one thread.
+    """
+def times_inverse_hessian(steps: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], changes: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], curvatures: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], rows: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], d: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+    """
+    d becomes H d, H made of these rows of the differences, the oldest first.
     """
 def zeros(count: typing.SupportsInt | typing.SupportsIndex) -> numpy.typing.NDArray[typing.Any]:
     """

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from pdnn.nn.sequential import Sequential
 from pdnn.optim.optimizer import Optimizer
 from pdnn.store import Array, Store
-
-
-def dot(a: Array, b: Array) -> float:
-    """The sum of products in double, by NumPy's pairwise sum: its order depends on the length alone.
-
-    A BLAS's order depends on its threads, which would go on spinning beside pdnn's.
-    """
-    return float(np.multiply(a, b, dtype=np.float64).sum())
 
 
 class ClosureOptimizer(Optimizer):

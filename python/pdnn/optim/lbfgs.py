@@ -11,7 +11,8 @@ import numpy as np
 from pdnn import _core
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
-from pdnn.optim.closure_optimizer import ClosureOptimizer, dot
+from pdnn.optim.closure_optimizer import ClosureOptimizer
+from pdnn.optim.inverse_hessian import InverseHessian, dot
 from pdnn.optim.line_search import Point, strong_wolfe
 from pdnn.optim.optimizer import Params
 from pdnn.optim.stepper import Stepper
@@ -193,30 +194,17 @@ class LBFGS(ClosureOptimizer):
 
     def _direction(self, gradient: Array) -> tuple[Array, float]:
         """-H g, and the slope of the loss along it; learns from the step before."""
-        memory, size = self._state, self.history_size
-        steps, changes, curvatures = memory["steps"], memory["gradient_changes"], memory["curvatures"]
-        counts, last_step, last_gradient = memory["counts"], memory["last_step"], memory["last_gradient"]
+        state = self._state
+        last_step, last_gradient, counts = state["last_step"], state["last_gradient"], state["counts"]
+        known = InverseHessian(state["steps"], state["gradient_changes"], state["curvatures"], counts[1:])
         if counts[0] > 0:
             change = gradient - last_gradient
             curvature = dot(change, last_step)
             if curvature > np.finfo(gradient.dtype).eps * dot(change, change):  # else H would not be positive
-                row = counts[1] % size
-                steps[row], changes[row], curvatures[row] = last_step, change, curvature
-                counts[1] += 1
+                known.learn(last_step, change, curvature)
         counts[0] += 1
         last_step[...], last_gradient[...] = 0, gradient
-
-        pairs = int(counts[1])
-        rows = [pair % size for pair in range(max(0, pairs - size), pairs)]  # the oldest first
-        direction = -gradient
-        weights = {}
-        for row in reversed(rows):  # algorithm 7.4
-            weights[row] = dot(steps[row], direction) / curvatures[row]
-            direction -= weights[row] * changes[row]
-        if rows:
-            direction *= curvatures[rows[-1]] / dot(changes[rows[-1]], changes[rows[-1]])
-        for row in rows:
-            direction += (weights[row] - dot(changes[row], direction) / curvatures[row]) * steps[row]
+        direction = known.direction(gradient)
         return direction, dot(gradient, direction)
 
     def _check(self, loss: float, gradient: Array) -> None:

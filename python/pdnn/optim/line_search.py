@@ -82,7 +82,7 @@ def strong_wolfe(
             break
         if looks == 0:
             return here
-        step = _limited(_cubic(low, here), 2 * here.step, 10 * here.step)
+        step = _limited(cubic_minimum(low, here), 2 * here.step, 10 * here.step)
         low = here
 
     before = inf
@@ -92,7 +92,7 @@ def strong_wolfe(
         if width <= before * 2 / 3:  # else interpolation is slow here
             margin = 0.1 * width
             ends = sorted((low.step, high.step))
-            step = _limited(_cubic(low, high), ends[0] + margin, ends[1] - margin, otherwise=middle)
+            step = _limited(cubic_minimum(low, high), ends[0] + margin, ends[1] - margin, otherwise=middle)
         before = width
         here = look(step)
         looks -= 1
@@ -107,7 +107,7 @@ def strong_wolfe(
     return low
 
 
-def _cubic(a: Point, b: Point) -> float:
+def cubic_minimum(a: Point, b: Point) -> float:
     """Where the cubic through two losses and slopes has its minimum, eq. 3.59; nan if it has none."""
     if not (isfinite(a.loss) and isfinite(b.loss)):
         return nan

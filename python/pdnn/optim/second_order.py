@@ -14,7 +14,8 @@ from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows
 from pdnn.optim.batch_loss import BatchLoss, Solver
-from pdnn.optim.closure_optimizer import ClosureOptimizer, dot
+from pdnn.optim.closure_optimizer import ClosureOptimizer
+from pdnn.optim.inverse_hessian import dot
 from pdnn.optim.optimizer import Params
 from pdnn.store import Array
 

@@ -1,4 +1,4 @@
-"""L-BFGS: SciPy's minimizer over the flat gradient of all rows."""
+"""L-BFGS: minimizes the loss of all rows at once."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import warnings
 from math import isfinite
 
 import numpy as np
-from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from pdnn.core import array_dtype, core_for
 from pdnn.nn.targets import prepare_rows
+from pdnn.optim.inverse_hessian import dot
 from pdnn.sklearn.fitted import NOT_FINITE
+from pdnn.sklearn.minimizer import minimize
 from pdnn.sklearn.rows import Blocks, dense
 from pdnn.sklearn.stochastic import Stochastic, Table
-from pdnn.sklearn.workers import one_blas_thread
 from pdnn.store import Array
 
 
@@ -30,7 +30,7 @@ class QuasiNewton(Stochastic):
         loss_of_rows = criterion.build(core_for(model.dtype))
         decay = np.zeros(flat.size)
         for name, values in model.split(decay).items():
-            values[...] = self.alpha * name.endswith("weight")
+            values[...] = self._scale * self.alpha * name.endswith("weight")
 
         def part(block: slice) -> tuple[float, Array]:
             x = dense(table.x, block, model.dtype)
@@ -40,8 +40,7 @@ class QuasiNewton(Stochastic):
         def objective(values: Array) -> tuple[float, Array]:
             flat[...] = values
             gradient = decay * values
-            loss, penalty = 0.0, float(gradient.dot(values)) / 2
-            gradient *= self._scale
+            loss, penalty = 0.0, dot(gradient, values) / 2 / self._scale
             for value, slope in blocks.results(part):
                 loss += value
                 gradient += slope
@@ -49,23 +48,23 @@ class QuasiNewton(Stochastic):
             gradient /= self._scale * total
             return (loss / self._scale + penalty) / total, gradient
 
-        def show(values: Array) -> None:
+        def show(loss: float) -> None:
             self.n_iter_ += 1
             if self.verbose:
-                print(f"Iteration {self.n_iter_}, loss = {self.loss_:.8f}", flush=True)
+                print(f"Iteration {self.n_iter_}, loss = {loss:.8f}", flush=True)
 
         self.n_iter_ = 0
-        options = {"maxfun": self.max_fun, "maxiter": self.max_iter, "gtol": self.tol}
         begin = flat.astype(np.float64)
-        with one_blas_thread, Blocks(len(table), 512, threads) as blocks:
-            found = minimize(objective, begin, jac=True, method="L-BFGS-B", callback=show, options=options)
+        with Blocks(len(table), 256, threads) as blocks:
+            found = minimize(
+                objective, begin, max_iter=self.max_iter, max_fun=self.max_fun, tolerance=self.tol, after=show
+            )
             objective(found.x)
         if not (isfinite(self.loss_) and np.isfinite(flat).all()):
             raise ValueError(NOT_FINITE)
-        self.n_iter_ = int(found.nit)
-        if not found.success:
+        if not found.reached:
             warnings.warn(
-                f"lbfgs has not converged after {found.nit} iterations: {found.message}; raise max_iter or "
+                f"lbfgs has not converged after {self.n_iter_} iterations: {found.reason}; raise max_iter or "
                 "max_fun, or scale the data",
                 ConvergenceWarning,
                 stacklevel=4,

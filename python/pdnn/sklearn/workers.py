@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any
 
 import joblib
 from joblib.parallel import get_active_backend
-from threadpoolctl import ThreadpoolController
 
 from pdnn.comm import SELF, Communicator, cores_of_rank, world
 from pdnn.strategies import Strategy
@@ -73,31 +70,3 @@ def workers(strategy: str | Strategy, n_jobs: int | None, long: bool) -> Workers
         return Workers(comm, cores, "ddp" if comm.size > 1 else "serial")
     engine = f"team:{threads}" if threads > 1 else "serial"
     return Workers(comm, threads, f"ddp+{engine}" if comm.size > 1 else engine)
-
-
-class OneBlasThread:
-    """``with one_blas_thread:`` keeps the threads of SciPy's BLAS off the cores that ours compute on.
-
-    They are as many as before when the last of several fits, in threads of one process, leaves it.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._fits = Lock(), 0
-        self._libraries: ThreadpoolController | None = None
-        self._limit: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._libraries = self._libraries or ThreadpoolController()  # looking for them takes milliseconds
-            if self._fits == 0:
-                self._limit = self._libraries.limit(limits=1, user_api="blas")
-            self._fits += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._fits -= 1
-            if self._fits == 0:
-                self._limit.restore_original_limits()
-
-
-one_blas_thread = OneBlasThread()
