@@ -18,14 +18,25 @@ reports=$PWD/build/reports # of each part: PART.passed or PART.failed, and PART.
 rm -rf "$reports"
 mkdir -p "$reports"
 
+# Into $worked: the seconds of processor time of all that this shell has waited for.
+read_worked() {
+  local file=$reports/$BASHPID.times
+  times >"$file" # not in a subshell, which has waited for nothing
+  worked=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$file")
+}
+
 # part NAME COMMAND...: runs it without input and goes on if it fails. The command may write a JUnit file at $report.
 part() {
-  local name=$1 began=$SECONDS verdict=passed
+  local name=$1 began=$SECONDS verdict=passed worked before
   shift
   report=$reports/$name.xml
   printf '\n--- %s\n' "$name"
+  read_worked
+  before=$worked
   "$@" </dev/null || verdict=failed
-  printf '%6d s  %s: %s\n' $((SECONDS - began)) "$name" $verdict >"$reports/$name.$verdict"
+  read_worked
+  printf '%6d s  %s: %s (%d s of processor time)\n' $((SECONDS - began)) "$name" $verdict $((worked - before)) \
+    >"$reports/$name.$verdict"
 }
 
 # The requirements of pdnn and of these extras of it, one a line.
