@@ -308,6 +308,11 @@ def test_a_rate_that_is_no_number_is_refused(wrong: Any) -> None:
     for kind in (optim.SGD, optim.Adam, optim.LBFGS, optim.GaussNewton):
         with pytest.raises(TypeError, match=rf"{kind.__name__}: lr is .*, expected a number from 0"):
             kind(models.mlp([2, 2]).parameters(), lr=wrong)
+    with pytest.raises(TypeError, match=r"SGD: momentum is .*, expected a number in \[0, 1\)"):
+        optim.SGD(models.mlp([2, 2]).parameters(), lr=0.1, momentum=wrong)
+    for betas in (wrong, (0.9, wrong), (0.9, 0.9, 0.9)):
+        with pytest.raises(TypeError, match=r"Adam: beta.* is .*, expected .* in"):
+            optim.Adam(models.mlp([2, 2]).parameters(), betas=betas)
 
 
 def test_parameters_that_do_not_fit_are_refused() -> None:

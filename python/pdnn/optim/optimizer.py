@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
-from numbers import Real
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from pdnn.core import CoreOptimizer, core_for
+from pdnn.nn.checks import number
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.optim.stepper import Stepper
@@ -269,21 +269,24 @@ class Optimizer:
 
     def check_number(self, name: str, value: float) -> None:
         """Raises ValueError unless the value is finite and at least 0, TypeError if it is no number."""
-        if not isinstance(value, Real):
-            raise TypeError(f"{type(self).__name__}: {name} is {value!r}, expected a number from 0")
-        if not 0 <= value < float("inf"):
+        if not 0 <= number(self, name, value, "a number from 0") < float("inf"):
             raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number from 0")
 
     def check_share(self, name: str, value: float) -> None:
-        """Raises ValueError unless the value lies in [0, 1)."""
-        if not 0 <= value < 1:
+        """Raises ValueError unless the value lies in [0, 1), TypeError if it is no number."""
+        if not 0 <= number(self, name, value, "a number in [0, 1)") < 1:
             raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number in [0, 1)")
 
     def checked_betas(self, betas: tuple[float, float]) -> tuple[float, float]:
-        """The shares of two running means; raises ValueError unless they lie in [0, 1)."""
-        for name, beta in zip(("beta1", "beta2"), betas, strict=True):
-            self.check_share(name, beta)
-        return float(betas[0]), float(betas[1])
+        """The shares of two running means; raises as `check_share`, and TypeError if they are not two."""
+        try:
+            first, second = betas
+        except (TypeError, ValueError):
+            name = type(self).__name__
+            raise TypeError(f"{name}: betas is {betas!r}, expected two numbers in [0, 1)") from None
+        self.check_share("beta1", first)
+        self.check_share("beta2", second)
+        return float(first), float(second)
 
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
