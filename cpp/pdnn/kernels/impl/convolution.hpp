@@ -109,9 +109,9 @@ PDNN_INLINE Range inside(const Axis& x) {
 }
 
 /// All places in [rows.begin, rows.end) of the given samples, one strip of columns.
-template <class Operands, bool backward, class S, class T = typename Operands::Value>
-void correlate_strip(const Correlation<T>& p, S, Index col, Range samples, Range rows) {
-  constexpr Index most = kMostWindowRows<S::vectors, Rows::strided, S::few>;
+template <bool backward, class T>
+void correlate_strip(const Correlation<T>& p, const Strip<T>& strip, Index col, Range samples, Range rows) {
+  const Index most = strip.most_rows;
   const Index a_row = p.x.extent * p.a_place, a_sample = p.y.extent * a_row;
   const Index c_row = p.x.places * p.c_place, c_sample = p.y.places * c_row;
   const Index b_tap = p.channels * p.c_place, b_row = p.x.kernel * b_tap;
@@ -153,7 +153,7 @@ void correlate_strip(const Correlation<T>& p, S, Index col, Range samples, Range
               tile.row_step = (backward ? 1 : p.x.stride) * p.a_place;
               tile.a += at * tile.row_step;
               tile.c_stride = p.c_place;
-              window_kernel<Operands, S::vectors, Rows::strided, S::few>(wide)(tile);
+              strip.sum(wide, tile);
             });
           }
           x = whole.end - 1;
@@ -162,7 +162,7 @@ void correlate_strip(const Correlation<T>& p, S, Index col, Range samples, Range
         WindowTile<T> tile = tile_at(in_y, taps_of<backward>(p.x, x), first, y, x);
         tile.row_step = a_sample;
         tile.c_stride = c_sample;
-        window_kernel<Operands, S::vectors, Rows::strided, S::few>(height)(tile);
+        strip.sum(height, tile);
       }
     }
   });
@@ -176,8 +176,8 @@ void correlate_group(Part part, const Correlation<T>& p) {
     samples = deal(part, p.batch);
   else
     rows = deal(part, p.y.places);
-  for_strips<T>(p.cols,
-                [&](auto strip, Index col) { correlate_strip<Operands, backward>(p, strip, col, samples, rows); });
+  for_strips<Operands, Rows::strided>(
+      p.cols, [&](const Strip<T>& strip, Index col) { correlate_strip<backward>(p, strip, col, samples, rows); });
 }
 
 /// Places side by side of which each channel sees itself alone, one vector of channels after the other.

@@ -27,21 +27,22 @@ struct Chunk {
 
 /// Rows of dw, `stride` elements apart, += the tile's sum over the chunk, one strip of columns; `tile` has loops, a and
 /// b.
-template <class Operands, Rows lie, class S, class T = typename Operands::Value>
-void sum_rows(WindowTile<T> tile, S, Index rows, bool from_zero, Index cols, Index col, Index stride, T* dw) {
+template <Rows lie, class T>
+void sum_rows(WindowTile<T> tile, const Strip<T>& strip, Index rows, bool from_zero, Index cols, Index col,
+              Index stride, T* dw) {
   const T* const a = tile.a;
   const Index* const offsets = tile.offsets;
   tile.cols = cols - col;
   tile.start_stride = tile.c_stride = stride;
   tile.relu = false;
-  for_tiles(rows, kMostWindowRows<S::vectors, lie, S::few>, [&](Index row, Index height) {
+  for_tiles(rows, strip.most_rows, [&](Index row, Index height) {
     if constexpr (lie == Rows::scattered)
       tile.offsets = offsets + row;
     else
       tile.a = a + row;
     tile.c = dw + row * stride + col;
     tile.start = from_zero ? nullptr : tile.c;
-    window_kernel<Operands, S::vectors, lie, S::few>(height)(tile);
+    strip.sum(height, tile);
   });
 }
 
@@ -68,10 +69,9 @@ void sum_channels(const Chunk<T>& p, Index tap, Range channels, T* dw) {
   tile.a = none ? p.in : p.in + y * a_row + x * inputs + channels.begin;
   dw += channels.begin * outputs;
   for (Index group = 0; group < p.s.groups; ++group) {
-    for_strips<T>(p.outputs, [&](auto strip, Index col) {
+    for_strips<Operands, Rows::adjacent>(p.outputs, [&](const Strip<T>& strip, Index col) {
       tile.b = b + col;
-      sum_rows<Operands, Rows::adjacent>(tile, strip, channels.end - channels.begin, p.from_zero, p.outputs, col,
-                                         outputs, dw);
+      sum_rows<Rows::adjacent>(tile, strip, channels.end - channels.begin, p.from_zero, p.outputs, col, outputs, dw);
     });
     tile.a += p.inputs, b += p.outputs, dw += p.outputs;
   }
@@ -174,10 +174,10 @@ void sum_patches(const Chunk<T>& p, Range rows, T* dw) {
           const T* b = p.dy + (n * p.y.places + y) * dy_row + x * outputs;
           T* to = dw + rows.begin * outputs;
           for (Index group = 0; group < p.s.groups; ++group) {
-            for_strips<T>(p.outputs, [&](auto strip, Index col) {
+            for_strips<Operands, Rows::scattered>(p.outputs, [&](const Strip<T>& strip, Index col) {
               tile.b = b + col;
-              sum_rows<Operands, Rows::scattered>(tile, strip, count, p.from_zero && n == 0 && y == 0 && x == 0,
-                                                  p.outputs, col, outputs, to);
+              sum_rows<Rows::scattered>(tile, strip, count, p.from_zero && n == 0 && y == 0 && x == 0, p.outputs, col,
+                                        outputs, to);
             });
             tile.a += p.inputs, b += p.outputs, to += p.outputs;
           }

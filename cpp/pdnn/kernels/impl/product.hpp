@@ -73,6 +73,27 @@ struct Product {
   const T* added = nullptr;
 };
 
+/// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near; null
+/// sums have been applied already. It refers to a function object, so that products which end in different ways are
+/// compiled once.
+template <class T>
+class Finish {
+ public:
+  template <class Function>
+  Finish(const Function& function)  // NOLINT(google-explicit-constructor): it stands for one
+      : function_(&function),
+        call_([](const void* own, Index row, Index rows, Index col, Index cols, T* sums, Index stride) {
+          (*static_cast<const Function*>(own))(row, rows, col, cols, sums, stride);
+        }) {}
+  void operator()(Index row, Index rows, Index col, Index cols, T* sums, Index stride) const {
+    call_(function_, row, rows, col, cols, sums, stride);
+  }
+
+ private:
+  const void* function_;
+  void (*call_)(const void*, Index, Index, Index, Index, T*, Index);
+};
+
 /// Runs one tile of which only `cols` columns exist, through a whole one beside it.
 template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T>
 void multiply_edge(const TileOf<T, leaves>& tile, Index rows, Index cols) {
@@ -91,9 +112,9 @@ void multiply_edge(const TileOf<T, leaves>& tile, Index rows, Index cols) {
 }
 
 /// All rows of one strip, in tiles of nearly equal height, into tile.c or, `aside`, into a small buffer used again for
-/// each tile. finish(row, rows, sums, stride) is called after each tile.
-template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T, class Finish>
-PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, bool aside, Finish finish) {
+/// each tile. after_tile(row, rows, sums, stride) is called after each.
+template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T, class AfterTile>
+PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, bool aside, AfterTile after_tile) {
   constexpr Index width = kTileCols<T, vectors>, unit = Operands::kRows;
   alignas(64) T sums[kMostRows<Operands, vectors> * width];
   if (aside) tile.c = sums, tile.c_stride = width;
@@ -104,7 +125,7 @@ PDNN_INLINE void multiply_strip(TileOf<T, leaves> tile, Index rows, Index cols, 
       multiply_rows<Operands, vectors, adjacent_rows>(tile, height);
     else
       multiply_edge<Operands, vectors, adjacent_rows, leaves, T>(tile, height, cols);
-    finish(row, height, tile.c, tile.c_stride);
+    after_tile(row, height, tile.c, tile.c_stride);
     tile.far += tile.depth * tile.far_step;
     row += height;
     tile.a += height * tile.row_step;
@@ -138,10 +159,8 @@ PDNN_INLINE void copy_depth(const T* from, Index stride, Index depth, const Leaf
   }
 }
 
-/// finish(row, rows, col, cols, sums, stride): called for each piece of c once its sum is complete and still near; null
-/// sums have been applied already.
-template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T, class Finish>
-void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
+template <class Operands, int vectors, bool adjacent_rows, bool leaves, class T>
+void multiply_block(const Product<T>& p, const Block& block, const Finish<T>& finish) {
   constexpr bool both = adjacent_rows || Operands::kCopied;             // are copied
   constexpr bool columns_of_a = adjacent_rows && Operands::kRows == 1;  // one after another in its copy, else its rows
   constexpr Index width = kTileCols<T, vectors>, step = Operands::kGroup * Operands::kStep;
@@ -265,8 +284,8 @@ void multiply_block(const Product<T>& p, const Block& block, Finish finish) {
   }
 }
 
-template <class Operands, bool adjacent_rows, bool leaves, class T, class Finish>
-void multiply(Part part, Index rows, Index cols, Product<T> p, Finish finish) {
+template <class Operands, bool adjacent_rows, bool leaves, class T>
+void multiply(Part part, Index rows, Index cols, Product<T> p, const Finish<std::type_identity_t<T>>& finish) {
   if (p.depth == 0) p.a = p.b.data = p.c.data;  // they may be null, where arithmetic is undefined; nothing is read
   [[maybe_unused]] const typename Operands::InUse in_use;
   auto run = [&]<int vectors>(std::integral_constant<int, vectors>) {

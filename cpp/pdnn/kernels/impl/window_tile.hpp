@@ -109,18 +109,39 @@ __attribute__((noinline)) void sum_windows(const WindowTile<typename Operands::V
 template <class T>
 using WindowKernel = void (*)(const WindowTile<T>&);
 
+/// A strip of columns, as wide as whole vectors or the first few lanes of one, and the kernels for its tiles.
+template <class T>
+struct Strip {
+  Index cols, most_rows;
+  const WindowKernel<T>* kernels;  // by the height of a tile, from 1 on
+  void sum(Index height, const WindowTile<T>& tile) const { kernels[height - 1](tile); }
+};
+
 template <class Operands, int vectors, Rows lie, bool few, int... rows>
-WindowKernel<typename Operands::Value> window_kernel_of(Index height, std::integer_sequence<int, rows...>) {
-  static constexpr WindowKernel<typename Operands::Value> kernels[] = {
-      sum_windows<Operands, vectors, rows + 1, lie, few>...};
-  return kernels[height - 1];
+Strip<typename Operands::Value> strip_of(std::integer_sequence<int, rows...>) {
+  using T = typename Operands::Value;
+  static constexpr WindowKernel<T> kernels[] = {sum_windows<typename Operands::InTile, vectors, rows + 1, lie, few>...};
+  return {vectors * kLanes<T>, sizeof...(rows), kernels};
+}
+template <class Operands, int vectors, Rows lie, bool few = false>
+Strip<typename Operands::Value> strip_of() {
+  return strip_of<Operands, vectors, lie, few>(std::make_integer_sequence<int, kMostWindowRows<vectors, lie, few>>{});
 }
 
-/// The kernel for tiles of `height` rows, at most kMostWindowRows<vectors, lie, few>.
-template <class Operands, int vectors, Rows lie, bool few>
-WindowKernel<typename Operands::Value> window_kernel(Index height) {
-  return window_kernel_of<typename Operands::InTile, vectors, lie, few>(
-      height, std::make_integer_sequence<int, kMostWindowRows<vectors, lie, few>>{});
+/// Calls action(strip, col) for the columns, in strips as wide as the registers take.
+template <class Operands, Rows lie, class Action>
+PDNN_INLINE void for_strips(Index cols, Action action) {
+  constexpr Index n = kLanes<typename Operands::Value>;
+  constexpr int widest = kManyRegisters ? 4 : 2;
+  for (Index col = 0; col < cols;) {
+    const Index left = cols - col;
+    const auto strip = left >= widest * n ? strip_of<Operands, widest, lie>()
+                       : left >= 2 * n    ? strip_of<Operands, 2, lie>()
+                       : left >= n        ? strip_of<Operands, 1, lie>()
+                                          : strip_of<Operands, 1, lie, true>();
+    action(strip, col);
+    col += strip.cols;
+  }
 }
 
 /// Calls action(first, height) for `rows` rows in tiles of nearly equal height.
@@ -132,25 +153,6 @@ PDNN_INLINE void for_tiles(Index rows, Index most, Action action) {
     action(row, height);
     row += height;
   }
-}
-
-/// How wide a strip of columns is: whole vectors, or the first few lanes of one.
-template <int vectors_, bool few_>
-struct Strip {
-  static constexpr int vectors = vectors_;
-  static constexpr bool few = few_;
-};
-/// Calls action(strip, col) for the columns, in strips as wide as the registers take.
-template <class T, class Action>
-PDNN_INLINE void for_strips(Index cols, Action action) {
-  constexpr Index n = kLanes<T>;
-  constexpr int widest = kManyRegisters ? 4 : 2;
-  Index col = 0;
-  for (; col + widest * n <= cols; col += widest * n) action(Strip<widest, false>{}, col);
-  if constexpr (widest > 2)
-    for (; col + 2 * n <= cols; col += 2 * n) action(Strip<2, false>{}, col);
-  for (; col + n <= cols; col += n) action(Strip<1, false>{}, col);
-  if (col < cols) action(Strip<1, true>{}, col);
 }
 
 }  // namespace
