@@ -86,7 +86,7 @@ def decoding(spec: str, dtype: str) -> Runner:
     return run
 
 
-def compare(specs: Sequence[str], dtype: str, blocks: int) -> list[dict[str, Any]]:
+def compare(specs: Sequence[str], dtype: str, blocks: int, warm_up: float) -> list[dict[str, Any]]:
     """Measures codecs, in turns.
 
     Returns
@@ -101,7 +101,7 @@ def compare(specs: Sequence[str], dtype: str, blocks: int) -> list[dict[str, Any
             Side(f"{spec} encode, feedback", encoding, (spec, dtype, True)),
             Side(f"{spec} decode", decoding, (spec, dtype)),
         ]
-    results, _ = measure.alternate(sides, blocks, lambda: 0.0)
+    results, _ = measure.alternate(sides, blocks, lambda: 0.0, warm_up)
     size = sum(map(math.prod, SHAPES)) * {"float32": 4, "float64": 8}[dtype]
     rows = []
     for number, spec in enumerate(specs):
@@ -132,6 +132,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--codecs", default=",".join(SPECS), help="which (default %(default)s)")
     parser.add_argument("--quick", action="store_true", help="few blocks: rough figures")
     parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 3)")
+    measure.add_warm_up(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
 
@@ -139,7 +140,7 @@ def main(arguments: Sequence[str]) -> None:
     about = report["machine"]
     print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at first; {options.dtype}")
     blocks = options.blocks or (3 if options.quick else 20)
-    report["results"] = compare(options.codecs.split(","), options.dtype, blocks)
+    report["results"] = compare(options.codecs.split(","), options.dtype, blocks, 1e-3 * options.warm_up)
     print(
         f"{'codec':12}{'encode':>10}{'fed back':>10}{'decode':>10}{'both':>10}"
         f"{'GB/s':>8}{'bytes':>18}{'lost':>9}"

@@ -88,6 +88,7 @@ def main(arguments: Sequence[str]) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--blocks", type=int, default=10, help="blocks a side (default %(default)s)")
+    measure.add_warm_up(parser)
     peers.add_peers(parser, "numpy,jax,torch")
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--memory", action="store_true", help="the megabytes of MNIST's epoch, nothing else")
@@ -105,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
     if folder is None:
         print("MNIST is not here (PDNN_DATA names the folder that has it in mnist/): its epoch is left out")
     for what, sides in comparisons(wanted):
-        results, _ = measure.alternate(sides, options.blocks, lambda: 0.0)
+        results, _ = measure.alternate(sides, options.blocks, lambda: 0.0, 1e-3 * options.warm_up)
         times = [1e6 * measure.fastest_quarter(result.seconds) for result in results]
         rows = [
             {"side": side.name, "microseconds": time, "ratio": time / times[0], "blas": result.blas}

@@ -103,7 +103,7 @@ def check_results(checks: Sequence[tuple[str, float]]) -> None:
             )
 
 
-def compare(case: Case, dtype: str, blocks: int) -> dict[str, Any]:
+def compare(case: Case, dtype: str, blocks: int, warm_up: float) -> dict[str, Any]:
     """Measures one case.
 
     Returns
@@ -117,7 +117,7 @@ def compare(case: Case, dtype: str, blocks: int) -> dict[str, Any]:
         If a side fails, or its result is not what the others have.
     """
     sides = [*case.sides, Side(FLOOR, peak, (case.flop, dtype))]
-    results, _ = measure.alternate(sides, blocks, lambda: 0.0)
+    results, _ = measure.alternate(sides, blocks, lambda: 0.0, warm_up)
     names = [side.name for side in case.sides]
     check_results([(name, result.check) for name, result in zip(names, results, strict=False)])
     times = [1e6 * measure.fastest_quarter(result.seconds) for result in results]
@@ -175,6 +175,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="few shapes and blocks: rough figures")
     peers.add_peers(parser, known=["torch", "eigen"])
     parser.add_argument("--blocks", type=int, help="blocks a side (default 20; quick: 5)")
+    measure.add_warm_up(parser)
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--plot", metavar="FILE", help="write a picture")
     parser.add_argument("--map", metavar="FILE", help="measure and draw the heat map of products, batch 105")
@@ -188,7 +189,7 @@ def main(arguments: Sequence[str]) -> None:
     print("a call, its share of the peak, and peers as multiples of its time; one core, " + options.dtype)
     for name in options.what:
         for case in WHAT[name](options.dtype, options.quick, wanted):
-            report["results"].append(compare(case, options.dtype, blocks))
+            report["results"].append(compare(case, options.dtype, blocks, 1e-3 * options.warm_up))
             print(line(report["results"][-1]), flush=True)
     if options.map:
         report["map"] = {"widths": products.WIDTHS, "shares": products.heat_map(options.dtype, 105)}

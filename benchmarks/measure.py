@@ -297,6 +297,12 @@ def add_options(
         metavar="NS",
         help="blocks of several cores beside a slower one are left out (default %(default)s ns)",
     )
+    add_warm_up(parser)
+    parser.add_argument("--json", metavar="FILE", help="write everything measured")
+
+
+def add_warm_up(parser: ArgumentParser) -> None:
+    """Adds `--warm-up`, of `alternate`."""
     parser.add_argument(
         "--warm-up",
         type=float,
@@ -304,7 +310,6 @@ def add_options(
         metavar="MS",
         help="of untimed blocks before each (default %(default)s ms)",
     )
-    parser.add_argument("--json", metavar="FILE", help="write everything measured")
 
 
 def method(options: Namespace) -> Method:

@@ -77,7 +77,7 @@ def test_two_ranks_are_measured_beside_one(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
     script, report, picture = root / "benchmarks" / "scaling.py", tmp_path / "s.json", tmp_path / "s.png"
-    words = ["--networks", "w0", "--blocks", "1", "--no-torch", "--round-trip", "1e9"]
+    words = ["--networks", "w0", "--blocks", "1", "--warm-up", "5", "--no-torch", "--round-trip", "1e9"]
     printed = run_python([script, *words, "--json", report, "--plot", picture], timeout=100).stdout
     assert "of the gradients' way hidden" in printed
     for result in json.loads(report.read_text())["results"]:
@@ -95,8 +95,8 @@ def test_ways_to_split_a_network_are_measured_side_by_side(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
     script, report = root / "benchmarks" / "split.py", tmp_path / "split.json"
-    words = ["--blocks", "1", "--batch", "16", "--no-peers", "--round-trip", "1e9", "--json", report]
-    assert "pdnn tp:2" in run_python([script, *words], timeout=100).stdout
+    words = ["--blocks", "1", "--warm-up", "5", "--batch", "16", "--no-peers", "--round-trip", "1e9"]
+    assert "pdnn tp:2" in run_python([script, *words, "--json", report], timeout=100).stdout
     rows = {row["side"]: row for row in json.loads(report.read_text())["results"][0]["sides"]}
     assert min(row["microseconds"] for row in rows.values()) > 0
     parameters = 203_530

@@ -17,6 +17,9 @@ import pytest
 
 from processes import Completed
 
+FEW = ("--blocks", "1", "--warm-up", "5")
+"""Too few blocks to say anything, and hardly an untimed one before each."""
+
 
 @pytest.fixture
 def benchmark(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
@@ -118,20 +121,8 @@ def test_a_step_is_measured_beside_numpy(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
     script, report, picture = root / "benchmarks" / "step.py", tmp_path / "step.json", tmp_path / "step.png"
-    words = [
-        "--quick",
-        "--networks",
-        "w0,w3",
-        "--blocks",
-        "2",
-        "--peers",
-        "numpy",
-        "--json",
-        report,
-        "--plot",
-        picture,
-    ]
-    printed = run_python([script, *words], timeout=100).stdout
+    words = ["--networks", "w0,w3", "--peers", "numpy", "--json", report, "--plot", picture]
+    printed = run_python([script, "--quick", *FEW, *words], timeout=100).stdout
     assert "NumPy as installed" in printed
     results = json.loads(report.read_text())["results"]
     assert [result["network"].split()[0] for result in results] == ["784-256-10", "1024-256-256-256-32"]
@@ -151,7 +142,7 @@ def test_convolutions_count_the_taps_that_meet_an_image(benchmark: Callable[[str
 @pytest.mark.long
 def test_jobs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
     script, report = root / "benchmarks" / "jobs.py", tmp_path / "j.json"
-    run_python([script, "--blocks", "1", "--peers", "numpy", "--json", report], timeout=100)
+    run_python([script, *FEW, "--peers", "numpy", "--json", report], timeout=100)
     results = json.loads(report.read_text())["results"]
     assert {"8-8-8, batch 1", "784-256-10, 100 × 105 rows and the loss of all"} <= {
         r["what"] for r in results
@@ -234,7 +225,7 @@ def test_auto_is_measured_beside_what_it_chooses_from(benchmark: Callable[[str],
 @pytest.mark.long
 def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
     script, report, picture = root / "benchmarks" / "kernels.py", tmp_path / "k.json", tmp_path / "k.png"
-    words = ["--quick", "--blocks", "1", "--peers", "none", "--json", report, "--plot", picture]
+    words = ["--quick", *FEW, "--peers", "none", "--json", report, "--plot", picture]
     printed = run_python([script, *words], timeout=100).stdout
     results = json.loads(report.read_text())["results"]
     passes = [result["kernel"].rpartition(" ")[2] for result in results]
@@ -247,7 +238,7 @@ def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[.
 @pytest.mark.long
 def test_codecs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
     script, report = root / "benchmarks" / "codecs.py", tmp_path / "codecs.json"
-    run_python([script, "--blocks", "1", "--codecs", "bf16,1bit", "--json", report], timeout=100)
+    run_python([script, *FEW, "--codecs", "bf16,1bit", "--json", report], timeout=100)
     half, bit = json.loads(report.read_text())["results"]
     assert half["bytes"] == 2 * 203_530
     assert half["error"] < 2**-8 < 0.5 < bit["error"]
@@ -277,7 +268,7 @@ def test_estimators_are_measured_beside_those_of_scikit_learn(
     root: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:
     report = tmp_path / "r.json"
-    words = ["--quick", "--tables", "small", "--blocks", "2", "--json", report]
+    words = ["--quick", "--tables", "small", *FEW, "--json", report]
     printed = run_python([root / "benchmarks" / "estimators.py", *words], timeout=100).stdout
     sides = json.loads(report.read_text())["results"][0]["sides"]
     assert [side["side"] for side in sides] == ["pdnn", "pdnn, float64", "scikit-learn"]
