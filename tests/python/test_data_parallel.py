@@ -199,8 +199,9 @@ def job():
     trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.Adam(model.parameters()), strategy=shared)
     views = []
     def at_step(self, *arguments):
-        views.extend(trainer.optimizer.state_arrays().values())
-        raise Enough
+        if pdnn.world().rank == 0:  # the threads of all ranks come here
+            views.extend(trainer.optimizer.state_arrays().values())
+            raise Enough
     if pdnn.world().rank == 0:
         Progress.at_step = at_step
     try:
