@@ -64,7 +64,8 @@ Cores read_cores() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   if (sched_getaffinity(0, sizeof mask, &mask) == 0) cores.affinity = std::max(1, CPU_COUNT(&mask));
-  cores.quota = read_quota();
+  static const double quota = read_quota();
+  cores.quota = quota;
 #endif
   return cores;
 }
