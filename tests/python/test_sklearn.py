@@ -303,8 +303,9 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message:
 
 
 def test_parameters_that_are_not_finite_are_an_error() -> None:
-    with pytest.raises(ValueError, match="non-finite parameter weights"):
-        MLPRegressor(dtype="float32").fit(PATIENTS * 1e30, PROGRESS * 1e30)
+    for solver in ("adam", "lbfgs"):
+        with pytest.raises(ValueError, match="non-finite parameter weights"):
+            MLPRegressor(solver=solver, dtype="float32").fit(PATIENTS * 1e30, PROGRESS * 1e30)
     runaway = MLPRegressor(solver="sgd", learning_rate_init=1e5, max_iter=5)
     with pytest.raises(ValueError, match=r"It was in epoch \d; scale X and y, or lower learning_rate_init"):
         runaway.fit(PATIENTS[:100] * 1e4, PROGRESS[:100] * 1e4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -65,9 +66,16 @@ def minimize(
         It ends where no element of the gradient is larger.
     after : callable
         Called with the value after each iteration.
+
+    Raises
+    ------
+    FloatingPointError
+        If the value or the gradient is not finite where it begins.
     """
     known, evaluations, iterations = InverseHessian.empty(KEPT, x), 1, 0
     loss, gradient = function(x)
+    if not (isfinite(loss) and np.isfinite(gradient).all()):
+        raise FloatingPointError(f"the value is {loss:g}, and it or its gradient is not finite")
 
     def ended(reached: bool, reason: str) -> Minimum:
         return Minimum(x, iterations, reached, reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from math import isfinite
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -55,13 +54,13 @@ class QuasiNewton(Stochastic):
 
         self.n_iter_ = 0
         begin = flat.astype(np.float64)
-        with Blocks(len(table), 256, threads) as blocks:
-            found = minimize(
-                objective, begin, max_iter=self.max_iter, max_fun=self.max_fun, tolerance=self.tol, after=show
-            )
-            objective(found.x)
-        if not (isfinite(self.loss_) and np.isfinite(flat).all()):
-            raise ValueError(NOT_FINITE)
+        limits = {"max_iter": self.max_iter, "max_fun": self.max_fun}
+        try:
+            with Blocks(len(table), 256, threads) as blocks, np.errstate(over="ignore", invalid="ignore"):
+                found = minimize(objective, begin, **limits, tolerance=self.tol, after=show)
+                objective(found.x)
+        except FloatingPointError as error:
+            raise ValueError(NOT_FINITE) from error
         if not found.reached:
             warnings.warn(
                 f"lbfgs has not converged after {self.n_iter_} iterations: {found.reason}; raise max_iter or "
