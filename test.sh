@@ -112,7 +112,7 @@ if [ -e "$reports/install.passed" ]; then
   # Two at a time: each starts ranks or threads of its own, and waits for half of its time.
   workers=2 part mpi python_tests tests/mpi
   workers=2 part notebooks python_tests --dist=load tests/notebooks
-  [ -z "$all" ] || part fuzz python scripts/fuzz.py --seconds 3
+  [ -z "$all" ] || part fuzz python scripts/fuzz.py --seconds 2
   tail -n +1 -f --pid=$beside "$reports/beside.log"
   wait $beside || echo '        beside: ended early' >"$reports/beside.failed"
 fi

@@ -4,23 +4,30 @@
     python scripts/fuzz.py --runs 1000000 idx npz   # so many inputs a target
     python scripts/fuzz.py --list
 
-Each target runs in a process of its own, begins with tests/corpus/TARGET and keeps what finds new code in
-build/fuzz/TARGET. An error, a crash, more than --memory MiB or 10 s for one input ends it and leaves the
-input in build/fuzz. --store copies the smallest inputs that were kept to tests/corpus.
+Each target runs in a process of its own, forked from one that has imported them all. It begins with
+tests/corpus/TARGET and keeps what finds new code in build/fuzz/TARGET. An error, a crash, more than --memory
+MiB or 10 s for one input ends it and leaves the input in build/fuzz. --store copies the smallest inputs that
+were kept to tests/corpus.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import multiprocessing
 import os
 import re
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import fuzz_targets
 
 ROOT = Path(__file__).parents[1]
 WORK, CORPUS = ROOT / "build" / "fuzz", ROOT / "tests" / "corpus"
@@ -30,17 +37,28 @@ INSTRUMENTED = [
     *("pdnn.estimate.machine", "pdnn.strategies", "pdnn.codec", "zipfile", "tomllib", "ast"),
 ]
 STORED = 40  # inputs of a target in the repository
+FORK = multiprocessing.get_context("fork")
 
 
-def fuzz(name: str, arguments: list[str], memory: int) -> None:
-    """In a child: never returns."""
+def import_targets() -> dict[str, fuzz_targets.Target]:
+    """Instruments what they call, and imports what they import late."""
     import atheris
 
     sys.path.insert(0, str(ROOT / "tests"))
-    with atheris.instrument_imports(include=INSTRUMENTED):
+    named = io.StringIO()  # each module
+    with contextlib.redirect_stderr(named), atheris.instrument_imports(include=INSTRUMENTED):
         import fuzz_targets
-    target = fuzz_targets.TARGETS[name]
-    target(next(fuzz_targets.seeds(name)))  # what is imported late
+    for name, target in fuzz_targets.TARGETS.items():
+        target(next(fuzz_targets.seeds(name)))
+    return fuzz_targets.TARGETS
+
+
+def fuzz(target: fuzz_targets.Target, arguments: list[str], memory: int, output: int) -> None:
+    """In a child, which it ends."""
+    import atheris
+
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     limit = used + (memory << 20)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -48,7 +66,7 @@ def fuzz(name: str, arguments: list[str], memory: int) -> None:
     atheris.Fuzz()
 
 
-def run(name: str, options: argparse.Namespace) -> bool:
+def run(name: str, target: fuzz_targets.Target, options: argparse.Namespace) -> bool:
     """Fuzzes one target; whether nothing was found."""
     found = WORK / name
     found.mkdir(parents=True, exist_ok=True)
@@ -57,20 +75,20 @@ def run(name: str, options: argparse.Namespace) -> bool:
     budget = f"-runs={options.runs}" if options.runs else f"-max_total_time={options.seconds}"
     arguments += [budget, "-timeout=10", f"-artifact_prefix={WORK}/{name}-", "-print_final_stats=1"]
     arguments += [f"-rss_limit_mb={2 * options.memory}", str(found), str(CORPUS / name)]
-    child = [sys.executable, __file__, "--child", name, "--memory", str(options.memory), "--", *arguments]
     began = time.monotonic()
-    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # waits for no disk
-    with tempfile.TemporaryDirectory(dir=in_memory) as folder:  # libFuzzer ends the child before it cleans up
-        environment = os.environ | {"TMPDIR": folder}
-        result = subprocess.run(child, capture_output=True, text=True, errors="replace", env=environment)
-    told = result.stdout + result.stderr
-    if result.returncode:
+    with tempfile.TemporaryFile() as output:
+        child = FORK.Process(target=fuzz, args=(target, arguments, options.memory, output.fileno()))
+        child.start()
+        child.join()
+        output.seek(0)
+        told = output.read().decode(errors="replace")
+    if child.exitcode:
         print(told[-6000:])
     count = re.search(r"stat::number_of_executed_units: (\d+)", told)
     inputs_made = f"{int(count[1]):,} inputs" if count else "no count"
-    verdict = "FAILED" if result.returncode else "no defect"
+    verdict = "FAILED" if child.exitcode else "no defect"
     print(f"{name:14} {inputs_made}, {time.monotonic() - began:.0f} s: {verdict}", flush=True)
-    return result.returncode == 0
+    return child.exitcode == 0
 
 
 def store(name: str) -> None:
@@ -92,23 +110,24 @@ def main() -> int:
     )
     parser.add_argument("--store", action="store_true", help="write what was found to tests/corpus")
     parser.add_argument("--list", action="store_true", help="print the targets")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        fuzz(options.child, options.targets, options.memory)
     names = sorted(path.name for path in CORPUS.iterdir())
     if options.list:
         print(*names, sep="\n")
         return 0
     if unknown := set(options.targets) - set(names):
         parser.error(f"no target {', '.join(unknown)}; there are {', '.join(names)}")
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     chosen = options.targets or names
     if options.store:
         for name in chosen:
             store(name)
         return 0
-    return sum(not run(name, options) for name in chosen) > 0
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # waits for no disk
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder:  # libFuzzer ends a child before it cleans up
+        os.environ["TMPDIR"] = tempfile.tempdir = folder
+        targets = import_targets()
+        return sum(not run(name, targets[name], options) for name in chosen) > 0
 
 
 if __name__ == "__main__":
