@@ -234,7 +234,7 @@ class WrongResidual : public Layer<double> {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(backward_matches_finite_differences) {
+BOOST_AUTO_TEST_CASE(backward_matches_finite_differences, *boost::unit_test::label("serial")) {
   for (const Case& test : cases())
     for (const Index rows : {1, 2, 5}) {
       LayerRun run(test.layer, test.in, rows);
@@ -242,7 +242,7 @@ BOOST_AUTO_TEST_CASE(backward_matches_finite_differences) {
     }
 }
 
-BOOST_AUTO_TEST_CASE(backward_matches_finite_differences_when_evaluating) {
+BOOST_AUTO_TEST_CASE(backward_matches_finite_differences_when_evaluating, *boost::unit_test::label("serial")) {
   for (const Case& test : cases()) BOOST_TEST(LayerRun(test.layer, test.in, 3, false).gradient_error() <= kTolerance);
 }
 

@@ -72,7 +72,7 @@ BOOST_AUTO_TEST_CASE(cuts_that_leave_a_stage_empty_are_refused) {
   BOOST_TEST((stages == std::vector<Range>{{0, 1}, {1, 3}, {3, 4}}));
 }
 
-BOOST_AUTO_TEST_CASE(a_wider_layer_takes_longer) {
+BOOST_AUTO_TEST_CASE(a_wider_layer_takes_longer, *boost::unit_test::label("serial")) {
   constexpr nn::Init init{nn::Init::Kind::uniform, 0.1};
   const nn::Network<float> network(
       {std::make_shared<nn::Conv2d<float>>(1, 4, nn::WindowOptions{3, 1, 1}, true, init, init),
