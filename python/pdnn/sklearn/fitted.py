@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pdnn import nn
+from pdnn.optim.inverse_hessian import dot
 from pdnn.sklearn.network import linears
 from pdnn.sklearn.rows import Blocks, dense
 from pdnn.sklearn.settings import Settings
@@ -63,11 +64,7 @@ class Fitted(Settings):
         """alpha/2 Σ w² over all weights."""
         if self.alpha == 0:
             return 0.0
-        # Not by BLAS, whose threads would go on spinning beside ours.
-        with np.errstate(over="ignore"):  # the loss is infinite then, which is seen
-            return (
-                0.5 * self.alpha * sum(float(np.square(coef).sum(dtype=np.float64)) for coef in self.coefs_)
-            )
+        return 0.5 * self.alpha * sum(dot(coef, coef) for coef in self.coefs_)
 
     def _reported(self, loss: float) -> float:
         """A row's loss as scikit-learn reports it."""
