@@ -20,6 +20,7 @@ from pdnn.data.stream import reading_ahead
 from pdnn.store import Array
 from pdnn.training import Position, Training
 
+_NOTHING = EpochSums()
 _RULES = {"raise": OnNonfinite.stop, "skip": OnNonfinite.skip, "ignore": OnNonfinite.ignore}
 
 
@@ -68,6 +69,7 @@ class Epochs:
         self.complete = False
         self._last: EpochSums | None = None
         self._all_raise = False
+        self._no_rates = np.zeros((0, len(training.optimizer.param_groups)))
         self._drawn: tuple[int, Array] | None = None
         self.session = core_for(training.model.dtype).Session(
             model=training.model.core,
@@ -119,7 +121,7 @@ class Epochs:
         if self._augment is not None:
             self._augment.tell(source.core, training.seed, training.epoch)
         began = training.position
-        row, before = (0, EpochSums()) if began is None else (began.row, began.sums)
+        row, before = (0, _NOTHING) if began is None else (began.row, began.sums)
         training.optimizer.sync_groups()
         if isinstance(source, BlockSource):
             waiting = monotonic()
@@ -130,7 +132,7 @@ class Epochs:
         steps = ceil((end - row) / self._rows)
         if every_steps:
             steps = min(steps, every_steps - training.step % every_steps)
-        rates = np.zeros((0, len(training.optimizer.param_groups)))  # as the groups say
+        rates = self._no_rates  # as the groups say
         schedule = training.schedule
         if schedule is not None and training.schedule_per == "step":
             to_come = range(ceil((len(source) - row) / self._rows))

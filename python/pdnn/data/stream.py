@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from math import ceil
 from typing import Any
 
@@ -112,8 +112,9 @@ class Stream(Dataset):
         return f"Stream{own}, {self.blocks})"
 
 
-@contextmanager
-def reading_ahead(data: Dataset, order: Indices, first: int = 0) -> Iterator[Callable[[int], None]]:
+def reading_ahead(
+    data: Dataset, order: Indices, first: int = 0
+) -> AbstractContextManager[Callable[[int], object]]:
     """Meanwhile a thread reads what comes next of a stream; of other data sets there is nothing to read.
 
     Parameters
@@ -124,20 +125,15 @@ def reading_ahead(data: Dataset, order: Indices, first: int = 0) -> Iterator[Cal
     first : int
         The place in `order` at which the taking begins.
 
-    Yields
-    ------
-    callable
-        To be told how many of `order` have been taken.
+    Returns
+    -------
+    context manager
+        It gives what is to be told how many of `order` have been taken.
     """
-    if not isinstance(data, Stream):
-        yield lambda taken: None
-        return
-    reader = _Reader(data, order, first)
-    reader.start()
-    try:
-        yield reader.taken
-    finally:
-        reader.end()
+    return _Reader(data, order, first) if isinstance(data, Stream) else _NO_READER
+
+
+_NO_READER = nullcontext(lambda taken: None)
 
 
 class _Reader(threading.Thread):
@@ -151,16 +147,20 @@ class _Reader(threading.Thread):
         self._changed = threading.Condition()
         self._ended = False
 
-    def taken(self, rows: int) -> None:
-        with self._changed:
-            self._window = rows // self._length
-            self._changed.notify()
+    def __enter__(self) -> Callable[[int], object]:
+        self.start()
+        return self.taken
 
-    def end(self) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._changed:
             self._ended = True
             self._changed.notify()
         self.join()
+
+    def taken(self, rows: int) -> None:
+        with self._changed:
+            self._window = rows // self._length
+            self._changed.notify()
 
     def run(self) -> None:
         for window in range(self._window, ceil(len(self._order) / self._length)):

@@ -148,11 +148,13 @@ PDNN_INLINE Index first_largest(Index cols, const T* x, Vector<T> largest) {
 template <class T>
 void cross_entropy_of_classes(Part part, Matrix<const T> y, const std::int32_t* classes, double scale, Matrix<T> dy,
                               double* rows) {
-  for_rows(part, y.rows, [&](Index r) {
+  const bool one_vector = y.cols <= kLanes<T>;  // its terms stay in a register
+  const T each = static_cast<T>(scale);
+  // Returns Σ exp(y − largest), in all lanes. The row's loss lacks its logarithm, which is taken of many rows at once.
+  const auto of_row = [&](Index r) {
     const T* at = y.data + r * y.stride;
     T* const to = dy.data ? dy.data + r * dy.stride : nullptr;
     const Index wanted = classes[r];
-    const bool one_vector = y.cols <= kLanes<T>;  // its terms stay in a register
     Vector<T> all{};
     const Normalizer<T> n = normalizer_with<T>(y.cols, at, [&](Index j, Index left, Vector<T> terms) {
       if (one_vector)
@@ -160,18 +162,32 @@ void cross_entropy_of_classes(Part part, Matrix<const T> y, const std::int32_t* 
       else if (to)
         store(to + j, terms, left);
     });
-    rows[2 * r] = static_cast<double>(log<T>(n.sum)[0]) - static_cast<double>(at[wanted] - n.largest[0]);
+    rows[2 * r] = -static_cast<double>(at[wanted] - n.largest[0]);
     rows[2 * r + 1] = first_largest<T>(y.cols, at, n.largest) == wanted ? 1 : 0;
-    if (!to) return;
-    const T each = static_cast<T>(scale);
+    if (!to) return n.sum;
     const Vector<T> factor = each / n.sum;
     if (one_vector) {
       const Vector<T> target = lanes<T>() == static_cast<T>(wanted) ? broadcast(each) : Vector<T>{};
-      return store(to, all * factor - target, y.cols);
+      store(to, all * factor - target, y.cols);
+    } else {
+      for_vectors<T>(y.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * factor, left); });
+      to[wanted] -= each;
     }
-    for_vectors<T>(y.cols, [&](Index j, Index left) { store(to + j, load(to + j, left) * factor, left); });
-    to[wanted] -= each;
-  });
+    return n.sum;
+  };
+  Vector<T> sums{};
+  const Range mine = deal(part, y.rows);
+  for (Index r = mine.begin; r < mine.end; ++r) {
+    const Vector<T> sum = of_row(r);
+    const Index lane = (r - mine.begin) % kLanes<T>;
+    if (lane == 0)
+      sums = sum;
+    else
+      sums[lane] = sum[0];
+    if (lane + 1 < kLanes<T> && r + 1 < mine.end) continue;
+    const Vector<T> logs = log<T>(sums);
+    for (Index k = 0; k <= lane; ++k) rows[2 * (r - lane + k)] += static_cast<double>(logs[k]);
+  }
 }
 
 template <class T>
