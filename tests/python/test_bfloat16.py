@@ -148,7 +148,8 @@ def test_every_strategy_trains_as_serial_does(spec: str, ranks: int) -> None:
     want = train("serial")
     found = pdnn.run(train, spec, ranks=ranks, backend="threads")
     assert all(each[0] == found[0][0] for each in found)
-    assert np.allclose(found[0][2][0], want[2][0], rtol=0.05)
+    tolerance = 0.3 if "hogwild" in spec else 0.05  # its updates depend on time
+    assert np.allclose(found[0][2][0], want[2][0], rtol=tolerance)
     assert found[0][2][-1] < found[0][2][0]
 
 
