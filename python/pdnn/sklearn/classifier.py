@@ -251,8 +251,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
             raise TypeError(
                 "y has words beside other labels, which have no common order; make all of them words"
             )
-        check_classification_targets(y)
-        if (kind := type_of_target(y)) == "multiclass-multioutput":
+        if (kind := type_of_target(y)) not in ("binary", "multiclass", "multilabel-indicator"):
+            check_classification_targets(y)
             raise ValueError(
                 f"y is {kind}: several classes a row are not supported; fit a model for each column"
             )
