@@ -18,25 +18,17 @@ reports=$PWD/build/reports # of each part: PART.passed or PART.failed, and PART.
 rm -rf "$reports"
 mkdir -p "$reports"
 
-# Into $worked: the seconds of processor time of all that this shell has waited for.
-read_worked() {
-  local file=$reports/$BASHPID.times
-  times >"$file" # not in a subshell, which has waited for nothing
-  worked=$(awk -F '[ms ]+' 'NR == 2 { printf "%d", 60 * ($1 + $3) + $2 + $4 }' "$file")
-}
-
 # part NAME COMMAND...: runs it without input and goes on if it fails. The command may write a JUnit file at $report.
 part() {
-  local name=$1 began=$SECONDS verdict=passed worked before
+  local name=$1 began=$SECONDS verdict=passed
   shift
   report=$reports/$name.xml
   printf '\n--- %s\n' "$name"
-  read_worked
-  before=$worked
-  "$@" </dev/null || verdict=failed
-  read_worked
-  printf '%6d s  %s: %s (%d s of processor time)\n' $((SECONDS - began)) "$name" $verdict $((worked - before)) \
-    >"$reports/$name.$verdict"
+  # `times` are those of all that its shell has waited for: here the command alone.
+  ("$@" </dev/null && ended=0 || ended=$?; times >"$reports/$name.times"; exit $ended) || verdict=failed
+  awk -F '[ms ]+' -v wall=$((SECONDS - began)) -v what="$name: $verdict" \
+    'NR == 2 { printf "%6d s  %s (%d s of processor time)\n", wall, what, 60 * ($1 + $3) + $2 + $4 }' \
+    "$reports/$name.times" >"$reports/$name.$verdict"
 }
 
 # The requirements of pdnn and of these extras of it, one a line.
