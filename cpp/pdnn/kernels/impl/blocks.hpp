@@ -60,7 +60,9 @@ struct BlockSums {
   }
   /// The first `height` rows into c.
   PDNN_INLINE void put(const Tile<float>& tile, Index height) const {
-    const auto put_row = [&](Vector<float> row, float* c) { tile.descend ? descend(tile, row, c) : store(c, row); };
+    const auto put_row = [&](Vector<float> row, float* c) {
+      tile.descend ? descend(tile.lr, tile.l2, row, c) : store(c, row);
+    };
     PDNN_UNROLL for (int r = 0; r < pairs; ++r) {
       PDNN_UNROLL for (int v = 0; v < vectors; ++v) {
         float* const c = tile.c + 2 * r * tile.c_stride + v * kLanes<float>;

@@ -25,8 +25,10 @@ inline constexpr Index kStripBytes = 2048;      // a row of all copied strips th
 inline constexpr Index kColumnBytes = 192;      // a row of the copied columns of x
 inline constexpr Index kMostCopiedRows = 96;    // of a, where it is copied by rows
 inline constexpr Index kFarBytes = 4096;        // rows of b, or of x for dw, so far apart are copied
-inline constexpr Index kSetBytes = 512;         // rows of x a multiple of it apart too: they share a few sets of caches
-inline constexpr Index kAhead = 6;              // rows of b that are fetched before their use
+inline constexpr Index kFarOften = 2048;        // rows of x so far apart too, if kOften strips or more read them
+inline constexpr Index kOften = 8;
+inline constexpr Index kSetBytes = 512;  // rows of x a multiple of it apart too: they share a few sets of caches
+inline constexpr Index kAhead = 6;       // rows of b that are fetched before their use
 
 template <class T, int vectors>
 inline constexpr Index kTileCols = vectors * kLanes<T>;
@@ -175,7 +177,8 @@ void multiply_block(const Product<T>& p, const Block& block, const Finish<T>& fi
   const Index rows = block.rows.end - block.rows.begin;
   if (rows <= 0) return;
   const Index apart = p.depth_step * static_cast<Index>(sizeof(T));
-  const bool copy_a = Operands::kCopied || (adjacent_rows && (apart >= kFarBytes || apart % kSetBytes == 0));
+  const Index far = block.cols.end - block.cols.begin >= kOften * width ? kFarOften : kFarBytes;
+  const bool copy_a = Operands::kCopied || (adjacent_rows && (apart >= far || apart % kSetBytes == 0));
   const Index row_block = copy_a ? columns : rows;
   const Index most_places = p.b_transposed ? kMostCopiedDepth : most_depth, most = most_places * Operands::kGroup;
   const Index most_piece =

@@ -54,23 +54,26 @@ inline constexpr int kMostLeafRows = kLeafPairs && Operands::kRows == 1 ? 12 / v
 
 /// c −= lr (sum + l2 c).
 template <class T>
-PDNN_INLINE void descend(const Tile<T>& tile, Vector<T> sum, T* c) {
+PDNN_INLINE void descend(T lr, T l2, Vector<T> sum, T* c) {
   const Vector<T> old = load(c);
-  store(c, fnma<T>(tile.lr, fma<T>(tile.l2, old, sum), old));
+  store(c, fnma<T>(lr, fma<T>(l2, old, sum), old));
 }
 
-/// A tile's sums into c.
+/// A tile's sums into c. What the tile says is read first: for the compiler, what is stored might change it.
 template <class T, int vectors, int rows, bool adjacent_rows>
 PDNN_INLINE void put_sums(const Tile<T>& tile, const Vector<T> (&sum)[rows][vectors]) {
   constexpr Index n = kLanes<T>;
+  T* c = tile.c;
+  const Index stride = tile.c_stride;
   if (adjacent_rows && tile.descend) {
-    PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-      PDNN_UNROLL for (int v = 0; v < vectors; ++v) descend(tile, sum[r][v], tile.c + r * tile.c_stride + v * n);
+    const T lr = tile.lr, l2 = tile.l2;
+    PDNN_UNROLL for (int r = 0; r < rows; ++r, c += stride) {
+      PDNN_UNROLL for (int v = 0; v < vectors; ++v) descend(lr, l2, sum[r][v], c + v * n);
     }
     return;
   }
-  PDNN_UNROLL for (int r = 0; r < rows; ++r) {
-    PDNN_UNROLL for (int v = 0; v < vectors; ++v) store(tile.c + r * tile.c_stride + v * n, sum[r][v]);
+  PDNN_UNROLL for (int r = 0; r < rows; ++r, c += stride) {
+    PDNN_UNROLL for (int v = 0; v < vectors; ++v) store(c + v * n, sum[r][v]);
   }
 }
 

@@ -48,7 +48,7 @@ struct TileSums {
       for (Index j = 0; j < kWidth; j += kTileRows) {
         const Vector<float> sum = impl::load(sums + r * kWidth + j);
         float* const c = tile.c + r * tile.c_stride + j;
-        tile.descend ? descend(tile, sum, c) : impl::store(c, sum);
+        tile.descend ? descend(tile.lr, tile.l2, sum, c) : impl::store(c, sum);
       }
     }
   }
