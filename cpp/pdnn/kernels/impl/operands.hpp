@@ -44,12 +44,12 @@ PDNN_INLINE Index places_of(Index depth) {
   return ceil_div(depth, Operands::kGroup * Operands::kStep) * Operands::kStep;
 }
 
-/// from_bfloat16(bfloat16_bits(x)), without the way down and up.
+/// from_bfloat16(bfloat16_bits(x)), without the way down and up; any NaN becomes the same one.
 PDNN_INLINE Vector<float> round_to_bfloat16(Vector<float> x) {
   constexpr int high = -0x10000;
-  const Integers<float> bits = bits_of<float>(x), rounded = (bits + 0x7fff + ((bits >> 16) & 1)) & high;
-  const Integers<float> number = x == x;  // NOLINT(misc-redundant-expression): no NaN
-  return from_bits<float>(number ? rounded : (bits & high) | 0x400000);
+  const Integers<float> bits = bits_of<float>(x), rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  const Integers<float> no_number = x != x;  // NOLINT(misc-redundant-expression): all bits of a NaN's lane
+  return from_bits<float>((rounded | no_number) & high);
 }
 
 struct Rounded : Plain<float> {
