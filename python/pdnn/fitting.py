@@ -7,14 +7,12 @@ import signal
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing, nullcontext
-from dataclasses import dataclass
 from math import gcd, inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pdnn import checkpoint as checkpoints
 from pdnn import strategies
 from pdnn._core import CommunicationError
-from pdnn.closures import ClosureEpochs, RowEpochs
 from pdnn.comm import Communicator
 from pdnn.comm.crew import Crew, Deaths, give
 from pdnn.comm.ending import stop_on_sigterm
@@ -34,8 +32,7 @@ Watch: TypeAlias = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 0, and what was measured."""
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """The arguments of `Trainer.fit`, but for the data and the callbacks."""
 
     epochs: int
@@ -204,7 +201,11 @@ class Fitting:
     def _epochs(self) -> Epochs:
         settings = self._settings
         optimizer = self._training.optimizer
-        kind = RowEpochs if optimizer.needs_rows else ClosureEpochs if optimizer.needs_closure else Epochs
+        kind = Epochs
+        if optimizer.needs_rows or optimizer.needs_closure:
+            from pdnn.closures import ClosureEpochs, RowEpochs
+
+            kind = RowEpochs if optimizer.needs_rows else ClosureEpochs
         return kind(
             self._training,
             self._source,

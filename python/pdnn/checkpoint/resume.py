@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from pdnn.store import Array
 from pdnn.training import Training
 
 
-@dataclass
-class Resumed:
+class Resumed(NamedTuple):
     """What a session must know of the checkpoint from which its training goes on.
 
     Attributes

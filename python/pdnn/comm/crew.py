@@ -5,8 +5,7 @@ from __future__ import annotations
 import pickle
 import signal
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,8 +18,7 @@ _WAITS = -1  # the place of a rank that waits
 _DONE, _NO_ERROR, _NO_END = 1, 2, 4  # bits that the ranks agree on
 
 
-@dataclass(frozen=True)
-class Deaths:
+class Deaths(NamedTuple):
     """Who died, and who takes their places, when ranks go on.
 
     Attributes

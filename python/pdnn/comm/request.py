@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pdnn import _core
 
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """An exchange of headers under way before `call`, and what compares them when they are there."""
 
     call: str

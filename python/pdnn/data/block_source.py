@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from pdnn.nn.sequential import Sequential
 
 
-@dataclass
-class _Part:
+class _Part(NamedTuple):
     core: Any
     order: Indices
     begin: int

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core
 from pdnn.core import Width, array_dtype, core_for, model_dtype
-from pdnn.exchange.network import Layer, Network
 from pdnn.files import safetensors
 from pdnn.nn.module import Module, runs_in_python
 from pdnn.store import Array, Handle
+
+if TYPE_CHECKING:
+    from pdnn.exchange.network import Layer, Network
 
 AS_IT_IS = (
     *("Dropout", "ELU", "GELU", "LeakyReLU", "LogSoftmax"),
@@ -131,6 +134,8 @@ class Exportable(Module):
 def _network(
     where: str, model: Exportable, sample: tuple[int, ...] | None, dtype: npt.DTypeLike | None
 ) -> Network:
+    from pdnn.exchange.network import Network
+
     if (layer := runs_in_python(model)) is not None:
         raise TypeError(
             f"{where}: {type(layer).__name__} has its forward in Python; only layers of pdnn.nn are written"
@@ -164,6 +169,8 @@ def _features(model: Module) -> tuple[int, ...] | None:
 def _described(
     module: Module, core: Width, dtype: np.dtype[np.generic], sample: tuple[int, ...], name: str
 ) -> Layer:
+    from pdnn.exchange.network import Layer
+
     inside: list[Layer] = []
     at = sample
     for part_name, part in module.named_children():

@@ -1,6 +1,10 @@
 """Optimizers and schedules of their learning rates, under torch's names."""
 
-from pdnn.optim.lbfgs import LBFGS
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from pdnn.optim.lr_scheduler import (
     ConstantLR,
     CosineAnnealingLR,
@@ -12,7 +16,10 @@ from pdnn.optim.lr_scheduler import (
 )
 from pdnn.optim.optimizer import Optimizer
 from pdnn.optim.rules import SGD, Adam, AdamW, Lion, RMSprop
-from pdnn.optim.second_order import GaussNewton, LevenbergMarquardt, NaturalGradient, SecondOrder
+
+if TYPE_CHECKING:
+    from pdnn.optim.lbfgs import LBFGS
+    from pdnn.optim.second_order import GaussNewton, LevenbergMarquardt, NaturalGradient, SecondOrder
 
 __all__ = [
     "LBFGS",
@@ -34,3 +41,11 @@ __all__ = [
     "SequentialLR",
     "StepLR",
 ]
+
+
+def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
+    if name == "LBFGS":
+        return import_module("pdnn.optim.lbfgs").LBFGS
+    if name in ("GaussNewton", "LevenbergMarquardt", "NaturalGradient", "SecondOrder"):
+        return getattr(import_module("pdnn.optim.second_order"), name)
+    raise AttributeError(f"module 'pdnn.optim' has no attribute {name!r}")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from pdnn import _core
 from pdnn.moved import former_argument
-from pdnn.strategies.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from pdnn.strategies.timeline import Timeline
 
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
 
@@ -39,8 +39,7 @@ class Instruction(NamedTuple):
     chunk: int = 0
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """What every rank of a pipeline does in one step, in which order.
 
     Attributes
@@ -99,6 +98,8 @@ class Schedule:
             If ranks would wait forever, messages do not match, or a micro-batch is left out; or if the
             number of times is not that of the stages.
         """
+        from pdnn.strategies.timeline import Timeline
+
         stages = len(self.programs) * self.chunks
 
         def of_stages(times: float | Sequence[float]) -> Sequence[float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pdnn.comm.costs import Cost, text
+if TYPE_CHECKING:
+    from pdnn.comm.costs import Cost
 
 
 class StepCost(NamedTuple):
@@ -18,6 +19,8 @@ class StepCost(NamedTuple):
 
     def and_cost(self, cost: Cost, why: str) -> StepCost:
         """With messages that nothing is done beside."""
+        from pdnn.comm.costs import text
+
         return self._replace(
             communication=self.communication + cost.seconds,
             bytes=self.bytes + cost.bytes,
