@@ -342,6 +342,12 @@ def test_import_is_cheap_and_loads_nothing_optional(run_python: Callable[..., Co
     )
 
 
+def test_completion_offers_names_that_were_not_asked_for_yet(run_python: Callable[..., Completed]) -> None:
+    code = "import {0} as m; print(sorted(set(m.__all__) - set(dir(m))))"
+    for name in ("pdnn", "pdnn.estimate", "pdnn.optim", "pdnn.strategies"):
+        assert run_python(["-c", code.format(name)]).stdout == "[]\n", name
+
+
 def public_modules() -> Iterator[ModuleType]:
     pdnn = importlib.import_module("pdnn")
     yield pdnn

@@ -59,3 +59,7 @@ def __getattr__(name: str) -> Any:  # what not every program needs is imported w
     if name == "run":
         return import_module("pdnn.launch").run
     raise AttributeError(f"module 'pdnn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:  # for completion: these names too
+    return sorted({*globals(), *__all__})

@@ -70,3 +70,7 @@ def __getattr__(name: str) -> Any:  # few programs ask
         if name in names:
             return getattr(import_module(f"pdnn.estimate.{module}"), name)
     return _MOVED(name)
+
+
+def __dir__() -> list[str]:  # for completion: these names too
+    return sorted({*globals(), *__all__})

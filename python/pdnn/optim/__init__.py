@@ -49,3 +49,7 @@ def __getattr__(name: str) -> Any:  # what not every program needs is imported w
     if name in ("GaussNewton", "LevenbergMarquardt", "NaturalGradient", "SecondOrder"):
         return getattr(import_module("pdnn.optim.second_order"), name)
     raise AttributeError(f"module 'pdnn.optim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:  # for completion: these names too
+    return sorted({*globals(), *__all__})

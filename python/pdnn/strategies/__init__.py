@@ -50,3 +50,7 @@ def __getattr__(name: str) -> Any:  # what not every program needs is imported w
     if name == "Timeline":
         return import_module("pdnn.strategies.timeline").Timeline
     raise AttributeError(f"module 'pdnn.strategies' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:  # for completion: these names too
+    return sorted({*globals(), *__all__})
