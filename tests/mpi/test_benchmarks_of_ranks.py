@@ -66,10 +66,13 @@ def test_ranks_over_a_slow_link_are_told_what_would_pay(
 ) -> None:
     words = ["--strategy", strategy, "--epochs", "1", "--batch-size", "500", "--validation", "none"]
     job = slow_link.command(["mpiexec", "-n", "2", "python", "-m", "pdnn", "train", *words], 100)
-    first = run_python(job[1:], timeout=100).stdout.splitlines()[0]
-    assert first.startswith("auto: ddp on 2 ranks; measured" if strategy == "auto" else "ddp: estimated")
-    assert "the exchange costs more than it brings; what would pay: 1 rank" in first  # 65 ms against 2
-    assert "average:" in first
+    begins = "auto: ddp on 2 ranks; measured" if strategy == "auto" else "ddp: estimated"
+    lines = run_python(job[1:], timeout=100).stdout.splitlines()
+    # Not always the first line: mpiexec warns of a process of the second machine that was quicker than it.
+    told = next((line for line in lines if line.startswith(begins)), "")
+    assert told, lines
+    assert "the exchange costs more than it brings; what would pay: 1 rank" in told  # 65 ms against 2
+    assert "average:" in told
 
 
 @pytest.mark.long
