@@ -177,8 +177,8 @@ void multiply_block(const Product<T>& p, const Block& block, const Finish<T>& fi
   const Index rows = block.rows.end - block.rows.begin;
   if (rows <= 0) return;
   const Index apart = p.depth_step * static_cast<Index>(sizeof(T));
-  const Index far = block.cols.end - block.cols.begin >= kOften * width ? kFarOften : kFarBytes;
-  const bool copy_a = Operands::kCopied || (adjacent_rows && (apart >= far || apart % kSetBytes == 0));
+  const Index too_far = block.cols.end - block.cols.begin >= kOften * width ? kFarOften : kFarBytes;
+  const bool copy_a = Operands::kCopied || (adjacent_rows && (apart >= too_far || apart % kSetBytes == 0));
   const Index row_block = copy_a ? columns : rows;
   const Index most_places = p.b_transposed ? kMostCopiedDepth : most_depth, most = most_places * Operands::kGroup;
   const Index most_piece =
