@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pdnn import _core, callbacks, comm, data, models, nn, optim, strategies
 from pdnn._core import CommunicationError, RankFailed
 from pdnn.comm import world
+from pdnn.deferred import deferred
 from pdnn.models import load_model
 from pdnn.nn import manual_seed
 from pdnn.tensor import Tensor, cat, no_grad
@@ -53,13 +53,10 @@ def get_include() -> str:
     return str(Path(__file__).parent / "include")
 
 
-def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name in ("codec", "datasets", "ddp", "estimate", "exercises", "parallel"):
-        return import_module(f"pdnn.{name}")
-    if name == "run":
-        return import_module("pdnn.launch").run
-    raise AttributeError(f"module 'pdnn' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:  # for completion: these names too
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = deferred(
+    __name__,
+    {
+        **dict.fromkeys(("codec", "datasets", "ddp", "estimate", "exercises", "parallel"), ()),
+        "launch": ["run"],
+    },
+)

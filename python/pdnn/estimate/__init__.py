@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pdnn.comm.costs import Link, fit
+from pdnn.deferred import deferred
 from pdnn.moved import moved
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "auto": ("AutoChoice",),
-    "choice": ("Choice", "candidates", "choose"),
-    "compute": ("AnalyticCompute", "ComputeModel", "MeasuredCompute", "Samples"),
-    "estimate": ("Estimate",),
-    "formulas": ("Steps", "pool_seconds"),
-    "instead": ("Alternatives",),
-    "machine": ("Machine",),
-    "network": ("Network",),
-    "probes": ("describe", "measure"),
-    "described": ("Point", "scaling", "step"),
+    "auto": ["AutoChoice"],
+    "choice": ["Choice", "candidates", "choose"],
+    "compute": ["AnalyticCompute", "ComputeModel", "MeasuredCompute", "Samples"],
+    "described": ["Point", "scaling", "step"],
+    "estimate": ["Estimate"],
+    "formulas": ["Steps", "pool_seconds"],
+    "instead": ["Alternatives"],
+    "machine": ["Machine"],
+    "network": ["Network"],
+    "probes": ["describe", "measure"],
 }
 
 _MOVED = moved(
@@ -64,13 +64,4 @@ _MOVED = moved(
     MeasuredClock="pdnn.estimate.MeasuredCompute",
 )
 
-
-def __getattr__(name: str) -> Any:  # few programs ask
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"pdnn.estimate.{module}"), name)
-    return _MOVED(name)
-
-
-def __dir__() -> list[str]:  # for completion: these names too
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = deferred(__name__, _MODULES, _MOVED)

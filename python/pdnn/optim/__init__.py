@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pdnn.deferred import deferred
 from pdnn.optim.lr_scheduler import (
     ConstantLR,
     CosineAnnealingLR,
@@ -43,13 +43,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name == "LBFGS":
-        return import_module("pdnn.optim.lbfgs").LBFGS
-    if name in ("GaussNewton", "LevenbergMarquardt", "NaturalGradient", "SecondOrder"):
-        return getattr(import_module("pdnn.optim.second_order"), name)
-    raise AttributeError(f"module 'pdnn.optim' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:  # for completion: these names too
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = deferred(
+    __name__,
+    {
+        "lbfgs": ["LBFGS"],
+        "second_order": ["GaussNewton", "LevenbergMarquardt", "NaturalGradient", "SecondOrder"],
+    },
+)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from pdnn.deferred import deferred
 from pdnn.strategies.averaging import ModelAveraging
 from pdnn.strategies.base import Engine, Strategy
 from pdnn.strategies.data_parallel import DataParallel
@@ -44,13 +44,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # what not every program needs is imported when it is first asked for
-    if name in ("Schedule", "schedule", "schedule_of_passes"):
-        return getattr(import_module("pdnn.strategies.schedules"), name)
-    if name == "Timeline":
-        return import_module("pdnn.strategies.timeline").Timeline
-    raise AttributeError(f"module 'pdnn.strategies' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:  # for completion: these names too
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = deferred(
+    __name__,
+    {"schedules": ["Schedule", "schedule", "schedule_of_passes"], "timeline": ["Timeline"]},
+)
