@@ -91,6 +91,13 @@ void bind_optim(py::module_& m) {
             optimizer.apply(0, w.data(), g.data(), optimizer.count());
           },
           py::arg("params"), py::arg("grads"), "One step from gradients made elsewhere.")
+      .def(
+          "squares",
+          [](const Optimizer& optimizer, const py::array& params) {
+            return optimizer.squares(read<T>("squares", params));
+          },
+          py::arg("params"), "The sum of squares of each group's parameters, in double.")
+      .def("scale_state", &Optimizer::scale_state, py::arg("factor"), "Multiplies the rule's state.")
       .def_property("steps", &Optimizer::steps, &Optimizer::set_steps)
       .def_property_readonly(
           "state",

@@ -73,6 +73,42 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
   return session.run_epoch(held.source, epoch, look);
 }
 
+/// Of each epoch a row: the losses' sum, what its rows count, and the squares of each group of parameters after it; a
+/// last one that was not finite has none. And the sums of the last.
+template <class T>
+std::pair<py::array_t<double>, EpochSums> run_epochs(Session<T>& session, const HeldSource<T>& held,
+                                                     const py::array& orders, Index batch_size, std::uint64_t seed,
+                                                     std::int64_t first_step, const py::array& rates,
+                                                     const py::array& scales, strategy::OnNonfinite on_nonfinite) {
+  const Matrix<const Index> rows = read_matrix<Index>("orders", orders);
+  require(rows.rows > 0, "orders: got none");
+  read_order(orders, held.source.count());
+  const strategy::EpochsAhead ahead{rows, read_matrix<double>("rates", rates), read<double>("scales", scales)};
+  const strategy::Epoch epoch{.order = {},
+                              .batch_size = batch_size,
+                              .seed = seed,
+                              .first_step = first_step,
+                              .rates = {},
+                              .on_nonfinite = on_nonfinite};
+  std::vector<strategy::EpochMade> made;
+  {
+    const AtUserLine here;
+    const py::gil_scoped_release release;
+    made = session.run_epochs(held.source, epoch, ahead);
+  }
+  const EpochSums last = made.back().sums;
+  if (last.nonfinite.found()) made.pop_back();
+  const auto groups = made.empty() ? 0 : std::ssize(made.front().squares);
+  py::array_t<double> table({std::ssize(made), 2 + groups});
+  double* to = table.mutable_data();
+  for (const auto& [sums, squares] : made) {
+    *to++ = sums.loss;
+    *to++ = sums.weight;
+    to = std::ranges::copy(squares, to).out;
+  }
+  return {std::move(table), last};
+}
+
 /// Calls visit(name, number) for every number of the sums; a file has them by these names.
 template <class Sums, class Visit>
 void each_number(Sums& sums, Visit visit) {
@@ -148,7 +184,7 @@ void bind_strategy(py::module_& m) {
           "nonfinite",
           [](const EpochSums& sums) -> std::optional<std::tuple<std::int64_t, Index, int>> {
             const Nonfinite& found = sums.nonfinite;
-            if (found.step == Nonfinite{}.step) return std::nullopt;
+            if (!found.found()) return std::nullopt;
             return std::tuple(found.step, found.element, found.rank);
           },
           "The step that ended the epoch because it was not finite, and was undone; the first element of the flat "
@@ -192,6 +228,11 @@ void bind_strategy(py::module_& m) {
            py::arg("first_step"), py::arg("rates"), py::arg("on_nonfinite"), py::arg("poll"), py::arg("first_row") = 0,
            py::arg("before") = py::none(), py::arg("most_steps") = 0, py::arg("pause_after") = py::none(),
            "Trains on an epoch, or from `first_row` on; returns early if a rank stops, or for a pause.")
+      .def(
+          "run_epochs", &run_epochs<T>, py::arg("source"), py::arg("orders"), py::arg("batch_size"), py::arg("seed"),
+          py::arg("first_step"), py::arg("rates"), py::arg("scales"), py::arg("on_nonfinite"),
+          "Trains on whole epochs, each with its order, learning rates and what the optimizer's state is multiplied by "
+          "before it; tells of each the losses' sum, what its rows count, and the squares of each group's parameters.")
       .def(
           "enter_evaluation", [](Session<T>& session) { session.enter_evaluation(); }, release,
           "Until leave_evaluation() the model is what all ranks would agree on now.")

@@ -113,6 +113,45 @@ class Epochs:
             if at is None or at.row != end or sums.stopped or pauses:
                 return sums
 
+    def run_several(self, orders: Array, rates: Array, scales: Array) -> Iterator[list[float]]:
+        """Makes the steps of whole epochs, between which nobody looks at the model; for one rank.
+
+        It spares what an epoch takes beside its steps, which is as long as a step or two of a small network.
+
+        Parameters
+        ----------
+        orders : ndarray, shape (epochs, rows of the source), int64
+            The rows of each as they are taken.
+        rates : ndarray, shape (epochs, groups)
+            Learning rates; of no epochs, if they are the groups'.
+        scales : ndarray, shape (epochs,)
+            What the optimizer's state is multiplied by before each.
+
+        Returns
+        -------
+        iterator of list of float
+            Of each the losses of its rows, what these count, and Σ w² over each group's parameters after it.
+            It raises FloatingPointError, as `run`, behind the last that came before such a step.
+        """
+        training = self._training
+        training.optimizer.sync_groups()
+        table, last = self.session.run_epochs(
+            self._source.core,
+            orders,
+            self._rows,
+            training.seed % 2**64,
+            training.step,
+            rates,
+            scales,
+            _RULES[training.on_nonfinite],
+        )
+        training.step += self.steps * len(table)
+        return self._each(table, last)
+
+    def _each(self, table: Array, last: EpochSums) -> Iterator[list[float]]:
+        yield from table.tolist()
+        self._check_finite(last)
+
     def _run_part(
         self, poll: Callable[[EpochSums], bool], every_steps: int, seconds: float
     ) -> tuple[EpochSums, int]:
@@ -158,14 +197,18 @@ class Epochs:
                 pause_after=seconds,
             )
         self._advance(row, before, sums)
-        if sums.nonfinite is not None:
-            training.position = None
-            self._all_raise = True
-            raise FloatingPointError(self._tell_nonfinite(*sums.nonfinite))
+        self._check_finite(sums)
         if self._timeline and self.complete:
             training.history.timeline = strategies.Timeline(self.session.timeline())
         self._last = sums
         return sums, end
+
+    def _check_finite(self, sums: EpochSums) -> None:
+        """Raises FloatingPointError if a step was not finite."""
+        if sums.nonfinite is not None:
+            self._training.position = None
+            self._all_raise = True
+            raise FloatingPointError(self._tell_nonfinite(*sums.nonfinite))
 
     def _tell_nonfinite(self, step: int, element: int, rank: int) -> str:
         """Says which step was not finite, and where this was seen first."""

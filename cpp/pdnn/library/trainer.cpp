@@ -185,7 +185,7 @@ std::vector<Progress> Trainer<T>::Impl::fit(const Dataset& train, const FitOptio
                              .rates = {},
                              .on_nonfinite = on_nonfinite},
                             [&](const EpochSums& far) { return options.progress && !options.progress(told(far)); });
-      if (sums.nonfinite.step != strategy::Nonfinite{}.step)
+      if (sums.nonfinite.found())
         throw std::runtime_error(message("fit: epoch ", epoch, ", step ", sums.nonfinite.step,
                                          ": the loss or a gradient is NaN or infinite; this update was not made"));
       Progress progress = told(sums);

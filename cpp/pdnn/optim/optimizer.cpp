@@ -1,6 +1,7 @@
 #include "pdnn/optim/optimizer.hpp"
 
 #include "pdnn/kernels/table.hpp"
+#include "pdnn/optim/inverse_hessian.hpp"
 
 namespace pdnn::optim {
 
@@ -102,6 +103,27 @@ void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
       kernels::table<T>().update(Part{}, update_of(i, offset + begin, w + begin), end - begin, g + begin);
     begin = end;
   }
+}
+
+template <class T>
+void Optimizer<T>::scale_state(double factor) {
+  for (AlignedArray<T>& array : state_)
+    for (T& each : array.span()) each *= static_cast<T>(factor);
+}
+
+template <class T>
+std::vector<double> Optimizer<T>::squares(std::span<const T> w) const {
+  require(std::ssize(w) == count_, name(), ": got ", w.size(), " parameters, expected ", count_);
+  std::vector<double> sums;
+  Index begin = 0;
+  for (const Segment& segment : segments_) {
+    const std::span<const T> own = slice(w, begin, segment.end - begin);
+    begin = segment.end;
+    if (segment.frozen) continue;
+    sums.resize(std::max(sums.size(), segment.group + 1));
+    sums[segment.group] += dot(own, own);
+  }
+  return sums;
 }
 
 template class Optimizer<float>;

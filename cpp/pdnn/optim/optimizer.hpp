@@ -57,6 +57,10 @@ class Optimizer {
   void set_steps(std::int64_t steps) { steps_ = steps; }
   /// The rule's state: arrays as long as the parameters (SGD: velocity).
   std::vector<AlignedArray<T>>& state() { return state_; }
+  /// Multiplies all of it, as where velocities contain a learning rate that changes.
+  void scale_state(double factor);
+  /// Σ w² of each group's parameters, w all of them, in an order that depends on the segments alone.
+  std::vector<double> squares(std::span<const T> w) const;
 
  private:
   /// The update of a segment's parameters from `offset` on, the first of them at w.

@@ -19,6 +19,8 @@ struct Nonfinite {
   std::int64_t step = INT64_MAX;  ///< none
   Index element = kUnknown;
   int rank = -1;  ///< whose own step it was; -1: the ranks made it together
+
+  bool found() const { return step != INT64_MAX; }
 };
 
 /// Updates are made inside backward passes, before all of a gradient is known. So steps are made in windows: what they

@@ -5,13 +5,26 @@
 
 namespace pdnn::strategy {
 
+/// Epochs of as many rows, between which nobody looks at the model.
+struct EpochsAhead {
+  Matrix<const Index> orders;      ///< a row an epoch
+  Matrix<const double> rates;      ///< learning rates: a row an epoch, of one a group; no rows: the optimizer's
+  std::span<const double> scales;  ///< by which the optimizer's state is multiplied before each epoch
+};
+
+struct EpochMade {
+  EpochSums sums;
+  std::vector<double> squares;  ///< Σ w² after it, of each group of the optimizer
+};
+
 /// While an epoch lasts, users see the model as it was before: the strategy trains a copy, whose weights lie in panels.
 /// Afterwards, also of an epoch that was broken off, they see what it has become.
 template <class T>
 class Session {
  public:
   /// Collective. The training has a communicator to itself.
-  Session(const StrategyConfig& config, Training<T> training) : training_(std::move(training)) {
+  Session(const StrategyConfig& config, Training<T> training)
+      : training_(std::move(training)), model_(training_.model), optimizer_(training_.optimizer) {
     if (!std::holds_alternative<GridConfig>(config)) {  // which copies parts
       copy_ = std::make_shared<partition::PartialModel<T>>(training_.model, training_.optimizer,
                                                            training_.network->layout());
@@ -41,6 +54,27 @@ class Session {
     sums.traffic += comm::traffic_of_this_thread() - before;
     give_back();
     return sums;
+  }
+
+  /// Trains on several epochs, for each of which `epoch` has all but the order and the rates. Ends after one in which a
+  /// step was not finite, if that ends an epoch.
+  std::vector<EpochMade> run_epochs(const Source<T>& source, Epoch epoch, const EpochsAhead& ahead) {
+    const auto count = ahead.orders.rows, rows = ahead.orders.cols;
+    require(std::ssize(ahead.scales) == count && (ahead.rates.rows == 0 || ahead.rates.rows == count),
+            "run_epochs: got ", count, " orders, ", ahead.rates.rows, " rows of rates and ", ahead.scales.size(),
+            " scales");
+    std::vector<EpochMade> made;
+    for (Index number = 0; number < count; ++number) {
+      const double scale = ahead.scales[static_cast<std::size_t>(number)];
+      if (scale != 1) optimizer_->scale_state(scale);
+      epoch.order = {ahead.orders.row(number), static_cast<std::size_t>(rows)};
+      if (ahead.rates.rows > 0) epoch.rates = {ahead.rates.row(number), epoch.steps(), ahead.rates.cols, 0};
+      const EpochSums sums = run_epoch(source, epoch, [](const EpochSums&) { return false; });
+      made.push_back({sums, optimizer_->squares(model_->params->span())});
+      if (sums.nonfinite.found()) break;
+      epoch.first_step += sums.steps;
+    }
+    return made;
   }
 
   /// Until leave_evaluation() the model is what all ranks would agree on now.
@@ -79,6 +113,8 @@ class Session {
   }
 
   Training<T> training_;
+  std::shared_ptr<nn::Model<T>> model_;  // that users see
+  std::shared_ptr<optim::Optimizer<T>> optimizer_;
   std::shared_ptr<partition::PartialModel<T>> copy_;  // null for a strategy that makes its own
   std::unique_ptr<Strategy<T>> strategy_;
   bool evaluating_ = false;

@@ -48,7 +48,7 @@ struct EpochSums {
   Nonfinite nonfinite{};           ///< the step that ended the epoch, if it was not finite; it is undone
 
   /// Whether an epoch of so many rows is over: its rows are used up, or a step was not finite.
-  bool over(Index all) const { return rows + skipped_rows == all || nonfinite.step != Nonfinite{}.step; }
+  bool over(Index all) const { return rows + skipped_rows == all || nonfinite.found(); }
 };
 
 /// What a call of run_epoch trains on: an epoch, or what is left of one.

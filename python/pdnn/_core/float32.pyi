@@ -172,6 +172,10 @@ class Optimizer:
         """
         One step from gradients made elsewhere.
         """
+    def scale_state(self, factor: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        """
+        Multiplies the rule's state.
+        """
     def set_clip(self, norm: typing.SupportsFloat | typing.SupportsIndex | None, value: typing.SupportsFloat | typing.SupportsIndex | None) -> None:
         """
         Has gradients clipped before an update; at most one is given.
@@ -179,6 +183,10 @@ class Optimizer:
     def set_segments(self, segments: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex, bool, typing.SupportsInt | typing.SupportsIndex]]) -> None:
         """
         Parameter groups as (end, lr, weight decay, frozen, group), in the order of the flat buffer.
+        """
+    def squares(self, params: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> list[float]:
+        """
+        The sum of squares of each group's parameters, in double.
         """
     @property
     def state(self) -> list[numpy.typing.NDArray[typing.Any]]:
@@ -313,6 +321,10 @@ class Session:
     def run_epoch(self, source: Source, order: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], on_nonfinite: pdnn._core.OnNonfinite, poll: collections.abc.Callable[[pdnn._core.EpochSums], bool], first_row: typing.SupportsInt | typing.SupportsIndex = 0, before: pdnn._core.EpochSums | None = None, most_steps: typing.SupportsInt | typing.SupportsIndex = 0, pause_after: typing.SupportsFloat | typing.SupportsIndex | None = None) -> pdnn._core.EpochSums:
         """
         Trains on an epoch, or from `first_row` on; returns early if a rank stops, or for a pause.
+        """
+    def run_epochs(self, source: Source, orders: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], batch_size: typing.SupportsInt | typing.SupportsIndex, seed: typing.SupportsInt | typing.SupportsIndex, first_step: typing.SupportsInt | typing.SupportsIndex, rates: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scales: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], on_nonfinite: pdnn._core.OnNonfinite) -> tuple[numpy.typing.NDArray[typing.Any], pdnn._core.EpochSums]:
+        """
+        Trains on whole epochs, each with its order, learning rates and what the optimizer's state is multiplied by before it; tells of each the losses' sum, what its rows count, and the squares of each group's parameters.
         """
     def take_compression(self) -> pdnn._core.CompressionStats:
         """
