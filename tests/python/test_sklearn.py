@@ -26,7 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import pdnn
-from pdnn.sklearn import MLPClassifier, MLPRegressor, rows
+from pdnn.sklearn import MLPClassifier, MLPRegressor, passes, rows
 from processes import Completed
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -119,6 +119,56 @@ def test_steps_are_those_of_scikit_learn(kind: str, settings: dict[str, Any], to
     assert model.loss_ == pytest.approx(expected.loss_, rel=close)
     np.testing.assert_allclose(model.predict(x), expected.predict(x), rtol=1e-4)
     assert model.score(x, y) == pytest.approx(expected.score(x, y), rel=1e-4)
+
+
+SHORT_EPOCHS: list[dict[str, Any]] = [
+    {"solver": "adam"},
+    SGD | {"momentum": 0, "alpha": 0},
+    SGD | {"learning_rate": "invscaling"},
+    SGD | {"learning_rate": "adaptive", "tol": 1e-3, "n_iter_no_change": 2},
+    SGD | {"shuffle": False, "batch_size": 50},
+    SGD | {"tol": 1e-3, "n_iter_no_change": np.inf, "strategy": "hogwild:1", "n_jobs": None},
+]
+
+
+@pytest.mark.parametrize("settings", SHORT_EPOCHS)
+def test_short_epochs_are_made_several_at_once_with_the_same_bits(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, make = [], passes.Passes.make
+
+    def counted(*arguments: Any) -> Iterator[passes.Sums]:
+        sums = list(make(*arguments))
+        made.append(len(sums))
+        return iter(sums)
+
+    monkeypatch.setattr(passes.Passes, "make", counted)
+
+    def fitted(look: float) -> MLPClassifier:
+        monkeypatch.setattr(passes, "LOOK", look)
+        made.clear()
+        model = MLPClassifier((12,), **{"max_iter": 60, "random_state": 2, "n_jobs": 1} | settings)
+        return model.fit(DIGITS[:150], DIGIT[:150], np.linspace(0.5, 1.5, 150))
+
+    several = fitted(10)
+    assert sum(made) == several.n_iter_
+    assert len(made) < several.n_iter_ / 2
+    one = fitted(0)
+    assert made == [1] * one.n_iter_
+    assert several.model_.fingerprint() == one.model_.fingerprint()
+    for name in ("loss_curve_", "n_iter_", "t_", "best_loss_", "stopped_"):
+        assert getattr(several, name) == getattr(one, name), name
+
+
+def test_epochs_at_once_end_where_one_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = []
+    for look in (0, 10):
+        monkeypatch.setattr(passes, "LOOK", look)
+        runaway = MLPRegressor(solver="sgd", learning_rate_init=0.5, momentum=0, random_state=0)
+        with pytest.raises(ValueError, match=r"It was in epoch \d") as error:
+            runaway.fit(PATIENTS[:100] * 30, PROGRESS[:100])
+        messages.append((str(error.value), str(error.value.__cause__)))
+    assert messages[0] == messages[1]
 
 
 def test_two_classes_labels_and_outputs_are_as_in_scikit_learn() -> None:

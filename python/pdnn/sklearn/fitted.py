@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pdnn import nn
-from pdnn.optim.inverse_hessian import dot
 from pdnn.sklearn.network import linears
 from pdnn.sklearn.rows import Blocks, dense
 from pdnn.sklearn.settings import Settings
@@ -59,12 +58,6 @@ class Fitted(Settings):
     def _score_of(self, outputs: Array, targets: Array, weight: Array | None) -> float:
         """The score of raw outputs for rows of these weights, as `score` has it."""
         raise NotImplementedError
-
-    def _penalty(self) -> float:
-        """alpha/2 Σ w² over all weights."""
-        if self.alpha == 0:
-            return 0.0
-        return 0.5 * self.alpha * sum(dot(coef, coef) for coef in self.coefs_)
 
     def _reported(self, loss: float) -> float:
         """A row's loss as scikit-learn reports it."""

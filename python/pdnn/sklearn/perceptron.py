@@ -14,8 +14,9 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from pdnn.comm import Communicator
 from pdnn.sklearn.network import build
+from pdnn.sklearn.passes import Work
 from pdnn.sklearn.quasi_newton import QuasiNewton
-from pdnn.sklearn.stochastic import Table, Work
+from pdnn.sklearn.rows import Table
 from pdnn.store import Array
 
 Self = TypeVar("Self", bound="Perceptron")

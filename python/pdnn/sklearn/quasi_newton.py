@@ -12,8 +12,8 @@ from pdnn.nn.targets import prepare_rows
 from pdnn.optim.inverse_hessian import dot
 from pdnn.sklearn.fitted import NOT_FINITE
 from pdnn.sklearn.minimizer import minimize
-from pdnn.sklearn.rows import Blocks, dense
-from pdnn.sklearn.stochastic import Stochastic, Table
+from pdnn.sklearn.rows import Blocks, Table, dense
+from pdnn.sklearn.stochastic import Stochastic
 from pdnn.store import Array
 
 

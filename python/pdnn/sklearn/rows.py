@@ -1,9 +1,10 @@
-"""Rows of tables, dense or sparse: as the core reads them in training, and in blocks."""
+"""Tables, dense or sparse: their rows as the core reads them in training, and in blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -29,6 +30,35 @@ FEW = 10
 """Epochs in which a conversion of the table does not pay."""
 
 
+@dataclass
+class Table:
+    """Validated rows.
+
+    Attributes
+    ----------
+    x : ndarray or CSR array, shape (n, features)
+    targets : ndarray
+        As pdnn's loss takes them, n of them.
+    weight : ndarray, shape (n,), or None
+        What the rows count, if not all count 1.
+    """
+
+    x: Any
+    targets: Array
+    weight: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def pick(self, rows: Array) -> Table:
+        """Copies of these rows."""
+        return Table(self.x[rows], self.targets[rows], None if self.weight is None else self.weight[rows])
+
+    def count(self, rows: Array) -> float:
+        """What these rows count together."""
+        return float(len(rows) if self.weight is None else self.weight[rows].sum())
+
+
 class Feed:
     """The rows of a table as the core reads them: all in place, or, of a sparse table, a stretch at a time.
 
@@ -52,6 +82,8 @@ class Feed:
     ----------
     source : Source
         Its `rows` are those to train on next.
+    whole : bool
+        Whether it takes the rows of an epoch all at once.
     """
 
     def __init__(
@@ -78,6 +110,7 @@ class Feed:
         self.source: Source = source_of("fit", Dataset(x, targets, weight=weight), model, loss, None)
         if not self._sparse:
             self.source.rows = rows
+        self.whole = not self._sparse and len(rows) % step == 0
 
     def stretches(self, order: Array) -> Iterator[Array]:
         """Lets the source have the rows of an epoch, full steps first and what is left of them at the end.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import inf, isfinite, isnan
 from typing import Any
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from pdnn import optim
@@ -15,65 +14,11 @@ from pdnn.epochs import Epochs
 from pdnn.optim.optimizer import Optimizer
 from pdnn.sklearn.fitted import NOT_FINITE, Fitted
 from pdnn.sklearn.network import linears
-from pdnn.sklearn.rows import Feed
+from pdnn.sklearn.passes import Passes, Sums, Work
+from pdnn.sklearn.rows import Feed, Table
 from pdnn.sklearn.workers import Workers
 from pdnn.store import Array
 from pdnn.trainer import Trainer
-
-
-@dataclass
-class Table:
-    """Validated rows.
-
-    Attributes
-    ----------
-    x : ndarray or CSR array, shape (n, features)
-    targets : ndarray
-        As pdnn's loss takes them, n of them.
-    weight : ndarray, shape (n,), or None
-        What the rows count, if not all count 1.
-    """
-
-    x: Any
-    targets: Array
-    weight: Array | None = None
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    def pick(self, rows: Array) -> Table:
-        """Copies of these rows."""
-        return Table(self.x[rows], self.targets[rows], None if self.weight is None else self.weight[rows])
-
-    def count(self, rows: Array) -> float:
-        """What these rows count together."""
-        return float(len(rows) if self.weight is None else self.weight[rows].sum())
-
-
-@dataclass
-class Work:
-    """What a call of `fit` or `partial_fit` trains on.
-
-    Attributes
-    ----------
-    table : Table
-    rows : ndarray of int64
-        Numbers of those of its rows to train on.
-    held_out : Table or None
-        Scored after each epoch.
-    workers : Workers
-    random : RandomState
-        The orders of rows are drawn from it.
-    incremental : bool
-        One epoch, which goes on with the optimizer of the last one.
-    """
-
-    table: Table
-    rows: Array
-    held_out: Table | None
-    workers: Workers
-    random: np.random.RandomState
-    incremental: bool
 
 
 @dataclass
@@ -158,9 +103,10 @@ class Stochastic(Fitted):
         if trainer.strategy.same_init:
             trainer.share_model()
         run = Epochs(trainer, feed.source, batch, shuffle=False, augment=None, timeline=False)
+        passes = Passes(work, optimizer, run, feed, batch, self.shuffle)
         try:
             with run.together():
-                self._epochs(work, trainer, run, feed, batch)
+                self._epochs(work, trainer, passes)
                 run.finish()
         except FloatingPointError as error:
             raise ValueError(
@@ -177,38 +123,26 @@ class Stochastic(Fitted):
             for values, best in zip(self._learned(), self._progress.best, strict=True):
                 values[...] = best
 
-    def _epochs(self, work: Work, trainer: Trainer, run: Epochs, feed: Feed, batch: int) -> None:
-        optimizer, rows, chief = trainer.optimizer, work.rows, work.workers.comm.rank == 0
-        weights = optimizer.param_groups[0]
-        self.n_iter_, penalty = 0, self._penalty()
-        for _ in range(1 if work.incremental else self.max_iter):
-            if self.shuffle:
-                rows = rows[work.random.permutation(len(rows))]
-            loss, total, steps = 0.0, 0.0, 0
-            for stretch in feed.stretches(rows):
-                each = work.table.count(stretch) * min(batch, len(stretch)) / len(stretch)  # an update's rows
-                weights["weight_decay"] = self._scale * self.alpha / each if each else 0.0
-                sums = run.run(_never)
-                loss, total, steps = loss + sums.loss, total + sums.weight, steps + sums.steps
-            with run.common_model():
-                before, penalty = penalty, self._penalty()
-                penalties = steps * before + (penalty - before) * (steps - 1) / 2  # as if it grew evenly
-                self.loss_ = self._reported(loss / (total or 1)) + penalties / (total or 1)
-                if not isfinite(self.loss_):
-                    raise FloatingPointError(f"the loss is {self.loss_:g}")
-                self.loss_curve_.append(self.loss_)
-                self.n_iter_ += 1
-                self.t_ += len(rows)
-                if self.verbose and chief:
-                    print(f"Iteration {self.n_iter_}, loss = {self.loss_:.8f}", flush=True)
-                improved = self._improved(work.held_out, work.workers, chief)
-            trainer.epoch += 1
-            self._progress.stale = 0 if improved else self._progress.stale + 1
-            if self.learning_rate == "invscaling":
-                self._set_rate(optimizer, self.learning_rate_init / (self.t_ + 1) ** self.power_t)
+    def _epochs(self, work: Work, trainer: Trainer, passes: Passes) -> None:
+        optimizer, chief = trainer.optimizer, work.workers.comm.rank == 0
+        most = 1 if work.incremental else self.max_iter
+        self.n_iter_, squares = 0, passes.squares()
+        while self.n_iter_ < most:
+            certain = min(most - self.n_iter_, self.n_iter_no_change - self._progress.stale + 1)
+            for made in passes.make(certain, self._scale * self.alpha, self._rate):
+                with passes.run.common_model():
+                    before, squares = squares, passes.squares() if made.squares is None else made.squares
+                    self._note(made, before, squares)
+                    if self.verbose and chief:
+                        print(f"Iteration {self.n_iter_}, loss = {self.loss_:.8f}", flush=True)
+                    improved = self._improved(work.held_out, work.workers, chief)
+                trainer.epoch += 1
+                self._progress.stale = 0 if improved else self._progress.stale + 1
+            if (rate := self._rate()) is not None:
+                self._set_rate(optimizer, rate)
             if self._progress.stale > self.n_iter_no_change:
                 trainer.stop_training = not self._slower(optimizer, chief)
-            trainer.agree_to_stop(False, False, run.comm)
+            trainer.agree_to_stop(False, False, passes.run.comm)
             if trainer.stop_training:
                 self.stopped_ = True
                 break
@@ -219,6 +153,18 @@ class Stochastic(Fitted):
                     ConvergenceWarning,
                     stacklevel=5,
                 )
+
+    def _note(self, made: Sums, before: float, squares: float) -> None:
+        """Notes the loss of an epoch; the squares of all weights were so many, and are now."""
+        steps, total = made.steps, made.weight or 1
+        # As if they grew evenly. Without a penalty they may be infinite.
+        even = steps * before + (squares - before) * (steps - 1) / 2 if self.alpha else 0.0
+        self.loss_ = self._reported(made.loss / total) + 0.5 * self.alpha * even / total
+        if not isfinite(self.loss_):
+            raise FloatingPointError(f"the loss is {self.loss_:g}")
+        self.loss_curve_.append(self.loss_)
+        self.n_iter_ += 1
+        self.t_ += made.rows
 
     def _improved(self, held_out: Table | None, workers: Workers, chief: bool) -> bool:
         """Notes the epoch's validation score, and whether it, or else the loss, is better by `tol`."""
@@ -261,29 +207,29 @@ class Stochastic(Fitted):
         nesterov = self.nesterovs_momentum and self.momentum > 0
         return optim.SGD(groups, self.learning_rate_init / self._scale, self.momentum, nesterov=nesterov)
 
+    def _rate(self, more: int = 0) -> float | None:
+        """The optimizer's learning rate when so many more rows have been trained on; None if it stays."""
+        if self.solver != "sgd" or self.learning_rate != "invscaling":
+            return None
+        return float(self.learning_rate_init / (self.t_ + more + 1) ** self.power_t) / self._scale
+
     def _set_rate(self, optimizer: Optimizer, rate: float) -> None:
-        """Sets SGD's learning rate. scikit-learn's velocities contain the rate of their time."""
-        if self.solver != "sgd":
-            return
+        """Sets the optimizer's learning rate. scikit-learn's velocities contain the rate of their time."""
         before = optimizer.param_groups[0]["lr"]
         for group in optimizer.param_groups:
-            group["lr"] = rate / self._scale
-        for velocity in optimizer.state_arrays().values():
-            velocity *= before * self._scale / rate
+            group["lr"] = rate
+        optimizer.core.scale_state(before / rate)
 
     def _slower(self, optimizer: Optimizer, chief: bool) -> bool:
         """After too many epochs without improvement: goes on more slowly, if the schedule says so."""
         what = "Validation score" if self.early_stopping else "Training loss"
         message = f"{what} did not improve by tol={self.tol:f} for {self.n_iter_no_change} epochs."
-        rate = optimizer.param_groups[0]["lr"] * self._scale
+        lr = optimizer.param_groups[0]["lr"]
+        rate = lr * self._scale
         goes_on = self.solver == "sgd" and self.learning_rate == "adaptive" and rate > 1e-6
         if goes_on:
             self._progress.stale = 0
-            self._set_rate(optimizer, rate / 5)
+            self._set_rate(optimizer, lr / 5)
         if self.verbose and chief:
             print(message, f"Setting learning rate to {rate / 5:f}" if goes_on else "Stopping.", flush=True)
         return goes_on
-
-
-def _never(sums: Any) -> bool:
-    return False

@@ -1,0 +1,155 @@
+"""Passes: an estimator's epochs over its rows, several at once where nobody need look between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pdnn.epochs import Epochs
+from pdnn.optim.optimizer import Optimizer
+from pdnn.sklearn.rows import Feed, Table
+from pdnn.sklearn.workers import Workers
+from pdnn.store import Array
+
+LOOK = 0.04
+"""Seconds that epochs at once take, about: in one that takes longer, the core looks for a Ctrl-C as often."""
+
+
+@dataclass
+class Work:
+    """What a call of `fit` or `partial_fit` trains on.
+
+    Attributes
+    ----------
+    table : Table
+    rows : ndarray of int64
+        Numbers of those of its rows to train on.
+    held_out : Table or None
+        Scored after each epoch.
+    workers : Workers
+    random : RandomState
+        The orders of rows are drawn from it.
+    incremental : bool
+        One epoch, which goes on with the optimizer of the last one.
+    """
+
+    table: Table
+    rows: Array
+    held_out: Table | None
+    workers: Workers
+    random: np.random.RandomState
+    incremental: bool
+
+
+class Sums(NamedTuple):
+    """Of the updates of an epoch.
+
+    Attributes
+    ----------
+    loss, weight : float
+        The losses of its rows, and what these count.
+    rows, steps : int
+    squares : float or None
+        Σ w² over the weights after it, if it was taken then.
+    """
+
+    loss: float
+    weight: float
+    rows: int
+    steps: int
+    squares: float | None
+
+
+class Passes:
+    """Epochs over the rows that an estimator trains on.
+
+    Parameters
+    ----------
+    work : Work
+    optimizer : Optimizer
+        Its first group are the weights, which the penalty is of.
+    run : Epochs
+    feed : Feed
+    batch : int
+        Rows of an update.
+    shuffle : bool
+    """
+
+    def __init__(
+        self, work: Work, optimizer: Optimizer, run: Epochs, feed: Feed, batch: int, shuffle: bool
+    ) -> None:
+        self.run = run
+        self._table, self._random, self._shuffle = work.table, work.random, shuffle
+        self._optimizer, self._feed, self._batch = optimizer, feed, batch
+        self._rows, self._count = work.rows, work.table.count(work.rows)
+        self._params = optimizer.store().flat_parameters
+        # Others would have to agree; a score needs the model.
+        self._ahead = feed.whole and work.workers.comm.size == 1 and work.held_out is None
+        self._seconds = inf  # an epoch takes
+
+    def make(self, certain: float, decay: float, rate: Callable[[int], float | None]) -> Iterator[Sums]:
+        """Trains on an epoch, or on several; returns the sums of each.
+
+        Parameters
+        ----------
+        certain : float
+            Epochs at most.
+        decay : float
+            The weight decay of a row.
+        rate : callable
+            The learning rate when so many more rows have been trained on, None if it stays. Velocities
+            contain the rate of their time.
+        """
+        count = int(min(certain, LOOK / self._seconds)) if self._ahead else 1
+        began = perf_counter()
+        made = self._several(count, decay, rate) if count > 1 else iter([self._one(decay)])
+        self._seconds = (perf_counter() - began) / max(count, 1)
+        return made
+
+    def squares(self) -> float:
+        """Σ w² over the weights now."""
+        return self._optimizer.core.squares(self._params)[0]
+
+    def _one(self, decay: float) -> Sums:
+        loss, weight, steps = 0.0, 0.0, 0
+        for stretch in self._feed.stretches(self._order()):
+            whole = len(stretch) == len(self._rows)
+            self._decay(decay, len(stretch), self._count if whole else self._table.count(stretch))
+            sums = self.run.run(_never)
+            loss, weight, steps = loss + sums.loss, weight + sums.weight, steps + sums.steps
+        return Sums(loss, weight, len(self._rows), steps, None)
+
+    def _several(self, count: int, decay: float, rate: Callable[[int], float | None]) -> Iterator[Sums]:
+        groups, rows = self._optimizer.param_groups, len(self._rows)
+        self._decay(decay, rows, self._count)
+        orders, rates, scales = np.empty((count, rows), np.int64), np.empty((0, len(groups))), np.ones(count)
+        for order in orders:
+            order[:] = self._order()
+        lrs = np.array([groups[0]["lr"]])
+        if rate(0) is not None:
+            lrs = np.append(lrs, [rate(epoch * rows) for epoch in range(1, count)])
+            rates, scales[1:] = np.repeat(lrs[:, None], len(groups), axis=1), lrs[:-1] / lrs[1:]
+        made = self.run.run_several(orders, rates, scales)
+        for group in groups:
+            group["lr"] = float(lrs[-1])
+        return (Sums(loss, weight, rows, self.run.steps, squares) for loss, weight, squares, *_ in made)
+
+    def _order(self) -> Array:
+        """The rows of the next epoch as they are taken."""
+        if self._shuffle:
+            self._rows = self._rows[self._random.permutation(len(self._rows))]
+        return self._rows
+
+    def _decay(self, decay: float, rows: int, count: float) -> None:
+        """Sets the weight decay of updates from so many rows, which count so much."""
+        update = count * min(self._batch, rows) / rows
+        self._optimizer.param_groups[0]["weight_decay"] = decay / update if update else 0.0
+
+
+def _never(sums: Any) -> bool:
+    return False
