@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 import processes
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers share the cores: NumPy and PyTorch wait for no thread
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of what a shell began in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -107,8 +107,7 @@ void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
 
 template <class T>
 void Optimizer<T>::scale_state(double factor) {
-  for (AlignedArray<T>& array : state_)
-    for (T& each : array.span()) each *= static_cast<T>(factor);
+  for (AlignedArray<T>& array : state_) kernels::table<T>().scale(Part{}, count_, static_cast<T>(factor), array.data());
 }
 
 template <class T>
