@@ -130,8 +130,8 @@ PDNN_INLINE void descend_run(const Sgd::Step& step, Index n, const T* g, T* w) {
   const T lr = static_cast<T>(step.lr), l2 = static_cast<T>(step.l2);
   const auto descend = [&](Vector<T> old, Vector<T> gradient) { return fnma<T>(lr, fma<T>(l2, old, gradient), old); };
   Index i = 0;
-  for (; i + kLanes<T> <= n; i += kLanes<T>) store(w + i, descend(load(w + i), load(g + i)));
-  store(w + i, descend(load(w + i, n - i), load(g + i, n - i)), n - i);
+  _Pragma("GCC unroll 4") for (; i + kLanes<T> <= n; i += kLanes<T>) store(w + i, descend(load(w + i), load(g + i)));
+  if (i < n) store(w + i, descend(load(w + i, n - i), load(g + i, n - i)), n - i);
 }
 
 /// The same of the update's own rule.

@@ -46,9 +46,26 @@ PDNN_INLINE void for_some_rows(Index rows, Run run) {
 template <class T>
 PDNN_INLINE Index apart(const StackLayer& layer, Index rows) {
   constexpr Index line = 64 / static_cast<Index>(sizeof(T));
-  return ceil_div(rows * layer.outputs, line) * line;
+  return (rows * layer.outputs + line - 1) & -line;
 }
 PDNN_INLINE Index count_of(const StackLayer& layer) { return (layer.inputs + (layer.bias ? 1 : 0)) * layer.outputs; }
+
+/// Calls run(columns) if there is one row, whose outputs are those of a vector or two: the smallest steps, where all
+/// that is decided takes longer than the arithmetic. Whether it has.
+template <class T, class Run>
+PDNN_INLINE bool for_one_row(const StackLayer& layer, Index rows, Run run) {
+  constexpr Index n = kLanes<T>;
+  if (rows != 1 || layer.outputs > 2 * n) return false;
+  if (layer.outputs == n)
+    run(SomeColumns<T, 1, false>{});
+  else if (layer.outputs < n)
+    run(SomeColumns<T, 1, true>{layer.outputs});
+  else if (layer.outputs == 2 * n)
+    run(SomeColumns<T, 2, false>{});
+  else
+    run(SomeColumns<T, 2, true>{layer.outputs - n});
+  return true;
+}
 
 /// Room for the factors of a layer's products.
 template <class T>
@@ -57,21 +74,21 @@ struct StackFactors {
   alignas(64) T w[kMostStackWidth * kMostStackWidth];
 };
 
+template <class T>
+__attribute__((noinline)) const T* rounded_factor(const T* values, Index count, T* room) {
+  if constexpr (std::is_same_v<T, float>) Rounded::copy_along(values, 0, 1, count, room, 0);
+  return room;
+}
 /// A factor as the layer's products read it: in `room` if they round it.
 template <class T>
 PDNN_INLINE const T* factor(const StackLayer& layer, const T* values, Index count, T* room) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (layer.rounded) {
-      Rounded::copy_along(values, 0, 1, count, room, 0);
-      return room;
-    }
-  }
-  return values;
+  return std::is_same_v<T, float> && layer.rounded ? rounded_factor(values, count, room) : values;
 }
 
 /// y = f(x w + b); b may be null.
 template <class T>
-void stack_layer(const StackLayer& layer, Index rows, const T* x, const T* w, const T* b, T* y) {
+__attribute__((noinline)) void stack_layer(const StackLayer& layer, Index rows, const T* x, const T* w, const T* b,
+                                           T* y) {
   for_some_columns<T>(layer.outputs, [&]<int n, bool partial>(const SomeColumns<T, n, partial>& some, Index j) {
     for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
       Vector<T> sum[m][n];
@@ -93,24 +110,41 @@ void stack_layer(const StackLayer& layer, Index rows, const T* x, const T* w, co
   });
 }
 
+/// The same of one row, all its outputs at once.
+template <class T, int n, bool partial>
+PDNN_INLINE void stack_row(const SomeColumns<T, n, partial>& all, const StackLayer& layer, const T* x, const T* w,
+                           const T* b, T* y) {
+  const Index outputs = layer.outputs;
+  Vector<T> sum[n];
+  PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = b ? all.load(b, v) : Vector<T>{};
+  _Pragma("GCC unroll 4") for (Index i = layer.inputs; i > 0; --i, ++x, w += outputs) {
+    const Vector<T> each = broadcast(*x);
+    PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = fma<T>(each, all.load(w, v), sum[v]);
+  }
+  PDNN_UNROLL for (int v = 0; v < n; ++v) all.store(y, v, activation<T>(layer.activation, sum[v]));
+}
+
 template <class T>
 void stack_forward(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, T* between, T* y) {
   StackFactors<T> room;
-  for (Index i = 0; i < count; ++i) {
-    const StackLayer& layer = layers[i];
-    const Index weights = layer.inputs * layer.outputs;
-    T* const out = i + 1 < count ? between : y;
-    stack_layer<T>(layer, rows, factor(layer, x, rows * layer.inputs, room.x), factor(layer, params, weights, room.w),
-                   layer.bias ? params + weights : nullptr, out);
+  for (const StackLayer *layer = layers, *const end = layers + count; layer < end; ++layer) {
+    const Index weights = layer->inputs * layer->outputs;
+    const T* const in = factor(*layer, x, rows * layer->inputs, room.x);
+    const T* const w = factor(*layer, params, weights, room.w);
+    const T* const b = layer->bias ? params + weights : nullptr;
+    T* const out = layer + 1 < end ? between : y;
+    if (!for_one_row<T>(*layer, rows, [&](const auto& all) { stack_row<T>(all, *layer, in, w, b, out); }))
+      stack_layer<T>(*layer, rows, in, w, b, out);
     x = out;
-    between += apart<T>(layer, rows);
-    params += count_of(layer);
+    between += apart<T>(*layer, rows);
+    params += count_of(*layer);
   }
 }
 
 /// dw = xᵀ dy and db = Σ exact_dy, a few rows at a time: the sums go on from those of the rows before.
 template <class T>
-void stack_gradients(const StackLayer& layer, Index rows, const T* x, const T* dy, const T* exact_dy, T* dw) {
+__attribute__((noinline)) void stack_gradients(const StackLayer& layer, Index rows, const T* x, const T* dy,
+                                               const T* exact_dy, T* dw) {
   for_some_columns<T>(layer.outputs, [&]<int n, bool partial>(const SomeColumns<T, n, partial>& some, Index j) {
     for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
       Vector<T> delta[m][n];
@@ -140,23 +174,47 @@ void stack_gradients(const StackLayer& layer, Index rows, const T* x, const T* d
   });
 }
 
+/// The same of one row, all its outputs at once.
+template <class T, int n, bool partial>
+PDNN_INLINE void stack_row_gradients(const SomeColumns<T, n, partial>& all, const StackLayer& layer, const T* x,
+                                     const T* dy, const T* exact_dy, T* dw) {
+  const Index outputs = layer.outputs;
+  Vector<T> delta[n];
+  PDNN_UNROLL for (int v = 0; v < n; ++v) delta[v] = all.load(dy, v);
+  _Pragma("GCC unroll 4") for (Index i = layer.inputs; i > 0; --i, ++x, dw += outputs) {
+    const Vector<T> each = broadcast(*x);
+    PDNN_UNROLL for (int v = 0; v < n; ++v) all.store(dw, v, fma<T>(each, delta[v], Vector<T>{}));
+  }
+  if (!layer.bias) return;
+  PDNN_UNROLL for (int v = 0; v < n; ++v) all.store(dw, v, Vector<T>{} + all.load(exact_dy, v));
+}
+
+/// Rows of a square of w, columns j … of inputs k …, as columns; 0 where there are none.
+template <class T>
+PDNN_INLINE void turned_square(const StackLayer& layer, const T* w, Index k, Index j, Vector<T> (&square)[kLanes<T>]) {
+  constexpr Index n = kLanes<T>;
+  const Index outputs = layer.outputs, here = layer.inputs - k;
+  const T* const from = w + k * outputs + j;
+  if (here >= n && j + n <= outputs) {
+    PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] = load(from + i * outputs);
+  } else {
+    PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] =
+        i < here ? load(from + i * outputs, outputs - j) : Vector<T>{};
+  }
+  transpose<T>(square);
+}
+
 /// dx = (dy wᵀ) ∘ f'(x), x being the output of f.
 template <class T>
-void stack_dx(const StackLayer& layer, Activation f, Index rows, const T* x, const T* w, const T* dy, T* dx) {
+__attribute__((noinline)) void stack_dx(const StackLayer& layer, Activation f, Index rows, const T* x, const T* w,
+                                        const T* dy, T* dx) {
   constexpr Index n = kLanes<T>;
   alignas(64) T turned[kMostStackWidth * n];  // wᵀ of some inputs
   for (Index k = 0; k < layer.inputs; k += n) {
     const Index here = min(n, layer.inputs - k);
     for (Index j = 0; j < layer.outputs; j += n) {
       Vector<T> square[n];
-      const T* const from = w + k * layer.outputs + j;
-      if (here == n && j + n <= layer.outputs) {
-        PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] = load(from + i * layer.outputs);
-      } else {
-        PDNN_UNROLL for (Index i = 0; i < n; ++i) square[i] =
-            i < here ? load(from + i * layer.outputs, layer.outputs - j) : Vector<T>{};
-      }
-      transpose<T>(square);
+      turned_square<T>(layer, w, k, j, square);
       PDNN_UNROLL for (Index i = 0; i < n; ++i) store(turned + (j + i) * n, square[i]);
     }
     for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
@@ -173,34 +231,56 @@ void stack_dx(const StackLayer& layer, Activation f, Index rows, const T* x, con
   }
 }
 
+/// The same of one row, all its outputs at once.
+template <class T, int n, bool partial>
+PDNN_INLINE void stack_row_dx(const SomeColumns<T, n, partial>&, const StackLayer& layer, Activation f, const T* x,
+                              const T* w, const T* dy, T* dx) {
+  constexpr Index lanes = kLanes<T>;
+  const Index inputs = layer.inputs, outputs = layer.outputs;
+  for (Index k = 0; k < inputs; k += lanes) {
+    Vector<T> square[lanes], sum{};
+    PDNN_UNROLL for (Index j = 0; j < n * lanes; j += lanes) {
+      turned_square<T>(layer, w, k, j, square);
+      PDNN_UNROLL for (Index i = 0; i < lanes; ++i) {
+        if (!partial || j + i < outputs) sum = fma<T>(dy[j + i], square[i], sum);
+      }
+    }
+    store(dx + k, times_derivative<T>(f, sum, load(x + k, inputs - k)), inputs - k);
+  }
+}
+
 template <class T>
 void stack_backward(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, const T* between,
                     const T* y, const T* dy, T* grads) {
   alignas(64) T deltas[2][kMostStackRows * kMostStackWidth];
   StackFactors<T> room;
-  for (Index i = 0; i < count; ++i) {
-    params += count_of(layers[i]);
-    grads += count_of(layers[i]);
-    if (i + 1 < count) between += apart<T>(layers[i], rows);
+  const StackLayer *layer = layers, *const last = layers + count - 1;
+  for (; layer < last; ++layer) {
+    params += count_of(*layer);
+    grads += count_of(*layer);
+    between += apart<T>(*layer, rows);
   }
-  const StackLayer& last = layers[count - 1];
-  if (last.activation != Activation::identity) {
-    times_derivative_rows<T>(last.activation, 1, rows * last.outputs, {y, 0}, {dy, 0}, {deltas[1], 0});
+  if (last->activation != Activation::identity) {
+    times_derivative_rows<T>(last->activation, 1, rows * last->outputs, {y, 0}, {dy, 0}, {deltas[1], 0});
     dy = deltas[1];
   }
-  for (Index i = count; i-- > 0;) {
-    const StackLayer& layer = layers[i];
-    params -= count_of(layer);
-    grads -= count_of(layer);
-    if (i > 0) between -= apart<T>(layers[i - 1], rows);
-    const T* const rounded_x = factor(layer, i > 0 ? between : x, rows * layer.inputs, room.x);
-    const T* const rounded_dy = factor(layer, dy, rows * layer.outputs, room.dy);
-    stack_gradients<T>(layer, rows, rounded_x, rounded_dy, dy, grads);
-    if (i == 0) return;
-    T* const dx = deltas[(count - i - 1) % 2];
-    const T* const w = factor(layer, params, layer.inputs * layer.outputs, room.w);
-    stack_dx<T>(layer, layers[i - 1].activation, rows, between, w, rounded_dy, dx);
+  for (T* dx = deltas[0];; dx = dx == deltas[0] ? deltas[1] : deltas[0]) {
+    if (layer > layers) between -= apart<T>(layer[-1], rows);
+    const T* const exact = layer > layers ? between : x;
+    const T* const in = factor(*layer, exact, rows * layer->inputs, room.x);
+    const T* const delta = factor(*layer, dy, rows * layer->outputs, room.dy);
+    if (!for_one_row<T>(*layer, rows,
+                        [&](const auto& all) { stack_row_gradients<T>(all, *layer, in, delta, dy, grads); }))
+      stack_gradients<T>(*layer, rows, in, delta, dy, grads);
+    if (layer == layers) return;
+    const Activation f = layer[-1].activation;
+    const T* const w = factor(*layer, params, layer->inputs * layer->outputs, room.w);
+    if (!for_one_row<T>(*layer, rows, [&](const auto& all) { stack_row_dx<T>(all, *layer, f, exact, w, delta, dx); }))
+      stack_dx<T>(*layer, f, rows, exact, w, delta, dx);
     dy = dx;
+    --layer;
+    params -= count_of(*layer);
+    grads -= count_of(*layer);
   }
 }
 
