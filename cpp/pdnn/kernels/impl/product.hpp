@@ -33,14 +33,15 @@ inline constexpr Index kAhead = 6;       // rows of b that are fetched before th
 template <class T, int vectors>
 inline constexpr Index kTileCols = vectors * kLanes<T>;
 
-/// Which part of the output is a worker's: whole tiles of columns, or rows where those deal out more evenly.
+/// Which part of the output is a worker's: whole tiles of columns, or rows where the most that one has is less so,
+/// columns counted in whole vectors.
 struct Block {
   Range rows, cols;
 };
-PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols) {
-  const Index tiles = ceil_div(cols, tile_cols);
-  const Index most_tiles = ceil_div(tiles, part.size), most_rows = ceil_div(rows, part.size);
-  if (tiles * most_rows >= rows * most_tiles) return {{0, rows}, in_tiles(deal(part, tiles), tile_cols, cols)};
+PDNN_INLINE Block own_block(Part part, Index rows, Index cols, Index tile_cols, Index lanes) {
+  const Index tiles = ceil_div(cols, tile_cols), all = ceil_div(cols, lanes) * lanes;
+  const Index most_cols = min(ceil_div(tiles, part.size) * tile_cols, all), most_rows = ceil_div(rows, part.size);
+  if (most_rows * all >= rows * most_cols) return {{0, rows}, in_tiles(deal(part, tiles), tile_cols, cols)};
   return {deal(part, rows), {0, cols}};
 }
 
@@ -295,7 +296,7 @@ void multiply(Part part, Index rows, Index cols, Product<T> p, const Finish<std:
     Index unit = kTileCols<T, vectors>;
     if (p.c.panel < cols) unit = p.c.panel;
     if (!p.b_transposed && p.b.panel < cols) unit = p.b.panel;
-    Block block = own_block(part, rows, cols, unit);
+    Block block = own_block(part, rows, cols, unit, kLanes<T>);
     // Columns that are left may go into a narrower tile.
     const Index left = (block.cols.end - block.cols.begin) % kTileCols<T, vectors>, needs = ceil_div(left, kLanes<T>);
     if (left > 0 && needs < vectors) {
