@@ -280,6 +280,19 @@ def test_estimators_are_measured_beside_those_of_scikit_learn(
         for (own, _), (other, _) in zip(found["pdnn"], found["scikit-learn"], strict=True):
             assert own == pytest.approx(other, abs=0.1)
     assert printed.count(" ± ") == 2
+    (tmp_path / "plot_mlp_alpha.py").write_text(
+        "from sklearn.datasets import load_iris\n"
+        "from sklearn.neural_network import MLPClassifier\n"
+        "print(__doc__, __name__, MLPClassifier.__module__)\n"
+        "model = MLPClassifier(max_iter=3, random_state=0)\n"
+        "for _ in range(2):\n"
+        "    print(model.fit(*load_iris(return_X_y=True)).score(*load_iris(return_X_y=True)))\n"
+    )
+    words = [tmp_path, "--quick", "--examples", "alpha", "--json", report]
+    run_python([root / "benchmarks" / "examples.py", *words], timeout=100)
+    own, other = json.loads(report.read_text())["results"][0]["sides"]
+    assert (own["fits"], other["fits"], own["ratio"]) == (2, 2, 1)
+    assert own["seconds"] > 0 and own["score"] == pytest.approx(other["score"], abs=0.02)
 
 
 @pytest.mark.long

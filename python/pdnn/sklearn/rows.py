@@ -26,7 +26,7 @@ DENSE_BYTES = 2**25
 CONVERTED_BYTES = 2**30
 """Of a converted table, at most; a larger one is converted a batch at a time."""
 
-FEW = 10
+FEW = 5
 """Epochs in which a conversion of the table does not pay."""
 
 
