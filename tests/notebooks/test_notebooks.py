@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from pathlib import Path
 
 import nbformat
@@ -96,10 +95,6 @@ def test_it_runs_and_shows_what_is_stored(
     (tmp_path / "sitecustomize.py").write_text(AS_INSTALLED)
     monkeypatch.setenv("PDNN_DATA", data)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    began = time.perf_counter()
-    fresh = notebooks.run(path, fast=True, cell_timeout=100)
-    seconds = time.perf_counter() - began
-    print(f"{path.stem}: {seconds:.1f} s")
-    assert seconds <= 60, "fast mode means 15 s on two idle cores"
+    fresh = notebooks.run(path, fast=True, cell_timeout=100)  # some 15 s on two idle cores
     if Path(data).is_dir():  # otherwise other digits stand in
         assert not list(notebooks.differences(read(path), fresh, fast=True))
