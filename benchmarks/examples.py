@@ -102,9 +102,13 @@ def compare(path: Path, cores: int, rounds: int) -> list[dict[str, Any]]:
                 found.append(json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout))
     times = {side: median(each["seconds"] for each in found) for side, found in runs.items()}
     return [
-        {"side": side, "ratio": times[side] / times["pdnn"], "runs": [each["seconds"] for each in found]}
-        | found[-1]
-        | {"seconds": times[side]}
+        found[-1]
+        | {
+            "side": side,
+            "seconds": times[side],
+            "ratio": times[side] / times["pdnn"],
+            "runs": [each["seconds"] for each in found],
+        }
         for side, found in runs.items()
     ]
 
