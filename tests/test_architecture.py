@@ -107,7 +107,8 @@ PYTHON_MAY_LOOK_AT = {
     "trainer": ["data", "history", "checkpoint", "estimation", "fitting"],
     "callbacks": ["metrics", "store", "trainer"],
     "sklearn": [
-        *("core", "comm", "store", "nn", "optim", "data", "strategies", "epochs", "trainer"),
+        *("_core", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),
+        *("training", "epochs", "trainer"),
     ],
     "ddp": ["_core", "core", "comm", "moved", "store", "tensor", "nn", "models", "optim", "data", "codec"],
     "parallel": ["comm", "ddp", "exercises", "strategies"],

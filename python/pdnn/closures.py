@@ -30,9 +30,10 @@ class ClosureEpochs(Epochs):
     evaluations of a step draw the same dropout masks.
     """
 
-    def run(self, poll: Callable[[EpochSums], bool], every_steps: int = 0, seconds: float = inf) -> EpochSums:
+    def run(self, poll: Callable[[EpochSums], bool], most_steps: int = 0, seconds: float = inf) -> EpochSums:
         """As `Epochs.run`."""
         training, began = self._training, time.monotonic()
+        last = training.step + most_steps if most_steps else inf
         if self._augment is not None:
             self._augment.tell(self._source.core, training.seed, training.epoch)
         while True:
@@ -41,8 +42,7 @@ class ClosureEpochs(Epochs):
             self._last = sums = self._step(row, before)
             self._advance(row, before, sums)
             ending, due = training.agree_to_stop(poll(sums), time.monotonic() - began >= seconds, self.comm)
-            paused = every_steps > 0 and training.step % every_steps == 0
-            if self.complete or ending or due or paused:
+            if self.complete or ending or due or training.step == last:
                 return sums
 
     def _step(self, row: int, before: EpochSums) -> EpochSums:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from math import ceil, inf, nan
 from time import monotonic
 
@@ -18,6 +19,7 @@ from pdnn.data.block_source import BlockSource
 from pdnn.data.source import Source
 from pdnn.data.stream import reading_ahead
 from pdnn.store import Array
+from pdnn.strategies import Strategy
 from pdnn.training import Position, Training
 
 _NOTHING = EpochSums()
@@ -71,6 +73,12 @@ class Epochs:
         self._all_raise = False
         self._no_rates = np.zeros((0, len(training.optimizer.param_groups)))
         self._drawn: tuple[int, Array] | None = None
+        self._begin(training.strategy)
+        if timeline:
+            self.session.record()
+
+    def _begin(self, strategy: Strategy) -> None:
+        training, source = self._training, self._source
         self.session = core_for(training.model.dtype).Session(
             model=training.model.core,
             loss=training.core_loss,
@@ -79,13 +87,17 @@ class Epochs:
             sample=list(source.sample),
             target_width=source.width,
             batch_size=self._rows,
-            config=training.strategy.config(),
+            config=strategy.config(),
         )
         self.comm = Communicator(self.session.comm)
-        if timeline:
-            self.session.record()
 
-    def run(self, poll: Callable[[EpochSums], bool], every_steps: int = 0, seconds: float = inf) -> EpochSums:
+    def by(self, strategy: Strategy) -> Epochs:
+        """The same by another strategy, in steps of as many rows; either may make the next ones."""
+        other = copy(self)
+        other._begin(strategy)
+        return other
+
+    def run(self, poll: Callable[[EpochSums], bool], most_steps: int = 0, seconds: float = inf) -> EpochSums:
         """Makes the steps of an epoch, or of what is left of it; `complete` then says whether it is over.
 
         Of rows that come in parts, it makes the steps of one part after another.
@@ -94,8 +106,8 @@ class Epochs:
         ----------
         poll : callable
             Called at intervals; True stops all ranks.
-        every_steps : int
-            All ranks pause where the steps of the training are a multiple of it; 0: never.
+        most_steps : int
+            After so many all ranks pause; 0: never.
         seconds : float
             After them rank 0 asks all ranks to pause.
 
@@ -105,12 +117,12 @@ class Epochs:
             On all ranks, if a loss or gradient is not finite and the training is to raise then.
         """
         training, began = self._training, monotonic()
+        last = training.step + most_steps if most_steps else inf
         while True:
             left = max(0.0, seconds - (monotonic() - began))
-            sums, end = self._run_part(poll, every_steps, left)
-            pauses = every_steps > 0 and training.step % every_steps == 0
+            sums, end = self._run_part(poll, last, left)
             at = training.position
-            if at is None or at.row != end or sums.stopped or pauses:
+            if at is None or at.row != end or sums.stopped or training.step == last:
                 return sums
 
     def run_several(self, orders: Array, rates: Array, scales: Array) -> Iterator[list[float]]:
@@ -153,9 +165,9 @@ class Epochs:
         self._check_finite(last)
 
     def _run_part(
-        self, poll: Callable[[EpochSums], bool], every_steps: int, seconds: float
+        self, poll: Callable[[EpochSums], bool], last: float, seconds: float
     ) -> tuple[EpochSums, int]:
-        """Makes the steps for which rows are in memory; also returns the place where these rows end."""
+        """Makes the steps for which rows are in memory, up to a last; also returns where these rows end."""
         training, source, seed = self._training, self._source, self._training.seed % 2**64
         if self._augment is not None:
             self._augment.tell(source.core, training.seed, training.epoch)
@@ -168,9 +180,7 @@ class Epochs:
             before = EpochSums(before.numbers | {"seconds": before.seconds + monotonic() - waiting})
         else:
             core, order, end = source.core, self._order(), len(source)
-        steps = ceil((end - row) / self._rows)
-        if every_steps:
-            steps = min(steps, every_steps - training.step % every_steps)
+        steps = int(min(ceil((end - row) / self._rows), last - training.step))
         rates = self._no_rates  # as the groups say
         schedule = training.schedule
         if schedule is not None and training.schedule_per == "step":

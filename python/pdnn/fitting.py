@@ -261,7 +261,7 @@ class Fitting:
                 if begun != training.epoch:
                     begun = training.epoch
                     progress.start_epoch(begun)
-                sums = run.run(poll, self._pause, self._seconds_left())
+                sums = run.run(poll, self._steps_left(), self._seconds_left())
                 if run.complete:
                     self._end_epoch(sums, watch)
                 if self._copy_every and (run.complete or training.step % self._copy_every == 0):
@@ -272,6 +272,10 @@ class Fitting:
                 if ending:
                     raise SystemExit(128 + signal.SIGTERM)
             run.finish()
+
+    def _steps_left(self) -> int:
+        """Until a checkpoint, or the copies of an elastic job, may be due; 0: never."""
+        return self._pause and self._pause - self._training.step % self._pause
 
     def _seconds_left(self) -> float:
         """Until a checkpoint is due."""

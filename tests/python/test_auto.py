@@ -14,9 +14,10 @@ import pdnn
 import surviving_fit
 from pdnn import estimate, models, nn, optim, strategies
 from pdnn.comm import SELF, Communicator, run_threads
-from pdnn.estimate import Alternatives, Link, Machine, Network, Steps, auto
+from pdnn.estimate import Alternatives, Link, Machine, Network, Steps, auto, turns
 from pdnn.estimate.trainer import Calibration
 from pdnn.strategies import DataParallel, Engine, Serial, Strategy, Team
+from pdnn.strategies.engines import engines_up_to
 from test_spares import with_spares
 
 GIGABIT = Link(5e-5, 1.25e8)
@@ -31,7 +32,7 @@ def team_of(threads: int, leaves: int = 0) -> Engine:
     ("cores", "threads"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (16, [1, 2, 4, 8, 16])]
 )
 def test_teams_of_powers_of_two_up_to_all_cores_are_tried(cores: int, threads: list[int]) -> None:
-    assert list(auto.engines(cores)) == [team_of(number) for number in threads]
+    assert engines_up_to(cores) == [team_of(number) for number in threads]
     assert auto.candidates(1, cores, 8) == [team_of(number, 8) for number in threads]
     assert auto.candidates(4, cores) == [DataParallel(team_of(number)) for number in threads]
 
@@ -203,7 +204,7 @@ def test_trials_take_turns_until_it_is_clear(seconds: tuple[list[float], list[fl
 
         return steps
 
-    result = estimate.compute.in_turns([trial(0), trial(1)], SELF)
+    result = turns.in_turns([trial(0), trial(1)], SELF)
     assert calls == [2 + 2 * blocks] * 2
     assert result[1] == seconds[1][0]
 
@@ -219,7 +220,7 @@ def decided(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[int, float]], lis
 
     def decide(seconds: dict[int, float]) -> list[int]:
         calls: list[int] = []
-        in_turns = estimate.compute.in_turns
+        in_turns = turns.in_turns
 
         def decided_turns(trials: Sequence[estimate.compute.Trial], comm: Communicator) -> list[float]:
             calls.append(len(trials))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Protocol
@@ -12,13 +12,9 @@ import numpy as np
 from pdnn.comm import SELF, Communicator
 from pdnn.comm.costs import text
 from pdnn.estimate.instead import Alternatives
-from pdnn.strategies import DataParallel, Engine, Serial, Strategy, Team
-
-PAYS = 1.03
-"""How many times as fast a step must be to be worth more threads."""
-
-HOPELESS = 1.5
-"""Where a team takes this many times as long as the best so far, larger ones are not tried."""
+from pdnn.estimate.turns import answered, as_many_as_pay
+from pdnn.strategies import DataParallel, Strategy
+from pdnn.strategies.engines import engines_up_to
 
 
 @dataclass(frozen=True)
@@ -77,41 +73,10 @@ class Race(Protocol):
         ...
 
 
-def engines(cores: int, leaves: int = 0) -> Iterator[Engine]:
-    """One thread, and teams of two, four, eight, … threads up to all cores."""
-    yield Serial(leaves)
-    threads = 2
-    while threads < cores:
-        yield Team(threads, leaves)
-        threads *= 2
-    if cores > 1:
-        yield Team(cores, leaves)
-
-
 def candidates(ranks: int, cores: int, leaves: int = 0) -> list[Strategy]:
     """What "auto" may come to, for so many ranks and cores of each."""
-    found = list(engines(cores, leaves))
+    found = engines_up_to(cores, leaves)
     return list(found) if ranks == 1 else [DataParallel(engine) for engine in found]
-
-
-def as_many_as_pay(
-    among: Sequence[Engine], times: Callable[[Sequence[Engine]], list[float]]
-) -> tuple[Engine, dict[str, float]]:
-    """The engine with the fewest threads that no larger one beats by `PAYS`, and the seconds of all tried.
-
-    Each is compared with the best so far, so that no more than two are in memory.
-    """
-    best, measured = among[0], dict[str, float]()
-    if len(among) == 1:
-        return best, {str(best): times(among)[0]}
-    for engine in among[1:]:
-        own, other = times([best, engine])
-        measured |= {str(best): own, str(engine): other}
-        if other > HOPELESS * own:
-            break
-        if other * PAYS < own:
-            best = engine
-    return best, measured
 
 
 def choose(race: Race, rows: int, comm: Communicator, cores: int, leaves: int = 0) -> AutoChoice:
@@ -130,22 +95,22 @@ def choose(race: Race, rows: int, comm: Communicator, cores: int, leaves: int = 
     leaves : int
         By whose tree sums are made; 0: there are none.
     """
-    among = list(engines(cores, leaves))
+    among = engines_up_to(cores, leaves)
     if comm.size == 1:
         if cores == 1:
             return AutoChoice(among[0], reason="this process has one core")
-        best, measured = as_many_as_pay(among, lambda pair: race(pair, rows, SELF, SELF))
+        best, measured = answered(as_many_as_pay(among), lambda pair: race(pair, rows, SELF, SELF))
         return AutoChoice(best, measured=measured)
     share, best, measured = ceil(rows / comm.size), among[0], dict[str, float]()
     if cores > 1:
         own = [engine.with_leaves(ceil(leaves / comm.size)) if leaves else engine for engine in among]
-        found, measured = as_many_as_pay(own, lambda pair: race(pair, share, SELF, comm))
+        found, measured = answered(as_many_as_pay(own), lambda pair: race(pair, share, SELF, comm))
         best = among[own.index(found)]
     strategy = DataParallel(best)
     seconds = race([strategy], rows, comm, comm)[0]
     alone = np.zeros(1)
     if comm.rank == 0:
-        engine, times = as_many_as_pay(among, lambda pair: race(pair, rows, SELF, SELF))
+        engine, times = answered(as_many_as_pay(among), lambda pair: race(pair, rows, SELF, SELF))
         alone[0] = times[str(engine)]
     comm.broadcast(alone, root=0)
     ranks_of_node, of_node = _of_a_node(strategy, race, rows, comm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
@@ -33,12 +33,6 @@ LENGTH = 0.008
 
 MOST = 0.5
 """Seconds that a probe lasts at most; of steps that are slower, one is measured."""
-
-BLOCK, LONG, MOST_STEPS = 0.002, 0.25, 4096
-"""Where trials take turns: seconds and steps of a block, at least and at most, and of all blocks."""
-
-FEWEST, CLEAR = 3, 1.1
-"""Where trials take turns: blocks of each, and how many times as fast one must be for no more of them."""
 
 MOST_COPIES = 8
 """Threads, at most, that work beside each other on models of their own to find out how they contend."""
@@ -246,43 +240,6 @@ def timed(trials: list[Callable[[int], float]], comm: Communicator) -> float:
     result = np.array([sorted(epochs)[min(1, len(epochs) - 1)]])
     comm.all_reduce(result, op="max", check=False)
     return float(result[0])
-
-
-def in_turns(trials: Sequence[Callable[[int], float]], comm: Communicator) -> list[float]:
-    """Seconds a step of each trial; they take turns, on all ranks at once. The slowest rank's.
-
-    Each block of steps follows on an untimed one, and the median of a trial's blocks counts: what it takes
-    while others use the machine as they do now. It ends early where all ranks see which one is the fastest.
-    Of steps that take longer than `LONG`, one is measured.
-    """
-    for trial in trials:
-        trial(1)
-    warm = np.array([trial(1) for trial in trials])
-    comm.all_reduce(warm, op="max", check=False)
-    if warm.max() > LONG:
-        return [float(seconds) for seconds in warm]
-    steps = min(MOST_STEPS, ceil(BLOCK / max(float(warm.min()), 1e-7)))
-    rounds = max(FEWEST, min(EPOCHS, int(LONG / (2 * steps * float(warm.sum())))))
-    blocks: list[list[float]] = [[] for _ in trials]
-    for done in range(1, rounds + 1):
-        for own, trial in zip(blocks, trials, strict=True):
-            comm.barrier(check=False)
-            trial(steps)
-            own.append(trial(steps))
-        clear = np.array([float(done >= FEWEST and _is_clear(blocks))])
-        comm.all_reduce(clear, op="min", check=False)
-        if clear[0]:
-            break
-    result = np.array([median(own) for own in blocks])
-    comm.all_reduce(result, op="max", check=False)
-    return [float(seconds) for seconds in result]
-
-
-def _is_clear(blocks: list[list[float]]) -> bool:
-    """Whether the slowest block of one trial is faster than each block of the others, by `CLEAR` at least."""
-    best = min(blocks, key=max)
-    others = [own for own in blocks if own is not best]
-    return bool(others) and all(min(own) > CLEAR * max(best) for own in others)
 
 
 def together(trials: list[Callable[[int], float]], steps: int) -> list[float]:

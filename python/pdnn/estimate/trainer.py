@@ -13,11 +13,12 @@ from pdnn.data.source import Source
 from pdnn.estimate import auto
 from pdnn.estimate.auto import AutoChoice
 from pdnn.estimate.choice import Choice, candidates, choose
-from pdnn.estimate.compute import MeasuredCompute, Samples, in_turns
+from pdnn.estimate.compute import MeasuredCompute, Samples
 from pdnn.estimate.formulas import Steps
 from pdnn.estimate.instead import Alternatives
 from pdnn.estimate.network import Network
 from pdnn.estimate.probes import measure
+from pdnn.estimate.turns import in_turns
 from pdnn.nn import Loss, Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import Optimizer

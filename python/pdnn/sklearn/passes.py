@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pdnn._core import EpochSums
 from pdnn.epochs import Epochs
-from pdnn.optim.optimizer import Optimizer
+from pdnn.sklearn.race import Race
 from pdnn.sklearn.rows import Feed, Table
 from pdnn.sklearn.workers import Workers
 from pdnn.store import Array
+from pdnn.training import Training
 
 LOOK = 0.04
 """Seconds that epochs at once take, about: in one that takes longer, the core looks for a Ctrl-C as often."""
@@ -71,9 +73,10 @@ class Passes:
     Parameters
     ----------
     work : Work
-    optimizer : Optimizer
-        Its first group are the weights, which the penalty is of.
-    run : Epochs
+    training : Training
+        The optimizer's first group are the weights, which the penalty is of.
+    race : Race
+        What makes the steps.
     feed : Feed
     batch : int
         Rows of an update.
@@ -81,13 +84,13 @@ class Passes:
     """
 
     def __init__(
-        self, work: Work, optimizer: Optimizer, run: Epochs, feed: Feed, batch: int, shuffle: bool
+        self, work: Work, training: Training, race: Race, feed: Feed, batch: int, shuffle: bool
     ) -> None:
-        self.run = run
+        self._training, self._race = training, race
         self._table, self._random, self._shuffle = work.table, work.random, shuffle
-        self._optimizer, self._feed, self._batch = optimizer, feed, batch
+        self._optimizer, self._feed, self._batch = training.optimizer, feed, batch
         self._rows, self._count = work.rows, work.table.count(work.rows)
-        self._params = optimizer.store().flat_parameters
+        self._params = training.optimizer.store().flat_parameters
         # Others would have to agree; a score needs the model.
         self._ahead = feed.whole and work.workers.comm.size == 1 and work.held_out is None
         self._seconds = inf  # an epoch takes
@@ -105,11 +108,24 @@ class Passes:
             The learning rate when so many more rows have been trained on, None if it stays. Velocities
             contain the rate of their time.
         """
-        count = int(min(certain, LOOK / self._seconds)) if self._ahead else 1
+        race, count = self._race, 1
+        if self._ahead:
+            count = int(min(certain, LOOK / self._seconds))
+            if race.steps:
+                count = min(count, ceil(race.steps / race.run.steps))
         began = perf_counter()
-        made = self._several(count, decay, rate) if count > 1 else iter([self._one(decay)])
+        if count > 1:
+            made = self._several(count, decay, rate)
+            race.note((perf_counter() - began) / (count * race.run.steps))
+        else:
+            made = iter([self._one(decay)])
         self._seconds = (perf_counter() - began) / max(count, 1)
         return made
+
+    @property
+    def run(self) -> Epochs:
+        """What makes the next steps."""
+        return self._race.run
 
     def squares(self) -> float:
         """Σ w² over the weights now."""
@@ -120,12 +136,22 @@ class Passes:
         for stretch in self._feed.stretches(self._order()):
             whole = len(stretch) == len(self._rows)
             self._decay(decay, len(stretch), self._count if whole else self._table.count(stretch))
-            sums = self.run.run(_never)
+            sums = self._steps()
             loss, weight, steps = loss + sums.loss, weight + sums.weight, steps + sums.steps
         return Sums(loss, weight, len(self._rows), steps, None)
 
+    def _steps(self) -> EpochSums:
+        """Makes the steps of the source's rows."""
+        race, training = self._race, self._training
+        while True:
+            before = EpochSums() if training.position is None else training.position.sums
+            sums = race.run.run(_never, race.steps)
+            race.note((sums.seconds - before.seconds) / (sums.steps - before.steps))
+            if training.position is None:
+                return sums
+
     def _several(self, count: int, decay: float, rate: Callable[[int], float | None]) -> Iterator[Sums]:
-        groups, rows = self._optimizer.param_groups, len(self._rows)
+        groups, rows, steps = self._optimizer.param_groups, len(self._rows), self._race.run.steps
         self._decay(decay, rows, self._count)
         orders, rates, scales = np.empty((count, rows), np.int64), np.empty((0, len(groups))), np.ones(count)
         for order in orders:
@@ -134,10 +160,10 @@ class Passes:
         if rate(0) is not None:
             lrs = np.append(lrs, [rate(epoch * rows) for epoch in range(1, count)])
             rates, scales[1:] = np.repeat(lrs[:, None], len(groups), axis=1), lrs[:-1] / lrs[1:]
-        made = self.run.run_several(orders, rates, scales)
+        made = self._race.run.run_several(orders, rates, scales)
         for group in groups:
             group["lr"] = float(lrs[-1])
-        return (Sums(loss, weight, rows, self.run.steps, squares) for loss, weight, squares, *_ in made)
+        return (Sums(loss, weight, rows, steps, squares) for loss, weight, squares, *_ in made)
 
     def _order(self) -> Array:
         """The rows of the next epoch as they are taken."""

@@ -15,9 +15,11 @@ from pdnn.optim.optimizer import Optimizer
 from pdnn.sklearn.fitted import NOT_FINITE, Fitted
 from pdnn.sklearn.network import linears
 from pdnn.sklearn.passes import Passes, Sums, Work
+from pdnn.sklearn.race import Race
 from pdnn.sklearn.rows import Feed, Table
 from pdnn.sklearn.workers import Workers
 from pdnn.store import Array
+from pdnn.strategies.engines import engines_up_to
 from pdnn.trainer import Trainer
 
 
@@ -97,17 +99,21 @@ class Stochastic(Fitted):
             step,
             1 if work.incremental else self.max_iter,
         )
-        if trainer.wants_auto:
+        if trainer.wants_auto and workers.comm.size > 1:
             trainer.choose_auto(feed.source, batch, None, None, {}, False)
         trainer.agree({"batch size": batch, "training rows": len(rows)})
         if trainer.strategy.same_init:
             trainer.share_model()
+        engines = [trainer.strategy]
+        if trainer.wants_auto and workers.comm.size == 1:
+            engines = [*engines_up_to(workers.threads)]
+            trainer.strategy = engines[0]
         run = Epochs(trainer, feed.source, batch, shuffle=False, augment=None, timeline=False)
-        passes = Passes(work, optimizer, run, feed, batch, self.shuffle)
+        passes = Passes(work, trainer, Race(run, engines), feed, batch, self.shuffle)
         try:
             with run.together():
                 self._epochs(work, trainer, passes)
-                run.finish()
+                passes.run.finish()
         except FloatingPointError as error:
             raise ValueError(
                 f"{NOT_FINITE} It was in epoch {trainer.epoch + 1}; scale X and y, or lower "

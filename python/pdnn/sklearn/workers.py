@@ -40,7 +40,7 @@ def workers(strategy: str | Strategy, n_jobs: int | None, long: bool) -> Workers
     strategy, n_jobs
         The estimator's.
     long : bool
-        Whether it is worth measuring how many threads pay; else ``"auto"`` is one.
+        Whether it is worth measuring before how many threads of ranks pay; else ``"auto"`` is one of each.
 
     Raises
     ------
@@ -64,9 +64,6 @@ def workers(strategy: str | Strategy, n_jobs: int | None, long: bool) -> Workers
     elif nested:
         threads = 1
     else:
-        cores = cores_of_rank(comm)
-        if long and max(cores, comm.size) > 1:
-            return Workers(comm, cores, "auto")
-        return Workers(comm, cores, "ddp" if comm.size > 1 else "serial")
+        return Workers(comm, cores_of_rank(comm), "auto" if long or comm.size == 1 else "ddp")
     engine = f"team:{threads}" if threads > 1 else "serial"
     return Workers(comm, threads, f"ddp+{engine}" if comm.size > 1 else engine)

@@ -62,6 +62,12 @@ class Team(Engine):
         return f"team:{self.threads}{leaves_suffix(self.leaves)}"
 
 
+def engines_up_to(cores: int, leaves: int = 0) -> list[Engine]:
+    """One thread, and teams of two, four, eight, … threads up to all cores; all have the same bits."""
+    teams = [2**power for power in range(1, (cores - 1).bit_length())]
+    return [Serial(leaves), *(Team(threads, leaves) for threads in [*teams, cores] if threads > 1)]
+
+
 @dataclass(frozen=True)
 class Pool(Engine):
     """A batch cut into `parallel_batches` pieces, whose gradients are tasks for `workers` threads.

@@ -1,0 +1,115 @@
+"""Turns: which of some ways to make a training's steps is the fastest, found out by taking turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from math import ceil
+from typing import TypeVar
+
+import numpy as np
+
+from pdnn.comm import Communicator
+from pdnn.strategies import Strategy
+
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+Result = TypeVar("Result")
+Way = TypeVar("Way")
+S = TypeVar("S", bound=Strategy)
+
+BLOCK, LONG, MOST_STEPS = 0.002, 0.25, 4096
+"""Seconds and steps of a block, at least and at most, and of all blocks."""
+
+FEWEST, MOST, CLEAR = 3, 7, 1.1
+"""Blocks of each way, and how many times as fast one must be for no more of them."""
+
+PAYS = 1.03
+"""How many times as fast a step must be to be worth more threads."""
+
+HOPELESS = 1.5
+"""Where a team takes this many times as long as the best so far, larger ones are not tried."""
+
+
+def turns(ways: Sequence[Way], comm: Communicator) -> Generator[tuple[Way, int], float, list[float]]:
+    """Asks for steps of each way, in turns and on all ranks at once; returns the seconds of one of each.
+
+    They are the slowest rank's. Each block of steps follows on an untimed one, and the median of a way's
+    blocks counts: what it takes while others use the machine as they do now. It ends early where all ranks
+    see which one is the fastest. Of steps that take longer than `LONG`, one is measured.
+
+    Yields
+    ------
+    (way, int)
+        Which is to make how many steps; the seconds of one are sent.
+    """
+    for way in ways:
+        yield way, 1
+    warm = np.zeros(len(ways))
+    for index, way in enumerate(ways):
+        warm[index] = yield way, 1
+    comm.all_reduce(warm, op="max", check=False)
+    if warm.max() > LONG:
+        return [float(seconds) for seconds in warm]
+    steps = min(MOST_STEPS, ceil(BLOCK / max(float(warm.min()), 1e-7)))
+    rounds = max(FEWEST, min(MOST, int(LONG / (2 * steps * float(warm.sum())))))
+    blocks: list[list[float]] = [[] for _ in ways]
+    for done in range(1, rounds + 1):
+        for own, way in zip(blocks, ways, strict=True):
+            comm.barrier(check=False)
+            yield way, steps
+            own.append((yield way, steps))
+        clear = np.array([float(done >= FEWEST and _is_clear(blocks))])
+        comm.all_reduce(clear, op="min", check=False)
+        if clear[0]:
+            break
+    result = np.array([np.median(own) for own in blocks])
+    comm.all_reduce(result, op="max", check=False)
+    return [float(seconds) for seconds in result]
+
+
+def _is_clear(blocks: list[list[float]]) -> bool:
+    """Whether the slowest block of one way is faster than each block of the others, by `CLEAR` at least."""
+    best = min(blocks, key=max)
+    others = [own for own in blocks if own is not best]
+    return bool(others) and all(min(own) > CLEAR * max(best) for own in others)
+
+
+def as_many_as_pay(
+    among: Sequence[S],
+) -> Generator[Sequence[S], list[float], tuple[S, dict[str, float]]]:
+    """The one with the fewest threads that no larger one beats by `PAYS`, and the seconds of all tried.
+
+    Each is compared with the best so far, so that no more than two are in memory.
+
+    Yields
+    ------
+    sequence of Strategy
+        To be compared; the seconds a step of each are sent.
+    """
+    best, measured = among[0], dict[str, float]()
+    if len(among) == 1:
+        return best, {str(best): (yield among)[0]}
+    for engine in among[1:]:
+        own, other = yield [best, engine]
+        measured |= {str(best): own, str(engine): other}
+        if other > HOPELESS * own:
+            break
+        if other * PAYS < own:
+            best = engine
+    return best, measured
+
+
+def answered(questions: Generator[Question, Answer, Result], answer: Callable[[Question], Answer]) -> Result:
+    """What comes of questions if each is answered at once."""
+    try:
+        question = next(questions)
+        while True:
+            question = questions.send(answer(question))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+
+
+def in_turns(trials: Sequence[Callable[[int], float]], comm: Communicator) -> list[float]:
+    """Seconds a step of each trial, which makes so many and returns the seconds of one; see `turns`."""
+    return answered(turns(trials, comm), lambda turn: turn[0](turn[1]))

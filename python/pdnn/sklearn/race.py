@@ -1,0 +1,78 @@
+"""Race: an estimator's epochs, whose first steps one thread and teams of threads make in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from math import ceil
+from time import perf_counter
+
+from pdnn.comm import SELF
+from pdnn.epochs import Epochs
+from pdnn.strategies import Strategy
+
+PATIENCE = 0.04
+"""Seconds that one thread trains before others may: what has lasted so long will often last as long again."""
+
+AGAIN = 16
+"""How many times as long it is until the next race: others may use the machine meanwhile."""
+
+FIRST = 16
+"""Steps, by which it is learned how long these are."""
+
+SHORT = 2e-5
+"""Seconds of a step of one thread that is too short for threads to wait for each other in it."""
+
+
+class Race:
+    """Which of some engines trains fastest, by the steps of the training itself.
+
+    Each makes the same updates as the others, bit for bit, so it costs only what the slower ones lose.
+
+    Parameters
+    ----------
+    run : Epochs
+        That trains by the first engine.
+    engines : sequence of Strategy
+        One thread, and teams of more and more; or the only strategy.
+
+    Attributes
+    ----------
+    run : Epochs
+        That makes the next steps.
+    steps : int
+        How many; 0: all others.
+    """
+
+    def __init__(self, run: Epochs, engines: Sequence[Strategy]) -> None:
+        self._turns = _turns(run, engines)
+        self.run, self.steps = next(self._turns)
+
+    def note(self, seconds: float) -> None:
+        """A step of this turn took so many seconds; the next turn begins."""
+        if self.steps > 0:
+            self.run, self.steps = self._turns.send(seconds)
+
+
+def _turns(run: Epochs, engines: Sequence[Strategy]) -> Generator[tuple[Epochs, int], float]:
+    """Yields what is to make how many steps, and is sent the seconds of one."""
+    if len(engines) == 1:
+        yield run, 0
+    seconds = yield run, FIRST
+    patience = PATIENCE
+    while True:
+        began = perf_counter()
+        while (left := patience - (perf_counter() - began)) > 0:
+            seconds = yield run, ceil(left / max(seconds, 1e-7))
+        patience *= AGAIN
+        if seconds < SHORT:
+            continue
+        from pdnn.estimate.turns import as_many_as_pay, turns
+
+        pairs, runs = as_many_as_pay(engines), dict[Strategy, Epochs]()
+        pair = next(pairs)
+        try:
+            while True:
+                runs = {engine: runs.get(engine) or run.by(engine) for engine in pair}
+                pair = pairs.send((yield from turns(list(runs.values()), SELF)))
+        except StopIteration as end:
+            run = runs[end.value[0]]
