@@ -1,7 +1,7 @@
 #pragma once
-/// The optimizers' rules as data. A rule is an optimizer's numbers; `at(step, lr, decay)` are those of one step for
-/// parameters of one learning rate and weight decay, which kernels apply. w are parameters, g their gradients; what a
-/// rule remembers of each parameter is its state.
+/// The optimizers' rules as data. A rule is an optimizer's numbers; `at(lr, decay)`, or `at(step, lr, decay)` where
+/// they change from step to step, are those of one step for parameters of one learning rate and weight decay, which
+/// kernels apply. w are parameters, g their gradients; what a rule remembers of each parameter is its state.
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Sgd {
     double lr, momentum, l2;
     bool nesterov;
   };
-  Step at(std::int64_t /*step*/, double lr, double decay) const { return {lr, momentum, decay, nesterov}; }
+  Step at(double lr, double decay) const { return {lr, momentum, decay, nesterov}; }
   States keeps() const { return {momentum != 0}; }
   std::string_view name() const { return kName; }
   static constexpr auto fields() {
@@ -81,7 +81,7 @@ struct RmsProp {
     double lr, alpha, eps, momentum, l2;
     bool centered;
   };
-  Step at(std::int64_t /*step*/, double lr, double decay) const { return {lr, alpha, eps, momentum, decay, centered}; }
+  Step at(double lr, double decay) const { return {lr, alpha, eps, momentum, decay, centered}; }
   States keeps() const { return {true, momentum != 0, centered}; }
   std::string_view name() const { return kName; }
   static constexpr auto fields() {
@@ -99,13 +99,17 @@ struct Lion {
   struct Step {
     double lr, beta1, beta2, shrink;
   };
-  Step at(std::int64_t /*step*/, double lr, double decay) const { return {lr, beta1, beta2, 1 - lr * decay}; }
+  Step at(double lr, double decay) const { return {lr, beta1, beta2, 1 - lr * decay}; }
   States keeps() const { return {true}; }
   std::string_view name() const { return kName; }
   static constexpr auto fields() { return std::tuple(Field{"beta1", &Lion::beta1}, Field{"beta2", &Lion::beta2}); }
 };
 
 using Rule = std::variant<Sgd, Adam, RmsProp, Lion>;
+
+/// A rule whose numbers change from step to step.
+template <class R>
+concept ByStep = requires(const R& rule) { rule.at(std::int64_t{}, double{}, double{}); };
 
 /// A step of one of them. Not a variant: kernels call no function that is compiled elsewhere.
 struct RuleStep {

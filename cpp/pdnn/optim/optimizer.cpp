@@ -7,7 +7,10 @@ namespace pdnn::optim {
 
 template <class T>
 Optimizer<T>::Optimizer(Index count, const kernels::Rule& rule)
-    : rule_(rule), keeps_(std::visit([](const auto& own) { return own.keeps(); }, rule)), count_(count) {
+    : rule_(rule),
+      keeps_(std::visit([](const auto& own) { return own.keeps(); }, rule)),
+      count_(count),
+      by_step_(std::visit([]<class R>(const R&) { return kernels::ByStep<R>; }, rule)) {
   for (const bool kept : keeps_)
     if (kept) state_.emplace_back(count);
 }
@@ -21,6 +24,7 @@ template <class T>
 std::unique_ptr<Optimizer<T>> Optimizer<T>::clone() const {
   std::unique_ptr<Optimizer> other = like(count_);
   other->segments_ = segments_;
+  other->numbers_ = numbers_;
   other->steps_ = steps_;
   if (clip_) other->clip_ = std::make_unique<Clip<T>>(*clip_);
   for (std::size_t i = 0; i < state_.size(); ++i) other->state_[i] = state_[i].copy();
@@ -56,7 +60,7 @@ void Optimizer<T>::set_rates(std::span<const double> rates) {
 template <class T>
 void Optimizer<T>::begin_step() {
   ++steps_;
-  take_numbers();
+  if (by_step_) take_numbers();
 }
 
 /// The rule's numbers for this step, a segment.
@@ -64,9 +68,14 @@ template <class T>
 void Optimizer<T>::take_numbers() {
   numbers_.clear();
   std::visit(
-      [&](const auto& rule) {
-        for (const Segment& segment : segments_)
-          numbers_.emplace_back(rule.at(steps_, segment.lr, segment.weight_decay));
+      [&]<class R>(const R& rule) {
+        for (const Segment& segment : segments_) {
+          if constexpr (kernels::ByStep<R>) {
+            numbers_.emplace_back(rule.at(steps_, segment.lr, segment.weight_decay));
+          } else {
+            numbers_.emplace_back(rule.at(segment.lr, segment.weight_decay));
+          }
+        }
       },
       rule_);
 }

@@ -72,6 +72,7 @@ class Optimizer {
   Index count_;
   std::vector<Segment> segments_;
   std::vector<kernels::RuleStep> numbers_;  // of this step, a segment
+  bool by_step_;                            // whether they change from step to step
   std::vector<AlignedArray<T>> state_;
   std::unique_ptr<Clip<T>> clip_;
   std::int64_t steps_ = 0;

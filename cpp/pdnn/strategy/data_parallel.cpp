@@ -51,13 +51,12 @@ StepSums DataParallel<T>::step(const Source<T>& source, const Step& step) {
   if (weight > 0) sums = reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep);
   sums.weight = weight;
   this->look(sums);
-  return agree_in_replica(sums);
+  return options_.replica ? agree_in_replica(sums) : sums;
 }
 
 /// The sums of the whole replica, on each of its ranks.
 template <class T>
 StepSums DataParallel<T>::agree_in_replica(const StepSums& sums) {
-  if (!options_.replica) return sums;
   const auto timed = timer_.time(&Phases::messages);
   const double counts = options_.counts ? 1 : 0;
   std::array<double, 3> all{counts * sums.loss.value, counts * sums.loss.correct, sums.stop ? 1.0 : 0.0};
