@@ -34,10 +34,10 @@ def raced(patch: pytest.MonkeyPatch, cores: int, seconds: Callable[[int], float]
         other.engine = engine  # type: ignore[attr-defined]
         return other
 
-    def note(own: race.Race, _: float) -> None:
+    def note(own: race.Race, _: float, steps: int) -> None:
         engine = getattr(own.run, "engine", own.run._training.strategy)
         made.append(str(engine))
-        noted(own, seconds(engine.threads))
+        noted(own, seconds(engine.threads) * steps, steps)
 
     noted = race.Race.note
     patch.setattr(Epochs, "by", named)
@@ -131,7 +131,7 @@ def test_the_next_race_may_end_otherwise(monkeypatch: pytest.MonkeyPatch) -> Non
         if run.seconds * own.steps > race.PATIENCE / 2:
             long.append(run.threads)
         clock[0] += run.seconds * own.steps
-        own.note(run.seconds)
+        own.note(run.seconds * own.steps, own.steps)
     assert long[:2] == [1, 1]
     assert set(long[2:]) == {8}
 

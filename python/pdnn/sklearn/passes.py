@@ -116,7 +116,7 @@ class Passes:
         began = perf_counter()
         if count > 1:
             made = self._several(count, decay, rate)
-            race.note((perf_counter() - began) / (count * race.run.steps))
+            race.note(perf_counter() - began, count * race.run.steps)
         else:
             made = iter([self._one(decay)])
         self._seconds = (perf_counter() - began) / max(count, 1)
@@ -146,7 +146,7 @@ class Passes:
         while True:
             before = EpochSums() if training.position is None else training.position.sums
             sums = race.run.run(_never, race.steps)
-            race.note((sums.seconds - before.seconds) / (sums.steps - before.steps))
+            race.note(sums.seconds - before.seconds, sums.steps - before.steps)
             if training.position is None:
                 return sums
 

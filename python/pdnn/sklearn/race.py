@@ -47,10 +47,10 @@ class Race:
         self._turns = _turns(run, engines)
         self.run, self.steps = next(self._turns)
 
-    def note(self, seconds: float) -> None:
-        """A step of this turn took so many seconds; the next turn begins."""
+    def note(self, seconds: float, steps: int) -> None:
+        """So many steps of this turn took so many seconds; the next turn begins."""
         if self.steps > 0:
-            self.run, self.steps = self._turns.send(seconds)
+            self.run, self.steps = self._turns.send(seconds / steps)
 
 
 def _turns(run: Epochs, engines: Sequence[Strategy]) -> Generator[tuple[Epochs, int], float]:
@@ -64,15 +64,20 @@ def _turns(run: Epochs, engines: Sequence[Strategy]) -> Generator[tuple[Epochs, 
         while (left := patience - (perf_counter() - began)) > 0:
             seconds = yield run, ceil(left / max(seconds, 1e-7))
         patience *= AGAIN
-        if seconds < SHORT:
-            continue
-        from pdnn.estimate.turns import as_many_as_pay, turns
+        if seconds >= SHORT:
+            run = yield from _fastest(run, engines)
 
-        pairs, runs = as_many_as_pay(engines), dict[Strategy, Epochs]()
-        pair = next(pairs)
-        try:
-            while True:
-                runs = {engine: runs.get(engine) or run.by(engine) for engine in pair}
-                pair = pairs.send((yield from turns(list(runs.values()), SELF)))
-        except StopIteration as end:
-            run = runs[end.value[0]]
+
+def _fastest(run: Epochs, engines: Sequence[Strategy]) -> Generator[tuple[Epochs, int], float, Epochs]:
+    """Yields and is sent the same; returns what trains by the fastest engine."""
+    from pdnn.estimate.turns import as_many_as_pay, turns
+
+    pairs, runs = as_many_as_pay(engines), dict[Strategy, Epochs]()
+    pair = next(pairs)
+    try:
+        while True:
+            runs = {engine: runs.get(engine) or run.by(engine) for engine in pair}
+            pair = pairs.send((yield from turns(list(runs.values()), SELF)))
+    except StopIteration as end:
+        fastest, _ = end.value
+        return runs[fastest]

@@ -18,10 +18,10 @@ _SHORT_STEP = 2e5
 """Weights times rows of a step that takes some 30 µs: narrower numbers save a fifth at most below."""
 
 _LONG_STEP = 2e6
-"""Weights times rows of a step that takes some 100 µs: threads do not pay below."""
+"""Weights times rows of a step that takes some 100 µs: threads of ranks do not pay below."""
 
 _LONG_FIT = 1e10
-"""Weights times rows, over all steps, of some .5 s: measuring what pays is not worth its time below."""
+"""Weights times rows, over all steps, of some .5 s: before shorter ones ranks measure nothing."""
 
 
 class Settings(BaseEstimator):

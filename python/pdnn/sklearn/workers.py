@@ -40,7 +40,7 @@ def workers(strategy: str | Strategy, n_jobs: int | None, long: bool) -> Workers
     strategy, n_jobs
         The estimator's.
     long : bool
-        Whether it is worth measuring before how many threads of ranks pay; else ``"auto"`` is one of each.
+        Whether it is worth measuring, before ranks train, how many threads of each pay; else they have one.
 
     Raises
     ------
