@@ -19,6 +19,10 @@ NOT_FINITE = (
 )
 
 
+BLOCK = 2048
+"""Rows whose outputs one thread computes at a time."""
+
+
 class Fitted(Settings):
     """An estimator that may have a network, `model_`."""
 
@@ -71,7 +75,7 @@ class Fitted(Settings):
             return model.predict(dense(x, block, model.dtype))
 
         model.place()  # which threads would otherwise do at once
-        with Blocks(x.shape[0], 2048, threads) as blocks:
+        with Blocks(x.shape[0], BLOCK, threads) as blocks:
             return np.concatenate([*blocks.results(outputs)])
 
     def _outputs(self, X: Any) -> Array:
@@ -83,4 +87,5 @@ class Fitted(Settings):
         """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
-        return self._raw(X, self._workers().threads).astype(np.float64)
+        threads = self._workers().threads if X.shape[0] > BLOCK else 1
+        return self._raw(X, threads).astype(np.float64, copy=False)
