@@ -44,9 +44,9 @@ def side(network: Network | Images, strategy: str) -> Runner:
 
 def compare(network: Network | Images, cores: int, method: Method) -> dict[str, Any]:
     """Runs one comparison; times in microseconds, `behind` as a share of the best named strategy's."""
-    from pdnn.estimate.auto import engines
+    from pdnn.strategies.engines import engines_up_to
 
-    names = [*map(str, engines(cores)), "auto"]
+    names = [*map(str, engines_up_to(cores)), "auto"]
     entries = [Side(name, side, (network, name), cores) for name in names]
     found = measure.compare(entries, method)
     measure.check_losses(entries, [result.check for result in found.results])
