@@ -151,7 +151,7 @@ class Passes:
                 return sums
 
     def _several(self, count: int, decay: float, rate: Callable[[int], float | None]) -> Iterator[Sums]:
-        groups, rows, steps = self._optimizer.param_groups, len(self._rows), self._race.run.steps
+        groups, rows, steps = self._optimizer.param_groups, len(self._rows), self.run.steps
         self._decay(decay, rows, self._count)
         orders, rates, scales = np.empty((count, rows), np.int64), np.empty((0, len(groups))), np.ones(count)
         for order in orders:
@@ -160,7 +160,7 @@ class Passes:
         if rate(0) is not None:
             lrs = np.append(lrs, [rate(epoch * rows) for epoch in range(1, count)])
             rates, scales[1:] = np.repeat(lrs[:, None], len(groups), axis=1), lrs[:-1] / lrs[1:]
-        made = self._race.run.run_several(orders, rates, scales)
+        made = self.run.run_several(orders, rates, scales)
         for group in groups:
             group["lr"] = float(lrs[-1])
         return (Sums(loss, weight, rows, steps, squares) for loss, weight, squares, *_ in made)
