@@ -1,6 +1,6 @@
 """A training by hand that goes on when ranks die; run as a script, on ranks of MPI, of which one is killed.
 
-``python elastic_job.py RANK SECONDS SIGNAL``: a rank, and when a signal comes to it after training began.
+``python elastic_job.py RANK SECONDS SIGNAL``: a rank, and when a signal comes to it after the first step.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def network() -> Any:
 
 
 @ddp.elastic
-def train(state: ddp.State, every: int, pause: float = 0) -> None:
-    """Batches from where the state is; a commit after every so many."""
+def train(state: ddp.State, every: int, pause: float = 0, stepped: Callable[[], None] = lambda: None) -> None:
+    """Batches from where the state is; a commit after every so many, and a call after each."""
     batches, _ = ddp.partition_dataset(data(), BATCH, dtype="float64", verbose=False)
     optimizer = ddp.DistributedOptimizer(state.optimizer)
     criterion = nn.CrossEntropyLoss()
@@ -53,6 +53,7 @@ def train(state: ddp.State, every: int, pause: float = 0) -> None:
             state.batch = number + 1
             if state.batch % every == 0:
                 state.commit()
+            stepped()
             time.sleep(pause)
         state.epoch, state.batch = state.epoch + 1, 0
     optimizer.remove()
@@ -66,13 +67,12 @@ def fresh() -> ddp.State:
 
 
 def run(
-    every: int = 4, pause: float = 0, begin: Callable[[], None] = lambda: None
+    every: int = 4, pause: float = 0, stepped: Callable[[], None] = lambda: None
 ) -> tuple[ddp.State, NDArray[Any]]:
-    """The state at the end, and the parameters; `begin` is called before the training."""
+    """The state at the end, and the parameters; `stepped` is called after each step."""
     state = fresh()
     ddp.broadcast_parameters(state.model)
-    begin()
-    train(state, every, pause)
+    train(state, every, pause, stepped)
     return state, state.model.flat_parameters.copy()
 
 
@@ -80,14 +80,15 @@ if __name__ == "__main__":
     comm = pdnn.world()
     dies, after, number = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
     tell_files()
-    timer = threading.Timer(after, os.kill, (os.getpid(), number))
+    pids = np.concatenate(comm.all_gather(np.array([os.getpid()])))
+    timer = threading.Timer(after, os.kill, (int(pids[dies]), number))
 
-    def begin() -> None:
-        comm.barrier()
-        if comm.rank == dies:
+    def stepped() -> None:
+        """Not before: where a rank dies while others make a communicator, Open MPI 5.0 may crash in them."""
+        if comm.rank == 0 and timer.ident is None:
             timer.start()
 
-    state, values = run(pause=0.01, begin=begin)
+    state, values = run(pause=0.01, stepped=stepped)
     timer.cancel()
     alone = pdnn.run(run, ranks=1, backend="threads")[0][1]
     assert pdnn.world().size == comm.size - state.failures
