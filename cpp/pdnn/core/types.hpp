@@ -53,17 +53,13 @@ class Shape {
 
   int rank() const { return rank_; }
   Index operator[](int axis) const { return extents_[static_cast<std::size_t>(axis)]; }
-  Index count() const {
-    Index product = 1;
-    for (int axis = 0; axis < rank_; ++axis) product *= (*this)[axis];
-    return product;
-  }
+  Index count() const { return extents_[0] * extents_[1] * extents_[2]; }
   bool operator==(const Shape&) const = default;
   /// "784" or "1x28x28", as messages show it.
   std::string text() const;
 
  private:
-  std::array<Index, kMaxRank> extents_{1, 1, 1};
+  std::array<Index, kMaxRank> extents_{1, 1, 1};  // those beyond the rank stay 1
   int rank_ = 0;
 };
 

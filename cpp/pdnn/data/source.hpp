@@ -56,6 +56,8 @@ class Source {
   void gather_samples(Part part, std::span<const Index> rows, T* out) const;
   /// What gather() will have this worker read for these rows.
   kernels::Upcoming upcoming(Part part, std::span<const Index> rows) const;
+  /// Fetches these few samples, and their targets, towards this core.
+  void fetch(std::span<const Index> rows) const;
 
  private:
   /// Whether these rows lie as a batch does.

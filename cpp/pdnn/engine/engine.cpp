@@ -1,5 +1,6 @@
 #include "pdnn/engine/engine.hpp"
 
+#include "pdnn/core/subnormals.hpp"
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::engine {
@@ -68,6 +69,37 @@ nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step,
   if (!leaves) return sums;
   write_leaf_sums(workspace_, leaves_, hooks.leaf_sums);
   return {};
+}
+
+/// Of a stack of layers nothing but kernels is left of a step.
+template <class T>
+bool TeamEngine<T>::steps(const Source<T>& source, std::span<const Index> rows, Index batch,
+                          optim::Optimizer<T>& optimizer, nn::LossValue& sums) {
+  const Member alone;
+  const nn::Pass pass{.team = &alone};
+  if (team_.size() > 1 || optimizer.clip() || !job_.network.in_stack(pass, batch)) return false;
+  const SubnormalsAsZero zero;
+  const double scale = job_.loss.scale(static_cast<double>(batch));
+  const Tensor<T> y = workspace_.y(batch), dy = workspace_.dy(batch);
+  const nn::Vars<T> vars = job_.model.vars(workspace_, nullptr);
+  T *const params = job_.model.params->data(), *const grads = job_.model.grads->data();
+  const Index count = job_.model.count();
+  const kernels::Table<T>& table = kernels::table<T>();
+  const auto update = optimizer.by_step() ? std::nullopt : optimizer.update({0, count}, params);
+  for (Index at = 0; at < std::ssize(rows); at += batch) {
+    const Batch<T> now = source.gather(alone, slice(rows, at, batch), workspace_);
+    if (at + batch < std::ssize(rows)) source.fetch(slice(rows, at + batch, batch));
+    optimizer.begin_step();
+    job_.network.stack_forward(vars, now.x, y);
+    sums += job_.loss(alone, y, now.target, scale, dy, workspace_.rows());
+    job_.network.stack_backward(pass, vars, now.x, y, dy, job_.model.grads->span());
+    if (update) {
+      table.update(Part{}, *update, count, grads);
+    } else {
+      optimizer.apply(0, params, grads, count);
+    }
+  }
+  return true;
 }
 
 template <class T>

@@ -27,6 +27,12 @@ struct Target {
 /// Sums over the rows of a call, each times its weight: of the rows' losses, and of rows whose prediction was right.
 struct LossValue {
   double value = 0, correct = 0;
+
+  LossValue& operator+=(const LossValue& other) {
+    value += other.value;
+    correct += other.correct;
+    return *this;
+  }
 };
 
 /// torch's, and batchmean: summed over a row's outputs, averaged over rows.

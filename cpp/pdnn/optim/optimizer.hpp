@@ -49,6 +49,8 @@ class Optimizer {
   void begin_step();
   /// The same rule for a slice, as a kernel can apply it (w points at its first element); none if groups differ in it.
   std::optional<kernels::Update<T>> update(Range slice, T* w);
+  /// Whether that is another one from step to step.
+  bool by_step() const { return by_step_; }
   /// Updates parameters [offset, offset + n) from their gradients; w and g point at element `offset`.
   void apply(Index offset, T* w, const T* g, Index n);
 

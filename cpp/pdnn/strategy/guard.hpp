@@ -1,6 +1,7 @@
 #pragma once
 /// Guard: what undoing steps needs, so that one whose loss or gradient is not finite leaves nothing behind.
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "pdnn/core/finite.hpp"
@@ -39,6 +40,8 @@ class Guard {
   /// Whether a window begins with this step of the epoch, or ends with it.
   bool begins(Index step) const { return length_ > 0 && step >= end_; }
   bool ends(Index step) const { return length_ > 0 && step + 1 == end_; }
+  /// Steps from this one on until the window ends.
+  Index left(Index step) const { return length_ > 0 ? end_ - step : std::numeric_limits<Index>::max(); }
   bool alone(Index step) const { return step == begin_; }
   /// Begins a window with this step, which will change these arrays.
   void begin(Index step, const Arrays& arrays);

@@ -39,17 +39,32 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
                     .global_rows = rows,
                     .number = number,
                     .stop = stop};
-    looks_ = guard && (guard.ends(sums.steps) || at + rows >= end || meets_after(step));
-    StepSums own = this->step(source, step);
+    // As many steps as nobody looks at one by one may be one call.
+    const Index most = std::min({Index{clock.left()}, guard.left(sums.steps), (end - at) / epoch.batch_size});
+    nn::LossValue loss{sums.loss, sums.correct};
+    StepSums own;
+    int count = 1;
+    const auto looks = [&] { return guard && (guard.ends(sums.steps + count - 1) || at + count * rows >= end); };
+    if (most > 1 && !stop && epoch.rates.rows == 0 &&
+        several(source, slice(epoch.order, at, most * rows), rows, loss)) {
+      count = static_cast<int>(most);
+      own = {{}, most * rows, false, false, static_cast<double>(most * rows)};
+      looks_ = looks();
+      look(own);
+    } else {
+      looks_ = looks() || (guard && meets_after(step));
+      own = this->step(source, step);
+      loss += own.loss;
+    }
     if (guard && own.stop && !looks_) own.bad = agree_on_first(first_bad()) != Nonfinite::kUnknown;
 
-    const bool bad = guard && (own.bad || !std::isfinite(own.loss.value)), alone = guard.alone(sums.steps);
+    const bool bad = guard && (own.bad || !std::isfinite(loss.value)), alone = count == 1 && guard.alone(sums.steps);
     if (bad) {
       const bool stops = epoch.on_nonfinite == OnNonfinite::stop;
       Index element = Nonfinite::kLoss;
       if (alone && std::isfinite(own.loss.value)) element = agree_on_first(first_bad());
       meet_to_undo();
-      guard.undo(sums.steps, changed());
+      guard.undo(sums.steps + count - 1, changed());
       meet_to_undo();
       optimizer_.set_steps(updates);
       if (!alone) {
@@ -58,17 +73,18 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
       }
       if (stops) sums.nonfinite = {number, element};
       own = {{}, stops ? 0 : own.rows, stops && wants_to_end(true, false), false, stops ? 0 : own.weight};
+      loss = {sums.loss, sums.correct};
     }
     after_update(step, own);
     if (meets_after(step)) guard.end(sums.steps + 1);
-    sums.loss += own.loss.value;
-    sums.correct += own.loss.correct;
+    sums.loss = loss.value;
+    sums.correct = loss.correct;
     if (!bad) sums.weight += own.weight;
     (bad ? sums.skipped_rows : sums.rows) += own.rows;
-    if (own.weight > 0) ++(bad ? sums.skipped : sums.updates);
-    ++sums.steps;
+    if (own.weight > 0) (bad ? sums.skipped : sums.updates) += count;
+    sums.steps += count;
     sums.stopped = own.stop;
-    if (!clock.time_to_poll()) continue;
+    if (!clock.time_to_poll(count)) continue;
     const auto not_timed = timer_.time(nullptr);
     comm_->check_others();
     sums.seconds = epoch.before.seconds + clock.seconds();

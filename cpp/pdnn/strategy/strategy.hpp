@@ -81,10 +81,11 @@ using Poll = std::function<bool(const EpochSums&)>;
 class EpochClock {
  public:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-  /// Once every few dozen milliseconds, if it is called after each step. Reading the clock takes a tenth of a tiny
-  /// step: while steps are short, it is read once in up to 64.
-  bool time_to_poll() {
-    if (--unread_ > 0) return false;
+  /// Once every few dozen milliseconds, if it is called after each step, or after several of at most left(). Reading
+  /// the clock takes a tenth of a tiny step: while steps are short, it is read once in up to 64.
+  bool time_to_poll(int steps = 1) {
+    unread_ -= steps;
+    if (unread_ > 0) return false;
     const auto now = Clock::now();
     together_ = now - read_ < kShort ? std::min(2 * together_, 64) : 1;
     unread_ = together_;
@@ -93,6 +94,8 @@ class EpochClock {
     polled_ = now;
     return true;
   }
+  /// Steps until it is read.
+  int left() const { return unread_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -144,6 +147,11 @@ class SynchronousStrategy : public Strategy<T> {
  public:
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   virtual StepSums step(const Source<T>& source, const Step& step) = 0;
+  /// Engine::steps, of a strategy that does nothing else in a step().
+  virtual bool several(const Source<T>& /*source*/, std::span<const Index> /*rows*/, Index /*batch*/,
+                       nn::LossValue& /*sums*/) {
+    return false;
+  }
 
  protected:
   SynchronousStrategy(nn::Model<T>& model, optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm)
