@@ -76,7 +76,11 @@ struct StackFactors {
 
 template <class T>
 __attribute__((noinline)) const T* rounded_factor(const T* values, Index count, T* room) {
-  if constexpr (std::is_same_v<T, float>) Rounded::copy_along(values, 0, 1, count, room, 0);
+  if constexpr (std::is_same_v<T, float>) {
+    Index i = 0;
+    for (; i + kLanes<T> <= count; i += kLanes<T>) store(room + i, round_to_bfloat16(load(values + i)));
+    if (i < count) store_few(room + i, round_to_bfloat16(load_few(values + i, count - i)), count - i);
+  }
   return room;
 }
 /// A factor as the layer's products read it: in `room` if they round it.
