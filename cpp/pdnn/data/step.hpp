@@ -1,5 +1,6 @@
 #pragma once
-/// Step: one batch on its way through training. Made once by a strategy, narrowed for a rank, a piece or a micro-batch.
+/// Step: one batch on its way through training; Steps: several. Made once by a strategy, narrowed for a rank, a piece
+/// or a micro-batch.
 #include "pdnn/core/leaves.hpp"
 #include "pdnn/core/random.hpp"
 #include "pdnn/core/types.hpp"
@@ -48,6 +49,13 @@ struct Step {
     step.next = leaves.run.size() == leaves.count ? slice(next, coming.begin, coming.size()) : std::span<const Index>{};
     return step;
   }
+};
+
+/// Steps one after another, with an update after each.
+struct Steps {
+  std::span<const Index> rows;  ///< of the source, in the order of the epoch
+  Index batch;                  ///< how many of them in each
+  Matrix<const double> rates;   ///< learning rates: a row a step, of one a group; no rows: as the optimizer has them
 };
 
 }  // namespace pdnn::data

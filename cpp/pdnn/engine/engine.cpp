@@ -73,8 +73,9 @@ nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step,
 
 /// Of a stack of layers nothing but kernels is left of a step.
 template <class T>
-bool TeamEngine<T>::steps(const Source<T>& source, std::span<const Index> rows, Index batch,
-                          optim::Optimizer<T>& optimizer, nn::LossValue& sums) {
+bool TeamEngine<T>::steps(const Source<T>& source, const Steps& steps, optim::Optimizer<T>& optimizer,
+                          nn::LossValue& sums) {
+  const auto& [rows, batch, rates] = steps;
   const Member alone;
   const nn::Pass pass{.team = &alone};
   if (team_.size() > 1 || optimizer.clip() || !job_.network.in_stack(pass, batch)) return false;
@@ -85,10 +86,12 @@ bool TeamEngine<T>::steps(const Source<T>& source, std::span<const Index> rows, 
   T *const params = job_.model.params->data(), *const grads = job_.model.grads->data();
   const Index count = job_.model.count();
   const kernels::Table<T>& table = kernels::table<T>();
-  const auto update = optimizer.by_step() ? std::nullopt : optimizer.update({0, count}, params);
-  for (Index at = 0; at < std::ssize(rows); at += batch) {
+  const bool varies = optimizer.by_step() || rates.rows > 0;
+  const auto update = varies ? std::nullopt : optimizer.update({0, count}, params);
+  for (Index at = 0, step = 0; at < std::ssize(rows); at += batch, ++step) {
     const Batch<T> now = source.gather(alone, slice(rows, at, batch), workspace_);
     if (at + batch < std::ssize(rows)) source.fetch(slice(rows, at + batch, batch));
+    if (rates.rows > 0) optimizer.set_rates({rates.row(step), static_cast<std::size_t>(rates.cols)});
     optimizer.begin_step();
     job_.network.stack_forward(vars, now.x, y);
     sums += job_.loss(alone, y, now.target, scale, dy, workspace_.rows());

@@ -16,6 +16,7 @@ using data::Batch;
 using data::CompressionStats;
 using data::Source;
 using data::Step;
+using data::Steps;
 using threads::Member;
 
 /// What an engine works on: a model, its network bound to the samples' shape, and a loss. They outlive the engine.
@@ -38,11 +39,10 @@ class Engine {
   /// Of a step in leaves: the gradients of its run's nodes are in model.grads and hooks.more_nodes, and the sums of
   /// each of its leaves are in hooks.leaf_sums, from which whoever knows all leaves makes those of the batch.
   virtual nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) = 0;
-  /// Steps over these rows, `batch` in each, one after another with its update: small networks' steps are shorter than
-  /// what comes between them elsewhere. Adds the sums of each to `sums`, in their order. False, and nothing is done,
-  /// if it has no shorter way. Of a source and a loss that do not weigh rows.
-  virtual bool steps(const Source<T>& /*source*/, std::span<const Index> /*rows*/, Index /*batch*/,
-                     optim::Optimizer<T>& /*optimizer*/, nn::LossValue& /*sums*/) {
+  /// Small networks' steps are shorter than what comes between them elsewhere. Adds the sums of each to `sums`, in
+  /// their order. False, and nothing is done, if it has no shorter way. Of a source and a loss that do not weigh rows.
+  virtual bool steps(const Source<T>& /*source*/, const Steps& /*steps*/, optim::Optimizer<T>& /*optimizer*/,
+                     nn::LossValue& /*sums*/) {
     return false;
   }
   /// The threads, for what they do all at once between gradients.
@@ -80,8 +80,7 @@ class TeamEngine : public Engine<T> {
       : Engine<T>(job), team_(threads), workspace_(job.network, job.sample, capacity) {}
   bool announces() const override { return true; }
   nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) override;
-  bool steps(const Source<T>& source, std::span<const Index> rows, Index batch, optim::Optimizer<T>& optimizer,
-             nn::LossValue& sums) override;
+  bool steps(const Source<T>& source, const Steps& steps, optim::Optimizer<T>& optimizer, nn::LossValue& sums) override;
   threads::Team& team() override { return team_; }
 
  private:

@@ -55,9 +55,9 @@ StepSums DataParallel<T>::step(const Source<T>& source, const Step& step) {
 }
 
 template <class T>
-bool DataParallel<T>::several(const Source<T>& source, std::span<const Index> rows, Index batch, nn::LossValue& sums) {
+bool DataParallel<T>::several(const Source<T>& source, const Steps& steps, nn::LossValue& sums) {
   const bool plain = comm_->size() == 1 && options_.leaves == 0 && !options_.replica && !source.weighs(job_.loss);
-  return plain && engine_->steps(source, rows, batch, optimizer_, sums);
+  return plain && engine_->steps(source, steps, optimizer_, sums);
 }
 
 /// The sums of the whole replica, on each of its ranks.

@@ -24,7 +24,7 @@ class DataParallel : public SynchronousStrategy<T> {
                std::shared_ptr<comm::Communicator> comm, const Options& options = {});
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   StepSums step(const Source<T>& source, const Step& step) override;
-  bool several(const Source<T>& source, std::span<const Index> rows, Index batch, nn::LossValue& sums) override;
+  bool several(const Source<T>& source, const Steps& steps, nn::LossValue& sums) override;
   std::vector<std::span<T>> memory() override { return reducer_->memory(); }
 
  protected:

@@ -45,8 +45,11 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
     StepSums own;
     int count = 1;
     const auto looks = [&] { return guard && (guard.ends(sums.steps + count - 1) || at + count * rows >= end); };
-    if (most > 1 && !stop && epoch.rates.rows == 0 &&
-        several(source, slice(epoch.order, at, most * rows), rows, loss)) {
+    const auto& rates = epoch.rates;
+    const Steps steps{.rows = slice(epoch.order, at, most * rows),
+                      .batch = rows,
+                      .rates = {rates.row(made), rates.rows > 0 ? most : 0, rates.cols, rates.stride}};
+    if (most > 1 && !stop && several(source, steps, loss)) {
       count = static_cast<int>(most);
       own = {{}, most * rows, false, false, static_cast<double>(most * rows)};
       looks_ = looks();

@@ -15,6 +15,7 @@ using data::CompressionStats;
 using data::Phases;
 using data::Source;
 using data::Step;
+using data::Steps;
 using engine::Engine;
 using engine::Job;
 using engine::Lane;
@@ -148,10 +149,7 @@ class SynchronousStrategy : public Strategy<T> {
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   virtual StepSums step(const Source<T>& source, const Step& step) = 0;
   /// Engine::steps, of a strategy that does nothing else in a step().
-  virtual bool several(const Source<T>& /*source*/, std::span<const Index> /*rows*/, Index /*batch*/,
-                       nn::LossValue& /*sums*/) {
-    return false;
-  }
+  virtual bool several(const Source<T>& /*source*/, const Steps& /*steps*/, nn::LossValue& /*sums*/) { return false; }
 
  protected:
   SynchronousStrategy(nn::Model<T>& model, optim::Optimizer<T>& optimizer, std::shared_ptr<comm::Communicator> comm)

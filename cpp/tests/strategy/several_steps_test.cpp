@@ -27,13 +27,12 @@ struct Made {
 struct Settings {
   Index batch = 1;
   kernels::Rule rule = kernels::Sgd{0.9};
-  bool frozen = false, classes = true;
+  bool frozen = false, classes = true, rates = false;
   OnNonfinite on_nonfinite = OnNonfinite::stop;
   Index spoiled = -1;  // a row with a NaN
 };
 
-/// Two epochs whose last batch may lack a row. With rates for each step, though they are the optimizer's own, steps are
-/// made one by one.
+/// Two epochs whose last batch may lack a row; one by one: with a pause after each step.
 Made train_with(const Settings& settings, bool one_by_one) {
   const Index rows = kSteps * settings.batch - (settings.batch > 1 ? 1 : 0);
   Floats x, targets;
@@ -64,19 +63,28 @@ Made train_with(const Settings& settings, bool one_by_one) {
                          Training<float>(model, loss, optimizer, comm::make_self(), {kFeatures},
                                          settings.classes ? 0 : kLabels, settings.batch));
   std::vector<double> rates;
-  for (Index step = 0; step < kSteps; ++step) rates.insert(rates.end(), {0.01, 0.02});
+  for (Index step = 0; settings.rates && step < kSteps; ++step)
+    rates.insert(rates.end(), {0.01 / static_cast<double>(step + 1), 0.02});
   Made made{};
   for (std::uint64_t number = 0; number < 2 && !made.sums.nonfinite.found(); ++number) {
     const std::vector<Index> order = data::epoch_order(4, number, rows);
-    Epoch epoch{.order = order,
-                .batch_size = settings.batch,
-                .seed = 4,
-                .first_step = made.steps,
-                .rates = {},
-                .on_nonfinite = settings.on_nonfinite};
-    if (one_by_one) epoch.rates = {rates.data(), kSteps, 2};
-    made.sums = session.run_epoch(source, epoch, [](const EpochSums&) { return false; });
-    made.steps += made.sums.steps;
+    EpochSums& sums = made.sums;
+    sums = {};
+    while (!sums.over(rows)) {
+      const Index before = sums.steps;
+      Epoch epoch{.order = order,
+                  .batch_size = settings.batch,
+                  .seed = 4,
+                  .first_step = made.steps,
+                  .rates = {},
+                  .on_nonfinite = settings.on_nonfinite,
+                  .first_row = before * settings.batch,
+                  .before = sums,
+                  .most_steps = one_by_one ? 1 : 0};
+      if (settings.rates) epoch.rates = {rates.data() + 2 * before, kSteps - before, 2};
+      sums = session.run_epoch(source, epoch, [](const EpochSums&) { return false; });
+      made.steps += sums.steps - before;
+    }
   }
   made.of_optimizer = optimizer->steps();
   made.params.assign(model->params->data(), model->params->data() + model->count());
@@ -95,7 +103,8 @@ BOOST_AUTO_TEST_CASE(they_have_the_bits_and_sums_of_one_after_another) {
     for (const kernels::Rule& rule :
          {kernels::Rule(kernels::Sgd{}), kernels::Rule(kernels::Sgd{0.9}), kernels::Rule(adam)})
       for (const bool frozen : {false, true})
-        for (const bool classes : {false, true}) table.push_back({batch, rule, frozen, classes});
+        for (const bool classes : {false, true})
+          for (const bool rates : {false, true}) table.push_back({batch, rule, frozen, classes, rates});
   for (const OnNonfinite what : {OnNonfinite::ignore, OnNonfinite::skip, OnNonfinite::stop})
     for (Index spoiled = 0; spoiled < kSteps; spoiled += 50)  // which comes anywhere in a window
       table.push_back({.on_nonfinite = what, .spoiled = spoiled});
