@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from math import isnan
 
 from pdnn.metrics import rises
 from pdnn.store import Array
@@ -46,7 +47,10 @@ class _Watching(Callback):
             )
         value = logs[self.monitor]
         sign = 1 if self.mode == "max" or (self.mode == "auto" and rises(self.monitor)) else -1
-        better = self.best is None or self.best != self.best or sign * (value - self.best) > self.min_delta
+        if self.best is None or isnan(self.best):
+            better = self.best is None or not isnan(value)
+        else:
+            better = sign * (value - self.best) > self.min_delta
         if better:
             self.best, self.best_epoch = value, epoch
         return better

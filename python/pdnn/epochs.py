@@ -70,6 +70,7 @@ class Epochs:
         self.steps = ceil(len(source) / self._rows)
         self.complete = False
         self._last: EpochSums | None = None
+        self._uncounted = 0  # steps of an epoch that is complete, but not recorded
         self._all_raise = False
         self._no_rates = np.zeros((0, len(training.optimizer.param_groups)))
         self._drawn: tuple[int, Array] | None = None
@@ -117,6 +118,7 @@ class Epochs:
             On all ranks, if a loss or gradient is not finite and the training is to raise then.
         """
         training, began = self._training, monotonic()
+        self._uncounted = 0
         last = training.step + most_steps if most_steps else inf
         while True:
             left = max(0.0, seconds - (monotonic() - began))
@@ -216,7 +218,7 @@ class Epochs:
     def _check_finite(self, sums: EpochSums) -> None:
         """Raises FloatingPointError if a step was not finite."""
         if sums.nonfinite is not None:
-            self._training.position = None
+            self._training.position, self._uncounted = None, 0
             self._all_raise = True
             raise FloatingPointError(self._tell_nonfinite(*sums.nonfinite))
 
@@ -256,6 +258,7 @@ class Epochs:
         row = min(row + steps * self._rows, rows)
         scattered = sums.stopped and training.strategy.models_apart
         self.complete = row == rows and not scattered
+        self._uncounted = sums.steps if self.complete else 0
         training.position = None
         if not self.complete and not scattered:
             training.position = Position(row, rows, self._source.shuffled(self._shuffle), sums)
@@ -265,15 +268,15 @@ class Epochs:
             schedule.step_to(schedule.last_epoch + 1)
 
     def _begin_again(self) -> None:
-        """An error ended an epoch after steps that nobody has counted: it begins again with its first row."""
+        """An error ended an epoch whose steps are not recorded: it begins again with its first row."""
         training, schedule = self._training, self._training.schedule
-        if training.position is None:
-            return
-        steps = training.position.sums.steps
-        training.position = None
+        steps = self._uncounted if training.position is None else training.position.sums.steps
         training.step -= steps
         if schedule is not None and training.schedule_per == "step":
             schedule.step_to(schedule.last_epoch - steps)
+        elif schedule is not None and self._uncounted:
+            schedule.step_to(schedule.last_epoch - 1)
+        training.position, self._uncounted = None, 0
 
     def logs(self, sums: EpochSums) -> dict[str, float]:
         """Loss, and accuracy for classification, of an epoch's rows as they were trained on.
@@ -294,6 +297,7 @@ class Epochs:
         if self._training.on_nonfinite == "skip":
             updates["skipped"] = sums.skipped
         self._training.history.add(logs, sums.phases, updates, _sent(sums.compression), self._ranks(sums))
+        self._uncounted = 0
 
     def _ranks(self, sums: EpochSums) -> list[dict[str, float]]:
         """What `History.ranks` keeps of an epoch; collective."""

@@ -288,8 +288,8 @@ class Fitting:
         with run.common_model():
             logs = run.logs(sums) | self._validate() | {"seconds": sums.seconds}
             run.record(logs, sums)
-            self._progress.end_epoch(training.epoch, logs)
             training.epoch += 1
+            self._progress.end_epoch(training.epoch - 1, logs)
             watch(training.epoch - 1, logs)
 
     def _validate(self) -> dict[str, float]:

@@ -207,9 +207,9 @@ class Trainer(Estimation):
                 watcher.on_epoch_end(self, epoch, logs)
 
         fitting.run(watch)
-        self.history.fingerprint = self.model.fingerprint()
         for watcher in watchers:
             watcher.on_train_end(self)
+        self.history.fingerprint = self.model.fingerprint()
         return self.history
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -129,3 +129,19 @@ def test_rank_0_alone_writes(tmp_path: Path) -> None:
 def test_what_is_no_callback_is_refused(callbacks: object, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make().fit(X, Y, callbacks=callbacks)  # type: ignore[arg-type]
+
+
+def test_a_value_that_is_no_number_from_the_first_epoch_on_does_not_improve(tmp_path: Path) -> None:
+    def nan(y: np.ndarray, prediction: np.ndarray) -> float:
+        return math.nan
+
+    trainer, kept = make(metrics={"broken": nan}), ModelCheckpoint(tmp_path / "best", "val_broken")
+    fit(trainer, 30, EarlyStopping("val_broken", patience=2), kept)
+    assert trainer.history.epochs == 3
+    assert kept.best_epoch == 0
+
+
+def test_the_fingerprint_is_that_of_the_parameters_that_were_put_back() -> None:
+    trainer = make()
+    fit(trainer, 5, Worsen(2), EarlyStopping(patience=1))
+    assert trainer.history.fingerprint == trainer.model.fingerprint()

@@ -206,6 +206,43 @@ def test_ctrl_c_begins_the_epoch_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert Content.read(tmp_path / FILE).state["step"] > 0
 
 
+@pytest.mark.parametrize("schedule_per", ["epoch", "step"])
+def test_an_interrupted_validation_begins_the_epoch_again(schedule_per: str) -> None:
+    def interrupt(y: np.ndarray, prediction: np.ndarray) -> float:
+        if trainer.epoch == 1 and trainer.step == 18:
+            raise KeyboardInterrupt
+        return 0.0
+
+    model = models.mlp((10, 3))
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    trainer = pdnn.Trainer(
+        model,
+        nn.CrossEntropyLoss(),
+        sgd,
+        strategy="serial",
+        schedule=optim.StepLR(sgd, 1, 0.5),
+        schedule_per=schedule_per,
+        metrics={"interrupt": interrupt},
+    )
+    with pytest.raises(KeyboardInterrupt):
+        fit(trainer, 4, validation=(X / 255, Y))
+    assert (trainer.epoch, trainer.step, trainer.history.epochs) == (1, 9, 1)
+    assert trainer.schedule is not None
+    assert trainer.schedule.last_epoch == (1 if schedule_per == "epoch" else 9)
+    trainer.metrics.clear()
+    fit(trainer, 2)
+    assert (trainer.epoch, trainer.step, trainer.history.epochs) == (3, 27, 3)
+    assert trainer.schedule.last_epoch == (3 if schedule_per == "epoch" else 27)
+
+
+def test_load_brings_the_fingerprint(tmp_path: Path) -> None:
+    trainer, other = make(), make()
+    fit(trainer, 1)
+    trainer.save(tmp_path / "saved")
+    other.load(tmp_path / "saved")
+    assert other.history.fingerprint == trainer.history.fingerprint == other.model.fingerprint()
+
+
 CHILD = """
 import sys
 sys.path[:0] = sys.argv[1], sys.argv[1] + "/.."

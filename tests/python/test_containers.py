@@ -429,7 +429,8 @@ def test_a_conversion_is_told_once(
 def test_integers_are_predicted_where_they_were_trained_on_as_they_are() -> None:
     trainer = fitted(X, Y)
     np.testing.assert_array_equal(trainer.predict(X.tolist()), trainer.predict(X.astype(np.float32)))
-    trainer.fit(Dataset(X.astype(np.uint8), Y, scale=1 / 255), verbose=False)
-    for x in (X, X.astype(np.uint8), X > 0, X.tolist()):
-        with pytest.raises(TypeError, match="raw integers need their scale: pass the Dataset"):
-            trainer.predict(x)
+    for data in (Dataset(X.astype(np.uint8), Y, scale=1 / 255), Dataset(X / np.float32(255), Y)):
+        trainer.fit(data, verbose=False)
+        for x in (X, X.astype(np.uint8), X > 0, X.tolist()):
+            with pytest.raises(TypeError, match="raw integers need their scale: pass the Dataset"):
+                trainer.predict(x)

@@ -187,7 +187,7 @@ def take(
     training.model.classes = names
     training.epoch, training.step, training.seed = numbers["epoch"], numbers["step"], numbers["seed"]
     training.position = position
-    for name in ("history", "phases", "updates", "compression", "ranks", "timeline"):
+    for name in ("history", "phases", "updates", "compression", "ranks", "timeline", "fingerprint"):
         setattr(training.history, name, getattr(history, name))
 
 

@@ -30,11 +30,14 @@ class Converted(NamedTuple):
         What was converted, such as "x from int16 to float32"; empty if nothing was copied.
     classes : ndarray of str or None
         The names that class numbers stand for, sorted.
+    integers : bool
+        Whether samples came as integers or booleans.
     """
 
     array: Array
     note: str = ""
     classes: Array | None = None
+    integers: bool = False
 
 
 def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
@@ -55,7 +58,10 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
             "convert it, as by x.astype(np.float32)"
         )
     if not plain and x.dtype.kind in "iu":
-        raise TypeError(f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset")
+        raise TypeError(
+            f"{where}: x is {x.dtype}; raw integers need their scale: pass the Dataset, "
+            "or floats if they mean themselves"
+        )
     if x.ndim < 2:
         raise ValueError(
             f"{where}: x has shape {x.shape}, expected (n, ...) with one sample a row; "
@@ -65,7 +71,8 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
         raise ValueError(
             f"{where}: x has integers beyond 2**53, which float64 rounds; pass x.astype(np.float64)"
         )
-    return _as("x", x, WIDENED.get(kind, kind), container)
+    converted = _as("x", x, WIDENED.get(kind, kind), container)
+    return converted._replace(integers=x.dtype.kind in "iu")
 
 
 def to_labels(where: str, given: Any) -> Converted:

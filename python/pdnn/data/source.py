@@ -68,8 +68,8 @@ class Source:
 
     @property
     def plain(self) -> bool:
-        """Whether the samples mean themselves, neither scaled nor shifted."""
-        return self.arrays[2:4] == (1.0, 0.0)
+        """Whether the samples are integers that mean themselves, neither scaled nor shifted."""
+        return self.dataset.integers and self.arrays[2:4] == (1.0, 0.0)
 
     @property
     def weighted(self) -> bool:
