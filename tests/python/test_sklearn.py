@@ -267,6 +267,26 @@ def test_classes_have_weights() -> None:
         plain.fit(DIGITS, rare, np.zeros(len(rare)))
 
 
+def test_a_class_counts_the_same_in_every_batch() -> None:
+    settings: dict[str, Any] = {"random_state": 0, "shuffle": False}
+    counts, some = {0: 1, 1: 5}, DIGIT[:50]  # the others count 1
+    weighed = MLPClassifier(**settings, class_weight=counts)
+    given = MLPClassifier(**settings)
+    for batch in (np.isin(some, [0, 2]), some > 3, some < 4):
+        weighed.partial_fit(DIGITS[:50][batch], some[batch], classes=np.arange(10))
+        given.partial_fit(DIGITS[:50][batch], some[batch], 1.0 + 4 * (some == 1)[batch], np.arange(10))
+    assert weighed.model_.fingerprint() == given.model_.fingerprint()
+    labels = np.stack([some == 3, some == 1], axis=1)
+    weighed = MLPClassifier(**settings, class_weight=[{1: 1}, {1: 5}])
+    for batch in (some > 3, some < 4):
+        weighed.partial_fit(DIGITS[:50][batch], labels[batch], classes=np.arange(2))
+    unknown = MLPClassifier(class_weight={0: 1, 11: 5})
+    with pytest.raises(ValueError, match="not in class_weight"):
+        unknown.fit(DIGITS, DIGIT)
+    with pytest.raises(ValueError, match="not in class_weight"):
+        unknown.partial_fit(DIGITS[:1], [0], classes=np.arange(10))
+
+
 def test_counts_are_learned_as_by_scikit_learn() -> None:
     if "loss" not in neural_network.MLPRegressor().get_params():
         pytest.skip("this scikit-learn has no loss for counts")

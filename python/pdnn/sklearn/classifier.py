@@ -241,7 +241,11 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     def _counted(self, y: Array, weight: Array | None) -> Array | None:
         if self.class_weight is None:
             return weight
-        by_class = compute_sample_weight(self.class_weight, y)
+        rows = y if self._multilabel else y.ravel()
+        if self.class_weight != "balanced":  # which classes there are does not depend on the rows
+            known = np.tile([[0], [1]], y.shape[1]) if self._multilabel else self.classes_
+            rows = np.concatenate([known, rows])
+        by_class = compute_sample_weight(self.class_weight, rows)[-len(y) :]
         if not (np.isfinite(by_class).all() and by_class.min() >= 0):
             raise ValueError(f"class_weight={self.class_weight}: expected finite numbers, 0 or more")
         return np.asarray(by_class if weight is None else weight * by_class)

@@ -71,10 +71,11 @@ class Perceptron(QuasiNewton):
                     f"sample_weight: {sample_weight[below[0]]:g} of row {below[0]}; "
                     "expected numbers, 0 or more"
                 )
+        targets = self._encoded(y, new and not incremental)
         weight = self._counted(y, sample_weight)
         if weight is not None and not weight.any():
             raise ValueError("sample_weight: all weights are 0, so there is nothing to fit")
-        table = Table(X, self._encoded(y, new and not incremental), weight)
+        table = Table(X, targets, weight)
         self.n_outputs_ = self._width(table.targets)
         held_out = None if X_val is None else self._to_validate(X_val, y_val)
         widths, activations, dropout = self._hidden()
@@ -176,7 +177,7 @@ class Perceptron(QuasiNewton):
         return None
 
     def _counted(self, y: Array, weight: Array | None) -> Array | None:
-        """What rows count in the loss, if not all count 1."""
+        """What encoded rows count in the loss, if not all count 1."""
         return weight
 
     def _encoded(self, y: Array, new: bool) -> Array:
