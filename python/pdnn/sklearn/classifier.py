@@ -197,13 +197,14 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         -------
         self
         """
-        _check_partial_fit_first_call(self, classes)
-        if self.class_weight == "balanced":
-            raise ValueError(
-                'class_weight="balanced" counts the classes of all rows, which partial_fit does not see; '
-                "pass a dict, as sklearn.utils.class_weight.compute_class_weight makes it"
-            )
-        return self._fit(X, y, sample_weight, X_val, y_val, incremental=True)
+        with self._undone_by_errors():
+            _check_partial_fit_first_call(self, classes)
+            if self.class_weight == "balanced":
+                raise ValueError(
+                    'class_weight="balanced" counts the classes of all rows, which partial_fit does not see; '
+                    "pass a dict, as sklearn.utils.class_weight.compute_class_weight makes it"
+                )
+            return self._fit(X, y, sample_weight, X_val, y_val, incremental=True)
 
     def predict(self, X: Any) -> Array:
         """The class of each row, shape (n,), or its labels as zeros and ones, shape (n, labels)."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -52,9 +55,30 @@ class Perceptron(QuasiNewton):
         Raises
         ------
         ValueError, TypeError
-            If data or parameters are not as expected, or the loss or the network did not stay finite.
+            If data or parameters are not as expected, or the loss or the network did not stay finite. What
+            was fitted before is left as it was.
         """
-        return self._fit(X, y, sample_weight, X_val, y_val, incremental=False)
+        with self._undone_by_errors():
+            return self._fit(X, y, sample_weight, X_val, y_val, incremental=False)
+
+    @contextmanager
+    def _undone_by_errors(self) -> Iterator[None]:
+        """An error leaves what was fitted before, or nothing where nothing was."""
+        before = vars(self).copy()
+        if "_progress" in before:
+            before["_progress"] = copy(self._progress)
+        lengths = {name: len(value) for name, value in before.items() if isinstance(value, list)}
+        learned = [values.copy() for values in self._learned()] if "model_" in before else []
+        try:
+            yield
+        except Exception:
+            self.__dict__ = before
+            for name, length in lengths.items():
+                del before[name][length:]
+            if learned:
+                for values, old in zip(self._learned(), learned, strict=True):
+                    values[...] = old
+            raise
 
     def _fit(
         self: Self, X: Any, y: Any, sample_weight: Any, X_val: Any, y_val: Any, *, incremental: bool

@@ -100,7 +100,8 @@ class MLPRegressor(RegressorMixin, Perceptron):
         -------
         self
         """
-        return self._fit(X, y, sample_weight, X_val, y_val, incremental=True)
+        with self._undone_by_errors():
+            return self._fit(X, y, sample_weight, X_val, y_val, incremental=True)
 
     def predict(self, X: Any) -> Array:
         """Predictions, shape (n,) or (n, outputs), float64."""

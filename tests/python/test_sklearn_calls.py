@@ -1,0 +1,79 @@
+"""Calls of an estimator after each other: what an error leaves, and what a change of a parameter does."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+
+from pdnn.sklearn import MLPClassifier, MLPRegressor
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+DIGITS, DIGIT = load_digits(return_X_y=True)
+DIGITS = DIGITS[:200] / 16
+DIGIT = DIGIT[:200]
+NAMES = np.array(list("abcdefghij"))[DIGIT]
+
+Call = Callable[[Any], Any]
+
+WRONG: list[Call] = [
+    lambda model: model.fit(DIGITS[:, :9], NAMES, X_val=DIGITS, y_val=NAMES),
+    lambda model: model.fit(DIGITS, DIGIT > 4, X_val=DIGITS, y_val=NAMES),
+    lambda model: model.fit(DIGITS, DIGIT, -np.ones(len(DIGIT))),
+    lambda model: model.fit(DIGITS[:, :9], DIGIT[:, None] == np.arange(3), np.zeros(len(DIGIT))),
+    lambda model: model.set_params(class_weight={"z": 1}).fit(DIGITS, NAMES),
+    lambda model: model.set_params(early_stopping=True, validation_fraction=0.002).fit(DIGITS, DIGIT),
+    lambda model: model.partial_fit(
+        DIGITS[:, :9], NAMES, classes=np.unique(NAMES), X_val=DIGITS, y_val=NAMES
+    ),
+    lambda model: model.partial_fit(DIGITS, NAMES, -np.ones(len(DIGIT)), np.unique(NAMES)),
+]
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_an_error_leaves_what_was_fitted(call: Call) -> None:
+    settings: dict[str, Any] = {"max_iter": 3, "random_state": 0}
+    model = MLPClassifier(**settings).fit(DIGITS, NAMES)
+    before, answers = copy.deepcopy(vars(model)), model.predict_proba(DIGITS)
+    with pytest.raises(ValueError, match=r"\w"):
+        call(model)
+    model.set_params(**MLPClassifier(**settings).get_params())
+    assert vars(model).keys() == before.keys()
+    assert model.classes_.tolist() == before["classes_"].tolist() and model.t_ == before["t_"]
+    np.testing.assert_array_equal(model.predict_proba(DIGITS), answers)
+    again = MLPClassifier(**settings).fit(DIGITS, NAMES).partial_fit(DIGITS, NAMES)
+    assert model.partial_fit(DIGITS, NAMES).model_.fingerprint() == again.model_.fingerprint()
+
+
+@pytest.mark.parametrize("call", WRONG)
+def test_after_a_first_fit_that_fails_nothing_is_fitted(call: Call) -> None:
+    model = MLPClassifier(max_iter=3, random_state=0)
+    with pytest.raises(ValueError, match=r"\w"):
+        call(model)
+    with pytest.raises(NotFittedError):
+        model.predict(DIGITS)
+    assert not [name for name in vars(model) if name.startswith("_") or name.endswith("_")]
+
+
+@pytest.mark.parametrize("solver", ["sgd", "lbfgs"])
+def test_a_warm_start_that_runs_away_leaves_what_was_fitted(solver: str) -> None:
+    model = MLPRegressor(
+        solver=solver, warm_start=True, max_iter=3, batch_norm=solver == "sgd", random_state=0
+    )
+    model.fit(DIGITS, DIGIT / 9)
+    scale = 1e200 if solver == "lbfgs" else 1e3
+    before, memory = copy.deepcopy(vars(model)), model.coefs_[0]
+    with pytest.raises(ValueError, match="non-finite"):
+        model.set_params(learning_rate_init=1e3, max_iter=100).fit(DIGITS * scale, DIGIT * scale)
+    assert model.model_.fingerprint() == before["model_"].fingerprint()
+    assert np.shares_memory(model.coefs_[0], memory)
+    assert model.loss_ == before["loss_"] and model.n_iter_ == before["n_iter_"]
+    if solver == "sgd":
+        assert model.loss_curve_ == before["loss_curve_"]
+        assert model._progress.stale == before["_progress"].stale
