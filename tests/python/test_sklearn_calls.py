@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import neural_network
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
@@ -77,3 +78,31 @@ def test_a_warm_start_that_runs_away_leaves_what_was_fitted(solver: str) -> None
     if solver == "sgd":
         assert model.loss_curve_ == before["loss_curve_"]
         assert model._progress.stale == before["_progress"].stale
+
+
+@pytest.mark.parametrize(
+    ("settings", "tolerance"),
+    [
+        ({"solver": "adam", "epsilon": 1e-14}, 1e-5),
+        ({"solver": "sgd"}, 1e-9),
+        ({"solver": "sgd", "learning_rate": "invscaling"}, 1e-9),
+        ({"solver": "sgd", "learning_rate": "adaptive", "tol": 10, "n_iter_no_change": 1}, 1e-9),
+    ],
+)
+@pytest.mark.parametrize("kind", ["MLPClassifier", "MLPRegressor"])
+def test_a_new_learning_rate_holds_from_the_next_call(
+    kind: str, settings: dict[str, Any], tolerance: float
+) -> None:
+    settings = {"hidden_layer_sizes": 20, "learning_rate_init": 0.01, "random_state": 0} | settings
+    theirs = getattr(neural_network, kind)(**settings)
+    model = {"MLPClassifier": MLPClassifier, "MLPRegressor": MLPRegressor}[kind](**settings, dtype="float64")
+    classes = {"classes": np.arange(10)} if kind == "MLPClassifier" else {}
+    for step in range(7):
+        if step == 4:
+            model.set_params(learning_rate_init=0.02)
+            rule = theirs._optimizer  # which alone knows the rate
+            rule.learning_rate_init = rule.learning_rate = 0.02
+            rule.iteration_ends(theirs.t_)
+        for each in (model, theirs):
+            each.partial_fit(DIGITS, DIGIT, **classes)
+        np.testing.assert_allclose(model.coefs_[0], theirs.coefs_[0], rtol=tolerance, atol=tolerance)

@@ -31,6 +31,8 @@ class Progress:
     ----------
     optimizer : dict
         Its `state_dict`; empty before the first epoch.
+    rate_init : float
+        The `learning_rate_init` that its learning rate comes from.
     stale : int
         Epochs without improvement.
     best : tuple of ndarray
@@ -40,6 +42,7 @@ class Progress:
     """
 
     optimizer: dict[str, Any] = field(default_factory=dict)
+    rate_init: float = 0.0
     stale: int = 0
     best: tuple[Array, ...] = ()
     ended: bool = False
@@ -79,9 +82,12 @@ class Stochastic(Fitted):
             )
             batch = len(rows)
         optimizer = self._optimizer()
-        before = self._progress.optimizer
+        before, rate = self._progress.optimizer, self._rate() or optimizer.param_groups[0]["lr"]
         if work.incremental and before and list(before["state"]) == optimizer.state_names():
             optimizer.load_state_dict(before)  # else another solver began, or another momentum
+            if self.learning_rate_init != self._progress.rate_init:
+                self._set_rate(optimizer, rate)
+        self._progress.rate_init = self.learning_rate_init
         seed = int(work.random.randint(2**31)) if any(self._hidden()[2]) else 0
         criterion = self._criterion("batchmean")
         trainer = Trainer(
@@ -224,7 +230,8 @@ class Stochastic(Fitted):
         before = optimizer.param_groups[0]["lr"]
         for group in optimizer.param_groups:
             group["lr"] = rate
-        optimizer.core.scale_state(before / rate)
+        if self.solver == "sgd":
+            optimizer.core.scale_state(before / rate)
 
     def _slower(self, optimizer: Optimizer, chief: bool) -> bool:
         """After too many epochs without improvement: goes on more slowly, if the schedule says so."""
