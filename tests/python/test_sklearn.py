@@ -85,6 +85,10 @@ SAME_STEPS: list[tuple[dict[str, Any], float]] = [
     (SGD | {"nesterovs_momentum": False, "activation": "logistic", "hidden_layer_sizes": (20, 10)}, 1e-10),
     (SGD | {"momentum": 0, "activation": "tanh", "shuffle": False}, 1e-10),
     (SGD | {"activation": "identity", "hidden_layer_sizes": 8}, 1e-10),
+    (
+        SGD | {"activation": "logistic", "hidden_layer_sizes": ()},
+        1e-10,
+    ),  # whose law the first parameters have
     (SGD | {"learning_rate": "invscaling", "power_t": 0.3}, 1e-8),
     (SGD | {"learning_rate": "adaptive", "tol": 0.1, "n_iter_no_change": 1, "max_iter": 12}, 1e-8),
     (SGD | {"early_stopping": True, "n_iter_no_change": 2, "tol": 0.1, "max_iter": 20}, 1e-10),

@@ -27,6 +27,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module] | None] = {
 def build(
     widths: Sequence[int],
     activations: Sequence[str],
+    law: str,
     dropout: Sequence[float],
     batch_norm: bool,
     sync: bool,
@@ -37,7 +38,7 @@ def build(
 
     A hidden layer is a Linear, then batch normalization, the activation and dropout, where wanted. Weights
     and biases are uniform in ±√(6 / (inputs + outputs)), of logistic layers in ±√(2 / …) (Glorot and Bengio,
-    AISTATS 2010, eq. 16), drawn layer by layer; the last layer's law is that of the layer before.
+    AISTATS 2010, eq. 16), drawn layer by layer.
 
     Parameters
     ----------
@@ -45,6 +46,8 @@ def build(
         From input to output.
     activations : sequence of str
         Of the hidden layers, from `ACTIVATIONS`.
+    law : str
+        The activation whose law the last layer has: that of the layer before, where there is one.
     dropout : sequence of float
         Probabilities of the hidden layers.
     batch_norm : bool
@@ -67,10 +70,9 @@ def build(
     layers.append(nn.Linear(widths[-2], widths[-1]))
     model = nn.Sequential(*layers, dtype=dtype, seed=0)
     model.place()
-    laws = [*activations, activations[-1] if activations else "identity"]
-    for linear, law in zip(linears(model), laws, strict=True):
+    for linear, activation in zip(linears(model), [*activations, law], strict=True):
         inputs, outputs = linear.weight.shape
-        bound = sqrt((2 if law == "logistic" else 6) / (inputs + outputs))
+        bound = sqrt((2 if activation == "logistic" else 6) / (inputs + outputs))
         assert linear.bias is not None
         for parameter in (linear.weight, linear.bias):
             parameter.data[...] = random.uniform(-bound, bound, parameter.shape)

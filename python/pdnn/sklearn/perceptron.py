@@ -124,7 +124,8 @@ class Perceptron(QuasiNewton):
             self._layers, self.out_activation_ = layers, self._link()
             dtype = self._arithmetic(X.dtype, count * batch)
             sync = workers.comm.size > 1
-            self.model_ = build(widths, activations, dropout, self.batch_norm, sync, dtype, random)
+            law = activations[-1] if activations else str(self.activation)
+            self.model_ = build(widths, activations, law, dropout, self.batch_norm, sync, dtype, random)
             self.model_.classes = self._names()
         if self.solver == "lbfgs":
             self._minimize(table, workers.threads)
