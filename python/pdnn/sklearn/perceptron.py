@@ -135,7 +135,7 @@ class Perceptron(QuasiNewton):
         rows = np.arange(len(table))
         if self.early_stopping and held_out is None:
             rows, held = self._split(table.targets, random)
-            held_out = table.pick(held)
+            held_out = Table(X, targets, sample_weight).pick(held)  # `score` knows no class_weight
         if not (incremental and self._progress.ended):
             self._descend(Work(table, rows, held_out, workers, random, incremental))
         return self
