@@ -133,11 +133,12 @@ class Passes:
 
     def _one(self, decay: float) -> Sums:
         loss, weight, steps = 0.0, 0.0, 0
-        for stretch in self._feed.stretches(self._order()):
-            whole = len(stretch) == len(self._rows)
-            self._decay(decay, len(stretch), self._count if whole else self._table.count(stretch))
-            sums = self._steps()
-            loss, weight, steps = loss + sums.loss, weight + sums.weight, steps + sums.steps
+        for part in self._feed.parts(self._order()):
+            whole = len(part) == len(self._rows)
+            self._decay(decay, len(part), self._count if whole else self._table.count(part))
+            for _ in self._feed.stretches(part):
+                sums = self._steps()
+                loss, weight, steps = loss + sums.loss, weight + sums.weight, steps + sums.steps
         return Sums(loss, weight, len(self._rows), steps, None)
 
     def _steps(self) -> EpochSums:

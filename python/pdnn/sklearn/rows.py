@@ -112,20 +112,17 @@ class Feed:
             self.source.rows = rows
         self.whole = not self._sparse and len(rows) % step == 0
 
-    def stretches(self, order: Array) -> Iterator[Array]:
-        """Lets the source have the rows of an epoch, full steps first and what is left of them at the end.
-
-        Yields
-        ------
-        ndarray of int64
-            Their numbers in the table.
-        """
+    def parts(self, order: Array) -> list[Array]:
+        """The rows of an epoch: those of full steps, and what is left of them."""
         full = len(order) - len(order) % self._step
-        edges = [*range(0, full, self._most), full]
-        for begin, end in [*pairwise(edges), (full, len(order))]:
-            if begin < end:
-                self.source.rows = self._densified(order[begin:end]) if self._sparse else order[begin:end]
-                yield order[begin:end]
+        return [part for part in (order[:full], order[full:]) if len(part)]
+
+    def stretches(self, part: Array) -> Iterator[None]:
+        """Lets the source have the rows of a part, some steps at a time."""
+        for begin in range(0, len(part), self._most):
+            rows = part[begin : begin + self._most]
+            self.source.rows = self._densified(rows) if self._sparse else rows
+            yield
 
     def _densified(self, rows: Array) -> Array:
         x, targets, _, _, weight = self.source.arrays
