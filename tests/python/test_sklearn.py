@@ -399,6 +399,19 @@ def test_parameters_that_are_not_finite_are_an_error() -> None:
         runaway.fit(PATIENTS[:100] * 1e4, PROGRESS[:100] * 1e4)
 
 
+@pytest.mark.parametrize("table", [np.asarray, sparse.csr_array])
+def test_numbers_beyond_the_range_of_the_model_are_refused(table: Callable[[Any], Any]) -> None:
+    model = MLPClassifier(dtype="float32", max_iter=1, random_state=0).fit(DIGITS, DIGIT)
+    for predict in (model.predict, model.predict_proba):
+        with pytest.raises(ValueError, match="X has numbers beyond the range of float32, in"):
+            predict(table(DIGITS * 1e200))
+    assert np.isfinite(model.predict_proba(table(DIGITS * 1e30))).all()
+    for solver in ("adam", "lbfgs"):
+        for epochs in (1, 30):
+            with pytest.raises(ValueError, match=r"beyond the range|non-finite"):
+                clone(model).set_params(solver=solver, max_iter=epochs).fit(table(DIGITS * 1e200), DIGIT)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -101,9 +101,9 @@ class Feed:
         dtype = np.dtype(array_dtype(model.dtype))
         row_bytes = max(x.shape[1], 1) * dtype.itemsize
         if not self._sparse and epochs > FEW and len(x) * row_bytes <= CONVERTED_BYTES:
-            x = np.asarray(x, dtype)
+            x = converted(x, dtype)
         if self._sparse:
-            self._x, self._targets, self._weight = x.astype(dtype), targets, weight
+            self._x, self._targets, self._weight = converted(x, dtype), targets, weight
             self._most = min(self._most, max(DENSE_BYTES // row_bytes // step, 1) * step)
             x, targets = np.zeros((self._most, x.shape[1]), dtype), targets[: self._most].copy()
             weight = None if weight is None else weight[: self._most].copy()
@@ -134,9 +134,28 @@ class Feed:
 
 
 def dense(x: Any, rows: slice, dtype: str) -> Array:
-    """Rows of a table, dense or sparse, as the model of this dtype takes them."""
+    """Rows of a table, dense or sparse, as the model of this dtype takes them; raises as `converted`."""
     part = x[rows]
-    return np.ascontiguousarray(part.toarray() if sparse.issparse(part) else part, array_dtype(dtype))
+    return np.asarray(converted(part.toarray() if sparse.issparse(part) else part, array_dtype(dtype)))
+
+
+def converted(x: Any, dtype: Any) -> Any:
+    """A table of this dtype: a dense one in C order, or a sparse one.
+
+    Raises
+    ------
+    ValueError
+        If a number is beyond the range of this dtype.
+    """
+    with np.errstate(over="ignore"):
+        narrow: Any = x.astype(dtype) if sparse.issparse(x) else np.ascontiguousarray(x, dtype)
+    values = narrow.data if sparse.issparse(x) else narrow
+    if values.itemsize < x.dtype.itemsize and not np.isfinite(values).all():
+        raise ValueError(
+            f"X has numbers beyond the range of {values.dtype}, in which the model computes; scale X, or fit "
+            'with dtype="float64"'
+        )
+    return narrow
 
 
 class Blocks:
