@@ -375,6 +375,7 @@ def test_layers_are_as_asked() -> None:
     [
         ({"activation": ["relu", "tanh"]}, "activation has 2 values for 1 hidden layers"),
         ({"activation": ["step"]}, "activation has .'step'.; expected some of 'identity'"),
+        ({"activation": [["relu"]]}, r"activation has .*'relu'.*; expected some of 'identity'"),
         ({"hidden_layer_sizes": (3, 0)}, "hidden_layer_sizes must be"),
         ({"dropout": [1.5]}, "expected probabilities"),
         ({"solver": "lbfgs", "dropout": 0.1}, "batch_norm and dropout"),

@@ -109,9 +109,10 @@ class Settings(BaseEstimator):
         if not all(isinstance(width, (int, float)) and width > 0 and width % 1 == 0 for width in widths):
             raise ValueError(f"hidden_layer_sizes must be integers > 0, got {widths}")
         activations = _each("activation", self.activation, len(widths))
-        if unknown := set(activations) - set(ACTIVATIONS):
+        unknown = {str(each) for each in activations if not isinstance(each, str) or each not in ACTIVATIONS}
+        if unknown:
             words = ", ".join(map(repr, ACTIVATIONS))
-            raise ValueError(f"activation has {sorted(map(str, unknown))}; expected some of {words}")
+            raise ValueError(f"activation has {sorted(unknown)}; expected some of {words}")
         dropout = _each("dropout", self.dropout, len(widths))
         if not all(isinstance(p, Real) and 0 <= float(p) < 1 for p in dropout):
             raise ValueError(f"dropout has {dropout}; expected probabilities in [0, 1)")
