@@ -150,7 +150,8 @@ def converted(x: Any, dtype: Any) -> Any:
     with np.errstate(over="ignore"):
         narrow: Any = x.astype(dtype) if sparse.issparse(x) else np.ascontiguousarray(x, dtype)
     values = narrow.data if sparse.issparse(x) else narrow
-    if values.itemsize < x.dtype.itemsize and not np.isfinite(values).all():
+    narrower = values.size > 0 and values.itemsize < x.dtype.itemsize
+    if narrower and not (np.isfinite(values.min()) and np.isfinite(values.max())):
         raise ValueError(
             f"X has numbers beyond the range of {values.dtype}, in which the model computes; scale X, or fit "
             'with dtype="float64"'
