@@ -1,8 +1,10 @@
-"""What layers and losses check of their arguments."""
+"""What layers, losses, optimizers and training check of their arguments."""
 
 from __future__ import annotations
 
 from numbers import Real
+from operator import index
+from typing import Any
 
 
 def number(owner: object, name: str, value: float, expected: str = "a number") -> float:
@@ -10,3 +12,17 @@ def number(owner: object, name: str, value: float, expected: str = "a number") -
     if not isinstance(value, Real):
         raise TypeError(f"{type(owner).__name__}: {name} is {value!r}, expected {expected}")
     return value
+
+
+def integer(where: str, name: str, value: Any, least: int | None = None) -> int:
+    """The value as an int; TypeError if it is no integer, or a bool, ValueError if it is below least."""
+    expected = "an integer" if least is None else f"an integer from {least}"
+    try:
+        found = None if isinstance(value, bool) else index(value)
+    except TypeError:
+        found = None
+    if found is None:
+        raise TypeError(f"{where}: {name} is {value!r}, expected {expected}")
+    if least is not None and found < least:
+        raise ValueError(f"{where}: {name} = {value}; expected {expected}")
+    return found

@@ -290,7 +290,7 @@ class Module:
         Raises
         ------
         ValueError
-            If a name is missing or unknown, a shape differs, or the format is neither.
+            If a name is missing or unknown, a shape differs, one has no numbers, or the format is neither.
         """
         self.place()
         state_dict.load(self._named(Handle), state, format)

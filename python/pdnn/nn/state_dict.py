@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn.store import Array, Handle, TableParameter
 
@@ -62,7 +63,8 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
     Raises
     ------
     ValueError
-        If a name is missing or unknown, a shape differs, or the format is neither "pdnn" nor "torch".
+        If a name is missing or unknown, a shape differs, an array is not of numbers, or the format is neither
+        "pdnn" nor "torch".
     """
     if _is_torch("load_state_dict", format):
         state = {
@@ -81,8 +83,26 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
             raise ValueError(
                 f"load_state_dict: {name} has shape {np.shape(values)}, expected {own[name].shape}"
             )
-    for name, values in state.items():
+    for name, values in cast("load_state_dict", state, own).items():
         own[name][...] = values
+
+
+def cast(where: str, state: Mapping[str, npt.ArrayLike], own: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of a state in the dtypes of the own ones, which have the same names.
+
+    Raises
+    ------
+    ValueError
+        If one is not of numbers.
+    """
+    found = {}
+    for name, values in state.items():
+        given = np.asarray(values)
+        try:
+            found[name] = given.astype(own[name].dtype, copy=False)
+        except (TypeError, ValueError):
+            raise ValueError(f"{where}: {name} has dtype {given.dtype}, expected numbers") from None
+    return found
 
 
 def _is_torch(where: str, format: str) -> bool:

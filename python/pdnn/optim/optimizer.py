@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from pdnn.core import CoreOptimizer, core_for
-from pdnn.nn.checks import number
+from pdnn.nn.checks import integer, number
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
+from pdnn.nn.state_dict import cast
 from pdnn.optim.stepper import Stepper
 from pdnn.store import Array, Parameter, Store
 
@@ -154,22 +155,39 @@ class Optimizer:
 
         Raises
         ------
-        ValueError
-            If it is another rule's, or of a model of another size.
+        TypeError, ValueError
+            If a name is missing, a number is none, or it is another rule's, or of a model of another size.
         """
+        where = f"{type(self).__name__}.load_state_dict"
+        if missing := {"steps", "param_groups", "state"} - state.keys():
+            raise ValueError(f"{where}: missing {sorted(missing)}")
         own, groups = self.state_arrays(), state["param_groups"]
         expected = {name: values.shape for name, values in own.items()}
         given = {name: np.shape(values) for name, values in state["state"].items()}
         if given != expected or len(groups) != len(self.param_groups):
             raise ValueError(
-                f"{type(self).__name__}.load_state_dict: got {given} and {len(groups)} parameter groups, "
+                f"{where}: got {given} and {len(groups)} parameter groups, "
                 f"expected {expected} and {len(self.param_groups)}"
             )
+        self._check_groups(where, groups)
+        steps = integer(where, "steps", state["steps"], 0)
+        arrays = cast(where, state["state"], own)
         for group, numbers in zip(self.param_groups, groups, strict=True):
-            group.update(numbers)
+            group.update(_numbers(numbers))
         for name, values in own.items():
-            values[...] = state["state"][name]
-        self.core.steps = state["steps"]
+            values[...] = arrays[name]
+        self.core.steps = steps
+
+    def _check_groups(self, where: str, groups: Sequence[Mapping[str, Any]]) -> None:
+        """Raises ValueError unless they have the names of these groups, TypeError if a number is none."""
+        for index, (group, numbers) in enumerate(zip(self.param_groups, groups, strict=True)):
+            names, known = (set(each) - {"params", "initial_lr"} for each in (numbers, group))
+            if names != known:
+                raise ValueError(
+                    f"{where}: parameter group {index} has {sorted(names)}, expected {sorted(known)}"
+                )
+            for key in GROUP_KEYS:
+                number(self, key, numbers[key])
 
     # ---- the core's side
 
