@@ -364,7 +364,20 @@ def test_a_learning_rate_has_no_place_in_levenberg_marquardt() -> None:
         model.step(X, VALUES, nn.MSELoss(), optimizer)
 
 
-@pytest.mark.parametrize("kind", [optim.LevenbergMarquardt, optim.GaussNewton, optim.NaturalGradient])
+@pytest.mark.parametrize("kind", EACH)
+def test_a_weight_decay_that_the_solver_leaves_out_is_refused_later_too(kind: Any) -> None:
+    own = trainer(kind, solver="kernel")
+    losses(own, 1)
+    own.optimizer.param_groups[0]["weight_decay"] = 0.1
+    before = own.model.fingerprint()
+    with pytest.raises(ValueError, match=f'{kind.__name__}: solver="kernel" takes no weight_decay'):
+        losses(own, 1)
+    with pytest.raises(ValueError, match="takes no weight_decay"):
+        own.model.step(X, VALUES, nn.MSELoss(), own.optimizer)
+    assert own.model.fingerprint() == before
+
+
+@pytest.mark.parametrize("kind", EACH)
 def test_a_gradient_alone_makes_no_step(kind: Any) -> None:
     model = network()
     optimizer = kind(model.parameters())

@@ -44,7 +44,11 @@ class SecondOrder(ClosureOptimizer):
             words = ", ".join(map(repr, get_args(Solver)))
             raise ValueError(f"{type(self).__name__}: solver={solver!r}; expected one of {words}")
         self.solver = solver
-        if solver == "kernel" and any(group["weight_decay"] for group in self.param_groups):
+        self._check_solver()
+
+    def _check_solver(self) -> None:
+        """Raises ValueError if it cannot solve with the weight decay of the groups."""
+        if self.solver == "kernel" and any(group["weight_decay"] for group in self.param_groups):
             raise ValueError(f'{type(self).__name__}: solver="kernel" takes no weight_decay; leave one out')
 
     # ---- steps
@@ -69,7 +73,10 @@ class SecondOrder(ClosureOptimizer):
         ------
         FloatingPointError
             If the loss or the gradient is not finite. The parameters are as they were.
+        ValueError
+            If the solver does not fit the weight decay of the groups.
         """
+        self._check_solver()
         self.sync_groups()
         loss = batch.loss()
         gradient = batch.linearize() if isfinite(loss) else np.array([np.nan])
