@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pdnn
 from pdnn import comm, ddp, models, nn, optim
 from pdnn.optim.line_search import Point, strong_wolfe
 
@@ -276,6 +277,39 @@ def test_an_error_in_a_closure_leaves_the_last_iteration() -> None:
     with pytest.raises(KeyboardInterrupt):
         optimizer.step(closure)
     np.testing.assert_array_equal(model.flat_parameters, start)
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (None, "of type NoneType"),
+        (np.ones(4), "of type ndarray"),
+        (pdnn.Tensor(np.ones(4)), "of type Tensor"),
+        ("a", "of type str"),
+    ],
+)
+def test_a_closure_that_returns_no_loss_changes_nothing(result: Any, words: str) -> None:
+    model, function = problem("logistic")
+    optimizer = optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe")
+    start, calls = model.flat_parameters.copy(), iter((True, False))
+
+    def closure() -> Any:
+        loss = closure_of(model, function)()
+        return loss if next(calls) else result
+
+    with pytest.raises(
+        TypeError, match=f"LBFGS: closure returned .*{words}, no loss; .*calls its backward and returns"
+    ):
+        optimizer.step(closure)
+    np.testing.assert_array_equal(model.flat_parameters, start)
+
+
+@pytest.mark.parametrize("closure", [None, 3.0])
+def test_a_closure_is_a_function(closure: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"LBFGS: closure is of type .*calls its backward and returns the loss"
+    ):
+        optim.LBFGS(linear(2).parameters()).step(closure)
 
 
 def along(loss: Callable[[float], float], slope: Callable[[float], float]) -> Callable[[float], Point]:

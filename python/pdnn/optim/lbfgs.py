@@ -22,6 +22,8 @@ from pdnn.tensor import Tensor
 Closure = Callable[[], "Tensor | float"]
 """Computes the loss at the parameters as they are, and leaves its gradient in `Parameter.grad`."""
 
+CLOSURE = "a function that computes the loss, calls its backward and returns the loss"
+
 LOOKS = 25
 """Evaluations of a line search at most."""
 
@@ -116,16 +118,20 @@ class LBFGS(ClosureOptimizer):
         FloatingPointError
             If the loss or the gradient is not finite where an iteration begins. The parameters are as they
             were before this iteration; also after an error in `closure`.
+        TypeError
+            If `closure` is no function, or does not return the loss.
         ValueError
             If the parameters belong to no model, or to several.
         """
+        if not callable(closure):
+            raise TypeError(f"LBFGS: closure is of type {type(closure).__name__}; pass {CLOSURE}")
         self.sync_groups()
         core, store = self.core, self.store()
 
         def evaluate() -> tuple[float, Array]:
-            loss = closure()
+            loss = _number_of(closure())
             core.steps += 1
-            return float(loss.item() if isinstance(loss, Tensor) else loss), store.flat_gradients
+            return loss, store.flat_gradients
 
         return self.minimize(evaluate)
 
@@ -266,3 +272,12 @@ class LBFGS(ClosureOptimizer):
         raise TypeError(
             "step: an LBFGS evaluates a batch several times; call optimizer.step(closure), or use a Trainer"
         )
+
+
+def _number_of(loss: object) -> float:
+    """The loss that a closure returned; raises TypeError if it is no number."""
+    try:
+        return float(loss.item() if isinstance(loss, Tensor) else loss)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        kind = type(loss).__name__
+        raise TypeError(f"LBFGS: closure returned an object of type {kind}, no loss; pass {CLOSURE}") from None
