@@ -352,13 +352,17 @@ def test_a_search_without_success_stays() -> None:
         ({"max_iter": 0}, "max_iter = 0"),
         ({"max_eval": 0}, "max_eval = 0"),
         ({"history_size": 0}, "history_size = 0"),
+        ({"max_iter": 2.5}, r"LBFGS: max_iter is 2.5, expected an integer from 1"),
+        ({"max_eval": "9"}, "max_eval is '9'"),
+        ({"history_size": True}, "history_size is True"),
+        ({"tolerance_change": "a"}, "tolerance_change is 'a'"),
         ({"tolerance_grad": -1.0}, "tolerance_grad = -1"),
         ({"line_search_fn": "armijo"}, '"strong_wolfe" or None'),
         ({"lr": float("nan")}, "lr = nan"),
     ],
 )
 def test_wrong_numbers_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         optim.LBFGS(linear(2).parameters(), **options)
 
 

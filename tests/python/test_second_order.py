@@ -344,6 +344,12 @@ def test_augmented_images_are_refused() -> None:
     ("kind", "options", "message"),
     [
         (optim.GaussNewton, {"damping": 0}, "damping = 0; expected a number above 0"),
+        (
+            optim.NaturalGradient,
+            {"damping": "a"},
+            "NaturalGradient: damping is 'a', expected a number above 0",
+        ),
+        (optim.LevenbergMarquardt, {"tau": "a"}, "LevenbergMarquardt: tau is 'a', expected a number above 0"),
         (optim.NaturalGradient, {"lr": -1}, "lr = -1"),
         (optim.LevenbergMarquardt, {"tau": 0}, "tau = 0"),
         (optim.LevenbergMarquardt, {"solver": "qr"}, "solver='qr'"),
@@ -352,7 +358,7 @@ def test_augmented_images_are_refused() -> None:
     ],
 )
 def test_numbers_are_checked(kind: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         kind(network().parameters(), **options)
 
 

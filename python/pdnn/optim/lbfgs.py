@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pdnn import _core
+from pdnn.nn.checks import integer
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.optim.closure_optimizer import ClosureOptimizer
@@ -67,6 +68,8 @@ class LBFGS(ClosureOptimizer):
 
     Raises
     ------
+    TypeError
+        If a number is none, or a count is no integer.
     ValueError
         If a number is out of range, a parameter appears twice, or groups have several learning rates.
     """
@@ -84,15 +87,15 @@ class LBFGS(ClosureOptimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
-        for name, count in {"max_iter": max_iter, "max_eval": max_eval, "history_size": history_size}.items():
-            if count < 1:
-                raise ValueError(f"LBFGS: {name} = {count}; expected at least 1")
+        self.max_iter = integer("LBFGS", "max_iter", max_iter, 1)
+        self.max_eval = (
+            self.max_iter * 5 // 4 if max_eval is None else integer("LBFGS", "max_eval", max_eval, 1)
+        )
+        self.history_size = integer("LBFGS", "history_size", history_size, 1)
         self.check_number("tolerance_grad", tolerance_grad)
         self.check_number("tolerance_change", tolerance_change)
         if line_search_fn not in (None, "strong_wolfe"):
             raise ValueError(f'LBFGS: line_search_fn={line_search_fn!r}; expected "strong_wolfe" or None')
-        self.max_iter, self.max_eval, self.history_size = max_iter, max_eval, history_size
         self.tolerance_grad, self.tolerance_change = tolerance_grad, tolerance_change
         self.line_search_fn = line_search_fn
         self.rate()
@@ -280,4 +283,6 @@ def _number_of(loss: object) -> float:
         return float(loss.item() if isinstance(loss, Tensor) else loss)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         kind = type(loss).__name__
-        raise TypeError(f"LBFGS: closure returned an object of type {kind}, no loss; pass {CLOSURE}") from None
+        raise TypeError(
+            f"LBFGS: closure returned an object of type {kind}, no loss; pass {CLOSURE}"
+        ) from None

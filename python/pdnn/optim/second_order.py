@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pdnn import _core
 from pdnn.core import core_for
+from pdnn.nn.checks import number
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows
@@ -157,7 +158,7 @@ class SecondOrder(ClosureOptimizer):
         return {"type": type(self).__name__, "solver": self.solver}
 
     def _check_positive(self, name: str, value: float) -> float:
-        if not 0 < value < float("inf"):
+        if not 0 < number(self, name, value, "a number above 0") < float("inf"):
             raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number above 0")
         return float(value)
 
@@ -212,6 +213,8 @@ class LevenbergMarquardt(SecondOrder):
 
     Raises
     ------
+    TypeError
+        If a number is none.
     ValueError
         If a number is out of range, or a parameter appears twice.
     """
@@ -272,6 +275,8 @@ class GaussNewton(SecondOrder):
 
     Raises
     ------
+    TypeError
+        If a number is none.
     ValueError
         If a number is out of range, or a parameter appears twice.
     """
@@ -331,6 +336,8 @@ class NaturalGradient(SecondOrder):
 
     Raises
     ------
+    TypeError
+        If a number is none.
     ValueError
         If a number is out of range, or a parameter appears twice.
     """
