@@ -101,7 +101,7 @@ PYTHON_MAY_LOOK_AT = {
     "estimation": ["comm", "data", "strategies", "estimate", "evaluation"],
     "copies": ["_core", "core", "comm", "store", "training"],
     "fitting": [
-        *("_core", "comm", "store", "data", "strategies", "progress"),
+        *("_core", "comm", "store", "nn", "data", "strategies", "progress"),
         *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
     "trainer": ["data", "history", "checkpoint", "estimation", "fitting"],

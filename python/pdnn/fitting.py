@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import closing, nullcontext
 from math import gcd, inf
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pdnn import checkpoint as checkpoints
 from pdnn import strategies
@@ -19,9 +19,11 @@ from pdnn.comm.ending import stop_on_sigterm
 from pdnn.copies import Copies, steps_between
 from pdnn.data import BlockStream, Dataset, PadCropFlip, Subset
 from pdnn.data.block_source import block_source
+from pdnn.data.images import check_augment
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
 from pdnn.epochs import Epochs
 from pdnn.estimation import Estimation
+from pdnn.nn.checks import integer, number
 from pdnn.progress import Progress
 from pdnn.store import Array
 
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 Watch: TypeAlias = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 0, and what was measured."""
+
+
+LEAST = {"epochs": 0, "batch_size": 1, "every": 1, "every_steps": 1, "keep": 1, "elastic": 0}
+"""The least that counts of `Settings` may be."""
 
 
 class Settings(NamedTuple):
@@ -49,17 +55,18 @@ class Settings(NamedTuple):
     verbose: bool
     elastic: int | None
 
-    def check(self, training: Estimation) -> None:
-        """Raises ValueError if they do not fit each other or the model."""
-        if self.epochs < 0 or self.batch_size < 1 or self.every < 1:
-            raise ValueError(
-                f"fit: epochs={self.epochs}, batch_size={self.batch_size}, every={self.every}; expected ≥ 0, "
-                "≥ 1 and ≥ 1"
-            )
-        if self.keep < 1 or (self.every_steps is not None and self.every_steps < 1):
-            raise ValueError(f"fit: every_steps={self.every_steps}, keep={self.keep}; expected at least 1")
-        if self.every_seconds is not None and not self.every_seconds >= 0:
-            raise ValueError(f"fit: every_seconds={self.every_seconds}; expected a number from 0")
+    def checked(self, training: Estimation) -> Settings:
+        """The same, with Python's integers; TypeError or ValueError if one does not fit."""
+        counts: dict[str, Any] = {
+            name: integer("fit", name, getattr(self, name), least)
+            for name, least in LEAST.items()
+            if not (name in ("every_steps", "elastic") and getattr(self, name) is None)
+        }
+        if self.every_seconds is not None:
+            expected = "a number from 0"
+            if not number("fit", "every_seconds", self.every_seconds, expected) >= 0:
+                raise ValueError(f"fit: every_seconds = {self.every_seconds}; expected {expected}")
+        check_augment("fit", self.augment)
         wanted = {
             "resume=True": self.resume,
             "every_steps=": self.every_steps is not None,
@@ -68,8 +75,6 @@ class Settings(NamedTuple):
         for name, given in wanted.items():
             if given and self.checkpoint is None:
                 raise ValueError(f"fit: {name} needs checkpoint=, the directory of the checkpoint")
-        if self.elastic is not None and self.elastic < 0:
-            raise ValueError(f"fit: elastic={self.elastic}; expected steps from one copy to the next, or 0")
         if any(parameter.hooks or parameter.post_hooks for parameter in training.model.parameters()):
             raise ValueError(
                 "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
@@ -77,6 +82,7 @@ class Settings(NamedTuple):
             )
         if self.timeline and not training.strategy.has_pipeline:
             raise ValueError(f'fit: timeline=True is for pipelines, strategy "{training.strategy}" has none')
+        return self._replace(**counts)
 
 
 class Fitting:
@@ -106,7 +112,7 @@ class Fitting:
         settings: Settings,
         copy_every: int,
     ) -> None:
-        settings.check(training)
+        settings = settings.checked(training)
         everyone = training.comm
         self._crew = Crew[None](everyone, everyone.spares) if copy_every else None
         waits = False

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import pdnn
 from pdnn import nn, optim
+from pdnn.comm import run_threads
+from pdnn.data import DataLoader, Dataset
+
+RNG = np.random.default_rng(0)
+X = RNG.integers(0, 256, (60, 8), dtype=np.uint8)
+Y = (X[:, 0] // 64).astype(int)
 
 
 def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4), seed=1)
+
+
+def trainer(strategy: str = "serial", **options: Any) -> pdnn.Trainer:
+    model = network()
+    rule = optim.SGD(model.parameters(), 0.1)
+    return pdnn.Trainer(model, nn.CrossEntropyLoss(), rule, strategy=strategy, **options)
 
 
 def without(state: dict[str, Any], name: str) -> dict[str, Any]:
@@ -75,3 +89,43 @@ def test_a_model_takes_a_whole_state_or_nothing() -> None:
     with pytest.raises(ValueError, match=r"load_state_dict: 2.bias has dtype <U1, expected numbers"):
         model.load_state_dict(state | {"2.bias": np.full(4, "x")})
     assert model.fingerprint() == before
+
+
+# ---- fit
+
+
+FIT: list[tuple[dict[str, Any], str]] = [
+    ({"epochs": "2"}, "epochs is '2', expected an integer from 0"),
+    ({"epochs": None}, "epochs is None, expected an integer from 0"),
+    ({"epochs": True}, "epochs is True"),
+    ({"batch_size": "8"}, "batch_size is '8', expected an integer from 1"),
+    ({"batch_size": 2.5}, "batch_size is 2.5"),
+    ({"elastic": "a"}, "elastic is 'a', expected an integer from 0"),
+    ({"checkpoint": "unused", "every": None}, "every is None"),
+    ({"checkpoint": "unused", "every_steps": 2.5}, "every_steps is 2.5, expected an integer from 1"),
+    ({"checkpoint": "unused", "keep": 1.5}, "keep is 1.5, expected an integer from 1"),
+    ({"checkpoint": "unused", "every_seconds": "1"}, "every_seconds is '1', expected a number from 0"),
+    ({"augment": 3}, "augment is 3, expected a PadCropFlip or None"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), FIT)
+def test_fit_names_the_argument(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError, match=f"^fit: {words}"):
+        trainer().fit((X, Y), **{"epochs": 1, "verbose": False, **arguments})
+
+
+def test_fit_on_ranks_takes_the_integers_of_numpy(tmp_path: Path) -> None:
+    numbers = {"epochs": 2, "batch_size": 8, "every": 1, "every_steps": 2, "keep": 1}
+
+    def work(integers: dict[str, Any]) -> list[float]:
+        folder = tmp_path / type(integers["epochs"]).__name__
+        return trainer("ddp").fit((X, Y), checkpoint=folder, verbose=False, **integers).history["loss"]
+
+    few, own = numbers, {name: np.int64(value) for name, value in numbers.items()}
+    assert run_threads(lambda: work(own), 2) == run_threads(lambda: work(few), 2)
+
+
+def test_a_loader_names_what_is_no_augmentation() -> None:
+    with pytest.raises(TypeError, match="DataLoader: augment is 3, expected a PadCropFlip or None"):
+        DataLoader(Dataset(X, Y), augment=3)  # type: ignore[arg-type]

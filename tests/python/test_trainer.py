@@ -329,16 +329,20 @@ def test_phases_account_for_the_seconds() -> None:
 @pytest.mark.parametrize(
     ("change", "kind", "words"),
     [
-        ({"epochs": -1}, ValueError, "epochs=-1"),
-        ({"batch_size": 0}, ValueError, "batch_size=0"),
+        ({"epochs": -1}, ValueError, "fit: epochs = -1; expected an integer from 0"),
+        ({"batch_size": 0}, ValueError, "batch_size = 0"),
         ({"data": DATA[:0]}, ValueError, "no rows"),
         ({"data": [1, 2]}, TypeError, "expected a Dataset"),
         ({"data": Dataset(X[:, :5], Y)}, ValueError, "5 features, this layer takes 12"),
         ({"data": Dataset(X, Y + 1)}, ValueError, "train: label 4 of row .* outside 0 … 3"),
         ({"validation": Dataset(X, Y + 1)}, ValueError, "validation: label 4"),
         ({"every_seconds": 1}, ValueError, "every_seconds= needs checkpoint="),
-        ({"checkpoint": "x", "every_steps": 0}, ValueError, "every_steps=0, keep=1; expected at least 1"),
-        ({"checkpoint": "x", "every_seconds": -1}, ValueError, "every_seconds=-1; expected a number from 0"),
+        ({"checkpoint": "x", "every_steps": 0}, ValueError, "every_steps = 0; expected an integer from 1"),
+        (
+            {"checkpoint": "x", "every_seconds": -1},
+            ValueError,
+            "every_seconds = -1; expected a number from 0",
+        ),
         ({"resume": True}, ValueError, "needs checkpoint"),
     ],
 )

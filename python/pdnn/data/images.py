@@ -48,6 +48,12 @@ class PadCropFlip:
         source.augment(self.padding, self.flip, seed % 2**64, epoch)
 
 
+def check_augment(where: str, augment: object) -> None:
+    """Raises TypeError if this is neither an augmentation nor None."""
+    if not (augment is None or isinstance(augment, PadCropFlip)):
+        raise TypeError(f"{where}: augment is {augment!r}, expected a PadCropFlip or None")
+
+
 def resize(images: Array, size: int) -> npt.NDArray[np.float32]:
     """Bilinear interpolation, as PyTorch's ``F.interpolate(mode="bilinear", align_corners=False)``.
 

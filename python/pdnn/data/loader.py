@@ -13,7 +13,7 @@ from pdnn.data.batches import cut
 from pdnn.data.blocks import Ahead, BlockStream, blocks_of
 from pdnn.data.checks import Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset, parts_of
-from pdnn.data.images import PadCropFlip
+from pdnn.data.images import PadCropFlip, check_augment
 from pdnn.data.samplers import BatchSampler, Sampler, check_epoch, check_seed, tell_epoch
 from pdnn.tensor import Values
 
@@ -58,7 +58,7 @@ class DataLoader:
     Raises
     ------
     TypeError
-        If `dataset` is none of these.
+        If `dataset` or `augment` is none of these.
     ValueError
         If `batch_size` is below 1, `seed` is negative, `dtype` is another, a sampler is given beside what it
         replaces, or samples to augment are no images.
@@ -92,6 +92,7 @@ class DataLoader:
             )
         if sampler is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        check_augment("DataLoader", augment)
         self.dataset = dataset
         self.batch_size = batch_size
         self.shuffle = shuffle

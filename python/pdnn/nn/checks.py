@@ -1,4 +1,7 @@
-"""What layers, losses, optimizers and training check of their arguments."""
+"""What layers, losses, optimizers and training check of their arguments.
+
+Messages begin with the owner, which is a name or an object of the class to be named.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from typing import Any
 def number(owner: object, name: str, value: float, expected: str = "a number") -> float:
     """The value; raises TypeError if it is no number."""
     if not isinstance(value, Real):
-        raise TypeError(f"{type(owner).__name__}: {name} is {value!r}, expected {expected}")
+        raise TypeError(f"{_named(owner)}: {name} is {value!r}, expected {expected}")
     return value
 
 
-def integer(where: str, name: str, value: Any, least: int | None = None) -> int:
+def integer(owner: object, name: str, value: Any, least: int | None = None) -> int:
     """The value as an int; TypeError if it is no integer, or a bool, ValueError if it is below least."""
     expected = "an integer" if least is None else f"an integer from {least}"
     try:
@@ -22,7 +25,11 @@ def integer(where: str, name: str, value: Any, least: int | None = None) -> int:
     except TypeError:
         found = None
     if found is None:
-        raise TypeError(f"{where}: {name} is {value!r}, expected {expected}")
+        raise TypeError(f"{_named(owner)}: {name} is {value!r}, expected {expected}")
     if least is not None and found < least:
-        raise ValueError(f"{where}: {name} = {value}; expected {expected}")
+        raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected}")
     return found
+
+
+def _named(owner: object) -> str:
+    return owner if isinstance(owner, str) else type(owner).__name__
