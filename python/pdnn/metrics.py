@@ -57,8 +57,10 @@ def _named(metric: str | Metric) -> tuple[str, Metric]:
         if re.fullmatch("top[1-9][0-9]*", metric):
             return metric, partial(top_k, k=int(metric.removeprefix("top")))
         raise ValueError(f"metrics: {metric!r} names no metric; expected {NAMES}, or a function")
+    if not callable(metric):
+        raise TypeError(f"metrics: got {metric!r}; expected {NAMES}, or a function")
     name = getattr(metric, "__name__", "<lambda>")
-    if callable(metric) and name == "<lambda>":
+    if name == "<lambda>":
         raise ValueError('metrics: a function has no name; pass {"name": function}')
     return name, metric
 

@@ -15,6 +15,7 @@ from pdnn.core import CoreOptimizer, core_for, kernels_of
 from pdnn.data.source import Source
 from pdnn.history import History
 from pdnn.metrics import Metrics, named
+from pdnn.nn.checks import integer, number
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear
@@ -77,7 +78,7 @@ class Training:
                 'Trainer: strategy "fastest" goes by measured times, and what it takes decides on the bits; '
                 "with reproducible=True name the strategy"
             )
-        _check(model, loss, optimizer, schedule, schedule_per, clip_norm, clip_value)
+        _check(model, loss, optimizer, comm, schedule, schedule_per, clip_norm, clip_value)
         if on_nonfinite not in ON_NONFINITE:
             words = ", ".join(map(repr, ON_NONFINITE))
             raise ValueError(f"Trainer: on_nonfinite={on_nonfinite!r}; expected one of {words}")
@@ -94,7 +95,7 @@ class Training:
         self.clip_value = clip_value
         self.on_nonfinite = on_nonfinite
         self.metrics = named(metrics)
-        self.seed = seed
+        self.seed = integer("Trainer", "seed", seed)
         self.history = History()
         self.epoch = 0
         self.step = 0
@@ -232,6 +233,7 @@ def _check(
     model: object,
     loss: object,
     optimizer: object,
+    comm: object,
     schedule: object,
     schedule_per: str,
     clip_norm: float | None,
@@ -253,6 +255,8 @@ def _check(
         raise TypeError(
             f"Trainer: optimizer is of type {type(optimizer).__name__}, expected one of pdnn.optim's"
         )
+    if not (comm is None or isinstance(comm, Communicator)):
+        raise TypeError(f"Trainer: comm is of type {type(comm).__name__}, expected a pdnn.comm.Communicator")
     if not (schedule is None or isinstance(schedule, LRScheduler)):
         raise TypeError(
             f"Trainer: schedule is of type {type(schedule).__name__}, "
@@ -262,6 +266,9 @@ def _check(
         raise ValueError("Trainer: the schedule is of another optimizer")
     if schedule_per not in ("epoch", "step"):
         raise ValueError(f'Trainer: schedule_per "{schedule_per}"; expected "epoch" or "step"')
+    for name, largest in {"clip_norm": clip_norm, "clip_value": clip_value}.items():
+        if largest is not None:
+            number("Trainer", name, largest)
     if clip_norm is not None and clip_value is not None:
         raise ValueError("Trainer: got clip_norm and clip_value; gradients are clipped in one way")
     if clip_norm is not None and any(isinstance(module, PartOfLinear) for module in model.modules()):

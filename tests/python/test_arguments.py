@@ -129,3 +129,22 @@ def test_fit_on_ranks_takes_the_integers_of_numpy(tmp_path: Path) -> None:
 def test_a_loader_names_what_is_no_augmentation() -> None:
     with pytest.raises(TypeError, match="DataLoader: augment is 3, expected a PadCropFlip or None"):
         DataLoader(Dataset(X, Y), augment=3)  # type: ignore[arg-type]
+
+
+# ---- the constructor of a Trainer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"seed": "a"}, "Trainer: seed is 'a', expected an integer"),
+        ({"seed": None}, "Trainer: seed is None, expected an integer"),
+        ({"seed": 1.5}, "Trainer: seed is 1.5, expected an integer"),
+        ({"clip_norm": "1"}, "Trainer: clip_norm is '1', expected a number"),
+        ({"clip_value": [1]}, r"Trainer: clip_value is \[1\], expected a number"),
+        ({"comm": 3}, "Trainer: comm is of type int, expected a pdnn.comm.Communicator"),
+    ],
+)
+def test_a_trainer_names_the_argument(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        trainer(**arguments)

@@ -134,7 +134,8 @@ def test_metrics_are_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None
         (["r3"], ValueError, "'r3' names no metric; expected accuracy, mae"),
         (["top0"], ValueError, "names no metric"),
         ([lambda y, p: 0.0], ValueError, "no name; pass"),
-        ([3], TypeError, "is of type int, expected a function"),
+        ([3], TypeError, "metrics: got 3; expected accuracy, .*, or a function"),
+        ({"mine": 3}, TypeError, "'mine' is of type int, expected a function"),
         ({"loss": spread}, ValueError, "every history has"),
     ],
 )
