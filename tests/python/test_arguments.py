@@ -148,3 +148,39 @@ def test_a_loader_names_what_is_no_augmentation() -> None:
 def test_a_trainer_names_the_argument(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(TypeError, match=words):
         trainer(**arguments)
+
+
+# ---- optimizers and schedules
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "words"),
+    [
+        (lambda own: [{"parms": own}], ValueError, r"a parameter group has \['parms'\], and no \"params\""),
+        (
+            lambda own: own[0],
+            TypeError,
+            r"params is of type Parameter, expected only Parameters, as model.param",
+        ),
+        (lambda own: 3, TypeError, "params is of type int, expected only Parameters"),
+        (lambda own: [own[0].data], TypeError, "got ndarray, expected only Parameters"),
+        (
+            lambda own: [{"params": [own[0].data]}],
+            TypeError,
+            "got ndarray in a parameter group, expected Param",
+        ),
+        (lambda own: [{"params": "0.weight"}], TypeError, "got str in a parameter group"),
+        (lambda own: [{"params": 3}], TypeError, "got int in a parameter group"),
+        (lambda own: [own[0], {"params": own[1]}], TypeError, "got dict in a parameter group"),
+        (
+            lambda own: [{"params": own[1]}, own[0]],
+            TypeError,
+            "got Parameter, expected only Parameters, .* or only dicts",
+        ),
+    ],
+)
+def test_an_optimizer_says_what_parameters_are(
+    params: Callable[[list[nn.Parameter]], Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=f"^SGD: {words}"):
+        optim.SGD(params(list(network().parameters())), 0.1)

@@ -21,6 +21,8 @@ Params: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
 #: What a group may give beside its parameters; the rule's other numbers are the whole optimizer's.
 GROUP_KEYS = ("lr", "weight_decay")
 
+PARAMS = "only Parameters, as model.parameters() has them, or only dicts"
+
 
 class Optimizer:
     """Base of the optimizers: parameter groups, each with its learning rate and weight decay.
@@ -42,23 +44,25 @@ class Optimizer:
     def __init__(self, params: Params, lr: float, weight_decay: float) -> None:
         self.check_number("lr", lr)
         self.check_number("weight_decay", weight_decay)
+        name = type(self).__name__
+        if not isinstance(params, Iterable):
+            raise TypeError(f"{name}: params is of type {type(params).__name__}, expected {PARAMS}")
         groups = list(params)
         if not groups:
-            raise ValueError(f"{type(self).__name__}: there are no parameters")
+            raise ValueError(f"{name}: there are no parameters")
         if isinstance(groups[0], Parameter):
             groups = [{"params": groups}]
         self.param_groups: list[dict[str, Any]] = []
         for group in groups:
             if not isinstance(group, Mapping):
-                raise TypeError(
-                    f"{type(self).__name__}: got {type(group).__name__}, expected Parameters or dicts"
-                )
-            own = group["params"]
+                raise TypeError(f"{name}: got {type(group).__name__}, expected {PARAMS}")
+            if "params" not in group:
+                raise ValueError(f'{name}: a parameter group has {sorted(group)}, and no "params"')
             full = {"lr": lr, "weight_decay": weight_decay, **group}
-            full["params"] = [own] if isinstance(own, Parameter) else list(own)
+            full["params"] = self._checked(group["params"])
             if unknown := full.keys() - {"params", *GROUP_KEYS}:
                 raise ValueError(
-                    f"{type(self).__name__}: a parameter group has unknown {sorted(unknown)}; "
+                    f"{name}: a parameter group has unknown {sorted(unknown)}; "
                     f"a group may give {' and '.join(GROUP_KEYS)}, other numbers are the whole optimizer's"
                 )
             for key in GROUP_KEYS:
@@ -66,11 +70,22 @@ class Optimizer:
             self.param_groups.append(full)
         seen = [id(parameter) for parameter in self.parameters()]
         if len(seen) != len(set(seen)):
-            raise ValueError(f"{type(self).__name__}: a parameter appears twice")
+            raise ValueError(f"{name}: a parameter appears twice")
         self._core: CoreOptimizer | None = None  # the core's optimizer, of the parameters _handles in _store
         self._store: Store | None = None
         self._handles: list[Parameter] = []
         self._synced: list[list[Any]] = []  # the groups that it knows
+
+    def _checked(self, params: Any) -> list[Parameter]:
+        """A group's parameters; raises TypeError if one is none."""
+        found = list(params) if isinstance(params, Iterable) else [params]
+        for each in found:
+            if not isinstance(each, Parameter):
+                kind = type(each).__name__
+                raise TypeError(
+                    f"{type(self).__name__}: got {kind} in a parameter group, expected Parameters"
+                )
+        return found
 
     def parameters(self) -> Iterator[Parameter]:
         """Those of all groups."""
