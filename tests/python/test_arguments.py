@@ -184,3 +184,20 @@ def test_an_optimizer_says_what_parameters_are(
 ) -> None:
     with pytest.raises(error, match=f"^SGD: {words}"):
         optim.SGD(params(list(network().parameters())), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda sgd: optim.LambdaLR(sgd, 3),
+            "LambdaLR: lr_lambda is 3, expected a function or a list of them",
+        ),
+        (lambda sgd: optim.LambdaLR(sgd, [3]), r"LambdaLR: lr_lambda is \[3\], expected"),
+        (lambda sgd: optim.StepLR(sgd, 1, "a"), "StepLR: gamma is 'a', expected a number from 0"),
+        (lambda sgd: optim.CosineAnnealingLR(sgd, None), "CosineAnnealingLR: T_max is None, expected"),
+    ],
+)
+def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        make(optim.SGD(network().parameters(), 0.1))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from math import cos, pi
 from typing import Any
 
+from pdnn.nn.checks import number
 from pdnn.optim.optimizer import Optimizer
 
 
@@ -73,8 +74,9 @@ class LRScheduler:
         return {"type": type(self).__name__}
 
     def _check(self, name: str, value: float, least: float) -> None:
-        if not least <= value < float("inf"):
-            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number from {least}")
+        expected = f"a number from {least}"
+        if not least <= number(self, name, value, expected) < float("inf"):
+            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected {expected}")
 
 
 class LambdaLR(LRScheduler):
@@ -94,7 +96,9 @@ class LambdaLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         groups = len(optimizer.param_groups)
-        self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
+        self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, Sequence) else [lr_lambda] * groups
+        if not all(map(callable, self.lr_lambdas)):
+            raise TypeError(f"LambdaLR: lr_lambda is {lr_lambda!r}, expected a function or a list of them")
         if len(self.lr_lambdas) != groups:
             raise ValueError(f"LambdaLR: got {len(self.lr_lambdas)} functions for {groups} parameter groups")
         super().__init__(optimizer, last_epoch)
