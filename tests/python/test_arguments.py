@@ -201,3 +201,25 @@ def test_an_optimizer_says_what_parameters_are(
 def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], words: str) -> None:
     with pytest.raises(TypeError, match=words):
         make(optim.SGD(network().parameters(), 0.1))
+
+
+# ---- layers, models and data sets
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: nn.Linear("8", 4), "Linear: in_features is '8', expected an integer from 1"),
+        (lambda: nn.Linear(8.0, 4), "Linear: in_features is 8.0"),
+        (lambda: nn.Linear(8, None), "Linear: out_features is None"),
+        (lambda: nn.Conv2d(3, "8", 3), "Conv2d: out_channels is '8'"),
+        (lambda: nn.Conv2d(4, 4, 3, groups=2.0), "Conv2d: groups is 2.0"),
+        (lambda: nn.BatchNorm1d(8.0), "BatchNorm1d: num_features is 8.0"),
+        (lambda: nn.Embedding(8, "4"), "Embedding: embedding_dim is '4'"),
+        (lambda: nn.Sequential(nn.Linear(8, 4), seed=1.5), "Sequential: seed is 1.5, expected an integer"),
+        (lambda: pdnn.manual_seed("a"), "manual_seed: seed is 'a', expected an integer"),
+    ],
+)
+def test_a_layer_or_a_model_names_the_argument(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        make()

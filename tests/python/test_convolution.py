@@ -232,7 +232,7 @@ def test_the_convolution_of_arrays_equals_its_definition(dtype: str) -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(ValueError, match="0 input and 2 output channels"):
+    with pytest.raises(ValueError, match="Conv2d: in_channels = 0; expected an integer from 1"):
         nn.Conv2d(0, 2, 3)
     with pytest.raises(ValueError, match="Conv2d: stride 0; expected a whole number from 1, or 2 of them"):
         nn.Conv2d(1, 2, 3, 0)

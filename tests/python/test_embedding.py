@@ -155,7 +155,7 @@ def test_what_is_no_index_is_refused() -> None:
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match=r"this layer takes \(indices\)"):
         network().output_shape((3, 1))
-    with pytest.raises(ValueError, match="0 rows of 3 numbers"):
+    with pytest.raises(ValueError, match="Embedding: num_embeddings = 0; expected an integer from 1"):
         nn.Embedding(0, 3)
     with pytest.raises(ValueError, match="padding_idx 3; expected one of its 3 rows"):
         nn.Embedding(3, 3, 3)

@@ -115,7 +115,7 @@ def test_a_resumed_training_has_the_bits_of_an_uninterrupted_one(tmp_path: Path)
 
 
 def test_arguments_are_checked() -> None:
-    for arguments, words in [((0,), "0 features"), ((3, 0.0), "eps"), ((3, 1e-5, 1.5), "momentum")]:
+    for arguments, words in [((0,), "num_features = 0"), ((3, 0.0), "eps"), ((3, 1e-5, 1.5), "momentum")]:
         with pytest.raises(ValueError, match=f"BatchNorm2d: .*{words}"):
             nn.BatchNorm2d(*arguments)
     with pytest.raises(ValueError, match=r"BatchNorm1d: input samples are 10x2x2.*BatchNorm2d"):

@@ -127,7 +127,7 @@ def test_ranks_with_different_parts_are_no_replicas() -> None:
 
 
 def test_widths_are_checked_and_a_layer_says_which_part_it_is() -> None:
-    with pytest.raises(ValueError, match="must be at least 1"):
+    with pytest.raises(ValueError, match="ColumnParallelLinear: in_features = 0; expected an integer from 1"):
         nn.ColumnParallelLinear(0, 3, comm=pdnn.comm.SELF)
     layer = nn.RowParallelLinear(4, 3, bias=False, comm=pdnn.comm.SELF)
     assert repr(layer) == "RowParallelLinear(in_features=4, out_features=3, bias=False, rank=0, ranks=1)"

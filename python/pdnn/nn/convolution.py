@@ -8,6 +8,7 @@ from operator import index
 from typing import Any, ClassVar
 
 from pdnn.core import CoreLayer, Width
+from pdnn.nn.checks import integer
 from pdnn.nn.init import Initializer, fan_in_uniform
 from pdnn.nn.module import Module
 from pdnn.store import Parameter
@@ -54,12 +55,10 @@ class _Conv(_Windowed):
         weight_init: Initializer | None = None,
         bias_init: Initializer | None = None,
     ) -> None:
-        if in_channels < 1 or out_channels < 1:
-            raise ValueError(
-                f"{type(self).__name__}: {in_channels} input and {out_channels} output channels; "
-                "both must be at least 1"
-            )
-        if groups < 1 or in_channels % groups or out_channels % groups:
+        in_channels = integer(self, "in_channels", in_channels, 1)
+        out_channels = integer(self, "out_channels", out_channels, 1)
+        groups = integer(self, "groups", groups, 1)
+        if in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"{type(self).__name__}: {groups} groups; must divide {in_channels} input and {out_channels} "
                 "output channels"
@@ -145,6 +144,8 @@ class Conv2d(_Conv):
 
     Raises
     ------
+    TypeError
+        If a number of channels or groups is no integer.
     ValueError
         If a number of channels, of the kernel, stride or dilation is below 1, one of the padding below 0, or
         the groups do not divide both numbers of channels.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pdnn.core import CoreLayer, Width
+from pdnn.nn.checks import integer
 from pdnn.nn.init import Initializer, normal
 from pdnn.nn.module import Module
 from pdnn.store import TableParameter
@@ -35,6 +36,8 @@ class Embedding(Module):
 
     Raises
     ------
+    TypeError
+        If num_embeddings or embedding_dim is no integer.
     ValueError
         If a number is below 1, there is no such padding_idx, or there are more rows than the dtype has whole
         numbers (2^24 for float32). In a pass, if x has another number (NaN, too): with its row, its place and
@@ -49,10 +52,8 @@ class Embedding(Module):
         *,
         weight_init: Initializer | None = None,
     ) -> None:
-        if num_embeddings < 1 or embedding_dim < 1:
-            raise ValueError(
-                f"Embedding: {num_embeddings} rows of {embedding_dim} numbers; both must be at least 1"
-            )
+        num_embeddings = integer(self, "num_embeddings", num_embeddings, 1)
+        embedding_dim = integer(self, "embedding_dim", embedding_dim, 1)
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ValueError(
                 f"Embedding: padding_idx {padding_idx}; expected one of its {num_embeddings} rows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pdnn.core import CoreLayer, Width
-from pdnn.nn.checks import number
+from pdnn.nn.checks import integer, number
 from pdnn.nn.init import Initializer, fan_in_uniform
 from pdnn.nn.module import Module, Parameter
 
@@ -29,8 +29,10 @@ class Linear(Module):
 
     Raises
     ------
+    TypeError
+        If a width is no integer.
     ValueError
-        If a width is below 1.
+        If it is below 1.
     """
 
     def __init__(
@@ -42,16 +44,12 @@ class Linear(Module):
         weight_init: Initializer | None = None,
         bias_init: Initializer | None = None,
     ) -> None:
-        if in_features < 1 or out_features < 1:
-            raise ValueError(
-                f"Linear: {in_features} inputs and {out_features} outputs; both must be at least 1"
-            )
-        self.in_features = in_features
-        self.out_features = out_features
+        self.in_features = integer(self, "in_features", in_features, 1)
+        self.out_features = integer(self, "out_features", out_features, 1)
         self.weight_init = weight_init or fan_in_uniform()
         self.bias_init = bias_init or fan_in_uniform()
-        self.weight = Parameter("weight", (in_features, out_features))
-        self.bias = Parameter("bias", (out_features,)) if bias else None
+        self.weight = Parameter("weight", (self.in_features, self.out_features))
+        self.bias = Parameter("bias", (self.out_features,)) if bias else None
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""

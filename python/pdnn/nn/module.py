@@ -13,6 +13,7 @@ from pdnn.core import CoreLayer, Width, core_for, model_dtype
 from pdnn.files import safetensors
 from pdnn.moved import former
 from pdnn.nn import state_dict
+from pdnn.nn.checks import integer
 from pdnn.nn.eager import Runner, as_tensor
 from pdnn.nn.place import Place
 from pdnn.nn.seeds import next_seed
@@ -44,8 +45,8 @@ class Module:
 
     Raises
     ------
-    ValueError
-        If the dtype is none of these.
+    TypeError, ValueError
+        If the seed is no integer, or the dtype is none of these.
     """
 
     training: bool = True
@@ -56,7 +57,7 @@ class Module:
     def __init__(self, *, dtype: npt.DTypeLike | None = None, seed: int | None = None) -> None:
         if dtype is not None:
             self._dtype = model_dtype(type(self).__name__, dtype)
-        self.seed = seed
+        self.seed = None if seed is None else integer(self, "seed", seed)
 
     # ---- parts
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from pdnn.core import CoreLayer, Width
+from pdnn.nn.checks import integer
 from pdnn.nn.module import Module
 from pdnn.store import Buffer, Parameter
 
@@ -16,8 +17,7 @@ class _BatchNorm(Module):
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, *, sync: bool = False
     ) -> None:
         super().__init__()
-        if num_features < 1:
-            raise ValueError(f"{type(self).__name__}: {num_features} features; expected at least 1")
+        num_features = integer(self, "num_features", num_features, 1)
         if not eps > 0:
             raise ValueError(f"{type(self).__name__}: eps = {eps}; expected a number above 0")
         if not 0 <= momentum <= 1:
@@ -77,6 +77,8 @@ class BatchNorm1d(_BatchNorm):
 
     Raises
     ------
+    TypeError
+        If num_features is no integer.
     ValueError
         If num_features is below 1, eps not above 0, or momentum outside [0, 1].
     """

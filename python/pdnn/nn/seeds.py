@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
+from pdnn.nn.checks import integer
+
 
 class _Seeds:
     """What models without a seed of their own draw from: manual_seed's number, and how many came before."""
@@ -22,7 +24,7 @@ _seeds = _Seeds()
 
 def manual_seed(seed: int) -> None:
     """Makes the models built from here on reproducible; each gets another seed of the same sequence."""
-    _seeds.base = seed
+    _seeds.base = integer("manual_seed", "seed", seed)
     _seeds.models = count()
 
 

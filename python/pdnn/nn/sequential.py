@@ -46,7 +46,7 @@ class Sequential(Exportable):
     Raises
     ------
     TypeError
-        If a layer is not a Module.
+        If a layer is not a Module, or the seed no integer.
     ValueError
         If a layer appears twice or belongs to another model, or the dtype is none of these.
     """
