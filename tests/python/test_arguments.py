@@ -13,7 +13,7 @@ import pytest
 import pdnn
 from pdnn import nn, optim
 from pdnn.comm import run_threads
-from pdnn.data import DataLoader, Dataset
+from pdnn.data import DataLoader, Dataset, Subset
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (60, 8), dtype=np.uint8)
@@ -223,3 +223,13 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
 def test_a_layer_or_a_model_names_the_argument(make: Callable[[], object], words: str) -> None:
     with pytest.raises(TypeError, match=words):
         make()
+
+
+@pytest.mark.parametrize("part", [Dataset(X[:5], Y[:5]), Subset(Dataset(X, Y), range(2, 7))])
+def test_rows_to_gather_are_checked(part: Dataset | Subset) -> None:
+    name = type(part).__name__
+    with pytest.raises(IndexError, match=f"{name}.gather: index 7 lies outside a data set of 5 rows"):
+        part.gather([7])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"{name}.gather: the indices have dtype float64, expected integers"):
+        part.gather([1.5])  # type: ignore[arg-type]
+    np.testing.assert_array_equal(part.gather([-1, 0])[0], part.gather()[0][[-1, 0]])  # type: ignore[arg-type]

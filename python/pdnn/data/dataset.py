@@ -235,6 +235,8 @@ class Subset:
 
     def gather(self, rows: Rows = ALL, dtype: npt.DTypeLike = np.float32) -> tuple[Array, Array]:
         """The scaled samples and the labels of these rows of the subset; see `Dataset.gather`."""
+        if not isinstance(rows, slice):
+            rows = row_numbers("Subset.gather", rows, len(self))
         return self.dataset.gather(self.indices[rows], dtype)
 
     def __repr__(self) -> str:
