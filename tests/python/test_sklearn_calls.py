@@ -106,3 +106,11 @@ def test_a_new_learning_rate_holds_from_the_next_call(
         for each in (model, theirs):
             each.partial_fit(DIGITS, DIGIT, **classes)
         np.testing.assert_allclose(model.coefs_[0], theirs.coefs_[0], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("estimator", [MLPClassifier, MLPRegressor])
+def test_held_out_rows_without_weights_are_refused(estimator: Any) -> None:
+    x = np.random.RandomState(0).normal(size=(40, 2))
+    fitted = estimator(early_stopping=True, random_state=0)
+    with pytest.raises(ValueError, match="all rows that early_stopping holds out have weight 0"):
+        fitted.fit(x, (x[:, 0] > 0).astype(int), np.arange(40) == 3)

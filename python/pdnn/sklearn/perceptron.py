@@ -136,6 +136,10 @@ class Perceptron(QuasiNewton):
         if self.early_stopping and held_out is None:
             rows, held = self._split(table.targets, random)
             held_out = Table(X, targets, sample_weight).pick(held)  # `score` knows no class_weight
+            if held_out.weight is not None and not held_out.weight.any():
+                raise ValueError(
+                    "sample_weight: all rows that early_stopping holds out have weight 0; pass X_val, y_val"
+                )
         if not (incremental and self._progress.ended):
             self._descend(Work(table, rows, held_out, workers, random, incremental))
         return self
