@@ -198,6 +198,16 @@ def test_images_are_not_standardized(capsys: pytest.CaptureFixture[str]) -> None
     assert "--standardize is for tables of numbers" in capsys.readouterr().err
 
 
+def test_a_constant_input_counts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The deviation of 0.1 is computed as 2.8e-17, and 1.7e9 times a weight is rounded by 100."""
+    file, model = tmp_path / "numbers.csv", tmp_path / "model.safetensors"
+    x = RNG.normal(size=(150, 2))
+    np.savetxt(file, np.c_[x[:, 0], np.full(150, 0.1), np.full(150, 1.7e9), x[:, 0] + 3], delimiter=",")
+    words = ["--standardize", "--test", file, "--metrics", "r2", "--dtype", "float32", "--save", model]
+    assert run(capsys, *train(tmp_path, "mlp:3-8-1", *words))["r2"] > 0.9
+    assert run(capsys, "predict", model, file)["r2"] > 0.9
+
+
 def test_diabetes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     published = pytest.importorskip("sklearn.datasets", reason="has the table").load_diabetes(scaled=False)
     file = tmp_path / "diabetes.csv"

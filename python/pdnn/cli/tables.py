@@ -212,7 +212,7 @@ def model_word(name: str | None, data: Dataset | Subset) -> str:
 
 
 class Standardization:
-    """Inputs of mean 0 and variance 1 over the rows of a data set; an input that is constant is only shifted.
+    """Inputs of mean 0 and variance 1 over the rows of a data set; one that is constant there becomes 0.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class Standardization:
     Raises
     ------
     ValueError
-        If its samples are something else.
+        If its samples are something else, or there are none.
     """
 
     def __init__(self, data: Dataset | Subset) -> None:
@@ -231,10 +231,12 @@ class Standardization:
         whole, rows = parts_of(data)
         if whole.x.ndim != 2 or whole.x.dtype.kind != "f":
             raise ValueError(f"--standardize is for tables of numbers, these are {whole!r}")
+        if not len(rows):
+            raise ValueError("--standardize: the training data have no rows")
         x = whole.x[rows].astype(np.float64)
         self.mean: Array = x.mean(axis=0)
-        deviation = x.std(axis=0)
-        self.deviation: Array = np.where(deviation > 0, deviation, 1)
+        # rounding may give a constant a deviation above 0; divided by infinity, it counts nothing
+        self.deviation: Array = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0), np.inf)
 
     def apply(self, *parts: Dataset | Subset | None) -> None:
         """Changes the samples of these data sets."""
