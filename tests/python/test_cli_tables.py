@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +206,25 @@ def test_a_constant_input_counts_nothing(tmp_path: Path, capsys: pytest.CaptureF
     np.savetxt(file, np.c_[x[:, 0], np.full(150, 0.1), np.full(150, 1.7e9), x[:, 0] + 3], delimiter=",")
     words = ["--standardize", "--test", file, "--metrics", "r2", "--dtype", "float32", "--save", model]
     assert run(capsys, *train(tmp_path, "mlp:3-8-1", *words))["r2"] > 0.9
+    assert run(capsys, "predict", model, file)["r2"] > 0.9
+
+
+@pytest.mark.parametrize(("dtype", "far"), [("float32", 1e7), ("bfloat16", 100)])
+def test_numbers_that_a_saved_model_cannot_tell_apart_are_refused(
+    dtype: str, far: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that is not saved takes standardized numbers."""
+    file, model = tmp_path / "numbers.csv", tmp_path / "model.safetensors"
+    x = RNG.normal(size=(150, 2))
+    np.savetxt(file, np.c_[x[:, 0], x[:, 1] + far, x[:, 1] + 3], header="a,when,y", delimiter=",", comments="")
+    words = ["--standardize", "--test", file, "--metrics", "r2", "--dtype", dtype]
+    assert run(capsys, *train(tmp_path, "mlp:2-8-1", *words))["r2"] > 0.9
+    words += ["--save", model]
+    assert cli.main([*map(str, train(tmp_path, "mlp:2-8-1", *words))]) == 1
+    message = capsys.readouterr().err
+    assert re.search(r'column "when" has mean [0-9.]+ and deviation [01]\.', message)
+    assert f"a saved model of {dtype} numbers; take --dtype float64" in message
+    assert run(capsys, *train(tmp_path, "mlp:2-8-1", *words, "--dtype", "float64"))["r2"] > 0.9
     assert run(capsys, "predict", model, file)["r2"] > 0.9
 
 

@@ -41,6 +41,7 @@ def test_columns_by_name_and_by_number(file: Path) -> None:
     two = datasets.csv(file, True, target=["d", 0], test=0)
     assert two.y.shape == (4, 2) and sorted(two.y[:, 0]) == [3.0, 6.0, 9.0, 12.0]
     assert datasets.csv(file, True, target=(), test=0).sample_shape == (3,)
+    assert by_name.columns == ["a", "d"] and datasets.csv(file, target="a", weight="d")[1].columns == ["b, c"]
 
 
 def test_a_column_of_weights(file: Path, tmp_path: Path) -> None:

@@ -48,6 +48,10 @@ LOSS_OPTIONS = {
 MOST_CLASSES = 100
 """Of whole numbers, where no model is named; more of them are numbers to predict."""
 
+FARTHEST = {"float32": 1e5, "float64": 1e13, "bfloat16": 25}
+"""Deviations between the mean of an input and 0, up to which a model of a dtype can standardize it: numbers
+are then rounded by up to 0.006, 0.001 and 0.1 of a deviation."""
+
 HIDDEN = 64
 """Width of the hidden layer, where no model is named."""
 
@@ -237,6 +241,20 @@ class Standardization:
         self.mean: Array = x.mean(axis=0)
         # rounding may give a constant a deviation above 0; divided by infinity, it counts nothing
         self.deviation: Array = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0), np.inf)
+
+        self.columns = whole.columns or [str(column) for column in range(x.shape[1])]
+
+    def check(self, dtype: str) -> None:
+        """Raises ValueError if a model of this dtype cannot tell the numbers of a column apart `within`."""
+        far = np.abs(self.mean) / self.deviation
+        if (far > FARTHEST[dtype]).any():
+            column = int(far.argmax())
+            way_out = "" if dtype == "float64" else "take --dtype float64, or "
+            raise ValueError(
+                f'--standardize: column "{self.columns[column]}" has mean {self.mean[column]:.9g} and deviation '
+                f"{self.deviation[column]:.3g}, too close together for a saved model of {dtype} numbers; "
+                f"{way_out}subtract a number near the mean from the column of the table"
+            )
 
     def apply(self, *parts: Dataset | Subset | None) -> None:
         """Changes the samples of these data sets."""

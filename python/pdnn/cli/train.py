@@ -171,6 +171,8 @@ def main(arguments: argparse.Namespace) -> int:
     standardization = None
     if arguments.standardize:
         standardization = tables.Standardization(train)
+        if arguments.save:
+            standardization.check(optimizing.dtype(arguments))
         standardization.apply(train, test, held_out)
     arguments.batch_size = optimizing.batch_size(arguments, len(train))
     trainer = _trainer(arguments, train)

@@ -49,6 +49,8 @@ class Dataset:
         The rows' weights, if they were given.
     classes : ndarray of str, or None
         The names that class numbers stand for, sorted as ``numpy.unique`` does, where ``y`` had names.
+    columns : list of str, or None
+        The names of the columns of `x`, where it is of a table that `pdnn.datasets.csv` has read.
     integers : bool
         Whether the samples came as integers or booleans.
     converted : str
@@ -78,6 +80,7 @@ class Dataset:
     ) -> None:
         samples, labels = to_samples("Dataset", x), to_labels("Dataset", y)
         self.x, self.y, self.classes = samples.array, labels.array, labels.classes
+        self.columns: list[str] | None = None
         self.integers = samples.integers
         self.converted = ", ".join(filter(None, (samples.note, labels.note)))
         if len(self.x) != len(self.y):

@@ -112,15 +112,17 @@ def csv(
         weights = np.concatenate([other.weights, table.weights])
     # One data set of both parts, so that class numbers are the same.
     whole = Dataset(x, y, weight=None if weight is None else weights)
+    whole.columns = table.columns
     return both(str(path), train, lambda is_train: whole[held_out:] if is_train else whole[:held_out])
 
 
 @dataclass(frozen=True)
 class _Table:
-    """What a file has: samples, weights, the texts of the targets row by row, the lines where they were."""
+    """What a file has: samples, the names of their columns, weights, the texts of the targets, their lines."""
 
     path: str
     names: list[str]
+    columns: list[str]
     targets: list[int]
     x: Array
     weights: Array
@@ -185,7 +187,8 @@ def _table(path: str, rows: Any, target: Columns, weight: str | int | None, head
             f'{path}, line {lines[row]}: column "{names[last[0]]}" is {weights[row]:g}, expected a weight, '
             "a number from 0"
         )
-    return _Table(path, names, targets, x[:, : len(samples)], weights, texts, lines)
+    columns = [names[place] for place in samples]
+    return _Table(path, names, columns, targets, x[:, : len(samples)], weights, texts, lines)
 
 
 def _delimiter(path: str | os.PathLike[str], lines: list[str]) -> str:
