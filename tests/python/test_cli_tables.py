@@ -133,8 +133,35 @@ def test_the_usual_loss_follows_from_the_labels() -> None:
     assert usual(1, [0, 5]) is usual(1, [0.5, 1]) is usual(2, [[0.5, 2], [1, 0]]) is nn.MSELoss
 
 
+@pytest.mark.parametrize(
+    ("word", "labels", "outputs", "message"),
+    [
+        ("cross_entropy", [-0.5, 2], 1, "the labels are decimal numbers from -0.5 to 2; --loss mse, l1"),
+        ("cross_entropy:0.1", [[-0.5, 2], [1, 0.5]], 2, "or shares that add up to 1; the labels are decimal"),
+        ("cross_entropy", [-1, 1], 1, "the labels are whole numbers from -1 to 1; --loss mse, l1"),
+        ("cross_entropy", [0, 1], 1, "wants an output for each class, and the model has one"),
+        ("bce_with_logits", [-0.5, 1], 1, "takes classes, or numbers from 0 to 1; the labels are decimal"),
+        ("nll", [0, 1], 2, "wants log-probabilities, .* a Linear layer; --loss cross_entropy is for that"),
+        ("bce", [0, 1], 1, "wants probabilities, .* a Linear layer; --loss bce_with_logits is for that"),
+    ],
+)
+def test_a_loss_that_does_not_fit_is_refused(word: str, labels: object, outputs: int, message: str) -> None:
+    data = Dataset(np.zeros((2, 2)), labels)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"--loss {word} .*{message}"):
+        tables.loss(word, nn.Sequential(nn.Linear(2, outputs), seed=0), data)
+
+
+def test_losses_of_classes_take_shares() -> None:
+    for word, labels in {
+        "cross_entropy": [[0.25, 0.75], [0, 1]],
+        "bce_with_logits": [[0.5, 1], [1, 1]],
+    }.items():
+        model, data = nn.Sequential(nn.Linear(2, 2), seed=0), Dataset(np.zeros((2, 2)), labels)
+        assert isinstance(tables.loss(word, model, data), tables.LOSSES[word])
+
+
 def test_a_loss_has_a_number_of_its_own() -> None:
-    model, data = nn.Sequential(nn.Linear(2, 2), seed=0), Dataset(np.zeros((2, 2)), [0.5, 2])
+    model, data = nn.Sequential(nn.Linear(2, 2), seed=0), Dataset(np.zeros((2, 2)), [0, 1])
     for word, want in {
         "quantile:0.1,0.9": nn.QuantileLoss([0.1, 0.9]),
         "quantile:.9": nn.QuantileLoss(0.9),
@@ -216,7 +243,9 @@ def test_numbers_that_a_saved_model_cannot_tell_apart_are_refused(
     """A model that is not saved takes standardized numbers."""
     file, model = tmp_path / "numbers.csv", tmp_path / "model.safetensors"
     x = RNG.normal(size=(150, 2))
-    np.savetxt(file, np.c_[x[:, 0], x[:, 1] + far, x[:, 1] + 3], header="a,when,y", delimiter=",", comments="")
+    np.savetxt(
+        file, np.c_[x[:, 0], x[:, 1] + far, x[:, 1] + 3], header="a,when,y", delimiter=",", comments=""
+    )
     words = ["--standardize", "--test", file, "--metrics", "r2", "--dtype", dtype]
     assert run(capsys, *train(tmp_path, "mlp:2-8-1", *words))["r2"] > 0.9
     words += ["--save", model]

@@ -159,31 +159,59 @@ def load(arguments: argparse.Namespace) -> tuple[Dataset, Dataset]:
 
 
 def loss(name: str | None, model: nn.Sequential, data: Dataset | Subset) -> nn.Loss:
-    """The loss of this name, or the usual one for what a model ends in and its labels."""
+    """The loss of this name, or the usual one for what a model ends in and its labels.
+
+    Raises
+    ------
+    ValueError
+        If the one of this name does not fit them.
+    """
     from pdnn.data.dataset import parts_of
 
     whole, _ = parts_of(data)
-    y = whole.y
+    y, single = whole.y, model.output_shape(whole.sample_shape) == (1,)
     if name is not None:
         chosen = _made(name)
         if whole.classes is not None and not chosen.takes_classes:
             raise ValueError(
                 f'--loss {name} compares numbers, the labels are names such as "{whole.classes[0]}"'
             )
+        if y.size and (misfit := _misfit(chosen, model, single, y)):
+            raise ValueError(f"--loss {name} {misfit}")
         return chosen
     if isinstance(model[-1], nn.LogSoftmax):
         return nn.NLLLoss()
-    single = model.output_shape(whole.sample_shape) == (1,)
     if y.dtype.kind == "f":
-        shares = (
-            y.ndim == 2
-            and not single
-            and bool(((y >= 0).all(axis=1) & (abs(y.sum(axis=1) - 1) < 1e-3)).all())
-        )
-        return nn.CrossEntropyLoss() if shares else nn.MSELoss()
+        return nn.CrossEntropyLoss() if _shares(y) and not single else nn.MSELoss()
     if single:
         return nn.BCEWithLogitsLoss() if y.size == 0 or (y.min() >= 0 and y.max() <= 1) else nn.MSELoss()
     return nn.CrossEntropyLoss()
+
+
+def _misfit(chosen: nn.Loss, model: nn.Sequential, single: bool, y: Array) -> str:
+    """Why a loss does not fit a model or its labels, and which one does; empty if it fits."""
+    fits = "cross_entropy" if isinstance(chosen, nn.NLLLoss) else "bce_with_logits"
+    if isinstance(chosen, (nn.NLLLoss, nn.BCELoss)) and isinstance(model[-1], nn.Linear):
+        wants = "log-probabilities" if isinstance(chosen, nn.NLLLoss) else "probabilities"
+        return f"wants {wants}, and the model ends in a Linear layer; --loss {fits} is for that"
+    floats = y.dtype.kind == "f"
+    told = f"the labels are {'decimal' if floats else 'whole'} numbers from {y.min():g} to {y.max():g}"
+    others = "--loss mse, l1, smooth_l1, huber and quantile are for numbers"
+    if isinstance(chosen, (nn.CrossEntropyLoss, nn.NLLLoss)):
+        if not _shares(y) if floats else y.min() < 0:
+            return f"takes names, whole numbers from 0, or shares that add up to 1; {told}; {others}"
+        if single:
+            return (
+                "wants an output for each class, and the model has one; for two classes take bce_with_logits"
+            )
+    elif isinstance(chosen, (nn.BCELoss, nn.BCEWithLogitsLoss)) and floats and (y.min() < 0 or y.max() > 1):
+        return f"takes classes, or numbers from 0 to 1; {told}; {others}"
+    return ""
+
+
+def _shares(y: Array) -> bool:
+    """Whether each row has several numbers from 0 whose sum is 1."""
+    return y.ndim == 2 and bool(((y >= 0).all(axis=1) & (abs(y.sum(axis=1) - 1) < 1e-3)).all())
 
 
 def model_word(name: str | None, data: Dataset | Subset) -> str:
@@ -251,9 +279,9 @@ class Standardization:
             column = int(far.argmax())
             way_out = "" if dtype == "float64" else "take --dtype float64, or "
             raise ValueError(
-                f'--standardize: column "{self.columns[column]}" has mean {self.mean[column]:.9g} and deviation '
-                f"{self.deviation[column]:.3g}, too close together for a saved model of {dtype} numbers; "
-                f"{way_out}subtract a number near the mean from the column of the table"
+                f'--standardize: column "{self.columns[column]}" has mean {self.mean[column]:.9g} and '
+                f"deviation {self.deviation[column]:.3g}, too close together for a saved model of {dtype} "
+                f"numbers; {way_out}subtract a number near the mean from the column of the table"
             )
 
     def apply(self, *parts: Dataset | Subset | None) -> None:

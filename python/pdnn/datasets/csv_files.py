@@ -118,7 +118,7 @@ def csv(
 
 @dataclass(frozen=True)
 class _Table:
-    """What a file has: samples, the names of their columns, weights, the texts of the targets, their lines."""
+    """What a file has: samples, their columns' names, weights, the texts of the targets, their lines."""
 
     path: str
     names: list[str]
