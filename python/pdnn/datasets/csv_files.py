@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import ceil
-from typing import Any, TypeAlias, overload
+from typing import TypeAlias, overload
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from pdnn.data.checks import Array
 from pdnn.datasets.parts import both
 
 Columns: TypeAlias = "str | int | Sequence[str | int]"
+
+_Rows: TypeAlias = "Iterator[tuple[int, list[str]]]"
 
 DELIMITERS = ("\t", ";", "|", ",", " ")
 """Tried in this order: the first that divides the first lines into as many columns each, at least 2."""
@@ -93,8 +95,8 @@ def csv(
     Raises
     ------
     ValueError
-        With the file's name and the line, if a number is missing or a word, or a line has another number of
-        columns; if there is no such column.
+        With the file's name and the line, if a number is missing or a word, a line has another number of
+        columns, or a quotation mark is not closed; if there is no such column.
     """
     if isinstance(test, float | int):
         if not 0 <= test <= 1:
@@ -133,21 +135,37 @@ class _Table:
 def _read(
     path: str | os.PathLike[str], target: Columns, weight: str | int | None, header: bool | None
 ) -> _Table:
-    from csv import Error, reader  # here, because `import pdnn` is to be quick
+    from csv import Error  # here, because `import pdnn` is to be quick
 
     with open(path, encoding="utf-8-sig", newline="") as file:
         try:
             delimiter = _delimiter(path, list(islice(file, 20)))
             file.seek(0)
             lines: Iterable[str] = map(str.strip, file) if delimiter == " " else file
-            rows = reader(lines, delimiter=delimiter, skipinitialspace=True)
-            return _table(str(path), rows, target, weight, header)
+            return _table(str(path), _rows(str(path), lines, delimiter), target, weight, header)
         except (Error, UnicodeDecodeError) as error:
             raise ValueError(f"{path}: no text in columns ({error})") from error
 
 
-def _table(path: str, rows: Any, target: Columns, weight: str | int | None, header: bool | None) -> _Table:
-    first: list[str] = next((row for row in rows if row), [])
+def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
+    """The lines that are not empty, in columns, each with its number."""
+    from csv import Error, reader
+
+    rows = reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
+    line = 1
+    try:
+        for row in rows:
+            if row:
+                yield line, row
+            line = rows.line_num + 1
+    except Error as error:
+        raise ValueError(
+            f"{path}, line {line}: no text in columns ({error}); is each quotation mark closed?"
+        ) from error
+
+
+def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, header: bool | None) -> _Table:
+    first_line, first = next(rows, (1, list[str]()))
     if header is None:
         header = not any(map(_is_number, first))
     names = [name.strip() for name in first] if header else [str(place) for place in range(len(first))]
@@ -160,20 +178,16 @@ def _table(path: str, rows: Any, target: Columns, weight: str | int | None, head
         raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
     numbers = [*samples, *last]
     values, lines, texts = array("d"), array("q"), []
-    for row in rows if header else chain([first], rows):
-        if not row:
-            continue
+    for line, row in rows if header else chain([(first_line, first)], rows):
         if len(row) != len(names):
-            raise ValueError(
-                f"{path}, line {rows.line_num}: has {len(row)} columns, the first line {len(names)}"
-            )
+            raise ValueError(f"{path}, line {line}: has {len(row)} columns, the first line {len(names)}")
         try:
             values.extend([float(row[place]) for place in numbers])
         except ValueError:
             place = next(place for place in numbers if not _is_number(row[place]))
-            raise _no_number(path, rows.line_num, names[place], row[place]) from None
+            raise _no_number(path, line, names[place], row[place]) from None
         texts.append([row[place].strip() for place in targets])
-        lines.append(rows.line_num)
+        lines.append(line)
     if not lines:
         raise ValueError(f"{path}: has no rows of numbers")
     x = np.frombuffer(values).reshape(len(lines), len(numbers))
