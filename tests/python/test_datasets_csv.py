@@ -93,6 +93,13 @@ def test_names_of_classes_are_numbered_alike_in_both_parts(tmp_path: Path) -> No
     assert test.x.tolist() == [[3.0], [4.0]]
 
 
+def test_none_is_a_name_among_names(file: Path) -> None:
+    for first, second in ("none", "mild"), ("mild", "none"):
+        file.write_text(f"x,kind\n1,{first}\n2,{second}\n")
+        classes = datasets.csv(file, True).classes
+        assert classes is not None and classes.tolist() == ["mild", "none"]
+
+
 def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
     selection = pytest.importorskip("sklearn.model_selection", reason="draws the same rows")
     x = np.arange(30.0).reshape(15, 2)
@@ -118,6 +125,13 @@ def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
         ('a,b,c\n1,2,"x y"\n1,2,"x\n' + 50 * "1,2,y\n", -1, "line 3: no text in columns .* quotation mark"),
         ('a,b,c\n1,2,x\n1,2,"x\n3,4,"y"\n1,2,x\n', -1, "line 3: no text in columns .* quotation mark"),
         ('a,"b\n(m)",c\n1,2,3\n1,,3\n', -1, "line 4: column"),
+        ("a,b,c\n1,2,NA\n1,2,x\n1,2,y\n", "c", 'line 2: column "c" is missing'),
+        ("a,b,c\n1,2,x\n1,2,y\n1,2,NA\n", "c", 'line 4: column "c" is missing'),
+        ("a,b,c\n1,2,x\n1,2,y\n1,2,nan\n", "c", 'line 4: column "c" is missing'),
+        ("a,b,c\n1,2,none\n1,2,none\n1,2,3\n", "c", 'line 2: column "c" is missing'),
+        ("a,b,c\n1,2,3\n1,2,x\n1,2,y\n", "c", 'line 2: column "c" is "3", a number among names'),
+        ("a,b,c\n1,2,x\n1,2,y\n1,2,3\n", "c", 'line 4: column "c" is "3", a number among names'),
+        ("a,b,c\n1,2,x\n1,2,2\n1,2,3\n", "c", 'line 2: column "c" is "x", expected a number'),
         ("a,b,c\n1,2,3\n", "d", r"no one column is named 'd'; it has the columns \['a', 'b', 'c'\]"),
         ("1,2,3\n", "d", "it has 3 columns without names"),
         ("a,b,b\n1,2,3\n", "b", "no one column is named 'b'"),

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import ceil
+from math import ceil, isfinite
 from typing import TypeAlias, overload
 
 import numpy as np
@@ -25,7 +25,7 @@ DELIMITERS = ("\t", ";", "|", ",", " ")
 """Tried in this order: the first that divides the first lines into as many columns each, at least 2."""
 
 MISSING = ("", "?", "-", "na", "n/a", "nan", "null", "none")
-"""What stands for a number that is not there, in small letters."""
+"""What stands for a number or a name that is not there, in small letters; among names "none" is one."""
 
 
 @overload
@@ -74,8 +74,9 @@ def csv(
         Only that part.
     target : str or int, or several
         The columns to predict, by name or number (from 0; -1 is the last). One column of whole numbers gives
-        class numbers or counts, of other numbers targets, of words the names of classes; several columns are
-        numbers. All other columns are the samples. ``()``: there is nothing to predict, and y is 0.
+        class numbers or counts, of other numbers targets, of words the names of classes (one may be "none");
+        several columns are numbers. All other columns are the samples. ``()``: there is nothing to predict,
+        and y is 0.
     weight : str or int, optional
         The column that says what each row counts in losses, numbers from 0; it is no part of the samples.
     test : float or path
@@ -178,15 +179,15 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
     numbers = [*samples, *last]
     values, lines, texts = array("d"), array("q"), []
-    for line, row in rows if header else chain([(first_line, first)], rows):
-        if len(row) != len(names):
-            raise ValueError(f"{path}, line {line}: has {len(row)} columns, the first line {len(names)}")
+    for line, words in rows if header else chain([(first_line, first)], rows):
+        if len(words) != len(names):
+            raise ValueError(f"{path}, line {line}: has {len(words)} columns, the first line {len(names)}")
         try:
-            values.extend([float(row[place]) for place in numbers])
+            values.extend([float(words[place]) for place in numbers])
         except ValueError:
-            place = next(place for place in numbers if not _is_number(row[place]))
-            raise _no_number(path, line, names[place], row[place]) from None
-        texts.append([row[place].strip() for place in targets])
+            place = next(place for place in numbers if not _is_number(words[place]))
+            raise _no_number(path, line, names[place], words[place]) from None
+        texts.append([words[place].strip() for place in targets])
         lines.append(line)
     if not lines:
         raise ValueError(f"{path}: has no rows of numbers")
@@ -242,16 +243,27 @@ def _targets(tables: list[_Table]) -> Array:
     texts = [row for table in tables for row in table.texts]
     if not texts[0]:
         return np.zeros(len(texts), np.int64)
-    first, single = texts[0][0], len(texts[0]) == 1
-    if single and not _is_number(first) and first.lower() not in MISSING:
-        for table in tables:
-            if [""] in table.texts:
-                raise _refused(table, table.texts.index([""]), 0)
-        return np.array([word for (word,) in texts])
+    single = len(texts[0]) == 1
+    if single and _are_names([word for (word,) in texts]):
+        return np.concatenate([_names(table) for table in tables])
     y = np.concatenate([_numbers(table) for table in tables])
     if single and all(word.lstrip("+-").isdecimal() for (word,) in texts) and np.abs(y).max() < 2**53:
         y = y.astype(np.int64)
     return y[:, 0] if single else y
+
+
+def _are_names(words: list[str]) -> bool:
+    """Whether more of these are names than numbers."""
+    kinds = [_is_number(word) for word in words if word.lower() not in MISSING]
+    return 2 * sum(kinds) < len(kinds)
+
+
+def _names(table: _Table) -> Array:
+    """The targets as names, shape (n,)."""
+    for row, (word,) in enumerate(table.texts):
+        if _is_number(word) or (word.lower() in MISSING and word.lower() != "none"):
+            raise _refused(table, row, 0)
+    return np.array([word for (word,) in table.texts])
 
 
 def _numbers(table: _Table) -> Array:
@@ -272,6 +284,10 @@ def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
     where = f'{path}, line {line}: column "{column}"'
     if word.strip().lower() in MISSING:
         return ValueError(f"{where} is missing; fill it, or leave the line out")
+    if _is_number(word) and isfinite(float(word)):
+        return ValueError(
+            f'{where} is "{word}", a number among names; write it as a name, as in "no. {word}"'
+        )
     if re.fullmatch(r"[+-]?[0-9]*,[0-9]+", word.strip()):
         return ValueError(f'{where} is "{word}", expected a number with a decimal point')
     return ValueError(f'{where} is "{word}", expected a number; encode words as numbers, such as 0 and 1')
