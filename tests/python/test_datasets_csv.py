@@ -93,6 +93,12 @@ def test_names_of_classes_are_numbered_alike_in_both_parts(tmp_path: Path) -> No
     assert test.x.tolist() == [[3.0], [4.0]]
 
 
+def test_a_number_has_no_underscore(file: Path) -> None:
+    file.write_text("x,kind\n1,1_0\n2,10_\n")
+    classes = datasets.csv(file, True).classes
+    assert classes is not None and classes.tolist() == ["10_", "1_0"]
+
+
 def test_none_is_a_name_among_names(file: Path) -> None:
     for first, second in ("none", "mild"), ("mild", "none"):
         file.write_text(f"x,kind\n1,{first}\n2,{second}\n")
@@ -132,6 +138,8 @@ def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
         ("a,b,c\n1,2,3\n1,2,x\n1,2,y\n", "c", 'line 2: column "c" is "3", a number among names'),
         ("a,b,c\n1,2,x\n1,2,y\n1,2,3\n", "c", 'line 4: column "c" is "3", a number among names'),
         ("a,b,c\n1,2,x\n1,2,2\n1,2,3\n", "c", 'line 2: column "c" is "x", expected a number'),
+        ("a,b,c\n1,2,3\n1,1_0,3\n", -1, 'line 3: column "b" is "1_0", expected a number'),
+        ("a,b,c\n1,2,10\n1,2,1_0\n", -1, 'line 3: column "c" is "1_0", expected a number'),
         ("a,b,c\n1,2,3\n", "d", r"no one column is named 'd'; it has the columns \['a', 'b', 'c'\]"),
         ("1,2,3\n", "d", "it has 3 columns without names"),
         ("a,b,b\n1,2,3\n", "b", "no one column is named 'b'"),

@@ -183,7 +183,7 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         if len(words) != len(names):
             raise ValueError(f"{path}, line {line}: has {len(words)} columns, the first line {len(names)}")
         try:
-            values.extend([float(words[place]) for place in numbers])
+            values.extend([_number(words[place]) for place in numbers])
         except ValueError:
             place = next(place for place in numbers if not _is_number(words[place]))
             raise _no_number(path, line, names[place], words[place]) from None
@@ -293,9 +293,16 @@ def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
     return ValueError(f'{where} is "{word}", expected a number; encode words as numbers, such as 0 and 1')
 
 
+def _number(word: str) -> float:
+    """The number that a word is; 1_0 is none, although `float` reads it."""
+    if "_" in word:
+        raise ValueError(word)
+    return float(word)
+
+
 def _is_number(word: str) -> bool:
     try:
-        float(word)
+        _number(word)
     except ValueError:
         return False
     return True
