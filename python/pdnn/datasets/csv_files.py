@@ -214,8 +214,10 @@ def _delimiter(path: str | os.PathLike[str], lines: list[str]) -> str:
         widths = {len(row) for row in reader(some, delimiter=delimiter, skipinitialspace=True) if row}
         if len(widths) == 1 and widths != {1}:
             return delimiter
-    if any("," in line for line in lines):
-        return ","  # the line that has other columns will be told
+    lines_with = {delimiter: sum(delimiter in line for line in lines) for delimiter in DELIMITERS[:-1]}
+    delimiter = max(lines_with, key=lines_with.__getitem__)
+    if lines_with[delimiter]:
+        return delimiter  # the line that has other columns will be told
     raise ValueError(f"{path}: has no columns divided by commas, semicolons, tabs, bars or spaces")
 
 
