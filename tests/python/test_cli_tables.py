@@ -189,12 +189,36 @@ def test_a_loss_has_a_number_of_its_own() -> None:
 def test_a_table_has_a_usual_model(labels: list[object], loss: str | None, outputs: int) -> None:
     data = Dataset(np.zeros((2, 4)), labels)  # type: ignore[arg-type]
     assert tables.model_word(loss, data) == f"mlp:4-64-{outputs}"
+    assert tables.model_word(loss, data[:0], data) == f"mlp:4-64-{outputs}"
 
 
 def test_a_table_is_trained_without_naming_a_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "--data", str(folder / "numbers.csv"), "--target", "y", "--epochs", "1"]
     assert cli.main(words) == 0
     assert "model: mlp:4-64-1 (--model names another one)" in capsys.readouterr().out
+
+
+def test_the_usual_model_has_an_output_for_each_class_of_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The only row of class 4 is one to test on."""
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("1,2,0\n3,4,1\n5,6,2\n5,7,3\n")
+    test.write_text("8,9,4\n")
+    words = ["train", "--data", str(train), "--test", str(test), "--epochs", "1", "--validation"]
+    for validation in ("test", "0.25"):
+        assert cli.main([*words, validation]) == 0
+        assert "model: mlp:2-64-5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["--standardize"]])
+def test_a_table_without_rows_to_train_on_is_told(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "numbers.csv"
+    file.write_text("1,2,0\n")
+    assert cli.main(["train", "--data", str(file), *words]) == 1
+    assert "the training data have no rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def main(arguments: argparse.Namespace) -> int:
     models = arguments.model
     if models is None:
         alike = parser.parse_args(options)
-        models = [train.usual_model(alike, lambda: tables.load(alike)[0])]
+        models = [train.usual_model(alike, lambda: tables.load(alike))]
     usual = None if arguments.optimizer in optimizing.FULL_BATCH else optimizing.BATCH_SIZE
     configurations, left_out = sweep.grid(
         models,

@@ -214,20 +214,21 @@ def _shares(y: Array) -> bool:
     return y.ndim == 2 and bool(((y >= 0).all(axis=1) & (abs(y.sum(axis=1) - 1) < 1e-3)).all())
 
 
-def model_word(name: str | None, data: Dataset | Subset) -> str:
+def model_word(name: str | None, *parts: Dataset | Subset) -> str:
     """The model for a table where none is named: one hidden layer, as many outputs as the loss needs.
 
     Parameters
     ----------
     name : str, optional
         Of the loss.
-    data : Dataset or Subset
-        Of samples of one dimension.
+    *parts : Dataset or Subset
+        The table, to train on and to test on: samples of one dimension.
     """
     from pdnn.data.dataset import parts_of
 
-    whole, _ = parts_of(data)
-    y, chosen = whole.y, None if name is None else _made(name)
+    wholes = [parts_of(part)[0] for part in parts]
+    whole, y = wholes[0], np.concatenate([whole.y for whole in wholes])
+    chosen = None if name is None else _made(name)
     if y.ndim == 2:
         outputs = y.shape[1]
     elif isinstance(chosen, nn.QuantileLoss):

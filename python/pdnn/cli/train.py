@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
@@ -175,7 +175,7 @@ def main(arguments: argparse.Namespace) -> int:
             standardization.check(optimizing.dtype(arguments))
         standardization.apply(train, test, held_out)
     arguments.batch_size = optimizing.batch_size(arguments, len(train))
-    trainer = _trainer(arguments, train)
+    trainer = _trainer(arguments, train, test)
     wanted = bool(arguments.json) or not arguments.quiet
     contention = Contention()
     if wanted and arguments.strategy not in CHOSEN:
@@ -226,9 +226,9 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def usual_model(arguments: argparse.Namespace, load: Callable[[], Dataset | Subset]) -> str:
+def usual_model(arguments: argparse.Namespace, load: Callable[[], Iterable[Dataset | Subset]]) -> str:
     """The model where none is named; a table is loaded for it."""
-    return tables.model_word(arguments.loss, load()) if isinstance(arguments.data, tables.Table) else MODEL
+    return tables.model_word(arguments.loss, *load()) if isinstance(arguments.data, tables.Table) else MODEL
 
 
 def _on_ranks(arguments: argparse.Namespace) -> int:
@@ -239,7 +239,7 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
     return launch(words, arguments.ranks, tag=False, elastic=arguments.elastic, spares=arguments.spares)
 
 
-def _trainer(arguments: argparse.Namespace, train: Dataset | Subset) -> pdnn.Trainer:
+def _trainer(arguments: argparse.Namespace, train: Dataset | Subset, test: Dataset) -> pdnn.Trainer:
     import pdnn
     from pdnn import Trainer, strategies
 
@@ -247,7 +247,7 @@ def _trainer(arguments: argparse.Namespace, train: Dataset | Subset) -> pdnn.Tra
     world = pdnn.world()
     build = arguments.model
     if build is None:
-        word = usual_model(arguments, lambda: train)
+        word = usual_model(arguments, lambda: (train, test))
         if word != MODEL and world.rank == 0 and not arguments.quiet:
             print(f"model: {word} (--model names another one)")
         build = specs.model(word)
