@@ -40,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--weight", type=tables.column, metavar="COLUMN", help=tables.WEIGHT_HELP)
     parser.add_argument(
+        "--header",
+        choices=("yes", "no"),
+        help="of a .csv file: whether its first line has names; default: if none of its fields is a number",
+    )
+    parser.add_argument(
         "--outputs", action="store_true", help="predict the model's outputs, not classes, as for numbers"
     )
 
@@ -74,7 +79,7 @@ Loader = Callable[[argparse.Namespace], tuple["Dataset", bool]]
 def _data(text: str) -> Loader:
     """The loader of the samples that a word names, given the options, and whether they have labels."""
     if text.endswith(tables.ENDINGS):
-        return lambda arguments: _read_table(text, arguments.target, arguments.weight)
+        return lambda arguments: _read_table(text, arguments)
     if text.endswith(".npy"):
         return lambda arguments: (_read_samples(Path(text)), False)
     parts = specs.data(text)
@@ -85,11 +90,13 @@ def _columns(text: str) -> list[str | int]:
     return [] if text == "none" else tables.columns(text)
 
 
-def _read_table(path: str, target: list[str | int] | None, weight: str | int | None) -> tuple[Dataset, bool]:
+def _read_table(path: str, arguments: argparse.Namespace) -> tuple[Dataset, bool]:
     from pdnn import datasets
 
-    target = [-1] if target is None else target
-    return datasets.csv(path, True, target=target, weight=weight, test=0), bool(target)
+    target = [-1] if arguments.target is None else arguments.target
+    header = None if arguments.header is None else arguments.header == "yes"
+    weight = arguments.weight
+    return datasets.csv(path, True, target=target, weight=weight, test=0, header=header), bool(target)
 
 
 def _read_samples(path: Path) -> Dataset:
