@@ -124,7 +124,7 @@ PYTHON_MAY_LOOK_AT = {
     "report": ["drawing", "files", "history", "sweep"],
     "cli": [
         *("_core", "comm", "files", "nn", "models", "optim", "data", "datasets", "strategies", "estimate"),
-        *("exercises", "launch", "course", "sweep", "report", "metrics", "pdnn"),
+        *("exercises", "launch", "course", "sweep", "report", "metrics", "checkpoint", "pdnn"),
     ],
     "__main__": ["cli"],
 }

@@ -126,6 +126,16 @@ def test_resumed_training_equals_uninterrupted_training(blobs: Path, tmp_path: P
     assert whole.read_bytes() == parts.read_bytes()
 
 
+def test_resumed_training_has_the_seed_of_its_checkpoint(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--validation", "0.2", "--checkpoint", tmp_path / "run", "--resume"]
+    assert train(blobs, "--epochs", "1", "--seed", "5", *words) == 0
+    assert train(blobs, "--epochs", "2", "--seed", "7", *words) == 1
+    assert "was written with seed 5, this run has 7; pass --seed 5" in capsys.readouterr().err
+    assert train(blobs, "--epochs", "2", "--seed", "5", *words) == 0
+
+
 def test_checkpoints_within_epochs_are_kept_as_asked(blobs: Path, tmp_path: Path) -> None:
     words = ["--every-steps", "1", "--every-seconds", "1e-3", "--keep", "3"]
     assert train(blobs, "--epochs", "1", "--checkpoint", tmp_path / "run", *words) == 0

@@ -2,7 +2,7 @@
 
 from pdnn.checkpoint.collect import collect
 from pdnn.checkpoint.content import Content, load, save
-from pdnn.checkpoint.folder import FILE, Writer, strategy_of
+from pdnn.checkpoint.folder import FILE, Writer, seed_of, strategy_of
 from pdnn.checkpoint.resume import resume, resume_session
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "resume",
     "resume_session",
     "save",
+    "seed_of",
     "strategy_of",
 ]

@@ -47,6 +47,12 @@ def strategy_of(directory: str | os.PathLike[str]) -> str | None:
     return None if found is None else found[1].state["layout"].get("strategy")
 
 
+def seed_of(directory: str | os.PathLike[str]) -> int | None:
+    """The seed with which a directory's checkpoint was written; None if there is none."""
+    found = newest(directory, warn=False)
+    return None if found is None else found[1].state.get("seed")
+
+
 def keep_last(directory: str | os.PathLike[str], keep: int) -> None:
     """Makes room for a checkpoint of which `keep` are to be there: the newest is then also the first before.
 

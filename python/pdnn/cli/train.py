@@ -63,7 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed",
         type=int,
         default=0,
-        help="seed of parameters and of the order of rows; default: %(default)s",
+        help="seed of parameters, of the order of rows and of those held out; with --resume it must be the "
+        "checkpoint's; default: %(default)s",
     )
     how = parser.add_argument_group("training")
     how.add_argument(
@@ -160,6 +161,8 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.spares and not arguments.elastic:
         arguments.error("--spares needs --elastic")
     world = pdnn.world()
+    if arguments.resume:
+        _check_seed(arguments)
     if arguments.ranks not in (None, 1, world.size):
         if world.size > 1:
             arguments.error(f"--ranks {arguments.ranks} in a job of {world.size} ranks")
@@ -237,6 +240,18 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
 
     words = ["-m", "pdnn", *arguments.words, "--ranks", "1"]
     return launch(words, arguments.ranks, tag=False, elastic=arguments.elastic, spares=arguments.spares)
+
+
+def _check_seed(arguments: argparse.Namespace) -> None:
+    """Raises ValueError if the checkpoint has another seed, by which other rows were held out."""
+    from pdnn import checkpoint
+
+    had = checkpoint.seed_of(arguments.checkpoint)
+    if had not in (None, arguments.seed):
+        raise ValueError(
+            f"{arguments.checkpoint}: its checkpoint was written with seed {had}, this run has "
+            f"{arguments.seed}; pass --seed {had}"
+        )
 
 
 def _trainer(arguments: argparse.Namespace, train: Dataset | Subset, test: Dataset) -> pdnn.Trainer:
