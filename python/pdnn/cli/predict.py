@@ -23,6 +23,7 @@ import numpy as np
 from pdnn.cli import specs, tables
 
 if TYPE_CHECKING:
+    from pdnn import Trainer
     from pdnn.data import Dataset
     from pdnn.data.checks import Array
 
@@ -60,17 +61,26 @@ def main(arguments: argparse.Namespace) -> int:
     trainer = Trainer(model, loss, optim.SGD(model.parameters(), lr=1))
     numbers = isinstance(loss, nn.MSELoss)
     predicted = trainer.predict(data) if numbers or arguments.outputs else trainer.predict_classes(data)
-    if numbers:
-        values = trainer.evaluate(data, metrics=["r2", "mae"])
-        print(f"r2 {values['r2']:.4f}, mae {values['mae']:.4f} on {len(data)} samples")
-    elif labeled:
-        print(f"accuracy {trainer.evaluate(data)['accuracy']:.4f} on {len(data)} samples")
+    if labeled:
+        print(_score(trainer, data, numbers, arguments))
     if arguments.out is not None:
         _write(arguments.out, predicted)
     elif not labeled:
         for row in predicted:
             print(*np.atleast_1d(row), sep=",")
     return 0
+
+
+def _score(trainer: Trainer, data: Dataset, numbers: bool, arguments: argparse.Namespace) -> str:
+    """How good predictions are, or why that cannot be said; then an error unless they are to be written."""
+    try:
+        values = trainer.evaluate(data, metrics=["r2", "mae"] if numbers else [])
+    except ValueError as error:
+        if arguments.out is None:
+            raise
+        return f"no score: {str(error).removeprefix('evaluate: ')}"
+    names = ("r2", "mae") if numbers else ("accuracy",)
+    return ", ".join(f"{name} {values[name]:.4f}" for name in names) + f" on {len(data)} samples"
 
 
 Loader = Callable[[argparse.Namespace], tuple["Dataset", bool]]
@@ -95,8 +105,8 @@ def _read_table(path: str, arguments: argparse.Namespace) -> tuple[Dataset, bool
 
     target = [-1] if arguments.target is None else arguments.target
     header = None if arguments.header is None else arguments.header == "yes"
-    weight = arguments.weight
-    return datasets.csv(path, True, target=target, weight=weight, test=0, header=header), bool(target)
+    weight = arguments.weight  # as another file to test on, because a share is of rows in a drawn order
+    return datasets.csv(path, False, target=target, weight=weight, test=path, header=header), bool(target)
 
 
 def _read_samples(path: Path) -> Dataset:
