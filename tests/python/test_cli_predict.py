@@ -60,3 +60,13 @@ def test_predictions_are_in_the_order_of_the_table(
     np.savetxt(table, x, "%.17g", delimiter=",")
     assert cli.main(["predict", model, str(table), "--target", "none", "--outputs", "--out", str(out)]) == 0
     np.testing.assert_allclose(np.load(out)[:, 0], x @ [1, 2])
+
+
+@pytest.mark.parametrize("data", ["mnist-mini", "samples.npy"])
+@pytest.mark.parametrize("option", ["--target", "--weight", "--header"])
+def test_options_of_tables_are_refused_for_other_data(
+    data: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["predict", "model.safetensors", data, option, "no"])
+    assert f"{option} is for tables: FILE.csv" in capsys.readouterr().err

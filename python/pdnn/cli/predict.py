@@ -55,8 +55,8 @@ def main(arguments: argparse.Namespace) -> int:
     import pdnn
     from pdnn import Trainer, nn, optim
 
-    model = pdnn.load_model(arguments.model)
     data, labeled = arguments.data(arguments)
+    model = pdnn.load_model(arguments.model)
     loss = tables.loss(None, model, data) if labeled else nn.CrossEntropyLoss()
     trainer = Trainer(model, loss, optim.SGD(model.parameters(), lr=1))
     numbers = isinstance(loss, nn.MSELoss)
@@ -90,10 +90,15 @@ def _data(text: str) -> Loader:
     """The loader of the samples that a word names, given the options, and whether they have labels."""
     if text.endswith(tables.ENDINGS):
         return lambda arguments: _read_table(text, arguments)
-    if text.endswith(".npy"):
-        return lambda arguments: (_read_samples(Path(text)), False)
-    parts = specs.data(text)
-    return lambda arguments: (parts()[1], True)
+    parts = None if text.endswith(".npy") else specs.data(text)
+
+    def load(arguments: argparse.Namespace) -> tuple[Dataset, bool]:
+        for option in ("target", "weight", "header"):
+            if getattr(arguments, option) is not None:
+                arguments.error(f"--{option} is for tables: FILE.csv")
+        return (_read_samples(Path(text)), False) if parts is None else (parts()[1], True)
+
+    return load
 
 
 def _columns(text: str) -> list[str | int]:
