@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from pdnn import cli, nn
+from pdnn.files import safetensors
 
 RNG = np.random.default_rng(0)
 
 
-def saved(path: Path, *weights: list[float]) -> str:
+def saved(path: Path, *weights: list[float], end: nn.Module | None = None) -> str:
     """A linear model with these weights, a list for each output, and no bias, in a file."""
-    model = nn.Sequential(nn.Linear(len(weights[0]), len(weights), bias=False), dtype="float64", seed=0)
+    layers = [nn.Linear(len(weights[0]), len(weights), bias=False), *([] if end is None else [end])]
+    model = nn.Sequential(*layers, dtype="float64", seed=0)
     (weight,) = model.parameters()
     weight.data = np.array(weights).T
     model.save(path)
@@ -47,6 +49,9 @@ def test_outputs_that_no_label_can_be_compared_with_are_written(
     assert cli.main([*words, "--outputs", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"no score: {said}"
     assert out.read_text() == "output 0,output 1\n1,2\n4,5\n"
+    safetensors.annotate(model, {"pdnn.loss": "quantile:0.1,0.9"})
+    assert cli.main(words) == 0
+    assert capsys.readouterr().out == "loss 0.8000 on 2 samples\n"
 
 
 def test_predictions_are_in_the_order_of_the_table(
@@ -70,3 +75,37 @@ def test_options_of_tables_are_refused_for_other_data(
     with pytest.raises(SystemExit, match="2"):
         cli.main(["predict", "model.safetensors", data, option, "no"])
     assert f"{option} is for tables: FILE.csv" in capsys.readouterr().err
+
+
+def test_two_classes_are_told_apart_as_by_the_loss_of_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, new = tmp_path / "table.csv", tmp_path / "new.csv"
+    x = RNG.normal(size=(200, 2))
+    np.savetxt(table, np.c_[x, x[:, 0] > 0], ["%.9g", "%.9g", "%d"], delimiter=",")
+    np.savetxt(new, x, "%.9g", delimiter=",")
+    model, out = tmp_path / "model.safetensors", tmp_path / "out.npy"
+    for loss in ("mse", "huber:1.5", "bce_with_logits"):
+        words = ["train", "--data", str(table), "--model", "mlp:2-16-1:tanh", "--strategy", "serial"]
+        words += ["--optimizer", "adam", "--lr", "0.02", "--epochs", "20", "--quiet", "--save", str(model)]
+        assert cli.main([*words, *([] if loss == "bce_with_logits" else ["--loss", loss])]) == 0
+        assert safetensors.read(model)[1]["pdnn.loss"] == loss
+        capsys.readouterr()
+        assert cli.main(["predict", str(model), str(table)]) == 0
+        accuracy = float(capsys.readouterr().out.split()[1])
+        assert accuracy > 0.9
+        assert cli.main(["predict", str(model), str(new), "--target", "none", "--out", str(out)]) == 0
+        assert np.mean(np.load(out) == (x[:, 0] > 0)) == pytest.approx(accuracy, abs=1e-4)
+    saved(model, [1, 0], end=nn.Sigmoid())
+    assert cli.main(["predict", str(model), str(table)]) == 0
+    assert capsys.readouterr().out == "accuracy 1.0000 on 200 samples\n"
+
+
+def test_a_loss_that_this_version_does_not_have_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, samples = saved(tmp_path / "model.safetensors", [1, 2]), tmp_path / "samples.npy"
+    safetensors.annotate(model, {"pdnn.loss": "other"})
+    np.save(samples, np.zeros((1, 2)))
+    assert cli.main(["predict", model, str(samples)]) == 1
+    assert f"{model}: 'other' names no loss; expected one of " in capsys.readouterr().err

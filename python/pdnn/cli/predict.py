@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdnn.cli import specs, tables
+from pdnn.files import safetensors
 
 if TYPE_CHECKING:
-    from pdnn import Trainer
+    from pdnn import Trainer, nn
     from pdnn.data import Dataset
     from pdnn.data.checks import Array
 
@@ -57,12 +58,18 @@ def main(arguments: argparse.Namespace) -> int:
 
     data, labeled = arguments.data(arguments)
     model = pdnn.load_model(arguments.model)
-    loss = tables.loss(None, model, data) if labeled else nn.CrossEntropyLoss()
+    usual = tables.loss(None, model, data)
+    if isinstance(usual, nn.BCEWithLogitsLoss) and isinstance(model[-1], nn.Sigmoid):
+        usual = nn.BCELoss()
+    loss = _noted_loss(arguments.model, model, data) or usual
+    # labels 0 and 1 of a single output are classes whatever the loss is
+    classes = usual.takes_classes and (loss.takes_classes or not usual.one_class_a_row)
+    numbers = labeled and not classes
     trainer = Trainer(model, loss, optim.SGD(model.parameters(), lr=1))
-    numbers = isinstance(loss, nn.MSELoss)
     predicted = trainer.predict(data) if numbers or arguments.outputs else trainer.predict_classes(data)
     if labeled:
-        print(_score(trainer, data, numbers, arguments))
+        measured = ["accuracy"] if classes else ["loss"] if loss.one_target_a_row else ["r2", "mae"]
+        print(_score(trainer, data, measured, arguments))
     if arguments.out is not None:
         _write(arguments.out, predicted)
     elif not labeled:
@@ -71,16 +78,24 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _score(trainer: Trainer, data: Dataset, numbers: bool, arguments: argparse.Namespace) -> str:
+def _noted_loss(path: str, model: nn.Sequential, data: Dataset) -> nn.Loss | None:
+    """The loss that a model was trained with, if its file says so."""
+    word = safetensors.read(path)[1].get(specs.LOSS_KEY)
+    try:
+        return None if word is None else tables.loss(str(word), model, data)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _score(trainer: Trainer, data: Dataset, metrics: list[str], arguments: argparse.Namespace) -> str:
     """How good predictions are, or why that cannot be said; then an error unless they are to be written."""
     try:
-        values = trainer.evaluate(data, metrics=["r2", "mae"] if numbers else [])
+        values = trainer.evaluate(data, metrics=[name for name in metrics if name != "loss"])
     except ValueError as error:
         if arguments.out is None:
             raise
         return f"no score: {str(error).removeprefix('evaluate: ')}"
-    names = ("r2", "mae") if numbers else ("accuracy",)
-    return ", ".join(f"{name} {values[name]:.4f}" for name in names) + f" on {len(data)} samples"
+    return ", ".join(f"{name} {values[name]:.4f}" for name in metrics) + f" on {len(data)} samples"
 
 
 Loader = Callable[[argparse.Namespace], tuple["Dataset", bool]]

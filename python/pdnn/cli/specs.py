@@ -29,6 +29,9 @@ MODEL_HELP = (
     "normalization over each rank's own rows"
 )
 
+LOSS_KEY = "pdnn.loss"
+"""In the metadata of models that ``pdnn train`` saves: the word that names the loss."""
+
 
 def data(text: str) -> Callable[[], Parts]:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""

@@ -99,6 +99,12 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
     return arrays, metadata
 
 
+def annotate(path: str | os.PathLike[str], metadata: Mapping[str, str]) -> None:
+    """Adds metadata to a file, all or nothing; errors are those of `read`."""
+    arrays, had = read(path)
+    write(path, arrays, had | dict(metadata))
+
+
 def _check(path: str | os.PathLike[str], name: str, entry: dict[str, Any]) -> tuple[Any, list[int], int, int]:
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if len(offsets) != 2:
