@@ -158,3 +158,16 @@ def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> Non
     assert child.returncode == 1
     assert "problem: mpi4py finds no MPI library" in child.stdout
     assert "hint: PDNN_ISA keeps this CPU from" in child.stdout or "supported        v2\n" in child.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["PDNN_TIMEOUT", "PDNN_STALL_WARNING", "PDNN_THREADS", "PDNN_ISA", "PDNN_MPI"]
+)
+def test_a_setting_that_makes_no_sense_is_said_in_a_line(
+    name: str, run_python: Callable[..., Completed]
+) -> None:
+    words = ["-m", "pdnn", "train", "--epochs", "1"]
+    child = run_python(words, timeout=60, check=False, env={name: "soon"})
+    assert child.returncode == 1
+    (line,) = child.stdout.splitlines()
+    assert line.startswith(f"pdnn train: {name}") and "soon" in line

@@ -76,6 +76,10 @@ def main(words: Sequence[str] | None = None) -> int:
             return 141
         print(f"pdnn {arguments.command}: {error}", file=sys.stderr)
         return 1
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        print(f"pdnn {arguments.command}: there is not enough memory{reason}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"pdnn {arguments.command}: interrupted", file=sys.stderr)
         return 130

@@ -81,7 +81,11 @@ def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:
     kind, _, rest = text.partition(":")
     widths, _, activation = rest.partition(":")
     sizes = widths.split("-")
-    if kind != "mlp" or len(sizes) < 2 or not all(size.isdecimal() and int(size) > 0 for size in sizes):
+    if (
+        kind != "mlp"
+        or len(sizes) < 2
+        or not all(size.isdecimal() and 0 < int(size) < 2**63 for size in sizes)
+    ):
         raise argparse.ArgumentTypeError(f"{text!r} names no model; expected {MODEL_HELP}")
     if activation not in ("", *ACTIVATIONS):
         raise argparse.ArgumentTypeError(f"{text!r}: {activation!r} is none of {', '.join(ACTIVATIONS)}")

@@ -30,8 +30,23 @@ __all__ = [
     "world",
 ]
 
-SELF = Communicator(_core.make_self())
-"""The group of this process alone."""
+SELF: Communicator
+"""The group of this process alone, made when it is first asked for: its settings may be wrong."""
+
+
+@functools.cache
+def _alone() -> Communicator:
+    return Communicator(_core.make_self())
+
+
+def __getattr__(name: str) -> Communicator:
+    if name == "SELF":
+        return _alone()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def world() -> Communicator:
@@ -137,4 +152,4 @@ def register(
 @functools.cache
 def _process_world() -> Communicator:
     launched = launched_ranks()
-    return SELF if launched is None else mpi_world(launched)
+    return _alone() if launched is None else mpi_world(launched)
