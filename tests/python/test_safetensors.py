@@ -61,6 +61,13 @@ def test_the_safetensors_package_reads_and_writes_the_same(tmp_path: Path) -> No
     np.testing.assert_array_equal(model.flat_parameters, before + 1)
 
 
+def test_a_file_that_cannot_take_its_place_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        written(tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
 def test_a_file_cut_anywhere_is_refused_by_name(tmp_path: Path) -> None:
     whole = written(tmp_path / "file")
     for length in range(len(whole)):

@@ -25,12 +25,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, target)
         except BaseException:
             with suppress(OSError):
                 os.unlink(file.name)
             raise
-    os.chmod(file.name, 0o666 & ~_umask())
-    os.replace(file.name, target)
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
