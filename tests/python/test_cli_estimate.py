@@ -113,6 +113,8 @@ def test_ranks_double_up_to_the_last() -> None:
         (["--ranks", "two"], "'two' is not a whole number"),
         (["--model", "vgg"], "'vgg' names no model"),
         (["--csv", "/nowhere/at/all.csv"], "there is no such folder"),
+        (["--json", "/tmp"], "'/tmp' is a folder; expected a file"),
+        (["--output", "picture.xyz"], "'picture.xyz' ends in none of ."),
         (["--max-iter", "3"], "--max-iter is for lbfgs; sgd has none"),
         (["--optimizer", "lbfgs"], "--optimizer lbfgs: its steps evaluate a batch as often as they need"),
         (["--optimizer", "gauss-newton"], "--optimizer gauss-newton: its steps"),

@@ -313,6 +313,14 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--resume"], "--resume needs --checkpoint"),
         (["--every-steps", "5"], "--every-steps needs --checkpoint"),
         (["--save", "/nowhere/model.safetensors"], "there is no such folder"),
+        (["--save", "/tmp"], "'/tmp' is a folder; expected a file"),
+        pytest.param(
+            ["--json", "/proc/history.json"],
+            "/proc/history.json: nothing can be written there (",
+            marks=pytest.mark.skipif(not Path("/proc").is_dir(), reason="a folder of Linux"),
+        ),
+        (["--plot", "history.xyz"], "'history.xyz' ends in none of ."),
+        (["--plot", "/tmp"], "'/tmp' is a folder; expected a file"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_read(

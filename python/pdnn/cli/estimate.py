@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 
 from pdnn.cli import optimizing, specs
-from pdnn.cli.values import positive_int
+from pdnn.cli.values import output, picture, positive_int
 from pdnn.nn.module import DTYPES
 
 STRATEGIES = ("ddp", "tp:N", "pipeline:N", "average:8", "scatter-gather", "fastest")
@@ -47,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn estimate``."""
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--cluster", metavar="FILE", help="the machine, described in TOML")
-    where.add_argument("--measure", metavar="FILE", help="measure this machine, write such a file, and end")
+    where.add_argument(
+        "--measure", type=output, metavar="FILE", help="measure this machine, write such a file, and end"
+    )
     what = parser.add_argument_group("training")
     what.add_argument("--ranks", type=ranks, default=ranks("1..64"), metavar="A..B", help="default: 1..64")
     what.add_argument(
@@ -65,9 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--weak", action="store_true", help="the batch size is that of one rank (weak scaling)")
     optimizing.add_arguments(what)
     out = parser.add_argument_group("output")
-    out.add_argument("--output", metavar="FILE", help="a picture: .png, .svg, .pdf")
-    out.add_argument("--json", metavar="FILE", help="all numbers")
-    out.add_argument("--csv", metavar="FILE", help="the same as a table")
+    out.add_argument("--output", type=picture, metavar="FILE", help="a picture: .png, .svg, .pdf")
+    out.add_argument("--json", type=output, metavar="FILE", help="all numbers")
+    out.add_argument("--csv", type=output, metavar="FILE", help="the same as a table")
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -82,9 +83,6 @@ def main(arguments: argparse.Namespace) -> int:
         build = specs.model(arguments.model)
     except argparse.ArgumentTypeError as error:
         arguments.error(str(error))
-    for path in (arguments.output, arguments.json, arguments.csv, arguments.measure):
-        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
-            arguments.error(f"{path}: there is no such folder")
     if arguments.measure:
         return _measure(arguments)
     from pdnn.estimate import Network

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdnn.cli import specs, tables
+from pdnn.cli.values import output
 from pdnn.files import safetensors
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _out(text: str) -> Path:
     path = Path(text)
     if path.suffix not in (".csv", ".npy"):
         raise argparse.ArgumentTypeError(f"{text!r} ends in neither .csv nor .npy")
-    return path
+    return Path(output(text))
 
 
 def _write(path: Path, predicted: Array) -> None:

@@ -17,13 +17,12 @@ The exit code is 1 if a run failed.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, tables, train
-from pdnn.cli.values import positive_float, positive_int
+from pdnn.cli.values import output, positive_float, positive_int
 
 if TYPE_CHECKING:
     from pdnn import sweep
@@ -56,7 +55,7 @@ _PASSED_ON = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn sweep``."""
-    parser.add_argument("file", metavar="FILE", help="the results, JSON; continued if it exists")
+    parser.add_argument("file", type=output, metavar="FILE", help="the results, JSON; continued if it exists")
     swept = parser.add_argument_group("the grid: one or more of each, as in pdnn train")
     swept.add_argument("--strategy", nargs="+", required=True, metavar="STRATEGY")
     swept.add_argument("--ranks", nargs="+", type=positive_int, default=[1], metavar="N", help="default: 1")
@@ -76,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     alike.add_argument("--standardize", action="store_true")
     alike.add_argument("--seed", type=int, default=0, help="seed of repeat 0; default: %(default)s")
     how = parser.add_argument_group("how to run")
-    how.add_argument("--csv", metavar="FILE", help="also write a table, one line per epoch")
+    how.add_argument("--csv", type=output, metavar="FILE", help="also write a table, one line per epoch")
     how.add_argument("--retry-failed", action="store_true", help="run failed trainings again")
     how.add_argument(
         "--timeout",
@@ -91,9 +90,6 @@ def main(arguments: argparse.Namespace) -> int:
     """Runs what is missing; 1 if something failed, now or before."""
     from pdnn import sweep
 
-    for path in (arguments.file, arguments.csv):
-        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
-            arguments.error(f"{path}: there is no such folder")
     given = {name: getattr(arguments, name.replace("-", "_")) for name in _PASSED_ON}
     given = {name: value for name, value in given.items() if value is not None}
     options = [f"--{name}={value}" for name, value in given.items()]

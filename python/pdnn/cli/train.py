@@ -23,7 +23,6 @@ writes files.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable
 from math import ceil
 from statistics import median
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, specs, tables
 from pdnn.cli.contention import Contention
-from pdnn.cli.values import positive_float, positive_int
+from pdnn.cli.values import output, picture, positive_float, positive_int
 from pdnn.comm.costs import text
 from pdnn.files import safetensors
 from pdnn.metrics import NAMES
@@ -129,9 +128,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what else is measured on those data and on the test set, as in r2,mae: {NAMES}",
     )
     out = parser.add_argument_group("output")
-    out.add_argument("--json", metavar="FILE", help="the history, one value per epoch")
-    out.add_argument("--plot", metavar="FILE", help="a picture of the history: .png, .svg, .pdf")
-    out.add_argument("--save", metavar="FILE", help="the model, .safetensors; see pdnn predict")
+    out.add_argument("--json", type=output, metavar="FILE", help="the history, one value per epoch")
+    out.add_argument(
+        "--plot", type=picture, metavar="FILE", help="a picture of the history: .png, .svg, .pdf"
+    )
+    out.add_argument("--save", type=output, metavar="FILE", help="the model, .safetensors; see pdnn predict")
     out.add_argument("--checkpoint", metavar="FOLDER", help="written every epoch")
     out.add_argument(
         "--every-steps", type=positive_int, metavar="N", help="write checkpoints after every N steps, too"
@@ -152,9 +153,6 @@ def main(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option) and arguments.checkpoint is None:
             arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
     optimizing.check(arguments)
-    for path in (arguments.json, arguments.plot, arguments.save):
-        if path is not None and not os.path.isdir(os.path.dirname(path) or "."):
-            arguments.error(f"{path}: there is no such folder")  # said before the training, not after it
     import pdnn
     from pdnn import _core
     from pdnn.data import PadCropFlip

@@ -1,9 +1,10 @@
-"""What options take: numbers in range, refused with exit code 2 and a sentence otherwise."""
+"""What options take: numbers in range, files that can be written; else exit code 2 and a sentence."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 
 
 def positive_int(text: str) -> int:
@@ -38,6 +39,36 @@ def share(text: str, expected: str) -> float:
     if not 0 < number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is {expected}")
     return number
+
+
+def output(text: str) -> str:
+    """A file that can be written; what cannot is said before the work, not after it."""
+    folder, name = os.path.split(text)
+    if not os.path.isdir(folder or "."):
+        raise argparse.ArgumentTypeError(f"{text}: there is no such folder")
+    if not name or os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder; expected a file")
+    from tempfile import TemporaryFile
+
+    try:
+        TemporaryFile(dir=folder or ".").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: nothing can be written there ({error.strerror})") from None
+    return text
+
+
+def picture(text: str) -> str:
+    """A file for a picture, with an ending that names a format."""
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError:
+        raise argparse.ArgumentTypeError("matplotlib is missing; pip install matplotlib") from None
+    known, ending = FigureCanvasBase.get_supported_filetypes(), os.path.splitext(text)[1]
+    if ending[1:] and ending[1:].lower() not in known:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} ends in none of {', '.join(f'.{each}' for each in known)}"
+        )
+    return output(text)
 
 
 def _finite(text: str) -> float:
