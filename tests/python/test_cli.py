@@ -52,6 +52,10 @@ def test_mistakes_of_launch(words: list[str], said: str, capsys: pytest.CaptureF
     assert said in usage_error(capsys, "launch", *words)
 
 
+def test_doctor_refuses_json_of_a_job(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--json: not allowed with argument --job" in usage_error(capsys, "doctor", "--job", "1", "--json")
+
+
 def test_doctor_finds_a_healthy_installation(run_python: Callable[..., Completed]) -> None:
     pytest.importorskip("mpi4py")
     report = json.loads(run_python(["-m", "pdnn", "doctor", "--json"], timeout=60).stdout)

@@ -312,6 +312,7 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--schedule", "linear:-1"], "'-1' is not a number of at least 0"),
         (["--resume"], "--resume needs --checkpoint"),
         (["--every-steps", "5"], "--every-steps needs --checkpoint"),
+        (["--keep", "3"], "--keep needs --checkpoint"),
         (["--save", "/nowhere/model.safetensors"], "there is no such folder"),
         (["--save", "/tmp"], "'/tmp' is a folder; expected a file"),
         pytest.param(

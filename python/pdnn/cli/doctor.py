@@ -21,8 +21,9 @@ from pdnn.cli.values import positive_int
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn doctor``."""
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--json", action="store_true", help="print the report as JSON")
+    which.add_argument(
         "--job", type=positive_int, metavar="PID", help="look at the job of this process instead"
     )
 

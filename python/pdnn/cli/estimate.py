@@ -73,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prints a table, and writes the requested files; 1 if no combination fits."""
+    for option in ("output", "json", "csv"):
+        if getattr(arguments, option) is not None and arguments.cluster is None:
+            arguments.error(f"--{option} needs --cluster FILE; --measure estimates nothing")
     optimizing.check(arguments)
     if arguments.optimizer in optimizing.FULL_BATCH:
         arguments.error(

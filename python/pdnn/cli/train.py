@@ -140,16 +140,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "--every-seconds", type=positive_float, metavar="S", help="and S seconds after the last one"
     )
-    out.add_argument(
-        "--keep", type=positive_int, default=1, metavar="N", help="checkpoints to keep; default: %(default)s"
-    )
+    out.add_argument("--keep", type=positive_int, metavar="N", help="checkpoints to keep; default: 1")
     out.add_argument("--resume", action="store_true", help="continue from the checkpoint, if there is one")
     out.add_argument("--quiet", action="store_true", help="print the last line only")
 
 
 def main(arguments: argparse.Namespace) -> int:
     """Trains; 0 if all went well."""
-    for option in ("resume", "every_steps", "every_seconds"):
+    for option in ("resume", "every_steps", "every_seconds", "keep"):
         if getattr(arguments, option) and arguments.checkpoint is None:
             arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
     optimizing.check(arguments)
@@ -191,7 +189,7 @@ def main(arguments: argparse.Namespace) -> int:
         checkpoint=arguments.checkpoint,
         every_steps=arguments.every_steps,
         every_seconds=arguments.every_seconds,
-        keep=arguments.keep,
+        keep=arguments.keep or 1,
         resume=arguments.resume,
         verbose=not arguments.quiet,
     )
