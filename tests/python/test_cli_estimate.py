@@ -112,6 +112,7 @@ def test_ranks_double_up_to_the_last() -> None:
         (["--ranks", "8..2"], "goes down"),
         (["--ranks", "two"], "'two' is not a whole number"),
         (["--model", "vgg"], "'vgg' names no model"),
+        (["--strategy", "ddp", "auto"], '--strategy auto measures steps on this machine; "fastest" goes by'),
         (["--csv", "/nowhere/at/all.csv"], "there is no such folder"),
         (["--json", "/tmp"], "'/tmp' is a folder; expected a file"),
         (["--output", "picture.xyz"], "'picture.xyz' ends in none of ."),

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=list(STRATEGIES),
         metavar="STRATEGY",
-        help=f"as in pdnn train, N for the number of ranks; default: {' '.join(STRATEGIES)}",
+        help=f"as in pdnn train, but not auto, N for the number of ranks; default: {' '.join(STRATEGIES)}",
     )
     what.add_argument("--model", default="mlp:784-256-10:sigmoid", metavar="MODEL", help=specs.MODEL_HELP)
     what.add_argument("--dtype", choices=DTYPES, default="float32", help="default: float32")
@@ -76,6 +76,8 @@ def main(arguments: argparse.Namespace) -> int:
     for option in ("output", "json", "csv"):
         if getattr(arguments, option) is not None and arguments.cluster is None:
             arguments.error(f"--{option} needs --cluster FILE; --measure estimates nothing")
+    if "auto" in arguments.strategy:
+        arguments.error('--strategy auto measures steps on this machine; "fastest" goes by estimates')
     optimizing.check(arguments)
     if arguments.optimizer in optimizing.FULL_BATCH:
         arguments.error(
