@@ -106,6 +106,12 @@ def test_none_is_a_name_among_names(file: Path) -> None:
         assert classes is not None and classes.tolist() == ["mild", "none"]
 
 
+@pytest.mark.parametrize("test", [0, 1])
+def test_all_rows_are_in_the_order_of_the_file(file: Path, test: int) -> None:
+    file.write_text("".join(f"{row},0.5\n" for row in range(50)))
+    assert datasets.csv(file, test == 0, test=test).x[:, 0].tolist() == list(range(50))
+
+
 def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
     selection = pytest.importorskip("sklearn.model_selection", reason="draws the same rows")
     x = np.arange(30.0).reshape(15, 2)

@@ -126,8 +126,8 @@ def _read_table(path: str, arguments: argparse.Namespace) -> tuple[Dataset, bool
 
     target = [-1] if arguments.target is None else arguments.target
     header = None if arguments.header is None else arguments.header == "yes"
-    weight = arguments.weight  # as another file to test on, because a share is of rows in a drawn order
-    return datasets.csv(path, False, target=target, weight=weight, test=path, header=header), bool(target)
+    weight = arguments.weight
+    return datasets.csv(path, True, target=target, weight=weight, test=0, header=header), bool(target)
 
 
 def _read_samples(path: Path) -> Dataset:

@@ -80,8 +80,8 @@ def csv(
     weight : str or int, optional
         The column that says what each row counts in losses, numbers from 0; it is no part of the samples.
     test : float or path
-        The share of the rows, drawn at random, that is the test set (the rows of `train_test_split`), or
-        another file with the same columns.
+        The share of the rows, drawn at random, that is the test set (the rows of `train_test_split`; with 0
+        or 1 all are in the order of the file), or another file with the same columns.
     seed : int
         Of that draw.
     header : bool, optional
@@ -104,7 +104,9 @@ def csv(
             raise ValueError(f"{path}: test is {test}, expected a share in [0, 1], or another file")
         table = _read(path, target, weight, header)
         held_out = ceil(test * len(table.x))
-        order = np.random.RandomState(seed).permutation(len(table.x))
+        order = np.arange(len(table.x))
+        if 0 < held_out < len(order):
+            order = np.random.RandomState(seed).permutation(len(order))
         x, y, weights = table.x[order], _targets([table])[order], table.weights[order]
     else:
         other, table = (_read(file, target, weight, header) for file in (test, path))
