@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(they_have_the_bits_and_sums_of_one_after_another) {
   for (const Settings& settings : table) {
     const Made got = train_with(settings, false), want = train_with(settings, true);
     const auto same = [](const Floats& a, const Floats& b) {
-      return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+      return a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
     };
     BOOST_TEST_CONTEXT("batch " << settings.batch << ", spoiled " << settings.spoiled) {
       BOOST_TEST(same(got.params, want.params));
