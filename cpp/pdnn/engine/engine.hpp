@@ -39,8 +39,9 @@ class Engine {
   /// Of a step in leaves: the gradients of its run's nodes are in model.grads and hooks.more_nodes, and the sums of
   /// each of its leaves are in hooks.leaf_sums, from which whoever knows all leaves makes those of the batch.
   virtual nn::LossValue gradient(const Source<T>& source, const Step& step, const nn::Hooks<T>& hooks) = 0;
-  /// Small networks' steps are shorter than what comes between them elsewhere. Adds the sums of each to `sums`, in
-  /// their order. False, and nothing is done, if it has no shorter way. Of a source and a loss that do not weigh rows.
+  /// Makes these steps, if it has a shorter way than gradient() and an update for each: a small network's step is
+  /// shorter than what else comes between. Adds the sums of each to `sums`, in their order. False, and nothing is done,
+  /// if it has none. Of a source and a loss that do not weigh rows.
   virtual bool steps(const Source<T>& /*source*/, const Steps& /*steps*/, optim::Optimizer<T>& /*optimizer*/,
                      nn::LossValue& /*sums*/) {
     return false;

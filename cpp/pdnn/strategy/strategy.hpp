@@ -148,7 +148,7 @@ class SynchronousStrategy : public Strategy<T> {
  public:
   EpochSums run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) override;
   virtual StepSums step(const Source<T>& source, const Step& step) = 0;
-  /// Engine::steps, of a strategy that does nothing else in a step().
+  /// Engine::steps, of a strategy whose step() would do nothing else.
   virtual bool several(const Source<T>& /*source*/, const Steps& /*steps*/, nn::LossValue& /*sums*/) { return false; }
 
  protected:
