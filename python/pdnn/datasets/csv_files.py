@@ -184,8 +184,11 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
     for line, words in rows if header else chain([(first_line, first)], rows):
         if len(words) != len(names):
             raise ValueError(f"{path}, line {line}: has {len(words)} columns, the first line {len(names)}")
+        fields = [words[place] for place in numbers]
         try:
-            values.extend([_number(words[place]) for place in numbers])
+            if "_" in "".join(fields):  # is in no number, see _is_number
+                raise ValueError
+            values.extend(map(float, fields))
         except ValueError:
             place = next(place for place in numbers if not _is_number(words[place]))
             raise _no_number(path, line, names[place], words[place]) from None
@@ -297,16 +300,10 @@ def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
     return ValueError(f'{where} is "{word}", expected a number; encode words as numbers, such as 0 and 1')
 
 
-def _number(word: str) -> float:
-    """The number that a word is; 1_0 is none, although `float` reads it."""
-    if "_" in word:
-        raise ValueError(word)
-    return float(word)
-
-
 def _is_number(word: str) -> bool:
+    """Whether it is a number; 1_0 is none, although `float` reads it."""
     try:
-        _number(word)
+        float(word)
     except ValueError:
         return False
-    return True
+    return "_" not in word
