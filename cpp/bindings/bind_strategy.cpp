@@ -1,6 +1,7 @@
 /// Strategies: their configurations, and sessions that train by them.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <map>
 
@@ -73,13 +74,13 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
   return session.run_epoch(held.source, epoch, look);
 }
 
-/// Of each epoch a row: the losses' sum, what its rows count, and the squares of each group of parameters after it; a
-/// last one that was not finite has none. And the sums of the last.
+/// Appends to `made` of each epoch its sums and the squares of each group of parameters after it. They come this way
+/// because a Ctrl-C that was waiting ends the call that returned them.
 template <class T>
-std::pair<py::array_t<double>, EpochSums> run_epochs(Session<T>& session, const HeldSource<T>& held,
-                                                     const py::array& orders, Index batch_size, std::uint64_t seed,
-                                                     std::int64_t first_step, const py::array& rates,
-                                                     const py::array& scales, strategy::OnNonfinite on_nonfinite) {
+void run_epochs(Session<T>& session, const HeldSource<T>& held, const py::array& orders, Index batch_size,
+                std::uint64_t seed, std::int64_t first_step, const py::array& rates, const py::array& scales,
+                strategy::OnNonfinite on_nonfinite,
+                py::typing::List<py::typing::Tuple<EpochSums, py::typing::List<py::float_>>> made) {
   const Matrix<const Index> rows = read_matrix<Index>("orders", orders);
   require(rows.rows > 0, "orders: got none");
   read_order(orders, held.source.count());
@@ -90,23 +91,13 @@ std::pair<py::array_t<double>, EpochSums> run_epochs(Session<T>& session, const 
                               .first_step = first_step,
                               .rates = {},
                               .on_nonfinite = on_nonfinite};
-  std::vector<strategy::EpochMade> made;
+  std::vector<strategy::EpochMade> epochs;
   {
     const AtUserLine here;
     const py::gil_scoped_release release;
-    made = session.run_epochs(held.source, epoch, ahead);
+    epochs = session.run_epochs(held.source, epoch, ahead);
   }
-  const EpochSums last = made.back().sums;
-  if (last.nonfinite.found()) made.pop_back();
-  const auto groups = made.empty() ? 0 : std::ssize(made.front().squares);
-  py::array_t<double> table({std::ssize(made), 2 + groups});
-  double* to = table.mutable_data();
-  for (const auto& [sums, squares] : made) {
-    *to++ = sums.loss;
-    *to++ = sums.weight;
-    to = std::ranges::copy(squares, to).out;
-  }
-  return {std::move(table), last};
+  for (const auto& [sums, squares] : epochs) made.append(py::make_tuple(sums, squares));
 }
 
 /// Calls visit(name, number) for every number of the sums; a file has them by these names.
@@ -230,9 +221,10 @@ void bind_strategy(py::module_& m) {
            "Trains on an epoch, or from `first_row` on; returns early if a rank stops, or for a pause.")
       .def(
           "run_epochs", &run_epochs<T>, py::arg("source"), py::arg("orders"), py::arg("batch_size"), py::arg("seed"),
-          py::arg("first_step"), py::arg("rates"), py::arg("scales"), py::arg("on_nonfinite"),
+          py::arg("first_step"), py::arg("rates"), py::arg("scales"), py::arg("on_nonfinite"), py::arg("made"),
           "Trains on whole epochs, each with its order, learning rates and what the optimizer's state is multiplied by "
-          "before it; tells of each the losses' sum, what its rows count, and the squares of each group's parameters.")
+          "before it. Appends to `made` of each its sums, and the squares of each group's parameters after it; ends "
+          "after one in which a step was not finite.")
       .def(
           "enter_evaluation", [](Session<T>& session) { session.enter_evaluation(); }, release,
           "Until leave_evaluation() the model is what all ranks would agree on now.")

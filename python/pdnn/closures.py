@@ -47,7 +47,7 @@ class ClosureEpochs(Epochs):
 
     def _step(self, row: int, before: EpochSums) -> EpochSums:
         """A step with the batch that begins at a row of the order; the sums with it."""
-        training, order = self._training, self._order()
+        training, order = self._training, self._order(self._training.epoch)
         optimizer = training.optimizer
         assert isinstance(optimizer, LBFGS)
         optimizer.sync_groups()
@@ -113,7 +113,7 @@ class RowEpochs(ClosureEpochs):
         """A step with the batch that begins at a row of the order; the sums with it."""
         optimizer, began = self._training.optimizer, time.perf_counter()
         assert isinstance(optimizer, SecondOrder)
-        rows = self._order()[row : row + self._rows]
+        rows = self._order(self._training.epoch)[row : row + self._rows]
         bytes_before, waited_before = self.comm.traffic.bytes, self.comm.traffic.seconds
         self._batch.take(self._rows_of, rows)
         with self._all_raising():

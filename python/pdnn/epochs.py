@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from math import ceil, inf, nan
 from time import monotonic
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from pdnn.store import Array
 from pdnn.strategies import Strategy
 from pdnn.training import Position, Training
 
+LOOK = 0.04
+"""Seconds that epochs ahead take, about: in one that takes longer, the core looks for a Ctrl-C as often."""
+
+_EpochMade: TypeAlias = tuple[EpochSums, list[float]]
 _NOTHING = EpochSums()
 _RULES = {"raise": OnNonfinite.stop, "skip": OnNonfinite.skip, "ignore": OnNonfinite.ignore}
 
@@ -127,10 +132,44 @@ class Epochs:
             if at is None or at.row != end or sums.stopped or training.step == last:
                 return sums
 
-    def run_several(self, orders: Array, rates: Array, scales: Array) -> Iterator[list[float]]:
-        """Makes the steps of whole epochs, between which nobody looks at the model; for one rank.
+    @property
+    def ahead(self) -> bool:
+        """Whether `run_ahead` can make the next epochs."""
+        training, source = self._training, self._source
+        return (
+            self.comm.size == 1  # others would have to agree
+            and training.position is None
+            and (training.schedule is None or training.schedule_per == "epoch")
+            and not (self._timeline or self._augment or training.optimizer.needs_closure)
+            and not (source.dataset.blocks or isinstance(source, BlockSource))
+        )
 
-        It spares what an epoch takes beside its steps, which is as long as a step or two of a small network.
+    def run_ahead(self, epochs: int, note: Callable[[EpochSums], None]) -> None:
+        """Makes the steps of whole epochs, as `run` would, and then calls `note` with the sums of each.
+
+        Nobody looks at the model between them. That spares most of what an epoch takes beside its steps, as
+        long as a hundred steps of a small network.
+
+        Raises
+        ------
+        FloatingPointError
+            As `run`, after `note` with the epochs before that step.
+        """
+        training, schedule = self._training, self._training.schedule
+        rates = self._no_rates
+        if schedule is not None:
+            times = range(schedule.last_epoch, schedule.last_epoch + epochs)
+            rates = np.array([schedule.rates(time) for time in times])
+        orders = np.stack([self._order(training.epoch + epoch) for epoch in range(epochs)])
+        made: list[_EpochMade] = []
+        try:
+            self._run_epochs(orders, rates, np.ones(epochs), made)
+        finally:  # also those before a Ctrl-C
+            for sums, _ in self._each(made):
+                note(sums)
+
+    def run_several(self, orders: Array, rates: Array, scales: Array) -> Iterator[_EpochMade]:
+        """Makes the steps of whole epochs, as `run_ahead`, with orders and rates of one's own.
 
         Parameters
         ----------
@@ -143,13 +182,18 @@ class Epochs:
 
         Returns
         -------
-        iterator of list of float
-            Of each the losses of its rows, what these count, and Σ w² over each group's parameters after it.
-            It raises FloatingPointError, as `run`, behind the last that came before such a step.
+        iterator of (EpochSums, list of float)
+            Of each the sums, and Σ w² over each group's parameters after it. It raises FloatingPointError, as
+            `run`, behind the last that came before such a step.
         """
+        made: list[_EpochMade] = []
+        self._run_epochs(orders, rates, scales, made)
+        return self._each(made)
+
+    def _run_epochs(self, orders: Array, rates: Array, scales: Array, made: list[_EpochMade]) -> None:
         training = self._training
         training.optimizer.sync_groups()
-        table, last = self.session.run_epochs(
+        self.session.run_epochs(
             self._source.core,
             orders,
             self._rows,
@@ -158,13 +202,14 @@ class Epochs:
             rates,
             scales,
             _RULES[training.on_nonfinite],
+            made,
         )
-        training.step += self.steps * len(table)
-        return self._each(table, last)
 
-    def _each(self, table: Array, last: EpochSums) -> Iterator[list[float]]:
-        yield from table.tolist()
-        self._check_finite(last)
+    def _each(self, made: list[_EpochMade]) -> Iterator[_EpochMade]:
+        for sums, squares in made:
+            self._advance(0, _NOTHING, sums)
+            self._check_finite(sums)
+            yield sums, squares
 
     def _run_part(
         self, poll: Callable[[EpochSums], bool], last: float, seconds: float
@@ -181,7 +226,7 @@ class Epochs:
             core, order, end = source.part(training.epoch, seed, row, self._rows, self._shuffle)
             before = EpochSums(before.numbers | {"seconds": before.seconds + monotonic() - waiting})
         else:
-            core, order, end = source.core, self._order(), len(source)
+            core, order, end = source.core, self._order(training.epoch), len(source)
         steps = int(min(ceil((end - row) / self._rows), last - training.step))
         rates = self._no_rates  # as the groups say
         schedule = training.schedule
@@ -239,15 +284,15 @@ class Epochs:
             'or clip; on_nonfinite="skip" leaves such updates out'
         )
 
-    def _order(self) -> Array:
-        """The rows of the source in the order of the epoch."""
-        training, source = self._training, self._source
+    def _order(self, epoch: int) -> Array:
+        """The rows of the source in the order of an epoch."""
+        source = self._source
         if not self._shuffle:
             return source.rows
-        if self._drawn is None or self._drawn[0] != training.epoch:
+        if self._drawn is None or self._drawn[0] != epoch:
             self._drawn = None  # a stream has many rows
-            drawn = source.dataset.epoch_order(len(source), training.seed, training.epoch)
-            self._drawn = training.epoch, source.rows[drawn]
+            drawn = source.dataset.epoch_order(len(source), self._training.seed, epoch)
+            self._drawn = epoch, source.rows[drawn]
         return self._drawn[1]
 
     def _advance(self, row: int, before: EpochSums, sums: EpochSums) -> None:
@@ -296,13 +341,14 @@ class Epochs:
             updates |= {"mean_staleness": sums.mean_staleness, "max_staleness": sums.max_staleness}
         if self._training.on_nonfinite == "skip":
             updates["skipped"] = sums.skipped
-        self._training.history.add(logs, sums.phases, updates, _sent(sums.compression), self._ranks(sums))
+        phases = sums.phases
+        counts = {"steps": sums.steps, "bytes": sums.bytes, "shared_bytes": sums.shared_bytes}
+        ranks = self._ranks({"seconds": sums.seconds, **counts, **phases})
+        self._training.history.add(logs, phases, updates, _sent(sums.compression), ranks)
         self._uncounted = 0
 
-    def _ranks(self, sums: EpochSums) -> list[dict[str, float]]:
-        """What `History.ranks` keeps of an epoch; collective."""
-        names = ("seconds", "steps", "bytes", "shared_bytes")
-        mine = {name: float(getattr(sums, name)) for name in names} | sums.phases
+    def _ranks(self, mine: dict[str, float]) -> list[dict[str, float]]:
+        """What `History.ranks` keeps of an epoch, from what this rank measured; collective."""
         if self.comm.size == 1:
             return [mine]
         everyones = self.comm.all_gather(np.array(list(mine.values())), check=False)

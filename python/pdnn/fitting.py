@@ -21,7 +21,7 @@ from pdnn.data import BlockStream, Dataset, PadCropFlip, Subset
 from pdnn.data.block_source import block_source
 from pdnn.data.images import check_augment
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
-from pdnn.epochs import Epochs
+from pdnn.epochs import LOOK, Epochs
 from pdnn.estimation import Estimation
 from pdnn.nn.checks import integer, number
 from pdnn.progress import Progress
@@ -185,7 +185,7 @@ class Fitting:
         if copy_every:
             self.copies.take(self._run.session)
 
-    def run(self, watch: Watch) -> None:
+    def run(self, watch: Watch | None) -> None:
         """Trains the epochs; if the job survives the death of a rank, on those that are left.
 
         Raises
@@ -194,11 +194,12 @@ class Fitting:
             After a SIGTERM to a rank, on all of them.
         """
         training, crew = self._training, self._crew
+        self._watch = watch
         with stop_on_sigterm(training.comm, alone=self._writer is not None) as self._terminated:
             if crew is None:
-                return self._train(watch)
+                return self._train()
             try:
-                crew.work(lambda _: self._train(watch), self._go_on, self._hand_on, all_raise=True)
+                crew.work(lambda _: self._train(), self._go_on, self._hand_on, all_raise=True)
             finally:
                 training.go_on_with(crew.comm)
         if self._shown and self.copies.failures:
@@ -241,35 +242,32 @@ class Fitting:
         """Gives the ranks that have waited what the others have trained; collective."""
         self.copies.hand_on(None if everyone.rank in waiting else self._run.session, everyone, waiting)
 
-    def _train(self, watch: Watch) -> None:
-        """Trains the epochs that are left.
-
-        Raises
-        ------
-        SystemExit
-            After a SIGTERM to a rank, on all of them.
-        """
+    def _train(self) -> None:
+        """Trains the epochs that are left; several at once, where nobody looks at the model between them."""
         training, run, terminated = self._training, self._run, self._terminated
         progress = Progress(self._shown, self._first, self._settings.epochs, run.steps)
         self._progress = progress
-        with (
-            closing(progress),
-            run.together(),
-            self._writer or nullcontext(),
-        ):
+        with closing(progress), run.together(), self._writer or nullcontext():
 
             def poll(sums: EpochSums) -> bool:
                 progress.at_step(sums.steps, sums.loss / (sums.weight or 1))
                 return terminated.is_set()
 
-            begun = None
+            looked_at = self._watch or self._held_out or self._writer or self._copy_every
+            begun, seconds = None, inf  # the last epoch took
             while training.epoch < self._end and not training.stop_training:
-                if begun != training.epoch:
-                    begun = training.epoch
-                    progress.start_epoch(begun)
-                sums = run.run(poll, self._steps_left(), self._seconds_left())
-                if run.complete:
-                    self._end_epoch(sums, watch)
+                began, epoch = time.monotonic(), training.epoch
+                if begun != epoch:
+                    begun = epoch
+                    progress.start_epoch(epoch)
+                ahead = min(self._end - epoch, LOOK / seconds)
+                if ahead >= 2 and not looked_at and run.ahead:
+                    run.run_ahead(int(ahead), self._end_epoch)
+                else:
+                    sums = run.run(poll, self._steps_left(), self._seconds_left())
+                    if run.complete:
+                        self._end_epoch(sums)
+                seconds = (time.monotonic() - began) / max(1, training.epoch - epoch)
                 if self._copy_every and (run.complete or training.step % self._copy_every == 0):
                     self.copies.take(run.session)
                 due = self._seconds_left() == 0
@@ -288,7 +286,7 @@ class Fitting:
         seconds = self._settings.every_seconds
         return inf if seconds is None else max(0.0, self._written + seconds - time.monotonic())
 
-    def _end_epoch(self, sums: EpochSums, watch: Watch) -> None:
+    def _end_epoch(self, sums: EpochSums) -> None:
         """Validation, history and callbacks."""
         training, run = self._training, self._run
         with run.common_model():
@@ -296,7 +294,8 @@ class Fitting:
             run.record(logs, sums)
             training.epoch += 1
             self._progress.end_epoch(training.epoch - 1, logs)
-            watch(training.epoch - 1, logs)
+            if self._watch is not None:
+                self._watch(training.epoch - 1, logs)
 
     def _validate(self) -> dict[str, float]:
         if self._held_out is None:

@@ -206,7 +206,7 @@ class Trainer(Estimation):
             for watcher in watchers:
                 watcher.on_epoch_end(self, epoch, logs)
 
-        fitting.run(watch)
+        fitting.run(watch if watchers else None)
         for watcher in watchers:
             watcher.on_train_end(self)
         self.history.fingerprint = self.model.fingerprint()

@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pdnn._core import EpochSums
-from pdnn.epochs import Epochs
+from pdnn.epochs import LOOK, Epochs
 from pdnn.sklearn.race import Race
 from pdnn.sklearn.rows import Feed, Table
 from pdnn.sklearn.workers import Workers
 from pdnn.store import Array
 from pdnn.training import Training
-
-LOOK = 0.04
-"""Seconds that epochs at once take, about: in one that takes longer, the core looks for a Ctrl-C as often."""
 
 
 @dataclass
@@ -152,7 +149,7 @@ class Passes:
                 return sums
 
     def _several(self, count: int, decay: float, rate: Callable[[int], float | None]) -> Iterator[Sums]:
-        groups, rows, steps = self._optimizer.param_groups, len(self._rows), self.run.steps
+        groups, rows = self._optimizer.param_groups, len(self._rows)
         self._decay(decay, rows, self._count)
         orders, rates, scales = np.empty((count, rows), np.int64), np.empty((0, len(groups))), np.ones(count)
         for order in orders:
@@ -164,7 +161,7 @@ class Passes:
         made = self.run.run_several(orders, rates, scales)
         for group in groups:
             group["lr"] = float(lrs[-1])
-        return (Sums(loss, weight, rows, steps, squares) for loss, weight, squares, *_ in made)
+        return (Sums(sums.loss, sums.weight, rows, sums.steps, squares[0]) for sums, squares in made)
 
     def _order(self) -> Array:
         """The rows of the next epoch as they are taken."""
