@@ -1,11 +1,12 @@
 """Whole jobs through the public interface, beside what their steps alone would take, and beside peers.
 
-python benchmarks/jobs.py [--blocks 10] [--peers numpy,jax,torch] [--json FILE]
+python benchmarks/jobs.py [--blocks 10] [--peers numpy,jax,jax-0.4.31,torch] [--json FILE]
 
 * An epoch of MNIST (60,000 images, bytes as they are in the files, shuffled, batch 105, float32) against 572
   times the bare step, and the most memory that it takes. Needs the data set: PDNN_DATA names its folder's
   parent.
 * A network of 8-8-8 at batch 1: what a step costs beside its arithmetic.
+* The same by epochs of 200 steps, all the time of `fit` included; a peer has a call an epoch.
 * The thread-pool exercise's own epoch: float64, 100 batches of 105 rows, then the loss of all 10,500.
 
 One core; the method is measure.py's, the peers are peers.py's.
@@ -34,6 +35,8 @@ from workers import Runner, Side
 
 MNIST_ROWS = 60_000
 TINY = peers.Network("8-8-8", (8, 8, 8), "sigmoid", True, 1, steps=5000)
+SHORT = replace(TINY, name="8-8-8 by epochs of 200", steps=200)
+SHORT_EPOCHS = 50
 JOB = replace(W0_DOUBLE, name="784-256-10, 100 × 105 rows and the loss of all", steps=100)
 EPOCH = "an epoch of MNIST"
 
@@ -55,6 +58,16 @@ def mnist_epoch(folder: Path) -> Runner:
     return run
 
 
+def whole_fit(network: peers.Network, epochs: int) -> Runner:
+    """Seconds of a shuffled `Trainer.fit` of some epochs, all of it, divided by its steps."""
+    trainer, data = peers.make_trainer(network, "serial")
+
+    def fit() -> float:
+        return trainer.fit(data, epochs, network.batch, verbose=False).history["loss"][-1]
+
+    return peers.timed(replace(network, steps=network.steps * epochs), fit)
+
+
 def peak_memory() -> float:
     """Megabytes that a process takes at most which loads MNIST and trains for an epoch."""
     program = [sys.executable, __file__, "--memory"]
@@ -65,9 +78,13 @@ def comparisons(wanted: Sequence[str]) -> list[tuple[str, list[Side]]]:
     """What is compared, pdnn's own side first."""
     bare = Side("the bare step", peers.pdnn_trainer, (W0, "serial", False))
     tiny = [Side("pdnn", peers.pdnn_trainer, (TINY, "serial", False))]
+    short = [Side("pdnn, whole fits", whole_fit, (SHORT, SHORT_EPOCHS))]
     job = [Side("pdnn", peers.pdnn_trainer, (JOB, "serial", False, True))]
-    if "jax" in wanted:
-        tiny.append(Side("JAX, jit and scan", peers.jax_scan, (TINY,)))
+    for name, python in {"jax": "", "jax-0.4.31": str(peers.OLD_JAX)}.items():
+        if name in wanted:
+            label = f"{name.replace('jax', 'JAX').replace('-', ' ')}, jit and scan"
+            tiny.append(Side(label, peers.jax_scan, (TINY,), python=python))
+            short.append(Side(label, peers.jax_scan, (SHORT,), python=python))
     if "numpy" in wanted:
         tiny.append(Side("NumPy as installed", peers.numpy_step, (TINY,)))
         job.append(Side("NumPy as installed", peers.numpy_step, (JOB, True)))
@@ -76,7 +93,7 @@ def comparisons(wanted: Sequence[str]) -> list[tuple[str, list[Side]]]:
             job.append(Side(f"NumPy, {core}", peers.numpy_step, (JOB, True), 1, environment))
     if "torch" in wanted:
         tiny.append(Side("PyTorch eager", pytorch.torch_eager, (TINY, 1, False)))
-    found = [(TINY.name + ", batch 1", tiny), (JOB.name, job)]
+    found = [(TINY.name + ", batch 1", tiny), (SHORT.name + ", batch 1", short), (JOB.name, job)]
     if folder := mnist_folder():
         found.insert(0, (EPOCH, [Side("pdnn, shuffled bytes", mnist_epoch, (folder,)), bare]))
     return found
@@ -89,7 +106,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--blocks", type=int, default=10, help="blocks a side (default %(default)s)")
     measure.add_warm_up(parser)
-    peers.add_peers(parser, "numpy,jax,torch")
+    peers.add_peers(parser, "numpy,jax,jax-0.4.31,torch")
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     parser.add_argument("--memory", action="store_true", help="the megabytes of MNIST's epoch, nothing else")
     options = parser.parse_args(arguments)

@@ -86,7 +86,26 @@ __attribute__((noinline)) const T* rounded_factor(const T* values, Index count, 
 /// A factor as the layer's products read it: in `room` if they round it.
 template <class T>
 PDNN_INLINE const T* factor(const StackLayer& layer, const T* values, Index count, T* room) {
-  return std::is_same_v<T, float> && layer.rounded ? rounded_factor(values, count, room) : values;
+  if constexpr (std::is_same_v<T, float>) {
+    if (!layer.rounded) return values;
+    if (count != kLanes<T>) return rounded_factor(values, count, room);
+    store(room, round_to_bfloat16(load(values)));
+    return room;
+  }
+  return values;
+}
+/// Calls run(std::true_type()) if the layer's products round their factors, else run(std::false_type()).
+template <class T, class Run>
+PDNN_INLINE void by_rounding(const StackLayer& layer, Run run) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (layer.rounded) return run(std::true_type());
+  }
+  run(std::false_type());
+}
+template <class T, bool rounded>
+PDNN_INLINE Vector<T> factor(std::bool_constant<rounded>, Vector<T> values) {
+  if constexpr (rounded && std::is_same_v<T, float>) return round_to_bfloat16(values);
+  return values;
 }
 
 /// y = f(x w + b); b may be null.
@@ -114,18 +133,26 @@ __attribute__((noinline)) void stack_layer(const StackLayer& layer, Index rows, 
   });
 }
 
-/// The same of one row, all its outputs at once.
-template <class T, int n, bool partial>
-PDNN_INLINE void stack_row(const SomeColumns<T, n, partial>& all, const StackLayer& layer, const T* x, const T* w,
-                           const T* b, T* y) {
+/// The same of one row, all its outputs at once; rounds w on its way.
+template <class T, int n, bool partial, class Rounded>
+PDNN_INLINE void stack_row(const SomeColumns<T, n, partial>& all, Rounded rounded, const StackLayer& layer, const T* x,
+                           const T* w, const T* b, T* y) {
   const Index outputs = layer.outputs;
   Vector<T> sum[n];
   PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = b ? all.load(b, v) : Vector<T>{};
   _Pragma("GCC unroll 4") for (Index i = layer.inputs; i > 0; --i, ++x, w += outputs) {
     const Vector<T> each = broadcast(*x);
-    PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = fma<T>(each, all.load(w, v), sum[v]);
+    PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = fma<T>(each, factor<T>(rounded, all.load(w, v)), sum[v]);
   }
   PDNN_UNROLL for (int v = 0; v < n; ++v) all.store(y, v, activation<T>(layer.activation, sum[v]));
+}
+
+/// The same of one row of any width, whose layer rounds the factors.
+template <class T>
+__attribute__((noinline)) void stack_rounded_row(const StackLayer& layer, const T* x, const T* w, const T* b, T* y) {
+  for_some_columns<T>(layer.outputs, [&](const auto& some, Index j) {
+    stack_row<T>(some, std::true_type(), layer, x, w + j, b ? b + j : nullptr, y + j);
+  });
 }
 
 template <class T>
@@ -134,11 +161,17 @@ void stack_forward(const StackLayer* layers, Index count, Index rows, const T* x
   for (const StackLayer *layer = layers, *const end = layers + count; layer < end; ++layer) {
     const Index weights = layer->inputs * layer->outputs;
     const T* const in = factor(*layer, x, rows * layer->inputs, room.x);
-    const T* const w = factor(*layer, params, weights, room.w);
     const T* const b = layer->bias ? params + weights : nullptr;
     T* const out = layer + 1 < end ? between : y;
-    if (!for_one_row<T>(*layer, rows, [&](const auto& all) { stack_row<T>(all, *layer, in, w, b, out); }))
-      stack_layer<T>(*layer, rows, in, w, b, out);
+    const bool one = for_one_row<T>(*layer, rows, [&](const auto& all) {
+      by_rounding<T>(*layer, [&](auto rounded) { stack_row<T>(all, rounded, *layer, in, params, b, out); });
+    });
+    if (!one) {
+      if (std::is_same_v<T, float> && rows == 1 && layer->rounded)
+        stack_rounded_row<T>(*layer, in, params, b, out);
+      else
+        stack_layer<T>(*layer, rows, in, factor(*layer, params, weights, room.w), b, out);
+    }
     x = out;
     between += apart<T>(*layer, rows);
     params += count_of(*layer);
@@ -208,10 +241,10 @@ PDNN_INLINE void turned_square(const StackLayer& layer, const T* w, Index k, Ind
   transpose<T>(square);
 }
 
-/// dx = (dy wᵀ) ∘ f'(x), x being the output of f.
-template <class T>
-__attribute__((noinline)) void stack_dx(const StackLayer& layer, Activation f, Index rows, const T* x, const T* w,
-                                        const T* dy, T* dx) {
+/// dx = (dy wᵀ) ∘ f'(x), x being the output of f; rounds w on its way.
+template <class T, class Rounded>
+__attribute__((noinline)) void stack_dx(Rounded rounded, const StackLayer& layer, Activation f, Index rows, const T* x,
+                                        const T* w, const T* dy, T* dx) {
   constexpr Index n = kLanes<T>;
   alignas(64) T turned[kMostStackWidth * n];  // wᵀ of some inputs
   for (Index k = 0; k < layer.inputs; k += n) {
@@ -219,7 +252,7 @@ __attribute__((noinline)) void stack_dx(const StackLayer& layer, Activation f, I
     for (Index j = 0; j < layer.outputs; j += n) {
       Vector<T> square[n];
       turned_square<T>(layer, w, k, j, square);
-      PDNN_UNROLL for (Index i = 0; i < n; ++i) store(turned + (j + i) * n, square[i]);
+      PDNN_UNROLL for (Index i = 0; i < n; ++i) store(turned + (j + i) * n, factor<T>(rounded, square[i]));
     }
     for_some_rows(rows, [&]<int m>(std::integral_constant<int, m>, Index r) {
       Vector<T> sum[m] = {};
@@ -235,10 +268,10 @@ __attribute__((noinline)) void stack_dx(const StackLayer& layer, Activation f, I
   }
 }
 
-/// The same of one row, all its outputs at once.
-template <class T, int n, bool partial>
-PDNN_INLINE void stack_row_dx(const SomeColumns<T, n, partial>&, const StackLayer& layer, Activation f, const T* x,
-                              const T* w, const T* dy, T* dx) {
+/// The same of one row, all its outputs at once; rounds w on its way.
+template <class T, int n, bool partial, class Rounded>
+PDNN_INLINE void stack_row_dx(const SomeColumns<T, n, partial>&, Rounded rounded, const StackLayer& layer, Activation f,
+                              const T* x, const T* w, const T* dy, T* dx) {
   constexpr Index lanes = kLanes<T>;
   const Index inputs = layer.inputs, outputs = layer.outputs;
   for (Index k = 0; k < inputs; k += lanes) {
@@ -246,7 +279,7 @@ PDNN_INLINE void stack_row_dx(const SomeColumns<T, n, partial>&, const StackLaye
     PDNN_UNROLL for (Index j = 0; j < n * lanes; j += lanes) {
       turned_square<T>(layer, w, k, j, square);
       PDNN_UNROLL for (Index i = 0; i < lanes; ++i) {
-        if (!partial || j + i < outputs) sum = fma<T>(dy[j + i], square[i], sum);
+        if (!partial || j + i < outputs) sum = fma<T>(dy[j + i], factor<T>(rounded, square[i]), sum);
       }
     }
     store(dx + k, times_derivative<T>(f, sum, load(x + k, inputs - k)), inputs - k);
@@ -278,9 +311,11 @@ void stack_backward(const StackLayer* layers, Index count, Index rows, const T* 
       stack_gradients<T>(*layer, rows, in, delta, dy, grads);
     if (layer == layers) return;
     const Activation f = layer[-1].activation;
-    const T* const w = factor(*layer, params, layer->inputs * layer->outputs, room.w);
-    if (!for_one_row<T>(*layer, rows, [&](const auto& all) { stack_row_dx<T>(all, *layer, f, exact, w, delta, dx); }))
-      stack_dx<T>(*layer, f, rows, exact, w, delta, dx);
+    by_rounding<T>(*layer, [&](auto rounded) {
+      if (!for_one_row<T>(*layer, rows,
+                          [&](const auto& all) { stack_row_dx<T>(all, rounded, *layer, f, exact, params, delta, dx); }))
+        stack_dx<T>(rounded, *layer, f, rows, exact, params, delta, dx);
+    });
     dy = dx;
     --layer;
     params -= count_of(*layer);
