@@ -144,7 +144,7 @@ class Epochs:
             and not (source.dataset.blocks or isinstance(source, BlockSource))
         )
 
-    def run_ahead(self, epochs: int, note: Callable[[EpochSums], None]) -> None:
+    def run_ahead(self, epochs: int, note: Callable[[EpochSums], object]) -> None:
         """Makes the steps of whole epochs, as `run` would, and then calls `note` with the sums of each.
 
         Nobody looks at the model between them. That spares most of what an epoch takes beside its steps, as
@@ -389,7 +389,7 @@ class Epochs:
 
 def _sent(*counted: CompressionStats) -> dict[str, float]:
     """What `History.compression` keeps of an epoch, from what the core has counted."""
-    if not any(each.bytes_uncompressed for each in counted):
+    if not sum([each.bytes_uncompressed for each in counted]):
         return {}
     from pdnn.codec import CompressionStats as Stats
 

@@ -262,7 +262,7 @@ class Fitting:
                     progress.start_epoch(epoch)
                 ahead = min(self._end - epoch, LOOK / seconds)
                 if ahead >= 2 and not looked_at and run.ahead:
-                    run.run_ahead(int(ahead), self._end_epoch)
+                    run.run_ahead(int(ahead), self._note)
                 else:
                     sums = run.run(poll, self._steps_left(), self._seconds_left())
                     if run.complete:
@@ -288,14 +288,19 @@ class Fitting:
 
     def _end_epoch(self, sums: EpochSums) -> None:
         """Validation, history and callbacks."""
-        training, run = self._training, self._run
-        with run.common_model():
-            logs = run.logs(sums) | self._validate() | {"seconds": sums.seconds}
-            run.record(logs, sums)
-            training.epoch += 1
-            self._progress.end_epoch(training.epoch - 1, logs)
+        with self._run.common_model():
+            logs = self._note(sums, self._validate())
             if self._watch is not None:
-                self._watch(training.epoch - 1, logs)
+                self._watch(self._training.epoch - 1, logs)
+
+    def _note(self, sums: EpochSums, validated: dict[str, float] | None = None) -> dict[str, float]:
+        """Counts an epoch, and notes and shows what was measured."""
+        training, run = self._training, self._run
+        logs = run.logs(sums) | (validated or {}) | {"seconds": sums.seconds}
+        run.record(logs, sums)
+        training.epoch += 1
+        self._progress.end_epoch(training.epoch - 1, logs)
+        return logs
 
     def _validate(self) -> dict[str, float]:
         if self._held_out is None:
