@@ -11,6 +11,7 @@ import pytest
 
 import pdnn
 from pdnn import models, nn, optim
+from pdnn.callbacks import Callback
 from pdnn.comm import run_threads
 from pdnn.data import Dataset, PadCropFlip
 from pdnn.optim import batch_loss
@@ -381,6 +382,23 @@ def test_a_weight_decay_that_the_solver_leaves_out_is_refused_later_too(kind: An
     with pytest.raises(ValueError, match="takes no weight_decay"):
         own.model.step(X, VALUES, nn.MSELoss(), own.optimizer)
     assert own.model.fingerprint() == before
+
+
+class Decay(Callback):
+    """Changes the weight decay after the first epoch."""
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        trainer.optimizer.param_groups[0]["weight_decay"] = 0.5
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_a_weight_decay_that_a_callback_changes_counts_from_the_next_step(kind: Any) -> None:
+    once, twice = trainer(kind), trainer(kind)
+    losses(once, 2, callbacks=[Decay()])
+    losses(twice, 1)
+    twice.optimizer.param_groups[0]["weight_decay"] = 0.5
+    losses(twice, 1)
+    np.testing.assert_array_equal(once.model.flat_parameters, twice.model.flat_parameters)
 
 
 @pytest.mark.parametrize("kind", EACH)

@@ -44,6 +44,11 @@ class BatchLoss:
     ranks : object of the core, optional
         Which put B together; each of them makes the same calls.
 
+    Attributes
+    ----------
+    decay : array, shape (number of parameters,)
+        As given; another one counts from the next call on.
+
     Raises
     ------
     ValueError
@@ -68,7 +73,7 @@ class BatchLoss:
                 "optim.LBFGS"
             )
         core, theirs = core_for("float64"), set(trained)
-        self._parameters, self._decay = model.flat_parameters, decay
+        self._parameters, self.decay = model.flat_parameters, decay
         own = model.dtype == "float64"
         self._model = model.core if own else core.Model(model.build(core), 0)
         self._copied = None if own else self._model.params
@@ -95,18 +100,18 @@ class BatchLoss:
         value, correct, weight = self._quadratic.loss()
         if self._is_first:
             self.first_sums, self._is_first = (value, correct, weight), False
-        penalty = float((self._decay * np.square(self._parameters, dtype=np.float64)).sum()) / 2
+        penalty = float((self.decay * np.square(self._parameters, dtype=np.float64)).sum()) / 2
         return self.loss_of_core.reduce(value, weight) + penalty
 
     def linearize(self) -> Array:
         """The gradient g at the parameters as they are, where `largest` and `solve` then are, too."""
         self._copy()
-        gradient: Array = self._quadratic.linearize() + self._decay * self._parameters
+        gradient: Array = self._quadratic.linearize() + self.decay * self._parameters
         return gradient
 
     def largest(self) -> float:
         """The largest element of the diagonal of B + diag λ."""
-        return float((self._quadratic.diagonal() + self._decay).max(initial=0.0))
+        return float((self._quadratic.diagonal() + self.decay).max(initial=0.0))
 
     def solve(self, damping: float, gradient: Array, solver: Solver = "auto") -> Array | None:
         """D = -(B + diag λ + damping)⁻¹ g; None if that has no finite answer.
@@ -121,9 +126,9 @@ class BatchLoss:
             Decomposes B + …; decomposes J Jᵀ + …, where B = JᵀJ; multiplies by J and Jᵀ. "auto" takes the
             smaller matrix, up to `DIRECT` unknowns.
         """
-        quadratic, diag = self._quadratic, self._decay + damping
+        quadratic, diag = self._quadratic, self.decay + damping
         if solver == "auto":
-            few_rows = quadratic.rows < gradient.size and not self._decay.any()
+            few_rows = quadratic.rows < gradient.size and not self.decay.any()
             solver = "kernel" if few_rows else "normal"
             if (quadratic.rows if few_rows else gradient.size) > DIRECT:
                 solver = "cg"

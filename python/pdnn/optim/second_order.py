@@ -79,6 +79,7 @@ class SecondOrder(ClosureOptimizer):
         """
         self._check_solver()
         self.sync_groups()
+        batch.decay = self._decay()
         loss = batch.loss()
         gradient = batch.linearize() if isfinite(loss) else np.array([np.nan])
         if not np.isfinite(gradient).all():
@@ -104,6 +105,14 @@ class SecondOrder(ClosureOptimizer):
             )
         return direction
 
+    def _decay(self) -> Array:
+        """λ of each parameter of the model, as the groups have it now."""
+        decay = np.zeros(self.store().flat_parameters.size)
+        for group in self.param_groups:
+            for own in group["params"]:
+                decay[own.offset : own.offset + own.size] = group["weight_decay"]
+        return decay
+
     def batch_loss(
         self,
         model: Sequential,
@@ -119,17 +128,13 @@ class SecondOrder(ClosureOptimizer):
         ValueError
             If the model or the criterion does not fit this optimizer.
         """
-        decay = np.zeros(model.flat_parameters.size)
-        for group in self.param_groups:
-            for own in group["params"]:
-                decay[own.offset : own.offset + own.size] = group["weight_decay"]
         try:
             return BatchLoss(
                 model,
                 criterion,
                 sample,
                 self.parameters(),
-                decay,
+                self._decay(),
                 fisher=self.fisher,
                 threads=threads,
                 ranks=ranks,
