@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pdnn import nn
+from pdnn.cli import values
 from pdnn.files import safetensors
 
 ARRAYS = {
@@ -114,3 +118,28 @@ def test_a_failing_write_leaves_the_old_file(tmp_path: Path) -> None:
         safetensors.write(path, {"x": np.zeros(1), "z": np.zeros(1, complex)}, {})
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    link, file = tmp_path / "link", tmp_path / "folder" / "file"
+    link.symlink_to(file)
+    for _ in range(2):  # the first time there is no file
+        assert written(link) == file.read_bytes()
+        assert link.is_symlink()
+    assert [*(tmp_path / "folder").iterdir()] == [file]
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    """As root, /dev/null was."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        received = pool.submit(pipe.read_bytes)
+        safetensors.write(pipe, ARRAYS, {"key": "value"})
+        assert received.result(timeout=60) == written(tmp_path / "file")
+    assert pipe.is_fifo()
+    assert values.output(str(pipe)) == str(pipe)
+    with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))):
+        safetensors.write(tmp_path, ARRAYS, {})
+    assert {*tmp_path.iterdir()} == {pipe, tmp_path / "file"}

@@ -43,11 +43,13 @@ def share(text: str, expected: str) -> float:
 
 def output(text: str) -> str:
     """A file that can be written; what cannot is said before the work, not after it."""
-    folder, name = os.path.split(text)
+    folder, name = os.path.split(os.path.realpath(text) if os.path.islink(text) else text)
     if not os.path.isdir(folder or "."):
         raise argparse.ArgumentTypeError(f"{text}: there is no such folder")
     if not name or os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text!r} is a folder; expected a file")
+    if os.path.exists(text) and not os.path.isfile(text):
+        return text  # a device or a pipe
     from tempfile import TemporaryFile
 
     try:

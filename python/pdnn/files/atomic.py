@@ -14,11 +14,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
     The bytes go to a temporary file beside it, are flushed to the disk, and the file is renamed: a crash at
-    any moment leaves the old content or the new one.
+    any moment leaves the old content or the new one. A link stays, and what it names is replaced; a device or
+    a pipe is written to as it is.
     """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with open(target, "wb") as device:  # of a folder this is the error
+            yield device
+        return
     from tempfile import NamedTemporaryFile  # here, because `import pdnn` is to be quick
 
-    target = Path(path)
     directory = target.parent
     with NamedTemporaryFile(dir=directory, prefix=f".{target.name}.", delete=False) as file:
         try:
