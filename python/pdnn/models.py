@@ -15,6 +15,7 @@ from pdnn.files import safetensors
 from pdnn.moved import moved
 from pdnn.nn.export import classes_of
 from pdnn.nn.init import kaiming_uniform
+from pdnn.nn.state_dict import naming
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "sigmoid": nn.Sigmoid,
@@ -128,6 +129,11 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
     ValueError
         If the file is damaged, or was not written by pdnn.
     """
+    return read_model(path)[0]
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, str]]:
+    """As `load_model`; also the metadata of the file, with those that `save` was given."""
     arrays, metadata = safetensors.read(path)
     if "pdnn.architecture" not in metadata:
         raise ValueError(f"{path}: holds no pdnn architecture; build the model and call its load()")
@@ -143,8 +149,9 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
     if described != held:  # said before any memory is allocated for them
         raise ValueError(f"{path}: its architecture has {described} parameters and buffers, its data {held}")
     model.classes = classes_of(path, metadata)
-    model.load_state_dict(arrays)
-    return model
+    with naming(path):
+        model.load_state_dict(arrays)
+    return model, metadata
 
 
 def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:

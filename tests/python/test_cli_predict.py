@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pdnn
 from pdnn import cli, nn
 from pdnn.files import safetensors
 
@@ -49,7 +50,7 @@ def test_outputs_that_no_label_can_be_compared_with_are_written(
     assert cli.main([*words, "--outputs", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"no score: {said}"
     assert out.read_text() == "output 0,output 1\n1,2\n4,5\n"
-    safetensors.annotate(model, {"pdnn.loss": "quantile:0.1,0.9"})
+    pdnn.load_model(model).save(model, {"pdnn.loss": "quantile:0.1,0.9"})
     assert cli.main(words) == 0
     assert capsys.readouterr().out == "loss 0.8000 on 2 samples\n"
 
@@ -105,7 +106,7 @@ def test_a_loss_that_this_version_does_not_have_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model, samples = saved(tmp_path / "model.safetensors", [1, 2]), tmp_path / "samples.npy"
-    safetensors.annotate(model, {"pdnn.loss": "other"})
+    pdnn.load_model(model).save(model, {"pdnn.loss": "other"})
     np.save(samples, np.zeros((1, 2)))
     assert cli.main(["predict", model, str(samples)]) == 1
     assert f"{model}: 'other' names no loss; expected one of " in capsys.readouterr().err

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pdnn import nn
+from pdnn import models, nn
 from pdnn.cli import values
 from pdnn.files import safetensors
 
@@ -97,6 +97,8 @@ F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         (header_and_data({"x": {**F32, "data_offsets": [4, 12]}}, bytes(12)), "starts at byte 4"),
         (header_and_data({"x": {"dtype": "F32"}}), "header"),
         (header_and_data(["x"]), "header"),
+        (header_and_data({"__metadata__": "words"}), "header"),
+        (header_and_data({"__metadata__": {"key": 3}}), "header"),
         (header_and_data({"x": 3}), "header"),
         (b"\x02" + bytes(7) + b"\xff\xff", "header"),
         (b"PK\x03\x04 this is a zip file, or so", "cannot hold"),
@@ -116,6 +118,8 @@ def test_a_failing_write_leaves_the_old_file(tmp_path: Path) -> None:
     before = written(path)
     with pytest.raises(TypeError, match="complex128"):
         safetensors.write(path, {"x": np.zeros(1), "z": np.zeros(1, complex)}, {})
+    with pytest.raises(TypeError, match="file: metadata 'key' is 3, expected a string"):
+        safetensors.write(path, {"x": np.zeros(1)}, {"key": 3})  # type: ignore[dict-item]
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 
@@ -143,3 +147,35 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))):
         safetensors.write(tmp_path, ARRAYS, {})
     assert {*tmp_path.iterdir()} == {pipe, tmp_path / "file"}
+
+
+def test_a_model_comes_back_with_the_metadata_it_was_saved_with(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 1), seed=0)
+    model.save(tmp_path / "file", {"key": "value", "pdnn.architecture": "another"})
+    again, metadata = models.read_model(tmp_path / "file")
+    assert again.fingerprint() == model.fingerprint()
+    assert metadata["key"] == "value"
+    assert "Linear" in metadata["pdnn.architecture"]
+
+
+def test_a_state_that_does_not_fit_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    nn.Sequential(nn.Linear(2, 3)).save(path)
+    other = nn.Sequential(nn.Linear(2, 1), seed=0)
+    before = other.fingerprint()
+    with pytest.raises(ValueError, match=r"file: 0\.weight has shape \(2, 3\), expected \(2, 1\)"):
+        other.load(path)
+    assert other.fingerprint() == before
+    arrays, metadata = safetensors.read(path)
+    safetensors.write(path, {"0.w": arrays["0.weight"], "0.bias": arrays["0.bias"]}, metadata)
+    for load in (models.load_model, OneLinear().load):
+        with pytest.raises(ValueError, match=r"file: missing .*weight"):
+            load(path)
+
+
+class OneLinear(nn.Module):
+    """A model by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 3)

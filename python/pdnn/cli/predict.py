@@ -22,7 +22,6 @@ import numpy as np
 
 from pdnn.cli import specs, tables
 from pdnn.cli.values import output
-from pdnn.files import safetensors
 
 if TYPE_CHECKING:
     from pdnn import Trainer, nn
@@ -54,15 +53,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prints how good predictions are where there are labels; writes them, or prints them without labels."""
-    import pdnn
-    from pdnn import Trainer, nn, optim
+    from pdnn import Trainer, models, nn, optim
 
     data, labeled = arguments.data(arguments)
-    model = pdnn.load_model(arguments.model)
+    model, metadata = models.read_model(arguments.model)
     usual = tables.loss(None, model, data)
     if isinstance(usual, nn.BCEWithLogitsLoss) and isinstance(model[-1], nn.Sigmoid):
         usual = nn.BCELoss()
-    loss = _noted_loss(arguments.model, model, data) or usual
+    loss = _noted_loss(arguments.model, metadata, model, data) or usual
     # labels 0 and 1 of a single output are classes whatever the loss is
     classes = usual.takes_classes and (loss.takes_classes or not usual.one_class_a_row)
     numbers = labeled and not classes
@@ -79,9 +77,9 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _noted_loss(path: str, model: nn.Sequential, data: Dataset) -> nn.Loss | None:
+def _noted_loss(path: str, metadata: dict[str, str], model: nn.Sequential, data: Dataset) -> nn.Loss | None:
     """The loss that a model was trained with, if its file says so."""
-    word = safetensors.read(path)[1].get(specs.LOSS_KEY)
+    word = metadata.get(specs.LOSS_KEY)
     try:
         return None if word is None else tables.loss(str(word), model, data)
     except ValueError as error:

@@ -32,7 +32,6 @@ from pdnn.cli import optimizing, specs, tables
 from pdnn.cli.contention import Contention
 from pdnn.cli.values import output, picture, positive_float, positive_int
 from pdnn.comm.costs import text
-from pdnn.files import safetensors
 from pdnn.metrics import NAMES
 from pdnn.nn.module import DTYPES
 
@@ -204,11 +203,11 @@ def main(arguments: argparse.Namespace) -> int:
             print(history.estimate.beside(seconds / history.estimate.steps, others))
         if arguments.save:
             model = trainer.model
-            (model if standardization is None else standardization.within(model)).save(arguments.save)
             loss = arguments.loss or next(
                 name for name, kind in tables.LOSSES.items() if kind is type(trainer.loss)
             )
-            safetensors.annotate(arguments.save, {specs.LOSS_KEY: loss})
+            own = model if standardization is None else standardization.within(model)
+            own.save(arguments.save, {specs.LOSS_KEY: loss})
         if arguments.json:
             history.save(arguments.json)
         if arguments.plot:

@@ -29,8 +29,11 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Array], metadata: M
     Raises
     ------
     TypeError
-        If an array's dtype has no name in the layout.
+        If an array's dtype has no name in the layout, or metadata are no strings.
     """
+    for key, word in metadata.items():
+        if not (isinstance(key, str) and isinstance(word, str)):
+            raise TypeError(f"{path}: metadata {key!r} is {word!r}, expected a string")
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     blocks, end = [], 0
     for name, array in arrays.items():
@@ -69,7 +72,9 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
             )
         try:
             header = json.loads(file.read(length))
-            metadata = dict(header.pop("__metadata__", {}))
+            metadata = header.pop("__metadata__", {})
+            if not all(isinstance(text, str) for text in metadata.values()):
+                raise TypeError("its metadata are no strings")
             entries = {name: _check(path, name, entry) for name, entry in header.items()}
         except (
             AttributeError,
@@ -97,12 +102,6 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
                 np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
             )
     return arrays, metadata
-
-
-def annotate(path: str | os.PathLike[str], metadata: Mapping[str, str]) -> None:
-    """Adds metadata to a file, all or nothing; errors are those of `read`."""
-    arrays, had = read(path)
-    write(path, arrays, had | dict(metadata))
 
 
 def _check(path: str | os.PathLike[str], name: str, entry: dict[str, Any]) -> tuple[Any, list[int], int, int]:

@@ -14,6 +14,7 @@ from pdnn import _core
 from pdnn.core import Width, array_dtype, core_for, model_dtype
 from pdnn.files import safetensors
 from pdnn.nn.module import Module, runs_in_python
+from pdnn.nn.state_dict import naming
 from pdnn.store import Array, Handle
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Exportable(Module):
         """
         arrays, metadata = safetensors.read(path)
         names = classes_of(path, metadata)
-        self.load_state_dict(arrays)
+        with naming(path):
+            self.load_state_dict(arrays)
         if names is not None:
             self.classes = names
 

@@ -300,9 +300,9 @@ class Module:
         """SHA-256 of the names and bytes of all parameters and buffers: equal if and only if all bits are."""
         return state_dict.fingerprint(self.state_dict())
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes parameters and buffers to one file in the safetensors layout, all or nothing."""
-        safetensors.write(path, self.state_dict(), self._metadata())
+    def save(self, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
+        """Writes parameters and buffers, and metadata, to one safetensors file, all or nothing."""
+        safetensors.write(path, self.state_dict(), {**(metadata or {}), **self._metadata()})
 
     def _metadata(self) -> dict[str, str]:
         """What is written beside the parameters."""
@@ -316,7 +316,8 @@ class Module:
         ValueError
             If the file is damaged, or its names or shapes are not this model's.
         """
-        self.load_state_dict(safetensors.read(path)[0])
+        with state_dict.naming(path):
+            self.load_state_dict(safetensors.read(path)[0])
 
     def __getstate__(self) -> dict[str, Any]:
         state = vars(self).copy()  # the handles carry their values

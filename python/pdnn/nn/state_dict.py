@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +87,18 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
             )
     for name, values in cast("load_state_dict", state, own).items():
         own[name][...] = values
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Errors of `load_state_dict` name the file whose state it is."""
+    try:
+        yield
+    except ValueError as error:
+        what = str(error).removeprefix("load_state_dict: ")
+        if what == str(error):
+            raise  # it names the file
+        raise ValueError(f"{path}: {what}") from error
 
 
 def cast(where: str, state: Mapping[str, npt.ArrayLike], own: Mapping[str, Array]) -> dict[str, Array]:
