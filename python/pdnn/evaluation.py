@@ -125,13 +125,25 @@ class Evaluation(Training):
         -------
         ndarray, shape (n,)
             Names, where `fit` was given names (`classes_`); else numbers, int64.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `predict`; or if there are names, but none for a class that is predicted.
         """
         outputs = self.predict(x)
         if outputs.shape[1] > 1:
             numbers: Array = np.argmax(outputs, axis=1)
         else:
             numbers = (outputs[:, 0] > self.loss.threshold).astype(np.int64)
-        return numbers if self.classes_ is None else self.classes_[numbers]
+        if self.classes_ is None:
+            return numbers
+        if (largest := numbers.max(initial=0)) >= len(self.classes_):
+            raise ValueError(
+                f"predict_classes: class {largest} has no name; the model has {outputs.shape[1]} outputs and "
+                f"the names {self.classes_.tolist()}"
+            )
+        return self.classes_[numbers]
 
     def forget_evaluator(self) -> None:
         """The next one has as many threads as the strategy has by then."""

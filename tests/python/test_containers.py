@@ -343,6 +343,16 @@ def test_labels_that_could_mean_two_things_or_none(
 # ---- names of classes, from fit to predict
 
 
+def test_a_class_without_a_name_is_not_predicted() -> None:
+    model = nn.Sequential(nn.Linear(1, 3, bias=False), seed=0)
+    model.flat_parameters[...] = [0, 0, 1]
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1))
+    model.classes = ["a", "b"]
+    assert trainer.predict_classes([[-1.0]]).tolist() == ["a"]
+    with pytest.raises(ValueError, match=r"class 2 has no name; the model has 3 outputs and the names \['a'"):
+        trainer.predict_classes([[-1.0], [1.0]])
+
+
 def test_names_are_known_from_fit_to_prediction(tmp_path: Path) -> None:
     names = NAMES[Y].tolist()
     trainer = fitted(X.tolist(), names, X, Y)
