@@ -23,6 +23,7 @@ writes files.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterable
 from math import ceil
 from statistics import median
@@ -149,6 +150,7 @@ def main(arguments: argparse.Namespace) -> int:
     for option in ("resume", "every_steps", "every_seconds", "keep"):
         if getattr(arguments, option) and arguments.checkpoint is None:
             arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
+    _check_files(arguments)
     optimizing.check(arguments)
     import pdnn
     from pdnn import _core
@@ -240,6 +242,16 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
 
     words = ["-m", "pdnn", *arguments.words, "--ranks", "1"]
     return launch(words, arguments.ranks, tag=False, elastic=arguments.elastic, spares=arguments.spares)
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuses one file for two things, of which the last would remain."""
+    options: dict[str, str] = {}
+    for option in ("save", "json", "plot"):
+        if (file := getattr(arguments, option)) is not None:
+            before = options.setdefault(os.path.realpath(file), option)
+            if before != option:
+                arguments.error(f"--{before} and --{option} are the same file, {file}")
 
 
 def _check_seed(arguments: argparse.Namespace) -> None:
