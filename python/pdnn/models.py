@@ -169,7 +169,10 @@ def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:
     from pdnn.exchange import from_onnx  # which imports onnx
 
     found = from_onnx.read(path)
-    model = _sequential(found.layers, dtype=found.dtype)
+    try:
+        model = _sequential(found.layers, dtype=found.dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
     model.load_state_dict(found.arrays)
     model.classes = classes_of(path, found.metadata)
     return model

@@ -528,6 +528,9 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
             "another output than its first is used",
         ),
         ([node("Transpose", "x", "y", perm=[1, 0])], "puts the axes"),
+        ([node("Gemm", "x w rows", "y")], r"its bias has shape \(3, 4\), expected a number a feature"),
+        ([node("Reshape", "x pair", "y")], r"makes \[2, -1\] of a batch of any number of samples"),
+        ([node("Reshape", "x none", "y")], r"makes \[\] of samples"),
         (
             [
                 *(node("Softplus", "x", "a"), node("Greater", "x one", "b")),
@@ -555,9 +558,36 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
 )
 def test_single_nodes_that_pdnn_has_not(nodes: list[Any], said: str, tmp_path: Path) -> None:
     constants = {"row": normal(4), "w": normal(4, 4), "w1": normal(4, 1), "one": np.float32(1)}
+    constants |= {"rows": normal(3, 4), "pair": np.array([2, -1]), "none": np.zeros(0, np.int64)}
     path = save(tmp_path / "a.onnx", nodes, constants, [4], opset=20)
     with pytest.raises(ValueError, match=said):
         models.from_onnx(path)
+
+
+def test_numbers_that_a_layer_refuses_are_said_with_the_name_of_the_file(tmp_path: Path) -> None:
+    ones = {name: np.ones(4, np.float32) for name in "sbmv"}
+    path = save(tmp_path / "eps.onnx", [node("BatchNormalization", "x s b m v", "y", epsilon=0.0)], ones, [4])
+    with pytest.raises(ValueError, match=r"eps\.onnx: BatchNorm1d: eps = 0\.0; expected a number above 0"):
+        models.from_onnx(path)
+    path = save(
+        tmp_path / "3d.onnx", [node("MaxPool", "x", "y", kernel_shape=[2] * 3)], {}, [2, 4, 4, 4], rank=5
+    )
+    with pytest.raises(ValueError, match=r"MaxPool .*takes samples of shape \(2, 4, 4, 4\)"):
+        models.from_onnx(path)
+
+
+def test_a_batch_normalization_that_was_written_in_training_is_refused(tmp_path: Path) -> None:
+    """Until opset 14 more outputs said it."""
+    ones = {name: np.ones(4, np.float32) for name in "sbmv"}
+    last = helper.make_node("BatchNormalization", [*"xsbmv"], ["y", *"cdef"])
+    path = save(tmp_path / "old.onnx", [last], ones, [4], opset=9)
+    with pytest.raises(ValueError, match="is in training mode"):
+        models.from_onnx(path)
+
+
+def test_the_ratio_of_a_dropout_may_have_an_axis(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.onnx", [node("Dropout", "x p", "y")], {"p": np.array([0.3], np.float32)}, [4])
+    assert models.from_onnx(path).layers[0].config()["p"] == 0.3
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

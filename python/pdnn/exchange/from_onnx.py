@@ -121,6 +121,8 @@ class _Reader(Samples):
         weight = weight.T if options.get_int("transB", 0) else weight
         bias = self.graph.constant(step.node.inputs[2]) if len(step.node.inputs) > 2 else None
         if bias is not None:
+            if bias.size not in (1, weight.shape[1]) or prod(bias.shape[:-1]) != 1:
+                raise Unknown(f"its bias has shape {bias.shape}, expected a number a feature")
             beta = bias.dtype.type(options.get_float("beta", 1.0))
             bias = np.broadcast_to(beta * bias, (1, weight.shape[1]))[0]
         self.linear(weight * weight.dtype.type(options.get_float("alpha", 1.0)), bias)
@@ -228,7 +230,7 @@ class _Reader(Samples):
     def batch_norm(self, step: Step) -> None:
         """A BatchNorm1d or 2d, by the shape of samples."""
         options = step.node.attributes
-        if options.get_int("training_mode", 0):
+        if options.get_int("training_mode", 0) or len(step.node.outputs) > 1:  # before opset 14
             raise Unknown("is in training mode")
         weight, bias, mean, variance = (self.own_order(self.weights(step, at, 1)) for at in range(1, 5))
         if self.shape is not None and len(self.shape) > 1:
@@ -288,7 +290,7 @@ class _Reader(Samples):
     def dropout(self, step: Step) -> None:
         """A Dropout."""
         ratio = self.graph.constant(step.node.inputs[1]) if len(step.node.inputs) > 1 else None
-        p = self.decimal(step, "ratio", 0.5) if ratio is None else float(str(ratio))
+        p = self.decimal(step, "ratio", 0.5) if ratio is None else float(str(ratio.reshape(())))
         if not 0 <= p < 1:
             raise Unknown(f"drops with probability {p}")
         self.emit("Dropout", p=p)

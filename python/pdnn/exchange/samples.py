@@ -110,7 +110,7 @@ class Samples:
     def images(self, axes: int = 2) -> Shape:
         """The shape of images with their channels first; or of lines, with one axis beside them."""
         shape = (None,) * (1 + axes) if self.shape is None else self.shape
-        if len(shape) != 1 + axes or self.axes != CHANNELS_FIRST:
+        if axes > 2 or len(shape) != 1 + axes or self.axes != CHANNELS_FIRST:
             expected = {1: "(channels, length)", 2: "(channels, height, width)"}.get(axes, "images or lines")
             raise Unknown(f"takes samples of shape {self.seen()}, expected {expected}")
         return shape
@@ -222,7 +222,10 @@ class Samples:
         value = step.node.inputs[1]
         constant, node = self.graph.constant(value), None if value is None else value.producer()
         if constant is not None:
-            return [int(size) for size in constant]
+            sizes = [int(size) for size in constant]
+            if sizes[:1] > [0] and sizes[:1] != list(self.graph.input.shape or ())[:1]:
+                raise Unknown(f"makes {sizes} of a batch of any number of samples")
+            return sizes
         if node is None or node.op_type != "Concat":
             raise Unknown("makes a shape that is computed")
         parts = [self.graph.constant(part) for part in node.inputs]
