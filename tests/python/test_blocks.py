@@ -266,9 +266,9 @@ def test_loaders_take_it_too(drop_last: bool) -> None:
 def test_what_it_does_not_do_is_refused() -> None:
     with pytest.raises(TypeError, match="make is of type generator, expected a function of the epoch"):
         BlockStream(blocks(0), ROWS)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="rows=0, window=8"):
+    with pytest.raises(ValueError, match="BlockStream: rows = 0; expected an integer from 1"):
         BlockStream(blocks, 0)
-    with pytest.raises(TypeError, match=r"rows=2\.5, window=8; expected integers"):
+    with pytest.raises(TypeError, match=r"BlockStream: rows is 2\.5, expected an integer from 1"):
         BlockStream(blocks, 2.5)  # type: ignore[arg-type]
     for wrong in (blocks, blocks(0)):
         for take in (lambda data: fit(make(), data), DataLoader):

@@ -163,7 +163,7 @@ def test_ranks_with_another_augmentation_are_told() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: PadCropFlip(-1), "PadCropFlip: padding is -1, expected 0 or more"),
+        (lambda: PadCropFlip(-1), "PadCropFlip: padding = -1; expected an integer from 0"),
         (
             lambda: DataLoader(images(shape=(6,)), augment=PadCropFlip()),
             r"samples are 6, expected images: \(channels, height, width\)",

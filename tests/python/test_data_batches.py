@@ -87,8 +87,10 @@ def test_whoever_gathers_gets_the_same_bits(raw: type, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"batch_size": 0}, ValueError, "batch_size is 0"),
-        ({"seed": -1}, ValueError, "seed is -1"),
+        ({"batch_size": 0}, ValueError, "batch_size = 0"),
+        ({"batch_size": 2.5}, TypeError, "batch_size is 2.5, expected an integer from 1"),
+        ({"seed": -1}, ValueError, "seed = -1"),
+        ({"seed": 1.5}, TypeError, "seed is 1.5, expected an integer from 0"),
         ({"dtype": "uint8"}, ValueError, "dtype is uint8, expected float32 or float64"),
         ({"dataset": [1]}, TypeError, r"dataset is of type list.*Dataset\(x, y\)"),
     ],

@@ -224,17 +224,20 @@ def test_ranks_are_those_of_the_world() -> None:
             lambda: RandomSampler(range(3), num_samples=4),
             "num_samples is 4, the data have 3 rows.*replacement",
         ),
-        (lambda: RandomSampler(range(3), num_samples=-1), "num_samples is -1"),
+        (lambda: RandomSampler(range(3), num_samples=-1), "num_samples = -1"),
         (lambda: RandomSampler(range(0), True, 4), "num_samples is 4, the data have 0 rows"),
-        (lambda: RandomSampler(range(3), seed=-1), "RandomSampler: seed is -1, expected 0 or more"),
-        (lambda: RandomSampler(range(3)).set_epoch(-1), "set_epoch: epoch is -1"),
-        (lambda: BatchSampler(SequentialSampler(range(3)), 0, False), "batch_size is 0, expected at least 1"),
+        (lambda: RandomSampler(range(3), seed=-1), "RandomSampler: seed = -1; expected an integer from 0"),
+        (lambda: RandomSampler(range(3)).set_epoch(-1), "RandomSampler: epoch = -1"),
+        (
+            lambda: BatchSampler(SequentialSampler(range(3)), 0, False),
+            "batch_size = 0; expected an integer from 1",
+        ),
         (lambda: DistributedSampler(range(3), 2, 2), "rank is 2, expected 0 to 1"),
-        (lambda: DistributedSampler(range(3), 2, -1), "rank is -1"),
-        (lambda: DistributedSampler(range(3), 2, 0, seed=-1), "DistributedSampler: seed is -1"),
+        (lambda: DistributedSampler(range(3), 2, -1), "rank = -1"),
+        (lambda: DistributedSampler(range(3), 2, 0, seed=-1), "DistributedSampler: seed = -1"),
         (lambda: DistributedSampler(range(3), 2, 0, mode="most"), 'mode is "most", expected "pad", "drop"'),
         (lambda: DistributedSampler(range(3), 2, 0, drop_last=True, mode="pad"), 'expected "drop", which'),
-        (lambda: DistributedSampler(range(3), 2, 0).set_epoch(-1), "epoch is -1"),
+        (lambda: DistributedSampler(range(3), 2, 0).set_epoch(-1), "epoch = -1"),
         (lambda: DataPartitioner(data(), [0.7, 0.4]), "sizes are .* sum to at most 1"),
         (lambda: DataPartitioner(data(), [-0.1, 0.4]), "sizes are"),
         (lambda: DataLoader(data(), shuffle=True, sampler=range(3)), "shuffle and sampler both"),
@@ -244,6 +247,22 @@ def test_ranks_are_those_of_the_world() -> None:
 )
 def test_mistakes_are_refused(make: Callable[[], object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: RandomSampler(range(3), num_samples="a"), "RandomSampler: num_samples is 'a'"),
+        (lambda: BatchSampler(range(3), 2.5, False), "BatchSampler: batch_size is 2.5, expected an integer"),
+        (lambda: DistributedSampler(range(3), 2.0, 0), "DistributedSampler: num_replicas is 2.0"),
+        (lambda: DistributedSampler(range(3), 2, 0).set_epoch(0.5), "DistributedSampler: epoch is 0.5"),
+        (lambda: DataPartitioner(data(), seed=None), "DataPartitioner: seed is None"),
+        (lambda: DataLoader(data()).set_epoch("a"), "DataLoader: epoch is 'a'"),
+    ],
+)
+def test_numbers_that_are_no_integers_are_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
         make()
 
 

@@ -52,7 +52,7 @@ def test_resize_in_blocks_equals_resize_at_once() -> None:
     np.testing.assert_array_equal(
         resize(images, 4)[[0, 1023, 1024, 2048]], resize(images[[0, 1023, 1024, 2048]], 4)
     )
-    with pytest.raises(ValueError, match="size is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="resize: size = 0; expected an integer from 1"):
         resize(images, 0)
     with pytest.raises(ValueError, match=r"images have shape \(2049, 3, 3\).*image=True"):
         resize(images[:, 0], 4)

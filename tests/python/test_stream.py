@@ -227,8 +227,9 @@ def test_memory_holds_no_samples(run_python: Callable[..., Completed], tmp_path:
         (X.astype(np.int16), {}, TypeError, "x is <i2; expected uint8, float32 or float64"),
         (np.asfortranarray(X), {}, TypeError, r"x is \|u1, not in C order"),
         (X.astype(">f4"), {}, TypeError, "x is >f4"),
-        (X, {"block": 0}, ValueError, "block=0, window=64; expected at least 1"),
-        (X, {"window": 0}, ValueError, "window=0"),
+        (X, {"block": 0}, ValueError, "Stream: block = 0; expected an integer from 1"),
+        (X, {"window": 0}, ValueError, "window = 0"),
+        (X, {"block": 2.5}, TypeError, "Stream: block is 2.5, expected an integer from 1"),
         (X[:5], {}, ValueError, "x has 5 rows and y has 93"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from operator import index as as_index
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -16,6 +15,7 @@ from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices
 from pdnn.data.dataset import ALL, Dataset
 from pdnn.data.stream import KEYS
+from pdnn.nn.checks import integer
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -100,17 +100,11 @@ class BlockStream:
                 f"BlockStream: make is of type {type(make).__name__}, expected a function of the epoch that "
                 "returns its blocks; what can be read only once serves one epoch"
             )
-        try:
-            rows, window = as_index(rows), as_index(window)
-        except TypeError:
-            raise TypeError(f"BlockStream: rows={rows!r}, window={window!r}; expected integers") from None
-        if rows < 1 or window < 1:
-            raise ValueError(f"BlockStream: rows={rows}, window={window}; expected at least 1 of both")
         self.make = make
-        self.rows = rows
+        self.rows = integer(self, "rows", rows, 1)
         self.scale = scale
         self.shift = shift
-        self.window = window
+        self.window = integer(self, "window", window, 1)
 
     @property
     def blocks(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Indices
 from pdnn.data.dataset import Dataset, Subset
-from pdnn.data.samplers import check_epoch, check_seed
+from pdnn.nn.checks import integer
 
 MODES = ("pad", "drop", "exact")
 
@@ -56,6 +56,8 @@ class DistributedSampler:
 
     Raises
     ------
+    TypeError
+        If a number is no integer.
     ValueError
         If the rank is none of the replicas, `seed` is negative, or `mode` is none of these or contradicts
         `drop_last`.
@@ -76,7 +78,8 @@ class DistributedSampler:
 
             num_replicas = world().size if num_replicas is None else num_replicas
             rank = world().rank if rank is None else rank
-        if not 0 <= rank < num_replicas:
+        num_replicas = integer(self, "num_replicas", num_replicas, 1)
+        if integer(self, "rank", rank, 0) >= num_replicas:
             raise ValueError(f"DistributedSampler: rank is {rank}, expected 0 to {num_replicas - 1}")
         if mode is None:
             mode = "drop" if drop_last else "pad"
@@ -87,7 +90,7 @@ class DistributedSampler:
         self.num_replicas = num_replicas
         self.rank = rank
         self.shuffle = shuffle
-        self.seed = check_seed("DistributedSampler", seed)
+        self.seed = integer(self, "seed", seed, 0)
         self.drop_last = mode == "drop"
         self.mode = mode
         self.epoch = 0
@@ -99,7 +102,7 @@ class DistributedSampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iterations, on every rank the same."""
-        self.epoch = check_epoch("DistributedSampler", epoch)
+        self.epoch = integer(self, "epoch", epoch, 0)
 
     def __len__(self) -> int:
         """Rows of this rank."""
@@ -140,7 +143,7 @@ class DataPartitioner:
             raise ValueError(
                 f"DataPartitioner: sizes are {list(sizes)}, expected shares that sum to at most 1"
             )
-        order = epoch_order(len(data), check_seed("DataPartitioner", seed), 0)
+        order = epoch_order(len(data), integer(self, "seed", seed, 0), 0)
         cuts = [round(len(data) * share) for share in accumulate(sizes, initial=0.0)]
         self.data = data
         self.partitions = [order[begin:end] for begin, end in pairwise(cuts)]

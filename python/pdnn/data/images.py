@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.data.checks import Array
+from pdnn.nn.checks import integer
 
 BLOCK = 1024  # images resized at a time, so that the intermediate arrays stay small
 
@@ -32,16 +33,17 @@ class PadCropFlip:
 
     Raises
     ------
+    TypeError
+        If `padding` is no integer.
     ValueError
-        If `padding` is negative.
+        If it is negative.
     """
 
     padding: int = 4
     flip: bool = True
 
     def __post_init__(self) -> None:
-        if self.padding < 0:
-            raise ValueError(f"PadCropFlip: padding is {self.padding}, expected 0 or more")
+        integer(self, "padding", self.padding, 0)
 
     def tell(self, source: Any, seed: int, epoch: int) -> None:
         """Sets this augmentation of a source of the core, from now on; ValueError if that is no images."""
@@ -74,6 +76,8 @@ def resize(images: Array, size: int) -> npt.NDArray[np.float32]:
 
     Raises
     ------
+    TypeError
+        If `size` is no integer.
     ValueError
         If the images have another number of dimensions or no pixels, or `size` is below 1.
     """
@@ -82,8 +86,7 @@ def resize(images: Array, size: int) -> npt.NDArray[np.float32]:
             f"resize: images have shape {images.shape}, expected (n, channels, height, width); "
             "loaders give it with image=True"
         )
-    if size < 1:
-        raise ValueError(f"resize: size is {size}, expected at least 1 pixel")
+    size = integer("resize", "size", size, 1)
     top, bottom, down = _neighbors(images.shape[2], size)
     left, right, across = _neighbors(images.shape[3], size)
     down = down[:, None]

@@ -14,7 +14,8 @@ from pdnn.data.blocks import Ahead, BlockStream, blocks_of
 from pdnn.data.checks import Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.data.images import PadCropFlip, check_augment
-from pdnn.data.samplers import BatchSampler, Sampler, check_epoch, check_seed, tell_epoch
+from pdnn.data.samplers import BatchSampler, Sampler, tell_epoch
+from pdnn.nn.checks import integer
 from pdnn.tensor import Values
 
 
@@ -58,7 +59,7 @@ class DataLoader:
     Raises
     ------
     TypeError
-        If `dataset` or `augment` is none of these.
+        If `dataset` or `augment` is none of these, or a number is no integer.
     ValueError
         If `batch_size` is below 1, `seed` is negative, `dtype` is another, a sampler is given beside what it
         replaces, or samples to augment are no images.
@@ -81,8 +82,7 @@ class DataLoader:
                 f"DataLoader: dataset is of type {type(dataset).__name__}, expected a Dataset or a Subset; "
                 f"wrap arrays as Dataset(x, y){blocks_of(dataset)}"
             )
-        if batch_size < 1:
-            raise ValueError(f"DataLoader: batch_size is {batch_size}, expected at least 1")
+        batch_size = integer(self, "batch_size", batch_size, 1)
         if sampler is not None and shuffle:
             raise ValueError("DataLoader: shuffle and sampler both order the rows; pass one of them")
         if batch_sampler is not None and (batch_size != 1 or shuffle or drop_last or sampler is not None):
@@ -98,7 +98,7 @@ class DataLoader:
         self.shuffle = shuffle
         self.drop_last = drop_last
         self.dtype = check_dtype("DataLoader", dtype)
-        self.seed = check_seed("DataLoader", seed)
+        self.seed = integer(self, "seed", seed, 0)
         self.batch_sampler = batch_sampler
         self.augment = augment
         self.epoch = 0
@@ -112,7 +112,7 @@ class DataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iteration, as when training is resumed; also that of a sampler."""
-        self.epoch = check_epoch("DataLoader", epoch)
+        self.epoch = integer(self, "epoch", epoch, 0)
         if self.batch_sampler is not None:
             tell_epoch(self.batch_sampler, epoch)
 

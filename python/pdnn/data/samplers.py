@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pdnn import _core
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Indices
+from pdnn.nn.checks import integer
 
 
 class Sampler(Protocol):
@@ -56,6 +57,8 @@ class RandomSampler:
 
     Raises
     ------
+    TypeError
+        If a number is no integer.
     ValueError
         If `num_samples` is negative or more than there are, or `seed` is negative.
     """
@@ -70,10 +73,10 @@ class RandomSampler:
         rows = len(data_source)
         self.data_source = data_source
         self.replacement = replacement
-        self.num_samples = rows if num_samples is None else num_samples
-        self.seed = check_seed("RandomSampler", seed)
+        self.num_samples = rows if num_samples is None else integer(self, "num_samples", num_samples, 0)
+        self.seed = integer(self, "seed", seed, 0)
         self.epoch = 0
-        if self.num_samples < 0 or (self.num_samples > rows and not (replacement and rows)):
+        if self.num_samples > rows and not (replacement and rows):
             raise ValueError(
                 f"RandomSampler: num_samples is {num_samples}, the data have {rows} rows; "
                 "pass replacement=True to draw rows more than once"
@@ -81,7 +84,7 @@ class RandomSampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iteration, as when training is resumed."""
-        self.epoch = check_epoch("RandomSampler", epoch)
+        self.epoch = integer(self, "epoch", epoch, 0)
 
     def __len__(self) -> int:
         return self.num_samples
@@ -112,15 +115,15 @@ class BatchSampler:
 
     Raises
     ------
+    TypeError
+        If `batch_size` is no integer.
     ValueError
-        If `batch_size` is below 1.
+        If it is below 1.
     """
 
     def __init__(self, sampler: Sampler, batch_size: int, drop_last: bool) -> None:
-        if batch_size < 1:
-            raise ValueError(f"BatchSampler: batch_size is {batch_size}, expected at least 1")
         self.sampler = sampler
-        self.batch_size = batch_size
+        self.batch_size = integer(self, "batch_size", batch_size, 1)
         self.drop_last = drop_last
 
     def __len__(self) -> int:
@@ -132,20 +135,6 @@ class BatchSampler:
     def __iter__(self) -> Iterator[list[int]]:
         rows = iter(self.sampler)
         return (list(islice(rows, self.batch_size)) for _ in range(len(self)))
-
-
-def check_seed(where: str, seed: int) -> int:
-    """The seed, if it is not negative."""
-    if seed < 0:
-        raise ValueError(f"{where}: seed is {seed}, expected 0 or more")
-    return seed
-
-
-def check_epoch(where: str, epoch: int) -> int:
-    """The epoch, if it is not negative."""
-    if epoch < 0:
-        raise ValueError(f"{where}.set_epoch: epoch is {epoch}, expected 0 or more")
-    return epoch
 
 
 def tell_epoch(sampler: Any, epoch: int) -> None:

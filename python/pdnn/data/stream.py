@@ -17,6 +17,7 @@ from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices
 from pdnn.data.containers import READ
 from pdnn.data.dataset import Dataset
+from pdnn.nn.checks import integer
 
 BLOCK_BYTES = 1 << 20
 """About what a block has, unless its rows are given."""
@@ -62,7 +63,8 @@ class Stream(Dataset):
     Raises
     ------
     TypeError, ValueError
-        If x cannot be read as it is, or a Dataset would refuse the data; if `block` or `window` is below 1.
+        If x cannot be read as it is, or a Dataset would refuse the data; if `block` or `window` is no
+        integer, or below 1.
     """
 
     def __init__(
@@ -84,10 +86,9 @@ class Stream(Dataset):
                 "which are read as they are; write such a file, or pass a Dataset, which converts x in memory"
             )
         super().__init__(samples, _opened(y), scale, shift, None if weight is None else _opened(weight))
-        self.block = max(1, BLOCK_BYTES // max(samples[:1].nbytes, 1)) if block is None else block
-        self.window = window
-        if self.block < 1 or window < 1:
-            raise ValueError(f"Stream: block={block}, window={window}; expected at least 1 of both")
+        usual = max(1, BLOCK_BYTES // max(samples[:1].nbytes, 1))
+        self.block = usual if block is None else integer(self, "block", block, 1)
+        self.window = integer(self, "window", window, 1)
 
     @property
     def blocks(self) -> str:
