@@ -105,7 +105,7 @@ PYTHON_MAY_LOOK_AT = {
         *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
     "trainer": ["data", "history", "checkpoint", "estimation", "fitting"],
-    "callbacks": ["metrics", "store", "trainer"],
+    "callbacks": ["metrics", "nn", "store", "trainer"],
     "sklearn": [
         *("_core", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),
         *("training", "epochs", "trainer"),

@@ -7,6 +7,7 @@ import os
 from math import isnan
 
 from pdnn.metrics import rises
+from pdnn.nn.checks import integer, number
 from pdnn.store import Array
 from pdnn.trainer import Trainer
 
@@ -33,6 +34,8 @@ class _Watching(Callback):
     def __init__(self, monitor: str, mode: str, min_delta: float) -> None:
         if mode not in ("auto", "min", "max"):
             raise ValueError(f'{type(self).__name__}: mode "{mode}"; expected "auto", "min" or "max"')
+        if isnan(number(self, "min_delta", min_delta)):
+            raise ValueError(f"{type(self).__name__}: min_delta is nan, no change would exceed it")
         self.monitor = monitor
         self.mode = mode
         self.min_delta = min_delta
@@ -88,10 +91,8 @@ class EarlyStopping(_Watching):
         restore_best: bool = True,
         mode: str = "auto",
     ) -> None:
-        if patience < 1:
-            raise ValueError(f"EarlyStopping: patience = {patience}; expected at least 1")
         super().__init__(monitor, mode, min_delta)
-        self.patience = patience
+        self.patience = integer(self, "patience", patience, 1)
         self.restore_best = restore_best
         self._kept: tuple[Array, Array] | None = None
 
@@ -155,7 +156,16 @@ class ModelCheckpoint(_Watching):
         self.path = path
 
     def on_train_begin(self, trainer: Trainer) -> None:
-        """Remembers the best epoch so far, if its file is there."""
+        """Remembers the best epoch so far, if its file is there.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no folder for the file.
+        """
+        folder = os.path.dirname(os.path.realpath(self.path))
+        if trainer.comm.rank == 0 and not os.path.isdir(folder):
+            raise FileNotFoundError(f"ModelCheckpoint: {self.path}: there is no folder {folder}")
         self.best, self.best_epoch = None, -1
         if os.path.exists(self.path):
             for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])):
@@ -190,10 +200,12 @@ class CSVLogger(Callback):
         self.append = append
 
     def on_train_begin(self, trainer: Trainer) -> None:
-        """Begins a new file, unless it is to append."""
-        if trainer.comm.rank == 0 and not self.append:
-            with open(self.path, "w", encoding="utf-8"):
-                pass
+        """Begins a new file, or a new line of one to append to."""
+        if trainer.comm.rank == 0:
+            with open(self.path, "ab+" if self.append else "wb+") as file:
+                if file.seek(0, os.SEEK_END) > 0:
+                    file.seek(-1, os.SEEK_END)
+                    file.write(b"" if file.read() == b"\n" else b"\n")
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Adds the epoch's line.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,6 +98,38 @@ def test_directions(tmp_path: Path) -> None:
         ModelCheckpoint(tmp_path / "x", mode="up")
     with pytest.raises(ValueError, match=r'ModelCheckpoint: no "val_top5"'):
         fit(make(), 1, ModelCheckpoint(tmp_path / "x", "val_top5"))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"patience": 0}, ValueError, "EarlyStopping: patience = 0; expected an integer from 1"),
+        ({"patience": 1.5}, TypeError, "EarlyStopping: patience is 1.5, expected an integer from 1"),
+        ({"min_delta": "a"}, TypeError, "EarlyStopping: min_delta is 'a', expected a number"),
+        ({"min_delta": math.nan}, ValueError, "min_delta is nan"),
+    ],
+)
+def test_numbers_are_checked_when_it_is_made(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        EarlyStopping(**options)
+
+
+def test_a_line_that_was_not_ended_is_not_continued(tmp_path: Path) -> None:
+    path, trainer = tmp_path / "log.csv", make()
+    fit(trainer, 1, CSVLogger(path))
+    path.write_text(path.read_text().rstrip("\n"))
+    fit(trainer, 1, CSVLogger(path, append=True))
+    assert [row["epoch"] for row in rows(path)] == ["1", "2"]
+
+
+@pytest.mark.parametrize("kind", [ModelCheckpoint, lambda path: CSVLogger(path, append=True)])
+def test_a_file_that_has_no_folder_is_refused_before_the_first_epoch(kind: Any, tmp_path: Path) -> None:
+    trainer = make()
+    with pytest.raises(FileNotFoundError, match="none"):
+        fit(trainer, 1, kind(tmp_path / "none" / "file"))
+    assert trainer.history.epochs == 0
 
 
 def test_early_stopping_restores_running_statistics_too() -> None:
