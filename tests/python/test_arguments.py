@@ -88,6 +88,10 @@ def test_a_model_takes_a_whole_state_or_nothing() -> None:
     state = {name: np.zeros_like(array) for name, array in model.state_dict().items()}
     with pytest.raises(ValueError, match=r"load_state_dict: 2.bias has dtype <U1, expected numbers"):
         model.load_state_dict(state | {"2.bias": np.full(4, "x")})
+    with pytest.raises(ValueError, match=r"load_state_dict: 2.bias has dtype complex128, expected numbers"):
+        model.load_state_dict(state | {"2.bias": np.full(4, 1j)})
+    with pytest.raises(TypeError, match="state is of type Sequential, expected a mapping of names to arrays"):
+        model.load_state_dict(network())  # type: ignore[arg-type]
     assert model.fingerprint() == before
 
 

@@ -64,10 +64,17 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
 
     Raises
     ------
+    TypeError
+        If the state is no mapping.
     ValueError
         If a name is missing or unknown, a shape differs, an array is not of numbers, or the format is neither
         "pdnn" nor "torch".
     """
+    if not isinstance(state, Mapping):
+        raise TypeError(
+            f"load_state_dict: state is of type {type(state).__name__}, expected a mapping of names to "
+            "arrays, as state_dict() returns it"
+        )
     if _is_torch("load_state_dict", format):
         state = {
             name: array if isinstance(handles.get(name), TableParameter) else from_torch(array)
@@ -113,6 +120,8 @@ def cast(where: str, state: Mapping[str, npt.ArrayLike], own: Mapping[str, Array
     for name, values in state.items():
         given = np.asarray(values)
         try:
+            if given.dtype.kind == "c":
+                raise TypeError  # the cast would leave the imaginary parts out
             found[name] = given.astype(own[name].dtype, copy=False)
         except (TypeError, ValueError):
             raise ValueError(f"{where}: {name} has dtype {given.dtype}, expected numbers") from None
