@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,20 @@ def test_a_model_takes_a_whole_state_or_nothing() -> None:
     with pytest.raises(TypeError, match="state is of type Sequential, expected a mapping of names to arrays"):
         model.load_state_dict(network())  # type: ignore[arg-type]
     assert model.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        (4, r"input_shape is 4, expected the shape of one sample, such as \(784,\)"),
+        ("4", "input_shape is '4', expected the shape of one sample"),
+        ((4.0,), "a size in input_shape is 4.0, expected an integer from 0"),
+    ],
+)
+def test_shapes_of_samples_are_checked(shape: Any, said: str, tmp_path: Path) -> None:
+    for call in (network().summary, partial(network().to_c, tmp_path / "model.c")):
+        with pytest.raises(TypeError, match=said):
+            call(shape)
 
 
 # ---- fit

@@ -55,5 +55,5 @@ def test_what_does_not_fit_is_refused() -> None:
     model = models.mlp([4, 2])
     with pytest.raises(ValueError, match="input has 5 features, this layer takes 4"):
         model.summary((5,))
-    with pytest.raises(ValueError, match="batch_size=0"):
+    with pytest.raises(ValueError, match="batch_size = 0"):
         model.summary((4,), batch_size=0)

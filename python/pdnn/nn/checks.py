@@ -5,6 +5,7 @@ Messages begin with the owner, which is a name or an object of the class to be n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Real
 from operator import index
 from typing import Any
@@ -29,6 +30,16 @@ def integer(owner: object, name: str, value: Any, least: int | None = None) -> i
     if least is not None and found < least:
         raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected}")
     return found
+
+
+def shape_of_sample(owner: object, name: str, value: Any) -> tuple[int, ...]:
+    """The shape of a sample; TypeError if it is no sequence of integers, ValueError if one is below 0."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(
+            f"{_named(owner)}: {name} is {value!r}, expected the shape of one sample, such as (784,) or "
+            "(3, 32, 32)"
+        )
+    return tuple(integer(owner, f"a size in {name}", size, 0) for size in value)
 
 
 def _named(owner: object) -> str:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.core import Width, array_dtype, core_for, model_dtype
 from pdnn.files import safetensors
+from pdnn.nn.checks import shape_of_sample
 from pdnn.nn.module import Module, runs_in_python
 from pdnn.nn.state_dict import naming
 from pdnn.store import Array, Handle
@@ -148,10 +149,11 @@ def _network(
             f"{where}: its first layers take samples of several shapes; say the shape of yours, such as "
             "input_shape=(3, 32, 32), or --input-shape 3x32x32"
         )
+    sample = shape_of_sample(where, "input_shape", sample)
     model.place()
     core = core_for(model.dtype)
     model.build(core).output_shape(list(sample))  # refuses by the name of the layer
-    whole = _described(model, core, written, tuple(sample), "")
+    whole = _described(model, core, written, sample, "")
     classes = () if model.classes is None else tuple(model.classes.tolist())
     return Network(whole, written, _core.build_info()["version"], model.fingerprint(), classes)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
+from pdnn.nn.checks import integer, shape_of_sample
 from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss
 from pdnn.nn.module import Module, builds, runs_in_python
@@ -133,14 +134,15 @@ class Sequential(Exportable):
 
         Raises
         ------
+        TypeError
+            If the shape is none, or batch_size is no integer.
         ValueError
             If samples of this shape do not fit, or batch_size is below 1.
         """
         from pdnn.nn.summary import Summary, layer_rows  # few programs ask
 
-        if batch_size < 1:
-            raise ValueError(f"summary: batch_size={batch_size}; expected at least 1")
-        sample = tuple(input_shape)
+        batch_size = integer("summary", "batch_size", batch_size, 1)
+        sample = shape_of_sample("summary", "input_shape", input_shape)
         self.output_shape(sample)  # refuses by the name of the layer
         whole, *rows = layer_rows(self, core_for(self.dtype), sample)
         arrays = (self.flat_parameters, self.flat_gradients, self.flat_buffers)
