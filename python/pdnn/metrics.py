@@ -99,7 +99,10 @@ def measure(
             raise TypeError(
                 f'metrics: "{name}" returned an array of shape {np.shape(value)}, expected a number'
             )
-        values[name] = float(value)
+        try:
+            values[name] = float(value)
+        except (TypeError, ValueError):
+            raise TypeError(f'metrics: "{name}" returned {value!r}, expected a number') from None
     return values
 
 

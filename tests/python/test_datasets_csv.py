@@ -81,6 +81,8 @@ def test_names_that_are_numbers_are_a_header_if_that_is_said(file: Path) -> None
     assert len(datasets.csv(file, True, test=0, header=True)) == 4
     write(file, ",")
     assert len(datasets.csv(file, True, test=0, header=True)) == 3
+    with pytest.raises(TypeError, match="header is 'no', expected True, False or None"):
+        datasets.csv(file, header="no")  # type: ignore[call-overload]
 
 
 def test_names_of_classes_are_numbered_alike_in_both_parts(tmp_path: Path) -> None:

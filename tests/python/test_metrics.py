@@ -152,6 +152,9 @@ def test_metrics_that_do_not_fit_say_so() -> None:
         classifier.evaluate(X, LABELS, metrics=["top9"])
     with pytest.raises(TypeError, match=r'"each" returned an array of shape \(61,\)'):
         classifier.evaluate(X, LABELS, metrics={"each": lambda y, p: y})
+    for value in (None, "much"):
+        with pytest.raises(TypeError, match=f'"wrong" returned {value!r}, expected a number'):
+            classifier.evaluate(X, LABELS, metrics={"wrong": lambda y, p, value=value: value})
     single = trainer(nn.MSELoss(), 1)
     with pytest.raises(ValueError, match="numbers beside 0 and 1"):
         single.evaluate(X, Y[:, 0], metrics=["accuracy"])

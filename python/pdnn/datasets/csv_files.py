@@ -95,10 +95,14 @@ def csv(
 
     Raises
     ------
+    TypeError
+        If header is no bool.
     ValueError
         With the file's name and the line, if a number is missing or a word, a line has another number of
         columns, or a quotation mark is not closed; if there is no such column.
     """
+    if header not in (None, True, False):
+        raise TypeError(f"{path}: header is {header!r}, expected True, False or None")
     if isinstance(test, float | int):
         if not 0 <= test <= 1:
             raise ValueError(f"{path}: test is {test}, expected a share in [0, 1], or another file")
