@@ -32,6 +32,12 @@ def test_numbers_are_read_whatever_divides_them(file: Path, delimiter: str, end:
     assert data.y[order].tolist() == [3, 6, 9, 12] and data.y.dtype == np.int64
 
 
+def test_blanks_at_the_ends_of_lines_divide_nothing(file: Path) -> None:
+    file.write_text("a b c\n 1  2 3\n4 5   6 \n")
+    data = datasets.csv(file, True, test=0)
+    assert (data.x.tolist(), data.y.tolist(), data.columns) == ([[1, 2], [4, 5]], [3, 6], ["a", "b"])
+
+
 def test_columns_by_name_and_by_number(file: Path) -> None:
     write(file, ",", 'a,"b, c",d')
     by_name = datasets.csv(file, True, target="b, c", test=0)

@@ -219,7 +219,7 @@ def _delimiter(path: str | os.PathLike[str], lines: list[str]) -> str:
     from csv import reader
 
     for delimiter in DELIMITERS:
-        some = [line.strip(" ") for line in lines if line.strip()]
+        some = [line.rstrip("\r\n").strip(" ") for line in lines if line.strip()]
         widths = {len(row) for row in reader(some, delimiter=delimiter, skipinitialspace=True) if row}
         if len(widths) == 1 and widths != {1}:
             return delimiter
