@@ -114,6 +114,7 @@ def test_ranks_double_up_to_the_last() -> None:
         (["--model", "vgg"], "'vgg' names no model"),
         (["--strategy", "ddp", "auto"], '--strategy auto measures steps on this machine; "fastest" goes by'),
         (["--csv", "/nowhere/at/all.csv"], "there is no such folder"),
+        (["--json", "x", "--csv", "x"], "--json and --csv are the same file, x"),
         (["--json", "/tmp"], "'/tmp' is a folder; expected a file"),
         (["--output", "picture.xyz"], "'picture.xyz' ends in none of ."),
         (["--max-iter", "3"], "--max-iter is for lbfgs; sgd has none"),

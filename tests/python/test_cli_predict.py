@@ -68,6 +68,17 @@ def test_predictions_are_in_the_order_of_the_table(
     np.testing.assert_allclose(np.load(out)[:, 0], x @ [1, 2])
 
 
+@pytest.mark.parametrize("data", ["new.csv", "new.npy"])
+def test_samples_are_not_overwritten_by_predictions(
+    data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / data).write_text("1,2\n")
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["predict", "model.safetensors", str(tmp_path / data), "--out", str(tmp_path / data)])
+    assert "DATA and --out are the same file" in capsys.readouterr().err
+    assert (tmp_path / data).read_text() == "1,2\n"
+
+
 @pytest.mark.parametrize("data", ["mnist-mini", "samples.npy"])
 @pytest.mark.parametrize("option", ["--target", "--weight", "--header"])
 def test_options_of_tables_are_refused_for_other_data(

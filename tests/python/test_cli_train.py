@@ -323,6 +323,7 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--plot", "history.xyz"], "'history.xyz' ends in none of ."),
         (["--plot", "/tmp"], "'/tmp' is a folder; expected a file"),
         (["--save", "x", "--json", "./x"], "--save and --json are the same file, ./x"),
+        (["--data", "t.csv", "--json", "./t.csv"], "--data and --json are the same file, ./t.csv"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_read(

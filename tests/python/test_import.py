@@ -627,5 +627,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     model = models.mlp([4, 5, 3], "gelu", seed=1)
     model.to_onnx(tmp_path / "a.onnx")
     assert cli.main(["import", str(tmp_path / "a.onnx"), str(tmp_path / "a.safetensors")]) == 0
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["import", str(tmp_path / "a.onnx"), str(tmp_path / "a.onnx")])
     assert "(1): GELU()" in capsys.readouterr().out
     assert models.load_model(tmp_path / "a.safetensors").fingerprint() == model.fingerprint()

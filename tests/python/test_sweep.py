@@ -207,7 +207,13 @@ def test_words_that_training_would_not_take_are_refused_before_anything_runs(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "results.json"
-    for wrong in (["--epochs", "0"], ["--optimizer", "guess"], ["--model", "guess"], ["--batch-size", "0"]):
+    for wrong in (
+        ["--csv", str(file)],
+        ["--epochs", "0"],
+        ["--optimizer", "guess"],
+        ["--model", "guess"],
+        ["--batch-size", "0"],
+    ):
         with pytest.raises(SystemExit, match="2"):
             cli.main(words(file, data, "--strategy", "serial", *wrong))
         assert wrong[0] in capsys.readouterr().err

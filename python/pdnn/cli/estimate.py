@@ -22,7 +22,7 @@ import json
 import sys
 
 from pdnn.cli import optimizing, specs
-from pdnn.cli.values import output, picture, positive_int
+from pdnn.cli.values import distinct, output, picture, positive_int
 from pdnn.nn.module import DTYPES
 
 STRATEGIES = ("ddp", "tp:N", "pipeline:N", "average:8", "scatter-gather", "fastest")
@@ -76,6 +76,8 @@ def main(arguments: argparse.Namespace) -> int:
     for option in ("output", "json", "csv"):
         if getattr(arguments, option) is not None and arguments.cluster is None:
             arguments.error(f"--{option} needs --cluster FILE; --measure estimates nothing")
+    options = ("cluster", "output", "json", "csv")
+    distinct(arguments, {f"--{option}": getattr(arguments, option) for option in options})
     if "auto" in arguments.strategy:
         arguments.error('--strategy auto measures steps on this machine; "fastest" goes by estimates')
     optimizing.check(arguments)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 
+from pdnn.cli.values import distinct
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``pdnn import``."""
@@ -22,6 +24,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Writes the model and shows its layers."""
     from pdnn import models
 
+    distinct(arguments, {"FILE": arguments.file, "MODEL": arguments.model})
     model = models.from_onnx(arguments.file)
     model.save(arguments.model)
     print(model)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdnn.cli import specs, tables
-from pdnn.cli.values import output
+from pdnn.cli.values import distinct, output
 
 if TYPE_CHECKING:
     from pdnn import Trainer, nn
@@ -102,11 +102,12 @@ Loader = Callable[[argparse.Namespace], tuple["Dataset", bool]]
 
 def _data(text: str) -> Loader:
     """The loader of the samples that a word names, given the options, and whether they have labels."""
-    if text.endswith(tables.ENDINGS):
-        return lambda arguments: _read_table(text, arguments)
-    parts = None if text.endswith(".npy") else specs.data(text)
+    parts = None if text.endswith((".npy", *tables.ENDINGS)) else specs.data(text)
 
     def load(arguments: argparse.Namespace) -> tuple[Dataset, bool]:
+        distinct(arguments, {"MODEL": arguments.model, "DATA": text, "--out": arguments.out})
+        if text.endswith(tables.ENDINGS):
+            return _read_table(text, arguments)
         for option in ("target", "weight", "header"):
             if getattr(arguments, option) is not None:
                 arguments.error(f"--{option} is for tables: FILE.csv")

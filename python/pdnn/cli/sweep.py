@@ -22,7 +22,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, tables, train
-from pdnn.cli.values import output, positive_float, positive_int
+from pdnn.cli.values import distinct, output, positive_float, positive_int
 
 if TYPE_CHECKING:
     from pdnn import sweep
@@ -90,6 +90,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Runs what is missing; 1 if something failed, now or before."""
     from pdnn import sweep
 
+    distinct(arguments, {"FILE": arguments.file, "--csv": arguments.csv})
     given = {name: getattr(arguments, name.replace("-", "_")) for name in _PASSED_ON}
     given = {name: value for name, value in given.items() if value is not None}
     options = [f"--{name}={value}" for name, value in given.items()]

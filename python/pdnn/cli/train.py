@@ -23,7 +23,6 @@ writes files.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterable
 from math import ceil
 from statistics import median
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from pdnn.cli import optimizing, specs, tables
 from pdnn.cli.contention import Contention
-from pdnn.cli.values import output, picture, positive_float, positive_int
+from pdnn.cli.values import distinct, output, picture, positive_float, positive_int
 from pdnn.comm.costs import text
 from pdnn.metrics import NAMES
 from pdnn.nn.module import DTYPES
@@ -150,7 +149,9 @@ def main(arguments: argparse.Namespace) -> int:
     for option in ("resume", "every_steps", "every_seconds", "keep"):
         if getattr(arguments, option) and arguments.checkpoint is None:
             arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
-    _check_files(arguments)
+    table = arguments.data.path if isinstance(arguments.data, tables.Table) else None
+    results = {f"--{name}": getattr(arguments, name) for name in ("save", "json", "plot")}
+    distinct(arguments, {"--data": table, **results})
     optimizing.check(arguments)
     import pdnn
     from pdnn import _core
@@ -242,16 +243,6 @@ def _on_ranks(arguments: argparse.Namespace) -> int:
 
     words = ["-m", "pdnn", *arguments.words, "--ranks", "1"]
     return launch(words, arguments.ranks, tag=False, elastic=arguments.elastic, spares=arguments.spares)
-
-
-def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuses one file for two things, of which the last would remain."""
-    options: dict[str, str] = {}
-    for option in ("save", "json", "plot"):
-        if (file := getattr(arguments, option)) is not None:
-            before = options.setdefault(os.path.realpath(file), option)
-            if before != option:
-                arguments.error(f"--{before} and --{option} are the same file, {file}")
 
 
 def _check_seed(arguments: argparse.Namespace) -> None:

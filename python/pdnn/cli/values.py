@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+from collections.abc import Mapping
 
 
 def positive_int(text: str) -> int:
@@ -57,6 +58,16 @@ def output(text: str) -> str:
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text}: nothing can be written there ({error.strerror})") from None
     return text
+
+
+def distinct(arguments: argparse.Namespace, files: Mapping[str, str | os.PathLike[str] | None]) -> None:
+    """Refuses one file for two things, which would be lost: files by what they are on the command line."""
+    names: dict[str, str] = {}
+    for name, file in files.items():
+        if file is not None:
+            before = names.setdefault(os.path.realpath(file), name)
+            if before != name:
+                arguments.error(f"{before} and {name} are the same file, {file}")
 
 
 def picture(text: str) -> str:
