@@ -595,7 +595,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is no ONNX file"):
         models.from_onnx(tmp_path / "text.onnx")
     path = save(tmp_path / "two.onnx", [node("Relu", "x", "a"), node("Tanh", "x", "b")], {}, [4], ["a", "b"])
-    with pytest.raises(ValueError, match="its outputs are a, b; expected one"):
+    with pytest.raises(ValueError, match="its outputs are a of Relu, b of Tanh; expected one"):
         models.from_onnx(path)
     path = save(tmp_path / "flat.onnx", [node("Relu", "x", "y")], {}, [], rank=1)
     with pytest.raises(ValueError, match="expected a batch of samples"):

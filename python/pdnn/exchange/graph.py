@@ -142,7 +142,7 @@ class Graph:
         outputs = list(dict.fromkeys(map(self._decided, made)))
         for what, values in (("inputs", inputs), ("outputs", outputs)):
             if len(values) != 1:
-                names = ", ".join(str(value.name) for value in values) or "none"
+                names = ", ".join(map(_origin, values)) or "none"
                 raise ValueError(f"{path}: its {what} are {names}; expected one")
         if inputs[0].shape is None or len(inputs[0].shape) < 2:
             raise ValueError(f"{path}: its input has shape {inputs[0].shape}; expected a batch of samples")
@@ -319,6 +319,12 @@ class Graph:
                 value = at
             node = at.producer()
         return value
+
+
+def _origin(value: ir.Value) -> str:
+    """The name of a value, and the operator that makes it."""
+    node = value.producer()
+    return str(value.name) if node is None else f"{value.name} of {node.op_type}"
 
 
 def _load(path: str | os.PathLike[str]) -> ir.Model:
