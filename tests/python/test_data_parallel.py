@@ -58,6 +58,29 @@ def test_parameters_gradients_and_memory_are_those_of_one_process(strategy: Data
             assert np.abs(got[name] - array).max() <= 1e-12 * np.abs(array).max(), name
 
 
+@pytest.mark.parametrize(("ranks", "batches"), [(2, (1, 64, 65, 66)), (3, (2, 96, 97, 98)), (4, (129, 130))])
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_ranks_with_other_numbers_of_rows_cut_the_gradient_alike(
+    shared_memory: bool, ranks: int, batches: tuple[int, ...]
+) -> None:
+    """Small networks are computed in another way for up to 32 rows than for more or none."""
+    rows = RNG.standard_normal((2 * max(batches), 6)), RNG.integers(0, 3, 2 * max(batches))
+
+    def train(strategy: Any, batch: int) -> np.ndarray:
+        model = models.mlp([6, 8, 3], "tanh", dtype="float64", seed=1)
+        sgd = optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+        trainer.fit(rows, 2, batch, verbose=False)
+        return model.flat_parameters.copy()
+
+    for batch in batches:
+        want = train("serial", batch)
+        for got in pdnn.run(
+            train, DataParallel(shared_memory=shared_memory), batch, ranks=ranks, backend="threads"
+        ):
+            np.testing.assert_allclose(got, want, rtol=0, atol=1e-12, err_msg=f"batch {batch}")
+
+
 @pytest.mark.parametrize("strategy", CHOICES, ids=repr)
 def test_clipping_sees_the_gradient_of_the_whole_batch(strategy: DataParallel) -> None:
     def clipped(strategy: Any) -> dict[str, np.ndarray]:

@@ -164,7 +164,11 @@ nn::Hooks<T> SharedParameters<T>::begin_step(bool keep) {
 
 template <class T>
 void SharedParameters<T>::operator()(const Member& member, Range slice) {
-  if (member.first()) slices_.push_back(slice);
+  if (!member.first()) return;
+  if (!slices_.empty() && slices_.back().begin == slice.end)
+    slices_.back().begin = slice.begin;
+  else
+    slices_.push_back(slice);
 }
 
 template <class T>

@@ -83,7 +83,9 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   std::span<nn::LossValue> all_sums_;      // and what its leaves have of the loss, in shared memory
   Buffers other_;                          // the shared ones between epochs, the own ones within
   mutable AlignedArray<T> room_;
-  std::vector<Range> slices_;  // that became final in this step
+  /// What became final in this step. Neighbours are one: how many slices a pass announces depends on its rows, of which
+  /// ranks have different numbers, and all must cut it alike.
+  std::vector<Range> slices_;
   bool all_announce_ = false;  // every rank's engine, slice by slice
   bool within_ = false, whole_ = false;
   double spent_before_ = 0;  // seconds of agreement when this step began
