@@ -453,6 +453,10 @@ def check_state_is_broadcast(comm: Communicator) -> None:
     assert descent.param_groups[0]["lr"] == 0.5 + root
     assert model.flat_buffers.max() >= 1 + root
     ddp.broadcast_parameters(model.state_dict())  # as Horovod's programs say it
+    names = ["left", "right"] if comm.rank % 2 == 0 else ["right", "left"]  # the order of the mapping
+    arrays = {name: np.full(3, 10 * comm.rank + len(name)) for name in names}
+    ddp.broadcast_parameters(arrays)
+    assert (arrays["left"] == 4).all() and (arrays["right"] == 5).all()
 
 
 def check_differences_are_refused(comm: Communicator) -> None:

@@ -93,6 +93,8 @@ def test_mistakes_are_refused() -> None:
         ddp.DistributedOptimizer(opt)
     with pytest.raises(ValueError, match=r"0\.weight has one already"):
         ddp.DistributedOptimizer(sgd(model))
+    with pytest.raises(TypeError, match="broadcast_parameters: got list, expected a model"):
+        ddp.broadcast_parameters(list(model.parameters()))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="got SGD, expected a DistributedOptimizer"), ddp.join(sgd(model)):  # type: ignore[arg-type]
         pass
     with pytest.raises(ValueError, match=r"call opt\.synchronize"), opt.skip_synchronize():

@@ -99,15 +99,21 @@ def broadcast_parameters(params: Module | Mapping[str, Array], root_rank: int = 
 
     Raises
     ------
+    TypeError
+        If it is neither.
     ValueError
         On every rank, if names, shapes or types differ: names the rank, the array, and both sides.
     """
     arrays = params.state_dict() if isinstance(params, Module) else params
+    if not isinstance(arrays, Mapping):
+        raise TypeError(
+            f"broadcast_parameters: got {type(params).__name__}, expected a model or its state_dict()"
+        )
     comm = world()
     described = {name: f"{values.shape} {values.dtype}" for name, values in arrays.items()}
     compare(comm, "broadcast_parameters", described, "every rank must build the same model")
-    for values in arrays.values():
-        comm.broadcast(values, root_rank)
+    for name in sorted(arrays):  # by name: another rank may have them in another order
+        comm.broadcast(arrays[name], root_rank)
 
 
 def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int = 0) -> None:
