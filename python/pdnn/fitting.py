@@ -132,6 +132,10 @@ class Fitting:
             "epochs": settings.epochs,
             "shuffle": source.shuffled(settings.shuffle),
             "augmentation": repr(settings.augment),
+            "validation rows": None if held_out is None else len(held_out),
+            "checkpoints": settings.checkpoint is not None,
+            **{name: getattr(settings, name) for name in ("every", "every_steps", "timeline")},
+            "elastic": copy_every,
             "classes": None if classes is None else classes.tolist(),
         }
         shown = settings.verbose and training.comm.rank == 0

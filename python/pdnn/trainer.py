@@ -133,7 +133,7 @@ class Trainer(Estimation):
             Rows of one update, over all threads and ranks; where each rank trains its own model, and under
             "hogwild", an update is one worker's. The last batch of an epoch may be smaller.
         validation : Dataset, Subset or (x, y), optional
-            Evaluated after each epoch, its rows shared between ranks.
+            Evaluated after each epoch; the same on every rank, which share its rows.
         shuffle : bool
             A new order each epoch, a function of (seed, epoch); otherwise the rows' own order.
         augment : PadCropFlip, optional
@@ -142,8 +142,8 @@ class Trainer(Estimation):
         callbacks : iterable of Callback
         checkpoint : path, optional
             Directory of the checkpoint, written every ``every`` epochs and at the end; also when a SIGTERM
-            stops the training. Trainings of every strategy, on any number of ranks, can resume it: see
-            docs/checkpoints.md.
+            stops the training. Given on every rank; rank 0 writes it. Trainings of every strategy, on any
+            number of ranks, can resume it: see docs/checkpoints.md.
         every_steps, every_seconds : int, float, optional
             Write checkpoints within epochs, too: after steps (`step`) that are a multiple of ``every_steps``,
             or when so many seconds have passed since the last one. Training goes on while they are written,

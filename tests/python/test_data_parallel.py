@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,30 @@ def test_ranks_that_want_to_travel_differently_are_refused() -> None:
 
     one, other = pdnn.run(differ, ranks=2, backend="threads")
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "told"),
+    [
+        ("validation", (DATA, None), "validation rows None, rank 0 has 44"),
+        ("checkpoint", ("run", None), "checkpoints False, rank 0 has True"),
+        ("every", (1, 2), "every 2, rank 0 has 1"),
+        ("every_steps", (3, None), "every_steps None, rank 0 has 3"),
+        ("elastic", (3, 4), "elastic 4, rank 0 has 3"),
+    ],
+)
+def test_ranks_that_would_pause_at_other_steps_are_refused(
+    name: str, values: tuple[Any, Any], told: str, tmp_path: Path
+) -> None:
+    """The classic mistake: ``if rank == 0`` around the validation or the checkpoint."""
+
+    def differ() -> None:
+        options = {"checkpoint": tmp_path} if name.startswith("every") else {}
+        own = values[pdnn.world().rank]
+        with pytest.raises(ValueError, match=f"fit: rank 1 has {told}; every rank must start the same job"):
+            trained("ddp", **options, **{name: tmp_path / own if isinstance(own, str) else own})
+
+    pdnn.run(differ, ranks=2, backend="threads")
 
 
 @pytest.mark.parametrize("strategy", CHOICES, ids=repr)
