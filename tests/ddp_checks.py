@@ -416,7 +416,10 @@ def check_partition(comm: Communicator) -> None:
         for (x, _), rows in zip(part, part.batch_sampler or (), strict=True):
             np.testing.assert_array_equal(x, by_number[rows])
     assert "device is 'gpu'" in refused(ValueError, lambda: ddp.partition_dataset(data, 13, "gpu"))
-    assert "batch_size is 0" in refused(ValueError, lambda: ddp.partition_dataset(data, 0))
+    assert "batch_size = 0" in refused(ValueError, lambda: ddp.partition_dataset(data, 0))
+    assert "batch_size is 13.0" in refused(TypeError, lambda: ddp.partition_dataset(data, 13.0))  # type: ignore[arg-type]
+    _, also = ddp.partition_dataset(data, np.int64(13), seed=np.int64(1234), verbose=False)
+    assert also == bsz
 
 
 def check_collectives(comm: Communicator) -> None:

@@ -84,8 +84,11 @@ def test_mistakes_are_refused() -> None:
         ddp.DistributedOptimizer(model)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="op is 'max'"):
         ddp.DistributedOptimizer(sgd(model), op="max")
-    with pytest.raises(ValueError, match="bucket_bytes 0"):
+    with pytest.raises(ValueError, match="bucket_bytes = 0; expected an integer from 1"):
         ddp.DistributedOptimizer(sgd(model), bucket_bytes=0)
+    with pytest.raises(TypeError, match=r"backward_passes_per_step is 1\.5, expected an integer from 1"):
+        ddp.DistributedOptimizer(sgd(model), backward_passes_per_step=1.5)  # type: ignore[arg-type]
+    ddp.DistributedOptimizer(sgd(model), bucket_bytes=np.int64(600)).remove()
     with pytest.raises(ValueError, match=r"lacks \['2.bias', '2.weight'\]"):
         ddp.DistributedOptimizer(sgd(model), list(model.named_parameters())[:2])
     opt = ddp.DistributedOptimizer(sgd(model))

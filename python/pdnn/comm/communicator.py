@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from operator import index
 from typing import TypeVar
 
 import numpy as np
@@ -216,8 +217,10 @@ class Communicator:
         array or None
             None, on every rank, if they are not all on one machine.
         """
-        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        extents = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
         header = Header("share", np.dtype(dtype).name, extents)
+        if min(extents, default=0) < 0:
+            header = header._replace(problem=f"shape {extents}", advice="pass sizes from 0")
         if header.dtype not in DTYPES:
             header = header._replace(
                 problem=f"dtype {header.dtype[:40]}", advice=f"pass one of {', '.join(DTYPES)}", mistype=True

@@ -14,6 +14,7 @@ from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.ddp.collectives import Average, Sum
 from pdnn.moved import former
+from pdnn.nn.checks import integer
 from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
 from pdnn.store import Parameter, Store
@@ -85,7 +86,7 @@ class DistributedOptimizer(Optimizer):
     Raises
     ------
     TypeError
-        If `optimizer` is no Optimizer, or distributed already.
+        If `optimizer` is no Optimizer, or distributed already; or a number is no integer.
     ValueError
         If an argument is out of range, or the parameters belong to no model or to several; on every rank, if
         ranks differ in parameters, dtype, rule or arguments, with the first that differs and both values.
@@ -113,11 +114,8 @@ class DistributedOptimizer(Optimizer):
             )
         if op not in (Average, Sum):
             raise ValueError(f"DistributedOptimizer: op is {op!r}, expected ddp.Average or ddp.Sum")
-        if backward_passes_per_step < 1 or bucket_bytes < 1:
-            raise ValueError(
-                f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step} and "
-                f"bucket_bytes {bucket_bytes}, expected at least 1"
-            )
+        backward_passes_per_step = integer(self, "backward_passes_per_step", backward_passes_per_step, 1)
+        bucket_bytes = integer(self, "bucket_bytes", bucket_bytes, 1)
         codec = None if compression is None else parse(compression)
         if codec is None and error_feedback is not None:
             raise ValueError("DistributedOptimizer: error_feedback is of a codec; pass compression=")

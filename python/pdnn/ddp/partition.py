@@ -12,6 +12,7 @@ from pdnn.comm.settings import compare
 from pdnn.data import DataLoader, Dataset, PadCropFlip, Subset
 from pdnn.data.batches import cut, epoch_order
 from pdnn.models import check_device
+from pdnn.nn.checks import integer
 
 
 class SharedBatches:
@@ -92,13 +93,15 @@ def partition_dataset(
 
     Raises
     ------
+    TypeError
+        If the batch size or the seed is no integer.
     ValueError
         If the device is another, the batch size is below 1, or the seed is negative; on every rank, if ranks
         differ in the number of rows or in arguments.
     """
     check_device("partition_dataset", device)
-    if batch_size < 1:
-        raise ValueError(f"partition_dataset: batch_size is {batch_size}, expected at least 1")
+    batch_size = integer("partition_dataset", "batch_size", batch_size, 1)
+    seed = integer("partition_dataset", "seed", seed, 0)
     comm = world()
     own = {"rows": len(dataset), "batch_size": batch_size, "dtype": str(np.dtype(dtype)), "seed": seed}
     compare(comm, "partition_dataset", own, "every rank must share out the same data in the same way")
