@@ -220,7 +220,14 @@ def check_shared_memory(comm: Communicator) -> None:
     comm.barrier()
     np.testing.assert_array_equal(memory, np.repeat(np.arange(comm.size) + 1, 1000).reshape(comm.size, 1000))
     assert (comm.machine().rank, comm.machine().size) == (comm.rank, comm.size)
+    integer: Any = np.int64(3)  # as shapes that were computed have
+    for same in (integer, (integer,), [3]):
+        memory = comm.share(same)
+        assert memory is not None
+        assert memory.shape == (3,)
     refused(TypeError, lambda: comm.share(3, "float16"))
+    refused(TypeError, lambda: comm.share(2.5))  # type: ignore[arg-type]
+    assert "shape (-1, 2); pass sizes from 0" in refused(ValueError, lambda: comm.share((-1, 2)))
     if comm.size > 1:
         text = refused(ValueError, lambda: comm.share(3 + comm.rank))
         assert "share((4,) float32)" in text
@@ -248,6 +255,7 @@ def check_mistakes_are_named_on_every_rank(comm: Communicator) -> None:
     passed(read_only, "a read-only (3, 2) array")
     passed(fine.astype(np.float16), "an array of float16")
     passed([1.0], "an object of type list")
+    refused(TypeError, lambda: comm.all_reduce([1.0], "mean", reproducible=True))  # type: ignore[arg-type]
     if comm.size > 1:
         check_ranks_that_differ(comm, last, fine)
     comm.barrier()
@@ -268,6 +276,10 @@ def check_ranks_that_differ(comm: Communicator, last: bool, a: Array) -> None:
     differ(comm.barrier, lambda: comm.broadcast(a), f"rank {n} called barrier()", "rank 0 broadcast((3, 2)")
     differ(lambda: comm.broadcast(a, n), lambda: comm.broadcast(a), f"root={n}", "root=0")
     differ(lambda: comm.all_reduce(a, "max"), lambda: comm.all_reduce(a), "op=max", "op=sum")
+    odd = lambda: comm.all_reduce(a, "max", reproducible=True)  # noqa: E731
+    differ(odd, lambda: comm.all_reduce(a, reproducible=True), "op=max", "op=sum")
+    long = "a" * 600
+    differ(lambda: comm.all_reduce(a, long), lambda: comm.all_reduce(a), f"op={long[:40]})", "op=sum")  # type: ignore[arg-type]
     double = a.astype(np.float64)
     differ(lambda: comm.all_gather(double), lambda: comm.all_gather(a), "float64", "float32")
     parts = [a] * comm.size if comm.rank else [a] * (comm.size + 1)

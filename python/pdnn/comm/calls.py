@@ -44,7 +44,7 @@ def broadcast(core: _core.Communicator, a: Array, root: int) -> Call[Array]:
 def reduce(core: _core.Communicator, a: Array, root: int, op: Op, out: Array | None) -> Call[Array | None]:
     """`Communicator.reduce`."""
     target = (a if out is None else out) if core.rank == root else None
-    header = describe("reduce", a, f"op={op}, root={root}", writes=target is a)
+    header = describe("reduce", a, f"op={op!s:.40}, root={root}", writes=target is a)
     if target is not None:
         header = with_out(header, target)
     return Call(header, lambda _: (core.start_reduce(a, target, root, _op("reduce", op)), target))
@@ -53,7 +53,8 @@ def reduce(core: _core.Communicator, a: Array, root: int, op: Op, out: Array | N
 def all_reduce(core: _core.Communicator, a: Array, op: Op, out: Array | None) -> Call[Array]:
     """`Communicator.all_reduce`."""
     target = a if out is None else out
-    options = f"op={op}" if core.all_reduce_name is None else f"op={op}, by={core.all_reduce_name[:40]}"
+    by = "" if core.all_reduce_name is None else f", by={core.all_reduce_name:.40}"
+    options = f"op={op!s:.40}{by}"
     header = with_out(describe("all_reduce", a, options, writes=target is a), target)
     return Call(header, lambda _: (core.start_all_reduce(a, target, _op("all_reduce", op)), target))
 
@@ -69,7 +70,7 @@ def reduce_scatter(core: _core.Communicator, a: Array, op: Op) -> Call[Array]:
         counts = [n * prod(a.shape[1:]) for n in rows]
         return core.start_reduce_scatter(a, mine, counts, _op("reduce_scatter", op)), mine
 
-    return Call(describe("reduce_scatter", a, f"op={op}"), begin)
+    return Call(describe("reduce_scatter", a, f"op={op!s:.40}"), begin)
 
 
 def gather(core: _core.Communicator, a: Array, root: int) -> Call[list[Array] | None]:

@@ -17,13 +17,13 @@ def all_reduce(core: _core.Communicator, a: Array, op: Op, out: Array | None) ->
     Every rank gets a slice of all arrays, adds it up by the tree, and sends it to the others.
     """
     target = a if out is None else out
-    header = with_out(describe("all_reduce", a, f"op={op}, reproducible", writes=target is a), target)
-    if op not in ("sum", "mean"):
-        raise ValueError(f'all_reduce: reproducible=True is for op "sum" or "mean", got {op!r}; leave it out')
-    if op == "mean" and a.dtype.kind != "f":
-        raise ValueError(f"all_reduce: a mean is of floats, got {a.dtype}")
+    header = with_out(describe("all_reduce", a, f"op={op!s:.40}, reproducible", writes=target is a), target)
 
     def begin(_: Sequence[Header]) -> tuple[_core.Request, Array]:
+        if op not in ("sum", "mean"):
+            raise ValueError(
+                f'all_reduce: reproducible=True is for op "sum" or "mean", got {op!r}; leave it out'
+            )
         counts = rows_of_ranks(a.size, core.size)
         slices = np.empty((core.size, counts[core.rank]), a.dtype)
         requests = [
