@@ -103,6 +103,19 @@ def test_bytes_are_known_beforehand(chosen: Codec, dtype: str) -> None:
         np.testing.assert_array_equal(chosen.encode(array), data)
 
 
+@pytest.mark.parametrize("dtype", [np.dtype("float64"), np.float64, "float64"])
+def test_dtypes_are_spelled_as_numpy_does(dtype: Any) -> None:
+    array, shape = normal((5, 7), "float64"), (np.int64(5), np.int64(7))
+    data = Int8().encode(array)
+    assert data.shape == (Int8().bytes(array.shape, array.dtype),)
+    np.testing.assert_array_equal(Int8().decode(data, shape, dtype), Int8().decode(data, (5, 7), "float64"))
+    assert CompressedAllReduce(SELF, "int8", np.int64(5), dtype)(np.ones(5)).dtype == "float64"
+    advice = recommend_codec(1e6, 1e-4, 1000, 2, dtype=dtype, codecs=["int8"])
+    assert "1,000 float64 on 2 ranks" in advice.why
+    with pytest.raises(TypeError, match="codec: got an array of int32, expected float32 or float64"):
+        Int8().decode(data, shape, np.int32)
+
+
 def test_specs_spell_codecs_and_back() -> None:
     for spec, chosen in zip(SPECS, ALL, strict=True):
         assert codec.parse(spec) == chosen

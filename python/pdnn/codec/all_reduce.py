@@ -8,9 +8,10 @@ from dataclasses import asdict, astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn import _core as core
-from pdnn.codec.codecs import Array, Codec, as_shape, parse
+from pdnn.codec.codecs import Array, Codec, as_shape, dtype_name, parse
 from pdnn.codec.feedback import ErrorFeedback
 from pdnn.comm.settings import compare
 from pdnn.core import core_for
@@ -100,7 +101,7 @@ class CompressedAllReduce:
         The array's shape; or the shapes of arrays stored one after another in a flat array, such as
         ``[p.shape for p in model.parameters()]`` for a flat gradient. `PowerSGD` needs them to find its
         matrices.
-    dtype : {"float32", "float64"}
+    dtype : float32 or float64
     op : {"sum", "mean"}
     error_feedback : bool, optional
         Whether the error is added to the next array; by default if the codec loses much.
@@ -125,7 +126,7 @@ class CompressedAllReduce:
         comm: Communicator,
         codec: str | Codec | ErrorFeedback,
         shape: int | tuple[int, ...] | Sequence[tuple[int, ...]],
-        dtype: str = "float32",
+        dtype: npt.DTypeLike = "float32",
         *,
         op: Literal["sum", "mean"] = "sum",
         error_feedback: bool | None = None,
@@ -136,10 +137,10 @@ class CompressedAllReduce:
             codec, error_feedback = codec.codec, True
         if op not in ("sum", "mean"):
             raise ValueError(f'all-reduce with a codec: op is "{op}"; expected "sum" or "mean"')
-        if dtype not in ("float32", "float64"):
-            raise TypeError(f"all-reduce with a codec: dtype is {dtype}; expected float32 or float64")
+        dtype = dtype_name("all-reduce with a codec", dtype)
         self.codec, self.comm, self.op, self.dtype = parse(codec), comm, op, dtype
-        if isinstance(shape, int) or all(isinstance(extent, (int, np.integer)) for extent in shape):
+        integers = int, np.integer
+        if isinstance(shape, integers) or all(isinstance(extent, integers) for extent in shape):
             shapes = [as_shape(shape)]  # type: ignore[arg-type]
             self.shape = shapes[0]
         else:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from pdnn._core import CODECS, CodecSpec
@@ -38,13 +40,13 @@ class Codec:
         """What the core takes."""
         return CodecSpec(str(self))
 
-    def bytes(self, shape: Shape, dtype: str = "float32") -> int:
+    def bytes(self, shape: Shape, dtype: npt.DTypeLike = "float32") -> int:
         """Bytes of an encoded array of this shape, whatever its values.
 
         Parameters
         ----------
         shape : int or tuple of int
-        dtype : {"float32", "float64"}
+        dtype : float32 or float64
         """
         count = math.prod(as_shape(shape))
         return int(_width(dtype).Codec(self.spec, count, [as_shape(shape)]).bytes(count))
@@ -67,12 +69,12 @@ class Codec:
             If the array is of another dtype.
         """
         array = np.ascontiguousarray(array).reshape(np.shape(array))
-        core = _width(array.dtype.name).Codec(self.spec, array.size, [array.shape])
+        core = _width(array.dtype).Codec(self.spec, array.size, [array.shape])
         out = np.empty(core.bytes(array.size), np.uint8)
         core.encode(array, out)
         return out
 
-    def decode(self, data: NDArray[np.uint8], shape: Shape, dtype: str = "float32") -> Array:
+    def decode(self, data: NDArray[np.uint8], shape: Shape, dtype: npt.DTypeLike = "float32") -> Array:
         """Decodes an array, up to the error of the codec.
 
         Parameters
@@ -227,11 +229,17 @@ def parse(spec: str | Codec) -> Codec:
 
 def as_shape(shape: Shape) -> tuple[int, ...]:
     """(n,) for n."""
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return (index(shape),) if np.ndim(shape) == 0 else tuple(map(index, shape))  # type: ignore[arg-type]
 
 
-def _width(dtype: str) -> Width:
-    """The core's submodule for a dtype that codecs take."""
-    if dtype not in ("float32", "float64"):
-        raise TypeError(f"codec: got an array of {dtype}, expected float32 or float64")
-    return core_for(dtype)
+def dtype_name(owner: str, dtype: npt.DTypeLike) -> str:
+    """The name of a dtype that codecs take; TypeError if they do not."""
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    if name not in ("float32", "float64"):
+        raise TypeError(f"{owner}: got an array of {name}, expected float32 or float64")
+    return name
+
+
+def _width(dtype: npt.DTypeLike) -> Width:
+    """The core's submodule for a dtype."""
+    return core_for(dtype_name("codec", dtype))

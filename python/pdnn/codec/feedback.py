@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from pdnn.codec.codecs import Array, Codec, Shape, parse
@@ -53,7 +54,7 @@ class ErrorFeedback:
         self._core.encode(array, out)  # type: ignore[attr-defined]
         return out
 
-    def decode(self, data: NDArray[np.uint8], shape: Shape, dtype: str = "float32") -> Array:
+    def decode(self, data: NDArray[np.uint8], shape: Shape, dtype: npt.DTypeLike = "float32") -> Array:
         """As `Codec.decode`."""
         return self.codec.decode(data, shape, dtype)
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn import _core
-from pdnn.codec.codecs import Codec, parse
+from pdnn.codec.codecs import Codec, dtype_name, parse
 from pdnn.codec.feedback import ErrorFeedback
 from pdnn.comm import costs
 from pdnn.comm.costs import Link, text
@@ -83,7 +84,7 @@ def recommend_codec(
     elements: int,
     ranks: int,
     *,
-    dtype: str = "float32",
+    dtype: npt.DTypeLike = "float32",
     codecs: Sequence[str | Codec] = CODECS,
 ) -> Recommendation:
     """The codec with which ranks sum an array fastest, or none, and why.
@@ -104,7 +105,7 @@ def recommend_codec(
         Of the array.
     ranks : int
         p.
-    dtype : {"float32", "float64"}
+    dtype : float32 or float64
     codecs : sequence of str or Codec
         Those to consider, from the one that loses least. Not PowerSGD, whose bytes depend on shapes.
 
@@ -121,7 +122,7 @@ def recommend_codec(
     if ranks == 1:
         alone = Choice(None, "all_reduce", 0, 0.0, 0.0)
         return Recommendation(None, "all_reduce", "no codec: one rank sends nothing", (alone,))
-    link = Link(latency, bandwidth)
+    link, dtype = Link(latency, bandwidth), dtype_name("recommend_codec", dtype)
     plain = _uncompressed(link, elements * np.dtype(dtype).itemsize, ranks)
     coded = [choice for codec in map(parse, codecs) for choice in _coded(codec, link, elements, ranks, dtype)]
     choices = (plain, *coded)
