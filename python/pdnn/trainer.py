@@ -198,8 +198,9 @@ class Trainer(Estimation):
             verbose=verbose,
         )
         data = train if isinstance(train, BlockStream) else data_of("train", train, y)
+        watchers = _watchers(callbacks)
         fitting = begin(self, data, validation, settings)
-        for watcher in (watchers := _watchers(callbacks)):
+        for watcher in watchers:
             watcher.on_train_begin(self)
 
         def watch(epoch: int, logs: dict[str, float]) -> None:

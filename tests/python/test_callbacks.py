@@ -159,9 +159,12 @@ def test_rank_0_alone_writes(tmp_path: Path) -> None:
         ([print], "got builtin_function_or_method, expected an object with on_train_begin"),
     ],
 )
-def test_what_is_no_callback_is_refused(callbacks: object, message: str) -> None:
+def test_what_is_no_callback_is_refused(callbacks: object, message: str, tmp_path: Path) -> None:
+    make().fit(X, Y, checkpoint=tmp_path)
+    trainer = make()
     with pytest.raises(TypeError, match=message):
-        make().fit(X, Y, callbacks=callbacks)  # type: ignore[arg-type]
+        trainer.fit(X, Y, callbacks=callbacks, checkpoint=tmp_path, resume=True)  # type: ignore[arg-type]
+    assert trainer.epoch == 0, "nothing was resumed"
 
 
 def test_a_value_that_is_no_number_from_the_first_epoch_on_does_not_improve(tmp_path: Path) -> None:
