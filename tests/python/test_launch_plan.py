@@ -6,7 +6,9 @@ import os
 
 import pytest
 
+import pdnn
 from pdnn.comm.mpiexec import Mpiexec
+from pdnn.launch import launch
 from pdnn.launch.plan import Plan, plan
 
 OPEN_MPI = Mpiexec("/bin/mpiexec", "Open MPI", "5.0.11")
@@ -83,6 +85,14 @@ def test_each_mpiexec_hears_its_own_options() -> None:
 def test_impossible_numbers_are_refused(ranks: int, threads: int | None, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         plan(["train.py"], ranks, OPEN_MPI, threads=threads)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_time_out_is_above_0(timeout: float) -> None:
+    with pytest.raises(ValueError, match=f"run: timeout = {timeout}; expected seconds above 0"):
+        pdnn.run(print, ranks=1, timeout=timeout)
+    with pytest.raises(ValueError, match=f"launch: timeout = {timeout}; expected seconds above 0"):
+        launch(["-c", "pass"], 1, timeout=timeout)
 
 
 def test_the_others_survive_a_death_where_the_launcher_can() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pdnn.comm.mpiexec import find
-from pdnn.launch.job import Job
+from pdnn.launch.job import Job, check_timeout
 from pdnn.launch.plan import plan
 
 Result = TypeVar("Result")
@@ -66,7 +66,7 @@ def run(
     CommunicationError
         If a rank was lost without a word of its own.
     ValueError
-        If ranks is less than 1, or the backend has another name.
+        If ranks is less than 1, the time-out is not above 0, or the backend has another name.
     RuntimeError
         If this process is itself one of several ranks, or there is no mpiexec.
     ImportError
@@ -78,6 +78,7 @@ def run(
         from pdnn.comm import run_threads
 
         return run_threads(lambda: function(*args, **kwargs), ranks)
+    check_timeout("run", timeout)
     if backend != "mpi":
         raise ValueError(f'run: backend {backend!r}; it is "mpi" or "threads"')
     from pdnn.comm.mpi import launched_ranks

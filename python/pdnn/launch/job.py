@@ -25,6 +25,12 @@ _GUARD = Path(guard.__file__)
 _GRACE = guard.GRACE + 2.0  # seconds for the guard to end the job
 
 
+def check_timeout(owner: str, timeout: float | None) -> None:
+    """Raises ValueError if it is neither None nor seconds above 0."""
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"{owner}: timeout = {timeout}; expected seconds above 0, or None")
+
+
 @dataclass
 class _Stream:
     """One of the streams that a job writes, and the line it has begun."""

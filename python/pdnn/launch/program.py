@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from pdnn.comm.mpiexec import find
-from pdnn.launch.job import Job
+from pdnn.launch.job import Job, check_timeout
 from pdnn.launch.plan import Plan, one_machine, plan
 
 TIMED_OUT = 124  # as of timeout(1)
@@ -71,11 +71,12 @@ def launch(
     Raises
     ------
     ValueError
-        If ranks or threads is less than 1, spares or restarts less than 0, spares come without `elastic`, or
-        `shrink` without restarts.
+        If ranks or threads is less than 1, the time-out not above 0, spares or restarts less than 0, spares
+        come without `elastic`, or `shrink` without restarts.
     RuntimeError
         If there is no mpiexec, or it ends the job when a rank dies and `elastic` asks for another one.
     """
+    check_timeout("launch", timeout)
     if restarts < 0:
         raise ValueError(f"launch: {restarts} restarts; expected at least 0")
     if shrink and not restarts:
