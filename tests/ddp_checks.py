@@ -431,6 +431,8 @@ def check_collectives(comm: Communicator) -> None:
     assert ddp.allreduce(comm.rank, op=ddp.Sum) == p * (p - 1) // 2
     assert ddp.allreduce(pdnn.Tensor(np.float64(comm.rank)), op=ddp.Min) == 0
     assert "mean" in refused(TypeError, lambda: ddp.allreduce(np.arange(3)))
+    np.testing.assert_array_equal(ddp.allreduce([1.0, comm.rank], op=ddp.Max), [1, p - 1])
+    np.testing.assert_array_equal(ddp.broadcast([comm.rank, 2], p - 1), [p - 1, 2])
     rows = ddp.allgather(np.full((comm.rank, 2), comm.rank))
     np.testing.assert_array_equal(rows, np.repeat(np.arange(p), np.arange(p))[:, None].repeat(2, axis=1))
     assert ddp.broadcast(comm.rank + 5, root_rank=p - 1) == p + 4

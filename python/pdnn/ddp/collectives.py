@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +22,9 @@ Min: Literal["min"] = "min"
 Max: Literal["max"] = "max"
 
 
-def allreduce(tensor: Tensor | Array | float, name: str | None = None, *, op: Op = Average) -> Any:
+def allreduce(
+    tensor: Tensor | Array | float | Sequence[float], name: str | None = None, *, op: Op = Average
+) -> Any:
     """The mean of all ranks' values, or their sum, minimum or maximum, on every rank.
 
     A mean over ranks is the mean over rows only if all ranks have the same number of rows. For a metric,
@@ -30,7 +32,7 @@ def allreduce(tensor: Tensor | Array | float, name: str | None = None, *, op: Op
 
     Parameters
     ----------
-    tensor : ndarray, Tensor or number
+    tensor : ndarray, Tensor, number or list of numbers
         Of the same shape and type on every rank; stays as it is.
     name : str, optional
         Horovod matches calls by it; here the same calls in the same order do.
@@ -47,7 +49,7 @@ def allreduce(tensor: Tensor | Array | float, name: str | None = None, *, op: Op
     """
     values = np.array(_array(tensor), order="C")
     world().all_reduce(values, op)
-    return values if isinstance(tensor, (np.ndarray, Tensor)) else values.item()
+    return values if isinstance(tensor, (np.ndarray, Tensor)) or values.ndim else values.item()
 
 
 def allgather(tensor: Tensor | Array, name: str | None = None) -> Array:
@@ -69,12 +71,14 @@ def allgather(tensor: Tensor | Array, name: str | None = None) -> Array:
     return np.concatenate(world().all_gather(values))
 
 
-def broadcast(tensor: Tensor | Array | float, root_rank: int, name: str | None = None) -> Any:
+def broadcast(
+    tensor: Tensor | Array | float | Sequence[float], root_rank: int, name: str | None = None
+) -> Any:
     """The value of one rank, on every rank.
 
     Parameters
     ----------
-    tensor : ndarray, Tensor or number
+    tensor : ndarray, Tensor, number or list of numbers
         Of the same shape and type on every rank; stays as it is.
     root_rank : int
     name : str, optional
@@ -86,7 +90,7 @@ def broadcast(tensor: Tensor | Array | float, root_rank: int, name: str | None =
     """
     values = np.array(_array(tensor), order="C")
     world().broadcast(values, root_rank)
-    return values if isinstance(tensor, (np.ndarray, Tensor)) else values.item()
+    return values if isinstance(tensor, (np.ndarray, Tensor)) or values.ndim else values.item()
 
 
 def broadcast_parameters(params: Module | Mapping[str, Array], root_rank: int = 0) -> None:
@@ -153,5 +157,5 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int = 0) -> None:
     optimizer.load_state_dict({**state, "steps": int(steps)})
 
 
-def _array(tensor: Tensor | Array | float) -> Array:
+def _array(tensor: Tensor | Array | float | Sequence[float]) -> Array:
     return tensor.data if isinstance(tensor, Tensor) else np.asarray(tensor)
