@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import copy_context
 from itertools import islice
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -209,13 +210,14 @@ class Ahead(Generic[T]):
         from concurrent.futures import ThreadPoolExecutor  # few programs ask
 
         self._items = items
+        self._context = copy_context()  # so that `pdnn.world` is this thread's there, too
         self._thread = ThreadPoolExecutor(1, "pdnn-read-ahead")
-        self._coming: Future[T] = self._thread.submit(next, items)
+        self._coming: Future[T] = self._thread.submit(self._context.run, next, items)
 
     def take(self) -> T:
         """The next item, when it is there; raises what making it raised."""
         item = self._coming.result()
-        self._coming = self._thread.submit(next, self._items)
+        self._coming = self._thread.submit(self._context.run, next, self._items)
         return item
 
     def close(self) -> None:
