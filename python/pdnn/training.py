@@ -209,12 +209,25 @@ class Training:
                 comm.broadcast(array, root=0)
 
     def agree_to_stop(self, terminated: bool, due: bool, comm: Communicator) -> tuple[bool, bool]:
-        """Rank 0 decides for all, and whether a checkpoint is due; returns whether a rank got a SIGTERM."""
+        """Rank 0 decides for all, and whether a checkpoint is due; returns whether a rank got a SIGTERM.
+
+        Raises
+        ------
+        ValueError
+            On every rank, if a callback has given a rank other learning rates.
+        """
         if comm.size > 1:
             decides = comm.rank == 0
-            wishes = np.array([self.stop_training and decides, terminated, due and decides], np.int32)
-            comm.all_reduce(wishes, op="max")
-            self.stop_training, terminated, due = wishes.astype(bool).tolist()
+            rates = np.array([group["lr"] for group in self.optimizer.param_groups])
+            wishes = [self.stop_training and decides, terminated, due and decides]
+            agreed = comm.all_reduce(np.array([*wishes, *rates, *-rates]), op="max")
+            largest, least = np.split(agreed[3:], [len(rates)])
+            if (largest != -least).any():
+                raise ValueError(
+                    f"fit: the ranks' learning rates differ, this one has {rates.tolist()} and the largest "
+                    f"are {largest.tolist()}; what a callback sets it must set on every rank"
+                )
+            self.stop_training, terminated, due = agreed[:3].astype(bool).tolist()
         return terminated, due
 
     def tell_converted(self, **sources: Source | None) -> None:

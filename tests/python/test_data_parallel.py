@@ -205,6 +205,21 @@ def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParal
         pdnn.run(lambda: trained(strategy, callbacks=[Fail()]), ranks=2, backend="threads")
 
 
+def test_a_learning_rate_that_one_rank_alone_changes_is_told_on_all() -> None:
+    class Lower(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            if pdnn.world().rank == 0:
+                trainer.optimizer.param_groups[0]["lr"] = 0.01
+
+    def work() -> None:
+        own = 0.01 if pdnn.world().rank == 0 else 0.1
+        told = rf"learning rates differ, this one has \[{own}\] and the largest are \[0.1\]"
+        with pytest.raises(ValueError, match=told):
+            trained("ddp", callbacks=[Lower()])
+
+    pdnn.run(work, ranks=2, backend="threads")
+
+
 @pytest.mark.parametrize("strategy", CHOICES, ids=repr)
 def test_ranks_that_catch_an_error_of_one_of_them_train_on(strategy: DataParallel) -> None:
     class Fails(Callback):
