@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from math import prod
+from threading import RLock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -266,6 +267,8 @@ class Store:
         Whether a layer of the model takes sums over all ranks (``sync=True``).
     indices : bool
         Whether a layer looks up rows, so that integers are indices, which have no scale.
+    turn : RLock
+        Held by a backward pass: it adds to the gradients, and another thread's waits until it has ended.
     """
 
     def __init__(
@@ -283,6 +286,7 @@ class Store:
         self.synchronized = False
         self.indices = any(isinstance(handle, TableParameter) for handle in self.handles)
         self.pass_hooks: dict[int, PassHook] = {}
+        self.turn = RLock()
         self._pending: Array | None = None
         self._calls = count()
         offsets = offsets_of(named.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, ExitStack
 from contextvars import ContextVar, Token
 from itertools import count
 from math import prod
@@ -338,14 +338,23 @@ def _go_back(root: Node, value: Array) -> None:
             if source is not None and source not in found:
                 found.add(source)
                 nodes.append(source)
+    parameters = [parameter for node in nodes for parameter in node.parameters]
+    stores = [store for store in dict.fromkeys([own.store for own in parameters]) if store is not None]
+    with ExitStack() as turns:
+        for store in sorted(stores, key=id):  # in one order, so that no two passes wait for each other
+            turns.enter_context(store.turn)
+        _add_gradients(root, value, nodes, parameters, stores)
+
+
+def _add_gradients(
+    root: Node, value: Array, nodes: list[Node], parameters: list[Parameter], stores: list[Store]
+) -> None:
+    """The backward pass, while no other thread's adds to the gradients of these stores."""
     if any(node.freed for node in nodes):
         raise ValueError(
             "backward: a backward pass went through this graph before and let it go; compute the loss again"
         )
     nodes.sort(key=lambda node: -node.number)
-
-    parameters = [parameter for node in nodes for parameter in node.parameters]
-    stores = [store for store in dict.fromkeys([own.store for own in parameters]) if store is not None]
     pending = any(own.hooks for own in parameters)
     watched = pending or any(own.post_hooks for own in parameters)
     uses = Counter(parameters if watched else ())

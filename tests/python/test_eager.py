@@ -150,6 +150,27 @@ def test_gradients_add_up_until_they_are_zeroed() -> None:
     assert not net.flat_gradients.any()
 
 
+@pytest.mark.parametrize("hook", [False, True])
+def test_threads_take_turns_in_adding_up_gradients(hook: bool) -> None:
+    """Whole numbers, whose sums are exact in every order."""
+    net, criterion = nn.Sequential(nn.Linear(64, 64), dtype="float64", seed=1), nn.MSELoss("sum")
+    net.flat_parameters[:] = 1
+    x, y = RNG.integers(-9, 9, (2, 64, 64)).astype("float64")
+    criterion(net(x), y).backward()
+    once = net.flat_gradients.copy()
+    if hook:
+        next(net.parameters()).register_hook(lambda grad: grad)
+    threads = [
+        threading.Thread(target=lambda: [criterion(net(x), y).backward() for _ in range(100)])
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(net.flat_gradients, 401 * once)
+
+
 @pytest.mark.parametrize("cleared", [[0, 1], [1, 0], [1]])
 def test_an_optimizer_zeroes_the_gradients_of_its_own_parameters(cleared: list[int]) -> None:
     net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 4), seed=0)
