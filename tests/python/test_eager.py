@@ -150,6 +150,15 @@ def test_gradients_add_up_until_they_are_zeroed() -> None:
     assert not net.flat_gradients.any()
 
 
+def test_targets_may_be_tensors_that_nothing_lies_behind() -> None:
+    net = Branches()
+    y = net(X)
+    with pdnn.no_grad():
+        want, free = net(X + 1), nn.MSELoss()(y, y)
+    assert nn.MSELoss()(y, y.detach()).item() == free.item() == 0
+    assert nn.MSELoss()(y, want).item() == nn.MSELoss()(y, want.numpy()).item() > 0
+
+
 @pytest.mark.parametrize("hook", [False, True])
 def test_threads_take_turns_in_adding_up_gradients(hook: bool) -> None:
     """Whole numbers, whose sums are exact in every order."""
@@ -670,6 +679,7 @@ def test_long_graphs_neither_recurse_nor_stay() -> None:
         (lambda net: nn.Module()(X), NotImplementedError, r"define forward\(self, x\)"),
         (lambda net: loss_of(net, y=Y + 1), ValueError, "label 3 of row"),
         (lambda net: loss_of(net, y=Y[:5]), ValueError, r"\(5,\) for 12 samples"),
+        (lambda net: nn.MSELoss()(net(X), net(X)), ValueError, r"behind the targets.*detach\(\)"),
         (lambda net: nn.MSELoss()([1.0], Y), TypeError, "outputs are of type list"),
         (lambda net: nn.MSELoss()(np.ones(3), Y), ValueError, r"outputs have shape \(3,\)"),
     ],

@@ -57,7 +57,7 @@ class Loss:
         self._options: dict[str, Any] = {}
 
     def __call__(
-        self, outputs: Tensor | Array, targets: Array, weight: npt.ArrayLike | None = None
+        self, outputs: Tensor | Array, targets: Tensor | Array, weight: npt.ArrayLike | None = None
     ) -> Tensor:
         """The loss of a batch, under the reduction: a Tensor of one number, to call `backward` on.
 
@@ -66,8 +66,8 @@ class Loss:
         Parameters
         ----------
         outputs : Tensor, shape (n, k)
-        targets : ndarray
-            As each loss says.
+        targets : ndarray or Tensor
+            As each loss says. No gradient goes back through them.
         weight : array, shape (n,), optional
             Of the rows, numbers from 0; each is 1 unless given. If all are 0, so are the loss and its
             gradient.
@@ -77,7 +77,7 @@ class Loss:
         TypeError
             If outputs are neither a Tensor nor floats, or targets or weights no numbers.
         ValueError
-            If targets or weights do not fit the outputs.
+            If targets or weights do not fit the outputs, or parameters lie behind the targets.
         """
         where = type(self).__name__
         if not isinstance(outputs, Tensor):
@@ -88,9 +88,14 @@ class Loss:
             raise ValueError(
                 f"{where}: outputs have shape {outputs.shape}, expected one row a sample, (n, k)"
             )
+        if recording() and isinstance(targets, Tensor) and targets.requires_grad:
+            raise ValueError(
+                f"{where}: parameters lie behind the targets, and a loss has no gradient for them; pass "
+                "targets.detach(), or make them under no_grad()"
+            )
         dtype = str(outputs.dtype)
         core = core_for(dtype)
-        rows, weights = prepare_rows(where, targets, weight, self, prod(outputs.shape[1:]), dtype)
+        rows, weights = prepare_rows(where, np.asarray(targets), weight, self, prod(outputs.shape[1:]), dtype)
         wanted = recording() and outputs.requires_grad
         y = np.ascontiguousarray(outputs.data)
         value, counted, dy = core.evaluate_loss(self.build(core), y, rows, weights, wanted)
