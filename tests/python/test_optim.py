@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,64 @@ def test_memory_is_resumed_bit_for_bit(name: str, tmp_path: Path) -> None:
     first.fit((X, Y), 2, 8, verbose=False, checkpoint=tmp_path)
     second.fit((X, Y), 4, 8, verbose=False, checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(second.model.flat_parameters, whole.model.flat_parameters)
+
+
+COPIES = [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))]
+
+
+@pytest.mark.parametrize("duplicate", COPIES)
+@pytest.mark.parametrize("name", [*RULES, "LBFGS", "LevenbergMarquardt"])
+def test_a_copy_goes_on_with_its_model(name: str, duplicate: Any) -> None:
+    kind, options = RULES.get(name, (name, {}))
+    model = models.mlp([3, 4, 2], "tanh", dtype="float64", seed=1)
+    optimizer: Any = getattr(optim, kind)(model.parameters(), **options)
+    schedule = optim.StepLR(optimizer, 2, 1.0 if kind == "LevenbergMarquardt" else 0.1)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(6, 3)), rng.normal(size=(6, 2))
+
+    def step(model: Any, optimizer: Any, schedule: Any) -> None:
+        if kind == "LBFGS":
+            optimizer.step(lambda: model.gradient(x, y, nn.MSELoss(), out=model.flat_gradients)[0])
+        else:
+            model.step(x, y, nn.MSELoss(), optimizer)
+        schedule.step()
+
+    def twice(trio: Any) -> Any:
+        copied = duplicate(duplicate(trio))  # the second time its model has no memory yet
+        copied[0].place()
+        return copied
+
+    early = twice((model, optimizer, schedule))
+    for _ in range(3):
+        step(model, optimizer, schedule)
+    late = twice((model, optimizer, schedule))
+    assert late[2].optimizer is late[1]
+    for _ in range(3):
+        step(model, optimizer, schedule)
+        step(*late)
+    for _ in range(6):
+        step(*early)
+    state = optimizer.state_dict()
+    for other, rule, _ in (early, late):
+        assert other.fingerprint() == model.fingerprint()
+        found = rule.state_dict()
+        assert (found["steps"], found["param_groups"]) == (state["steps"], state["param_groups"])
+        for key, values in state["state"].items():
+            np.testing.assert_array_equal(found["state"][key], values)
+
+
+def test_a_copy_needs_its_whole_model() -> None:
+    model = models.mlp([3, 4, 2], dtype="float64", seed=1)
+    rule = optim.Adam([*model.parameters()][:2])
+    model.step(np.ones((1, 3)), np.ones((1, 2)), nn.MSELoss(), rule)
+    alone = copy.deepcopy(rule)
+    with pytest.raises(ValueError, match=r"Adam: its parameters belong to no model yet.*parameters\(\)"):
+        alone.step()
+    part, other = copy.deepcopy((model[0], rule))
+    part(np.ones((1, 3)))
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"'exp_avg': \(26,\).*expected .*'exp_avg': \(16,\)"):
+            other.step()
 
 
 @pytest.mark.parametrize("clip", [{"clip_norm": 0.05}, {"clip_value": 0.01}, {"clip_norm": 1e3}])

@@ -167,6 +167,12 @@ class DistributedOptimizer(Optimizer):
         self._hooks = [self._memory.register_pass_hook(self._begin)]
         self._hooks += [each.register_post_accumulate_grad_hook(self._final) for each in self.parameters()]
 
+    def __getstate__(self) -> dict[str, Any]:
+        raise TypeError(
+            "DistributedOptimizer: it belongs to a group of ranks and is not copied; copy the optimizer "
+            "inside, .optimizer, and make a new one of the copy"
+        )
+
     # ---- while a backward pass runs
 
     def _begin(self, nodes: Sequence[Any]) -> float:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pdnn.nn.sequential import Sequential
 from pdnn.optim.optimizer import Optimizer
-from pdnn.store import Array, Store
+from pdnn.store import Array
 
 
 class ClosureOptimizer(Optimizer):
@@ -36,12 +35,11 @@ class ClosureOptimizer(Optimizer):
         """The core moves nothing."""
         return 0.0, 0.0
 
-    def attach(self, model: Sequential | Store) -> None:
-        """As every optimizer's; makes the state."""
-        new = self._core is None
-        super().attach(model)
-        if new:
-            self._state = self._new_state(model.flat_parameters)
+    def _make_state(self, parameters: Array) -> None:
+        self._state = self._new_state(parameters)
+
+    def _without_memory(self) -> dict[str, Any]:
+        return super()._without_memory() | {"_state": {}}
 
     def _new_state(self, parameters: Array) -> dict[str, Array]:
         """What steps leave for later ones, as it is before the first; parameters: the model's, (count,)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,6 +25,9 @@ PARAMS = "only Parameters, as model.parameters() has them, or only dicts"
 
 class Optimizer:
     """Base of the optimizers: parameter groups, each with its learning rate and weight decay.
+
+    Copy or pickle it together with its model, as in ``copy.deepcopy((model, optimizer))``: the copy is of the
+    copied model, and goes on with its state once that has gathered its parameters.
 
     Attributes
     ----------
@@ -75,6 +77,7 @@ class Optimizer:
         self._store: Store | None = None
         self._handles: list[Parameter] = []
         self._synced: list[list[Any]] = []  # the groups that it knows
+        self._carried: dict[str, Any] | None = None  # a copy's `state_dict` until its model has memory
 
     def _checked(self, params: Any) -> list[Parameter]:
         """A group's parameters; raises TypeError if one is none."""
@@ -141,10 +144,14 @@ class Optimizer:
         """
         stores = {id(parameter.store): parameter.store for parameter in self.parameters()}
         store = stores.popitem()[1]
-        if stores or store is None:
+        if stores:
             raise ValueError(
-                f"{type(self).__name__}: its parameters belong to "
-                f"{'several models; make an optimizer for each' if stores else 'no model'}"
+                f"{type(self).__name__}: its parameters belong to several models; make an optimizer for each"
+            )
+        if store is None:
+            raise ValueError(
+                f"{type(self).__name__}: its parameters belong to no model yet; a model gathers them when it "
+                "is first called or asked for its parameters()"
             )
         return store
 
@@ -246,9 +253,23 @@ class Optimizer:
         if self._core is None:
             core = core_for(model.dtype).Optimizer(model.flat_parameters.size, self.rule())
             self._core, self._store, self._handles = core, handles[0].store, handles
+            self._make_state(model.flat_parameters)
+            self._take_carried()
         elif self._handles != handles:
             raise self._elsewhere()
         self.sync_groups()
+
+    def _take_carried(self) -> None:
+        """Goes on with the state of what this is a copy of."""
+        if self._carried is None:
+            return
+        try:
+            numbers = [_numbers(group) for group in self.param_groups]
+            self.load_state_dict(self._carried | {"param_groups": numbers})
+        except ValueError:
+            self._core = None  # the copy of another model
+            raise
+        self._carried = None
 
     def sync_groups(self) -> None:
         """Tells the core of parameter groups that changed; steps and a Trainer's epochs begin with it.
@@ -281,10 +302,28 @@ class Optimizer:
     def _elsewhere(self) -> ValueError:
         return ValueError(f"{type(self).__name__}: it belongs to another model; make one for each")
 
+    def _make_state(self, parameters: Array) -> None:
+        """Makes what steps leave for later ones, unless the core keeps it; parameters: the model's, flat."""
+
+    def _without_memory(self) -> dict[str, Any]:
+        """Its attributes, without those that belong to the memory of its model."""
+        gone: dict[str, Any] = {
+            "_core": None,
+            "_store": None,
+            "_handles": [],
+            "_synced": [],
+            "_stepper": None,
+        }
+        return vars(self) | gone
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self._without_memory()
+        return state if self._core is None else state | {"_carried": self.state_dict()}
+
     def twin(self, params: Iterable[Parameter]) -> Optimizer:
         """The same rule, with the numbers of the first group, for all parameters of another model."""
-        other = copy.copy(self)
-        other._core, other._store, other._handles, other._synced, other._stepper = None, None, [], [], None
+        other = type(self).__new__(type(self))
+        vars(other).update(self._without_memory(), _carried=None)
         other.param_groups = [{**self.param_groups[0], "params": list(params)}]
         return other
 
