@@ -375,6 +375,39 @@ def test_a_rate_that_is_no_number_is_refused(wrong: Any) -> None:
             optim.Adam(models.mlp([2, 2]).parameters(), betas=betas)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "kind", "words"),
+    [
+        ("lr", -0.1, ValueError, "SGD: lr = -0.1; expected a number from 0"),
+        ("lr", float("nan"), ValueError, "SGD: lr = nan"),
+        ("lr", "0.1", TypeError, "SGD: lr is '0.1', expected a number"),
+        ("weight_decay", float("inf"), ValueError, "SGD: weight_decay = inf"),
+        ("momentum", 0.5, ValueError, r"unknown \['momentum'\]; a group may give lr and weight_decay"),
+    ],
+)
+def test_a_group_that_was_changed_is_checked(key: str, value: Any, kind: type[Exception], words: str) -> None:
+    model = models.mlp([6, 3], dtype="float64", seed=1)
+    sgd = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model.step(X, Y, nn.CrossEntropyLoss(), sgd)
+    kept, state = model.fingerprint(), sgd.state_dict()
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial")
+    sgd.param_groups[0][key] = value
+    for step in (
+        sgd.step,
+        lambda: model.step(X, Y, nn.CrossEntropyLoss(), sgd),
+        lambda: trainer.fit((X, Y), verbose=False),
+    ):
+        with pytest.raises(kind, match=words):
+            step()
+    assert model.fingerprint() == kept
+    other = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    state["param_groups"][0][key] = value
+    with pytest.raises((TypeError, ValueError)):
+        other.load_state_dict(state)
+    assert other.param_groups[0].keys() == {"params", "lr", "weight_decay"}
+    assert other.param_groups[0]["lr"] == 0.1
+
+
 def test_parameters_that_do_not_fit_are_refused() -> None:
     model = models.mlp([2, 2])
     parameters = list(model.parameters())
@@ -382,6 +415,8 @@ def test_parameters_that_do_not_fit_are_refused() -> None:
         optim.SGD([*parameters, parameters[0]], lr=0.1)
     with pytest.raises(ValueError, match="no parameters"):
         optim.SGD([], lr=0.1)
+    with pytest.raises(ValueError, match="no parameters"):
+        optim.SGD([{"params": []}], lr=0.1)
     with pytest.raises(ValueError, match=r"unknown \['betas'\]; a group may give lr and weight_decay"):
         optim.Adam([{"params": parameters, "betas": (0.5, 0.5)}])
     sgd = optim.SGD(parameters, lr=0.1)

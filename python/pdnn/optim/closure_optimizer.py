@@ -20,9 +20,11 @@ class ClosureOptimizer(Optimizer):
 
         Raises
         ------
-        ValueError
-            If they have several.
+        TypeError, ValueError
+            If they have several, or one that is no number from 0.
         """
+        for group in self.param_groups:
+            self.check_number("lr", group["lr"])
         rates = {float(group["lr"]) for group in self.param_groups}
         if len(rates) > 1:
             raise ValueError(

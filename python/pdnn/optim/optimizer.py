@@ -50,9 +50,7 @@ class Optimizer:
         if not isinstance(params, Iterable):
             raise TypeError(f"{name}: params is of type {type(params).__name__}, expected {PARAMS}")
         groups = list(params)
-        if not groups:
-            raise ValueError(f"{name}: there are no parameters")
-        if isinstance(groups[0], Parameter):
+        if groups and isinstance(groups[0], Parameter):
             groups = [{"params": groups}]
         self.param_groups: list[dict[str, Any]] = []
         for group in groups:
@@ -62,15 +60,11 @@ class Optimizer:
                 raise ValueError(f'{name}: a parameter group has {sorted(group)}, and no "params"')
             full = {"lr": lr, "weight_decay": weight_decay, **group}
             full["params"] = self._checked(group["params"])
-            if unknown := full.keys() - {"params", *GROUP_KEYS}:
-                raise ValueError(
-                    f"{name}: a parameter group has unknown {sorted(unknown)}; "
-                    f"a group may give {' and '.join(GROUP_KEYS)}, other numbers are the whole optimizer's"
-                )
-            for key in GROUP_KEYS:
-                self.check_number(key, full[key])
+            self._check_group(full)
             self.param_groups.append(full)
         seen = [id(parameter) for parameter in self.parameters()]
+        if not seen:
+            raise ValueError(f"{name}: there are no parameters")
         if len(seen) != len(set(seen)):
             raise ValueError(f"{name}: a parameter appears twice")
         self._core: CoreOptimizer | None = None  # the core's optimizer, of the parameters _handles in _store
@@ -89,6 +83,16 @@ class Optimizer:
                     f"{type(self).__name__}: got {kind} in a parameter group, expected Parameters"
                 )
         return found
+
+    def _check_group(self, group: Mapping[str, Any]) -> None:
+        """Raises TypeError or ValueError unless a group has its numbers, and no others."""
+        if unknown := group.keys() - {"params", "initial_lr", *GROUP_KEYS}:
+            raise ValueError(
+                f"{type(self).__name__}: a parameter group has unknown {sorted(unknown)}; "
+                f"a group may give {' and '.join(GROUP_KEYS)}, other numbers are the whole optimizer's"
+            )
+        for key in GROUP_KEYS:
+            self.check_number(key, group.get(key))
 
     def parameters(self) -> Iterator[Parameter]:
         """Those of all groups."""
@@ -201,15 +205,14 @@ class Optimizer:
         self.core.steps = steps
 
     def _check_groups(self, where: str, groups: Sequence[Mapping[str, Any]]) -> None:
-        """Raises ValueError unless they have the names of these groups, TypeError if a number is none."""
+        """Raises TypeError or ValueError unless they have the names of these groups, and numbers from 0."""
         for index, (group, numbers) in enumerate(zip(self.param_groups, groups, strict=True)):
             names, known = (set(each) - {"params", "initial_lr"} for each in (numbers, group))
             if names != known:
                 raise ValueError(
                     f"{where}: parameter group {index} has {sorted(names)}, expected {sorted(known)}"
                 )
-            for key in GROUP_KEYS:
-                number(self, key, numbers[key])
+            self._check_group(numbers)
 
     # ---- the core's side
 
@@ -276,17 +279,23 @@ class Optimizer:
 
         Raises
         ------
-        ValueError
-            If the parameters belong to no model, to several, or to another one than before.
+        TypeError, ValueError
+            If the parameters belong to no model, to several, or to another one than before, or a group's
+            number is none from 0, or none that a group has.
         """
         core, store = self.core, self._store
-        groups = [[group["lr"], group["weight_decay"], *group["params"]] for group in self.param_groups]
+        groups = [
+            [group.get("lr"), group.get("weight_decay"), len(group), *group["params"]]
+            for group in self.param_groups
+        ]
         if store is not None and store.moved:
             raise self._elsewhere()
         if groups == self._synced:
             return
         if self.store() is not store:
             raise self._elsewhere()
+        for group in self.param_groups:
+            self._check_group(group)
         numbers = {own: number for number, group in enumerate(self.param_groups) for own in group["params"]}
         segments, end = [], 0
         for handle in self._handles:
@@ -339,7 +348,7 @@ class Optimizer:
         """The rule's own settings, which a checkpoint compares."""
         return {"type": type(self).__name__}
 
-    def check_number(self, name: str, value: float) -> None:
+    def check_number(self, name: str, value: Any) -> None:
         """Raises ValueError unless the value is finite and at least 0, TypeError if it is no number."""
         if not 0 <= number(self, name, value, "a number from 0") < float("inf"):
             raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number from 0")
