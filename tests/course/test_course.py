@@ -142,10 +142,12 @@ SIGMOID = "return 1 / (1 + np.exp(-a))"
 ENDINGS = [
     ("pool", "for _ in self.threads:\n            self.tasks.put", "self.tasks.put", "(thread.join())"),
     ("backprop", SIGMOID, "import os\n    os._exit(7)", "ended with code 7"),
+    ("backprop", SIGMOID, "import os\n    os._exit(0)", "ended with code 0"),
 ]
 LONG_ENDINGS = [
     ("pool", "except Exception as error", "except KeyError as error", "(results = sorted("),
     ("backprop", SIGMOID, "while True: pass", "(while True: pass)"),
+    ("backprop", SIGMOID, "import re\n    re.match('(a+)+$', 'a' * 99 + 'b')", "held the interpreter"),
     ("backprop", SIGMOID, "import sys\n    sys.exit()", "ends the program, line"),
     ("backprop", SIGMOID, "return (", "this is no Python"),
 ]
@@ -165,6 +167,19 @@ def test_what_never_ends_or_ends_the_process_is_told(
     wrong = next(result for result in report.results if not result.passed)
     assert words in wrong.words
     assert len(report.results) == len(checks_of(sheet))
+
+
+def test_a_function_with_other_arguments_is_told(tmp_path: Path) -> None:
+    sheet = find("backprop")
+    path = tmp_path / f"{sheet.stem}.py"
+    path.write_text(
+        plant(fill(sheet.source, solution(sheet)), "def cross_entropy(y, t)", "def cross_entropy(y)")
+    )
+    (wrong,) = (result for result in check(path).results if not result.passed)
+    assert (
+        "`cross_entropy` must keep the arguments that it has in the sheet: cross_entropy() takes 1"
+        in wrong.words
+    )
 
 
 @pytest.mark.long

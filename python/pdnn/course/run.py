@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pdnn.course.examine import checks_of, title
+from pdnn.course.examine import TIME_IS_UP, checks_of, title
 from pdnn.course.results import Report, Result
 from pdnn.course.sheet import Sheet, sheet_of
 
@@ -54,15 +54,30 @@ def check(path: str | os.PathLike[str], seconds: float = SECONDS) -> Report:
     missing = [title(each) for each in checks_of(sheet)[len(results) :]]
     if missing and code == 1 and "Traceback" in errors:
         raise RuntimeError(f"the check failed itself, please report this:\n{errors}")
-    if missing and code != 0:
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-        results.append(Result(missing.pop(0), False, f"your code took the process with it, which {how}"))
+    if missing and code != TIME_IS_UP:
+        results.append(Result(missing.pop(0), False, _ending(code)))
     results += [Result(each, False, "not run, because the check before it did not end") for each in missing]
     return Report(sheet, path, results, time.perf_counter() - began)
 
 
-def _run_child(path: Path, sheet: Sheet, seconds: float, out: Path) -> tuple[int, str]:
-    """Runs the checks in a process group of their own; its exit code, and what it wrote to standard error."""
+def _ending(code: int | None) -> str:
+    """Why there are no more results, in words."""
+    if code is None:
+        return "did not end, and held the interpreter in one call, or in what a class or an import runs"
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    return f"your code took the process with it, which {how}"
+
+
+def _run_child(path: Path, sheet: Sheet, seconds: float, out: Path) -> tuple[int | None, str]:
+    """Runs the checks in a process group of their own.
+
+    Returns
+    -------
+    code : int or None
+        Its exit code; None if it had to be ended.
+    errors : str
+        What it wrote to standard error.
+    """
     places = [*filter(None, sys.path), str(path.resolve().parent)]  # a sheet may import what lies beside it
     start = f"import sys; sys.path[:] = {places!r}; from pdnn.course.examine import run; run(*sys.argv[1:])"
     command = [sys.executable, "-c", start, str(path), sheet.name, str(seconds), str(out)]
@@ -75,9 +90,9 @@ def _run_child(path: Path, sheet: Sheet, seconds: float, out: Path) -> tuple[int
             start_new_session=True,
         )
         try:
-            code = child.wait(10 + seconds * len(checks_of(sheet)))
+            code: int | None = child.wait(10 + seconds * len(checks_of(sheet)))
         except subprocess.TimeoutExpired:  # it holds the interpreter, so that its own watchdog cannot bark
-            code = -signal.SIGKILL
+            code = None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)

@@ -78,6 +78,9 @@ class Submission:
         frames = list(_frames(error.__traceback__))
         place = self.where(frames)
         if place is None:
+            called = str(error).partition("()")[0].partition(".")[0]
+            if isinstance(error, TypeError) and called in self._namespace:
+                return f"`{called}` must keep the arguments that it has in the sheet: {error}"
             return None
         names = [frame.f_code.co_name for frame, _ in frames if frame.f_code.co_filename in self._places]
         match error:
