@@ -56,10 +56,13 @@ def model_dtype(where: str, dtype: npt.DTypeLike) -> str:
 
     Raises
     ------
-    ValueError
-        If there is no such dtype for models.
+    TypeError, ValueError
+        If it is no dtype, or none of models.
     """
-    name = dtype if isinstance(dtype, str) and dtype in DTYPES else str(np.dtype(dtype))
+    try:
+        name = dtype if isinstance(dtype, str) and dtype in DTYPES else str(np.dtype(dtype))
+    except TypeError:
+        raise TypeError(f"{where}: dtype is {dtype!r}, expected float32, float64 or bfloat16") from None
     if name not in DTYPES:
         raise ValueError(f"{where}: dtype {name}; expected float32, float64 or bfloat16")
     return name

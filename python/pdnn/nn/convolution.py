@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.checks import integer
-from pdnn.nn.init import Initializer, fan_in_uniform
+from pdnn.nn.init import Initializer, fan_in_uniform, initializer
 from pdnn.nn.module import Module
 from pdnn.store import Parameter
 
@@ -70,8 +70,8 @@ class _Conv(_Windowed):
         self.padding = self._size("padding", padding, 0)
         self.dilation = self._size("dilation", dilation)
         self.groups = groups
-        self.weight_init = weight_init or fan_in_uniform()
-        self.bias_init = bias_init or fan_in_uniform()
+        self.weight_init = initializer(self, "weight_init", weight_init, fan_in_uniform())
+        self.bias_init = initializer(self, "bias_init", bias_init, fan_in_uniform())
         self.weight = Parameter(
             "weight", (*self._each(self.kernel_size), in_channels // groups, out_channels)
         )

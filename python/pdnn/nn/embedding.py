@@ -6,7 +6,7 @@ from typing import Any
 
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.checks import integer
-from pdnn.nn.init import Initializer, normal
+from pdnn.nn.init import Initializer, initializer, normal
 from pdnn.nn.module import Module
 from pdnn.store import TableParameter
 
@@ -37,7 +37,7 @@ class Embedding(Module):
     Raises
     ------
     TypeError
-        If num_embeddings or embedding_dim is no integer.
+        If num_embeddings or embedding_dim is no integer, or weight_init no Initializer.
     ValueError
         If a number is below 1, there is no such padding_idx, or there are more rows than the dtype has whole
         numbers (2^24 for float32). In a pass, if x has another number (NaN, too): with its row, its place and
@@ -61,7 +61,7 @@ class Embedding(Module):
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
-        self.weight_init = weight_init or normal()
+        self.weight_init = initializer(self, "weight_init", weight_init, normal())
         self.weight = TableParameter("weight", (num_embeddings, embedding_dim))
 
     def build(self, core: Width) -> CoreLayer:

@@ -29,6 +29,16 @@ class Initializer(NamedTuple):
         return self.distribution, self.value / sqrt(divisor)
 
 
+def initializer(owner: object, name: str, given: Initializer | None, default: Initializer) -> Initializer:
+    """What a layer was given, or its default; raises TypeError if it is no Initializer."""
+    if not (given is None or isinstance(given, Initializer)):
+        raise TypeError(
+            f"{type(owner).__name__}: {name} is {given!r}, expected what a function of pdnn.nn.init returns, "
+            "such as nn.init.zeros()"
+        )
+    return given or default
+
+
 def constant(value: float) -> Initializer:
     """Every element the same value."""
     return Initializer("constant", value)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.checks import integer, number
-from pdnn.nn.init import Initializer, fan_in_uniform
+from pdnn.nn.init import Initializer, fan_in_uniform, initializer
 from pdnn.nn.module import Module, Parameter
 
 
@@ -30,7 +30,7 @@ class Linear(Module):
     Raises
     ------
     TypeError
-        If a width is no integer.
+        If a width is no integer, or an initializer none.
     ValueError
         If it is below 1.
     """
@@ -46,8 +46,8 @@ class Linear(Module):
     ) -> None:
         self.in_features = integer(self, "in_features", in_features, 1)
         self.out_features = integer(self, "out_features", out_features, 1)
-        self.weight_init = weight_init or fan_in_uniform()
-        self.bias_init = bias_init or fan_in_uniform()
+        self.weight_init = initializer(self, "weight_init", weight_init, fan_in_uniform())
+        self.bias_init = initializer(self, "bias_init", bias_init, fan_in_uniform())
         self.weight = Parameter("weight", (self.in_features, self.out_features))
         self.bias = Parameter("bias", (self.out_features,)) if bias else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from pdnn.core import CoreLayer, Width
-from pdnn.nn.checks import integer
+from pdnn.nn.checks import integer, number
 from pdnn.nn.module import Module
 from pdnn.store import Buffer, Parameter
 
@@ -18,9 +18,9 @@ class _BatchNorm(Module):
     ) -> None:
         super().__init__()
         num_features = integer(self, "num_features", num_features, 1)
-        if not eps > 0:
+        if not number(self, "eps", eps, "a number above 0") > 0:
             raise ValueError(f"{type(self).__name__}: eps = {eps}; expected a number above 0")
-        if not 0 <= momentum <= 1:
+        if not 0 <= number(self, "momentum", momentum, "a number in [0, 1]") <= 1:
             raise ValueError(f"{type(self).__name__}: momentum = {momentum}; expected a number in [0, 1]")
         self.num_features = num_features
         self.eps = eps
@@ -78,7 +78,7 @@ class BatchNorm1d(_BatchNorm):
     Raises
     ------
     TypeError
-        If num_features is no integer.
+        If num_features is no integer, or eps or momentum no number.
     ValueError
         If num_features is below 1, eps not above 0, or momentum outside [0, 1].
     """
@@ -112,6 +112,8 @@ class LayerNorm(Module):
 
     Raises
     ------
+    TypeError
+        If eps is no number.
     ValueError
         If there is more than one axis, its width is below 1, or eps is not above 0.
     """
@@ -124,7 +126,7 @@ class LayerNorm(Module):
                 f"LayerNorm: normalized_shape {shape}; expected the features of a sample, one number from 1; "
                 "put nn.Flatten() before it to normalize over more axes"
             )
-        if not eps > 0:
+        if not number(self, "eps", eps, "a number above 0") > 0:
             raise ValueError(f"LayerNorm: eps = {eps}; expected a number above 0")
         self.normalized_shape = shape
         self.eps = eps
