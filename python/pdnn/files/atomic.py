@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from errno import ENOENT
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +17,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     The bytes go to a temporary file beside it, are flushed to the disk, and the file is renamed: a crash at
     any moment leaves the old content or the new one. A link stays, and what it names is replaced; a device or
     a pipe is written to as it is.
+
+    Raises
+    ------
+    FileNotFoundError
+        If its folder is not there.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -25,6 +31,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     from tempfile import NamedTemporaryFile  # here, because `import pdnn` is to be quick
 
     directory = target.parent
+    if not directory.is_dir():
+        raise FileNotFoundError(ENOENT, f"there is no such folder for {target.name}", str(directory))
     with NamedTemporaryFile(dir=directory, prefix=f".{target.name}.", delete=False) as file:
         try:
             yield file
