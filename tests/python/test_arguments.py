@@ -48,6 +48,7 @@ OPTIMIZER_STATES: list[tuple[Callable[[dict[str, Any]], dict[str, Any]], type[Ex
         (lambda s, n=n: without(s, n), ValueError, f"missing .'{n}'")
         for n in ("steps", "param_groups", "state")
     ),
+    (lambda s: None, TypeError, "SGD.load_state_dict: got NoneType, expected a dict"),  # type: ignore
     (lambda s: {**s, "steps": "3"}, TypeError, "steps is '3', expected an integer"),
     (lambda s: {**s, "steps": -1}, ValueError, "steps = -1"),
     (
@@ -87,12 +88,13 @@ def test_a_model_takes_a_whole_state_or_nothing() -> None:
     model = network()
     before = model.fingerprint()
     state = {name: np.zeros_like(array) for name, array in model.state_dict().items()}
-    with pytest.raises(ValueError, match=r"load_state_dict: 2.bias has dtype <U1, expected numbers"):
+    with pytest.raises(ValueError, match=r"load_state_dict: 2.bias has dtype <U1, expected real numbers"):
         model.load_state_dict(state | {"2.bias": np.full(4, "x")})
-    with pytest.raises(ValueError, match=r"load_state_dict: 2.bias has dtype complex128, expected numbers"):
+    with pytest.raises(ValueError, match=r"load_state_dict: 2.bias has dtype complex128, expected real"):
         model.load_state_dict(state | {"2.bias": np.full(4, 1j)})
-    with pytest.raises(TypeError, match="state is of type Sequential, expected a mapping of names to arrays"):
-        model.load_state_dict(network())  # type: ignore[arg-type]
+    for wrong in (None, "model.safetensors", [*state.values()]):
+        with pytest.raises(TypeError, match=r"load_state_dict: got .*, expected a dict as state_dict\(\)"):
+            model.load_state_dict(wrong)  # type: ignore[arg-type]
     assert model.fingerprint() == before
 
 

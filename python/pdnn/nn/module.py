@@ -290,8 +290,9 @@ class Module:
 
         Raises
         ------
-        ValueError
-            If a name is missing or unknown, a shape differs, one has no numbers, or the format is neither.
+        TypeError, ValueError
+            If it is no mapping, a name is missing or unknown, a shape differs, one has no real numbers, or
+            the format is neither.
         """
         self.place()
         state_dict.load(self._named(Handle), state, format)

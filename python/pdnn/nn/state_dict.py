@@ -65,16 +65,12 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
     Raises
     ------
     TypeError
-        If the state is no mapping.
+        If it is no mapping.
     ValueError
         If a name is missing or unknown, a shape differs, an array is not of numbers, or the format is neither
         "pdnn" nor "torch".
     """
-    if not isinstance(state, Mapping):
-        raise TypeError(
-            f"load_state_dict: state is of type {type(state).__name__}, expected a mapping of names to "
-            "arrays, as state_dict() returns it"
-        )
+    check_mapping("load_state_dict", state)
     if _is_torch("load_state_dict", format):
         state = {
             name: array if isinstance(handles.get(name), TableParameter) else from_torch(array)
@@ -108,23 +104,27 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise ValueError(f"{path}: {what}") from error
 
 
+def check_mapping(where: str, state: object) -> None:
+    """Raises TypeError if a state is no mapping."""
+    if not isinstance(state, Mapping):
+        raise TypeError(f"{where}: got {type(state).__name__}, expected a dict as state_dict() returns it")
+
+
 def cast(where: str, state: Mapping[str, npt.ArrayLike], own: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays of a state in the dtypes of the own ones, which have the same names.
 
     Raises
     ------
     ValueError
-        If one is not of numbers.
+        If one is not of real numbers.
     """
     found = {}
     for name, values in state.items():
         given = np.asarray(values)
         try:
-            if given.dtype.kind == "c":
-                raise TypeError  # the cast would leave the imaginary parts out
-            found[name] = given.astype(own[name].dtype, copy=False)
+            found[name] = given.astype(own[name].dtype, casting="same_kind", copy=False)
         except (TypeError, ValueError):
-            raise ValueError(f"{where}: {name} has dtype {given.dtype}, expected numbers") from None
+            raise ValueError(f"{where}: {name} has dtype {given.dtype}, expected real numbers") from None
     return found
 
 

@@ -11,7 +11,7 @@ from pdnn.core import CoreOptimizer, core_for
 from pdnn.nn.checks import integer, number
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
-from pdnn.nn.state_dict import cast
+from pdnn.nn.state_dict import cast, check_mapping
 from pdnn.optim.stepper import Stepper
 from pdnn.store import Array, Parameter, Store
 
@@ -182,9 +182,11 @@ class Optimizer:
         Raises
         ------
         TypeError, ValueError
-            If a name is missing, a number is none, or it is another rule's, or of a model of another size.
+            If it is no mapping, a name is missing, a number is none, or it is another rule's, or of a model
+            of another size.
         """
         where = f"{type(self).__name__}.load_state_dict"
+        check_mapping(where, state)
         if missing := {"steps", "param_groups", "state"} - state.keys():
             raise ValueError(f"{where}: missing {sorted(missing)}")
         own, groups = self.state_arrays(), state["param_groups"]
