@@ -136,6 +136,8 @@ def test_what_does_not_fit_is_refused() -> None:
     loss = nn.CrossEntropyLoss()
     for make, words in [
         (lambda: optim.StepLR(sgd, 0), "step_size = 0"),
+        (lambda: optim.StepLR(sgd, 1, last_epoch=-5), "last_epoch = -5; expected an integer from -1"),
+        (lambda: linear.step_to(-1), "t = -1; expected an integer from 0"),
         (lambda: optim.LinearLR(sgd, -1.0), "start_factor = -1"),
         (lambda: optim.CosineAnnealingLR(sgd, 5, float("nan")), "eta_min = nan"),
         (lambda: optim.LambdaLR(sgd, [float]), "1 functions for 2 parameter groups"),
@@ -147,6 +149,13 @@ def test_what_does_not_fit_is_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=words):
             make()
+    with pytest.raises(TypeError, match="StepLR: last_epoch is '3', expected an integer"):
+        optim.StepLR(sgd, 1, last_epoch="3")  # type: ignore[arg-type]
+    late = optim.LambdaLR(sgd, lambda t: 1.0 if t < 2 else None)  # type: ignore[arg-type,return-value]
+    late.step()
+    with pytest.raises(TypeError, match=r"LambdaLR: lr_lambda\(2\) is None, expected a number"):
+        late.step()
+    assert late.last_epoch == 1
     with pytest.raises(TypeError, match="LambdaLR"):
         pdnn.Trainer(model, loss, sgd, schedule=lambda t: 1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Sequential"):

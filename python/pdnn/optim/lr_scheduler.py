@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from math import cos, pi
 from typing import Any
 
-from pdnn.nn.checks import number
+from pdnn.nn.checks import integer, number
 from pdnn.optim.optimizer import Optimizer
 
 
@@ -41,11 +41,12 @@ class LRScheduler:
             raise TypeError(
                 f"{type(self).__name__}: got {type(optimizer).__name__}, expected one of pdnn.optim's"
             )
+        begin = integer(self, "last_epoch", last_epoch, -1) + 1
         self.optimizer = optimizer
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", group["lr"])
         self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
-        self.step_to(last_epoch + 1)
+        self.step_to(begin)
 
     def rate(self, base: float, t: int) -> float:
         """The learning rate at time t ≥ 0 of a group that began with `base`."""
@@ -60,9 +61,16 @@ class LRScheduler:
         self.step_to(self.last_epoch + 1)
 
     def step_to(self, t: int) -> None:
-        """Goes to time t."""
-        self.last_epoch = t
-        for group, rate in zip(self.optimizer.param_groups, self.rates(t), strict=True):
+        """Goes to time t.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If t is no integer from 0.
+        """
+        rates = self.rates(integer(self, "t", t, 0))
+        self.last_epoch = int(t)
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
 
     def get_last_lr(self) -> list[float]:
@@ -105,9 +113,14 @@ class LambdaLR(LRScheduler):
 
     def rates(self, t: int) -> list[float]:
         """Each group's first learning rate times its function of t."""
-        return [
-            base * float(function(t)) for base, function in zip(self.base_lrs, self.lr_lambdas, strict=True)
-        ]
+        pairs = zip(self.base_lrs, self.lr_lambdas, strict=True)
+        return [base * self._factor(function(t), t) for base, function in pairs]
+
+    def _factor(self, given: Any, t: int) -> float:
+        try:
+            return float(given)
+        except (TypeError, ValueError):
+            raise TypeError(f"LambdaLR: lr_lambda({t}) is {given!r}, expected a number") from None
 
 
 class LinearLR(LRScheduler):
