@@ -16,7 +16,7 @@ from pdnn.data.source import Source
 from pdnn.history import History
 from pdnn.metrics import Metrics, named
 from pdnn.nn.checks import integer, number
-from pdnn.nn.losses import Loss
+from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
@@ -257,13 +257,7 @@ def _check(
             f"Trainer: model is of type {type(model).__name__}, expected an nn.Sequential; "
             "use that, or write the loop by hand"
         )
-    if not isinstance(loss, Loss):
-        raise TypeError(f"Trainer: loss is of type {type(loss).__name__}, expected one of pdnn.nn's losses")
-    if type(loss).__call__ is not Loss.__call__:
-        raise TypeError(
-            f"Trainer: {type(loss).__name__} has a __call__ of its own, which training in the core "
-            "does not call; write the loop by hand"
-        )
+    check_loss("Trainer", "loss", loss)
     if not isinstance(optimizer, Optimizer):
         raise TypeError(
             f"Trainer: optimizer is of type {type(optimizer).__name__}, expected one of pdnn.optim's"

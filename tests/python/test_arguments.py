@@ -239,6 +239,10 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         (lambda: nn.BatchNorm2d(8, momentum=None), r"BatchNorm2d: momentum is None, expected .* \[0, 1\]"),
         (lambda: nn.BatchNorm1d(8, eps="a"), "BatchNorm1d: eps is 'a', expected a number above 0"),
         (lambda: nn.LayerNorm(8, eps=None), "LayerNorm: eps is None"),
+        (
+            lambda: network().gradient(X / 1.0, Y, nn.MSELoss(), seed="a"),
+            "gradient: seed is 'a', expected an",
+        ),
         (lambda: nn.Sequential(dtype=3), "Sequential: dtype is 3, expected float32, float64 or bfloat16"),
         (lambda: nn.Conv2d(3, "8", 3), "Conv2d: out_channels is '8'"),
         (lambda: nn.Conv2d(4, 4, 3, groups=2.0), "Conv2d: groups is 2.0"),

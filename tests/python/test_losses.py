@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn, optim
+from pdnn import models, nn, optim
 from pdnn.callbacks import Callback
 from pdnn.tensor import Tensor
 
@@ -82,7 +82,7 @@ def test_a_loss_that_the_core_lacks_is_refused() -> None:
         own()(np.zeros((2, 2)), np.zeros(2, np.int64))
 
 
-def test_a_call_of_its_own_is_refused_by_the_trainer_which_would_not_call_it() -> None:
+def test_a_call_of_its_own_is_refused_where_the_core_would_not_call_it() -> None:
     class Doubled(nn.MSELoss):
         def __call__(self, outputs: Any, targets: Any) -> Tensor:
             return super().__call__(outputs, targets) * 2
@@ -90,6 +90,16 @@ def test_a_call_of_its_own_is_refused_by_the_trainer_which_would_not_call_it() -
     assert Doubled()(np.ones((2, 1)), np.zeros(2)).item() == 2
     with pytest.raises(TypeError, match=r"Doubled has a __call__ of its own.*by hand"):
         trainer_of(Doubled())
+    model = models.mlp([2, 1])
+    x, y = np.ones((3, 2), "float32"), np.ones((3, 1), "float32")
+    rules: list[Any] = [optim.SGD(model.parameters(), 0.1), optim.GaussNewton(model.parameters())]
+    calls = [lambda loss: model.gradient(x, y, loss)]
+    calls += [lambda loss, rule=rule: model.step(x, y, loss, rule) for rule in rules]
+    for call in calls:
+        with pytest.raises(TypeError, match=r"Doubled has a __call__ of its own.*by hand"):
+            call(Doubled())
+        with pytest.raises(TypeError, match=r"criterion is of type function, expected one of pdnn.nn's"):
+            call(lambda outputs, targets: 0)
 
 
 def test_integers_are_targets_where_the_loss_takes_no_classes() -> None:

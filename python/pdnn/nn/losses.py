@@ -356,6 +356,18 @@ class QuantileLoss(Loss):
         self.one_target_a_row = quantiles.size > 1
 
 
+def check_loss(where: str, name: str, loss: object) -> None:
+    """Raises TypeError unless it is a loss that the core computes as a call of it does."""
+    kind = type(loss)
+    if not isinstance(loss, Loss):
+        raise TypeError(f"{where}: {name} is of type {kind.__name__}, expected one of pdnn.nn's losses")
+    if kind.__call__ is not Loss.__call__:
+        raise TypeError(
+            f"{where}: {kind.__name__} has a __call__ of its own, which the core does not call; write the "
+            "loop by hand"
+        )
+
+
 class _LossNode(Node):
     __slots__ = ("_dy", "rows")
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
 from pdnn.nn.checks import integer, shape_of_sample
 from pdnn.nn.export import Exportable
-from pdnn.nn.losses import Loss
+from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.module import Module, builds, runs_in_python
 from pdnn.nn.place import Place
 from pdnn.nn.targets import prepare_rows
@@ -231,11 +231,14 @@ class Sequential(Exportable):
         Raises
         ------
         TypeError
-            If x or out is no array, or of another dtype.
+            If x or out is no array, or of another dtype, the criterion none of pdnn's, or the seed no
+            integer.
         ValueError
             If shapes or labels do not fit, or out is read-only, not contiguous or memory that the call reads.
         """
         x = batch_of("gradient", x, self)
+        check_loss("gradient", "criterion", criterion)
+        seed = integer("gradient", "seed", seed) % 2**64
         outputs = int(np.prod(self.output_shape(x.shape[1:]), dtype=np.int64))
         dtype = array_dtype(self.dtype)
         targets, weights = prepare_rows("gradient", y, weight, criterion, outputs, dtype)

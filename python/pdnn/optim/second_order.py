@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.core import core_for
 from pdnn.nn.checks import number
-from pdnn.nn.losses import Loss
+from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows
 from pdnn.optim.batch_loss import BatchLoss, Solver
@@ -172,10 +172,7 @@ class RowStepper:
     """What makes a step by hand; arguments, result and errors are those of `Sequential.step`."""
 
     def __init__(self, model: Sequential, criterion: Loss, optimizer: SecondOrder) -> None:
-        if not isinstance(criterion, Loss) or type(criterion).__call__ is not Loss.__call__:
-            raise TypeError(
-                f"step: criterion is of type {type(criterion).__name__}, expected one of pdnn.nn's losses"
-            )
+        check_loss("step", "criterion", criterion)
         optimizer.attach(model)
         self._model, self._criterion, self._optimizer = model, criterion, optimizer
 

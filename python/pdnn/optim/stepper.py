@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pdnn.comm import world
 from pdnn.core import CoreOptimizer, CoreStepper, array_dtype, core_for
-from pdnn.nn.losses import Loss
+from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.store import Array
@@ -42,11 +42,7 @@ class Stepper:
     """
 
     def __init__(self, model: Sequential, criterion: Loss, optimizer: Updates) -> None:
-        if not isinstance(criterion, Loss) or type(criterion).__call__ is not Loss.__call__:
-            raise TypeError(
-                f"step: criterion is of type {type(criterion).__name__}, expected one of pdnn.nn's losses; "
-                "write the steps of others by hand"
-            )
+        check_loss("step", "criterion", criterion)
         self.model, self.criterion, self.optimizer = model, criterion, optimizer
         self._model, self._store = model.core, model.place().store
         self._modules = tuple(model.modules())
