@@ -248,10 +248,10 @@ class Tensor(ArrayInterface):
         """The mean of all elements, shape ()."""
         return self.sum() / max(self.data.size, 1)
 
-    def reshape(self, *shape: int) -> Tensor:
-        """The same elements in C order under another shape; -1 stands for what remains."""
-        before = self.shape
-        return _result(self.data.reshape(shape), [self], lambda dy: [dy.reshape(before)])
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """The same elements in C order under another shape, numbers or one tuple; -1 stands for the rest."""
+        before, after = self.shape, shape[0] if len(shape) == 1 else shape
+        return _result(self.data.reshape(after), [self], lambda dy: [dy.reshape(before)])
 
     def flatten(self, start_dim: int = 0) -> Tensor:
         """Axes from `start_dim` on as one: ``flatten(1)`` makes features of images, (n, c h w)."""

@@ -150,6 +150,17 @@ def test_gradients_add_up_until_they_are_zeroed() -> None:
     assert not net.flat_gradients.any()
 
 
+def test_a_shape_may_be_numbers_or_a_tuple() -> None:
+    net = Branches()
+    y = net(X)
+    shapes = [y.reshape(6, 6), y.reshape((6, 6)), y.reshape([-1, 6])]
+    assert {each.shape for each in shapes} == {(6, 6)}
+    assert y.reshape(-1).shape == y.reshape((36,)).shape == (36,)
+    assert y.sum().reshape().shape == y.sum().reshape(()).shape == ()
+    y.reshape((6, 6)).sum().backward()
+    np.testing.assert_array_equal(net.head.bias.grad, [12, 12, 12])  # type: ignore[union-attr]
+
+
 def test_targets_may_be_tensors_that_nothing_lies_behind() -> None:
     net = Branches()
     y = net(X)
