@@ -100,11 +100,12 @@ PYTHON_MAY_LOOK_AT = {
     "closures": ["_core", "core", "store", "optim", "data", "training", "epochs"],
     "estimation": ["comm", "data", "strategies", "estimate", "evaluation"],
     "copies": ["_core", "core", "comm", "store", "training"],
+    "settings": ["data", "nn", "training"],
     "fitting": [
-        *("_core", "comm", "store", "nn", "data", "strategies", "progress"),
+        *("_core", "comm", "store", "data", "strategies", "progress", "settings"),
         *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
-    "trainer": ["data", "history", "checkpoint", "estimation", "fitting"],
+    "trainer": ["data", "history", "checkpoint", "estimation", "settings", "fitting"],
     "callbacks": ["metrics", "nn", "store", "trainer"],
     "sklearn": [
         *("_core", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),

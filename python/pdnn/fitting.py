@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Callable, Collection
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from math import gcd, inf
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pdnn import checkpoint as checkpoints
 from pdnn import strategies
@@ -17,14 +16,13 @@ from pdnn.comm import Communicator
 from pdnn.comm.crew import Crew, Deaths, give
 from pdnn.comm.ending import stop_on_sigterm
 from pdnn.copies import Copies, steps_between
-from pdnn.data import BlockStream, Dataset, PadCropFlip, Subset
+from pdnn.data import BlockStream, Dataset, Subset
 from pdnn.data.block_source import block_source
-from pdnn.data.images import check_augment
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
 from pdnn.epochs import LOOK, Epochs
 from pdnn.estimation import Estimation
-from pdnn.nn.checks import integer, number
 from pdnn.progress import Progress
+from pdnn.settings import Settings
 from pdnn.store import Array
 
 if TYPE_CHECKING:
@@ -32,57 +30,6 @@ if TYPE_CHECKING:
 
 Watch: TypeAlias = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 0, and what was measured."""
-
-
-LEAST = {"epochs": 0, "batch_size": 1, "every": 1, "every_steps": 1, "keep": 1, "elastic": 0}
-"""The least that counts of `Settings` may be."""
-
-
-class Settings(NamedTuple):
-    """The arguments of `Trainer.fit`, but for the data and the callbacks."""
-
-    epochs: int
-    batch_size: int
-    shuffle: bool
-    augment: PadCropFlip | None
-    checkpoint: str | os.PathLike[str] | None
-    every: int
-    every_steps: int | None
-    every_seconds: float | None
-    keep: int
-    resume: bool
-    timeline: bool
-    verbose: bool
-    elastic: int | None
-
-    def checked(self, training: Estimation) -> Settings:
-        """The same, with Python's integers; TypeError or ValueError if one does not fit."""
-        counts: dict[str, Any] = {
-            name: integer("fit", name, getattr(self, name), least)
-            for name, least in LEAST.items()
-            if not (name in ("every_steps", "elastic") and getattr(self, name) is None)
-        }
-        if self.every_seconds is not None:
-            expected = "a number from 0"
-            if not number("fit", "every_seconds", self.every_seconds, expected) >= 0:
-                raise ValueError(f"fit: every_seconds = {self.every_seconds}; expected {expected}")
-        check_augment("fit", self.augment)
-        wanted = {
-            "resume=True": self.resume,
-            "every_steps=": self.every_steps is not None,
-            "every_seconds=": self.every_seconds is not None,
-        }
-        for name, given in wanted.items():
-            if given and self.checkpoint is None:
-                raise ValueError(f"fit: {name} needs checkpoint=, the directory of the checkpoint")
-        if any(parameter.hooks or parameter.post_hooks for parameter in training.model.parameters()):
-            raise ValueError(
-                "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "
-                "loop by hand"
-            )
-        if self.timeline and not training.strategy.has_pipeline:
-            raise ValueError(f'fit: timeline=True is for pipelines, strategy "{training.strategy}" has none')
-        return self._replace(**counts)
 
 
 class Fitting:
@@ -115,10 +62,10 @@ class Fitting:
         settings = settings.checked(training)
         everyone = training.comm
         self._crew = Crew[None](everyone, everyone.spares) if copy_every else None
-        waits = False
+        self._waits = False
         if self._crew is not None:
             self._crew.begin()
-            waits = self._crew.active is None
+            self._waits = self._crew.active is None
             training.go_on_with(self._crew.active or everyone)
         classes = training.classes_
         if classes is None and not isinstance(data, BlockStream):
@@ -145,7 +92,7 @@ class Fitting:
             if had is not None and not strategies.parse(had).fits(training.comm.size):
                 had = None
             if training.wants_auto:
-                if not waits:
+                if not self._waits:
                     training.choose_auto(source, batch_size, settings.augment, had, alike, shown)
                 waiting = range(everyone.size - everyone.spares, everyone.size)
                 training.strategy = give(everyone, waiting, lambda: training.strategy) or training.strategy
@@ -179,7 +126,7 @@ class Fitting:
         self._copy_every = copy_every
         self._pause = gcd(settings.every_steps or 0, copy_every)
         self.copies = Copies(training)
-        if waits:
+        if self._waits:
             return
         if resumed is None and training.strategy.same_init:
             training.share_model()
@@ -188,6 +135,16 @@ class Fitting:
             checkpoints.resume_session(training, self._run.session, resumed)
         if copy_every:
             self.copies.take(self._run.session)
+
+    @contextmanager
+    def before(self) -> Iterator[None]:
+        """An error on this rank before `run` releases those that wait for it there."""
+        try:
+            yield
+        except (Exception, KeyboardInterrupt):
+            if not self._waits:
+                self._run.session.leave()
+            raise
 
     def run(self, watch: Watch | None) -> None:
         """Trains the epochs; if the job survives the death of a rank, on those that are left.

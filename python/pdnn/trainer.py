@@ -12,8 +12,9 @@ from pdnn import checkpoint as checkpoints
 from pdnn.data import BlockStream, PadCropFlip
 from pdnn.data.source import Data, data_of, epochs_may_come_second
 from pdnn.estimation import Estimation
-from pdnn.fitting import Settings, begin
+from pdnn.fitting import begin
 from pdnn.history import History
+from pdnn.settings import Settings
 
 
 class Callback(Protocol):
@@ -200,8 +201,9 @@ class Trainer(Estimation):
         data = train if isinstance(train, BlockStream) else data_of("train", train, y)
         watchers = _watchers(callbacks)
         fitting = begin(self, data, validation, settings)
-        for watcher in watchers:
-            watcher.on_train_begin(self)
+        with fitting.before():
+            for watcher in watchers:
+                watcher.on_train_begin(self)
 
         def watch(epoch: int, logs: dict[str, float]) -> None:
             for watcher in watchers:

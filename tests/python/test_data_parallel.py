@@ -69,7 +69,7 @@ def test_ranks_with_other_numbers_of_rows_cut_the_gradient_alike(
 
     def train(strategy: Any, batch: int) -> np.ndarray:
         model = models.mlp([6, 8, 3], "tanh", dtype="float64", seed=1)
-        sgd = optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        sgd = optim.SGD(model.parameters(), 0.01, momentum=0.9)
         trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
         trainer.fit(rows, 2, batch, verbose=False)
         return model.flat_parameters.copy()
@@ -194,15 +194,25 @@ def test_ranks_that_would_pause_at_other_steps_are_refused(
     pdnn.run(differ, ranks=2, backend="threads")
 
 
+@pytest.mark.parametrize("where", ["on_train_begin", "on_epoch_end"])
 @pytest.mark.parametrize("strategy", CHOICES, ids=repr)
-def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParallel) -> None:
-    class Fail(Callback):
-        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
-            if pdnn.world().rank == 1:
-                raise KeyError("the real one")
+def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParallel, where: str) -> None:
+    def fail(*_: object) -> None:
+        if pdnn.world().rank == 1:
+            raise KeyError("the real one")
+
+    callback = Callback()
+    setattr(callback, where, fail)
+
+    def train() -> None:
+        if pdnn.world().rank == 0:
+            with pytest.raises(pdnn.CommunicationError, match="rank 1 left"):
+                trained(strategy, callbacks=[callback])
+        else:
+            trained(strategy, callbacks=[callback])
 
     with pytest.raises(KeyError, match="the real one"):
-        pdnn.run(lambda: trained(strategy, callbacks=[Fail()]), ranks=2, backend="threads")
+        pdnn.run(train, ranks=2, backend="threads")
 
 
 def test_a_learning_rate_that_one_rank_alone_changes_is_told_on_all() -> None:

@@ -291,8 +291,7 @@ class Module:
         Raises
         ------
         TypeError, ValueError
-            If it is no mapping, a name is missing or unknown, a shape differs, one has no real numbers, or
-            the format is neither.
+            If it is no mapping, or a name, a shape, a dtype or the format does not fit.
         """
         self.place()
         state_dict.load(self._named(Handle), state, format)
