@@ -228,6 +228,12 @@ def check_shared_memory(comm: Communicator) -> None:
     refused(TypeError, lambda: comm.share(3, "float16"))
     refused(TypeError, lambda: comm.share(2.5))  # type: ignore[arg-type]
     assert "shape (-1, 2); pass sizes from 0" in refused(ValueError, lambda: comm.share((-1, 2)))
+    try:
+        comm.share(10**17)
+    except MemoryError:
+        comm.barrier()  # all have heard
+    else:
+        raise AssertionError("so much memory")
     if comm.size > 1:
         text = refused(ValueError, lambda: comm.share(3 + comm.rank))
         assert "share((4,) float32)" in text
@@ -294,6 +300,13 @@ def check_wrong_arguments(comm: Communicator) -> None:
     assert "no rows to share" in refused(ValueError, lambda: comm.reduce_scatter(np.zeros(())))
     wrong = refused(ValueError, lambda: comm.all_reduce(a, out=np.zeros(3, np.int64)))
     assert "a (3,) int64 out for a (4,) int64 array" in wrong
+    longer = np.zeros(5, np.int64)
+    for reproducible in (False, True):
+        wrong = refused(
+            ValueError, lambda r=reproducible: comm.all_reduce(longer[:4], out=longer[1:], reproducible=r)
+        )
+        assert "an out that shares a part of a's memory" in wrong
+    equal(comm.all_reduce(longer[:4], out=longer[:4]), longer[:4])
     assert "tag 32767" in refused(ValueError, lambda: comm.start_send(a, comm.rank, 32_767))
     comm.send(a, comm.rank)
     wrong = refused(ValueError, lambda: comm.recv(comm.rank, out=np.zeros(5)))

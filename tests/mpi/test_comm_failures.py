@@ -133,6 +133,17 @@ def test_mpi_starts_and_ends_where_mpi4py_was_told_not_to_start_it(mpiexec: Call
     assert said == "2\n2\n"
 
 
+def test_a_process_that_a_rank_starts_is_no_rank(mpiexec: Callable[..., Completed]) -> None:
+    child = "import pdnn; print(pdnn.world().size, pdnn.run(lambda: pdnn.world().size, ranks=2)[0])"
+    code = (
+        "import subprocess, sys, pdnn\n"
+        "pdnn.world().barrier()\n"
+        f"subprocess.run([sys.executable, '-c', {child!r}], check=True)\n"
+        "pdnn.world().barrier()"
+    )
+    assert mpiexec(2, ["-c", code], timeout=60).stdout == "1 2\n1 2\n"
+
+
 WORLD = "import sys, pdnn; print(pdnn.world(), 'mpi4py.MPI' in sys.modules)"
 NOT_A_RANK = dict.fromkeys(("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PDNN_MPI"))
 

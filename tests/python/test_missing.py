@@ -46,6 +46,19 @@ def spin(over: threading.Event) -> None:
         pass
 
 
+@pytest.mark.parametrize("shift", range(3))
+def test_a_long_name_of_a_script_ends_with_a_whole_character(shift: int) -> None:
+    name = "-" * shift + 20 * "€" + ".py"
+    call = "import numpy, pdnn\npdnn.world().all_reduce(numpy.zeros(2 + pdnn.world().rank))"
+    code = compile(call, name, "exec")
+
+    def rank() -> None:
+        with pytest.raises(ValueError, match="all_reduce"):
+            exec(code, {})
+
+    run_threads(rank, 2)
+
+
 @pytest.mark.parametrize(
     ("act", "state"),
     [

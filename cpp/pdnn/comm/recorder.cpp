@@ -33,10 +33,13 @@ struct Line {
 thread_local Label current_label;
 thread_local Line current_line;
 
+/// As much as there is room for, in whole characters of UTF-8.
 template <std::size_t N>
 void copy_text(const char* from, std::array<char, N>& to) {
-  to[std::min(std::strlen(from), N - 1)] = '\0';
-  std::memcpy(to.data(), from, std::min(std::strlen(from), N - 1));
+  std::size_t length = std::min(std::strlen(from), N - 1);
+  while (length > 0 && (static_cast<unsigned char>(from[length]) & 0xc0) == 0x80) --length;
+  std::memcpy(to.data(), from, length);
+  to[length] = '\0';
 }
 
 std::int64_t nanoseconds() { return std::chrono::steady_clock::now().time_since_epoch().count(); }

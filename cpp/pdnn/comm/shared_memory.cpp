@@ -113,8 +113,11 @@ class File {
 
 #ifdef __linux__
 
+Index memory_of_machine() { return Index{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE); }
+
 /// A segment of memory without a name; others open it through this process.
 int make_segment(Index bytes) {
+  if (bytes > memory_of_machine()) return -1;  // page after page would be taken from all programs
   const int file = ::memfd_create("pdnn", MFD_CLOEXEC);
   if (file >= 0 && ::posix_fallocate(file, 0, bytes + kHeader) != 0) {
     ::close(file);
@@ -165,15 +168,20 @@ std::shared_ptr<SharedMemory> share(Communicator& comm, Index bytes) {
     const std::uint64_t token = (std::uint64_t{random()} << 32 | random()) | 1;
     memory = own.open() ? Mapped::of(own.number(), bytes) : nullptr;
     if (auto* mapped = dynamic_cast<Mapped*>(memory.get())) mapped->set_token(token);
-    if (!memory) memory = std::make_shared<Allocated>(bytes);
-    offer = {static_cast<std::int64_t>(token), ::getpid(), own.number()};
-    offered.emplace(token, memory);
+    try {
+      if (!memory) memory = std::make_shared<Allocated>(bytes);
+      offer = {static_cast<std::int64_t>(token), ::getpid(), own.number()};
+      offered.emplace(token, memory);
+    } catch (const std::bad_alloc&) {
+      offer = {};  // the others are to hear of it
+    }
   }
   const Machine here = this_machine();
   Machine there = here;
   comm.broadcast(std::span(offer), 0);
   comm.broadcast(bytes_of(there), 0);
   const auto token = static_cast<std::uint64_t>(offer[0]);
+  if (token == 0) throw std::bad_alloc();
   if (!first) {
     memory = Offer::find(token);
     if (!memory && offer[2] >= 0 && there == here) {

@@ -121,16 +121,20 @@ def describe(call: str, array: object, options: str = "", *, writes: bool = Fals
     return header
 
 
-def with_out(header: Header, out: object) -> Header:
-    """The header, with what is wrong with `out`: it must be like the array that the header describes."""
+def with_out(header: Header, a: object, out: object) -> Header:
+    """The header of `a`, with what is wrong with `out`: it must be like `a`, on all of its memory or none."""
     if header.problem:
         return header
+    assert isinstance(a, np.ndarray), "as the header has no problem"
     told = describe(header.call, out, writes=True)
     if told.problem:
         return header._replace(problem=f"{told.problem} as out", advice=told.advice, mistype=told.mistype)
     if (told.dtype, told.shape) != (header.dtype, header.shape):
         problem = f"a {told.shape} {told.dtype} out for a {header.shape} {header.dtype} array"
         return header._replace(problem=problem, advice="pass an out like a")
+    assert isinstance(out, np.ndarray), "as it has no problem"
+    if np.may_share_memory(a, out) and a.ctypes.data != out.ctypes.data:
+        return header._replace(problem="an out that shares a part of a's memory", advice="pass a copy of a")
     return header
 
 

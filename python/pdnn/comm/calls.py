@@ -46,7 +46,7 @@ def reduce(core: _core.Communicator, a: Array, root: int, op: Op, out: Array | N
     target = (a if out is None else out) if core.rank == root else None
     header = describe("reduce", a, f"op={op!s:.40}, root={root}", writes=target is a)
     if target is not None:
-        header = with_out(header, target)
+        header = with_out(header, a, target)
     return Call(header, lambda _: (core.start_reduce(a, target, root, _op("reduce", op)), target))
 
 
@@ -55,7 +55,7 @@ def all_reduce(core: _core.Communicator, a: Array, op: Op, out: Array | None) ->
     target = a if out is None else out
     by = "" if core.all_reduce_name is None else f", by={core.all_reduce_name:.40}"
     options = f"op={op!s:.40}{by}"
-    header = with_out(describe("all_reduce", a, options, writes=target is a), target)
+    header = with_out(describe("all_reduce", a, options, writes=target is a), a, target)
     return Call(header, lambda _: (core.start_all_reduce(a, target, _op("all_reduce", op)), target))
 
 

@@ -113,7 +113,8 @@ class Communicator:
         a : array
             Of the same shape and type on every rank.
         op : {"sum", "mean", "max", "min"}
-            The mean, of floats only, divides by the number of ranks.
+            The mean, of floats only, divides by the number of ranks. The maximum or minimum of a NaN and a
+            number is either, as MPI has it.
         out : array, optional
             Filled and returned; like `a`, and `a` itself by default.
         reproducible : bool
@@ -216,6 +217,11 @@ class Communicator:
         -------
         array or None
             None, on every rank, if they are not all on one machine.
+
+        Raises
+        ------
+        MemoryError
+            On every rank, if rank 0's machine has not so much memory.
         """
         extents = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
         header = Header("share", np.dtype(dtype).name, extents)

@@ -23,12 +23,18 @@ _REBUILD = (
     'pip install --no-deps --force-reinstall . -Ccmake.define.MPI_CXX_COMPILER="$(command -v mpicxx)"'
 )
 
+_RANK = "PDNN_MPI_PROCESS"
+"""The variable that says which process is the rank, and its `_place`."""
+
+_PLACE = ("PMIX_NAMESPACE", "PMIX_RANK", "PMI_PORT", "PMI_FD", "PMI_RANK")
+
 
 def launched_ranks() -> int | None:
     """The launcher's number of ranks; None if this process was not started as an MPI rank.
 
     ``PDNN_MPI=0`` or ``1`` overrides. A launcher that does not say how many (``PMIX_RANK`` alone) counts as
     1. Slurm's own variables do not count: they are also there when a batch script runs this process alone.
+    A process that a rank started has its variables, and is none.
 
     Raises
     ------
@@ -41,7 +47,15 @@ def launched_ranks() -> int | None:
     size = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE")
     if wanted == "0" or not (wanted or size or "PMIX_RANK" in os.environ):
         return None
+    process, _, place = os.environ.get(_RANK, "").partition(" ")
+    if process not in ("", str(os.getpid())) and place == _place():
+        return None
     return int(size or 1)
+
+
+def _place() -> str:
+    """What the launcher told of the rank; another launcher, or the same for another rank, tells another."""
+    return " ".join(os.environ.get(name, "") for name in _PLACE)
 
 
 def mpi_world(launched: int) -> Communicator:
@@ -107,6 +121,8 @@ def from_mpi4py(comm: MPI.Intracomm) -> Communicator:
 @functools.cache
 def _start() -> tuple[Any, ModuleType]:
     """mpi4py's MPI, which is then initialized, and pdnn._mpi, which is built for the same library."""
+    if launched_ranks() is not None:
+        os.environ[_RANK] = f"{os.getpid()} {_place()}"
     module, finalizes = _import_mpi4py()
     ends = False
     try:

@@ -17,7 +17,8 @@ def all_reduce(core: _core.Communicator, a: Array, op: Op, out: Array | None) ->
     Every rank gets a slice of all arrays, adds it up by the tree, and sends it to the others.
     """
     target = a if out is None else out
-    header = with_out(describe("all_reduce", a, f"op={op!s:.40}, reproducible", writes=target is a), target)
+    header = describe("all_reduce", a, f"op={op!s:.40}, reproducible", writes=target is a)
+    header = with_out(header, a, target)
 
     def begin(_: Sequence[Header]) -> tuple[_core.Request, Array]:
         if op not in ("sum", "mean"):
