@@ -205,3 +205,17 @@ def test_many_steps_and_many_bad_ones() -> None:
 def test_an_unknown_word_is_refused() -> None:
     with pytest.raises(ValueError, match="on_nonfinite='warn'; expected one of 'raise', 'skip', 'ignore'"):
         trainer_of("serial", on_nonfinite="warn")
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(label_smoothing=0.1)])
+@pytest.mark.parametrize("strategy", ["serial", "team:2"])
+def test_outputs_that_are_nan_are_not_right(strategy: str, loss: nn.Loss) -> None:
+    model = nn.Sequential(nn.Linear(INPUTS, CLASSES), seed=2)
+    trainer = pdnn.Trainer(model, loss, optim.SGD(model.parameters(), lr=0.1), strategy=strategy)
+    whole = trainer.evaluate((X, Y))["accuracy"]
+    right = float(np.argmax(model.predict(X[BAD : BAD + 1])) == Y[BAD])
+    broken = trainer.evaluate((BROKEN, Y))
+    assert np.isnan(broken["loss"])
+    assert broken["accuracy"] == pytest.approx(whole - right / ROWS)
+    zeros = np.zeros(ROWS, np.int64)
+    assert trainer.evaluate((np.full_like(X, np.nan), zeros))["accuracy"] == 0

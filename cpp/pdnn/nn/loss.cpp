@@ -1,12 +1,14 @@
 #include "pdnn/nn/loss.hpp"
 
+#include <cmath>
+
 namespace pdnn::nn {
 
 LossValue sum_of_rows(const double* rows, Range range) {
   LossValue sums;
   for (Index r = range.begin; r < range.end; ++r) {
     sums.value += rows[2 * r];
-    sums.correct += rows[2 * r + 1];
+    if (!std::isnan(rows[2 * r])) sums.correct += rows[2 * r + 1];  // of outputs that are NaN none is the largest
   }
   return sums;
 }
