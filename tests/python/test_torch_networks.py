@@ -112,6 +112,8 @@ def test_values_of_torch_come_back_and_what_does_not_fit_is_refused() -> None:
         model.load_state_dict({n: a for n, a in state.items() if not n.endswith("tracked")})
     with pytest.raises(ValueError, match=r"missing \['0.bias'\]"):
         model.load_state_dict({n: a for n, a in state.items() if n != "0.bias"}, format="torch")
+    with pytest.raises(ValueError, match=r'2.weight is a tensor of PyTorch; pass format="torch"'):
+        model.load_state_dict(model.state_dict() | {"2.weight": torch.zeros(3, 8)})
     with pytest.raises(ValueError, match='format "keras"; expected "pdnn" or "torch"'):
         model.state_dict(format="keras")
     np.testing.assert_array_equal(model.flat_parameters, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -68,7 +69,7 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
         If it is no mapping.
     ValueError
         If a name is missing or unknown, a shape differs, an array is not of numbers, or the format is neither
-        "pdnn" nor "torch".
+        "pdnn" nor "torch", or "pdnn" for tensors of PyTorch, whose square weights would come transposed.
     """
     check_mapping("load_state_dict", state)
     if _is_torch("load_state_dict", format):
@@ -77,6 +78,13 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
             for name, array in state.items()
             if name.rpartition(".")[2] != COUNTER
         }
+    elif (torch := sys.modules.get("torch")) is not None:
+        for name, values in state.items():
+            if isinstance(values, torch.Tensor):
+                raise ValueError(
+                    f'load_state_dict: {name} is a tensor of PyTorch; pass format="torch" if its shape is '
+                    "PyTorch's, or an array, as by .numpy(), if it is pdnn's"
+                )
     own = {name: handle.data for name, handle in handles.items()}
     missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
     if missing or unknown:
