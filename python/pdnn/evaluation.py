@@ -129,9 +129,14 @@ class Evaluation(Training):
         Raises
         ------
         TypeError, ValueError
-            As `predict`; or if there are names, but none for a class that is predicted.
+            As `predict`; or if an output is NaN, or there are names, but none for a class that is predicted.
         """
         outputs = self.predict(x)
+        if (unknown := np.isnan(outputs).any(axis=1)).any():
+            raise ValueError(
+                f"predict_classes: row {int(unknown.argmax())} has outputs that are NaN, and so no class; "
+                "predict returns the outputs"
+            )
         if outputs.shape[1] > 1:
             numbers: Array = np.argmax(outputs, axis=1)
         else:

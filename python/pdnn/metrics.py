@@ -107,13 +107,19 @@ def measure(
 
 
 def accuracy(y: Array, prediction: Array, weight: Array | None = None, threshold: float = 0.5) -> float:
-    """Share of the rows whose predicted class is y's: the largest output, or one above the threshold."""
+    """Share of the rows whose predicted class is y's: the largest output, or one above the threshold.
+
+    A row with NaN is never right.
+    """
+    known = ~np.isnan(prediction).any(axis=1)
     if prediction.shape[1] == 1:
         classes = y.reshape(len(y))
         if not ((classes == 0) | (classes == 1)).all():
             raise ValueError("metrics: accuracy compares classes, and here are numbers beside 0 and 1")
-        return float(_mean((prediction[:, 0] > threshold) == classes, weight))
-    return float(_mean(prediction.argmax(axis=1) == _classes("accuracy", y), weight))
+        right = (prediction[:, 0] > threshold) == classes
+    else:
+        right = prediction.argmax(axis=1) == _classes("accuracy", y)
+    return float(_mean(right & known, weight))
 
 
 def top_k(y: Array, prediction: Array, weight: Array | None = None, k: int = 5) -> float:

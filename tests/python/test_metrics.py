@@ -52,7 +52,19 @@ def test_metrics_of_classes() -> None:
 def test_what_is_not_a_number_is_never_right() -> None:
     y, p = np.array([0, 1]), np.array([[np.nan, 0, 0], [np.nan, 1, 0]])
     assert metrics.top_k(y, p, k=2) == 0.5
+    assert metrics.accuracy(y, p) == 0
+    assert metrics.accuracy(y, p[:, :1]) == 0
     assert np.isnan(metrics.r2(np.array([[0.0], [1.0]]), np.array([[np.nan], [0.0]])))
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_what_is_not_a_number_has_no_class(outputs: int) -> None:
+    made = trainer(nn.BCEWithLogitsLoss(), outputs)
+    rows = X[:5].copy()
+    assert len(made.predict_classes(rows)) == 5
+    rows[2, 1] = np.nan
+    with pytest.raises(ValueError, match="predict_classes: row 2 has outputs that are NaN, and so no class"):
+        made.predict_classes(rows)
 
 
 def test_r2_of_equal_targets_is_that_of_scikit_learn() -> None:
