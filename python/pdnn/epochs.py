@@ -159,7 +159,8 @@ class Epochs:
         rates = self._no_rates
         if schedule is not None:
             times = range(schedule.last_epoch, schedule.last_epoch + epochs)
-            rates = np.array([schedule.rates(time) for time in times])
+            rates = schedule.table(times)
+            epochs = len(rates) or 1  # until the optimizer refuses a rate, as it does one of this epoch
         orders = np.stack([self._order(training.epoch + epoch) for epoch in range(epochs)])
         made: list[_EpochMade] = []
         try:
@@ -231,8 +232,10 @@ class Epochs:
         rates = self._no_rates  # as the groups say
         schedule = training.schedule
         if schedule is not None and training.schedule_per == "step":
-            to_come = range(ceil((len(source) - row) / self._rows))
-            rates = np.array([schedule.rates(schedule.last_epoch + step) for step in to_come])
+            to_come = ceil((len(source) - row) / self._rows)
+            rates = schedule.table(range(schedule.last_epoch, schedule.last_epoch + to_come))
+            if len(rates) < to_come:
+                schedule.check(schedule.last_epoch + len(rates))
         with reading_ahead(source.dataset, order, row) as taken:
 
             def look(sums: EpochSums) -> bool:

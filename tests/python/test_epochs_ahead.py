@@ -125,6 +125,35 @@ def test_they_end_before_a_step_that_is_not_finite(calls: list[int]) -> None:
     assert errors[0] == errors[1]
 
 
+@pytest.mark.parametrize("factor", [-1.0, float("nan"), float("inf")])
+def test_they_end_before_a_learning_rate_that_is_none(factor: float, calls: list[int]) -> None:
+    def wrong(adam: optim.Optimizer) -> lr_scheduler.LRScheduler:
+        return lr_scheduler.LambdaLR(adam, lambda epoch: factor if epoch == 4 else 1.0)
+
+    ended = []
+    for watched in (True, False):
+        trainer = trained(watched, schedule=wrong, epochs=())
+        for _ in range(2):  # also in a further fit
+            with pytest.raises(ValueError, match=f"Adam: lr = {0.02 * factor}; expected a number from 0"):
+                trainer.fit(DATA, 9, 4, verbose=False, callbacks=[Callback()] if watched else [])
+        assert trainer.epoch == 4
+        ended.append(str(state(trainer)))  # NaN is not equal to itself
+    assert calls[0] == 8
+    assert ended[0] == ended[1]
+
+
+@pytest.mark.parametrize("factor", [-1.0, float("nan"), float("inf")])
+def test_an_epoch_whose_steps_would_have_a_learning_rate_that_is_none_does_not_begin(factor: float) -> None:
+    def wrong(adam: optim.Optimizer) -> lr_scheduler.LRScheduler:
+        return lr_scheduler.LambdaLR(adam, lambda step: factor if step == 9 else 1.0)
+
+    trainer = trained(False, schedule=wrong, schedule_per="step", epochs=(1,))  # of six steps
+    before = state(trainer)
+    with pytest.raises(ValueError, match=f"Adam: lr = {0.02 * factor}; expected a number from 0"):
+        trainer.fit(DATA, 3, 4, verbose=False)
+    assert state(trainer) == before
+
+
 def test_a_ctrl_c_keeps_those_that_were_made(monkeypatch: pytest.MonkeyPatch, calls: list[int]) -> None:
     run_epochs = Epochs._run_epochs
 

@@ -16,8 +16,11 @@ from collections.abc import Callable, Sequence
 from math import cos, pi
 from typing import Any
 
+import numpy as np
+
 from pdnn.nn.checks import integer, number
 from pdnn.optim.optimizer import Optimizer
+from pdnn.store import Array
 
 
 class LRScheduler:
@@ -55,6 +58,17 @@ class LRScheduler:
     def rates(self, t: int) -> list[float]:
         """The learning rate of each group at time t."""
         return [self.rate(base, t) for base in self.base_lrs]
+
+    def table(self, times: range) -> Array:
+        """The learning rates at these times, (times, groups), up to the first that no group may have."""
+        rates = np.array([self.rates(t) for t in times])
+        wrong = ~((rates >= 0) & (rates < np.inf)).all(axis=1)
+        return rates[: wrong.argmax()] if wrong.any() else rates
+
+    def check(self, t: int) -> None:
+        """Raises ValueError if a learning rate at time t is none that a group may have."""
+        for rate in self.rates(t):
+            self.optimizer.check_number("lr", rate)
 
     def step(self) -> None:
         """Advances by one step, or epoch: sets the groups' learning rates for the next."""
