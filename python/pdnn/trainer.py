@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import numpy.typing as npt
@@ -172,7 +173,7 @@ class Trainer(Estimation):
         Raises
         ------
         ValueError, TypeError
-            If the arguments do not fit each other or the model.
+            If the arguments do not fit each other or the model, or the trainer is within a fit.
         CommunicationError
             If a rank was started with another model, data or settings, does not answer, or left `fit` with
             an error or Ctrl-C. Ranks that catch this may all call `fit` again.
@@ -200,20 +201,33 @@ class Trainer(Estimation):
         )
         data = train if isinstance(train, BlockStream) else data_of("train", train, y)
         watchers = _watchers(callbacks)
-        fitting = begin(self, data, validation, settings)
-        with fitting.before():
-            for watcher in watchers:
-                watcher.on_train_begin(self)
+        with self._fit_alone():
+            fitting = begin(self, data, validation, settings)
+            with fitting.before():
+                for watcher in watchers:
+                    watcher.on_train_begin(self)
 
-        def watch(epoch: int, logs: dict[str, float]) -> None:
-            for watcher in watchers:
-                watcher.on_epoch_end(self, epoch, logs)
+            def watch(epoch: int, logs: dict[str, float]) -> None:
+                for watcher in watchers:
+                    watcher.on_epoch_end(self, epoch, logs)
 
-        fitting.run(watch if watchers else None)
-        for watcher in watchers:
-            watcher.on_train_end(self)
-        self.history.fingerprint = self.model.fingerprint()
+            fitting.run(watch if watchers else None)
+            for watcher in watchers:
+                watcher.on_train_end(self)
+            self.history.fingerprint = self.model.fingerprint()
         return self.history
+
+    @contextmanager
+    def _fit_alone(self) -> Iterator[None]:
+        """Raises ValueError within a fit of this trainer, whose epochs another one's would be."""
+        if not self._fits.acquire(blocking=False):
+            raise ValueError(
+                "fit: this trainer is within a fit, in a callback or another thread; call fit after it"
+            )
+        try:
+            yield
+        finally:
+            self._fits.release()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes parameters, optimizer, epoch, step, seed and history to one file, all or nothing."""

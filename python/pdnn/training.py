@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,6 +102,7 @@ class Training:
         self.step = 0
         self.position: Position | None = None
         self.stop_training = False
+        self._fits = Lock()  # one at a time
         self._plain = False  # whether integers that it trained on meant themselves
         self._told: set[str] = set()
         model.core  # noqa: B018  a model without a static form is refused here

@@ -430,3 +430,36 @@ def test_samples_of_many_shapes_share_one_team() -> None:
         image = RNG.standard_normal((1, 2, height, 5)).astype(np.float32)
         np.testing.assert_allclose(trainer.predict(image), model.predict(image), rtol=1e-6)
     assert len(os.listdir("/proc/self/task")) == threads
+
+
+class FitsWithin(Callback):
+    """Calls fit within a fit, in the same thread or another one."""
+
+    def __init__(self, by_thread: bool) -> None:
+        self.by_thread = by_thread
+        self.errors: list[str] = []
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        if self.by_thread:
+            thread = threading.Thread(target=self.fit, args=(trainer,), daemon=True)
+            thread.start()
+            thread.join(60)
+        else:
+            self.fit(trainer)
+
+    def fit(self, trainer: pdnn.Trainer) -> None:
+        with pytest.raises(ValueError, match="fit: this trainer is within a fit") as error:
+            fit(trainer)
+        self.errors.append(str(error.value))
+
+
+@pytest.mark.parametrize("by_thread", [False, True])
+def test_a_fit_within_a_fit_is_refused(by_thread: bool) -> None:
+    alone, trainer, within = make(), make(), FitsWithin(by_thread)
+    fit(trainer, epochs=3, callbacks=[within])
+    assert trainer.epoch == len(within.errors) == 3
+    with pytest.raises(ValueError, match="no rows"):
+        fit(trainer, validation=Subset(DATA, []))
+    fit(trainer, epochs=1)  # after an error, too
+    fit(alone, epochs=4)
+    assert trainer.model.fingerprint() == alone.model.fingerprint()
