@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator, ExitStack
 from contextvars import ContextVar, Token
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from itertools import count
 from math import prod
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,8 +22,16 @@ _recording: ContextVar[bool] = ContextVar("pdnn_recording", default=True)
 _numbers = count()
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
 class no_grad(ContextDecorator):
     """Within it, or in a function decorated with it, no graph is recorded: for evaluation.
+
+    Raises
+    ------
+    TypeError
+        If it decorates a generator or coroutine function, whose body runs after the call.
 
     Examples
     --------
@@ -39,6 +48,15 @@ class no_grad(ContextDecorator):
 
     def __exit__(self, *error: object) -> None:
         _recording.reset(self._before.pop())
+
+    def __call__(self, func: F) -> F:
+        """The function, decorated."""
+        if any(kind(func) for kind in (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)):
+            raise TypeError(
+                f"no_grad: {func} is a generator or coroutine function, whose body runs after the call; "
+                'write "with no_grad():" around calls of the model in it'
+            )
+        return super().__call__(func)
 
     def _recreate_cm(self) -> no_grad:
         return no_grad()  # a decorated function may be called by several threads

@@ -6,6 +6,7 @@ import copy
 import gc
 import threading
 import weakref
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import numpy as np
@@ -406,6 +407,21 @@ def test_nothing_is_recorded_under_no_grad() -> None:
         thread.start()
         thread.join()
     assert elsewhere == [True]  # each thread has a switch of its own
+
+
+def test_no_grad_decorates_no_function_whose_body_runs_later() -> None:
+    def generator() -> Iterator[int]:
+        yield 0
+
+    async def coroutine() -> None:
+        pass
+
+    async def both() -> AsyncIterator[int]:
+        yield 0
+
+    for function in (generator, coroutine, both):
+        with pytest.raises(TypeError, match="is a generator or coroutine function, whose body runs after"):
+            pdnn.no_grad()(function)
 
 
 def test_dropout_masks_follow_the_seed_and_the_calls() -> None:
