@@ -83,9 +83,12 @@ class Exploding:
         (zipped(npy_header("(-4, -3)") + bytes(12)), r"has shape \(-4, -3\), expected \(n, ...\)"),
         (zipped(npy_header("()") + bytes(1)), r"has shape \(\)"),
         (zipped(npy_header(f"(0, {10**30})")), "no dimension of 0"),
-        (zipped(npy_header("(4, 3)", "'|O'") + bytes(12)), "holds object, expected plain integers or floats"),
-        (zipped(npy_header("(4, 3)", "'|S1'") + bytes(12)), "expected plain integers or floats"),
-        (zipped(npy_header("(4, 3)", "[('a', '|u1')]") + bytes(12)), "expected plain integers or floats"),
+        (zipped(npy_header("(4, 3)", "'|O'") + bytes(12)), "holds object, expected plain numbers, booleans"),
+        (zipped(npy_header("(4, 3)", "'|S1'") + bytes(12)), "expected plain numbers, booleans or strings"),
+        (
+            zipped(npy_header("(4, 3)", "[('a', '|u1')]") + bytes(12)),
+            "expected plain numbers, booleans or strings",
+        ),
         (zipped(npy_header("(4, 3)", version=b"\2\0") + bytes(12)), r"version \(2, 0\), expected \(1, 0\)"),
         (zipped(npy_header("(4, 3")), "no header of a NumPy array"),
         (zipped(npy_header("(" * 9000)), "no header of a NumPy array"),
@@ -96,13 +99,18 @@ class Exploding:
             zipped(npy_header("(4, 3)") + bytes(12), zipfile.ZIP_LZMA),
             "zip compression 14, expected stored or deflated",
         ),
-        (saved(x_train=np.array([[Exploding()]], object)), "holds object, expected plain integers or floats"),
-        (saved(x_train=np.zeros((4, 3), np.int32)), "x has dtype <i4, expected uint8"),
+        (
+            saved(x_train=np.array([[Exploding()]], object)),
+            "holds object, expected plain numbers, booleans or strings",
+        ),
+        (zipped(npy_header("(4, 3)", "'<U0'")), "holds <U0, expected plain numbers, booleans or strings"),
+        (zipped(npy_header("(4, 3)", "'<U1'") + b"\xff" * 48), "holds strings of what are no characters"),
+        (saved(x_train=np.full((4, 3), "x")), "x has dtype <U1, expected booleans, integers or floats"),
         (saved(x_train=np.zeros((3, 3))), "x has 3 rows and y has 4"),
-        (saved(y_train=np.zeros(4)), r"y has shape \(4,\) and dtype float64"),
+        (saved(y_train=np.full((4, 2), "a")), r"y has shape \(4, 2\) and dtype <U1"),
         (saved(x_test=np.zeros((2, 4))), r"samples have shape \(3,\), test samples \(4,\)"),
     ],
-    ids=range(23),
+    ids=range(25),
 )
 def test_npz_that_lies(tmp_path: Path, data: bytes, words: str) -> None:
     refused(tmp_path / "lie.npz", data, npz, words)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import pdnn
 from data_root import real_data
 from pdnn import datasets, exercises
 from pdnn.datasets.matlab import read_mat
@@ -113,6 +114,20 @@ def test_npz_reads_what_numpy_wrote(tmp_path: Path, save: Any, order: Any, x_typ
     np.testing.assert_array_equal(train.x, x)
     np.testing.assert_array_equal(train.y, y)
     assert len(test) == 1 and len(datasets.npz(file, train=False)) == 1
+
+
+@pytest.mark.parametrize("x_type", ["?", "i2", "f2", "i8"])
+@pytest.mark.parametrize("y", [[True, False], ["ü", "a"], [0.5, 1.5], [1, 0]], ids=str)
+def test_npz_takes_what_a_dataset_takes(tmp_path: Path, x_type: str, y: list[object]) -> None:
+    x, file = np.eye(2, 3).astype(x_type), tmp_path / "set.npz"
+    np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y)
+    for part in datasets.npz(file):
+        same = pdnn.data.Dataset(x, y)
+        for name in ("x", "y", "classes"):
+            ours, theirs = getattr(part, name), getattr(same, name)
+            np.testing.assert_array_equal(ours, theirs)
+            assert theirs is None or ours.dtype == theirs.dtype
+        assert part.integers == same.integers
 
 
 def test_one_part_of_npz_is_read_without_the_other(tmp_path: Path) -> None:

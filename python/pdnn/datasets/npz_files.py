@@ -37,8 +37,8 @@ def npz(
     Parameters
     ----------
     path : path
-        Written by ``np.savez`` or ``np.savez_compressed``. x: (n, ...), uint8, float32 or float64; y: class
-        numbers (n,), one-hot rows or targets (n, outputs).
+        Written by ``np.savez`` or ``np.savez_compressed``. Its arrays are what a `Dataset` takes: x of
+        numbers, shape (n, ...); y of class numbers, names of classes, one-hot rows or targets.
     train : bool, optional
         Only that part.
     scale : float
@@ -90,6 +90,8 @@ def _read_member(archive: ZipFile, name: str, path: str) -> npt.NDArray[Any]:
             )
         array = np.frombuffer(read_exactly(stream, body, where), dtype)
         stream.read(1)  # nothing, but it makes zipfile compare the checksum
+    if dtype.kind == "U" and (array.view(dtype.str[0] + "u4") > 0x10FFFF).any():
+        raise ValueError(f"{where}: holds strings of what are no characters")
     array = array.reshape(shape, order="F" if fortran else "C")
     return array.astype(dtype.newbyteorder("="), order="C", copy=False)
 
@@ -103,8 +105,8 @@ def _read_header(stream: Any, where: str) -> tuple[tuple[int, ...], bool, np.dty
         shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
     except Exception as error:  # the header is a Python literal, and parsing it fails in many ways
         raise ValueError(f"{where}: no header of a NumPy array ({error})") from error
-    if dtype.kind not in "iuf":
-        raise ValueError(f"{where}: holds {dtype}, expected plain integers or floats")
+    if dtype.kind not in "biufU" or dtype.itemsize == 0:
+        raise ValueError(f"{where}: holds {dtype}, expected plain numbers, booleans or strings")
     if min(shape, default=0) < 1:
         raise ValueError(f"{where}: has shape {shape}, expected (n, ...) and no dimension of 0")
     return shape, fortran, dtype

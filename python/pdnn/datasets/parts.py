@@ -10,7 +10,6 @@ from typing import Any
 import numpy.typing as npt
 
 from pdnn.data import Dataset
-from pdnn.data.containers import READ
 from pdnn.datasets.download import user_cache
 
 
@@ -38,15 +37,8 @@ def both(
 
 
 def wrap(where: str, x: npt.NDArray[Any], y: npt.NDArray[Any], scale: float) -> Dataset:
-    """A Dataset of arrays that came from the file `where`; what does not fit is the file's fault.
-
-    Files hold what is read as it is: nothing is converted.
-    """
+    """A Dataset of arrays that came from the file `where`; what does not fit is the file's fault."""
     try:
-        if x.dtype not in READ:
-            raise TypeError(f"x has dtype {x.dtype.str}, expected uint8, float32 or float64")
-        if y.ndim == 1 and y.dtype.kind not in "iu":
-            raise ValueError(f"y has shape {y.shape} and dtype {y.dtype}, expected (n, outputs) or integers")
         return Dataset(x, y, scale)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from error
