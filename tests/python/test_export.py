@@ -160,6 +160,18 @@ def test_names_of_classes_leave_and_come_back(tmp_path: Path) -> None:
     assert [name.decode() for name in names] == NAMES
 
 
+def test_more_names_of_classes_than_outputs_are_refused(tmp_path: Path) -> None:
+    for outputs in (1, 3):
+        model = pdnn.models.mlp([2, outputs], seed=1)
+        model.classes = ["a", "b"]
+        model.to_c(tmp_path / "model.c")
+        model.classes = ["a", "b", "c", "d"]
+        for name, write in (("to_c", model.to_c), ("to_onnx", model.to_onnx)):
+            with pytest.raises(ValueError, match=f"{name}: model.classes has 4 names for {outputs} outputs"):
+                write(tmp_path / "none")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.c"]
+
+
 @pytest.mark.parametrize("names", ["[", "7", '["a", "a"]', '[["a"]]', "[" * 10000])
 def test_metadata_without_names_are_refused(names: str, tmp_path: Path) -> None:
     model = pdnn.models.mlp([2, 3], seed=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,8 +100,8 @@ class Exportable(Module):
         TypeError
             If a layer has its `forward` in Python.
         ValueError
-            If samples of this shape do not fit, the shape is needed, the dtype is unknown, or a layer cannot
-            be written.
+            If samples of this shape do not fit, the shape is needed, the dtype is unknown, there are more
+            names of classes than outputs, or a layer cannot be written.
         """
         network = _network("to_onnx", self, input_shape, dtype)
         from pdnn.exchange import to_onnx  # which imports onnx-ir
@@ -155,6 +156,9 @@ def _network(
     model.build(core).output_shape(list(sample))  # refuses by the name of the layer
     whole = _described(model, core, written, sample, "")
     classes = () if model.classes is None else tuple(model.classes.tolist())
+    outputs = prod(whole.outputs)
+    if len(classes) > max(2, outputs):  # a single output has two
+        raise ValueError(f"{where}: model.classes has {len(classes)} names for {outputs} outputs")
     return Network(whole, written, _core.build_info()["version"], model.fingerprint(), classes)
 
 
