@@ -408,6 +408,18 @@ def test_a_group_that_was_changed_is_checked(key: str, value: Any, kind: type[Ex
     assert other.param_groups[0]["lr"] == 0.1
 
 
+@pytest.mark.parametrize("name", RULES)
+def test_numbers_of_a_rule_stay_as_they_were_made(name: str) -> None:
+    optimizer = of_two_groups(models.mlp([6, 5, 3], seed=1), name)
+    kind = type(optimizer).__name__
+    for number in optimizer.config().keys() - {"type"}:
+        before = getattr(optimizer, number)
+        with pytest.raises(AttributeError, match=f"{kind}: {number} is fixed; make a new {kind}, which can"):
+            setattr(optimizer, number, 0.5)
+        assert getattr(optimizer, number) == before
+        assert getattr(copy.copy(optimizer), number) == before
+
+
 def test_parameters_that_do_not_fit_are_refused() -> None:
     model = models.mlp([2, 2])
     parameters = list(model.parameters())

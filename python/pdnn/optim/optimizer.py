@@ -41,6 +41,9 @@ class Optimizer:
     needs_rows: ClassVar[bool] = False
     """Whether a step needs the rows of its batch: it is a `SecondOrder`."""
 
+    fixed: ClassVar[tuple[str, ...]] = ()
+    """Its attributes that belong to the rule, which the core gets once."""
+
     _stepper: Stepper | None = None
 
     def __init__(self, params: Params, lr: float, weight_decay: float) -> None:
@@ -72,6 +75,12 @@ class Optimizer:
         self._handles: list[Parameter] = []
         self._synced: list[list[Any]] = []  # the groups that it knows
         self._carried: dict[str, Any] | None = None  # a copy's `state_dict` until its model has memory
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.fixed and name in vars(self):
+            kind = type(self).__name__
+            raise AttributeError(f"{kind}: {name} is fixed; make a new {kind}, which can load_state_dict")
+        super().__setattr__(name, value)
 
     def _checked(self, params: Any) -> list[Parameter]:
         """A group's parameters; raises TypeError if one is none."""

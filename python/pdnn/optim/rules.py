@@ -33,6 +33,8 @@ class SGD(Optimizer):
         If a number is negative or not finite, a parameter appears twice, or Nesterov comes without momentum.
     """
 
+    fixed = ("momentum", "nesterov")
+
     def __init__(
         self,
         params: Params,
@@ -87,6 +89,7 @@ class Adam(Optimizer):
         If a number is out of range, or a parameter appears twice.
     """
 
+    fixed = ("betas", "eps")
     decoupled = False
 
     def __init__(
@@ -159,6 +162,8 @@ class Lion(Optimizer):
         If a number is out of range, or a parameter appears twice.
     """
 
+    fixed = ("betas",)
+
     def __init__(
         self,
         params: Params,
@@ -211,6 +216,8 @@ class RMSprop(Optimizer):
     ValueError
         If a number is out of range, or a parameter appears twice.
     """
+
+    fixed = ("alpha", "eps", "momentum", "centered")
 
     def __init__(
         self,
