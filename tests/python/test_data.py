@@ -27,6 +27,15 @@ def test_a_dataset_wraps_without_copying() -> None:
     assert (len(data), data.sample_shape, data.scale, data.shift) == (5, (3,), 1.0, 0.0)
 
 
+@pytest.mark.parametrize("name", ["scale", "shift"])
+def test_what_samples_are_scaled_by_is_a_finite_number(name: str) -> None:
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=f"Dataset: {name} = {value}; expected a finite number"):
+            Dataset(np.zeros((2, 1)), [0, 1], **{name: value})
+    with pytest.raises(TypeError, match=f"Dataset: {name} is '0.5', expected a number"):
+        Dataset(np.zeros((2, 1)), [0, 1], **{name: "0.5"})  # type: ignore[arg-type]
+
+
 def test_a_slice_is_a_view_whatever_its_step() -> None:
     data = bytes_data()
     for rows in (slice(3, 9), slice(1, None, 3), slice(None, None, -1), slice(7, 7)):

@@ -131,3 +131,5 @@ def test_a_split_holds_out_the_first_rows_of_the_permutation() -> None:
     assert test.indices.tolist() == order[:4].tolist() and train.indices.tolist() == order[4:].tolist()
     with pytest.raises(ValueError, match=r"test is 1.5, expected a share"):
         train_test_split(bytes_data(), test=1.5)
+    with pytest.raises(TypeError, match=r"train_test_split: test is 'a', expected a share in \[0, 1\]"):
+        train_test_split(bytes_data(), test="a")  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from math import isfinite
 from operator import index as as_index
 from typing import Any, TypeAlias, overload
 
@@ -14,6 +15,7 @@ from pdnn.core import CoreSource, core_for
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
 from pdnn.data.containers import to_labels, to_samples
+from pdnn.nn.checks import number
 from pdnn.nn.targets import row_weights
 
 Rows: TypeAlias = "slice | Indices"
@@ -59,9 +61,9 @@ class Dataset:
     Raises
     ------
     TypeError
-        If ``x``, ``y`` or ``weight`` is no such thing.
+        If ``x``, ``y``, ``weight`` or a number is no such thing.
     ValueError
-        If the shapes do not fit, or a weight is negative or not finite.
+        If the shapes do not fit, a weight is negative or not finite, or ``scale`` or ``shift`` is not finite.
 
     Examples
     --------
@@ -87,8 +89,7 @@ class Dataset:
             raise ValueError(
                 f"Dataset: x has {len(self.x)} rows and y has {len(self.y)}; every sample needs one label"
             )
-        self.scale = float(scale)
-        self.shift = float(shift)
+        self.scale, self.shift = _finite("scale", scale), _finite("shift", shift)
         self.weight = None if weight is None else row_weights("Dataset", weight, len(self.x))
 
     @property
@@ -244,6 +245,12 @@ class Subset:
 
     def __repr__(self) -> str:
         return f"Subset({len(self)} of {self.dataset!r})"
+
+
+def _finite(name: str, value: float) -> float:
+    if not isfinite(number("Dataset", name, value)):
+        raise ValueError(f"Dataset: {name} = {value}; expected a finite number")
+    return float(value)
 
 
 def parts_of(data: Dataset | Subset) -> tuple[Dataset, Indices]:

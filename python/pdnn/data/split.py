@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 
 from pdnn.data.dataset import Dataset, Subset
+from pdnn.nn.checks import number
 
 
 def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 0) -> tuple[Subset, Subset]:
@@ -29,10 +30,10 @@ def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         If `test` is not a share.
     """
-    if not 0.0 <= test <= 1.0:
+    if not 0.0 <= number("train_test_split", "test", test, "a share in [0, 1]") <= 1.0:
         raise ValueError(f"train_test_split: test is {test}, expected a share in [0, 1]")
     order = np.random.RandomState(seed).permutation(len(dataset))
     held_out = ceil(test * len(dataset))
