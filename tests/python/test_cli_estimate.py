@@ -130,13 +130,15 @@ def test_words_that_make_no_sense_are_refused(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--output", "--json", "--csv"])
-def test_files_of_estimates_are_refused_where_nothing_is_estimated(
+@pytest.mark.parametrize(
+    "option", ["--output file.png", "--json file", "--csv file", "--ranks 2..8", "--strategy ddp", "--weak"]
+)
+def test_what_is_of_estimates_is_refused_where_nothing_is_estimated(
     tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        cli.main(["estimate", "--measure", str(tmp_path / "here.toml"), option, str(tmp_path / "file.png")])
-    assert f"{option} needs --cluster FILE; --measure estimates nothing" in capsys.readouterr().err
+        cli.main(["estimate", "--measure", str(tmp_path / "here.toml"), *option.split()])
+    assert f"{option.split()[0]} needs --cluster FILE; --measure estimates nothing" in capsys.readouterr().err
 
 
 def test_a_cluster_is_estimated_drawn_and_kept(

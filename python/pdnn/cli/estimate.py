@@ -50,11 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measure", type=output, metavar="FILE", help="measure this machine, write such a file, and end"
     )
     what = parser.add_argument_group("training")
-    what.add_argument("--ranks", type=ranks, default=ranks("1..64"), metavar="A..B", help="default: 1..64")
+    what.add_argument("--ranks", type=ranks, metavar="A..B", help="default: 1..64")
     what.add_argument(
         "--strategy",
         nargs="+",
-        default=list(STRATEGIES),
         metavar="STRATEGY",
         help=f"as in pdnn train, but not auto, N for the number of ranks; default: {' '.join(STRATEGIES)}",
     )
@@ -73,12 +72,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Prints a table, and writes the requested files; 1 if no combination fits."""
-    for option in ("output", "json", "csv"):
-        if getattr(arguments, option) is not None and arguments.cluster is None:
+    for option in ("output", "json", "csv", "ranks", "strategy", "weak"):
+        if getattr(arguments, option) not in (None, False) and arguments.cluster is None:
             arguments.error(f"--{option} needs --cluster FILE; --measure estimates nothing")
     options = ("cluster", "output", "json", "csv")
     distinct(arguments, {f"--{option}": getattr(arguments, option) for option in options})
-    if "auto" in arguments.strategy:
+    named = arguments.strategy or list(STRATEGIES)
+    if "auto" in named:
         arguments.error('--strategy auto measures steps on this machine; "fastest" goes by estimates')
     optimizing.check(arguments)
     if arguments.optimizer in optimizing.FULL_BATCH:
@@ -103,8 +103,8 @@ def main(arguments: argparse.Namespace) -> int:
     points, left_out = scaling(
         Network(model, sample),
         arguments.batch_size,
-        arguments.strategy,
-        arguments.ranks,
+        named,
+        arguments.ranks or ranks("1..64"),
         machine,
         weak=arguments.weak,
         momenta=momenta,
