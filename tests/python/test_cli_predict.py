@@ -44,7 +44,7 @@ def test_outputs_that_no_label_can_be_compared_with_are_written(
     table.write_text("a,b,price\n1,2,3.5\n4,5,6.5\n")
     words = ["predict", model, str(table), "--target", "price"]
     assert cli.main(words) == 1
-    said = "labels are float64 of shape (2,), expected integer classes (n,) or floats (n, 2)\n"
+    said = "labels are float64 of shape (2,), expected numbers (n, 2)\n"
     assert capsys.readouterr().err.endswith(said)
     out = tmp_path / "out.csv"
     assert cli.main([*words, "--outputs", "--out", str(out)]) == 0

@@ -310,13 +310,13 @@ def test_what_labels_cannot_be(row: str, given: Any, error: type[Exception], wor
     ("row", "labels", "loss", "outputs", "words"),
     [
         ("floats, shape (n,), for several outputs", Y + 0.0, nn.CrossEntropyLoss(), 3, "integer classes"),
-        ("floats, shape (n,), for several outputs", Y + 0.0, nn.MSELoss(), 3, r"floats \(n, 3\)"),
+        ("floats, shape (n,), for several outputs", Y + 0.0, nn.MSELoss(), 3, r"expected numbers \(n, 3\)"),
         (
             "integers, shape (n,), for several outputs of a loss of values",
             Y,
             nn.MSELoss(),
             3,
-            "targets are classes",
+            r"expected numbers \(n, 3\)",
         ),
         ("a column of class numbers", Y[:, None], nn.CrossEntropyLoss(), 3, r"expected \(n,\) or \(n, 3\)"),
         (
