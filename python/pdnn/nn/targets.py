@@ -79,18 +79,17 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
     kind = y.dtype.kind
     if kind not in "iubf":
         raise TypeError(f"{where}: labels are {y.dtype}, expected integers or floats")
-    values = kind == "f" or not loss.takes_classes
-    if y.ndim == 1 and values and outputs != 1 and not loss.one_target_a_row:
+    if y.ndim == 1 and kind == "f" and outputs != 1 and not loss.one_target_a_row:
         expected = "integer classes (n,) or floats" if loss.takes_classes else "numbers"
         raise ValueError(
             f"{where}: labels are {y.dtype} of shape {y.shape}, expected {expected} (n, {outputs})"
         )
     if loss.one_target_a_row and y.size == len(y):
         y = np.repeat(y.reshape(-1, 1), outputs, axis=1)
-    if y.ndim == 1 and values:
+    if y.ndim == 1 and (kind == "f" or (outputs == 1 and not loss.takes_classes)):
         y = y[:, np.newaxis]
     if y.ndim == 1:
-        return _classes(where, y, max(outputs, 2))
+        return _classes(where, y, max(outputs, 2))  # which a loss that takes none refuses
     if y.ndim != 2 or y.shape[1] != outputs:
         one = "(n,) or " if loss.takes_classes or loss.one_target_a_row or outputs == 1 else ""
         raise ValueError(f"{where}: labels have shape {y.shape}, expected {one}(n, {outputs})")
