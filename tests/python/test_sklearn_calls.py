@@ -12,6 +12,7 @@ from sklearn import neural_network
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 
+import pdnn
 from pdnn.sklearn import MLPClassifier, MLPRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -114,3 +115,27 @@ def test_held_out_rows_without_weights_are_refused(estimator: Any) -> None:
     fitted = estimator(early_stopping=True, random_state=0)
     with pytest.raises(ValueError, match="all rows that early_stopping holds out have weight 0"):
         fitted.fit(x, (x[:, 0] > 0).astype(int), np.arange(40) == 3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": 0.5}, "rank 1 has alpha 0.5, rank 0 has 0.0001"),
+        ({"max_iter": 4}, "rank 1 has max_iter 4, rank 0 has 3"),
+        ({"class_weight": {0: 2}}, "rank 1 has row weights True, rank 0 has False"),
+        ({"shuffle": False}, "rank 1 has shuffle False, rank 0 has True"),
+    ],
+)
+@pytest.mark.parametrize("call", ["fit", "partial_fit"])
+def test_ranks_with_other_parameters_are_told_apart(
+    settings: dict[str, Any], message: str, call: str
+) -> None:
+    def train() -> None:
+        rank = pdnn.world().rank
+        model = MLPClassifier((8,), max_iter=3, random_state=rank, verbose=False)
+        model.set_params(**settings if rank else {})
+        classes = {"classes": np.arange(10)} if call == "partial_fit" else {}
+        getattr(model, call)(DIGITS, DIGIT, **classes)
+
+    with pytest.raises(ValueError, match=message):
+        pdnn.run(train, ranks=2, backend="threads")

@@ -22,6 +22,9 @@ from pdnn.store import Array
 from pdnn.strategies.engines import engines_up_to
 from pdnn.trainer import Trainer
 
+_OF_A_RANK = ("n_jobs", "random_state", "strategy", "verbose")
+"""Parameters that ranks need not share; a Trainer compares what of a strategy they must."""
+
 
 @dataclass
 class Progress:
@@ -107,7 +110,15 @@ class Stochastic(Fitted):
         )
         if trainer.wants_auto and workers.comm.size > 1:
             trainer.choose_auto(feed.source, batch, None, None, {}, False)
-        trainer.agree({"batch size": batch, "training rows": len(rows)})
+        trainer.agree(
+            {
+                "batch size": batch,
+                "training rows": len(rows),
+                "row weights": work.table.weight is not None,
+                "validation rows": None if work.held_out is None else len(work.held_out),
+                **{name: repr(value) for name, value in self.get_params().items() if name not in _OF_A_RANK},
+            }
+        )
         if trainer.strategy.same_init:
             trainer.share_model()
         engines = [trainer.strategy]
