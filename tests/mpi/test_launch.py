@@ -137,8 +137,9 @@ def test_a_signal_to_the_launcher_ends_every_rank(
     child = job("-n", "2", "-c", MEET + "time.sleep(60)")
     wait_for(child, "met")
     child.send_signal(number)
-    end(child, within=5)
+    output = end(child, within=5)
     assert child.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    assert (f"launch: {number.name} ended the job\n" in output) == (number != signal.SIGKILL)
 
 
 def test_what_killed_mpiexecs_have_left_keeps_no_job_from_starting(

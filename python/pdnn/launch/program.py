@@ -124,6 +124,8 @@ def launch(
             print(f"launch: the job still ran after {timeout:g} s and was ended", file=sys.stderr)
             return TIMED_OUT
         except _Signal as caught:
+            with contextlib.suppress(OSError):  # a closed terminal
+                print(f"launch: {signal.Signals(caught.number).name} ended the job", file=sys.stderr)
             return 128 + caught.number
 
 
