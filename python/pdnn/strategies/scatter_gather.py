@@ -18,7 +18,8 @@ class ScatterGather(Strategy):
     Parameters
     ----------
     once : bool
-        Scatter the rows in the first step only; every batch must then be the whole data set.
+        Scatter the rows in the first step only; every batch must then be the whole data set, in the order of
+        the first epoch.
     """
 
     once: bool = False
