@@ -98,6 +98,25 @@ def test_a_trainer_and_eager_loops_train_pairs_as_one_rank(ranks: int, hidden: i
     pdnn.run(check, ranks=ranks, backend="threads")
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_rank_without_a_part_of_the_first_pair_goes_back_as_far_as_the_others(ranks: int) -> None:
+    x, y = np.random.default_rng(0).standard_normal((8, 3)), np.arange(8) % 4
+
+    def train(strategy: str) -> np.ndarray:
+        pairs = nn.Linear(3, 1, bias=False), nn.Tanh(), nn.Linear(1, 6, bias=False), nn.Tanh()
+        end = nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4)
+        model = nn.Sequential(*pairs, *end, dtype="float64", seed=1)
+        trainer = pdnn.Trainer(
+            model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), 0.1), strategy=strategy
+        )
+        trainer.fit((x, y), 2, 4, verbose=False)
+        return model.flat_parameters.copy()
+
+    want = train("serial")
+    for got in pdnn.run(train, f"tp:{ranks}", ranks=ranks, backend="threads"):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-14)
+
+
 def test_initial_values_are_exactly_the_part() -> None:
     whole = [parameter.data for parameter in nn.Sequential(*layers(None, HIDDEN), seed=5).parameters()]
 

@@ -155,7 +155,7 @@ void Network<T>::connect() {
     node.source = source;
     if (keeps_output(i)) source = i;
     if (i > 0) widest_ = std::max(widest_, node.in.count());
-    if (node.param_count > 0) first_trained_ = std::min(first_trained_, i);
+    if (node.param_count > 0 || node.layer->traits().communicates) first_trained_ = std::min(first_trained_, i);
   }
 }
 

@@ -87,7 +87,7 @@ class Network : public Layer<T> {
   Index first_number_;
   // Of a bound network:
   std::vector<Node> nodes_;
-  std::size_t first_trained_ = 0;  // the first node with parameters
+  std::size_t first_trained_ = 0;  // the first node with parameters, which other ranks may have where this one has none
   Index widest_ = 0;               // of the tensors between nodes
   Layout<T> layout_;
   std::vector<kernels::StackLayer> stack_;  // empty: it is none

@@ -110,15 +110,19 @@ class Stochastic(Fitted):
         )
         if trainer.wants_auto and workers.comm.size > 1:
             trainer.choose_auto(feed.source, batch, None, None, {}, False)
-        trainer.agree(
-            {
-                "batch size": batch,
-                "training rows": len(rows),
-                "row weights": work.table.weight is not None,
-                "validation rows": None if work.held_out is None else len(work.held_out),
-                **{name: repr(value) for name, value in self.get_params().items() if name not in _OF_A_RANK},
+        if workers.comm.size > 1:
+            parameters = {
+                name: repr(value) for name, value in self.get_params().items() if name not in _OF_A_RANK
             }
-        )
+            trainer.agree(
+                {
+                    "batch size": batch,
+                    "training rows": len(rows),
+                    "row weights": work.table.weight is not None,
+                    "validation rows": None if work.held_out is None else len(work.held_out),
+                    **parameters,
+                }
+            )
         if trainer.strategy.same_init:
             trainer.share_model()
         engines = [trainer.strategy]
