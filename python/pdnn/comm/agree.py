@@ -125,17 +125,21 @@ def with_out(header: Header, a: object, out: object) -> Header:
     """The header of `a`, with what is wrong with `out`: it must be like `a`, on all of its memory or none."""
     if header.problem:
         return header
-    assert isinstance(a, np.ndarray), "as the header has no problem"
     told = describe(header.call, out, writes=True)
     if told.problem:
         return header._replace(problem=f"{told.problem} as out", advice=told.advice, mistype=told.mistype)
     if (told.dtype, told.shape) != (header.dtype, header.shape):
         problem = f"a {told.shape} {told.dtype} out for a {header.shape} {header.dtype} array"
         return header._replace(problem=problem, advice="pass an out like a")
-    assert isinstance(out, np.ndarray), "as it has no problem"
-    if np.may_share_memory(a, out) and a.ctypes.data != out.ctypes.data:
+    if out is not a and _overlap(a, out):
         return header._replace(problem="an out that shares a part of a's memory", advice="pass a copy of a")
     return header
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether contiguous arrays of the same size share some memory, but not all."""
+    begins = [array.__array_interface__["data"][0] for array in (a, b)]
+    return begins[0] != begins[1] and np.may_share_memory(a, b)
 
 
 def add_note(error: BaseException, text: str) -> None:
