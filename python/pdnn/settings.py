@@ -39,9 +39,7 @@ class Settings(NamedTuple):
             if not (name in ("every_steps", "elastic") and getattr(self, name) is None)
         }
         if self.every_seconds is not None:
-            expected = "a number from 0"
-            if not number("fit", "every_seconds", self.every_seconds, expected) >= 0:
-                raise ValueError(f"fit: every_seconds = {self.every_seconds}; expected {expected}")
+            number("fit", "every_seconds", self.every_seconds, "a number from 0", lambda found: found >= 0)
         check_augment("fit", self.augment)
         wanted = {
             "resume=True": self.resume,

@@ -277,7 +277,7 @@ def _check(
         raise ValueError(f'Trainer: schedule_per "{schedule_per}"; expected "epoch" or "step"')
     for name, largest in {"clip_norm": clip_norm, "clip_value": clip_value}.items():
         if largest is not None:
-            number("Trainer", name, largest)
+            number("Trainer", name, largest, "a number above 0", lambda found: found > 0)
     if clip_norm is not None and clip_value is not None:
         raise ValueError("Trainer: got clip_norm and clip_value; gradients are clipped in one way")
     if clip_norm is not None and any(isinstance(module, PartOfLinear) for module in model.modules()):

@@ -235,7 +235,7 @@ def test_a_table_without_rows_to_train_on_is_told(
         (["--data", "x.csv", "--loss", "huber:1,2"], "expected one number after the colon"),
         (
             ["--data", "x.csv", "--loss", "quantile:1.5"],
-            "QuantileLoss: quantiles=[1.5]; expected numbers in (0, 1)",
+            "QuantileLoss: quantile = 1.5; expected numbers in (0, 1)",
         ),
     ],
 )

@@ -32,7 +32,7 @@ def test_what_samples_are_scaled_by_is_a_finite_number(name: str) -> None:
     for value in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match=f"Dataset: {name} = {value}; expected a finite number"):
             Dataset(np.zeros((2, 1)), [0, 1], **{name: value})
-    with pytest.raises(TypeError, match=f"Dataset: {name} is '0.5', expected a number"):
+    with pytest.raises(TypeError, match=f"Dataset: {name} is '0.5', expected a finite number"):
         Dataset(np.zeros((2, 1)), [0, 1], **{name: "0.5"})  # type: ignore[arg-type]
 
 

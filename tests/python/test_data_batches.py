@@ -129,7 +129,7 @@ def test_a_split_holds_out_the_first_rows_of_the_permutation() -> None:
     train, test = train_test_split(bytes_data(14), test=0.25, seed=0)
     order = np.random.RandomState(0).permutation(14)
     assert test.indices.tolist() == order[:4].tolist() and train.indices.tolist() == order[4:].tolist()
-    with pytest.raises(ValueError, match=r"test is 1.5, expected a share"):
+    with pytest.raises(ValueError, match=r"test = 1.5; expected a share"):
         train_test_split(bytes_data(), test=1.5)
     with pytest.raises(TypeError, match=r"train_test_split: test is 'a', expected a share in \[0, 1\]"):
         train_test_split(bytes_data(), test="a")  # type: ignore[arg-type]

@@ -209,8 +209,8 @@ def test_clipping_is_refused_without_a_bound_or_with_two() -> None:
     sgd = optim.SGD(model.parameters(), lr=0.1)
     for options, words in [
         ({"clip_norm": 1.0, "clip_value": 1.0}, "in one way"),
-        ({"clip_norm": 0.0}, "at most 0"),
-        ({"clip_value": -1.0}, "at most -1"),
+        ({"clip_norm": 0.0}, "clip_norm = 0.0; expected a number above 0"),
+        ({"clip_value": -1.0}, "clip_value = -1.0; expected a number above 0"),
     ]:
         with pytest.raises(ValueError, match=words):
             pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, **options)  # type: ignore[arg-type]

@@ -248,9 +248,7 @@ class Subset:
 
 
 def _finite(name: str, value: float) -> float:
-    if not isfinite(number("Dataset", name, value)):
-        raise ValueError(f"Dataset: {name} = {value}; expected a finite number")
-    return float(value)
+    return float(number("Dataset", name, value, "a finite number", isfinite))
 
 
 def parts_of(data: Dataset | Subset) -> tuple[Dataset, Indices]:

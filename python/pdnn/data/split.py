@@ -33,8 +33,7 @@ def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 
     TypeError, ValueError
         If `test` is not a share.
     """
-    if not 0.0 <= number("train_test_split", "test", test, "a share in [0, 1]") <= 1.0:
-        raise ValueError(f"train_test_split: test is {test}, expected a share in [0, 1]")
+    number("train_test_split", "test", test, "a share in [0, 1]", lambda found: 0 <= found <= 1)
     order = np.random.RandomState(seed).permutation(len(dataset))
     held_out = ceil(test * len(dataset))
     return Subset(dataset, order[held_out:]), Subset(dataset, order[:held_out])

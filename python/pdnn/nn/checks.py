@@ -5,17 +5,31 @@ Messages begin with the owner, which is a name or an object of the class to be n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from math import inf
 from numbers import Real
 from operator import index
 from typing import Any
 
 
-def number(owner: object, name: str, value: float, expected: str = "a number") -> float:
-    """The value; raises TypeError if it is no number."""
+def number(
+    owner: object,
+    name: str,
+    value: float,
+    expected: str = "a number",
+    valid: Callable[[float], bool] = lambda _: True,
+) -> float:
+    """The value; TypeError if it is no number, ValueError if not `valid`, which `expected` describes."""
     if not isinstance(value, Real):
         raise TypeError(f"{_named(owner)}: {name} is {value!r}, expected {expected}")
+    if not valid(value):
+        raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected}")
     return value
+
+
+def positive(owner: object, name: str, value: float) -> float:
+    """The value; TypeError if it is no number, ValueError unless it is finite and above 0."""
+    return number(owner, name, value, "a number above 0", lambda found: 0 < found < inf)
 
 
 def integer(owner: object, name: str, value: Any, least: int | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pdnn.core import CoreLayer, Width
-from pdnn.nn.checks import integer, number
+from pdnn.nn.checks import integer, number, positive
 from pdnn.nn.init import Initializer, fan_in_uniform, initializer
 from pdnn.nn.module import Module, Parameter
 
@@ -164,9 +164,7 @@ class Softplus(Module):
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
-        if not number(self, "beta", beta) > 0:
-            raise ValueError(f"Softplus: beta = {beta}; it must be positive")
-        self.beta = beta
+        self.beta = positive(self, "beta", beta)
         self.threshold = number(self, "threshold", threshold)
 
     def build(self, core: Width) -> CoreLayer:
@@ -233,9 +231,7 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float = 0.5) -> None:
-        if not 0 <= number(self, "p", p) < 1:
-            raise ValueError(f"Dropout: p = {p}; the probability of dropping must be in [0, 1)")
-        self.p = p
+        self.p = number(self, "p", p, "a probability in [0, 1)", lambda found: 0 <= found < 1)
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""

@@ -123,17 +123,10 @@ class Loss:
         """The arguments of the core's loss beside the reduction."""
         return self._options
 
-    def _set(self, valid: bool, expected: str, **option: Any) -> None:
-        """Takes an option that is `valid`; else raises ValueError."""
-        if not valid:
-            ((name, value),) = option.items()
-            raise ValueError(f"{type(self).__name__}: {name}={value!r}; expected {expected}")
-        self._options |= option
-
     def _set_number(self, valid: Callable[[float], bool], expected: str, **option: float) -> None:
         """Takes an option that is a number and `valid`; else raises TypeError or ValueError."""
         ((name, value),) = option.items()
-        self._set(valid(number(self, name, value, expected)), expected, **{name: float(value)})
+        self._options[name] = float(number(self, name, value, expected, valid))
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
@@ -352,7 +345,9 @@ class QuantileLoss(Loss):
         except (TypeError, ValueError):
             raise TypeError(f"QuantileLoss: quantile is {quantile!r}, expected numbers in (0, 1)") from None
         valid = quantiles.ndim == 1 and quantiles.size > 0 and bool(((quantiles > 0) & (quantiles < 1)).all())
-        self._set(valid, "numbers in (0, 1)", quantiles=quantiles.tolist())
+        if not valid:
+            raise ValueError(f"QuantileLoss: quantile = {quantile}; expected numbers in (0, 1)")
+        self._options["quantiles"] = quantiles.tolist()
         self.one_target_a_row = quantiles.size > 1
 
 

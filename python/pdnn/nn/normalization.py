@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from pdnn.core import CoreLayer, Width
-from pdnn.nn.checks import integer, number
+from pdnn.nn.checks import integer, number, positive
 from pdnn.nn.module import Module
 from pdnn.store import Buffer, Parameter
 
@@ -18,13 +18,9 @@ class _BatchNorm(Module):
     ) -> None:
         super().__init__()
         num_features = integer(self, "num_features", num_features, 1)
-        if not number(self, "eps", eps, "a number above 0") > 0:
-            raise ValueError(f"{type(self).__name__}: eps = {eps}; expected a number above 0")
-        if not 0 <= number(self, "momentum", momentum, "a number in [0, 1]") <= 1:
-            raise ValueError(f"{type(self).__name__}: momentum = {momentum}; expected a number in [0, 1]")
         self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
+        self.eps = positive(self, "eps", eps)
+        self.momentum = number(self, "momentum", momentum, "a number in [0, 1]", lambda at: 0 <= at <= 1)
         self.sync = sync
         self.weight = Parameter("weight", (num_features,))
         self.bias = Parameter("bias", (num_features,))
@@ -126,10 +122,8 @@ class LayerNorm(Module):
                 f"LayerNorm: normalized_shape {shape}; expected the features of a sample, one number from 1; "
                 "put nn.Flatten() before it to normalize over more axes"
             )
-        if not number(self, "eps", eps, "a number above 0") > 0:
-            raise ValueError(f"LayerNorm: eps = {eps}; expected a number above 0")
         self.normalized_shape = shape
-        self.eps = eps
+        self.eps = positive(self, "eps", eps)
         self.weight = Parameter("weight", shape)
         self.bias = Parameter("bias", shape)
 

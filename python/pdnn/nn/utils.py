@@ -8,6 +8,7 @@ from math import sqrt
 import numpy as np
 
 from pdnn.core import core_for
+from pdnn.nn.checks import positive
 from pdnn.nn.module import Parameter
 
 
@@ -27,10 +28,10 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
 
     Raises
     ------
-    ValueError
-        If max_norm is not above 0.
+    TypeError, ValueError
+        If max_norm is no number above 0.
     """
-    _check("clip_grad_norm_: max_norm", max_norm)
+    positive("clip_grad_norm_", "max_norm", max_norm)
     grads = [parameter.grad for parameter in _list(parameters)]
     norm = sqrt(sum(core_for(str(grad.dtype)).square_sum(grad) for grad in grads))
     factor = max_norm / (norm + 1e-6)
@@ -45,18 +46,13 @@ def clip_grad_value_(parameters: Parameter | Iterable[Parameter], clip_value: fl
 
     Raises
     ------
-    ValueError
-        If clip_value is not above 0.
+    TypeError, ValueError
+        If clip_value is no number above 0.
     """
-    _check("clip_grad_value_: clip_value", clip_value)
+    positive("clip_grad_value_", "clip_value", clip_value)
     for parameter in _list(parameters):
         np.clip(parameter.grad, -clip_value, clip_value, out=parameter.grad)
 
 
 def _list(parameters: Parameter | Iterable[Parameter]) -> list[Parameter]:
     return [parameters] if isinstance(parameters, Parameter) else list(parameters)
-
-
-def _check(what: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{what} = {value}; expected a number above 0")

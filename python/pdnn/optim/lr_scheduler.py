@@ -96,9 +96,7 @@ class LRScheduler:
         return {"type": type(self).__name__}
 
     def _check(self, name: str, value: float, least: float) -> None:
-        expected = f"a number from {least}"
-        if not least <= number(self, name, value, expected) < float("inf"):
-            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected {expected}")
+        number(self, name, value, f"a number from {least}", lambda found: least <= found < float("inf"))
 
 
 class LambdaLR(LRScheduler):

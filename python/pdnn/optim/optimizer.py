@@ -361,13 +361,11 @@ class Optimizer:
 
     def check_number(self, name: str, value: Any) -> None:
         """Raises ValueError unless the value is finite and at least 0, TypeError if it is no number."""
-        if not 0 <= number(self, name, value, "a number from 0") < float("inf"):
-            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number from 0")
+        number(self, name, value, "a number from 0", lambda found: 0 <= found < float("inf"))
 
     def check_share(self, name: str, value: float) -> None:
         """Raises ValueError unless the value lies in [0, 1), TypeError if it is no number."""
-        if not 0 <= number(self, name, value, "a number in [0, 1)") < 1:
-            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number in [0, 1)")
+        number(self, name, value, "a number in [0, 1)", lambda found: 0 <= found < 1)
 
     def checked_betas(self, betas: tuple[float, float]) -> tuple[float, float]:
         """The shares of two running means; raises as `check_share`, and TypeError if they are not two."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pdnn import _core
 from pdnn.core import core_for
-from pdnn.nn.checks import number
+from pdnn.nn.checks import positive
 from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows
@@ -162,11 +162,6 @@ class SecondOrder(ClosureOptimizer):
         """All numbers but those of groups."""
         return {"type": type(self).__name__, "solver": self.solver}
 
-    def _check_positive(self, name: str, value: float) -> float:
-        if not 0 < number(self, name, value, "a number above 0") < float("inf"):
-            raise ValueError(f"{type(self).__name__}: {name} = {value}; expected a number above 0")
-        return float(value)
-
 
 class RowStepper:
     """What makes a step by hand; arguments, result and errors are those of `Sequential.step`."""
@@ -225,7 +220,7 @@ class LevenbergMarquardt(SecondOrder):
         self, params: Params, tau: float = 1e-3, weight_decay: float = 0.0, solver: Solver = "auto"
     ) -> None:
         super().__init__(params, 1.0, weight_decay, solver)
-        self.tau = self._check_positive("tau", tau)
+        self.tau = float(positive(self, "tau", tau))
 
     def _move(self, batch: BatchLoss, loss: float, gradient: Array) -> None:
         if self.rate() != 1:
@@ -293,7 +288,7 @@ class GaussNewton(SecondOrder):
         solver: Solver = "auto",
     ) -> None:
         super().__init__(params, lr, weight_decay, solver)
-        self.damping = self._check_positive("damping", damping)
+        self.damping = float(positive(self, "damping", damping))
         if line_search_fn not in (None, "armijo"):
             raise ValueError(f'GaussNewton: line_search_fn={line_search_fn!r}; expected "armijo" or None')
         self.line_search_fn = line_search_fn
@@ -355,7 +350,7 @@ class NaturalGradient(SecondOrder):
         solver: Solver = "auto",
     ) -> None:
         super().__init__(params, lr, weight_decay, solver)
-        self.damping = self._check_positive("damping", damping)
+        self.damping = float(positive(self, "damping", damping))
         self.rate()
 
     def _move(self, batch: BatchLoss, loss: float, gradient: Array) -> None:
