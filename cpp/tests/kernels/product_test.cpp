@@ -1,5 +1,6 @@
 // The three products against sums in double, at every remainder of a tile, between forbidden pages, for every build
 // and precision.
+#include <bit>
 #include <boost/mpl/list.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -339,10 +340,10 @@ float nearest_bfloat16(float x) {
   return static_cast<float>(std::nearbyint(double{x} / unit) * unit);
 }
 
-// Products with 1 show how factors are rounded: ties, numbers that round up to a power of two or to infinity, NaN.
+// Products with 1 show how factors are rounded: ties, numbers that round up to a power of two, infinities.
 BOOST_AUTO_TEST_CASE(factors_are_rounded_to_the_nearest_bfloat16) {
   std::vector<float> x = {0.0F,   -0.0F,     1.0F,        0x1.01p0F,    0x1.03p0F, 0x1.0101p0F, -0x1.03p0F,
-                          3.1e4F, 0x1.ffp0F, 0x1.fep127F, 0x1.fffp127F, 0x1p-126F, INFINITY,    -INFINITY};
+                          3.1e4F, 0x1.ffp0F, 0x1.01p103F, 0x1.fffp103F, 0x1p-126F, INFINITY,    -INFINITY};
   for (const float value : numbers<float>(1000, 1)) x.push_back(value);
   const Index count = std::ssize(x);
   std::vector<float> one{1.0F}, y(x.size());
@@ -356,6 +357,29 @@ BOOST_AUTO_TEST_CASE(factors_are_rounded_to_the_nearest_bfloat16) {
     products.product_tn({}, {x.data(), 1, count}, {one.data(), 1, 1}, {}, false, {dw.data(), count, 1}, nullptr);
     BOOST_TEST(same_bits(dx.data(), y.data(), count));
     BOOST_TEST(same_bits(dw.data(), y.data(), count));
+  });
+}
+
+// At the ends of their range some keep more bits than bfloat16 has, and none goes further away than by rounding.
+BOOST_AUTO_TEST_CASE(factors_at_the_ends_of_their_range_are_rounded_within_the_bound) {
+  std::vector<float> x = {NAN, -NAN, std::bit_cast<float>(0x7fffffffU), std::bit_cast<float>(0x7f800001U),
+                          std::bit_cast<float>(0xffffffffU)};
+  for (const float value : {0x1.01p104F, 0x1.0101p112F, 0x1.8101p119F, 0x1.ff7p127F, 0x1.fffffep127F, 0x1.0101p-126F,
+                            0x1.0101p-127F, 0x1.1p-140F, 0x1p-149F}) {
+    x.push_back(value);
+    x.push_back(-value);
+  }
+  const Index count = std::ssize(x);
+  std::vector<float> one{1.0F}, y(x.size());
+  for_each_bfloat16([&](std::string_view isa, const Table<float>&, const ProductKernels<float>& products) {
+    products.product_nn({}, {x.data(), count, 1}, {one.data(), 1, 1}, nullptr, Activation::identity,
+                        {y.data(), count, 1});
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const bool right = std::isnan(x[i])   ? std::isnan(y[i])
+                         : std::isinf(y[i]) ? std::isinf(nearest_bfloat16(x[i])) && y[i] * x[i] > 0
+                                            : std::abs(y[i] - x[i]) <= std::max(0x1p-8F * std::abs(x[i]), 0x1p-126F);
+      BOOST_TEST(right, isa << " of " << x[i] << ": " << y[i]);
+    }
   });
 }
 

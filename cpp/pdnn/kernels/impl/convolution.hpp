@@ -199,7 +199,7 @@ PDNN_INLINE void correlate_lanes(const Correlation<T>& p, const Taps& in_y, cons
         }
       }
       PDNN_UNROLL for (int r = 0; r < places; ++r) {
-        if (p.relu) sum[r] = sum[r] < T(0) ? Vector<T>{} : sum[r];
+        if (p.relu) sum[r] = at_least<T>(sum[r], Vector<T>{});
         store(c + r * channels + j, sum[r], channels - j);
       }
     };

@@ -31,7 +31,7 @@ template <class T>
 PDNN_INLINE Vector<T> activation(Activation f, Vector<T> x) {
   switch (f) {
     case Activation::relu:
-      return x < T(0) ? Vector<T>{} : x;
+      return at_least<T>(x, Vector<T>{});
     case Activation::sigmoid:
       return sigmoid<T>(x);
     case Activation::tanh:

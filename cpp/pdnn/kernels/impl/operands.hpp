@@ -44,12 +44,13 @@ PDNN_INLINE Index places_of(Index depth) {
   return ceil_div(depth, Operands::kGroup * Operands::kStep) * Operands::kStep;
 }
 
-/// from_bfloat16(bfloat16_bits(x)), without the way down and up; any NaN becomes the same one.
+/// from_bfloat16(bfloat16_bits(x)) in fewer instructions. The difference of 2¹⁶ x and x is rounded to multiples of what
+/// x is to be rounded to, and ties as x is to be, as 2¹⁶ x is even then (Veltkamp's splitting, with another factor).
+/// Infinities and NaN stay; numbers that are subnormal or above 2¹⁰⁴ keep more bits, and -0 becomes 0.
 PDNN_INLINE Vector<float> round_to_bfloat16(Vector<float> x) {
-  constexpr int high = -0x10000;
-  const Integers<float> bits = bits_of<float>(x), rounded = bits + 0x7fff + ((bits >> 16) & 1);
-  const Integers<float> no_number = x != x;  // NOLINT(misc-redundant-expression): all bits of a NaN's lane
-  return from_bits<float>((rounded | no_number) & high);
+  const Vector<float> bound = broadcast(0x1p104f);
+  const Vector<float> factor = at_least<float>(at_most<float>(x, bound), -bound);  // its product with 2¹⁶ is finite
+  return fms<float>(factor, 0x1p16f, fms<float>(factor, 0x1p16f, x));
 }
 
 struct Rounded : Plain<float> {

@@ -148,10 +148,10 @@ PDNN_INLINE void stack_row(const SomeColumns<T, n, partial>& all, Rounded rounde
 }
 
 /// The same of one row of any width, whose layer rounds the factors.
-template <class T>
-__attribute__((noinline)) void stack_rounded_row(const StackLayer& layer, const T* x, const T* w, const T* b, T* y) {
-  for_some_columns<T>(layer.outputs, [&](const auto& some, Index j) {
-    stack_row<T>(some, std::true_type(), layer, x, w + j, b ? b + j : nullptr, y + j);
+__attribute__((noinline)) void stack_rounded_row(const StackLayer& layer, const float* x, const float* w,
+                                                 const float* b, float* y) {
+  for_some_columns<float>(layer.outputs, [&](const auto& some, Index j) {
+    stack_row<float>(some, std::true_type(), layer, x, w + j, b ? b + j : nullptr, y + j);
   });
 }
 
@@ -163,15 +163,16 @@ void stack_forward(const StackLayer* layers, Index count, Index rows, const T* x
     const T* const in = factor(*layer, x, rows * layer->inputs, room.x);
     const T* const b = layer->bias ? params + weights : nullptr;
     T* const out = layer + 1 < end ? between : y;
-    const bool one = for_one_row<T>(*layer, rows, [&](const auto& all) {
+    bool made = for_one_row<T>(*layer, rows, [&](const auto& all) {
       by_rounding<T>(*layer, [&](auto rounded) { stack_row<T>(all, rounded, *layer, in, params, b, out); });
     });
-    if (!one) {
-      if (std::is_same_v<T, float> && rows == 1 && layer->rounded)
-        stack_rounded_row<T>(*layer, in, params, b, out);
-      else
-        stack_layer<T>(*layer, rows, in, factor(*layer, params, weights, room.w), b, out);
+    if constexpr (std::is_same_v<T, float>) {
+      if (!made && rows == 1 && layer->rounded) {
+        stack_rounded_row(*layer, in, params, b, out);
+        made = true;
+      }
     }
+    if (!made) stack_layer<T>(*layer, rows, in, factor(*layer, params, weights, room.w), b, out);
     x = out;
     between += apart<T>(*layer, rows);
     params += count_of(*layer);

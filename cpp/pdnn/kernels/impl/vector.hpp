@@ -79,15 +79,32 @@ template <class T>
 PDNN_INLINE Vector<T> broadcast(Vector<T> x) {
   return x;
 }
+// ---- bounds: one instruction each, for which the compiler takes two
+
+#define PDNN_BOUND(name, floats, doubles)                                             \
+  PDNN_INLINE Vector<float> name(Vector<float> a, Vector<float> b) { return floats; } \
+  PDNN_INLINE Vector<double> name(Vector<double> a, Vector<double> b) { return doubles; }
+#if PDNN_VECTOR_BYTES == 64
+PDNN_BOUND(smaller, _mm512_maskz_min_ps(0xffff, a, b), _mm512_maskz_min_pd(0xff, a, b))
+PDNN_BOUND(larger, _mm512_maskz_max_ps(0xffff, a, b), _mm512_maskz_max_pd(0xff, a, b))
+#elif PDNN_VECTOR_BYTES == 32
+PDNN_BOUND(smaller, _mm256_min_ps(a, b), _mm256_min_pd(a, b))
+PDNN_BOUND(larger, _mm256_max_ps(a, b), _mm256_max_pd(a, b))
+#else
+PDNN_BOUND(smaller, a < b ? a : b, a < b ? a : b)
+PDNN_BOUND(larger, a > b ? a : b, a > b ? a : b)
+#endif
+#undef PDNN_BOUND
+
 /// The smaller one; a NaN in x stays.
 template <class T>
 PDNN_INLINE Vector<T> at_most(Vector<T> x, Vector<T> bound) {
-  return bound < x ? bound : x;
+  return smaller(bound, x);
 }
 /// The larger one; a NaN in x stays.
 template <class T>
 PDNN_INLINE Vector<T> at_least(Vector<T> x, Vector<T> bound) {
-  return bound > x ? bound : x;
+  return larger(bound, x);
 }
 
 template <class T>
