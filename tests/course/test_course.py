@@ -94,6 +94,29 @@ def test_script_and_notebook_are_the_same(tmp_path: Path) -> None:
         )
 
 
+OF_IPYTHON = ["%time x = 1", "%%time", "!ls", "?print", "print?", "np.eye??", "f = !ls", "t = %timeit -o 1"]
+OF_PYTHON = ["    % 3", "    != 3", "    %(3)"]
+
+
+def test_of_a_notebook_lines_and_cells_in_other_languages_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "1_backprop.ipynb"
+    modulo = [f"x = (\n    7\n{line}\n)" for line in OF_PYTHON]
+    texts = [*OF_IPYTHON, "%%bash\nls -l", "%%writefile helper.py\ndef softmax(s): ...", *modulo]
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": text} for text in texts]}))
+    codes = [code for _, code in code_cells(path)]
+    assert [ast.parse(code).body for code in codes[:-3]] == [[]] * (len(codes) - 3)
+    assert codes[-3:] == modulo
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    sheet = SHEETS[0]
+    script, notebook = tmp_path / "1_backprop.py", tmp_path / "1_backprop.ipynb"
+    script.write_text(sheet.source, encoding="utf-8-sig")
+    notebook.write_text(json.dumps(to_notebook(sheet.source)), encoding="utf-8-sig")
+    for path in (script, notebook):
+        assert sheet_of(path) == sheet and Submission(path).one_hot([1], 2).tolist() == [[0, 1]]
+
+
 def test_new_never_writes_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "1_backprop.ipynb").write_text("mine")
     assert main(["course", "new", "backprop", str(tmp_path)]) == 1

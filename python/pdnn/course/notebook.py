@@ -7,6 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+_OF_IPYTHON = re.compile(r"^([ \t]*)(?=%%?\w|!(?!=)|\?|[\w.]+\?\??\s*$|[\w, ]+= *(?:!|%\w))", re.MULTILINE)
+"""The beginnings of lines that are no Python: magics, commands of the shell, questions. An operator that
+begins a line of Python, ``% n`` or ``!= n``, is none of them."""
+_PYTHON_BELOW = ("capture", "prun", "time", "timeit")
+"""The magics of a cell below which it is Python."""
+
 
 def cells(text: str) -> list[tuple[str, str]]:
     """The cells of a script.
@@ -62,7 +68,8 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
     -------
     list of (str, str)
         Of a script ``("", source)``; of a notebook for each cell of code ``"cell N"``, N counting all
-        cells from 1, and its source, in which lines that only IPython knows are comments.
+        cells from 1, and its source, in which lines that only IPython knows are comments; a cell in another
+        language is empty.
 
     Raises
     ------
@@ -70,15 +77,23 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
         If it is neither a script nor a notebook.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         if path.suffix == ".py":
             return [("", text)]
         if path.suffix == ".ipynb":
             return [
-                (f"cell {number}", re.sub(r"^(\s*[%!])", r"#\1", "".join(cell["source"]), flags=re.MULTILINE))
+                (f"cell {number}", _python("".join(cell["source"])))
                 for number, cell in enumerate(json.loads(text)["cells"], 1)
                 if cell["cell_type"] == "code"
             ]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: is damaged ({type(error).__name__}: {error}); save it again") from error
     raise ValueError(f"{path}: is neither a script (.py) nor a notebook (.ipynb)")
+
+
+def _python(source: str) -> str:
+    """What is Python in a cell of a notebook."""
+    magic = re.match(r"\s*%%(\S+)", source)
+    if magic and magic[1] not in _PYTHON_BELOW:
+        return ""
+    return _OF_IPYTHON.sub(r"\1# ", source)
