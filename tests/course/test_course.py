@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from pdnn.course import SHEETS, Result, Sheet, check, files_in, find, new
 from pdnn.course.examine import checks_of, examine
 from pdnn.course.notebook import code_cells, to_notebook
 from pdnn.course.sheet import sheet_of
-from pdnn.course.submission import Submission
+from pdnn.course.submission import Submission, Wrong
 from processes import Completed
 
 SMALL = {
@@ -115,6 +116,38 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     notebook.write_text(json.dumps(to_notebook(sheet.source)), encoding="utf-8-sig")
     for path in (script, notebook):
         assert sheet_of(path) == sheet and Submission(path).one_hot([1], 2).tolist() == [[0, 1]]
+
+
+DEFINED = """
+from dataclasses import dataclass
+EPS: float = 0.5
+ONE, (TWO, THREE) = 1, (2, 3)
+LATER: int
+half = lambda a: a * EPS
+
+@dataclass
+class Pair:
+    first: int
+
+class Meant:
+    rows: list[int]
+
+lower, UPPER = 1, 2
+THREE.four = 4
+"""
+
+
+@pytest.mark.parametrize("first", ["", "from __future__ import annotations"])
+def test_definitions_are_run_however_they_are_written(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "1_backprop.py"
+    path.write_text(first + DEFINED)
+    student = Submission(path)
+    assert (student.ONE, student.TWO, student.THREE, student.half(4)) == (1, 2, 3, 2.0)
+    assert pickle.loads(pickle.dumps(student.Pair(7))) == student.Pair(7)
+    assert student.Meant.__annotations__ == {"rows": "list[int]" if first else list[int]}
+    for name in ("UPPER", "lower", "LATER"):
+        with pytest.raises(Wrong, match=f"there is no `{name}`"):
+            getattr(student, name)
 
 
 def test_new_never_writes_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

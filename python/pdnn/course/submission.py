@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import linecache
+import sys
 from collections.abc import Iterable
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 from pdnn.course.notebook import code_cells
@@ -20,7 +21,7 @@ class Submission:
     """The definitions of a student's file, as attributes.
 
     Only imports, functions, classes and constants named in capitals are run; the cells that train and draw
-    are not.
+    are not. They are those of a module, which is there to import for what looks classes up in it.
 
     Parameters
     ----------
@@ -38,13 +39,14 @@ class Submission:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._places: dict[str, str] = {}  # of the names that code is compiled under
-        self._namespace: dict[str, Any] = {"__name__": "sheet"}
+        module = sys.modules["__sheet__"] = ModuleType("__sheet__")
+        self._namespace: dict[str, Any] = vars(module)
         for place, source in code_cells(path):
             name = f"<{path} {place}>" if place else str(path)
             self._places[name] = place
             linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
             try:
-                exec(compile(_definitions(source, name), name, "exec"), self._namespace)
+                exec(compile(_definitions(source, name), name, "exec", dont_inherit=True), self._namespace)
             except SyntaxError as error:
                 raise Wrong(
                     f"this is no Python: {error.msg}, {self._line(name, error.lineno or 1)}"
@@ -112,9 +114,23 @@ def _defines(statement: ast.stmt) -> bool:
     match statement:
         case ast.Import() | ast.ImportFrom() | ast.FunctionDef() | ast.ClassDef():
             return True
-        case ast.Assign(targets=targets):
-            return all(isinstance(target, ast.Name) and target.id.isupper() for target in targets)
-    return False
+        case ast.Assign(targets=targets, value=value):
+            names = [name for target in targets for name in _names(target)]
+        case ast.AnnAssign(target=target, value=value):
+            names = _names(target)
+        case _:
+            return False
+    return all(names) if isinstance(value, ast.Lambda) else all(name.isupper() for name in names)
+
+
+def _names(target: ast.expr) -> list[str]:
+    """What an assignment gives a value to; "" for what is no name."""
+    match target:
+        case ast.Name(id=name):
+            return [name]
+        case ast.Tuple(elts=targets):
+            return [name for each in targets for name in _names(each)]
+    return [""]
 
 
 def _frames(trace: TracebackType | None) -> Iterable[tuple[FrameType, int]]:
