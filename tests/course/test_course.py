@@ -176,6 +176,41 @@ def test_the_command_checks_notebooks_and_writes_results(
     assert len(scores) == 7 and sum(scores) == 7 - len(wrong)
 
 
+def test_a_file_that_is_no_sheet_is_named_and_the_others_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sheet = SHEETS[0]
+    Path("helper.py").write_text("one = 1")
+    Path("sheet.py").write_text(fill(sheet.source, solution(sheet)))
+    words = ["helper.py", "sheet.py", "none.py", "--json", "results.json", "--gradescope", "gradescope.json"]
+    assert main(["course", "check", *words]) == 1
+    out, err = capsys.readouterr()
+    assert "7 of 7 right" in out and "helper.py: neither its name" in err and "none.py: there is no" in err
+    (report,) = json.loads(Path("results.json").read_text())
+    assert report["file"] == "sheet.py" and report["passed"]
+    content = json.loads(Path("gradescope.json").read_text())
+    assert len(content["tests"]) == 7 and content["output"].splitlines()[0].startswith("helper.py: ")
+    assert main(["course", "check", "helper.py", "--gradescope", "gradescope.json"]) == 1
+    content = json.loads(Path("gradescope.json").read_text())
+    assert content["score"] == 0 and not content["tests"] and "helper.py" in content["output"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--json", "none/results.json"], "there is no such folder"),
+        (["--json", "a.json", "--gradescope", "./a.json"], "--json and --gradescope are the same file"),
+    ],
+)
+def test_where_results_cannot_be_written_is_said_before_the_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["course", "check", str(tmp_path / "none.py"), *words])
+    assert said in capsys.readouterr().err
+
+
 def test_the_command_says_what_it_can_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdnn.cli.values import positive_float
+from pdnn.cli.values import distinct, output, positive_float
 
 if TYPE_CHECKING:
     from pdnn.course import Report
@@ -40,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="scripts or notebooks; default: of each sheet in this folder the one that was saved last",
     )
-    check.add_argument("--json", metavar="FILE", type=Path, help="write the results as JSON, too")
-    check.add_argument("--gradescope", metavar="FILE", type=Path, help="write Gradescope's results.json, too")
+    check.add_argument("--json", metavar="FILE", type=output, help="write the results as JSON, too")
+    check.add_argument(
+        "--gradescope", metavar="FILE", type=output, help="write Gradescope's results.json, too"
+    )
     check.add_argument(
         "--time-limit",
         metavar="SECONDS",
@@ -82,22 +85,29 @@ def _new(name: str, folder: Path) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from pdnn.course import check, files_in
 
+    distinct(arguments, {"--json": arguments.json, "--gradescope": arguments.gradescope})
     files = arguments.files or files_in(Path())
     if not files:
         raise ValueError("there is no sheet in this folder; pdnn course new NAME writes one")
     options = {} if arguments.time_limit is None else {"seconds": arguments.time_limit}
-    reports = []
+    reports, refused = [], []
     for path in files:
-        reports.append(check(path, **options))
-        print(reports[-1].text())
-    _write(arguments, reports)
-    return 0 if all(report.passed for report in reports) else 1
+        try:
+            reports.append(check(path, **options))
+        except (OSError, ValueError) as error:
+            refused.append(str(error))  # the others count all the same
+            print(f"pdnn course: {error}", file=sys.stderr)
+        else:
+            print(reports[-1].text())
+    _write(arguments, reports, refused)
+    return 0 if not refused and all(report.passed for report in reports) else 1
 
 
-def _write(arguments: argparse.Namespace, reports: Sequence[Report]) -> None:
+def _write(arguments: argparse.Namespace, reports: Sequence[Report], refused: Sequence[str]) -> None:
     from pdnn.course.results import gradescope
 
     if arguments.json:
-        arguments.json.write_text(json.dumps([report.json() for report in reports], indent=2) + "\n")
+        Path(arguments.json).write_text(json.dumps([report.json() for report in reports], indent=2) + "\n")
     if arguments.gradescope:
-        arguments.gradescope.write_text(json.dumps(gradescope(reports), indent=2) + "\n")
+        content = gradescope(reports, refused)
+        Path(arguments.gradescope).write_text(json.dumps(content, indent=2) + "\n")
