@@ -28,6 +28,7 @@ from typing import Any
 
 import pdnn
 from pdnn import nn, optim
+from pdnn.cli.values import positive_int
 from pdnn.data import Dataset
 from pdnn.strategies import DataParallel, ModelAveraging
 
@@ -188,16 +189,22 @@ def main() -> None:
         "--network", nargs="+", choices=("mlp", "lenet"), default=["mlp", "lenet"], help="(both)"
     )
     parser.add_argument("--sweep", nargs="+", default=WAYS, metavar="CODEC", help=f"({' '.join(WAYS)})")
-    parser.add_argument("--epochs", type=int, default=5, help="(%(default)s)")
-    parser.add_argument("--batch-size", type=int, default=128, help="over all ranks (%(default)s)")
+    parser.add_argument("--epochs", type=positive_int, default=5, help="(%(default)s)")
+    parser.add_argument("--batch-size", type=positive_int, default=128, help="over all ranks (%(default)s)")
     parser.add_argument("--lr", type=float, default=0.1, help="(%(default)s)")
     parser.add_argument("--momentum", type=float, default=0.0, help="(%(default)s)")
-    parser.add_argument("--every", type=int, metavar="K", help="average models every K steps, not gradients")
-    parser.add_argument("--ranks", type=int, default=2, help="to start, unless they are there (%(default)s)")
+    parser.add_argument(
+        "--every", type=positive_int, metavar="K", help="average models every K steps, not gradients"
+    )
+    parser.add_argument(
+        "--ranks", type=positive_int, default=2, help="to start, unless they are there (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of weights and batches (%(default)s)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="accuracy against bytes, a picture")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all that was measured")
     args = parser.parse_args()
+    if args.ranks == 1:
+        parser.error("--ranks 1: one rank sends nothing to encode; at least 2 are needed")
     for way in args.sweep:
         strategy_of(way, args.every)  # says at once what is none
     world = pdnn.world()

@@ -21,6 +21,7 @@ import parallel_sgd
 from parallel_sgd import FILE, Result
 
 import pdnn
+from pdnn.cli.values import positive_int
 from pdnn.strategies import Hogwild, HogwildProcesses
 
 
@@ -55,14 +56,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--workers", type=int, metavar="P", help="threads; under mpiexec its ranks are workers"
+        "--workers", type=positive_int, metavar="P", help="threads; under mpiexec its ranks are workers"
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder of MNIST's files (else downloaded)")
     parser.add_argument("--embedded", action="store_true", help="the small set of digits that is in pdnn")
-    parser.add_argument("--epochs", type=int, default=50, help="(%(default)s)")
+    parser.add_argument("--epochs", type=positive_int, default=50, help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first weights (%(default)s)")
     parser.add_argument(
-        "--sweep", type=int, nargs="+", metavar="P", help="one job after another, of P workers"
+        "--sweep", type=positive_int, nargs="+", metavar="P", help="one job after another, of P workers"
     )
     parser.add_argument("--processes", action="store_true", help="with --sweep: ranks, not threads")
     parser.add_argument("--out", type=Path, default=Path("out/hogwild"), help="folder (%(default)s)")

@@ -24,6 +24,7 @@ from threadpool_minibatches import BATCH, L2, Batching, make_trainer, network
 import pdnn
 from pdnn import codec, nn, optim
 from pdnn.callbacks import Callback
+from pdnn.cli.values import positive_int
 from pdnn.comm import Communicator
 from pdnn.data import Dataset
 from pdnn.strategies import Pipeline, Timeline, schedule
@@ -289,9 +290,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all unless given")
-    parser.add_argument("--epochs", type=int, default=20, help="with each codec (%(default)s)")
-    parser.add_argument("--steps", type=int, default=20, help="of a pipeline that are timed (%(default)s)")
-    parser.add_argument("--micro-batches", type=int, default=5, help="of a minibatch (%(default)s)")
+    parser.add_argument("--epochs", type=positive_int, default=20, help="with each codec (%(default)s)")
+    parser.add_argument(
+        "--steps", type=positive_int, default=20, help="of a pipeline that are timed (%(default)s)"
+    )
+    parser.add_argument("--micro-batches", type=positive_int, default=5, help="of a minibatch (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/pipeline"), help="folder (%(default)s)")
     args = parser.parse_args()
     if unknown := set(args.parts) - set(PARTS):

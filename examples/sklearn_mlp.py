@@ -135,6 +135,8 @@ def main() -> None:
     parser.add_argument("--fast", action="store_true", help="few epochs and rows")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for pictures")
     options = parser.parse_args()
+    if unknown := set(options.parts.split(",")) - set(PARTS):
+        parser.error(f"unknown part {sorted(unknown)[0]!r}; expected some of {', '.join(PARTS)}")
     warnings.simplefilter("ignore", ConvergenceWarning)
     classifier = importlib.import_module(LIBRARIES[options.library]).MLPClassifier
     for part in options.parts.split(","):

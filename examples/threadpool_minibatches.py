@@ -21,6 +21,7 @@ import numpy as np
 import pdnn
 from pdnn import nn, optim, strategies
 from pdnn.callbacks import Callback
+from pdnn.cli.values import positive_int
 from pdnn.data import Dataset, Subset
 from pdnn.exercises import legacy_batches, published
 
@@ -204,10 +205,12 @@ def arguments() -> argparse.Namespace:
     )
     what = ("vanilla", "parallel", "sweep")
     parser.add_argument("what", nargs="*", metavar="PART", help=f"of {', '.join(what)}; all unless given")
-    parser.add_argument("--epochs", type=int, help="of the two runs (250; fast: 21)")
-    parser.add_argument("--sweep-epochs", type=int, help="of each run of the sweep (10; fast: 2)")
-    parser.add_argument("--threads", type=int, default=5, help="of the pool (%(default)s)")
-    parser.add_argument("--batches-a-round", type=int, default=25, help="of the parallel run (%(default)s)")
+    parser.add_argument("--epochs", type=positive_int, help="of the two runs (250; fast: 21)")
+    parser.add_argument("--sweep-epochs", type=positive_int, help="of each run of the sweep (10; fast: 2)")
+    parser.add_argument("--threads", type=positive_int, default=5, help="of the pool (%(default)s)")
+    parser.add_argument(
+        "--batches-a-round", type=positive_int, default=25, help="of the parallel run (%(default)s)"
+    )
     parser.add_argument("--lr", type=float, default=1e-3, help="step size η (%(default)s)")
     parser.add_argument(
         "--batching",
@@ -215,7 +218,7 @@ def arguments() -> argparse.Namespace:
         default="legacy",
         help="legacy: the exercise's, the same batches every epoch; general: a fresh shuffle each epoch",
     )
-    parser.add_argument("--batch", type=int, default=BATCH, help="rows of a minibatch (%(default)s)")
+    parser.add_argument("--batch", type=positive_int, default=BATCH, help="rows of a minibatch (%(default)s)")
     parser.add_argument("--fast", action="store_true", help="few epochs")
     parser.add_argument("--out", type=Path, default=Path("out/threadpool"), help="folder (%(default)s)")
     chosen = parser.parse_args()

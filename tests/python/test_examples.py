@@ -1,0 +1,30 @@
+"""Options of the programs in examples that these can't do anything with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from processes import Completed
+
+NONE = "argument {}: '0' is not a whole number of at least 1"
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "said"),
+    [
+        ("threadpool_minibatches", ["--epochs", "0"], NONE.format("--epochs")),
+        ("hogwild", ["--workers", "0"], NONE.format("--workers")),
+        ("model_pipeline_quantized", ["--micro-batches", "0"], NONE.format("--micro-batches")),
+        ("codecs", ["--epochs", "0"], NONE.format("--epochs")),
+        ("codecs", ["--ranks", "1"], "--ranks 1: one rank sends nothing to encode; at least 2 are needed"),
+        ("sklearn_mlp", ["--parts", "alpha,beta"], "unknown part 'beta'; expected some of learning, alpha"),
+    ],
+)
+def test_a_useless_option_is_refused_before_any_work(
+    root: Path, run_python: Callable[..., Completed], script: str, words: list[str], said: str
+) -> None:
+    refused = run_python([root / "examples" / f"{script}.py", *words], check=False)
+    assert refused.returncode == 2 and said in refused.stdout
