@@ -212,7 +212,7 @@ class History:
                 if key in self.history:
                     axes.plot(epochs, self.history[key], marker="o", markersize=3, label=label)
             axes.set_xlabel("epoch")
-            axes.set_ylabel(name)
+            axes.set_ylabel(name, parse_math=False)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             axes.grid(alpha=0.3)
             axes.legend()

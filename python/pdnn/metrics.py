@@ -43,7 +43,9 @@ def named(metrics: Metrics) -> dict[str, Metric]:
         raise TypeError(f"metrics is of type {type(metrics).__name__}, expected a list; pass [{name}]")
     found = dict(metrics if isinstance(metrics, Mapping) else map(_named, metrics))
     for name, function in found.items():
-        if not (isinstance(name, str) and callable(function)):
+        if not isinstance(name, str):
+            raise TypeError(f"metrics: the name {name!r} is of type {type(name).__name__}, expected a str")
+        if not callable(function):
             raise TypeError(f"metrics: {name!r} is of type {type(function).__name__}, expected a function")
         if name in _TAKEN:
             raise ValueError(f'metrics: "{name}" is a name that every history has; take another one')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -130,6 +132,12 @@ def test_ranks_with_other_metrics_are_told() -> None:
         run_threads(fit, 2)
 
 
+def test_a_name_is_drawn_as_it_is(tmp_path: Path) -> None:
+    made = trainer(nn.MSELoss(), 2, metrics={r"$\frac{$": spread, "$a$": spread})
+    figure = made.fit(X, Y, 1, validation=(X, Y), verbose=False).plot(tmp_path / "history.png")
+    assert [axes.get_ylabel() for axes in figure.axes[1:]] == [r"$\frac{$", "$a$"]
+
+
 def test_metrics_are_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     made = trainer(nn.MSELoss(), 2, metrics=["r2", spread])
     history = made.fit(X, Y, 1, validation=(X, Y))
@@ -147,6 +155,7 @@ def test_metrics_are_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None
         (["top0"], ValueError, "names no metric"),
         ([lambda y, p: 0.0], ValueError, "no name; pass"),
         ([3], TypeError, "metrics: got 3; expected accuracy, .*, or a function"),
+        ({1: spread}, TypeError, "the name 1 is of type int, expected a str"),
         ({"mine": 3}, TypeError, "'mine' is of type int, expected a function"),
         ({"loss": spread}, ValueError, "every history has"),
     ],

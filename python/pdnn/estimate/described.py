@@ -187,7 +187,7 @@ def plot(points: Sequence[Point], title: str, path: str | os.PathLike[str] | Non
         If matplotlib is not installed.
     """
     figure = new_figure("estimate", figsize=(13, 4), layout="constrained")
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=10, parse_math=False)
     most = max(point.workers for point in points)
     panels = (
         ("seconds a step", lambda point: point.estimate.seconds, True),
