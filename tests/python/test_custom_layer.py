@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import re
 import shutil
 import sys
 import sysconfig
@@ -34,15 +35,21 @@ class {name}(nn.CustomLayer):
 
 
 @pytest.fixture(scope="module")
-def scale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[nn.CustomLayer]]:
-    """The class Scale of the module `scale`, compiled against the package's headers."""
-    compiler = shutil.which("c++")
-    if compiler is None or not Path(sysconfig.get_path("include"), "Python.h").exists():
+def compiler() -> list[str]:
+    """A command that compiles against the package's headers."""
+    program = shutil.which("c++")
+    if program is None or not Path(sysconfig.get_path("include"), "Python.h").exists():
         pytest.skip("no C++ compiler or no headers of Python here")
+    return [program, "-std=c++20", f"-I{pdnn.get_include()}", f"-I{sysconfig.get_path('include')}"]
+
+
+@pytest.fixture(scope="module")
+def scale(compiler: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[nn.CustomLayer]]:
+    """The class Scale of the module `scale`."""
     folder = tmp_path_factory.mktemp("scale")
     (folder / "scale.py").write_text(CLASS.format(extension="_scale", name="Scale"))
-    command = [compiler, "-std=c++20", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-DINIT=PyInit__scale"]
-    command += ['-DNAME="_scale"', f"-I{pdnn.get_include()}", f"-I{sysconfig.get_path('include')}"]
+    command = [*compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror"]
+    command += ["-DINIT=PyInit__scale", '-DNAME="_scale"']
     target = folder / f"_scale{sysconfig.get_config_var('EXT_SUFFIX')}"
     undefined = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
     run([*command, *undefined, Path(__file__).with_name("custom_layer.cpp"), "-o", target], timeout=60)
@@ -56,6 +63,14 @@ def scale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[nn.CustomLa
 def network(scale: type[nn.CustomLayer], **options: object) -> nn.Sequential:
     layers = (nn.Linear(6, 4), scale(4), nn.Tanh(), nn.Linear(4, 2))
     return nn.Sequential(*layers, **{"seed": 3, "dtype": "float64"} | options)
+
+
+def test_the_layer_of_the_docs_compiles(root: Path, compiler: list[str], tmp_path: Path) -> None:
+    page = (root / "docs" / "custom-layer.md").read_text()
+    parts = re.findall(r"^```cpp\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    source = tmp_path / "scale.cpp"
+    source.write_text("".join(parts).replace("…", ""))
+    run([*compiler, "-fsyntax-only", source], timeout=60)
 
 
 def test_its_gradients_are_finite_differences(scale: type[nn.CustomLayer]) -> None:
