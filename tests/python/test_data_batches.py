@@ -125,6 +125,13 @@ def test_the_legacy_rule_refuses_other_sizes(n: int) -> None:
         legacy_batches(n)
 
 
+def test_the_legacy_rule_refuses_no_batches() -> None:
+    with pytest.raises(ValueError, match="count = 0; expected an integer from 1"):
+        legacy_batches(10_500, count=0)
+    with pytest.raises(TypeError, match=r"n is 10500\.0, expected an integer"):
+        legacy_batches(10_500.0)
+
+
 def test_a_split_holds_out_the_first_rows_of_the_permutation() -> None:
     train, test = train_test_split(bytes_data(14), test=0.25, seed=0)
     order = np.random.RandomState(0).permutation(14)

@@ -188,3 +188,5 @@ def test_one_hot_rows_and_batches() -> None:
     assert count == again == len(x_batches) == 10
     np.testing.assert_array_equal(np.concatenate(x_batches) % 10, np.concatenate(y_batches))
     assert sorted(np.concatenate(x_batches).ravel()) == list(range(1050))
+    with pytest.raises(ValueError, match="x has 1050 rows and y has 1051"):
+        exercises.mini_batch(x, np.zeros((1051, 1)), 10)

@@ -197,3 +197,7 @@ def test_matmul_is_the_product() -> None:
         exercises.matmul(np.zeros((2, 3), np.float32), np.zeros((3, 2)))
     with pytest.raises(ValueError, match="not C-contiguous"):
         exercises.matmul(np.zeros((3, 2)).T, np.zeros((3, 2)))
+    with pytest.raises(TypeError, match="b is of type list; pass a NumPy array"):
+        exercises.matmul(np.zeros((2, 3)), [[0.0]] * 3)
+    with pytest.raises(ValueError, match="threads = 0; expected an integer from 1"):
+        exercises.matmul(np.zeros((2, 3)), np.zeros((3, 2)), threads=0)

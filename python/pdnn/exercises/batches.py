@@ -6,6 +6,7 @@ import numpy as np
 
 from pdnn.data.batches import cut
 from pdnn.data.checks import Indices
+from pdnn.nn.checks import integer
 
 
 def legacy_batches(n: int, batch: int = 105, count: int = 104, seed: int = 42) -> list[Indices]:
@@ -22,9 +23,15 @@ def legacy_batches(n: int, batch: int = 105, count: int = 104, seed: int = 42) -
 
     Raises
     ------
+    TypeError
+        If a number is no integer.
     ValueError
-        If the number of batches times `batch` is not `n`.
+        If the number of batches times `batch` is not `n`, or `n`, `batch` or `count` is below 1.
     """
+    n, batch, count = (
+        integer("legacy_batches", name, value, 1)
+        for name, value in (("n", n), ("batch", batch), ("count", count))
+    )
     while n % count:
         count -= 1
     if count * batch != n:

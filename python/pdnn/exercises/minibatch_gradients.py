@@ -194,8 +194,10 @@ def mini_batch(
     Raises
     ------
     ValueError
-        If n rows do not make batches of 105.
+        If n rows do not make batches of 105, or x and y have different numbers of rows.
     """
+    if len(x_sample) != len(y_sample):
+        raise ValueError(f"mini_batch: x has {len(x_sample)} rows and y has {len(y_sample)}; pass as many")
     rows = legacy_batches(len(x_sample), count=start_batch_size)
     return [x_sample[some] for some in rows], [y_sample[some] for some in rows], len(rows), len(rows)
 
