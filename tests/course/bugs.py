@@ -55,6 +55,11 @@ BUGS = {
         ),
         ("list(zip(ends[:-1], ends[1:]))", "[(a, b + 1) for a, b in zip(ends, ends[1:])]", "have row 11"),
         (
+            "[i * (n // k) + min(i, n % k) for i in range(k + 1)]",
+            "np.linspace(0, n, k + 1).astype(int)",
+            "pieces(11, 3) have [3, 4, 4] rows, not [4, 4, 3]",
+        ),
+        (
             "out[begin:end] = predict(x[begin:end])",
             "out[: end - begin] = predict(x[begin:end])",
             "a race: in pool_predict, tasks 0 and 1 both write rows 0 to 24 of out",

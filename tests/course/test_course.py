@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import pickle
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -156,6 +157,13 @@ def test_new_never_writes_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "is there already, and stays as it is" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["1_backprop.ipynb"]
     assert (tmp_path / "1_backprop.ipynb").read_text() == "mine"
+
+
+def test_new_shows_a_command_for_a_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "my course"
+    assert main(["course", "new", "backprop", str(folder)]) == 0
+    shown = capsys.readouterr().out.splitlines()[-1].removeprefix("then: pdnn ")
+    assert shlex.split(shown) == ["course", "check", str(folder / "1_backprop.py")]
 
 
 def test_the_command_checks_notebooks_and_writes_results(

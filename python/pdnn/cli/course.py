@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ def _new(name: str, folder: Path) -> int:
 
     script, notebook = new(find(name), folder)
     print(f"wrote {script} and {notebook}: solve either of them")
-    print(f"then: pdnn course check {script}")
+    print(f"then: pdnn course check {shlex.quote(str(script))}")
     return 0
 
 

@@ -26,7 +26,7 @@ def check_shares(name: str, function: Callable[[int, int], Sequence[tuple[int, i
         if len(shares) != k:
             raise Wrong(f"{what} has {len(shares)} pairs, not {k}")
         all_rows(what, np.concatenate([np.arange(begin, end) for begin, end in shares]), n, of="")
-        sizes = [end - begin for begin, end in shares]
+        sizes = [int(end - begin) for begin, end in shares]
         expected = [n // k + (number < n % k) for number in range(k)]
         if sizes != expected:
             raise Wrong(f"{what} have {sizes} rows, not {expected}")
