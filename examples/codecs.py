@@ -28,7 +28,7 @@ from typing import Any
 
 import pdnn
 from pdnn import nn, optim
-from pdnn.cli.values import positive_int
+from pdnn.cli.values import output, picture, positive_int
 from pdnn.data import Dataset
 from pdnn.strategies import DataParallel, ModelAveraging
 
@@ -148,7 +148,7 @@ def sweep(args: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def draw(rows: list[Row], path: Path) -> None:
+def draw(rows: list[Row], path: str) -> None:
     """Test error against bytes a step, a panel for each network; hollow: without feedback."""
     from matplotlib.figure import Figure
 
@@ -200,8 +200,8 @@ def main() -> None:
         "--ranks", type=positive_int, default=2, help="to start, unless they are there (%(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, help="of weights and batches (%(default)s)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="accuracy against bytes, a picture")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all that was measured")
+    parser.add_argument("--plot", type=picture, metavar="FILE", help="accuracy against bytes, a picture")
+    parser.add_argument("--json", type=output, metavar="FILE", help="all that was measured")
     args = parser.parse_args()
     if args.ranks == 1:
         parser.error("--ranks 1: one rank sends nothing to encode; at least 2 are needed")
@@ -210,10 +210,10 @@ def main() -> None:
     world = pdnn.world()
     rows = sweep(args) if world.size > 1 else pdnn.run(sweep, args, ranks=args.ranks)[0]
     if world.rank == 0:
+        if args.json:
+            Path(args.json).write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
         if args.plot:
             draw(rows, args.plot)
-        if args.json:
-            args.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

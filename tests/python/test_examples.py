@@ -20,6 +20,8 @@ NONE = "argument {}: '0' is not a whole number of at least 1"
         ("model_pipeline_quantized", ["--micro-batches", "0"], NONE.format("--micro-batches")),
         ("codecs", ["--epochs", "0"], NONE.format("--epochs")),
         ("codecs", ["--ranks", "1"], "--ranks 1: one rank sends nothing to encode; at least 2 are needed"),
+        ("codecs", ["--plot", "none/codecs.png"], "none/codecs.png: there is no such folder"),
+        ("codecs", ["--json", "none/codecs.json"], "none/codecs.json: there is no such folder"),
         ("sklearn_mlp", ["--parts", "alpha,beta"], "unknown part 'beta'; expected some of learning, alpha"),
     ],
 )
