@@ -72,6 +72,7 @@ def main() -> None:
         parser.error("--processes goes with --sweep; otherwise start the ranks by mpiexec -n P")
     if args.workers and pdnn.world().size > 1:
         parser.error("--workers are threads of one process; the workers of this job are its ranks")
+    args.out.mkdir(parents=True, exist_ok=True)
     for workers in args.sweep or []:
         if args.processes:
             pdnn.run(train_without_locks, args, 1, ranks=workers)

@@ -130,6 +130,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.by == "hand" and args.every:
         parser.error("--by hand averages at the end only; --every goes with all_reduce or master")
+    args.out.mkdir(parents=True, exist_ok=True)
     for ranks in args.sweep or []:
         pdnn.run(train_and_average, args, ranks=ranks)
     if args.sweep:

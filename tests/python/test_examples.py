@@ -1,4 +1,4 @@
-"""Options of the programs in examples that these can't do anything with."""
+"""Options of the programs in examples that these can't do anything with: refused before any work."""
 
 from __future__ import annotations
 
@@ -30,3 +30,13 @@ def test_a_useless_option_is_refused_before_any_work(
 ) -> None:
     refused = run_python([root / "examples" / f"{script}.py", *words], check=False)
     assert refused.returncode == 2 and said in refused.stdout
+
+
+@pytest.mark.parametrize("script", ["hogwild", "parameter_averaging"])
+def test_a_folder_that_cannot_be_made_ends_a_program_before_its_training(
+    root: Path, run_python: Callable[..., Completed], tmp_path: Path, script: str
+) -> None:
+    (tmp_path / "file").touch()
+    words = ["--embedded", "--epochs", "1", "--out", tmp_path / "file"]
+    ended = run_python([root / "examples" / f"{script}.py", *words], check=False)
+    assert ended.returncode == 1 and "FileExistsError" in ended.stdout and "Epoch" not in ended.stdout
