@@ -151,6 +151,13 @@ def test_definitions_are_run_however_they_are_written(tmp_path: Path, first: str
             getattr(student, name)
 
 
+def test_a_definition_that_ends_the_program_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "1_backprop.py"
+    path.write_text("import argparse\nARGS = argparse.ArgumentParser().parse_args(['--none'])\n")
+    with pytest.raises(Wrong, match=r"`<module>` ends the program, line 2 \(ARGS = "):
+        Submission(path)
+
+
 def test_new_never_writes_over_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "1_backprop.ipynb").write_text("mine")
     assert main(["course", "new", "backprop", str(tmp_path)]) == 1

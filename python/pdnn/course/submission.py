@@ -51,7 +51,7 @@ class Submission:
                 raise Wrong(
                     f"this is no Python: {error.msg}, {self._line(name, error.lineno or 1)}"
                 ) from error
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise Wrong(self.explain(error) or f"{type(error).__name__}: {error}") from error
 
     def __getattr__(self, name: str) -> Any:
