@@ -239,6 +239,10 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         (lambda: nn.BatchNorm2d(8, momentum=None), r"BatchNorm2d: momentum is None, expected .* \[0, 1\]"),
         (lambda: nn.BatchNorm1d(8, eps="a"), "BatchNorm1d: eps is 'a', expected a number above 0"),
         (lambda: nn.LayerNorm(8, eps=None), "LayerNorm: eps is None"),
+        (lambda: nn.LayerNorm(None), "LayerNorm: normalized_shape is None, expected an integer"),
+        (lambda: nn.LayerNorm((4.5,)), "LayerNorm: normalized_shape is 4.5, expected an integer"),
+        (lambda: nn.Embedding(8, 4, "a"), "Embedding: padding_idx is 'a', expected an integer"),
+        (lambda: nn.Embedding(8, 4, 1.5), "Embedding: padding_idx is 1.5, expected an integer"),
         (
             lambda: network().gradient(X / 1.0, Y, nn.MSELoss(), seed="a"),
             "gradient: seed is 'a', expected an",
@@ -265,3 +269,68 @@ def test_rows_to_gather_are_checked(part: Dataset | Subset) -> None:
     with pytest.raises(TypeError, match=f"{name}.gather: the indices have dtype float64, expected integers"):
         part.gather([1.5])  # type: ignore[arg-type]
     np.testing.assert_array_equal(part.gather([-1, 0])[0], part.gather()[0][[-1, 0]])  # type: ignore[arg-type]
+
+
+FLOAT, INT = np.float32(0.25), np.int64(1)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: nn.ELU(FLOAT),
+        lambda: nn.LeakyReLU(FLOAT),
+        lambda: nn.Softplus(FLOAT, INT),
+        lambda: nn.Dropout(FLOAT),
+        lambda: nn.BatchNorm1d(np.int64(8), FLOAT, INT, sync=np.True_),
+        lambda: nn.LayerNorm(np.int64(8), FLOAT),
+        lambda: nn.Sequential(nn.Embedding(256, 1, np.int64(-1)), nn.Flatten()),
+        lambda: nn.Sequential(nn.Embedding(256, 8), nn.Transpose(), nn.AdaptiveAvgPool1d(INT), nn.Flatten()),
+    ],
+)
+def test_layers_of_numpys_numbers_are_saved(layer: Callable[[], nn.Module], tmp_path: Path) -> None:
+    model = nn.Sequential(layer(), nn.Linear(8, 4), seed=1)
+    model.save(tmp_path / "model.safetensors")
+    loaded = pdnn.load_model(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(X / np.float32(1)), model.predict(X / np.float32(1)))
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda p: optim.SGD(p, FLOAT, momentum=FLOAT, weight_decay=FLOAT, nesterov=np.True_),
+        lambda p: optim.AdamW(p, FLOAT, betas=np.array([0.5, 0.5]), eps=FLOAT),
+        lambda p: optim.RMSprop(p, FLOAT, alpha=FLOAT, eps=FLOAT, momentum=FLOAT, centered=np.True_),
+        lambda p: optim.LBFGS(p, FLOAT, max_iter=INT, tolerance_grad=FLOAT, tolerance_change=FLOAT),
+    ],
+)
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        lambda o: optim.LinearLR(o, FLOAT, FLOAT, total_iters=INT),
+        lambda o: optim.StepLR(o, INT, FLOAT),
+        lambda o: optim.CosineAnnealingLR(o, INT, FLOAT),
+        lambda o: optim.SequentialLR(o, [optim.ConstantLR(o, FLOAT, INT), optim.StepLR(o, 2)], np.array([1])),
+    ],
+)
+def test_rules_and_schedules_of_numpys_numbers_are_in_checkpoints(
+    rule: Callable[[Any], optim.Optimizer],
+    schedule: Callable[[optim.Optimizer], optim.LRScheduler],
+    tmp_path: Path,
+) -> None:
+    model = network()
+    optimizer = rule(model.parameters())
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optimizer, schedule=schedule(optimizer))
+    trainer.fit(X / np.float32(255), Y, epochs=1, batch_size=60, verbose=False, checkpoint=tmp_path)
+    trainer.load(tmp_path / "checkpoint.safetensors")
+
+
+def test_a_mean_of_images_takes_torchs_two_sizes() -> None:
+    assert nn.AdaptiveAvgPool2d((1, 1)).config() == {"output_size": 1}
+    with pytest.raises(ValueError, match="AdaptiveAvgPool2d: output_size 'a'; expected a whole number"):
+        nn.AdaptiveAvgPool2d("a")  # type: ignore[arg-type]
+
+
+def test_a_milestone_is_an_integer() -> None:
+    rule = optim.SGD(network().parameters(), 1)
+    with pytest.raises(TypeError, match=r"SequentialLR: a milestone is 1\.5, expected an integer"):
+        optim.SequentialLR(rule, [optim.StepLR(rule, 1), optim.StepLR(rule, 1)], [1.5])  # type: ignore[list-item]

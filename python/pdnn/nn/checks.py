@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import inf
-from numbers import Real
+from numbers import Integral, Real
 from operator import index
 from typing import Any
 
@@ -19,12 +19,15 @@ def number(
     expected: str = "a number",
     valid: Callable[[float], bool] = lambda _: True,
 ) -> float:
-    """The value; TypeError if it is no number, ValueError if not `valid`, which `expected` describes."""
+    """The value as an int or a float; TypeError if it is no number, ValueError if not `valid`.
+
+    `expected` describes what is.
+    """
     if not isinstance(value, Real):
         raise TypeError(f"{_named(owner)}: {name} is {value!r}, expected {expected}")
     if not valid(value):
         raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected}")
-    return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def positive(owner: object, name: str, value: float) -> float:

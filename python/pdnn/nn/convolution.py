@@ -222,13 +222,13 @@ class AvgPool2d(_AvgPool):
 
 
 class _AdaptiveAvgPool(_Windowed):
-    def __init__(self, output_size: int = 1) -> None:
-        if output_size != 1:
+    def __init__(self, output_size: int | Sequence[int] = 1) -> None:
+        if self._size("output_size", output_size) != 1:
             name = type(self).__name__
             raise ValueError(
                 f"{name}: output size {output_size}; only 1 is supported, use {name[8:]} for others"
             )
-        self.output_size = output_size
+        self.output_size = 1
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -244,7 +244,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
     Parameters
     ----------
-    output_size : int
+    output_size : int or (int, int)
         1.
 
     Raises

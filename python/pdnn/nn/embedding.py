@@ -37,7 +37,7 @@ class Embedding(Module):
     Raises
     ------
     TypeError
-        If num_embeddings or embedding_dim is no integer, or weight_init no Initializer.
+        If num_embeddings, embedding_dim or padding_idx is no integer, or weight_init no Initializer.
     ValueError
         If a number is below 1, there is no such padding_idx, or there are more rows than the dtype has whole
         numbers (2^24 for float32). In a pass, if x has another number (NaN, too): with its row, its place and
@@ -54,6 +54,8 @@ class Embedding(Module):
     ) -> None:
         num_embeddings = integer(self, "num_embeddings", num_embeddings, 1)
         embedding_dim = integer(self, "embedding_dim", embedding_dim, 1)
+        if padding_idx is not None:
+            padding_idx = integer(self, "padding_idx", padding_idx)
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ValueError(
                 f"Embedding: padding_idx {padding_idx}; expected one of its {num_embeddings} rows"

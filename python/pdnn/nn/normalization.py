@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from pdnn.core import CoreLayer, Width
@@ -21,7 +22,7 @@ class _BatchNorm(Module):
         self.num_features = num_features
         self.eps = positive(self, "eps", eps)
         self.momentum = number(self, "momentum", momentum, "a number in [0, 1]", lambda at: 0 <= at <= 1)
-        self.sync = sync
+        self.sync = bool(sync)
         self.weight = Parameter("weight", (num_features,))
         self.bias = Parameter("bias", (num_features,))
         self.running_mean = Buffer("running_mean", (num_features,))
@@ -109,14 +110,15 @@ class LayerNorm(Module):
     Raises
     ------
     TypeError
-        If eps is no number.
+        If a width is no integer, or eps no number.
     ValueError
         If there is more than one axis, its width is below 1, or eps is not above 0.
     """
 
     def __init__(self, normalized_shape: int | tuple[int, ...], eps: float = 1e-5) -> None:
         super().__init__()
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        sizes = normalized_shape if isinstance(normalized_shape, Iterable) else (normalized_shape,)
+        shape = tuple(integer(self, "normalized_shape", size) for size in sizes)
         if len(shape) != 1 or shape[0] < 1:
             raise ValueError(
                 f"LayerNorm: normalized_shape {shape}; expected the features of a sample, one number from 1; "

@@ -24,7 +24,7 @@ class ClosureOptimizer(Optimizer):
             If they have several, or one that is no number from 0.
         """
         for group in self.param_groups:
-            self.check_number("lr", group["lr"])
+            self.checked_number("lr", group["lr"])
         rates = {float(group["lr"]) for group in self.param_groups}
         if len(rates) > 1:
             raise ValueError(

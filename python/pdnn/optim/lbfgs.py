@@ -92,11 +92,10 @@ class LBFGS(ClosureOptimizer):
             self.max_iter * 5 // 4 if max_eval is None else integer("LBFGS", "max_eval", max_eval, 1)
         )
         self.history_size = integer("LBFGS", "history_size", history_size, 1)
-        self.check_number("tolerance_grad", tolerance_grad)
-        self.check_number("tolerance_change", tolerance_change)
+        self.tolerance_grad = self.checked_number("tolerance_grad", tolerance_grad)
+        self.tolerance_change = self.checked_number("tolerance_change", tolerance_change)
         if line_search_fn not in (None, "strong_wolfe"):
             raise ValueError(f'LBFGS: line_search_fn={line_search_fn!r}; expected "strong_wolfe" or None')
-        self.tolerance_grad, self.tolerance_change = tolerance_grad, tolerance_change
         self.line_search_fn = line_search_fn
         self.rate()
 

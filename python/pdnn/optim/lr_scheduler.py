@@ -68,7 +68,7 @@ class LRScheduler:
     def check(self, t: int) -> None:
         """Raises ValueError if a learning rate at time t is none that a group may have."""
         for rate in self.rates(t):
-            self.optimizer.check_number("lr", rate)
+            self.optimizer.checked_number("lr", rate)
 
     def step(self) -> None:
         """Advances by one step, or epoch: sets the groups' learning rates for the next."""
@@ -95,8 +95,10 @@ class LRScheduler:
         """The schedule's own settings, which a checkpoint compares."""
         return {"type": type(self).__name__}
 
-    def _check(self, name: str, value: float, least: float) -> None:
-        number(self, name, value, f"a number from {least}", lambda found: least <= found < float("inf"))
+    def _checked(self, name: str, value: float, least: float) -> float:
+        return number(
+            self, name, value, f"a number from {least}", lambda found: least <= found < float("inf")
+        )
 
 
 class LambdaLR(LRScheduler):
@@ -154,10 +156,9 @@ class LinearLR(LRScheduler):
         total_iters: int = 5,
         last_epoch: int = -1,
     ) -> None:
-        self._check("start_factor", start_factor, 0)
-        self._check("end_factor", end_factor, 0)
-        self._check("total_iters", total_iters, 1)
-        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        self.start_factor = self._checked("start_factor", start_factor, 0)
+        self.end_factor = self._checked("end_factor", end_factor, 0)
+        self.total_iters = self._checked("total_iters", total_iters, 1)
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -180,9 +181,8 @@ class ConstantLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1
     ) -> None:
-        self._check("factor", factor, 0)
-        self._check("total_iters", total_iters, 0)
-        self.factor, self.total_iters = factor, total_iters
+        self.factor = self._checked("factor", factor, 0)
+        self.total_iters = self._checked("total_iters", total_iters, 0)
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -200,9 +200,8 @@ class StepLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
-        self._check("step_size", step_size, 1)
-        self._check("gamma", gamma, 0)
-        self.step_size, self.gamma = step_size, gamma
+        self.step_size = self._checked("step_size", step_size, 1)
+        self.gamma = self._checked("gamma", gamma, 0)
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -235,9 +234,8 @@ class CosineAnnealingLR(LRScheduler):
         eta_min: float = 0.0,
         last_epoch: int = -1,
     ) -> None:
-        self._check("T_max", T_max, 1)
-        self._check("eta_min", eta_min, 0)
-        self.T_max, self.eta_min = T_max, eta_min
+        self.T_max = self._checked("T_max", T_max, 1)
+        self.eta_min = self._checked("eta_min", eta_min, 0)
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -262,6 +260,8 @@ class SequentialLR(LRScheduler):
 
     Raises
     ------
+    TypeError
+        If a milestone is no integer.
     ValueError
         If the milestones are not one less than the schedules or do not rise, or a schedule is of another
         optimizer.
@@ -274,7 +274,8 @@ class SequentialLR(LRScheduler):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ) -> None:
-        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        self.schedulers = list(schedulers)
+        self.milestones = [integer(self, "a milestone", time) for time in milestones]
         if any(scheduler.optimizer is not optimizer for scheduler in self.schedulers):
             raise ValueError("SequentialLR: its schedules must be of the same optimizer")
         if len(self.milestones) != len(self.schedulers) - 1:

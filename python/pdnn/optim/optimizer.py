@@ -47,8 +47,8 @@ class Optimizer:
     _stepper: Stepper | None = None
 
     def __init__(self, params: Params, lr: float, weight_decay: float) -> None:
-        self.check_number("lr", lr)
-        self.check_number("weight_decay", weight_decay)
+        self.checked_number("lr", lr)
+        self.checked_number("weight_decay", weight_decay)
         name = type(self).__name__
         if not isinstance(params, Iterable):
             raise TypeError(f"{name}: params is of type {type(params).__name__}, expected {PARAMS}")
@@ -101,7 +101,7 @@ class Optimizer:
                 f"a group may give {' and '.join(GROUP_KEYS)}, other numbers are the whole optimizer's"
             )
         for key in GROUP_KEYS:
-            self.check_number(key, group.get(key))
+            self.checked_number(key, group.get(key))
 
     def parameters(self) -> Iterator[Parameter]:
         """Those of all groups."""
@@ -359,24 +359,22 @@ class Optimizer:
         """The rule's own settings, which a checkpoint compares."""
         return {"type": type(self).__name__}
 
-    def check_number(self, name: str, value: Any) -> None:
-        """Raises ValueError unless the value is finite and at least 0, TypeError if it is no number."""
-        number(self, name, value, "a number from 0", lambda found: 0 <= found < float("inf"))
+    def checked_number(self, name: str, value: Any) -> float:
+        """The value; raises ValueError unless it is finite and at least 0, TypeError if it is no number."""
+        return number(self, name, value, "a number from 0", lambda found: 0 <= found < float("inf"))
 
-    def check_share(self, name: str, value: float) -> None:
-        """Raises ValueError unless the value lies in [0, 1), TypeError if it is no number."""
-        number(self, name, value, "a number in [0, 1)", lambda found: 0 <= found < 1)
+    def checked_share(self, name: str, value: float) -> float:
+        """The value; raises ValueError unless it lies in [0, 1), TypeError if it is no number."""
+        return number(self, name, value, "a number in [0, 1)", lambda found: 0 <= found < 1)
 
     def checked_betas(self, betas: tuple[float, float]) -> tuple[float, float]:
-        """The shares of two running means; raises as `check_share`, and TypeError if they are not two."""
+        """The shares of two running means; raises as `checked_share`, and TypeError if they are not two."""
         try:
             first, second = betas
         except (TypeError, ValueError):
             name = type(self).__name__
             raise TypeError(f"{name}: betas is {betas!r}, expected two numbers in [0, 1)") from None
-        self.check_share("beta1", first)
-        self.check_share("beta2", second)
-        return float(first), float(second)
+        return self.checked_share("beta1", first), self.checked_share("beta2", second)
 
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:

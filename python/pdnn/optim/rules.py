@@ -44,11 +44,10 @@ class SGD(Optimizer):
         nesterov: bool = False,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        self.check_share("momentum", momentum)
-        if nesterov and momentum == 0:
+        self.momentum = self.checked_share("momentum", momentum)
+        self.nesterov = bool(nesterov)
+        if self.nesterov and self.momentum == 0:
             raise ValueError("SGD: nesterov needs a momentum above 0")
-        self.momentum = momentum
-        self.nesterov = nesterov
 
     def rule(self) -> _core.SGD:
         """The core's SGD."""
@@ -101,9 +100,8 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        self.check_number("eps", eps)
+        self.eps = self.checked_number("eps", eps)
         self.betas = self.checked_betas(betas)
-        self.eps = eps
 
     def rule(self) -> _core.Adam:
         """The core's Adam."""
@@ -230,10 +228,10 @@ class RMSprop(Optimizer):
         centered: bool = False,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        self.check_share("alpha", alpha)
-        self.check_number("eps", eps)
-        self.check_share("momentum", momentum)
-        self.alpha, self.eps, self.momentum, self.centered = alpha, eps, momentum, centered
+        self.alpha = self.checked_share("alpha", alpha)
+        self.eps = self.checked_number("eps", eps)
+        self.momentum = self.checked_share("momentum", momentum)
+        self.centered = bool(centered)
 
     def rule(self) -> _core.RMSprop:
         """The core's RMSprop."""
