@@ -144,7 +144,8 @@ def test_fit_on_ranks_takes_the_integers_of_numpy(tmp_path: Path) -> None:
         return trainer("ddp").fit((X, Y), checkpoint=folder, verbose=False, **integers).history["loss"]
 
     few, own = numbers, {name: np.int64(value) for name, value in numbers.items()}
-    assert run_threads(lambda: work(own), 2) == run_threads(lambda: work(few), 2)
+    losses = (run_threads(lambda numbers=numbers: work(numbers), 2) for numbers in (own, few))
+    np.testing.assert_allclose(*losses, rtol=1e-6)  # two runs may add up in other orders
 
 
 def test_a_loader_names_what_is_no_augmentation() -> None:
