@@ -482,6 +482,41 @@ def test_a_reshape_of_samples_is_left_to_the_caller(tmp_path: Path) -> None:
     assert_same(save(tmp_path / "a.onnx", nodes, constants, [49]), x, images=x.reshape(4, 1, 7, 7))
 
 
+SIZES = {f"at{axis}": np.array([axis]) for axis in range(5)} | {"minus": np.array([-1])}
+
+
+def reshaped_by(parts: str) -> list[Any]:
+    """Images reshaped by sizes that the graph computes, between two layers."""
+    return [
+        node("Relu", "x", "a"),
+        node("Shape", "x", "s"),
+        *(node("Gather", f"s at{axis}", name) for axis, name in enumerate("nchw")),
+        *(node("Slice", "s at0 at2", "nc"), node("Mul", "h w", "hw"), node("Mul", "c hw", "chw")),
+        *(node("Concat", parts, "to", axis=0), node("Reshape", "a to", "b"), node("Tanh", "b", "y")),
+    ]
+
+
+@pytest.mark.parametrize("parts", ["n minus", "n chw", "minus chw"])
+def test_a_reshape_by_computed_sizes(parts: str, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.onnx", reshaped_by(parts), SIZES, [2, 3, 5])
+    assert kinds(assert_same(path, normal(4, 2, 3, 5))) == ["ReLU", "Flatten", "Tanh"]
+
+
+@pytest.mark.parametrize("parts", ["nc minus", "n c minus", "n c hw", "c minus", "n w minus", "n c w minus"])
+def test_a_reshape_that_keeps_axes_or_changes_their_order_is_refused(parts: str, tmp_path: Path) -> None:
+    path = save(tmp_path / "a.onnx", reshaped_by(parts), SIZES, [2, 3, 5], rank=len(parts.split()))
+    with pytest.raises(ValueError, match=r'Reshape "node_b": makes '):
+        models.from_onnx(path)
+
+
+def test_features_that_become_images_are_not_shifted_one_by_one(tmp_path: Path) -> None:
+    nodes = [node("Sub", "x mean", "a"), node("Reshape", "a image", "b"), node("Conv", "b w", "y")]
+    constants = {"mean": normal(49), "image": np.array([0, 1, 7, 7]), "w": normal(2, 1, 3, 3)}
+    path = save(tmp_path / "a.onnx", nodes, constants, [49], rank=4)
+    with pytest.raises(ValueError, match=r"a\.onnx: 1 of its 3 nodes .*\n  Conv .*takes 1 inputs, 49 are"):
+        models.from_onnx(path)
+
+
 def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     constants = {
         "w1": normal(4, 1, 3, 3), "w2": normal(4, 4, 3, 1), "w3": normal(4, 4, 3, 3), "row": normal(4, 5, 5),

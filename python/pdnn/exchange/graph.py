@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import erf, sqrt
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,8 @@ try:
     from onnx_ir.serde import SerdeError
 except ImportError as error:
     raise ImportError("ONNX files need onnx-ir: pip install onnx-ir") from error
+
+Value: TypeAlias = ir.Value
 
 FOLDED = {
     *("Add", "Cast", "Concat", "Constant", "Div", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub"),
@@ -172,6 +174,16 @@ class Graph:
         except (SerdeError, RuntimeError, TypeError, ValueError) as error:
             raise ValueError(f'{node.op_type} "{node.name}": onnx does not evaluate it') from error
         return np.asarray(result[0])
+
+    def size(self, value: ir.Value, shape: Callable[[ir.Value], Sequence[int]]) -> Array:
+        """One of the `sizes`, where values have these shapes."""
+        node = value.producer()
+        if node is None or value is not node.outputs[0]:
+            return self.constants[value]
+        if node.op_type == "Shape":
+            sizes, options = np.array(shape(self.data(node)[0]), np.int64), node.attributes
+            return sizes[options.get_int("start", 0) : options.get_int("end", None)]
+        return self.evaluate(node, {each: self.size(each, shape) for each in node.inputs if each is not None})
 
     def begins_with_channels_last(self) -> bool:
         """Whether a Transpose puts the channels of the samples first, before their order matters."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from pdnn.exchange.graph import Graph, Step
+from pdnn.exchange.graph import Graph, Step, Value
 from pdnn.exchange.network import Array
 
 Shape = tuple[int | None, ...]
@@ -16,6 +18,9 @@ Shape = tuple[int | None, ...]
 CHANNELS_FIRST = (0, 1, 2, 3)
 CHANNELS_LAST = (0, 2, 3, 1)
 """Which of pdnn's axes each axis of an array of images is."""
+
+ROWS = 2**20 + 7, 2**21 + 17
+"""Two numbers of samples, which no other size is."""
 
 
 class Unknown(Exception):
@@ -160,6 +165,8 @@ class Samples:
         scale, shift, _ = self.waiting
         self.waiting = None
         inputs, outputs = weight.shape[-2:]
+        if not {scale.size, shift.size} <= {1, inputs}:
+            raise Unknown(f"takes {inputs} inputs, {max(scale.size, shift.size)} are scaled before it")
         total = np.float64(weight).reshape(-1, inputs, outputs).sum(axis=0)
         moved = np.broadcast_to(shift, inputs) @ total + (0 if bias is None else bias)
         scaled = weight * np.broadcast_to(scale, inputs)[:, None]
@@ -220,16 +227,36 @@ class Samples:
     def target(self, step: Step) -> list[int]:
         """The shape that a Reshape makes; 0 or -1 for the number of samples."""
         value = step.node.inputs[1]
-        constant, node = self.graph.constant(value), None if value is None else value.producer()
-        if constant is not None:
-            sizes = [int(size) for size in constant]
-            if sizes[:1] > [0] and sizes[:1] != list(self.graph.input.shape or ())[:1]:
-                raise Unknown(f"makes {sizes} of a batch of any number of samples")
-            return sizes
-        if node is None or node.op_type != "Concat":
+        assert value is not None
+        constant = self.graph.constant(value)
+        sizes = self.computed(step, value) if constant is None else [*map(int, constant)]
+        if sizes[:1] > [0] and sizes[:1] != list(self.graph.input.shape or ())[:1]:
+            raise Unknown(f"makes {sizes} of a batch of any number of samples")
+        return sizes
+
+    def computed(self, step: Step, value: Value) -> list[int]:
+        """What a graph computes of the shapes of samples; 0 in the first place for their number."""
+        try:  # what is the same for few and for many samples does not depend on their number
+            few, many = ([*map(int, self.graph.size(value, partial(self.sizes, step, n)))] for n in ROWS)
+        except (KeyError, IndexError, TypeError, ValueError):
+            few = many = []
+        if (few[:1], many[:1]) == ([ROWS[0]], [ROWS[1]]):
+            few[0] = many[0] = 0
+        if not few or few != many:
             raise Unknown("makes a shape that is computed")
-        parts = [self.graph.constant(part) for part in node.inputs]
-        return [int(size) for part in parts for size in ([0] if part is None else part)]
+        return few
+
+    def sizes(self, step: Step, rows: int, value: Value) -> list[int]:
+        """The shape of a value of so many samples; what the file does not say changes with them, too."""
+        shape: Iterable[object] = (None,) * 3
+        if value in self.graph.data(step.node):
+            shape = self.seen() or shape
+        elif value.shape is not None:
+            shape = value.shape[1:]
+        return [
+            rows,
+            *(size if isinstance(size, int) else rows + 1 + axis for axis, size in enumerate(shape)),
+        ]
 
     def squeeze(self, step: Step) -> None:
         """A Flatten of images or lines of one place."""
