@@ -157,7 +157,8 @@ def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
     errors = _mean(_errors("r2", y, prediction) ** 2, weight)
     y = y.astype(np.float64)
     spread = _mean((y - _mean(y, weight)) ** 2, weight)
-    constant = spread == 0
+    counted = y if weight is None else y[weight > 0]
+    constant = (spread == 0) | (counted == counted[:1]).all(axis=0)  # a mean of equal numbers is rounded
     scores = 1 - errors / np.where(constant, 1, spread)
     return float(np.mean(np.where(constant, errors == 0, scores)))
 

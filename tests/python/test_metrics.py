@@ -75,6 +75,14 @@ def test_r2_of_equal_targets_is_that_of_scikit_learn() -> None:
     assert metrics.r2(y, y + 1) == np.mean([0, 1 - 2 / 0.5])
 
 
+def test_r2_of_equal_targets_does_not_depend_on_the_rounding_of_their_mean() -> None:
+    y = np.full((3, 1), 0.1)
+    assert y.mean() != 0.1
+    assert (metrics.r2(y, y), metrics.r2(y, y + 1)) == (1, 0)
+    other, weight = np.append(y, [[9]], axis=0), np.array([0.6, 0.7, 0.9, 0])
+    assert (metrics.r2(other, other, weight), metrics.r2(other, other + 1, weight)) == (1, 0)
+
+
 def test_rows_count_their_weights_as_if_they_came_so_often() -> None:
     weight = RNG.integers(0, 4, 61)
     often = np.repeat(np.arange(61), weight)
