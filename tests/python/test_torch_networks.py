@@ -119,6 +119,16 @@ def test_values_of_torch_come_back_and_what_does_not_fit_is_refused() -> None:
     np.testing.assert_array_equal(model.flat_parameters, before)
 
 
+def test_tensors_of_bfloat16_and_those_that_require_a_gradient_come() -> None:
+    layers: Any = lambda m: [m.Embedding(4, 2), m.Flatten(), m.Linear(6, 3)]  # noqa: E731
+    model, peer = nn.Sequential(*layers(nn), seed=3), torch.nn.Sequential(*layers(torch.nn))
+    model.load_state_dict(dict(peer.named_parameters()), format="torch")
+    assert distance(model, peer) == 0
+    state = peer.bfloat16().state_dict()
+    model.load_state_dict(state, format="torch")
+    assert distance(model, peer.float()) == 0
+
+
 def conv_bn(inputs: int, outputs: int, kernel: int, stride: int) -> list[Any]:
     convolution = torch.nn.Conv2d(inputs, outputs, kernel, stride, padding=(kernel - 1) // 2)
     return [convolution, torch.nn.BatchNorm2d(outputs), torch.nn.ReLU()]

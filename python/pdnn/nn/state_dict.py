@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +28,18 @@ def to_torch(array: Array) -> Array:
 
 
 def from_torch(array: Array) -> Array:
-    """An array of PyTorch as pdnn shapes it: a view."""
-    array = np.asarray(array)
+    """An array of PyTorch as pdnn shapes it."""
     axes = AXES.get(array.ndim)
     return array if axes is None else array.transpose(np.argsort(axes))
+
+
+def _of_numpy(values: Any) -> Array:
+    """A tensor, or what is an array anyway; NumPy has no bfloat16, and no gradients."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(values, torch.Tensor):
+        values = values.detach()
+        values = values.float() if values.dtype == torch.bfloat16 else values
+    return np.asarray(values)
 
 
 def converted(where: str, handles: Mapping[str, Handle], format: str) -> dict[str, Array]:
@@ -73,10 +82,12 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
     """
     check_mapping("load_state_dict", state)
     if _is_torch("load_state_dict", format):
+        arrays = {
+            name: _of_numpy(values) for name, values in state.items() if name.rpartition(".")[2] != COUNTER
+        }
         state = {
             name: array if isinstance(handles.get(name), TableParameter) else from_torch(array)
-            for name, array in state.items()
-            if name.rpartition(".")[2] != COUNTER
+            for name, array in arrays.items()
         }
     elif (torch := sys.modules.get("torch")) is not None:
         for name, values in state.items():
