@@ -213,6 +213,7 @@ def test_an_epoch_takes_as_many_rows_as_are_said_and_no_thread_stays() -> None:
     ("made", "error", "words"),
     [
         ([(X[:40], Y[:40])], ValueError, r"epoch 0 has 40 rows, expected rows=93"),
+        (None, TypeError, r"make\(0\) returned None, expected blocks"),
         ([X, Y], TypeError, r"block 0 is of type ndarray, expected \(x, y\) or"),
         ([(X[:9], Y[:9]), (X[9:, :5], Y[9:])], ValueError, r"block 1 has samples uint8 of shape \(5,\)"),
         ([(X[:9], Y[:9]), (X[9:] / 255, Y[9:])], ValueError, "block 1 has samples float64"),
@@ -223,7 +224,7 @@ def test_an_epoch_takes_as_many_rows_as_are_said_and_no_thread_stays() -> None:
     ],
 )
 def test_what_is_wrong_with_blocks_is_told_on_all_ranks(
-    made: list[Any], error: type[Exception], words: str
+    made: Any, error: type[Exception], words: str
 ) -> None:
     def train() -> None:
         fit(make("ddp"), stream(lambda epoch: made, window=1))

@@ -160,8 +160,13 @@ class BlockStream:
 
     def _blocks(self, epoch: int) -> Iterator[Dataset]:
         """The blocks of an epoch, the last one cut to its rows."""
-        done, kind = 0, None
-        for number, block in enumerate(self.make(epoch)):
+        done, kind, blocks = 0, None, self.make(epoch)
+        if not isinstance(blocks, Iterable):
+            raise TypeError(
+                f"BlockStream: make({epoch}) returned {blocks!r}, expected blocks (x, y) or (x, y, weight), "
+                "as a generator yields them"
+            )
+        for number, block in enumerate(blocks):
             if not (isinstance(block, tuple) and len(block) in (2, 3)):
                 raise TypeError(
                     f"BlockStream: block {number} is of type {type(block).__name__}, expected (x, y) or "
