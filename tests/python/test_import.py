@@ -563,6 +563,10 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
             "another output than its first is used",
         ),
         ([node("Transpose", "x", "y", perm=[1, 0])], "puts the axes"),
+        (
+            [node("MatMul", "x w", "a"), node("Clip", "a", "b"), node("Add", "b three", "y")],
+            r"2 of its 3 nodes (?s:.*)Clip (?s:.*)Add .*scales 3 of 4 outputs",
+        ),
         ([node("Gemm", "x w rows", "y")], r"its bias has shape \(3, 4\), expected a number a feature"),
         ([node("Reshape", "x pair", "y")], r"makes \[2, -1\] of a batch of any number of samples"),
         ([node("Reshape", "x none", "y")], r"makes \[\] of samples"),
@@ -593,6 +597,7 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
 )
 def test_single_nodes_that_pdnn_has_not(nodes: list[Any], said: str, tmp_path: Path) -> None:
     constants = {"row": normal(4), "w": normal(4, 4), "w1": normal(4, 1), "one": np.float32(1)}
+    constants |= {"three": normal(1, 3)}
     constants |= {"rows": normal(3, 4), "pair": np.array([2, -1]), "none": np.zeros(0, np.int64)}
     path = save(tmp_path / "a.onnx", nodes, constants, [4], opset=20)
     with pytest.raises(ValueError, match=said):

@@ -153,6 +153,8 @@ class Samples:
         else:
             name = f"{self.prefix}{index}."
             weight = self.arrays[f"{name}weight"]
+            if not {scale.size, shift.size} <= {1, weight.shape[-1]}:  # behind what was not understood
+                raise Unknown(f"scales {max(scale.size, shift.size)} of {weight.shape[-1]} outputs")
             bias = np.float64(self.arrays.get(f"{name}bias", np.zeros(weight.shape[-1]))) * scale + shift
             self.arrays[f"{name}weight"] = (weight * scale).astype(weight.dtype)
             self.arrays[f"{name}bias"] = bias.astype(weight.dtype)
