@@ -34,11 +34,9 @@ class _Watching(Callback):
     def __init__(self, monitor: str, mode: str, min_delta: float) -> None:
         if mode not in ("auto", "min", "max"):
             raise ValueError(f'{type(self).__name__}: mode "{mode}"; expected "auto", "min" or "max"')
-        if isnan(number(self, "min_delta", min_delta)):
-            raise ValueError(f"{type(self).__name__}: min_delta is nan, no change would exceed it")
         self.monitor = monitor
         self.mode = mode
-        self.min_delta = min_delta
+        self.min_delta = number(self, "min_delta", min_delta)
         self.best: float | None = None
         self.best_epoch = -1
 

@@ -106,7 +106,7 @@ def test_directions(tmp_path: Path) -> None:
         ({"patience": 0}, ValueError, "EarlyStopping: patience = 0; expected an integer from 1"),
         ({"patience": 1.5}, TypeError, "EarlyStopping: patience is 1.5, expected an integer from 1"),
         ({"min_delta": "a"}, TypeError, "EarlyStopping: min_delta is 'a', expected a number"),
-        ({"min_delta": math.nan}, ValueError, "min_delta is nan"),
+        ({"min_delta": math.nan}, ValueError, "min_delta = nan"),
     ],
 )
 def test_numbers_are_checked_when_it_is_made(

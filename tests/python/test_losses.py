@@ -46,7 +46,7 @@ def test_a_subclass_refuses_what_its_base_refuses(base: type[nn.Loss]) -> None:
 
 
 def test_an_ignored_class_is_a_number() -> None:
-    with pytest.raises(TypeError, match="CrossEntropyLoss: ignore_index='none'; expected a class number"):
+    with pytest.raises(TypeError, match="CrossEntropyLoss: ignore_index is 'none', expected an integer"):
         nn.CrossEntropyLoss(ignore_index="none")  # type: ignore[arg-type]
     assert nn.CrossEntropyLoss(ignore_index=np.int8(3)).ignore_index == 3  # type: ignore[arg-type]
 
@@ -67,6 +67,8 @@ def test_a_subclass_predicts_with_the_threshold_of_its_base() -> None:
         (lambda: nn.PoissonNLLLoss(eps="x"), "PoissonNLLLoss: eps is 'x', expected a number above 0"),
         (lambda: nn.QuantileLoss("x"), "QuantileLoss: quantile is 'x', expected numbers in"),
         (lambda: nn.CrossEntropyLoss(label_smoothing="x"), "label_smoothing is 'x', expected a number in"),
+        (lambda: nn.CrossEntropyLoss(label_smoothing=None), "label_smoothing is None, expected a number in"),
+        (lambda: nn.CrossEntropyLoss(ignore_index=True), "ignore_index is True, expected an integer"),
     ],
 )
 def test_an_option_that_is_no_number_is_told(make: Callable[[], nn.Loss], words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -294,6 +295,12 @@ def test_a_sequential_of_nothing_is_the_identity_under_every_strategy(spec: str,
 def test_what_is_no_number_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make()
+
+
+def test_nan_is_no_number_of_a_layer() -> None:
+    for make in (lambda: nn.ELU(math.nan), lambda: nn.Softplus(threshold=math.nan)):
+        with pytest.raises(ValueError, match=r"(alpha|threshold) = nan; expected a number"):
+            make()
 
 
 def test_arrays_larger_than_any_memory_are_refused() -> None:

@@ -6,7 +6,7 @@ Messages begin with the owner, which is a name or an object of the class to be n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import inf
+from math import inf, isnan
 from numbers import Integral, Real
 from operator import index
 from typing import Any
@@ -17,7 +17,7 @@ def number(
     name: str,
     value: float,
     expected: str = "a number",
-    valid: Callable[[float], bool] = lambda _: True,
+    valid: Callable[[float], bool] = lambda found: not isnan(found),
 ) -> float:
     """The value as an int or a float; TypeError if it is no number, ValueError if not `valid`.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import inf, prod
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pdnn.core import CoreLoss, Width, core_for
-from pdnn.nn.checks import number
+from pdnn.nn.checks import integer, number
 from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.store import Array
 from pdnn.tensor import Final, Node, Tensor, Values, recording
@@ -172,13 +171,14 @@ class CrossEntropyLoss(Loss):
         if weight is not None:
             where = f"{type(self).__name__}, classes"
             self._options["weight"] = row_weights(where, weight, np.size(weight)).tolist()
-        if not isinstance(ignore_index, Integral):
-            raise TypeError(f"{type(self).__name__}: ignore_index={ignore_index!r}; expected a class number")
+        self.ignore_index = integer(self, "ignore_index", ignore_index)
         if ignore_index != -100:
-            self._options["ignore_index"] = int(ignore_index)
-        if label_smoothing:
-            self._set_number(lambda s: 0 <= s <= 1, "a number in [0, 1]", label_smoothing=label_smoothing)
-        self.ignore_index = int(ignore_index)
+            self._options["ignore_index"] = self.ignore_index
+        smoothing = number(
+            self, "label_smoothing", label_smoothing, "a number in [0, 1]", lambda at: 0 <= at <= 1
+        )
+        if smoothing > 0:
+            self._options["label_smoothing"] = float(smoothing)
 
     def _core_options(self) -> dict[str, Any]:
         return {name: value for name, value in self._options.items() if name != "ignore_index"}
