@@ -46,8 +46,8 @@ class Request(Generic[Result]):
         if self._check is not None:
             if not self._check.request.test():
                 return False
-            check, self._check = self._check, None
-            check.compare()
+            self._check.compare()
+            self._check = None
         return self._request.test()
 
     def wait(self) -> Result:
@@ -56,12 +56,12 @@ class Request(Generic[Result]):
         Raises
         ------
         ValueError, TypeError
-            If the ranks' arguments do not match.
+            If the ranks' arguments do not match; again at each further call.
         CommunicationError
             As every wait.
         """
         if self._check is not None:
-            check, self._check = self._check, None
-            check.wait()
+            self._check.wait()
+            self._check = None
         self._request.wait()
         return self._result
