@@ -205,7 +205,16 @@ def check_split(comm: Communicator) -> None:
     again = part.split(0)
     assert (again.rank, again.size) == (part.rank, part.size)
     again.barrier()
-    assert "split: color -1 is negative" in refused(ValueError, lambda: comm.split(-1))
+    last = comm.rank == comm.size - 1
+    wrong: list[tuple[type[Exception], Any, Any, str]] = [
+        (ValueError, -1, 0, "color -1; pass an integer from 0"),
+        (TypeError, 0.5, 0, "color 0.5; pass an integer from 0"),
+        (ValueError, 0, 2**31, "key 2147483648; pass an integer from -2147483648"),
+        (TypeError, 0, "a", "key 'a'; pass an integer"),
+    ]
+    for kind, odd, key, text in wrong:  # on one rank, which the others hear
+        assert text in refused(kind, lambda c=odd, k=key: comm.split(c, k) if last else comm.split(0))
+    comm.barrier()
 
 
 def check_shared_memory(comm: Communicator) -> None:
@@ -225,9 +234,15 @@ def check_shared_memory(comm: Communicator) -> None:
         memory = comm.share(same)
         assert memory is not None
         assert memory.shape == (3,)
-    refused(TypeError, lambda: comm.share(3, "float16"))
-    refused(TypeError, lambda: comm.share(2.5))  # type: ignore[arg-type]
-    assert "shape (-1, 2); pass sizes from 0" in refused(ValueError, lambda: comm.share((-1, 2)))
+    last = comm.rank == comm.size - 1
+    wrong: list[tuple[type[Exception], Any, Any, str]] = [
+        (TypeError, 3, "float16", "dtype float16"),
+        (TypeError, 3, "spam", "dtype 'spam'"),
+        (TypeError, 2.5, "float32", "shape 2.5"),
+        (ValueError, (-1, 2), "float32", "shape (-1, 2)"),
+    ]
+    for kind, odd, dtype, text in wrong:  # on one rank, which the others hear
+        assert text in refused(kind, lambda s=odd, d=dtype: comm.share(s, d) if last else comm.share(3))
     try:
         comm.share(10**17)
     except MemoryError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Sequence
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ Array = NDArray[Any]
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 MAX_DIMENSIONS = 8
 HEADER_BYTES = 512
+_LARGEST_INT = 2**31 - 1
 
 
 _NAMES = {np.dtype(name): name for name in DTYPES}
@@ -134,6 +136,40 @@ def with_out(header: Header, a: object, out: object) -> Header:
     if out is not a and _overlap(a, out):
         return header._replace(problem="an out that shares a part of a's memory", advice="pass a copy of a")
     return header
+
+
+def describe_new(call: str, shape: Any, dtype: Any) -> Header:
+    """The header of a call that makes an array, with what is wrong with its shape or type."""
+    header = Header(call)
+    try:
+        extents = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
+    except TypeError:
+        problem, advice = f"shape {shape!r:.40}", "pass an integer or a tuple of integers"
+        return header._replace(problem=problem, advice=advice, mistype=True)
+    if min(extents, default=0) < 0:
+        return header._replace(problem=f"shape {extents!s:.40}", advice="pass sizes from 0")
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = repr(dtype)
+    if name not in DTYPES:
+        return header._replace(
+            problem=f"dtype {name:.40}", advice=f"pass one of {', '.join(DTYPES)}", mistype=True
+        )
+    return header._replace(dtype=name, shape=extents)
+
+
+def with_integer(header: Header, name: str, value: Any, least: int) -> Header:
+    """The header, with what is wrong with a number that the core takes as an int."""
+    if header.problem:
+        return header
+    told = header._replace(
+        problem=f"{name} {value!r:.40}", advice=f"pass an integer from {least} to {_LARGEST_INT}"
+    )
+    try:
+        return header if least <= index(value) <= _LARGEST_INT else told
+    except TypeError:
+        return told._replace(mistype=True)
 
 
 def _overlap(a: Any, b: Any) -> bool:

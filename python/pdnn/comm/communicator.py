@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from operator import index
 from typing import TypeVar
 
 import numpy as np
@@ -13,7 +12,6 @@ from numpy.typing import DTypeLike
 from pdnn import _core
 from pdnn.comm import calls, messages, tree
 from pdnn.comm.agree import (
-    DTYPES,
     HEADER_BYTES,
     Array,
     Header,
@@ -21,7 +19,9 @@ from pdnn.comm.agree import (
     announced,
     compare,
     decode,
+    describe_new,
     encode,
+    with_integer,
 )
 from pdnn.comm.calls import Call, Op
 from pdnn.comm.request import Check, Request
@@ -197,7 +197,8 @@ class Communicator:
 
     def split(self, color: int, key: int = 0) -> Communicator:
         """The group of the ranks that pass the same `color` (0 or more), ordered by key; collective."""
-        self._agree(Header("split"))
+        header = with_integer(Header("split"), "color", color, 0)
+        self._agree(with_integer(header, "key", key, -(2**31)))
         return Communicator(self.core.split(color, key))
 
     def share(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Array | None:
@@ -223,17 +224,10 @@ class Communicator:
         MemoryError
             On every rank, if rank 0's machine has not so much memory.
         """
-        extents = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
-        header = Header("share", np.dtype(dtype).name, extents)
-        if min(extents, default=0) < 0:
-            header = header._replace(problem=f"shape {extents}", advice="pass sizes from 0")
-        if header.dtype not in DTYPES:
-            header = header._replace(
-                problem=f"dtype {header.dtype[:40]}", advice=f"pass one of {', '.join(DTYPES)}", mistype=True
-            )
+        header = describe_new("share", shape, dtype)
         self._agree(header)
         memory = self.core.share(prod(header.shape) * np.dtype(dtype).itemsize)
-        return None if memory is None else np.asarray(memory).view(dtype).reshape(extents)
+        return None if memory is None else np.asarray(memory).view(dtype).reshape(header.shape)
 
     def machine(self) -> Communicator:
         """The group of the ranks on this one's machine; collective."""
