@@ -194,6 +194,19 @@ def test_the_exit_code_is_the_jobs(job: Callable[..., subprocess.Popen[str]], tm
     assert child.returncode == 7
 
 
+@pytest.mark.parametrize("shell", ["PYTHONIOENCODING=ascii exec $0 $@", 'exec "$0" "$@" >&-'])
+def test_output_that_cannot_be_written_ends_no_job(tmp_path: Path, shell: str) -> None:
+    script = tmp_path / "speak.py"
+    script.write_text("import sys\nsys.stdout.buffer.write('\u00e9, and the rest\\n'.encode())\n", "utf-8")
+    child = processes.start(["sh", "-c", shell, *LAUNCH, "-n", "2", script])
+    try:
+        output = end(child, within=20)
+    finally:
+        processes.stop(child)
+    assert child.returncode == 0, output
+    assert ("[1] ??, and the rest" in output) == ("ascii" in shell), output
+
+
 def test_an_error_that_mpiexec_forgets_is_one(
     job: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:

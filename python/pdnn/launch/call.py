@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pdnn.comm.mpiexec import find
-from pdnn.launch.job import Job, check_timeout
+from pdnn.launch.job import Job, check_timeout, pass_on
 from pdnn.launch.plan import plan
 
 Result = TypeVar("Result")
@@ -105,15 +105,13 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
     job = plan(["-c", f"{start}; main({str(folder)!r})"], ranks, find())
     said: list[str] = []  # by mpiexec; when a rank has failed, it says little that the error does not
 
-    def pass_on(stream: str, rank: int | None, line: str) -> None:
+    def listen(stream: str, rank: int | None, line: str) -> None:
         if rank is None:
             said.append(line)
         else:
-            file = sys.stdout if stream == "stdout" else sys.stderr
-            file.write(line)
-            file.flush()
+            pass_on(stream, line)
 
-    with Job(job.command, {**os.environ, **job.environment, "PDNN_MPI": "1"}, ranks, pass_on) as running:
+    with Job(job.command, {**os.environ, **job.environment, "PDNN_MPI": "1"}, ranks, listen) as running:
         try:
             code = running.wait(timeout)
             waits = running.waits() if code else ""
@@ -131,7 +129,7 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
         raise CommunicationError(
             f"run: the job ended with code {code}{which}\n{''.join(said)}{waits}".rstrip()
         )
-    sys.stderr.write("".join(said))
+    pass_on("stderr", "".join(said))
     return [pickle.loads(path.read_bytes()) for path in results]
 
 

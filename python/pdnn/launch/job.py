@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TextIO
 
 from pdnn.launch import guard
 
@@ -190,4 +190,18 @@ def _session_folder(environment: dict[str, str], folder: str) -> dict[str, str]:
 
 
 def _hand_on(sink: Sink, stream: _Stream, line: bytes) -> None:
-    sink(stream.name, stream.rank, line.decode(errors="replace"))
+    sink(stream.name, stream.rank, line.decode(_encoding(sys.__stdout__), errors="replace"))
+
+
+def pass_on(stream: str, text: str) -> None:
+    """Writes what a rank wrote to this process's own stream, if that is open, in its encoding."""
+    file: TextIO | None = sys.stdout if stream == "stdout" else sys.stderr
+    if file is not None:
+        encoding = _encoding(file)
+        file.write(text.encode(encoding, errors="replace").decode(encoding))
+        file.flush()
+
+
+def _encoding(file: TextIO | None) -> str:
+    """That of a text stream: the ranks inherit what decides it. A notebook's may have none."""
+    return getattr(file, "encoding", None) or "utf-8"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from pdnn.comm.mpiexec import find
-from pdnn.launch.job import Job, check_timeout
+from pdnn.launch.job import Job, check_timeout, pass_on
 from pdnn.launch.plan import Plan, one_machine, plan
 
 TIMED_OUT = 124  # as of timeout(1)
@@ -105,13 +105,13 @@ def launch(
                             None if deadline is None else max(0.0, deadline - time.monotonic())
                         )
                     except TimeoutError:
-                        sys.stderr.write(running.waits())
+                        pass_on("stderr", running.waits())
                         raise
                     if code == 0 and (failures := running.failures()):  # ULFM's may forget an MPI_Abort
                         print(f"launch: mpiexec ended with 0, but {failures}", file=sys.stderr)
                         code = 1
                     if code:
-                        sys.stderr.write(running.waits())
+                        pass_on("stderr", running.waits())
                 if left == 0 or not _lost_a_rank(code, launcher.family):
                     break
                 if shrink and ranks > 1:
@@ -136,9 +136,7 @@ def _lost_a_rank(code: int, family: str) -> bool:
 
 
 def _print_tagged(stream: str, rank: int | None, line: str) -> None:
-    file = sys.stdout if stream == "stdout" else sys.stderr
-    file.write(line if rank is None else f"[{rank}] {line.removesuffix(chr(10))}\n")
-    file.flush()
+    pass_on(stream, line if rank is None else f"[{rank}] {line.removesuffix(chr(10))}\n")
 
 
 class _Signal(BaseException):
