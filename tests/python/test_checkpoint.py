@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import pdnn
 import processes
 from pdnn import models, nn, optim
-from pdnn.checkpoint import FILE, Content
+from pdnn.checkpoint import FILE, Content, folder
 from pdnn.progress import Progress
 
 X = np.random.default_rng(0).integers(0, 256, (60, 10), dtype=np.uint8)
@@ -276,6 +277,34 @@ def test_a_training_killed_at_any_time_leaves_a_checkpoint_that_goes_on(tmp_path
     fit(whole, reached + 2)
     np.testing.assert_array_equal(resumed.model.flat_parameters, whole.model.flat_parameters)
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == [FILE]
+
+
+class InterruptedThread(threading.Thread):
+    """Ctrl-C comes while its starter waits for it to run."""
+
+    def start(self) -> None:
+        run = self._started.set  # type: ignore[attr-defined]
+
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        def run_late() -> None:
+            time.sleep(0.2)
+            run()
+
+        self._started.wait, self._started.set = interrupt, run_late  # type: ignore[attr-defined]
+        super().start()
+
+
+def test_ctrl_c_while_a_checkpoint_begins_is_no_other_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder.threading, "Thread", InterruptedThread)
+    with pytest.raises(KeyboardInterrupt):
+        fit(make(), 3, checkpoint=tmp_path)
+    resumed = make()
+    resumed.load(tmp_path / FILE)
+    assert resumed.epoch == 1
 
 
 @pytest.mark.parametrize("kills", [40, pytest.param(1000, marks=pytest.mark.full_length)])

@@ -95,23 +95,29 @@ class Writer:
     def __init__(self, directory: str | os.PathLike[str], keep: int) -> None:
         self._directory, self._keep = Path(directory), keep
         self._thread: threading.Thread | None = None
+        self._written = threading.Event()
         self._error: BaseException | None = None
 
     def write(self, content: Content) -> None:
         """Begins to write a checkpoint, when the one before is written; its arrays must not change."""
         self.wait()
         arguments = content.arrays, content.metadata
+        self._written.clear()
         self._thread = threading.Thread(target=self._work, args=arguments, name="checkpoint")
         self._thread.start()
 
     def wait(self) -> None:
         """Until all is written; raises what went wrong, such as OSError when the disk is full."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        self._finish()
         error, self._error = self._error, None
         if error is not None:
             raise error
+
+    def _finish(self) -> None:
+        """Until the thread is done; after a Ctrl-C, join() is an error (in start()) or ends early."""
+        while self._thread is not None and not self._written.wait(1.0) and self._thread.ident is not None:
+            pass  # without an ident it was not even started
+        self._thread = None
 
     def _work(self, arrays: dict[str, Array], metadata: dict[str, str]) -> None:
         try:
@@ -120,6 +126,8 @@ class Writer:
             safetensors.write(numbered(self._directory, 0), arrays, metadata)
         except BaseException as error:
             self._error = error
+        finally:
+            self._written.set()
 
     def __enter__(self) -> Writer:
         return self
@@ -129,5 +137,5 @@ class Writer:
     ) -> None:
         if kind is None:
             self.wait()
-        elif self._thread is not None:
-            self._thread.join()
+        else:
+            self._finish()
