@@ -103,7 +103,7 @@ def test_bytes_are_known_beforehand(chosen: Codec, dtype: str) -> None:
         np.testing.assert_array_equal(chosen.encode(array), data)
 
 
-@pytest.mark.parametrize("dtype", [np.dtype("float64"), np.float64, "float64"])
+@pytest.mark.parametrize("dtype", [np.dtype("float64"), np.float64, "float64", "f8", "double"])
 def test_dtypes_are_spelled_as_numpy_does(dtype: Any) -> None:
     array, shape = normal((5, 7), "float64"), (np.int64(5), np.int64(7))
     data = Int8().encode(array)
@@ -147,6 +147,8 @@ def test_what_is_no_codec_is_refused() -> None:
             wrong()
     with pytest.raises(TypeError, match="int32, expected float32 or float64"):
         Int8().encode(np.arange(3, dtype=np.int32))
+    with pytest.raises(TypeError, match="codec: got an array of 'spam', expected float32 or float64"):
+        Int8().decode(np.zeros(7, np.uint8), 3, "spam")
     with pytest.raises(ValueError, match='decode: got 3 bytes for 2 values; as "fp16" they are 4'):
         Float16().decode(np.zeros(3, np.uint8), 2)
 

@@ -93,8 +93,9 @@ class Codec:
         ValueError
             If the number of bytes is not that of such an array, or they are no encoding of one.
         """
+        width = _width(dtype)
         out = np.empty(as_shape(shape), dtype)
-        _width(dtype).Codec(self.spec, out.size, [out.shape]).decode(data, out)
+        width.Codec(self.spec, out.size, [out.shape]).decode(data, out)
         return out
 
 
@@ -234,7 +235,10 @@ def as_shape(shape: Shape) -> tuple[int, ...]:
 
 def dtype_name(owner: str, dtype: npt.DTypeLike) -> str:
     """The name of a dtype that codecs take; TypeError if they do not."""
-    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    try:
+        name = str(np.dtype(dtype).name)
+    except TypeError:
+        name = repr(dtype)
     if name not in ("float32", "float64"):
         raise TypeError(f"{owner}: got an array of {name}, expected float32 or float64")
     return name
