@@ -318,6 +318,18 @@ def check_wrong_arguments(comm: Communicator) -> None:
     assert "no rows to share" in refused(ValueError, lambda: comm.reduce_scatter(np.zeros(())))
     wrong = refused(ValueError, lambda: comm.all_reduce(a, out=np.zeros(3, np.int64)))
     assert "a (3,) int64 out for a (4,) int64 array" in wrong
+    odd: Any = 1.5
+    for call in (
+        lambda: comm.broadcast(a, odd),
+        lambda: comm.reduce(a, odd),
+        lambda: comm.gather(a, odd),
+        lambda: comm.scatter(a, odd),
+        lambda: comm.start_scatter(a, odd, a),
+    ):
+        assert "root 1.5; pass an integer" in refused(TypeError, call)
+    assert "dest 1.5; pass an integer" in refused(TypeError, lambda: comm.send(a, odd))
+    assert "tag 1.5; pass an integer" in refused(TypeError, lambda: comm.start_send(a, comm.rank, odd))
+    assert "source 1.5; pass an integer" in refused(TypeError, lambda: comm.recv(odd))
     longer = np.zeros(5, np.int64)
     for reproducible in (False, True):
         wrong = refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -81,10 +82,23 @@ def test_each_mpiexec_hears_its_own_options() -> None:
     assert "--oversubscribe" not in command
 
 
-@pytest.mark.parametrize(("ranks", "threads", "said"), [(0, None, "0 ranks"), (2, 0, "0 threads a rank")])
+@pytest.mark.parametrize(
+    ("ranks", "threads", "said"), [(0, None, "ranks 0; pass an integer from 1"), (2, 0, "0 threads a rank")]
+)
 def test_impossible_numbers_are_refused(ranks: int, threads: int | None, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         plan(["train.py"], ranks, OPEN_MPI, threads=threads)
+
+
+def test_other_arguments_than_numbers_are_refused() -> None:
+    odd: Any
+    for odd in (1.5, "2"):
+        for backend in ("mpi", "threads"):
+            with pytest.raises(TypeError, match=f"got ranks {odd!r}; pass an integer from 1"):
+                pdnn.run(print, ranks=odd, backend=backend)
+    odd = "1"
+    with pytest.raises(TypeError, match="run: timeout is '1'; expected seconds above 0"):
+        pdnn.run(print, ranks=1, timeout=odd)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])

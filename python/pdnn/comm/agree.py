@@ -159,7 +159,7 @@ def describe_new(call: str, shape: Any, dtype: Any) -> Header:
     return header._replace(dtype=name, shape=extents)
 
 
-def with_integer(header: Header, name: str, value: Any, least: int) -> Header:
+def with_integer(header: Header, name: str, value: Any, least: int = -_LARGEST_INT - 1) -> Header:
     """The header, with what is wrong with a number that the core takes as an int."""
     if header.problem:
         return header

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeVar
 import numpy as np
 
 from pdnn import _core
-from pdnn.comm.agree import Array, Header, describe, with_out
+from pdnn.comm.agree import Array, Header, describe, with_integer, with_out
 
 Op = Literal["sum", "mean", "max", "min"]
 Result = TypeVar("Result")
@@ -37,14 +37,16 @@ class Call(Generic[Result]):
 
 def broadcast(core: _core.Communicator, a: Array, root: int) -> Call[Array]:
     """`Communicator.broadcast`."""
-    header = describe("broadcast", a, f"root={root}", writes=core.rank != root)
+    header = describe("broadcast", a, f"root={root!s:.40}", writes=core.rank != root)
+    header = with_integer(header, "root", root)
     return Call(header, lambda _: (core.start_broadcast(a, root), a))
 
 
 def reduce(core: _core.Communicator, a: Array, root: int, op: Op, out: Array | None) -> Call[Array | None]:
     """`Communicator.reduce`."""
     target = (a if out is None else out) if core.rank == root else None
-    header = describe("reduce", a, f"op={op!s:.40}, root={root}", writes=target is a)
+    header = describe("reduce", a, f"op={op!s:.40}, root={root!s:.40}", writes=target is a)
+    header = with_integer(header, "root", root)
     if target is not None:
         header = with_out(header, a, target)
     return Call(header, lambda _: (core.start_reduce(a, target, root, _op("reduce", op)), target))
@@ -80,7 +82,8 @@ def gather(core: _core.Communicator, a: Array, root: int) -> Call[list[Array] | 
         whole, parts = _room(headers, a) if core.rank == root else (None, None)
         return core.start_gather(a, whole, [prod(header.shape) for header in headers], root), parts
 
-    return Call(describe("gather", a, f"root={root}"), begin, uneven=True)
+    header = with_integer(describe("gather", a, f"root={root!s:.40}"), "root", root)
+    return Call(header, begin, uneven=True)
 
 
 def all_gather(core: _core.Communicator, a: Array) -> Call[list[Array]]:

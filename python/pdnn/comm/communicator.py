@@ -198,7 +198,7 @@ class Communicator:
     def split(self, color: int, key: int = 0) -> Communicator:
         """The group of the ranks that pass the same `color` (0 or more), ordered by key; collective."""
         header = with_integer(Header("split"), "color", color, 0)
-        self._agree(with_integer(header, "key", key, -(2**31)))
+        self._agree(with_integer(header, "key", key))
         return Communicator(self.core.split(color, key))
 
     def share(self, shape: int | tuple[int, ...], dtype: DTypeLike = np.float32) -> Array | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from pdnn import _core
-from pdnn.comm.agree import HEADER_BYTES, Array, Header, decode, describe, encode
+from pdnn.comm.agree import HEADER_BYTES, Array, Header, decode, describe, encode, with_integer
 from pdnn.comm.request import Check, Request
 
 
 def start_send(core: _core.Communicator, a: Array, dest: int, tag: int, check: bool) -> Request[None]:
     """`Communicator.start_send`."""
+    _check_numbers("send", dest=dest, tag=tag)
     header = describe("send", a)
     exchange = None
     if check:
@@ -23,6 +24,7 @@ def start_send(core: _core.Communicator, a: Array, dest: int, tag: int, check: b
 
 def recv(core: _core.Communicator, source: int, tag: int, out: Array | None, check: bool) -> Array:
     """`Communicator.recv`."""
+    _check_numbers("recv", source=source, tag=tag)
     if not check:
         return start_recv(core, source, tag, out, check).wait()
     if out is not None:
@@ -44,6 +46,7 @@ def start_recv(
     core: _core.Communicator, source: int, tag: int, out: Array | None, check: bool
 ) -> Request[Array]:
     """`Communicator.start_recv`."""
+    _check_numbers("recv", source=source, tag=tag)
     describe("recv", out, writes=True).check()
     assert out is not None
     exchange = None
@@ -57,6 +60,11 @@ def start_recv(
 
         exchange = Check("recv", core.start_recv(data, source, tag), compare)
     return Request(core.start_recv(out, source, tag), out, exchange)
+
+
+def _check_numbers(call: str, **numbers: int) -> None:
+    for name, value in numbers.items():
+        with_integer(Header(call), name, value).check()
 
 
 def _refuse_problems(sent: Header, source: int) -> Header:

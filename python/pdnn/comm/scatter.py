@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from pdnn import _core
-from pdnn.comm.agree import DTYPES, MAX_DIMENSIONS, Array, Header, describe
+from pdnn.comm.agree import DTYPES, MAX_DIMENSIONS, Array, Header, describe, with_integer
 from pdnn.comm.calls import Call, rows_of_ranks
 
 Parts = Array | Sequence[Array] | None
@@ -16,9 +16,10 @@ Parts = Array | Sequence[Array] | None
 
 def scatter(core: _core.Communicator, parts: Parts, root: int) -> Call[Array]:
     """`Communicator.scatter`."""
-    options = f"root={root}"
+    options = f"root={root!s:.40}"
     at_root = core.rank == root
     header = _describe(parts, core.size, options) if at_root else Header("scatter", options=options)
+    header = with_integer(header, "root", root)
 
     def begin(_: Sequence[Header]) -> tuple[_core.Request, Array]:
         table = np.zeros((core.size, 2 + MAX_DIMENSIONS), np.int64)  # of each part: its type, then its shape
@@ -38,7 +39,7 @@ def scatter(core: _core.Communicator, parts: Parts, root: int) -> Call[Array]:
 
 def scatter_evenly(core: _core.Communicator, a: Array | None, root: int, out: Array) -> Call[Array]:
     """`Communicator.start_scatter`."""
-    header = describe("scatter", out, f"root={root}", writes=True)
+    header = with_integer(describe("scatter", out, f"root={root!s:.40}", writes=True), "root", root)
     if core.rank == root and not header.problem:
         whole = describe("scatter", a)
         fits = (whole.dtype, prod(whole.shape)) == (header.dtype, core.size * prod(header.shape))

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from pdnn import _core
+from pdnn.comm.agree import Header, with_integer
 from pdnn.comm.communicator import Communicator
 from pdnn.comm.plugged import INHERITED
 
@@ -44,9 +45,10 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
         interrupts its Python code.
     RuntimeError
         If the system refuses a thread.
-    ValueError
-        If ranks is less than 1.
+    TypeError, ValueError
+        If ranks is no integer, or less than 1.
     """
+    with_integer(Header("run"), "ranks", ranks, 1).check()
     group = _core.ThreadGroup(ranks)
     results: dict[int, Result] = {}
     errors: list[BaseException] = []

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pdnn.comm.agree import Header, with_integer
 from pdnn.comm.mpiexec import Mpiexec
 
 _START_RANK = Path(__file__).with_name("start_rank.py")
@@ -72,8 +73,7 @@ def plan(
     RuntimeError
         If `mpiexec` ends the job when a rank dies, and `elastic` asks for another one.
     """
-    if ranks < 1:
-        raise ValueError(f"launch: {ranks} ranks; at least 1 is needed")
+    with_integer(Header("launch"), "ranks", ranks, 1).check()
     if spares < 0 or (spares and not elastic):
         raise ValueError(f"launch: {spares} spares; they need elastic=True (--elastic), and are 0 or more")
     if threads is None and (text := os.environ.get("PDNN_THREADS")):
