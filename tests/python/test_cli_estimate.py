@@ -141,6 +141,13 @@ def test_what_is_of_estimates_is_refused_where_nothing_is_estimated(
     assert f"{option.split()[0]} needs --cluster FILE; --measure estimates nothing" in capsys.readouterr().err
 
 
+def test_a_strategy_that_there_is_not_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["estimate", "--cluster", str(file), "--ranks", "2", "--strategy", "ddp", "dpd:N"]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith('pdnn estimate: strategy "dpd:2"; expected one of "auto", ')
+
+
 def test_a_cluster_is_estimated_drawn_and_kept(
     file: Path, tmp_path: Path, run_python: Callable[..., Completed]
 ) -> None:

@@ -119,14 +119,23 @@ def scaling(
     points : list of Point
     left_out : list of str
         A sentence for each combination that does not fit.
+
+    Raises
+    ------
+    ValueError
+        If a string spells no strategy, whatever the number of ranks.
     """
+    asked = list(dict.fromkeys(strategies))
+    for words in asked:
+        if words != "fastest":
+            parse(words.replace(":N", ":2"))
 
     def steps(rows: int, number: int) -> Steps:
         return Steps(network, rows, number, AnalyticCompute(machine, number), machine, momenta)
 
     alone = steps(batch_size, 1).estimate(Serial()).seconds / batch_size
     points, left_out = [], []
-    for words in dict.fromkeys(strategies):
+    for words in asked:
         for number in dict.fromkeys(ranks):
             rows = batch_size * number if weak else batch_size
             try:
