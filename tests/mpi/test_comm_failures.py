@@ -144,6 +144,39 @@ def test_a_process_that_a_rank_starts_is_no_rank(mpiexec: Callable[..., Complete
     assert mpiexec(2, ["-c", code], timeout=60).stdout == "1 2\n1 2\n"
 
 
+@pytest.mark.mpi
+def test_a_process_that_a_rank_forks_is_no_rank(mpiexec: Callable[..., Completed]) -> None:
+    code = (
+        "import multiprocessing, threading, pdnn\n"
+        "def work(n):\n"
+        "    thread = threading.Thread(target=lambda: 1 / 0)\n"
+        "    thread.start(); thread.join()\n"
+        "    pdnn.world().barrier()\n"
+        "    return pdnn.world().size\n"
+        "pdnn.world().barrier()\n"
+        "if pdnn.world().rank == 1:\n"
+        "    with multiprocessing.get_context('fork').Pool(1) as pool:\n"
+        "        print('forked', *pool.map(work, [1]))\n"
+        "pdnn.world().barrier()\n"
+    )
+    output = mpiexec(2, ["-W", "ignore", "-c", code], timeout=30).stdout
+    assert "forked 1\n" in output
+    assert "ZeroDivisionError" in output
+
+
+def test_a_process_that_a_thread_of_ranks_forks_is_no_rank(run_python: Callable[..., Completed]) -> None:
+    code = (
+        "import os, pdnn\n"
+        "def work():\n"
+        "    if pdnn.world().rank == 1 and (child := os.fork()) == 0:\n"
+        "        os._exit(pdnn.world().size)\n"
+        "    pdnn.world().barrier()\n"
+        "    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if pdnn.world().rank == 1 else 0\n"
+        "print(pdnn.comm.run_threads(work, 2))\n"
+    )
+    assert run_python(["-W", "ignore", "-c", code], timeout=30).stdout == "[0, 1]\n"
+
+
 WORLD = "import sys, pdnn; print(pdnn.world(), 'mpi4py.MPI' in sys.modules)"
 NOT_A_RANK = dict.fromkeys(("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PDNN_MPI"))
 

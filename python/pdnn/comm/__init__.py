@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 
 from pdnn import _core
 from pdnn._core import RankFailed
@@ -153,3 +154,16 @@ def register(
 def _process_world() -> Communicator:
     launched = launched_ranks()
     return _alone() if launched is None else mpi_world(launched)
+
+
+def _leave_the_ranks() -> None:
+    """A process that a rank has forked is none: MPI, and the ranks that are threads, are its parent's.
+
+    The group that it leaves is kept: MPI would free it.
+    """
+    if CURRENT.get() is not None or _process_world.cache_info().currsize:
+        CURRENT.set(None)
+        _SHRUNK.append(_alone())
+
+
+os.register_at_fork(after_in_child=_leave_the_ranks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import sys
 import threading
@@ -18,6 +19,8 @@ from pdnn.comm.communicator import Communicator
 def end_the_job_on_errors(mpi: Any, native: Any) -> None:
     """From now on an uncaught exception, in any thread, is printed as before and then ends all ranks.
 
+    Not one of a process that was forked from this one, where MPI would wait for ever.
+
     Parameters
     ----------
     mpi : module
@@ -26,8 +29,11 @@ def end_the_job_on_errors(mpi: Any, native: Any) -> None:
         pdnn._mpi, which puts the exception on record.
     """
     show, show_of_thread = sys.excepthook, threading.excepthook
+    process = os.getpid()
 
     def end(kind: type[BaseException]) -> None:
+        if os.getpid() != process:
+            return
         native.record_end(f"raised {kind.__name__}")
         sys.stdout.flush()
         sys.stderr.flush()
