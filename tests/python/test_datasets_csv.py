@@ -38,6 +38,11 @@ def test_blanks_at_the_ends_of_lines_divide_nothing(file: Path) -> None:
     assert (data.x.tolist(), data.y.tolist(), data.columns) == ([[1, 2], [4, 5]], [3, 6], ["a", "b"])
 
 
+def test_blank_lines_are_no_rows(file: Path) -> None:
+    file.write_text("a,b,c\n1,2,3\n\n4,5,6\n   \n")
+    assert datasets.csv(file, True, test=0).x.tolist() == [[1, 2], [4, 5]]
+
+
 def test_columns_by_name_and_by_number(file: Path) -> None:
     write(file, ",", 'a,"b, c",d')
     by_name = datasets.csv(file, True, target="b, c", test=0)

@@ -155,14 +155,14 @@ def _read(
 
 
 def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
-    """The lines that are not empty, in columns, each with its number."""
+    """The lines that are not blank, in columns, each with its number."""
     from csv import Error, reader
 
     rows = reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     line = 1
     try:
         for row in rows:
-            if row:
+            if row not in ([], [""]):
                 yield line, row
             line = rows.line_num + 1
     except Error as error:
