@@ -39,7 +39,7 @@ class CodecOfPython : public codec::Codec<T> {
     if (n == 0) return 0;
     const auto found = bytes_.find(n);
     if (found != bytes_.end()) return found->second;
-    const py::gil_scoped_acquire gil;
+    const Gil gil;
     return bytes_[n] = made_->attr("size")(n, py::dtype::of<T>()).template cast<Index>();
   }
   std::string spec() const override { return name_; }
@@ -47,7 +47,7 @@ class CodecOfPython : public codec::Codec<T> {
  private:
   void write(std::span<const T> values, std::uint8_t* out) override {
     if (values.empty()) return;
-    const py::gil_scoped_acquire gil;
+    const Gil gil;
     const py::array_t<T> copy(std::ssize(values), values.data());
     const auto code = made_->attr("write")(copy, bytes(std::ssize(values))).template cast<py::array_t<std::uint8_t>>();
     std::copy_n(code.data(), bytes(std::ssize(values)), out);
@@ -55,7 +55,7 @@ class CodecOfPython : public codec::Codec<T> {
   void read(const std::uint8_t* data, std::span<T> values, codec::Into into) override {
     if (values.empty()) return;
     const Index n = std::ssize(values);
-    const py::gil_scoped_acquire gil;
+    const Gil gil;
     const py::array_t<std::uint8_t> copy(bytes(n), data);
     const auto decoded = made_->attr("read")(copy, n, py::dtype::of<T>()).template cast<py::array_t<T>>();
     const std::span<const T> got(decoded.data(), values.size());

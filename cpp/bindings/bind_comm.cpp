@@ -57,7 +57,7 @@ class HeldRequest {
   HeldRequest(const py::object& self, py::tuple arrays, Start start) : communicator_(self), arrays_(std::move(arrays)) {
     auto& communicator = self.cast<Communicator&>();
     const AtUserLine here;
-    const py::gil_scoped_release no_gil;
+    const NoGil no_gil;
     request_ = start(communicator);
   }
   HeldRequest(HeldRequest&&) = default;
@@ -69,7 +69,7 @@ class HeldRequest {
   }
 
   bool test() {
-    const py::gil_scoped_release no_gil;
+    const NoGil no_gil;
     return request_.test();
   }
   std::string calls_side_by_side() const {
@@ -77,7 +77,7 @@ class HeldRequest {
   }
   void wait(const std::optional<std::string>& call) {
     try {
-      const py::gil_scoped_release no_gil;
+      const NoGil no_gil;
       request_.wait(call ? call->c_str() : nullptr);
     } catch (...) {
       keep();
@@ -175,7 +175,7 @@ std::optional<std::tuple<std::string, std::string, bool>> state_of_job(std::int6
 /// Adds up a copy, so that an array that Python keeps stays valid.
 void use_all_reduce(Communicator& comm, const std::string& name, const py::object& function) {
   const auto sum = [held = hold(function)](Communicator& group, comm::View data) {
-    const py::gil_scoped_acquire gil;
+    const Gil gil;
     comm::with_type(data.dtype, [&]<class T>(T) {
       auto* const values = static_cast<T*>(data.data);
       const py::array_t<T> copy(data.count, values);
@@ -284,8 +284,7 @@ void bind_comm(py::module_& m) {
       .def(
           "use_own_all_reduce", [](Communicator& comm) { comm.use(nullptr); }, "Ends use_all_reduce().")
       .def_property_readonly("all_reduce_name", all_reduce_name, "What use_all_reduce() was told; None at first.")
-      .def("split", &Communicator::split, py::arg("color"), py::arg("key"),
-           py::call_guard<AtUserLine, py::gil_scoped_release>(),
+      .def("split", &Communicator::split, py::arg("color"), py::arg("key"), py::call_guard<AtUserLine, NoGil>(),
            "Collective: the group of the ranks with this rank's color, ordered by (key, rank).")
       .def("start_broadcast", start_broadcast, py::arg("data"), py::arg("root"))
       .def("start_reduce", start_reduce, py::arg("input"), py::arg("out"), py::arg("root"), py::arg("op"))
@@ -301,15 +300,14 @@ void bind_comm(py::module_& m) {
       .def("start_barrier", start_barrier)
       .def_property_readonly("survives", &Communicator::survives,
                              "Whether the ranks that are left when one dies can go on.")
-      .def("agree", &Communicator::agree, py::arg("bits"), py::arg("patient"),
-           py::call_guard<AtUserLine, py::gil_scoped_release>(),
+      .def("agree", &Communicator::agree, py::arg("bits"), py::arg("patient"), py::call_guard<AtUserLine, NoGil>(),
            "Collective over the ranks that live: the bits that all of them have given.")
-      .def("shrink", &Communicator::shrink, py::call_guard<AtUserLine, py::gil_scoped_release>(),
+      .def("shrink", &Communicator::shrink, py::call_guard<AtUserLine, NoGil>(),
            "Collective over the ranks that live: the group of those.")
       .def("die", &Communicator::die, "This rank dies.")
-      .def("share", share, py::arg("bytes"), py::call_guard<AtUserLine, py::gil_scoped_release>(),
+      .def("share", share, py::arg("bytes"), py::call_guard<AtUserLine, NoGil>(),
            "Collective: memory that all ranks see; None, on all of them, if one of them cannot.")
-      .def("ranks_of_machine", comm::ranks_of_machine, py::call_guard<AtUserLine, py::gil_scoped_release>(),
+      .def("ranks_of_machine", comm::ranks_of_machine, py::call_guard<AtUserLine, NoGil>(),
            "Collective: the group of the ranks of this one's machine.");
   py::class_<comm::ThreadGroup>(m, "ThreadGroup", "Ranks that are threads of this process.")
       .def(py::init<int>(), py::arg("size"))

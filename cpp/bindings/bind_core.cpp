@@ -61,7 +61,7 @@ void bind_core(py::module_& m) {
       [](const std::string& isa, double seconds) {
         return kernels::measure_bfloat16(kernels::choose_isa(isa), seconds);
       },
-      py::arg("isa"), py::arg("seconds"), py::call_guard<py::gil_scoped_release>(),
+      py::arg("isa"), py::arg("seconds"), py::call_guard<NoGil>(),
       "Operations a second of a product of 64 x 256 by 256 x 256 numbers in bfloat16 on an instruction set.");
   m.def(
       "read_cores",
@@ -71,7 +71,7 @@ void bind_core(py::module_& m) {
       },
       "(cores online, cores in this process's affinity mask, the cgroup's quota in cores or 0.0 for none).");
   m.def("available_cores", threads::available_cores, "Cores that this process may use: min(affinity, quota).");
-  m.def("measure_round_trip", threads::measure_round_trip, py::call_guard<py::gil_scoped_release>(),
+  m.def("measure_round_trip", threads::measure_round_trip, py::call_guard<NoGil>(),
         "Seconds that a word takes from one core to another and back, measured now.");
   m.def(
       "uniform", [](std::uint64_t seed, std::uint64_t index) { return Rng(seed).uniform(index); }, py::arg("seed"),

@@ -36,7 +36,7 @@ std::optional<py::array_t<double>> solve_normal(QuadraticModel& model, const py:
   const AtUserLine here;
   bool solved = false;
   {
-    const py::gil_scoped_release release;
+    const NoGil release;
     solved = model.solve_normal(added, out);
   }
   return solved ? std::optional(x) : std::nullopt;
@@ -49,7 +49,7 @@ std::optional<py::array_t<double>> solve_kernel(QuadraticModel& model, double da
   const AtUserLine here;
   bool solved = false;
   {
-    const py::gil_scoped_release release;
+    const NoGil release;
     solved = model.solve_kernel(damping, out);
   }
   return solved ? std::optional(x) : std::nullopt;
@@ -62,7 +62,7 @@ py::array_t<double> solve_cg(QuadraticModel& model, const py::array& diag, const
   py::array_t<double> x = copy_of(read_vector("solve: right", model, right));
   const std::span<double> out = write<double>("solve", x);
   const AtUserLine here;
-  const py::gil_scoped_release release;
+  const NoGil release;
   model.solve_cg(added, tolerance, most, out);
   return x;
 }
@@ -86,14 +86,14 @@ void bind_curvature(py::module_& m) {
             const auto& held = source.cast<const HeldSource<double>&>();
             const std::span<const Index> indices = read_order(rows, held.source.count());
             model.source = source;
-            const py::gil_scoped_release release;
+            const NoGil release;
             model.take(held.source, indices);
           },
           py::arg("source"), py::arg("rows"), "From now on these rows are the batch.")
       .def(
           "loss",
           [](QuadraticModel& model) {
-            const py::gil_scoped_release release;
+            const NoGil release;
             const nn::LossValue sums = model.loss();
             return std::tuple(sums.value, sums.correct, model.weight());
           },
@@ -102,7 +102,7 @@ void bind_curvature(py::module_& m) {
           "linearize",
           [](QuadraticModel& model) {
             {
-              const py::gil_scoped_release release;
+              const NoGil release;
               model.linearize();
             }
             return copy_of(model.gradient());

@@ -81,7 +81,7 @@ std::pair<py::array_t<T>, py::array_t<T>> forward(const nn::LayerCall<T>& call, 
   const std::span<T> kept = write<T>("saved", saved);
   const Settings settings(training, seed, number, ranks.value_or(nullptr));
   {
-    const py::gil_scoped_release release;
+    const NoGil release;
     const SubnormalsAsZero zero;
     call.forward(settings.pass, w, s, kept, batch, rows);
   }
@@ -114,7 +114,7 @@ std::optional<py::array_t<T>> backward(const nn::LayerCall<T>& call, const py::a
   std::optional<CallPython> announce;
   if (final) settings.pass.final = &announce.emplace(*final);
   {
-    const py::gil_scoped_release release;
+    const NoGil release;
     const SubnormalsAsZero zero;
     call.backward(settings.pass, w, s, kept, batch, out, dout, din, g);
   }
@@ -138,7 +138,7 @@ std::tuple<double, double, std::optional<py::array_t<T>>> evaluate(const nn::Los
   }
   double value = 0, all = 0;
   {
-    const py::gil_scoped_release release;
+    const NoGil release;
     const SubnormalsAsZero zero;
     const nn::Member alone;
     all = loss.weight_of_rows(rows, outputs.batch);

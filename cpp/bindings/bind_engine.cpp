@@ -67,7 +67,7 @@ class HeldEvaluator {
                                           const py::array& rows, std::optional<comm::Communicator*> ranks) {
     loss.check(output(held), target_width);
     const std::span<const Index> indices = read_order(rows, held.source.count());
-    const py::gil_scoped_release release;
+    const NoGil release;
     const auto [sums, weight] = evaluator_.loss(loss, held.source, indices, ranks.value_or(nullptr));
     return {sums.value, sums.correct, weight};
   }
@@ -78,7 +78,7 @@ class HeldEvaluator {
     extents.insert(extents.begin(), static_cast<Index>(indices.size()));
     py::array_t<T> y(extents);
     T* const data = y.mutable_data();
-    const py::gil_scoped_release release;
+    const NoGil release;
     evaluator_.predict(held.source, indices, data);
     return y;
   }
@@ -127,7 +127,7 @@ class HeldStepper {
     }
     std::optional<reduce::RankSum> sum;
     if (ranks) sum.emplace(**ranks);
-    const py::gil_scoped_release release;
+    const NoGil release;
     return stepper_.step(batch, *target, training, Rng(seed).child(number), sum ? &*sum : nullptr);
   }
 

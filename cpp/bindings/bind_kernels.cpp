@@ -47,7 +47,7 @@ void bind_convolutions(py::module_& m) {
                 arrays.shape.outputs, " output channels");
         py::array_t<T> y(arrays.out());
         T* const out = y.mutable_data();
-        const py::gil_scoped_release release;
+        const NoGil release;
         threads::Team(threads).run([&](const threads::Member& member) {
           kernels::table<T>().convolution(member, arrays.shape, arrays.batch, arrays.x, arrays.w, bias, false, out);
         });
@@ -72,7 +72,7 @@ void bind_convolutions(py::module_& m) {
         AlignedArray<T> flipped(dx_wanted ? w.size() : 0);
         T *const dx_to = dx.mutable_data(), *const dw_to = dw.mutable_data(), *const db_to = db.mutable_data();
         {
-          const py::gil_scoped_release release;
+          const NoGil release;
           threads::Team(threads).run([&](const threads::Member& member) {
             if (dw_wanted)
               kernels::table<T>().convolution_dw(member, arrays.shape, arrays.batch, arrays.x, gradient, gradient, {},
@@ -110,7 +110,7 @@ void bind_kernels(py::module_& m) {
                 "; a needs as many columns as b has rows");
         py::array_t<T> c({tn ? x.cols : x.rows, nt ? w.rows : w.cols});
         const Matrix<T> y{c.mutable_data(), c.shape(0), c.shape(1)};
-        const py::gil_scoped_release release;
+        const NoGil release;
         threads::Team(threads).run([&](const threads::Member& member) {
           using enum kernels::Activation;
           if (tn)
@@ -137,7 +137,7 @@ void bind_kernels(py::module_& m) {
   m.def(
       "measure_peak",
       [](double seconds) {
-        const py::gil_scoped_release release;
+        const NoGil release;
         return kernels::measure_peak<T>(seconds);
       },
       py::arg("seconds") = 0.01, "Floating-point operations a second of fused multiply-adds on one core, measured.");

@@ -266,10 +266,10 @@ void bind_nn(py::module_& m) {
             const std::span<T> values = write<T>("gradient: out", grads);
             require(grads.ndim() == 1 && grads.size() == model.count(), "gradient: out has shape ", shape_text(grads),
                     ", expected (", model.count(), ",), an element for each parameter");
-            const py::gil_scoped_release release;
+            const NoGil release;
             const nn::LossValue sums = model.gradient(batch, rows, loss, training, Rng(seed), values);
             const double value = loss.reduce(sums.value, loss.weight_of_rows(rows, batch.batch));
-            const py::gil_scoped_acquire acquire;
+            const Gil acquire;
             return py::make_tuple(value, grads);
           },
           py::arg("x"), py::arg("target"), py::arg("loss"), py::arg("training"), py::arg("seed"), py::arg("out"),
@@ -284,7 +284,7 @@ void bind_nn(py::module_& m) {
             extents.insert(extents.begin(), batch.batch);
             py::array_t<T> y(extents);
             const Tensor<T> outputs{y.mutable_data(), batch.batch, out};
-            const py::gil_scoped_release release;
+            const NoGil release;
             comm::Interrupts interrupts;
             for (Index at = 0; at < batch.batch; at += kPredicted) {
               interrupts.look();

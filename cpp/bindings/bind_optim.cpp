@@ -44,7 +44,7 @@ void times_inverse_hessian(const py::array& steps, const py::array& changes, con
               known.changes.cols == known.steps.cols && std::ssize(out) == known.steps.cols,
           where, ": shapes ", shape_text(steps), ", ", shape_text(changes), ", ", shape_text(curvatures), " and ",
           shape_text(d), " do not fit");
-  const py::gil_scoped_release release;
+  const NoGil release;
   optim::times_inverse_hessian(known, out);
 }
 
@@ -85,7 +85,7 @@ void bind_optim(py::module_& m) {
             const std::span<const T> g = read<T>("step: grads", grads);
             require(static_cast<Index>(w.size()) == optimizer.count() && g.size() == w.size(), "step: got ", w.size(),
                     " parameters and ", g.size(), " gradients, expected ", optimizer.count(), " of both");
-            const py::gil_scoped_release release;
+            const NoGil release;
             const SubnormalsAsZero zero;
             optimizer.begin_step();
             optimizer.apply(0, w.data(), g.data(), optimizer.count());

@@ -30,7 +30,7 @@ void bind_part_of_linear(py::module_& m, const char* name) {
 
 template <class T>
 void bind_partition(py::module_& m) {
-  constexpr auto release = py::call_guard<py::gil_scoped_release>();
+  constexpr auto release = py::call_guard<NoGil>();
   bind_part_of_linear<partition::ColumnParallelLinear<T>, T>(m, "ColumnParallelLinear");
   bind_part_of_linear<partition::RowParallelLinear<T>, T>(m, "RowParallelLinear");
   m.def(

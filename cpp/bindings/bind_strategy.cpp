@@ -65,12 +65,12 @@ EpochSums run_epoch(Session<T>& session, const HeldSource<T>& held, const py::ar
                               .most_steps = most_steps,
                               .pause_after = pause_after.value_or(std::numeric_limits<double>::infinity())};
   const auto look = [&](const EpochSums& sums) {
-    const py::gil_scoped_acquire acquire;
+    const Gil acquire;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
     return poll(sums);
   };
   const AtUserLine here;
-  const py::gil_scoped_release release;
+  const NoGil release;
   return session.run_epoch(held.source, epoch, look);
 }
 
@@ -94,7 +94,7 @@ void run_epochs(Session<T>& session, const HeldSource<T>& held, const py::array&
   std::vector<strategy::EpochMade> epochs;
   {
     const AtUserLine here;
-    const py::gil_scoped_release release;
+    const NoGil release;
     epochs = session.run_epochs(held.source, epoch, ahead);
   }
   for (const auto& [sums, squares] : epochs) made.append(py::make_tuple(sums, squares));
@@ -201,14 +201,14 @@ void bind_strategy(py::module_& m) {
 
 template <class T>
 void bind_strategy(py::module_& m) {
-  constexpr auto release = py::call_guard<AtUserLine, py::gil_scoped_release>();
+  constexpr auto release = py::call_guard<AtUserLine, NoGil>();
   py::class_<Session<T>>(m, "Session")
       .def(py::init([](const strategy::StrategyConfig& config, std::shared_ptr<nn::Model<T>> model,
                        std::shared_ptr<nn::Loss<T>> loss, std::shared_ptr<optim::Optimizer<T>> optimizer,
                        const std::shared_ptr<comm::Communicator>& comm, const std::vector<Index>& sample,
                        Index target_width, Index batch_size) {
              const AtUserLine here;
-             const py::gil_scoped_release no_gil;  // ranks meet in it
+             const NoGil no_gil;  // ranks meet in it
              return std::make_unique<Session<T>>(
                  config, strategy::Training<T>(std::move(model), std::move(loss), std::move(optimizer),
                                                comm->duplicate(), to_shape(sample), target_width, batch_size));
@@ -244,7 +244,7 @@ void bind_strategy(py::module_& m) {
           [](Session<T>& session) {
             std::vector<engine::Lane> lanes;
             {
-              const py::gil_scoped_release no_gil;
+              const NoGil no_gil;
               lanes = session.strategy().timeline();
             }
             return to_words(lanes);

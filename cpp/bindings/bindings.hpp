@@ -2,6 +2,8 @@
 /// One function a core folder; each adds its part to the module. The templated ones go into a submodule for each width.
 #include <pybind11/pybind11.h>
 
+#include "gil.hpp"
+
 namespace pdnn::bindings {
 
 namespace py = pybind11;

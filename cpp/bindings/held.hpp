@@ -4,12 +4,14 @@
 
 #include <memory>
 
+#include "gil.hpp"
+
 namespace pdnn::bindings {
 
 /// Whoever releases it last need not hold the GIL.
 inline std::shared_ptr<pybind11::object> hold(pybind11::object made) {
   return {new pybind11::object(std::move(made)), [](pybind11::object* kept) {
-            const pybind11::gil_scoped_acquire gil;
+            const Gil gil;
             delete kept;
           }};
 }

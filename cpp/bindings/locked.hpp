@@ -5,6 +5,8 @@
 #include <memory>
 #include <mutex>
 
+#include "gil.hpp"
+
 namespace pdnn::bindings {
 
 namespace py = pybind11;
@@ -16,7 +18,7 @@ struct Locked {
 
   template <class Call>
   auto without_gil(Call call) {
-    const py::gil_scoped_release release;
+    const NoGil release;
     const std::lock_guard lock(mutex);
     return call(*object);
   }

@@ -2,11 +2,13 @@
 /// Ctrl-C while C++ waits: a hook that runs Python's signal handlers.
 #include <pybind11/pybind11.h>
 
+#include "gil.hpp"
+
 namespace pdnn::bindings {
 
 /// Throws what a Python signal handler raises, KeyboardInterrupt for one. For waits that released the GIL.
 inline void run_signal_handlers() {
-  const pybind11::gil_scoped_acquire gil;
+  const Gil gil;
   if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 /// Sources as Python has them: arrays kept alive, and rows of them by number.
+#include "gil.hpp"
 #include "numpy.hpp"
 #include "pdnn/data/source.hpp"
 #include "target.hpp"
@@ -32,7 +33,7 @@ class HeldSource {
     extents[0] = static_cast<Index>(indices.size());
     py::array_t<T> out(extents);
     T* const data = out.mutable_data();
-    const py::gil_scoped_release release;
+    const NoGil release;
     source.gather_samples(Part{}, indices, data);
     return out;
   }

@@ -164,6 +164,23 @@ def test_a_process_that_a_rank_forks_is_no_rank(mpiexec: Callable[..., Completed
     assert "ZeroDivisionError" in output
 
 
+@pytest.mark.mpi
+@pytest.mark.parametrize(("end", "code"), [("sys.exit(3)", 3), ("sys.exit()", 0), ("1 / 0", 1)])
+def test_a_forked_process_ends_without_the_ranks(
+    end: str, code: int, mpiexec: Callable[..., Completed]
+) -> None:
+    script = (
+        "import os, sys, pdnn\n"
+        "pdnn.world().barrier()\n"
+        "if (child := os.fork()) == 0:\n"
+        f"    {end}\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "pdnn.world().barrier()\n"
+    )
+    output = mpiexec(2, ["-W", "ignore", "-c", script], timeout=30).stdout
+    assert output.splitlines().count(str(code)) == 2
+
+
 def test_a_process_that_a_thread_of_ranks_forks_is_no_rank(run_python: Callable[..., Completed]) -> None:
     code = (
         "import os, pdnn\n"

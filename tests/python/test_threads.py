@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from processes import Completed
 
 
@@ -88,3 +90,24 @@ except KeyboardInterrupt:
     print("interrupted")
 """
     assert run_python(["-c", code], timeout=60).stdout == "interrupted\n"
+
+
+@pytest.mark.parametrize("strategy", ["serial", "team:2", "pool:2/4", "hogwild:2"])
+def test_a_daemon_thread_that_trains_does_not_delay_or_disturb_the_end(
+    strategy: str, run_python: Callable[..., Completed]
+) -> None:
+    code = f"""
+import threading, time, numpy as np, pdnn
+from pdnn import models, nn, optim
+model = models.mlp([20, 32, 5])
+trainer = pdnn.Trainer(
+    model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), 0.1), strategy={strategy!r}
+)
+x, y = np.ones((2000, 20), np.float32), np.arange(2000) % 5
+train = lambda: trainer.fit(x, y, epochs=10**6, batch_size=64, verbose=False)
+threading.Thread(target=train, daemon=True).start()
+while not trainer.history.epochs:
+    time.sleep(0.01)
+print("over")
+"""
+    assert run_python(["-c", code], timeout=30).stdout == "over\n"

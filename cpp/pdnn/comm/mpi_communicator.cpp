@@ -377,8 +377,9 @@ void meet_the_living() {
 
 bool end_with_exit_code() {
 #ifdef __GLIBC__
+  static const std::int64_t rank = this_process().number;
   const auto end = [](int code, void*) {
-    if (finalized()) return;
+    if (this_process().number != rank || finalized()) return;  // a process that it forked runs this, too
     if (code == 0) {
       ulfm_is_on() ? meet_the_living() : static_cast<void>(MPI_Finalize());
       end_recording();

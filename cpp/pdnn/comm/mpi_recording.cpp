@@ -22,6 +22,7 @@ ProcessRecord& process_record() {
 }
 
 void end_with(int code) {
+  if (process_record().recorder->log().process.number != this_process().number) return;  // it was forked from the rank
   int finalized = 0;
   if (code != 0) {
     record_end(message("ended with exit code ", code));

@@ -122,8 +122,16 @@ class Layer {
  public:
   virtual ~Layer() = default;
   virtual std::vector<Parameter> parameters() const { return {}; }
-  /// The shape of y's samples for x's. Throws std::invalid_argument if they do not fit.
-  virtual std::vector<Index> output_shape(const std::vector<Index>& in) const { return in; }
+  /// The shape of y's samples for x's. Throws std::invalid_argument if they do not fit. That of x's, unless there are
+  /// arrays of parameters, which not all samples fit.
+  virtual std::vector<Index> output_shape(const std::vector<Index>& in) const {
+    for (const Parameter& each : parameters())
+      for (const Index extent : each.shape)
+        if (extent != 1)
+          throw std::invalid_argument("has an array of parameters, " + each.name +
+                                      ", so output_shape must say which samples fit it");
+    return in;
+  }
   /// Elements for each row that forward leaves to backward, beside x and y.
   virtual Index saved(const std::vector<Index>& /*in*/) const { return 0; }
   /// Draws initial parameters, which are 0, one array behind the other: a function of the seed.

@@ -50,6 +50,13 @@ class Squares : public custom::Layer<double> {
   Index width_;
 };
 
+/// Does not say which samples fit.
+class Unsaid : public Squares {
+ public:
+  using Squares::Squares;
+  std::vector<Index> output_shape(const std::vector<Index>& in) const override { return Layer::output_shape(in); }
+};
+
 custom::abi::Layer* squares() { return custom::abi::wrap<double>(std::make_unique<Squares>(5)); }
 nn::LayerPtr<double> layer() { return std::make_shared<nn::Custom<double>>("Squares", squares()); }
 
@@ -137,6 +144,8 @@ BOOST_AUTO_TEST_CASE(its_sums_are_those_of_the_leaves_tree) {
 
 BOOST_AUTO_TEST_CASE(its_errors_are_the_core_s) {
   BOOST_CHECK_EXCEPTION(layer()->output_shape({4}), ValueError, Says{"Squares: of another width"});
+  const nn::Custom<double> unsaid("Unsaid", custom::abi::wrap<double>(std::make_unique<Unsaid>(5)));
+  BOOST_CHECK_EXCEPTION(unsaid.output_shape({5}), ValueError, Says{"Unsaid: has an array of parameters, weight"});
   LayerRun run(layer(), {5}, 3);
   run.y[0] = 1e9;
   BOOST_CHECK_EXCEPTION(run.backward(), std::runtime_error, Says{"Squares: too large"});
