@@ -15,6 +15,7 @@ from pdnn._core import CommunicationError
 from pdnn.comm import Communicator
 from pdnn.comm.crew import Crew, Deaths, give
 from pdnn.comm.ending import stop_on_sigterm
+from pdnn.comm.settings import compare
 from pdnn.copies import Copies, steps_between
 from pdnn.data import BlockStream, Dataset, Subset
 from pdnn.data.block_source import block_source
@@ -137,8 +138,8 @@ class Fitting:
             self.copies.take(self._run.session)
 
     @contextmanager
-    def before(self) -> Iterator[None]:
-        """An error on this rank before `run` releases those that wait for it there."""
+    def releasing(self) -> Iterator[None]:
+        """An error on this rank before or after `run` releases those that wait for it."""
         try:
             yield
         except (Exception, KeyboardInterrupt):
@@ -165,6 +166,17 @@ class Fitting:
                 training.go_on_with(crew.comm)
         if self._shown and self.copies.failures:
             print(f"elastic: {self.copies}", flush=True)
+
+    def compare_models(self) -> None:
+        """Raises ValueError if ranks hold different models, unless some may have died; collective."""
+        if self._crew is None and self._run.comm.size > 1:
+            compare(
+                self._run.comm,
+                "fit",
+                {"model": self._training.history.fingerprint[:16]},
+                "all hold the same model after the last step, so pass the same callbacks on every rank; "
+                "or a registered all_reduce gives ranks different sums",
+            )
 
     def _epochs(self) -> Epochs:
         settings = self._settings

@@ -142,6 +142,7 @@ class Trainer(Estimation):
             Changes each training image at random, as a function of (seed, epoch, its number in the data
             set).
         callbacks : iterable of Callback
+            The same on every rank.
         checkpoint : path, optional
             Directory of the checkpoint, written every ``every`` epochs and at the end; also when a SIGTERM
             stops the training. Given on every rank; rank 0 writes it. Trainings of every strategy, on any
@@ -203,7 +204,7 @@ class Trainer(Estimation):
         watchers = _watchers(callbacks)
         with self._fit_alone():
             fitting = begin(self, data, validation, settings)
-            with fitting.before():
+            with fitting.releasing():
                 for watcher in watchers:
                     watcher.on_train_begin(self)
 
@@ -212,9 +213,11 @@ class Trainer(Estimation):
                     watcher.on_epoch_end(self, epoch, logs)
 
             fitting.run(watch if watchers else None)
-            for watcher in watchers:
-                watcher.on_train_end(self)
-            self.history.fingerprint = self.model.fingerprint()
+            with fitting.releasing():
+                for watcher in watchers:
+                    watcher.on_train_end(self)
+                self.history.fingerprint = self.model.fingerprint()
+                fitting.compare_models()
         return self.history
 
     @contextmanager

@@ -139,6 +139,17 @@ def test_early_stopping_restores_running_statistics_too() -> None:
     assert trainer.evaluate(X, Y)["loss"] == stopping.best
 
 
+def test_a_model_that_a_callback_changes_on_one_rank_alone_is_told_on_all() -> None:
+    def job() -> None:
+        trainer = make(strategy="ddp")
+        own = [EarlyStopping("val_loss", patience=2), Worsen(2)] if pdnn.world().rank == 0 else []
+        with pytest.raises(ValueError, match=r"fit: rank 1 has model \w{16}, rank 0 has .* same callbacks"):
+            fit(trainer, 3, *own)
+        assert trainer.epoch == trainer.history.epochs == 3
+
+    run_threads(job, 2)
+
+
 def test_rank_0_alone_writes(tmp_path: Path) -> None:
     def job() -> float | None:
         best = ModelCheckpoint(tmp_path / "best.safetensors")

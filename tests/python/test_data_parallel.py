@@ -194,7 +194,7 @@ def test_ranks_that_would_pause_at_other_steps_are_refused(
     pdnn.run(differ, ranks=2, backend="threads")
 
 
-@pytest.mark.parametrize("where", ["on_train_begin", "on_epoch_end"])
+@pytest.mark.parametrize("where", ["on_train_begin", "on_epoch_end", "on_train_end"])
 @pytest.mark.parametrize("strategy", CHOICES, ids=repr)
 def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParallel, where: str) -> None:
     def fail(*_: object) -> None:

@@ -18,7 +18,7 @@ std::atomic<void (*)()> interrupt_hook{nullptr};
 
 double seconds_from_environment(const char* name, double otherwise, const char* zero) {
   const char* text = std::getenv(name);
-  if (!text) return otherwise;
+  if (!text || *text == '\0') return otherwise;
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
   require(end != text && *end == '\0' && seconds >= 0, name, ": \"", text, "\" is not a number of seconds; 0 ", zero);

@@ -50,11 +50,14 @@ class Squares : public custom::Layer<double> {
   Index width_;
 };
 
-/// Does not say which samples fit.
-class Unsaid : public Squares {
+/// Has parameters, and does not say which samples fit.
+class Unsaid : public custom::Layer<double> {
  public:
-  using Squares::Squares;
-  std::vector<Index> output_shape(const std::vector<Index>& in) const override { return Layer::output_shape(in); }
+  std::vector<custom::Parameter> parameters() const override { return {{"weight", {5}}}; }
+  void forward(const custom::Pass&, const double*, custom::Batch<const double>, custom::Batch<double>,
+               double*) const override {}
+  void backward(const custom::Pass&, const double*, custom::Batch<const double>, custom::Batch<const double>,
+                custom::Batch<const double>, const double*, custom::Batch<double>, double*) const override {}
 };
 
 custom::abi::Layer* squares() { return custom::abi::wrap<double>(std::make_unique<Squares>(5)); }
@@ -144,7 +147,7 @@ BOOST_AUTO_TEST_CASE(its_sums_are_those_of_the_leaves_tree) {
 
 BOOST_AUTO_TEST_CASE(its_errors_are_the_core_s) {
   BOOST_CHECK_EXCEPTION(layer()->output_shape({4}), ValueError, Says{"Squares: of another width"});
-  const nn::Custom<double> unsaid("Unsaid", custom::abi::wrap<double>(std::make_unique<Unsaid>(5)));
+  const nn::Custom<double> unsaid("Unsaid", custom::abi::wrap<double>(std::make_unique<Unsaid>()));
   BOOST_CHECK_EXCEPTION(unsaid.output_shape({5}), ValueError, Says{"Unsaid: has an array of parameters, weight"});
   LayerRun run(layer(), {5}, 3);
   run.y[0] = 1e9;

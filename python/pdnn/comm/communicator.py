@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import TypeVar
@@ -226,7 +227,10 @@ class Communicator:
         """
         header = describe_new("share", shape, dtype)
         self._agree(header)
-        memory = self.core.share(prod(header.shape) * np.dtype(dtype).itemsize)
+        size = prod(header.shape) * np.dtype(dtype).itemsize
+        if size > sys.maxsize:
+            raise MemoryError(f"share: {size} bytes of shape {shape} are more than a machine can have")
+        memory = self.core.share(size)
         return None if memory is None else np.asarray(memory).view(dtype).reshape(header.shape)
 
     def machine(self) -> Communicator:

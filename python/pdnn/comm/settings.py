@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pdnn.comm.agree import Array
 from pdnn.comm.communicator import Communicator
 
 
@@ -30,10 +31,22 @@ def compare(comm: Communicator, where: str, mine: Mapping[str, Any], advice: str
         On every rank, if one differs: names the first rank that does, what differs, and both values.
     """
     sent = np.frombuffer(json.dumps(mine).encode(), np.uint8)
-    everyones = [json.loads(received.tobytes()) for received in comm.all_gather(sent)]
+    everyones = [_settings(where, rank, received) for rank, received in enumerate(comm.all_gather(sent))]
     first = everyones[0]
     for rank, theirs in enumerate(everyones):
         for name in first | theirs:
             value, expected = theirs.get(name), first.get(name)
             if value != expected:
                 raise ValueError(f"{where}: rank {rank} has {name} {value}, rank 0 has {expected}; {advice}")
+
+
+def _settings(where: str, rank: int, received: Array) -> dict[str, Any]:
+    try:
+        settings = json.loads(received.tobytes())
+    except ValueError:
+        settings = None
+    if not isinstance(settings, dict):
+        raise ValueError(
+            f"{where}: rank {rank} gathers an array of its own; every rank must make the same calls"
+        )
+    return settings
