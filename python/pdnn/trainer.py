@@ -174,7 +174,8 @@ class Trainer(Estimation):
         Raises
         ------
         ValueError, TypeError
-            If the arguments do not fit each other or the model, or the trainer is within a fit.
+            If the arguments do not fit each other or the model, the trainer is within a fit, or callbacks
+            have left ranks with different models.
         CommunicationError
             If a rank was started with another model, data or settings, does not answer, or left `fit` with
             an error or Ctrl-C. Ranks that catch this may all call `fit` again.
