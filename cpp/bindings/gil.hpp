@@ -1,36 +1,55 @@
 #pragma once
-/// Python's lock, taken and let go by threads that may outlive Python: a daemon thread in a call of the core.
+/// Python's lock, taken and let go by threads that may outlive Python: a daemon thread in a call of the core. When
+/// Python ends, and before 3.14, such a thread that takes the lock ends by pthread_exit
+/// (https://docs.python.org/3/c-api/init.html, PyEval_RestoreThread), which unwinds its stack with glibc. In the middle
+/// of the core that would end the process, so it stays here, until the process is over.
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
+#ifdef __GLIBC__
+#include <cxxabi.h>
+#endif
+
 namespace pdnn::bindings {
 
-/// Never returns if Python is ending: to take the lock then ends the thread in the middle of the core, which ends the
-/// process (https://docs.python.org/3/c-api/init.html, on PyEval_RestoreThread before 3.14).
-inline void stay_if_python_ends() {
-#if PY_VERSION_HEX >= 0x030D0000
-  while (Py_IsFinalizing()) pause();
+#ifdef __GLIBC__
+using EndOfThread = abi::__forced_unwind;
 #else
-  while (_Py_IsFinalizing()) pause();
+struct EndOfThread {};  // nothing is unwound
 #endif
+
+[[noreturn]] inline void stay() {
+  for (;;) pause();
 }
 
 /// While it lives, this thread has the lock.
 class Gil {
-  struct Stay {
-    Stay() { stay_if_python_ends(); }
-  };
-  [[no_unique_address]] Stay before_;
+ public:
+  Gil() try {
+  } catch (EndOfThread&) {
+    stay();
+  }
+
+ private:
   pybind11::gil_scoped_acquire gil_;
 };
 
 /// While it lives, this thread, which had the lock, has let go of it.
 class NoGil {
-  struct Stay {
-    ~Stay() { stay_if_python_ends(); }
-  };
-  pybind11::gil_scoped_release released_;
-  [[no_unique_address]] Stay before_;
+ public:
+  NoGil() = default;
+  NoGil(const NoGil&) = delete;
+  NoGil& operator=(const NoGil&) = delete;
+  ~NoGil() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (EndOfThread&) {
+      stay();
+    }
+  }
+
+ private:
+  PyThreadState* state_ = PyEval_SaveThread();
 };
 
 }  // namespace pdnn::bindings

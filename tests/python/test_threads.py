@@ -111,3 +111,23 @@ while not trainer.history.epochs:
 print("over")
 """
     assert run_python(["-c", code], timeout=30).stdout == "over\n"
+
+
+def test_an_object_may_predict_when_python_deletes_it_in_the_end(
+    run_python: Callable[..., Completed],
+) -> None:
+    code = """
+import numpy as np
+from pdnn import models
+
+class Last:
+    def __init__(self):
+        self.model, self.x, self.print = models.mlp([4, 3]), np.ones((4, 4), np.float32), print
+        self.model.predict(self.x)  # imports what it needs
+
+    def __del__(self):
+        self.print(self.model.predict(self.x).shape)
+
+last = Last()
+"""
+    assert run_python(["-c", code], timeout=30).stdout == "(4, 3)\n"
