@@ -6,8 +6,8 @@ import io
 import os
 from math import isnan
 
+from pdnn.checks import integer, number
 from pdnn.metrics import rises
-from pdnn.nn.checks import integer, number
 from pdnn.store import Array
 from pdnn.trainer import Trainer
 

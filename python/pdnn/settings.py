@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple
 
+from pdnn.checks import integer, number
 from pdnn.data import PadCropFlip
 from pdnn.data.images import check_augment
-from pdnn.nn.checks import integer, number
 from pdnn.training import Training
 
 LEAST = {"epochs": 0, "batch_size": 1, "every": 1, "every_steps": 1, "keep": 1, "elastic": 0}

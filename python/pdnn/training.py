@@ -10,13 +10,13 @@ import numpy as np
 
 from pdnn import strategies
 from pdnn._core import EpochSums
+from pdnn.checks import integer, number
 from pdnn.comm import Communicator, become_world, world
 from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for, kernels_of
 from pdnn.data.source import Source
 from pdnn.history import History
 from pdnn.metrics import Metrics, named
-from pdnn.nn.checks import integer, number
 from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear

@@ -395,3 +395,7 @@ def test_advice_is_to_compress_on_slow_links_only() -> None:
     ):
         with pytest.raises(ValueError, match="recommend_codec"):
             recommend_codec(**({"bandwidth": 1e9, "latency": 0, "elements": 9, "ranks": 2} | wrong))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="recommend_codec: bandwidth is '1 Gbit/s', expected bytes a second"):
+        recommend_codec("1 Gbit/s", 0, 9, 2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"recommend_codec: ranks is 2\.5, expected an integer"):
+        recommend_codec(1e9, 0, 9, 2.5)  # type: ignore[arg-type]

@@ -97,7 +97,7 @@ def test_other_arguments_than_numbers_are_refused() -> None:
             with pytest.raises(TypeError, match=f"got ranks {odd!r}; pass an integer from 1"):
                 pdnn.run(print, ranks=odd, backend=backend)
     odd = "1"
-    with pytest.raises(TypeError, match="run: timeout is '1'; expected seconds above 0"):
+    with pytest.raises(TypeError, match="run: timeout is '1', expected seconds above 0"):
         pdnn.run(print, ranks=1, timeout=odd)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core
+from pdnn.checks import integer, number
 from pdnn.codec.codecs import Codec, dtype_name, parse
 from pdnn.codec.feedback import ErrorFeedback
 from pdnn.comm import costs
@@ -112,17 +113,18 @@ def recommend_codec(
     Raises
     ------
     ValueError
-        If a number is not positive, or a codec is none or PowerSGD.
+        If a number is below its bound, or a codec is none or PowerSGD.
+    TypeError
+        If a number is none.
     """
-    for name, number in (("bandwidth", bandwidth), ("elements", elements), ("ranks", ranks)):
-        if not number > 0:
-            raise ValueError(f"recommend_codec: {name} = {number}; expected a number over 0")
-    if not latency >= 0:
-        raise ValueError(f"recommend_codec: latency = {latency}; expected seconds, 0 or more")
+    owner = "recommend_codec"
+    number(owner, "bandwidth", bandwidth, "bytes a second, more than 0", lambda found: found > 0)
+    number(owner, "latency", latency, "seconds, 0 or more", lambda found: 0 <= found < math.inf)
+    elements, ranks = integer(owner, "elements", elements, 1), integer(owner, "ranks", ranks, 1)
     if ranks == 1:
         alone = Choice(None, "all_reduce", 0, 0.0, 0.0)
         return Recommendation(None, "all_reduce", "no codec: one rank sends nothing", (alone,))
-    link, dtype = Link(latency, bandwidth), dtype_name("recommend_codec", dtype)
+    link, dtype = Link(latency, bandwidth), dtype_name(owner, dtype)
     plain = _uncompressed(link, elements * np.dtype(dtype).itemsize, ranks)
     coded = [choice for codec in map(parse, codecs) for choice in _coded(codec, link, elements, ranks, dtype)]
     choices = (plain, *coded)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, isfinite, log2
+from math import ceil, inf, log2
+
+from pdnn.checks import number
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,8 @@ class Link:
     bandwidth: float
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.latency) and self.latency >= 0):
-            raise ValueError(f"Link: latency = {self.latency}; expected seconds, 0 or more")
-        if not self.bandwidth > 0:
-            raise ValueError(f"Link: bandwidth = {self.bandwidth}; expected bytes a second, more than 0")
+        number(self, "latency", self.latency, "seconds, 0 or more", lambda found: 0 <= found < inf)
+        number(self, "bandwidth", self.bandwidth, "bytes a second, more than 0", lambda found: found > 0)
 
     def seconds(self, size: float, messages: float = 1) -> float:
         """So many messages after one another that have `size` bytes together."""

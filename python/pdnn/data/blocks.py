@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices
 from pdnn.data.dataset import ALL, Dataset
 from pdnn.data.stream import KEYS
-from pdnn.nn.checks import integer
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

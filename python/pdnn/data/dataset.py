@@ -11,11 +11,11 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import number
 from pdnn.core import CoreSource, core_for
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
 from pdnn.data.containers import to_labels, to_samples
-from pdnn.nn.checks import number
 from pdnn.nn.targets import row_weights
 
 Rows: TypeAlias = "slice | Indices"

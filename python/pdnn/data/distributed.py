@@ -7,10 +7,10 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
+from pdnn.checks import integer
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Indices
 from pdnn.data.dataset import Dataset, Subset
-from pdnn.nn.checks import integer
 
 MODES = ("pad", "drop", "exact")
 

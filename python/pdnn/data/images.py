@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import integer
 from pdnn.data.checks import Array
-from pdnn.nn.checks import integer
 
 BLOCK = 1024  # images resized at a time, so that the intermediate arrays stay small
 

@@ -9,13 +9,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import integer
 from pdnn.data.batches import cut
 from pdnn.data.blocks import Ahead, BlockStream, blocks_of
 from pdnn.data.checks import Indices, check_dtype, row_numbers
 from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.data.images import PadCropFlip, check_augment
 from pdnn.data.samplers import BatchSampler, Sampler, tell_epoch
-from pdnn.nn.checks import integer
 from pdnn.tensor import Values
 
 

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any, Protocol
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Indices
-from pdnn.nn.checks import integer
 
 
 class Sampler(Protocol):

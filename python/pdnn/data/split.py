@@ -6,8 +6,8 @@ from math import ceil
 
 import numpy as np
 
+from pdnn.checks import number
 from pdnn.data.dataset import Dataset, Subset
-from pdnn.nn.checks import number
 
 
 def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 0) -> tuple[Subset, Subset]:

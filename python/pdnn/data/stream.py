@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices
 from pdnn.data.containers import READ
 from pdnn.data.dataset import Dataset
-from pdnn.nn.checks import integer
 
 BLOCK_BYTES = 1 << 20
 """About what a block has, unless its rows are given."""

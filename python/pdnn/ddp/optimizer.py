@@ -8,13 +8,13 @@ from math import isclose
 from typing import Any
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.codec import Codec, CompressionStats, parse
 from pdnn.comm import world
 from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.ddp.collectives import Average, Sum
 from pdnn.moved import former
-from pdnn.nn.checks import integer
 from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
 from pdnn.store import Parameter, Store

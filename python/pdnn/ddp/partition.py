@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence, Sized
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import integer
 from pdnn.comm import world
 from pdnn.comm.settings import compare
 from pdnn.data import DataLoader, Dataset, PadCropFlip, Subset
 from pdnn.data.batches import cut, epoch_order
 from pdnn.models import check_device
-from pdnn.nn.checks import integer
 
 
 class SharedBatches:

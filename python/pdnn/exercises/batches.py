@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pdnn.checks import integer
 from pdnn.data.batches import cut
 from pdnn.data.checks import Indices
-from pdnn.nn.checks import integer
 
 
 def legacy_batches(n: int, batch: int = 105, count: int = 104, seed: int = 42) -> list[Indices]:

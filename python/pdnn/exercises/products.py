@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pdnn.checks import integer
 from pdnn.comm.agree import HEADER_BYTES, Header, decode, describe, encode
 from pdnn.core import core_for
-from pdnn.nn.checks import integer
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator

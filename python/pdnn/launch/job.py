@@ -12,11 +12,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TextIO
 
+from pdnn.checks import number
 from pdnn.launch import guard
 
 Sink = Callable[[str, "int | None", str], None]
@@ -28,10 +28,8 @@ _GRACE = guard.GRACE + 2.0  # seconds for the guard to end the job
 
 def check_timeout(owner: str, timeout: float | None) -> None:
     """Raises ValueError if it is neither None nor seconds above 0, TypeError if it is no number."""
-    if timeout is not None and not isinstance(timeout, Real):
-        raise TypeError(f"{owner}: timeout is {timeout!r}; expected seconds above 0, or None")
-    if timeout is not None and not timeout > 0:
-        raise ValueError(f"{owner}: timeout = {timeout}; expected seconds above 0, or None")
+    if timeout is not None:
+        number(owner, "timeout", timeout, "seconds above 0, or None", lambda found: found > 0)
 
 
 @dataclass

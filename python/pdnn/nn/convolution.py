@@ -7,8 +7,8 @@ from math import prod
 from operator import index
 from typing import Any, ClassVar
 
+from pdnn.checks import integer
 from pdnn.core import CoreLayer, Width
-from pdnn.nn.checks import integer
 from pdnn.nn.init import Initializer, fan_in_uniform, initializer
 from pdnn.nn.module import Module
 from pdnn.store import Parameter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pdnn.checks import integer
 from pdnn.core import CoreLayer, Width
-from pdnn.nn.checks import integer
 from pdnn.nn.init import Initializer, initializer, normal
 from pdnn.nn.module import Module
 from pdnn.store import TableParameter

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core
+from pdnn.checks import shape_of_sample
 from pdnn.core import Width, array_dtype, core_for, model_dtype
 from pdnn.files import safetensors
-from pdnn.nn.checks import shape_of_sample
 from pdnn.nn.module import Module, runs_in_python
 from pdnn.nn.state_dict import naming
 from pdnn.store import Array, Handle

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pdnn.checks import integer, number, positive
 from pdnn.core import CoreLayer, Width
-from pdnn.nn.checks import integer, number, positive
 from pdnn.nn.init import Initializer, fan_in_uniform, initializer
 from pdnn.nn.module import Module, Parameter
 

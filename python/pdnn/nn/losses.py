@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import integer, number
 from pdnn.core import CoreLoss, Width, core_for
-from pdnn.nn.checks import integer, number
 from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.store import Array
 from pdnn.tensor import Final, Node, Tensor, Values, recording

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
+from pdnn.checks import integer
 from pdnn.core import DTYPES as DTYPES
 from pdnn.core import CoreLayer, Width, core_for, model_dtype
 from pdnn.files import safetensors
 from pdnn.moved import former
 from pdnn.nn import state_dict
-from pdnn.nn.checks import integer
 from pdnn.nn.eager import Runner, as_tensor
 from pdnn.nn.place import Place
 from pdnn.nn.seeds import next_seed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from pdnn.checks import integer, number, positive
 from pdnn.core import CoreLayer, Width
-from pdnn.nn.checks import integer, number, positive
 from pdnn.nn.module import Module
 from pdnn.store import Buffer, Parameter
 

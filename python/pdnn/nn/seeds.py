@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from pdnn.nn.checks import integer
+from pdnn.checks import integer
 
 
 class _Seeds:

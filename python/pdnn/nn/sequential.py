@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import integer, shape_of_sample
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
-from pdnn.nn.checks import integer, shape_of_sample
 from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.module import Module, builds, runs_in_python

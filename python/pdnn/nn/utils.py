@@ -7,8 +7,8 @@ from math import sqrt
 
 import numpy as np
 
+from pdnn.checks import positive
 from pdnn.core import core_for
-from pdnn.nn.checks import positive
 from pdnn.nn.module import Parameter
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pdnn import _core
-from pdnn.nn.checks import integer
+from pdnn.checks import integer
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.optim.closure_optimizer import ClosureOptimizer

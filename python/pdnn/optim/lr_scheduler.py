@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pdnn.nn.checks import integer, number
+from pdnn.checks import integer, number
 from pdnn.optim.optimizer import Optimizer
 from pdnn.store import Array
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from pdnn.checks import integer, number
 from pdnn.core import CoreOptimizer, core_for
-from pdnn.nn.checks import integer, number
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.state_dict import cast, check_mapping

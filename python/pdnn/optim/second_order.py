@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core
+from pdnn.checks import positive
 from pdnn.core import core_for
-from pdnn.nn.checks import positive
 from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows

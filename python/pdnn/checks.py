@@ -1,4 +1,4 @@
-"""What layers, losses, optimizers and training check of their arguments.
+"""What every room checks of the numbers and shapes that it is given.
 
 Messages begin with the owner, which is a name or an object of the class to be named.
 """
