@@ -73,6 +73,7 @@ class Fitting:
             classes = classes_of(data)
         source, held_out = _sources(training, data, validation, classes, settings)
         batch_size = min(settings.batch_size, len(source))
+        digests = (("training", source), ("validation", held_out)) if everyone.size > 1 else ()
         alike = {
             "batch size": batch_size,
             "training rows": len(source),
@@ -84,6 +85,7 @@ class Fitting:
             "checkpoints": settings.checkpoint is not None,
             **{name: getattr(settings, name) for name in ("every", "every_steps", "timeline")},
             "elastic": copy_every,
+            **{f"{name} data with the digest": data.digest() for name, data in digests if data is not None},
             "classes": None if classes is None else classes.tolist(),
         }
         shown = settings.verbose and training.comm.rank == 0

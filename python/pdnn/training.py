@@ -193,7 +193,7 @@ class Training:
             "row": self.position.row if self.position else 0,
             **settings,
         }
-        compare(comm, where, mine, "every rank must start the same job")
+        compare(comm, where, mine, "every rank must start the same job, on the same data")
 
     def share_model(self) -> None:
         """Gives all ranks rank 0's parameters and buffers; its optimizer's too, where ranks update alike."""

@@ -194,6 +194,29 @@ def test_ranks_that_would_pause_at_other_steps_are_refused(
     pdnn.run(differ, ranks=2, backend="threads")
 
 
+@pytest.mark.parametrize("what", ["x", "y", "weight", "scale", "rows", "validation"])
+def test_ranks_that_hold_different_data_are_refused(what: str) -> None:
+    """The classic mistake: rows drawn, or divided into parts, without a seed."""
+
+    def differ() -> None:
+        mine = {"x": np.ones((300, 6)), "y": np.arange(300) % 3, "weight": np.ones(300), "scale": 1.0}
+        mine |= {"rows": np.arange(300) // 2, "validation": np.ones((4, 6))}
+        if pdnn.world().rank == 1:
+            mine[what] = mine[what] * 2
+        held_out = mine.pop("validation"), np.zeros(4, int)
+        rows = mine.pop("rows")
+        of = "validation" if what == "validation" else "training"
+        told = rf"fit: rank 1 has {of} data with the digest \w{{8}}, rank 0 has \w{{8}}; .* on the same data"
+        model = models.mlp([6, 5])
+        trainer = pdnn.Trainer(
+            model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), 0.1), strategy="ddp"
+        )
+        with pytest.raises(ValueError, match=told):
+            trainer.fit(pdnn.data.Dataset(**mine)[rows], validation=held_out)
+
+    pdnn.run(differ, ranks=2, backend="threads")
+
+
 @pytest.mark.parametrize("where", ["on_train_begin", "on_epoch_end", "on_train_end"])
 @pytest.mark.parametrize("strategy", CHOICES, ids=repr)
 def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParallel, where: str) -> None:

@@ -49,6 +49,10 @@ class BlockSource(Source):
         """Whether rows are mixed, and in which windows."""
         return shuffle and self.stream.blocks
 
+    def digest(self) -> str:
+        """None: a block is made anew for each epoch, maybe in another way."""
+        return ""
+
     def part(self, epoch: int, seed: int, row: int, step: int, shuffle: bool) -> tuple[Any, Indices, int]:
         """What has the row at a place of an epoch, waiting until it is there.
 

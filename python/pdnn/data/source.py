@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 Data: TypeAlias = Dataset | Subset | tuple[npt.ArrayLike, npt.ArrayLike]
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+COMPARED = 64
+"""Rows by which ranks compare their data: few are read soon, also from a file larger than memory."""
 
 
 def epochs_may_come_second(method: Method) -> Method:
@@ -79,6 +83,15 @@ class Source:
     def shuffled(self, shuffle: bool) -> bool | str:
         """Whether rows are taken in another order, and if they stay together in blocks, in which."""
         return shuffle and (self.dataset.blocks or True)
+
+    def digest(self) -> str:
+        """Of `COMPARED` rows at most, evenly spread, with their targets, weights and scale."""
+        samples, targets, *scaling, weights = self.arrays
+        rows = self.rows[:: -(-len(self.rows) // COMPARED)]
+        found = crc32(np.array(scaling).tobytes())
+        for array in (samples, targets, *(() if weights is None else (weights,))):
+            found = crc32(array[rows].tobytes(), found)
+        return f"{found:08x}"
 
     def __len__(self) -> int:
         return len(self.rows)
