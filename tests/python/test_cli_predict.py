@@ -68,6 +68,36 @@ def test_predictions_are_in_the_order_of_the_table(
     np.testing.assert_allclose(np.load(out)[:, 0], x @ [1, 2])
 
 
+def test_columns_must_be_those_that_were_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, table, new = (tmp_path / name for name in ("model.safetensors", "table.csv", "new.csv"))
+    x = RNG.normal(size=(40, 2))
+    lines = [f"{a},{b},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]
+    table.write_text("\n".join(["größe,b,kind", *lines]))
+    assert cli.main(["train", "--data", str(table), "--epochs", "1", "--quiet", "--save", str(model)]) == 0
+    for text, target, found in (
+        ("b,größe,kind\n1,2,up\n", "kind", "['b', 'größe']"),
+        ("größe,b\n1,2\n", "b", "['größe']"),
+        ("größe,b,kind\n1,2,3\n", "größe", "['b', 'kind']"),
+        ("größe,b,kind\n1,2,3\n", "none", "['größe', 'b', 'kind']"),
+    ):
+        new.write_text(text)
+        capsys.readouterr()
+        assert cli.main(["predict", str(model), str(new), "--target", target]) == 1
+        said = f"the inputs of the table are {found}, {model} was trained on ['größe', 'b']; put them in"
+        assert said in capsys.readouterr().err
+    for text in ("größe,b\n1,2\n", "1,2\n"):  # without names, columns are known by their places
+        new.write_text(text)
+        assert cli.main(["predict", str(model), str(new), "--target", "none"]) == 0
+    np.savetxt(table, np.c_[x, x[:, 0] > 0], ["%.9g", "%.9g", "%d"], delimiter=",")
+    assert cli.main(["train", "--data", str(table), "--epochs", "1", "--quiet", "--save", str(model)]) == 0
+    assert "pdnn.columns" not in safetensors.read(model)[1]
+    pdnn.load_model(model).save(model, {"pdnn.columns": "no list"})
+    assert cli.main(["predict", str(model), str(table)]) == 1
+    assert f"{model}: its metadata pdnn.columns has no names" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("data", ["new.csv", "new.npy"])
 def test_samples_are_not_overwritten_by_predictions(
     data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

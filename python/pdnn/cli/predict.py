@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,7 @@ def main(arguments: argparse.Namespace) -> int:
 
     data, labeled = arguments.data(arguments)
     model, metadata = models.read_model(arguments.model)
+    _check_columns(arguments.model, metadata, data)
     usual = tables.loss(None, model, data)
     if isinstance(usual, nn.BCEWithLogitsLoss) and isinstance(model[-1], nn.Sigmoid):
         usual = nn.BCELoss()
@@ -75,6 +77,20 @@ def main(arguments: argparse.Namespace) -> int:
         for row in predicted:
             print(*np.atleast_1d(row), sep=",")
     return 0
+
+
+def _check_columns(path: str, metadata: dict[str, str], data: Dataset) -> None:
+    """Raises ValueError if a table names other inputs than the one that the model was trained on."""
+    try:
+        trained_on = json.loads(metadata.get(specs.COLUMNS_KEY, "null"))
+    except (RecursionError, ValueError) as error:
+        raise ValueError(f"{path}: its metadata {specs.COLUMNS_KEY} has no names ({error})") from error
+    found = tables.names(data)
+    if None not in (trained_on, found) and found != trained_on:
+        raise ValueError(
+            f"the inputs of the table are {found}, {path} was trained on {trained_on}; put them in this "
+            "order, and name with --target what is no input (none: every column is one)"
+        )
 
 
 def _noted_loss(path: str, metadata: dict[str, str], model: nn.Sequential, data: Dataset) -> nn.Loss | None:

@@ -32,6 +32,9 @@ MODEL_HELP = (
 LOSS_KEY = "pdnn.loss"
 """In the metadata of models that ``pdnn train`` saves: the word that names the loss."""
 
+COLUMNS_KEY = "pdnn.columns"
+"""In the metadata of models that were trained on a table whose columns have names: those of the inputs."""
+
 
 def data(text: str) -> Callable[[], Parts]:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""

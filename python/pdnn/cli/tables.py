@@ -306,6 +306,11 @@ class Standardization:
         return model
 
 
+def names(data: Dataset) -> list[str] | None:
+    """The names of the inputs, unless they are no table's, or numbers, as where a table has no names."""
+    return None if data.columns is None or any(map(str.isdecimal, data.columns)) else data.columns
+
+
 def columns(text: str) -> list[str | int]:
     """Columns by name, or by number where a word is one."""
     return [column(word) for word in text.split(",")]

@@ -23,6 +23,7 @@ writes files.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterable
 from math import ceil
 from statistics import median
@@ -210,7 +211,9 @@ def main(arguments: argparse.Namespace) -> int:
                 name for name, kind in tables.LOSSES.items() if kind is type(trainer.loss)
             )
             own = model if standardization is None else standardization.within(model)
-            own.save(arguments.save, {specs.LOSS_KEY: loss})
+            names = tables.names(whole)
+            columns = {} if names is None else {specs.COLUMNS_KEY: json.dumps(names)}
+            own.save(arguments.save, {specs.LOSS_KEY: loss, **columns})
         if arguments.json:
             history.save(arguments.json)
         if arguments.plot:
