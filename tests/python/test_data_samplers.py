@@ -266,6 +266,14 @@ def test_numbers_that_are_no_integers_are_refused(make: Callable[[], object], wo
         make()
 
 
+@pytest.mark.parametrize("name", ["sampler", "batch_sampler"])
+def test_what_serves_one_epoch_is_refused(name: str) -> None:
+    """Of a generator the second epoch had no batches."""
+    for sampler, kind in ((iter([[0]]), "list_iterator"), (map(list, [[0]]), "map"), (3, "int")):
+        with pytest.raises(TypeError, match=f"DataLoader: {name} is of type {kind}, expected what can be"):
+            DataLoader(data(), **{name: sampler})  # type: ignore[arg-type]
+
+
 def test_rows_that_are_none_are_refused() -> None:
     with pytest.raises(IndexError, match="DataLoader: index 20 lies outside a data set of 20 rows"):
         list(DataLoader(data(), batch_sampler=[[20]]))

@@ -59,7 +59,8 @@ class DataLoader:
     Raises
     ------
     TypeError
-        If `dataset` or `augment` is none of these, or a number is no integer.
+        If `dataset` or `augment` is none of these, a sampler cannot be iterated, or only once as a generator,
+        or a number is no integer.
     ValueError
         If `batch_size` is below 1, `seed` is negative, `dtype` is another, a sampler is given beside what it
         replaces, or samples to augment are no images.
@@ -83,6 +84,12 @@ class DataLoader:
                 f"wrap arrays as Dataset(x, y){blocks_of(dataset)}"
             )
         batch_size = integer(self, "batch_size", batch_size, 1)
+        for name, given in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+            if isinstance(given, Iterator) or not (given is None or isinstance(given, Iterable)):
+                raise TypeError(
+                    f"DataLoader: {name} is of type {type(given).__name__}, expected what can be iterated in "
+                    "every epoch, such as a list or a pdnn.data.BatchSampler"
+                )
         if sampler is not None and shuffle:
             raise ValueError("DataLoader: shuffle and sampler both order the rows; pass one of them")
         if batch_sampler is not None and (batch_size != 1 or shuffle or drop_last or sampler is not None):
