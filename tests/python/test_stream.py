@@ -241,8 +241,9 @@ def test_what_cannot_be_read_in_place_is_refused(
 
 
 def test_broken_files_are_refused_by_name(data: Stream, tmp_path: Path) -> None:
-    file = tmp_path / "x.npy"
-    for content in (b"", b"words", file.read_bytes()[:-1]):
+    file, archive = tmp_path / "x.npy", tmp_path / "x.npz"
+    np.savez(archive, x=X)
+    for content in (b"", b"words", file.read_bytes()[:-1], archive.read_bytes()):
         (tmp_path / "broken.npy").write_bytes(content)
         with pytest.raises(ValueError, match=r"broken\.npy: not a sound \.npy file"):
             Stream(tmp_path / "broken.npy", Y)

@@ -188,6 +188,6 @@ def _opened(given: Any) -> Any:
     if not isinstance(given, str | os.PathLike):
         return given if hasattr(given, "dtype") else np.asarray(given)
     try:
-        return np.load(given, mmap_mode="r", allow_pickle=False)
+        return np.lib.format.open_memmap(given, mode="r")
     except (EOFError, ValueError) as error:
         raise ValueError(f"Stream: {os.fspath(given)}: not a sound .npy file ({error})") from error
