@@ -139,3 +139,24 @@ def test_ranks_with_other_parameters_are_told_apart(
 
     with pytest.raises(ValueError, match=message):
         pdnn.run(train, ranks=2, backend="threads")
+
+
+def test_parameters_of_another_network_can_be_assigned() -> None:
+    """As scikit-learn's, whole or one layer's; an array of another shape changes nothing."""
+    x, y = DIGITS[:, 10:13], DIGIT % 3
+    theirs = neural_network.MLPClassifier(5, max_iter=3, random_state=1).fit(x, y)
+    model = MLPClassifier(5, max_iter=3, dtype="float64", random_state=2).fit(x, y)
+    model.coefs_, model.intercepts_ = theirs.coefs_, theirs.intercepts_
+    np.testing.assert_allclose(model.predict_proba(x), theirs.predict_proba(x), rtol=1e-12)
+    model.coefs_[0] = theirs.coefs_[0] = 2 * theirs.coefs_[0]
+    model.coefs_[1] *= 2
+    theirs.coefs_[1] *= 2
+    np.testing.assert_allclose(model.predict_proba(x), theirs.predict_proba(x), rtol=1e-12)
+    before = model.model_.fingerprint()
+    with pytest.raises(ValueError, match=r"got arrays of shape \[\(5, 3\)\], the layers have \[\(3, 5\)\]"):
+        model.coefs_[0] = np.ones((5, 3))
+    with pytest.raises(ValueError, match="the layers have"):
+        model.coefs_ = [np.ones((3, 5))]
+    with pytest.raises(AttributeError, match="no intercepts_ before it is fitted"):
+        MLPClassifier().intercepts_ = theirs.intercepts_
+    assert model.model_.fingerprint() == before

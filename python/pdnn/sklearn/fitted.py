@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,20 @@ BLOCK = 2048
 """Rows whose outputs one thread computes at a time."""
 
 
+class Memory(list[Array]):
+    """Arrays of a network's layers: one that takes the place of another is copied into its memory."""
+
+    def __setitem__(self, place: Any, given: Any) -> None:
+        several = isinstance(place, slice)
+        own = self[place] if several else [self[place]]
+        new = [np.asarray(array) for array in (given if several else [given])]
+        shapes, came = ([array.shape for array in arrays] for arrays in (own, new))
+        if shapes != came:
+            raise ValueError(f"got arrays of shape {came}, the layers have {shapes}")
+        for memory, array in zip(own, new, strict=True):
+            memory[...] = array
+
+
 class Fitted(Settings):
     """An estimator that may have a network, `model_`."""
 
@@ -33,13 +48,21 @@ class Fitted(Settings):
     @property
     def coefs_(self) -> list[Array]:
         """The weights of each layer, shape (inputs, outputs): the memory of `model_`."""
-        return [linear.weight.data for linear in linears(self._fitted_model("coefs_"))]
+        return Memory(linear.weight.data for linear in linears(self._fitted_model("coefs_")))
+
+    @coefs_.setter
+    def coefs_(self, arrays: Iterable[Array]) -> None:
+        self.coefs_[:] = arrays
 
     @property
     def intercepts_(self) -> list[Array]:
         """The biases of each layer, shape (outputs,): the memory of `model_`."""
         biases = [linear.bias for linear in linears(self._fitted_model("intercepts_"))]
-        return [bias.data for bias in biases if bias is not None]
+        return Memory(bias.data for bias in biases if bias is not None)
+
+    @intercepts_.setter
+    def intercepts_(self, arrays: Iterable[Array]) -> None:
+        self.intercepts_[:] = arrays
 
     def _fitted_model(self, name: str) -> nn.Sequential:
         if "model_" not in vars(self):
