@@ -158,6 +158,19 @@ def test_a_model_comes_back_with_the_metadata_it_was_saved_with(tmp_path: Path) 
     assert "Linear" in metadata["pdnn.architecture"]
 
 
+def test_a_file_of_pytorch_is_refused(tmp_path: Path) -> None:
+    """A square weight came transposed."""
+    square = np.arange(4, dtype=np.float32).reshape(2, 2)
+    safetensors.write(tmp_path / "file", {"0.weight": square, "0.bias": square[0]}, {"format": "pt"})
+    model = nn.Sequential(nn.Linear(2, 2), seed=0)
+    before = model.fingerprint()
+    with pytest.raises(ValueError, match=r"file: its tensors have PyTorch's shapes; .*format=\"torch\""):
+        model.load(tmp_path / "file")
+    assert model.fingerprint() == before
+    model.load_state_dict(safetensors.read(tmp_path / "file")[0], format="torch")
+    np.testing.assert_array_equal(model.state_dict()["0.weight"], square.T)
+
+
 def test_a_state_that_does_not_fit_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     nn.Sequential(nn.Linear(2, 3)).save(path)

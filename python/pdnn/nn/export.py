@@ -14,9 +14,8 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.checks import shape_of_sample
 from pdnn.core import Width, array_dtype, core_for, model_dtype
-from pdnn.files import safetensors
 from pdnn.nn.module import Module, runs_in_python
-from pdnn.nn.state_dict import naming
+from pdnn.nn.state_dict import naming, read
 from pdnn.store import Array, Handle
 
 if TYPE_CHECKING:
@@ -61,9 +60,9 @@ class Exportable(Module):
         Raises
         ------
         ValueError
-            If the file is damaged, or its names or shapes are not this model's.
+            If the file is damaged or PyTorch's, or its names or shapes are not this model's.
         """
-        arrays, metadata = safetensors.read(path)
+        arrays, metadata = read(path)
         names = classes_of(path, metadata)
         with naming(path):
             self.load_state_dict(arrays)

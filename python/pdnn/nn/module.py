@@ -314,10 +314,10 @@ class Module:
         Raises
         ------
         ValueError
-            If the file is damaged, or its names or shapes are not this model's.
+            If the file is damaged or PyTorch's, or its names or shapes are not this model's.
         """
         with state_dict.naming(path):
-            self.load_state_dict(safetensors.read(path)[0])
+            self.load_state_dict(state_dict.read(path)[0])
 
     def __getstate__(self) -> dict[str, Any]:
         state = vars(self).copy()  # the handles carry their values

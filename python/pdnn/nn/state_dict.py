@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.files import safetensors
 from pdnn.store import Array, Handle, TableParameter
 
 #: PyTorch's axes in terms of ours: Linear (in, out) to (out, in), Conv1d (length, in, out) to (out, in,
@@ -109,6 +110,24 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
             )
     for name, values in cast("load_state_dict", state, own).items():
         own[name][...] = values
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]]:
+    """The state in a safetensors file, and its metadata.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or its metadata say that it is PyTorch's, whose square weights would come
+        transposed.
+    """
+    arrays, metadata = safetensors.read(path)
+    if metadata.get("format") == "pt":
+        raise ValueError(
+            f"{path}: its tensors have PyTorch's shapes; pass them on, as in "
+            'model.load_state_dict(safetensors.torch.load_file(path), format="torch")'
+        )
+    return arrays, metadata
 
 
 @contextmanager
