@@ -29,6 +29,7 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 COMPILER = shutil.which("cc")
 FLAGS = ["-std=c99", "-O1", "-Wall", "-Wextra", "-Werror", "-pedantic", "-shared", "-fPIC"]
+FLAGS += ["-Wconversion", "-Wdouble-promotion"]
 
 
 def by_onnx(path: Path, x: Any) -> list[Any]:

@@ -13,7 +13,7 @@ static void embedding(const float *x, const float *w, int places, int count, int
 {
     for (int p = 0; p < places; ++p)
         for (int j = 0; j < width; ++j)
-            *y++ = x[p] >= 0.0f && x[p] < (float)count ? w[(int)x[p] * width + j] : NAN;
+            *y++ = x[p] >= 0.0f && x[p] < (float)count ? w[(int)x[p] * width + j] : (float)NAN;
 }
 
 /* y, (columns, rows), has the elements of x, (rows, columns). */
@@ -79,7 +79,7 @@ static void avg_pool2d(const float *x, int channels, int height, int width, int 
                 for (int i = 0; i < kernel_y; ++i)
                     for (int j = 0; j < kernel_x; ++j)
                         sum += x[(p + i) * width + q + j];
-                *y++ = sum / (kernel_y * kernel_x);
+                *y++ = sum / (float)(kernel_y * kernel_x);
             }
 }
 
@@ -90,7 +90,7 @@ static void global_avg_pool2d(const float *x, int channels, int pixels, float *y
         float sum = 0.0f;
         for (int i = 0; i < pixels; ++i)
             sum += x[i];
-        y[c] = sum / pixels;
+        y[c] = sum / (float)pixels;
     }
 }
 
@@ -108,9 +108,9 @@ static void layer_norm(const float *x, const float *w, const float *b, float eps
 {
     float mean = 0.0f, variance = 0.0f;
     for (int i = 0; i < n; ++i)
-        mean += x[i] / n;
+        mean += x[i] / (float)n;
     for (int i = 0; i < n; ++i)
-        variance += (x[i] - mean) * (x[i] - mean) / n;
+        variance += (x[i] - mean) * (x[i] - mean) / (float)n;
     const float scale = 1.0f / sqrtf(variance + eps);
     for (int i = 0; i < n; ++i)
         y[i] = (x[i] - mean) * scale * w[i] + b[i];
