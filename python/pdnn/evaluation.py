@@ -37,7 +37,7 @@ class Evaluation(Training):
         data : Dataset, Subset, (x, y), or x
         y : array or list, optional
             The labels, where `data` is x.
-        metrics : list of str or callable, or dict of str to callable, optional
+        metrics : list of str, callable or dict of str to callable, or such a dict, optional
             Others than the trainer's.
         comm : Communicator, optional
             Given, its ranks share the rows and all get the result; otherwise the caller does all rows and

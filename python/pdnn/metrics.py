@@ -12,7 +12,7 @@ import numpy as np
 from pdnn.store import Array
 
 Metric: TypeAlias = Callable[[Array, Array], float]
-Metrics: TypeAlias = Iterable[str | Metric] | Mapping[str, Metric]
+Metrics: TypeAlias = Iterable[str | Metric | Mapping[str, Metric]] | Mapping[str, Metric]
 
 NAMES = "accuracy, mae, mse, r2, rmse, top5 (or another number)"
 """The names that stand for metrics, in words."""
@@ -25,7 +25,7 @@ def named(metrics: Metrics) -> dict[str, Metric]:
 
     Parameters
     ----------
-    metrics : iterable of str or callable, or mapping of str to callable
+    metrics : iterable of str, callable or mapping of str to callable, or such a mapping
         Names of metrics (`NAMES`), and functions of (y, prediction) that return a number; a function is
         called by its own name, or in a mapping by its key.
 
@@ -34,14 +34,19 @@ def named(metrics: Metrics) -> dict[str, Metric]:
     TypeError
         If one is neither.
     ValueError
-        If a name stands for no metric, or a function has no name.
+        If a name stands for no metric, a function has no name, or two have the same.
     """
     if isinstance(metrics, str):
         raise TypeError(f"metrics={metrics!r}: expected a list of metrics; pass [{metrics!r}]")
     if not isinstance(metrics, Iterable):
         name = getattr(metrics, "__name__", "function")
         raise TypeError(f"metrics is of type {type(metrics).__name__}, expected a list; pass [{name}]")
-    found = dict(metrics if isinstance(metrics, Mapping) else map(_named, metrics))
+    found: dict[str, Metric] = {}
+    for metric in [metrics] if isinstance(metrics, Mapping) else metrics:
+        own = dict(metric if isinstance(metric, Mapping) else [_named(metric)])
+        if not isinstance(metric, str) and (twice := own.keys() & found.keys()):
+            raise ValueError(f'metrics: two are named "{min(twice)}"; pass {{"another name": function}}')
+        found |= own
     for name, function in found.items():
         if not isinstance(name, str):
             raise TypeError(f"metrics: the name {name!r} is of type {type(name).__name__}, expected a str")

@@ -68,7 +68,7 @@ class Trainer(Estimation):
         all that it changed, and `fit` ends with a FloatingPointError on all ranks. "skip": its update is left
         out and counted in `history.updates`, the loss of its rows too. "ignore": its update is made. See
         "NaN and infinity" in docs/optimizers.md.
-    metrics : list of str or callable, or dict of str to callable
+    metrics : list of str, callable or dict of str to callable, or such a dict
         What else `evaluate` returns, and validation measures after each epoch (``val_r2``, …): "accuracy",
         "mae", "mse", "r2", "rmse", "top5" (or another number), and functions of (y, prediction) that return
         a number. See "Metrics" in docs/data.md.

@@ -154,6 +154,11 @@ def test_metrics_are_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None
     assert titles == ["loss", "r2", "spread"]
 
 
+def test_a_function_is_named_beside_others() -> None:
+    made = trainer(nn.MSELoss(), 2, metrics=["mae", {"worst": lambda y, p: abs(y - p).max()}, spread])
+    assert list(made.evaluate(X, Y)) == ["loss", "mae", "worst", "spread"]
+
+
 @pytest.mark.parametrize(
     ("wrong", "error", "words"),
     [
@@ -166,6 +171,9 @@ def test_metrics_are_shown_and_drawn(capsys: pytest.CaptureFixture[str]) -> None
         ({1: spread}, TypeError, "the name 1 is of type int, expected a str"),
         ({"mine": 3}, TypeError, "'mine' is of type int, expected a function"),
         ({"loss": spread}, ValueError, "every history has"),
+        (["r2", {"mine": 3}], TypeError, "'mine' is of type int, expected a function"),
+        ([spread, {"spread": metrics.mae}], ValueError, 'two are named "spread"; pass {"another name": '),
+        (["mae", metrics.mae], ValueError, 'two are named "mae"'),
     ],
 )
 def test_wrong_metrics_are_refused(wrong: object, error: type[Exception], words: str) -> None:
