@@ -55,6 +55,19 @@ def test_outputs_that_no_label_can_be_compared_with_are_written(
     assert capsys.readouterr().out == "loss 0.8000 on 2 samples\n"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_outputs_are_written_to_their_last_bit(dtype: str, tmp_path: Path) -> None:
+    model, table, out = (tmp_path / name for name in ("model.safetensors", "table.csv", "out.csv"))
+    linear = nn.Sequential(nn.Linear(1, 2), dtype=dtype, seed=0)
+    linear.save(model)
+    x = np.array([[1.0], [1700000006.287], [1e-30], [-3e35]])
+    table.write_text("a,b\n" + "".join(f"{value},0\n" for (value,) in x.tolist()))
+    words = ["predict", str(model), str(table), "--outputs", "--out", str(out)]
+    assert cli.main([*words, "--target", "b"]) == 0
+    written = np.loadtxt(out, dtype, delimiter=",", skiprows=1)
+    np.testing.assert_array_equal(written, linear.predict(x.astype(dtype)))
+
+
 def test_predictions_are_in_the_order_of_the_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -172,5 +172,6 @@ def _write(path: Path, predicted: Array) -> None:
             table = csv.writer(file, lineterminator="\n")
             table.writerow(names)
             table.writerows(
-                [f"{value:.9g}" if floats else value for value in np.atleast_1d(row)] for row in predicted
+                [str(value).removesuffix(".0") if floats else value for value in np.atleast_1d(row)]
+                for row in predicted
             )
