@@ -73,10 +73,10 @@ def csv(
     train : bool, optional
         Only that part.
     target : str or int, or several
-        The columns to predict, by name or number (from 0; -1 is the last). One column of whole numbers gives
-        class numbers or counts, of other numbers targets, of words the names of classes (one may be "none");
-        several columns are numbers. All other columns are the samples. ``()``: there is nothing to predict,
-        and y is 0.
+        The columns to predict, by name or number (from 0; -1 is the last). One column of whole numbers,
+        without decimal points, gives class numbers or counts, of other numbers targets, of words the names of
+        classes (one may be "none"); several columns are numbers. All other columns are the samples. ``()``:
+        there is nothing to predict, and y is 0.
     weight : str or int, optional
         The column that says what each row counts in losses, numbers from 0; it is no part of the samples.
     test : float or path
