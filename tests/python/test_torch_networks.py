@@ -110,6 +110,8 @@ def test_values_of_torch_come_back_and_what_does_not_fit_is_refused() -> None:
         model.load_state_dict(state)
     with pytest.raises(ValueError, match=r"0\.weight has shape \(8, 6\), expected \(6, 8\)"):
         model.load_state_dict({n: a for n, a in state.items() if not n.endswith("tracked")})
+    with pytest.raises(ValueError, match=r"0\.weight has shape \(1, 6\), expected \(8, 6\)"):
+        model.load_state_dict(state | {"0.weight": torch.zeros(1, 6)}, format="torch")
     with pytest.raises(ValueError, match=r"missing \['0.bias'\]"):
         model.load_state_dict({n: a for n, a in state.items() if n != "0.bias"}, format="torch")
     with pytest.raises(ValueError, match=r'2.weight is a tensor of PyTorch; pass format="torch"'):

@@ -82,6 +82,7 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
         "pdnn" nor "torch", or "pdnn" for tensors of PyTorch, whose square weights would come transposed.
     """
     check_mapping("load_state_dict", state)
+    given = state
     if _is_torch("load_state_dict", format):
         arrays = {
             name: _of_numpy(values) for name, values in state.items() if name.rpartition(".")[2] != COUNTER
@@ -105,8 +106,9 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
         )
     for name, values in state.items():
         if np.shape(values) != own[name].shape:
+            expected = converted("load_state_dict", {name: handles[name]}, format)[name].shape
             raise ValueError(
-                f"load_state_dict: {name} has shape {np.shape(values)}, expected {own[name].shape}"
+                f"load_state_dict: {name} has shape {tuple(np.shape(given[name]))}, expected {expected}"
             )
     for name, values in cast("load_state_dict", state, own).items():
         own[name][...] = values
