@@ -75,7 +75,7 @@ PYTHON_MAY_LOOK_AT = {
     "datasets": ["data", "moved", "progress"],
     "exercises": ["checks", "core", "comm", "nn", "data", "datasets"],
     "codec": ["_core", "checks", "core", "comm", "moved"],
-    "strategies": ["_core", "core", "comm", "codec", "deferred", "drawing", "files", "moved", "nn"],
+    "strategies": ["_core", "checks", "core", "comm", "codec", "deferred", "drawing", "files", "moved", "nn"],
     "estimate": [
         *("_core", "core", "comm", "launch", "nn", "models", "optim", "data", "codec", "strategies"),
         *("deferred", "drawing", "files", "moved"),

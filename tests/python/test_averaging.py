@@ -121,7 +121,7 @@ def test_a_second_fit_goes_on_from_what_the_first_left(spec: str) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="every = 0; expected at least 1"):
+    with pytest.raises(ValueError, match="every = 0; expected an integer from 1"):
         ModelAveraging(0)
     with pytest.raises(ValueError, match='by "vote"; expected "all_reduce" or "master"'):
         ModelAveraging(by="vote")

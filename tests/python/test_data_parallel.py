@@ -154,7 +154,7 @@ def test_how_it_is_spelled() -> None:
     assert str(DataParallel(Pool(2), average="sum")) == "ddp:sum+pool:2/8"
     with pytest.raises(ValueError, match=r'average "max"; expected "mean" or "sum"'):
         DataParallel(average="max")
-    with pytest.raises(ValueError, match="bucket_bytes = 0; expected at least 1"):
+    with pytest.raises(ValueError, match="bucket_bytes = 0; expected an integer from 1"):
         DataParallel(bucket_bytes=0)
     with pytest.raises(ValueError, match="shared_memory=True sends none"):
         DataParallel(bucket_bytes=8, shared_memory=True)

@@ -99,7 +99,7 @@ def test_a_checkpoint_holds_the_center_and_each_ranks_model(tmp_path: Path) -> N
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match="every = 0; expected at least 1"):
+    with pytest.raises(ValueError, match="every = 0; expected an integer from 1"):
         ElasticAveraging(0)
     for rate in (0.0, -0.1, 1.01, float("nan")):
         with pytest.raises(ValueError, match=f"moving_rate = {rate}; expected more than 0 and at most 1"):

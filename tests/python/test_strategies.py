@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,10 +19,13 @@ from pdnn.strategies import (
     Hogwild,
     HogwildProcesses,
     ModelAveraging,
+    Pipeline,
     Pool,
     ScatterGather,
     Serial,
+    Strategy,
     Team,
+    TensorParallel,
 )
 
 
@@ -102,8 +106,30 @@ def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
     ["team:0", "pool:0", "pool:2/0", "average:0", "elastic-average:0", "hogwild:0", "hogwild-processes:0"],
 )
 def test_nobody_works_without_workers(spec: str) -> None:
-    with pytest.raises(ValueError, match="expected at least 1"):
+    with pytest.raises(ValueError, match="expected an integer from 1"):
         strategies.parse(spec)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Team(2.5), "Team: threads is 2.5, expected an integer from 1"),  # type: ignore[arg-type]
+        (lambda: Team(True), "Team: threads is True, expected"),
+        (lambda: Serial("8"), "Serial: leaves is '8', expected an integer from 0"),  # type: ignore[arg-type]
+        (lambda: Pool(2, 4.0), "Pool: parallel_batches is 4.0"),  # type: ignore[arg-type]
+        (lambda: Hogwild("2"), "Hogwild: workers is '2'"),  # type: ignore[arg-type]
+        (lambda: ModelAveraging(2.5), "ModelAveraging: every is 2.5"),  # type: ignore[arg-type]
+        (lambda: DataParallel(bucket_bytes=1e6), "bucket_bytes is 1000000.0"),  # type: ignore[arg-type]
+        (lambda: Pipeline(2, "8"), "Pipeline: micro_batches is '8'"),  # type: ignore[arg-type]
+        (lambda: DataParallel("team:2"), "DataParallel: engine is 'team:2'"),  # type: ignore[arg-type]
+        (lambda: TensorParallel(2, "team:2"), "TensorParallel: engine is 'team:2'"),  # type: ignore[arg-type]
+        (lambda: ModelAveraging(engine=None), "ModelAveraging: engine is None"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_strategy_names_the_argument(make: Callable[[], Strategy], words: str) -> None:
+    """When it is made: it goes to the core in `fit`, which names its own types."""
+    with pytest.raises(TypeError, match=words):
+        make()
 
 
 def test_auto_takes_the_cores_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

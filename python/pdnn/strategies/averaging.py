@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.strategies.base import (
     CostModel,
     Engine,
     Strategy,
-    check_positive,
     codec_suffix,
     compression,
     refuse_leaves,
@@ -76,7 +76,7 @@ class ModelAveraging(Strategy):
     def __post_init__(self) -> None:
         take_codec(self)
         if self.every is not None:
-            check_positive("ModelAveraging: every", self.every)
+            integer(self, "every", self.every, 1)
         if self.by not in ("all_reduce", "master"):
             raise ValueError(f'ModelAveraging: by "{self.by}"; expected "all_reduce" or "master"')
         if self.codec is not None and self.by == "master":

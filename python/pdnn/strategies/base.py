@@ -309,8 +309,17 @@ def not_reproducible(strategy: Strategy, why: str = "") -> ValueError:
     )
 
 
+def check_engine(strategy: Strategy) -> None:
+    """Raises TypeError unless the engine is one."""
+    if not isinstance(strategy.engine, Engine):
+        raise TypeError(
+            f"{type(strategy).__name__}: engine is {strategy.engine!r}, expected an engine, such as Team(2)"
+        )
+
+
 def refuse_leaves(strategy: Strategy, why: str = "") -> None:
     """Raises ValueError if the engine's sums go over leaves of a batch, which this strategy does not have."""
+    check_engine(strategy)
     if strategy.engine.leaves and not strategy.engine.passes:
         raise not_reproducible(strategy, why)
 
@@ -328,12 +337,6 @@ def alone(ranks: int, fits: str) -> str | None:
 def waiting_of(pieces: int) -> int:
     """Gradients that wait for those of later pieces while so many are added up by a binary tree."""
     return pieces.bit_length() - 1
-
-
-def check_positive(what: str, value: int) -> None:
-    """Raises ValueError unless the value is at least 1."""
-    if value < 1:
-        raise ValueError(f"{what} = {value}; expected at least 1")
 
 
 def spelled_codec(spec: str, words: str | None) -> Codec | None:

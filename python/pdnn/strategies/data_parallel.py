@@ -8,11 +8,12 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.strategies.base import (
     CostModel,
     Engine,
     Strategy,
-    check_positive,
+    check_engine,
     codec_suffix,
     compression,
     not_reproducible,
@@ -84,7 +85,7 @@ class DataParallel(Strategy):
         if self.average not in ("mean", "sum"):
             raise ValueError(f'DataParallel: average "{self.average}"; expected "mean" or "sum"')
         if self.bucket_bytes is not None:
-            check_positive("DataParallel: bucket_bytes", self.bucket_bytes)
+            integer(self, "bucket_bytes", self.bucket_bytes, 1)
             if self.shared_memory:
                 raise ValueError("DataParallel: bucket_bytes is of messages, shared_memory=True sends none")
         if self.codec is not None and self.shared_memory:
@@ -92,6 +93,7 @@ class DataParallel(Strategy):
                 f'DataParallel: codec "{self.codec}" is of messages, shared_memory=True sends none; '
                 "leave one of them out"
             )
+        check_engine(self)
         if not self.leaves:
             refuse_leaves(self, self._apart())
 

@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from pdnn import _core
-from pdnn.strategies.base import CostModel, Engine, Strategy, check_positive, refuse_leaves
+from pdnn.checks import integer
+from pdnn.strategies.base import CostModel, Engine, Strategy, refuse_leaves
 from pdnn.strategies.engines import Serial
 from pdnn.strategies.step_cost import StepCost
 
@@ -50,7 +51,7 @@ class ElasticAveraging(Strategy):
     same_updates = False
 
     def __post_init__(self) -> None:
-        check_positive("ElasticAveraging: every", self.every)
+        integer(self, "every", self.every, 1)
         if not 0 < self.moving_rate <= 1:
             raise ValueError(
                 f"ElasticAveraging: moving_rate = {self.moving_rate}; expected more than 0 and at most 1"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pdnn import _core
-from pdnn.strategies.base import Engine, check_positive, waiting_of
+from pdnn.checks import integer
+from pdnn.strategies.base import Engine, waiting_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Serial(Engine):
     threads = 1
 
     def __post_init__(self) -> None:
-        check_leaves(self)
+        integer(self, "leaves", self.leaves, 0)
 
     @property
     def suffix(self) -> str:
@@ -55,8 +56,8 @@ class Team(Engine):
     examples = ("team:2", "team:2/8")
 
     def __post_init__(self) -> None:
-        check_positive("Team: threads", self.threads)
-        check_leaves(self)
+        integer(self, "threads", self.threads, 1)
+        integer(self, "leaves", self.leaves, 0)
 
     def __str__(self) -> str:
         return f"team:{self.threads}{leaves_suffix(self.leaves)}"
@@ -90,8 +91,8 @@ class Pool(Engine):
     needs_cores = False
 
     def __post_init__(self) -> None:
-        check_positive("Pool: workers", self.workers)
-        check_positive("Pool: parallel_batches", self.parallel_batches)
+        integer(self, "workers", self.workers, 1)
+        integer(self, "parallel_batches", self.parallel_batches, 1)
 
     @property
     def threads(self) -> int:
@@ -128,12 +129,6 @@ class Pool(Engine):
 
     def __str__(self) -> str:
         return f"pool:{self.workers}/{self.parallel_batches}"
-
-
-def check_leaves(engine: Serial | Team) -> None:
-    """Raises ValueError unless there are leaves or, with 0, none are asked for."""
-    if engine.leaves < 0:
-        raise ValueError(f"{type(engine).__name__}: leaves = {engine.leaves}; expected 0 or more")
 
 
 def leaves_suffix(leaves: int) -> str:

@@ -8,13 +8,13 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.moved import former
 from pdnn.strategies.base import (
     LEAVES,
     CostModel,
     Engine,
     Strategy,
-    check_positive,
     codec_suffix,
     not_reproducible,
     refuse_leaves,
@@ -41,12 +41,12 @@ class PartOfGrid(Strategy):
             """The strategy as a product."""
 
     def __post_init__(self) -> None:
+        refuse_leaves(self, "the leaves of a pipeline are its micro-batches")
         if self.engine.passes:
             raise ValueError(
                 f'{type(self).__name__}: engine "{self.engine}" takes the pieces of a batch side by side, '
                 "but ranks that hold parts of a network meet in each; use a team"
             )
-        refuse_leaves(self, "the leaves of a pipeline are its micro-batches")
 
     def reproducible(self) -> Strategy:
         """Refused, but for a pipeline."""
@@ -135,7 +135,7 @@ class TensorParallel(PartOfGrid):
     factor = "tensor"
 
     def __post_init__(self) -> None:
-        check_positive("TensorParallel: ranks", self.ranks)
+        integer(self, "ranks", self.ranks, 1)
         super().__post_init__()
 
     @property
@@ -191,9 +191,9 @@ class Pipeline(PartOfGrid):
     unspelled = ("cut", "passes")
 
     def __post_init__(self) -> None:
-        check_positive("Pipeline: stages", self.stages)
+        integer(self, "stages", self.stages, 1)
         if self.micro_batches is not None:
-            check_positive("Pipeline: micro_batches", self.micro_batches)
+            integer(self, "micro_batches", self.micro_batches, 1)
         if not isinstance(self.schedule, str):
             self._take_passes(self.schedule)
         elif self.schedule not in SCHEDULES:

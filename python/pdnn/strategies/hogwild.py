@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pdnn import _core
-from pdnn.strategies.base import CostModel, Engine, Strategy, alone, check_positive
+from pdnn.checks import integer
+from pdnn.strategies.base import CostModel, Engine, Strategy, alone
 from pdnn.strategies.engines import Serial, Team
 from pdnn.strategies.step_cost import StepCost
 
@@ -38,7 +39,7 @@ class Hogwild(Strategy):
     asynchronous = True
 
     def __post_init__(self) -> None:
-        check_positive("Hogwild: workers", self.workers)
+        integer(self, "workers", self.workers, 1)
 
     @property
     def engine(self) -> Engine:
@@ -84,7 +85,7 @@ class HogwildProcesses(Strategy):
     asynchronous = True
 
     def __post_init__(self) -> None:
-        check_positive("HogwildProcesses: workers", self.workers)
+        integer(self, "workers", self.workers, 1)
 
     @property
     def engine(self) -> Engine:
