@@ -19,11 +19,11 @@ def number(
     expected: str = "a number",
     valid: Callable[[float], bool] = lambda found: not isnan(found),
 ) -> float:
-    """The value as an int or a float; TypeError if it is no number, ValueError if not `valid`.
+    """The value as an int or a float; TypeError if it is no number, or a bool, ValueError if not `valid`.
 
     `expected` describes what is.
     """
-    if not isinstance(value, Real):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{_named(owner)}: {name} is {value!r}, expected {expected}")
     if not valid(value):
         raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected}")

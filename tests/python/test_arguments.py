@@ -255,11 +255,20 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         (lambda: nn.Embedding(8, "4"), "Embedding: embedding_dim is '4'"),
         (lambda: nn.Sequential(nn.Linear(8, 4), seed=1.5), "Sequential: seed is 1.5, expected an integer"),
         (lambda: pdnn.manual_seed("a"), "manual_seed: seed is 'a', expected an integer"),
+        (lambda: nn.LeakyReLU(True), "LeakyReLU: negative_slope is True, expected a number"),
+        (lambda: nn.BatchNorm2d(8, True), "BatchNorm2d: eps is True, expected a number above 0"),
+        (lambda: nn.CrossEntropyLoss(label_smoothing=True), "CrossEntropyLoss: label_smoothing is True"),
+        (lambda: optim.SGD(network().parameters(), 0.1, 0.9, True), "SGD: weight_decay is True, expected"),
     ],
 )
 def test_a_layer_or_a_model_names_the_argument(make: Callable[[], object], words: str) -> None:
     with pytest.raises(TypeError, match=words):
         make()
+
+
+def test_no_weights_of_classes_are_not_weights_of_1() -> None:
+    with pytest.raises(ValueError, match=r"CrossEntropyLoss, classes: weight has shape \(0,\)"):
+        nn.CrossEntropyLoss(weight=[])
 
 
 @pytest.mark.parametrize("part", [Dataset(X[:5], Y[:5]), Subset(Dataset(X, Y), range(2, 7))])

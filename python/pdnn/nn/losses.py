@@ -170,7 +170,7 @@ class CrossEntropyLoss(Loss):
         super().__init__(reduction)
         if weight is not None:
             where = f"{type(self).__name__}, classes"
-            self._options["weight"] = row_weights(where, weight, np.size(weight)).tolist()
+            self._options["weight"] = row_weights(where, weight, max(1, np.size(weight))).tolist()
         self.ignore_index = integer(self, "ignore_index", ignore_index)
         if ignore_index != -100:
             self._options["ignore_index"] = self.ignore_index
