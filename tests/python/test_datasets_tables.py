@@ -130,6 +130,16 @@ def test_npz_takes_what_a_dataset_takes(tmp_path: Path, x_type: str, y: list[obj
         assert part.integers == same.integers
 
 
+def test_both_parts_of_npz_number_names_alike(tmp_path: Path) -> None:
+    np.savez(tmp_path / "set.npz", x_train=np.eye(3), y_train=[*"cab"], x_test=np.eye(2, 3), y_test=[*"db"])
+    train, test = datasets.npz(tmp_path / "set.npz")
+    assert train.y.tolist() == [2, 0, 1] and test.y.tolist() == [3, 1]
+    assert train.classes is not None and test.classes is not None
+    assert train.classes.tolist() == test.classes.tolist() == [*"abcd"]
+    assert test.converted == "y from names to the numbers of 4 classes"
+    assert datasets.npz(tmp_path / "set.npz", train=False).y.tolist() == [3, 1]
+
+
 def test_one_part_of_npz_is_read_without_the_other(tmp_path: Path) -> None:
     np.savez(tmp_path / "half.npz", x_test=np.zeros((2, 3)), y_test=np.zeros(2, np.int64))
     assert len(datasets.npz(tmp_path / "half.npz", train=False)) == 2

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.checks import integer
 from pdnn.data.batches import epoch_order
-from pdnn.data.checks import Array, Indices
+from pdnn.data.checks import Array, Indices, digest
 from pdnn.data.dataset import ALL, Dataset
 from pdnn.data.stream import KEYS
 
@@ -61,9 +61,9 @@ class BlockStream:
     ----------
     make : callable
         Called with the number of an epoch, it returns an iterable of blocks (x, y), or (x, y, weight), such
-        as a generator. Each is what a Dataset takes, with any number of rows, and is not changed
-        afterwards; labels are numbers, not names. On every rank, and when a training is resumed, an epoch
-        must have the same blocks in the same order: shuffle files as a function of the epoch.
+        as a generator. Each is what a Dataset takes, with any number of rows, in memory that the next
+        block does not use; labels are numbers, not names. On every rank, and when a training is resumed, an
+        epoch must have the same blocks in the same order: shuffle files as a function of the epoch.
     rows : int
         Of an epoch. Blocks beyond them are not asked for.
     scale, shift : float
@@ -76,7 +76,8 @@ class BlockStream:
     TypeError
         If `make` is no function; a generator could be read only once. If `rows` or `window` is no integer.
     ValueError
-        If `rows` or `window` is below 1.
+        If `rows` or `window` is below 1; in an epoch, if blocks do not fit each other or `rows`, or one
+        overwrites the one before.
 
     Examples
     --------
@@ -161,6 +162,7 @@ class BlockStream:
     def _blocks(self, epoch: int) -> Iterator[Dataset]:
         """The blocks of an epoch, the last one cut to its rows."""
         done, kind, blocks = 0, None, self.make(epoch)
+        before, held = None, 0
         if not isinstance(blocks, Iterable):
             raise TypeError(
                 f"BlockStream: make({epoch}) returned {blocks!r}, expected blocks (x, y) or (x, y, weight), "
@@ -182,8 +184,14 @@ class BlockStream:
                 raise ValueError(
                     f"BlockStream: block {number} has {_told(*own)}, those before it {_told(*kind)}"
                 )
+            if before is not None and _held(before) != held:
+                raise ValueError(
+                    f"BlockStream: block {number} overwrites the memory of the one before, which is still to "
+                    "be trained on; make each block in memory of its own, or yield copies"
+                )
             data = data[: self.rows - done]
             done += len(data)
+            before, held = data, _held(data)
             yield data
             if done == self.rows:
                 return
@@ -201,6 +209,11 @@ class BlockStream:
 
     def __repr__(self) -> str:
         return f"BlockStream({self.rows} rows, {self.blocks})"
+
+
+def _held(block: Dataset) -> int:
+    """What its memory holds, by a few rows."""
+    return digest(np.arange(len(block)), block.x, block.y, block.weight)
 
 
 def _told(sample: tuple[int, ...], x: Any, target: tuple[int, ...], y: Any, plain: bool) -> str:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pdnn.core import array_dtype, core_for
 from pdnn.data.blocks import blocks_of
-from pdnn.data.checks import Array, Indices
+from pdnn.data.checks import Array, Indices, digest
 from pdnn.data.containers import to_samples
 from pdnn.data.dataset import Dataset, Subset, parts_of
 from pdnn.nn.targets import prepare_rows, target_width
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 Data: TypeAlias = Dataset | Subset | tuple[npt.ArrayLike, npt.ArrayLike]
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-COMPARED = 64
-"""Rows by which ranks compare their data: few are read soon, also from a file larger than memory."""
 
 
 def epochs_may_come_second(method: Method) -> Method:
@@ -85,13 +82,10 @@ class Source:
         return shuffle and (self.dataset.blocks or True)
 
     def digest(self) -> str:
-        """Of `COMPARED` rows at most, evenly spread, with their targets, weights and scale."""
-        samples, targets, *scaling, weights = self.arrays
-        rows = self.rows[:: -(-len(self.rows) // COMPARED)]
-        found = crc32(np.array(scaling).tobytes())
-        for array in (samples, targets, *(() if weights is None else (weights,))):
-            found = crc32(array[rows].tobytes(), found)
-        return f"{found:08x}"
+        """Of some rows, evenly spread, with their targets, weights and scale."""
+        samples, targets, scale, shift, weights = self.arrays
+        rows = digest(self.rows, samples, targets, weights)
+        return f"{crc32(np.array([scale, shift]).tobytes(), rows):08x}"
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -38,7 +38,8 @@ def npz(
     ----------
     path : path
         Written by ``np.savez`` or ``np.savez_compressed``. Its arrays are what a `Dataset` takes: x of
-        numbers, shape (n, ...); y of class numbers, names of classes, one-hot rows or targets.
+        numbers, shape (n, ...); y of class numbers, names of classes (numbered alike in both parts),
+        one-hot rows or targets.
     train : bool, optional
         Only that part.
     scale : float
@@ -65,7 +66,16 @@ def npz(
 
 def _part(archive: ZipFile, train: bool, path: str, scale: float) -> Dataset:
     x, y = (_read_member(archive, name, path) for name in MEMBERS[train])
-    return wrap(path, x, y, scale)
+    data, other = wrap(path, x, y, scale), MEMBERS[not train][1]
+    if data.classes is not None and f"{other}.npy" in archive.namelist():
+        names = _read_member(archive, other, path)
+        if names.dtype.kind == "U" and names.ndim == 1:  # numbers them alike in both parts
+            names = np.concatenate([y, names])
+            labels = wrap(path, np.zeros((len(names), 1)), names, 1.0)[: len(y)]
+            data = wrap(path, x, labels.y, scale)
+            data.classes = labels.classes
+            data.converted = ", ".join(filter(None, (data.converted, labels.converted)))
+    return data
 
 
 def _read_member(archive: ZipFile, name: str, path: str) -> npt.NDArray[Any]:
