@@ -215,6 +215,7 @@ def test_an_optimizer_says_what_parameters_are(
             lambda sgd: optim.LambdaLR(sgd, 3),
             "LambdaLR: lr_lambda is 3, expected a function or a list of them",
         ),
+        (lambda sgd: optim.LambdaLR(sgd.param_groups, lambda t: 1.0), "LambdaLR: got list, expected one of"),
         (lambda sgd: optim.LambdaLR(sgd, [3]), r"LambdaLR: lr_lambda is \[3\], expected"),
         (lambda sgd: optim.StepLR(sgd, 1, "a"), "StepLR: gamma is 'a', expected a number from 0"),
         (lambda sgd: optim.CosineAnnealingLR(sgd, None), "CosineAnnealingLR: T_max is None, expected"),

@@ -40,10 +40,7 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                f"{type(self).__name__}: got {type(optimizer).__name__}, expected one of pdnn.optim's"
-            )
+        self._check_optimizer(optimizer)
         begin = integer(self, "last_epoch", last_epoch, -1) + 1
         self.optimizer = optimizer
         for group in optimizer.param_groups:
@@ -95,6 +92,12 @@ class LRScheduler:
         """The schedule's own settings, which a checkpoint compares."""
         return {"type": type(self).__name__}
 
+    def _check_optimizer(self, optimizer: object) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(
+                f"{type(self).__name__}: got {type(optimizer).__name__}, expected one of pdnn.optim's"
+            )
+
     def _checked(self, name: str, value: float, least: float) -> float:
         return number(
             self, name, value, f"a number from {least}", lambda found: least <= found < float("inf")
@@ -117,6 +120,7 @@ class LambdaLR(LRScheduler):
         lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
         last_epoch: int = -1,
     ) -> None:
+        self._check_optimizer(optimizer)
         groups = len(optimizer.param_groups)
         self.lr_lambdas = list(lr_lambda) if isinstance(lr_lambda, Sequence) else [lr_lambda] * groups
         if not all(map(callable, self.lr_lambdas)):
