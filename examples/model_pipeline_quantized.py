@@ -304,6 +304,9 @@ def main() -> None:
     if comm.size != 2:
         parser.error(f"for two ranks, this world has {comm.size}; mpiexec -n 2 python …")
     first = comm.rank == 0
+    draws = {"pipeline", "codecs"} & set(parts)
+    if first and draws:
+        args.out.mkdir(parents=True, exist_ok=True)
     train, test = pdnn.datasets.mnist_mini(scale=1)  # raw 0 … 255, as the exercise takes them
     if "messages" in parts:
         counts = messages(train)
@@ -330,7 +333,6 @@ def main() -> None:
                         f"{ideal:.3f}, simulated with the stages' times {same:.3f}"
                     )
         if first:
-            args.out.mkdir(parents=True, exist_ok=True)
             step.plot(args.out / "step.png")
     if "codecs" in parts:
         runs = train_coded(train, test, CODECS, args.epochs, args.micro_batches)
@@ -344,11 +346,10 @@ def main() -> None:
                     f"{run.name:9} {run.counted:30,} {run.formula:15,} {run.accuracy[-1]:9.4f} "
                     f"{run.loss[-1]:7.4f} {run.milliseconds:3.0f} {run.coding_milliseconds:7.1f}"
                 )
-            args.out.mkdir(parents=True, exist_ok=True)
             figure = Figure(figsize=(6, 4), layout="constrained")
             draw_coded(figure.add_subplot(), runs)
             figure.savefig(args.out / "codecs.png", dpi=120)
-    if first and {"pipeline", "codecs"} & set(parts):
+    if first and draws:
         print(f"\npictures in {args.out}")
 
 

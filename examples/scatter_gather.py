@@ -98,6 +98,8 @@ def main() -> None:
     args = arguments()
     comm = pdnn.world()
     say = print if comm.rank == 0 else lambda _: None
+    if comm.rank == 0:
+        args.out.mkdir(parents=True, exist_ok=True)
     digits, origin = load_digits(args.data, args.embedded)
     thetas = job.initial_thetas(args.seed)
     product = measure.PRODUCTS[args.product]
@@ -114,7 +116,6 @@ def main() -> None:
     if comm.rank == 0:
         if not args.embedded:
             report_pretrained(args.data, digits)
-        args.out.mkdir(parents=True, exist_ok=True)
         report_run(args.out, run, costs, args.scatter)
         report_products(args.out, comm.size, args.fast)
     report_plans(args.out, comm, digits, thetas, product, args.fast)

@@ -40,12 +40,22 @@ class _Watching(Callback):
         self.best: float | None = None
         self.best_epoch = -1
 
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Forgets what an earlier fit saw.
+
+        Raises
+        ------
+        ValueError
+            If the value is one of validation, and `fit` was given no data for it.
+        """
+        if self.monitor.startswith("val_") and not trainer.validates:
+            raise ValueError(f'{type(self).__name__}: no "{self.monitor}" without validation=')
+        self.best, self.best_epoch = None, -1
+
     def _improves(self, epoch: int, logs: dict[str, float]) -> bool:
         """Whether the epoch is the best one so far, as is noted then."""
         if self.monitor not in logs:
-            raise ValueError(
-                f'{type(self).__name__}: no "{self.monitor}" in {sorted(logs)}; is validation= given?'
-            )
+            raise ValueError(f'{type(self).__name__}: no "{self.monitor}" in {sorted(logs)}')
         value = logs[self.monitor]
         sign = 1 if self.mode == "max" or (self.mode == "auto" and rises(self.monitor)) else -1
         if self.best is None or isnan(self.best):
@@ -95,8 +105,15 @@ class EarlyStopping(_Watching):
         self._kept: tuple[Array, Array] | None = None
 
     def on_train_begin(self, trainer: Trainer) -> None:
-        """Forgets what an earlier fit saw."""
-        self.best, self.best_epoch, self._kept = None, -1, None
+        """Forgets what an earlier fit saw.
+
+        Raises
+        ------
+        ValueError
+            If the value is one of validation, and `fit` was given no data for it.
+        """
+        super().on_train_begin(trainer)
+        self._kept = None
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Compares, keeps the best parameters, and stops when patience is over.
@@ -160,11 +177,13 @@ class ModelCheckpoint(_Watching):
         ------
         FileNotFoundError
             If there is no folder for the file.
+        ValueError
+            If the value is one of validation, and `fit` was given no data for it.
         """
+        super().on_train_begin(trainer)
         folder = os.path.dirname(os.path.realpath(self.path))
         if trainer.comm.rank == 0 and not os.path.isdir(folder):
             raise FileNotFoundError(f"ModelCheckpoint: {self.path}: there is no folder {folder}")
-        self.best, self.best_epoch = None, -1
         if os.path.exists(self.path):
             for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])):
                 self._improves(epoch, {self.monitor: value})

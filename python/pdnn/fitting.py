@@ -125,7 +125,7 @@ class Fitting:
         self._written = time.monotonic()  # or begun
         self._end = first + settings.epochs
         self._first, self._shown = first, shown
-        training.stop_training = False
+        training.stop_training, training.validates = False, held_out is not None
         self._copy_every = copy_every
         self._pause = gcd(settings.every_steps or 0, copy_every)
         self.copies = Copies(training)

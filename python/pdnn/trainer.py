@@ -85,6 +85,8 @@ class Trainer(Estimation):
         The names of the classes in the order of the model's outputs, where labels came as names.
     stop_training : bool
         A callback sets it to end training after the epoch.
+    validates : bool
+        Whether `fit` was given data for validation.
     choice : estimate.AutoChoice, estimate.Choice or None
         What ``"auto"`` or ``"fastest"`` chose, and why; None before the first `fit` and for other strategies.
 

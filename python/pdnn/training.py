@@ -102,6 +102,7 @@ class Training:
         self.step = 0
         self.position: Position | None = None
         self.stop_training = False
+        self.validates = False
         self._fits = Lock()  # one at a time
         self._plain = False  # whether integers that it trained on meant themselves
         self._told: set[str] = set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +98,16 @@ def test_directions(tmp_path: Path) -> None:
     assert (best("val_f1", "max"), best("val_f1", "auto"), best("loss", "min")) == (3.0, 1.0, 1.0)
     with pytest.raises(ValueError, match='mode "up"'):
         ModelCheckpoint(tmp_path / "x", mode="up")
-    with pytest.raises(ValueError, match=r'ModelCheckpoint: no "val_top5"'):
+    with pytest.raises(ValueError, match=r'ModelCheckpoint: no "val_top5" in'):
         fit(make(), 1, ModelCheckpoint(tmp_path / "x", "val_top5"))
+
+
+@pytest.mark.parametrize("kind", [EarlyStopping, partial(ModelCheckpoint, "best.safetensors")])
+def test_a_value_of_validation_without_validation_is_refused_at_once(kind: Callable[[], Callback]) -> None:
+    trainer = make()
+    with pytest.raises(ValueError, match=r'no "val_loss" without validation='):
+        trainer.fit(X, Y, epochs=3, callbacks=[kind()], verbose=False)
+    assert trainer.step == 0
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,16 @@ def types(table: dict[str, str]) -> list[tuple[str, str, str]]:
     ]
 
 
+def test_tensors_that_numpy_does_not_take_as_they_are() -> None:
+    torch = pytest.importorskip("torch")
+    learned, short = torch.ones(len(Y), 3, requires_grad=True), torch.ones(len(Y), 3, dtype=torch.bfloat16)
+    for given in (learned, short):
+        x = Dataset(given, Y).x
+        assert x.dtype == np.float32 and (x == 1).all()
+    assert np.shares_memory(Dataset(learned, Y).x, learned.detach().numpy())
+    assert Dataset(X, short).y.dtype == np.float32
+
+
 @pytest.mark.parametrize("container", [*ONE_PIECE, *MOVED])
 @pytest.mark.parametrize(("row", "dtype", "wanted"), types(SAMPLE_TYPES))
 def test_samples_in_arrays(container: str, row: str, dtype: str, wanted: str, tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_estimates_stand_beside_what_was_measured() -> None:
     assert "Estimated" not in report.page(results(RUNS), report.summary(RUNS), {})
 
 
-def test_without_its_baseline_nothing_is_a_speedup() -> None:
+def test_without_its_baseline_nothing_is_a_speedup(tmp_path: Path) -> None:
     (work,) = report.summary(RUNS[2:])
     assert work.lines[0].speedup is None and work.lines[0].efficiency is None
     assert "speedup.png" not in report.pictures([work])
@@ -118,6 +118,9 @@ def test_without_its_baseline_nothing_is_a_speedup() -> None:
     assert "No speedup is told: serial on one rank, the baseline, has no finished run" in text
     (work,) = report.summary(RUNS, baseline="ddp")
     assert all(line.speedup is None for line in work.lines)  # there is ddp on two ranks only
+    with pytest.raises(ValueError, match=r'baseline "ddp" has no finished run on one rank; those are of \['):
+        report.write(results(RUNS), tmp_path / "none", "ddp")
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_page_parses_and_needs_nothing_from_elsewhere(

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pdnn.data.checks import Array
+from pdnn.nn.state_dict import to_numpy
 
 #: Samples of these types are read as they are; bytes stay bytes.
 READ = (np.uint8, np.float32, np.float64)
@@ -120,7 +121,7 @@ def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
 def _of(where: str, name: str, given: Any) -> Array:
     """NumPy's array of these, unless it made strings of numbers."""
     try:
-        array = np.asarray(given)
+        array = to_numpy(given)
     except ValueError as error:
         raise ValueError(f"{where}: {name} has rows of different lengths ({error})") from error
     if array.dtype.kind == "U" and array.ndim == 1:

@@ -34,7 +34,7 @@ def from_torch(array: Array) -> Array:
     return array if axes is None else array.transpose(np.argsort(axes))
 
 
-def _of_numpy(values: Any) -> Array:
+def to_numpy(values: Any) -> Array:
     """A tensor, or what is an array anyway; NumPy has no bfloat16, and no gradients."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(values, torch.Tensor):
@@ -85,7 +85,7 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
     given = state
     if _is_torch("load_state_dict", format):
         arrays = {
-            name: _of_numpy(values) for name, values in state.items() if name.rpartition(".")[2] != COUNTER
+            name: to_numpy(values) for name, values in state.items() if name.rpartition(".")[2] != COUNTER
         }
         state = {
             name: array if isinstance(handles.get(name), TableParameter) else from_torch(array)

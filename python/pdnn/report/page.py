@@ -60,9 +60,15 @@ def write(results: Results, folder: str | os.PathLike[str], baseline: str = "ser
     Raises
     ------
     ValueError
-        If no run has finished.
+        If no run has finished, or none of a baseline other than "serial".
     """
     workloads = summary(results.runs.values(), baseline)
+    lines = [line for work in workloads for line in work.lines]
+    if baseline != "serial" and all(line.speedup is None for line in lines):
+        known = sorted({line.strategy for line in lines if line.ranks == 1})
+        raise ValueError(
+            f'report: baseline "{baseline}" has no finished run on one rank; those are of {known or "none"}'
+        )
     drawn = {}
     for name, (caption, figure) in pictures(workloads).items():
         png = io.BytesIO()
