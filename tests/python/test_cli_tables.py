@@ -1,4 +1,4 @@
-"""``pdnn train`` and ``pdnn predict`` on tables: numbers and classes, losses by name, standardized inputs."""
+"""``pdnn train`` and ``pdnn predict`` on tables: numbers and classes, losses by name, standardized."""
 
 from __future__ import annotations
 
@@ -72,6 +72,45 @@ def test_several_targets_and_a_loss_by_name(folder: Path, capsys: pytest.Capture
     words = ["--target", "y,z", "--metrics", "mse", "--loss", "mse", "--standardize"]
     got = run(capsys, *train(folder, "mlp:3-16-2:tanh", *words))
     assert got["loss"] == pytest.approx(got["mse"], rel=1e-6) and got["mse"] < 1
+
+
+def test_targets_far_from_0_are_learned_where_they_are_standardized(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = RNG.normal(size=(300, 2))
+    y = np.c_[2e5 + 1e5 * np.tanh(x[:, 0]), 0.1 * x[:, 1]]
+    np.savetxt(tmp_path / "numbers.csv", np.c_[x, y], delimiter=",", header="a,b,price,rate", comments="")
+    model, history = tmp_path / "model.safetensors", tmp_path / "history.json"
+    words = train(tmp_path, "mlp:2-16-2:tanh", "--target", "price,rate", "--metrics", "r2,mae")
+    assert run(capsys, *words)["r2"] < 0
+    keep = ["--save", model, "--json", history, "--validation", "test"]
+    got = run(capsys, *words, "--standardize-target", *keep)
+    assert got["r2"] > 0.9 and 100 < got["mae"] < 20_000
+    kept = json.loads(history.read_text())["history"]
+    assert kept["val_mae"][-1] < 0.2 and kept["val_r2"][-1] == pytest.approx(got["r2"], abs=1e-4)
+    told = run(capsys, "predict", model, tmp_path / "numbers.csv", "--target", "price,rate")
+    assert told["r2"] > 0.9 and told["mae"] == pytest.approx(got["mae"], rel=0.5)
+    words = train(tmp_path, "mlp:3-4-1", "--target", "price")
+    for more, hint in (([], True), (["--standardize-target"], False), (["--quiet"], None)):
+        assert cli.main([*map(str, words), *more]) == 0
+        out = capsys.readouterr().out
+        assert ("target: mean 1.9" in out or "target: mean 2" in out) == (hint is not None)
+        assert ("--standardize-target trains on numbers near 0" in out) == bool(hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--target", "kind"], '--loss mse compares numbers, the labels are names such as "down"'),
+        (["--target", "b", "--loss", "poisson_nll"], "is for --loss mse, l1, smooth_l1, huber, quantile"),
+    ],
+)
+def test_what_is_no_number_is_not_standardized(
+    folder: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--data", str(folder / ("words.csv" if "kind" in words else "numbers.csv"))]
+    assert cli.main(["train", *data, "--standardize-target", *words]) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_rows_count_what_their_weight_says(
@@ -227,6 +266,7 @@ def test_a_table_without_rows_to_train_on_is_told(
         (["--target", "3"], "--target is for tables: --data FILE.csv"),
         (["--weight", "3"], "--weight is for tables"),
         (["--test", "0.5"], "--test is for tables"),
+        (["--standardize-target"], "--standardize-target is for tables"),
         (["--data", "x.csv", "--test", "2"], "neither a share between 0 and 1 nor a .csv file"),
         (["--data", "x.csv", "--metrics", "r3"], "'r3' names no metric"),
         (["--data", "x.csv", "--loss", "r3"], "'r3' names no loss; expected one of bce, "),

@@ -235,6 +235,12 @@ def test_a_table_has_a_model_of_its_own(tmp_path: Path, capsys: pytest.CaptureFi
     assert run.history is not None and run.history.history["val_accuracy"][-1] > 0.8
     assert cli.main([*given, "--epochs", "30"]) != 0
     assert "--standardize is yes in the file, (default) now" in capsys.readouterr().err
+    table.write_text("\n".join(["a,b", *(row.rpartition(",")[0] for row in rows)]))
+    numbers = ["sweep", str(tmp_path / "numbers.json"), *given[2:], "--epochs", "2", "--lr", "0.01"]
+    assert cli.main([*numbers, "--standardize-target"]) == 0
+    (run,) = sweep.Results.load(tmp_path / "numbers.json").runs.values()
+    assert run.configuration.model == "mlp:1-64-1"
+    assert run.history is not None and run.history.history["val_loss"][-1] < 2
 
 
 @pytest.mark.mpi

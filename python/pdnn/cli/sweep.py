@@ -50,6 +50,7 @@ _PASSED_ON = (
     "validation",
     "metrics",
 )
+_FLAGS = ("standardize", "standardize-target")
 """Options of ``pdnn train`` that every run of a sweep gets alike."""
 
 
@@ -72,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     alike = parser.add_argument_group("the same in all runs; see pdnn train --help")
     for name in _PASSED_ON:
         alike.add_argument(f"--{name}")
-    alike.add_argument("--standardize", action="store_true")
+    for name in _FLAGS:
+        alike.add_argument(f"--{name}", action="store_true")
     alike.add_argument("--seed", type=int, default=0, help="seed of repeat 0; default: %(default)s")
     how = parser.add_argument_group("how to run")
     how.add_argument("--csv", type=output, metavar="FILE", help="also write a table, one line per epoch")
@@ -94,9 +96,10 @@ def main(arguments: argparse.Namespace) -> int:
     given = {name: getattr(arguments, name.replace("-", "_")) for name in _PASSED_ON}
     given = {name: value for name, value in given.items() if value is not None}
     options = [f"--{name}={value}" for name, value in given.items()]
-    if arguments.standardize:
-        given["standardize"] = "yes"
-        options.append("--standardize")
+    for name in _FLAGS:
+        if getattr(arguments, name.replace("-", "_")):
+            given[name] = "yes"
+            options.append(f"--{name}")
     launch = sweep.Launch(tuple(options), arguments.seed, arguments.timeout)
     parser = argparse.ArgumentParser(prog="pdnn sweep", usage=argparse.SUPPRESS)
     train.add_arguments(parser)

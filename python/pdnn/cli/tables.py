@@ -1,10 +1,9 @@
-"""Tables on a command line: ``FILE.csv``, what to predict of it, by which loss; standardized inputs."""
+"""Tables on a command line: ``FILE.csv``, what to predict of it, by which loss."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +44,11 @@ LOSS_OPTIONS = {
 }
 """The option that a word may give a loss."""
 
+FOR_NUMBERS = ("mse", "l1", "smooth_l1", "huber", "quantile")
+"""Losses that compare numbers of any size."""
+
 MOST_CLASSES = 100
 """Of whole numbers, where no model is named; more of them are numbers to predict."""
-
-FARTHEST = {"float32": 1e5, "float64": 1e13, "bfloat16": 25}
-"""Deviations between the mean of an input and 0, up to which a model of a dtype can standardize it: numbers
-are then rounded by up to 0.006, 0.001 and 0.1 of a deviation."""
 
 HIDDEN = 64
 """Width of the hidden layer, where no model is named."""
@@ -133,6 +131,13 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
         "does so itself",
     )
     parser.add_argument(
+        "--standardize-target",
+        action="store_true",
+        help="train on numbers to predict of mean 0 and variance 1 over the training rows; the losses of "
+        "epochs are of these, those of the test and of the saved model of the table's; for "
+        f"--loss {', '.join(FOR_NUMBERS)}",
+    )
+    parser.add_argument(
         "--loss",
         type=loss_word,
         metavar="LOSS",
@@ -147,11 +152,12 @@ def load(arguments: argparse.Namespace) -> tuple[Dataset, Dataset]:
     """The data that ``--data`` names; ends the process if an option is for tables, and this is none."""
     given: dict[str, Any] = {
         name: getattr(arguments, name)
-        for name in ("target", "weight", "test", "header")
-        if getattr(arguments, name) is not None
+        for name in ("target", "weight", "test", "header", "standardize_target")
+        if getattr(arguments, name, None) not in (None, False)
     }
     if given and not isinstance(arguments.data, Table):
-        arguments.error(f"--{next(iter(given))} is for tables: --data FILE.csv")
+        arguments.error(f"--{next(iter(given)).replace('_', '-')} is for tables: --data FILE.csv")
+    given.pop("standardize_target", None)
     if "header" in given:
         given["header"] = given["header"] == "yes"
     parts: tuple[Dataset, Dataset] = arguments.data(**given)
@@ -242,68 +248,6 @@ def model_word(name: str | None, *parts: Dataset | Subset) -> str:
     else:
         outputs = int(y.max()) + 1 if y.min() >= 0 and y.max() < MOST_CLASSES else 1
     return f"mlp:{whole.sample_shape[0]}-{HIDDEN}-{outputs}"
-
-
-class Standardization:
-    """Inputs of mean 0 and variance 1 over the rows of a data set; one that is constant there becomes 0.
-
-    Parameters
-    ----------
-    data : Dataset or Subset
-        Of floats, shape (n, features).
-
-    Raises
-    ------
-    ValueError
-        If its samples are something else, or there are none.
-    """
-
-    def __init__(self, data: Dataset | Subset) -> None:
-        from pdnn.data.dataset import parts_of
-
-        whole, rows = parts_of(data)
-        if whole.x.ndim != 2 or whole.x.dtype.kind != "f":
-            raise ValueError(f"--standardize is for tables of numbers, these are {whole!r}")
-        if not len(rows):
-            raise ValueError("--standardize: the training data have no rows")
-        x = whole.x[rows].astype(np.float64)
-        self.mean: Array = x.mean(axis=0)
-        # rounding may give a constant a deviation above 0; divided by infinity, it counts nothing
-        self.deviation: Array = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0), np.inf)
-
-        self.columns = whole.columns or [str(column) for column in range(x.shape[1])]
-
-    def check(self, dtype: str) -> None:
-        """Raises ValueError if a model of this dtype cannot tell the numbers of a column apart `within`."""
-        far = np.abs(self.mean) / self.deviation
-        if (far > FARTHEST[dtype]).any():
-            column = int(far.argmax())
-            way_out = "" if dtype == "float64" else "take --dtype float64, or "
-            raise ValueError(
-                f'--standardize: column "{self.columns[column]}" has mean {self.mean[column]:.9g} and '
-                f"deviation {self.deviation[column]:.3g}, too close together for a saved model of {dtype} "
-                f"numbers; {way_out}subtract a number near the mean from the column of the table"
-            )
-
-    def apply(self, *parts: Dataset | Subset | None) -> None:
-        """Changes the samples of these data sets."""
-        from pdnn.data.dataset import parts_of
-
-        wholes = {id(whole): whole for whole in (parts_of(part)[0] for part in parts if part is not None)}
-        for whole in wholes.values():
-            whole.x = ((whole.x - self.mean) / self.deviation).astype(whole.x.dtype)
-
-    def within(self, model: nn.Sequential) -> nn.Sequential:
-        """A copy of a model that takes samples as they were: its first layer shifts and scales them.
-
-        With z = (x - mean) / deviation, z w + b = x (w / deviation) + (b - (mean / deviation) w).
-        """
-        model = deepcopy(model)
-        weight, bias, *_ = model.parameters()  # of a Linear: nothing else takes samples of one dimension
-        scaled = weight.data / self.deviation[:, np.newaxis]
-        bias.data = bias.data - self.mean @ scaled
-        weight.data = scaled
-        return model
 
 
 def names(data: Dataset) -> list[str] | None:

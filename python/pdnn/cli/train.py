@@ -3,7 +3,7 @@
   pdnn train                                           # 14,000 digits, 784-256-10
   pdnn train --ranks 2 --epochs 5 --plot history.png --json history.json --save model.safetensors
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
-  pdnn train --data table.csv --target price --standardize --loss huber --metrics r2,mae
+  pdnn train --data table.csv --target price --standardize --standardize-target --metrics r2,mae
   pdnn train --optimizer adam --schedule cosine
   pdnn train --data table.csv --model mlp:10-16-1 --optimizer levenberg-marquardt --epochs 50
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
@@ -29,7 +29,7 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pdnn.cli import optimizing, specs, tables
+from pdnn.cli import optimizing, specs, standardizing, tables
 from pdnn.cli.contention import Contention
 from pdnn.cli.values import distinct, output, picture, positive_float, positive_int
 from pdnn.comm.costs import text
@@ -173,12 +173,13 @@ def main(arguments: argparse.Namespace) -> int:
     train, held_out = _parts(arguments.validation, whole, test, arguments.seed)
     standardization = None
     if arguments.standardize:
-        standardization = tables.Standardization(train)
+        standardization = standardizing.Standardization(train)
         if arguments.save:
             standardization.check(optimizing.dtype(arguments))
         standardization.apply(train, test, held_out)
     arguments.batch_size = optimizing.batch_size(arguments, len(train))
     trainer = _trainer(arguments, train, test)
+    targets = _standardize_target(arguments, trainer, train, test, held_out)
     wanted = bool(arguments.json) or not arguments.quiet
     contention = Contention()
     if wanted and arguments.strategy not in CHOSEN:
@@ -200,6 +201,8 @@ def main(arguments: argparse.Namespace) -> int:
         _estimate(trainer, train, arguments)
     world = pdnn.world()  # fewer ranks, if one has died
     others = contention.share(world)
+    if targets is not None:
+        targets.undo(trainer.model)
     result = trainer.evaluate(test, comm=world)
     if world.rank == 0:
         if history.estimate is not None and history.history and not arguments.quiet:
@@ -207,7 +210,7 @@ def main(arguments: argparse.Namespace) -> int:
             print(history.estimate.beside(seconds / history.estimate.steps, others))
         if arguments.save:
             model = trainer.model
-            loss = arguments.loss or next(
+            loss = _loss(arguments) or next(
                 name for name, kind in tables.LOSSES.items() if kind is type(trainer.loss)
             )
             own = model if standardization is None else standardization.within(model)
@@ -237,7 +240,12 @@ def main(arguments: argparse.Namespace) -> int:
 
 def usual_model(arguments: argparse.Namespace, load: Callable[[], Iterable[Dataset | Subset]]) -> str:
     """The model where none is named; a table is loaded for it."""
-    return tables.model_word(arguments.loss, *load()) if isinstance(arguments.data, tables.Table) else MODEL
+    return tables.model_word(_loss(arguments), *load()) if isinstance(arguments.data, tables.Table) else MODEL
+
+
+def _loss(arguments: argparse.Namespace) -> str | None:
+    """The loss that is named; with --standardize-target, numbers are predicted."""
+    return arguments.loss or ("mse" if arguments.standardize_target else None)
 
 
 def _on_ranks(arguments: argparse.Namespace) -> int:
@@ -283,7 +291,7 @@ def _trainer(arguments: argparse.Namespace, train: Dataset | Subset, test: Datas
     plan = optimizing.Plan(arguments.epochs * an_epoch, an_epoch)
     return Trainer(
         model,
-        tables.loss(arguments.loss, model, train),
+        tables.loss(_loss(arguments), model, train),
         optimizer,
         strategy=strategy,
         seed=arguments.seed,
@@ -293,6 +301,28 @@ def _trainer(arguments: argparse.Namespace, train: Dataset | Subset, test: Datas
         on_nonfinite=arguments.on_nonfinite,
         metrics=arguments.metrics,
     )
+
+
+def _standardize_target(
+    arguments: argparse.Namespace,
+    trainer: pdnn.Trainer,
+    train: Dataset | Subset,
+    *others: Dataset | Subset | None,
+) -> standardizing.TargetStandardization | None:
+    """Standardizes the targets if that is asked for; tells what they are, or that they should be."""
+    told = trainer.comm.rank == 0 and not arguments.quiet
+    if not arguments.standardize_target:
+        numbers = isinstance(arguments.data, tables.Table) and type(trainer.loss) in map(
+            tables.LOSSES.get, tables.FOR_NUMBERS
+        )
+        if told and numbers and len(train) and (moments := standardizing.Moments.of(train)).far:
+            print(f"target: {moments}; --standardize-target trains on numbers near 0")
+        return None
+    targets = standardizing.TargetStandardization(train, _loss(arguments) or "", trainer.model)
+    targets.apply(train, *others)
+    if told:
+        print(f"target: {targets.moments}; epochs are told of targets of mean 0 and deviation 1")
+    return targets
 
 
 def _estimate(trainer: pdnn.Trainer, train: Dataset | Subset, arguments: argparse.Namespace) -> None:

@@ -1,0 +1,162 @@
+"""Standardized tables on a command line: inputs, and numbers to predict, of mean 0 and variance 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from pdnn import nn
+from pdnn.cli.tables import FOR_NUMBERS
+
+if TYPE_CHECKING:
+    from pdnn.data import Dataset, Subset
+    from pdnn.data.checks import Array
+
+FARTHEST = {"float32": 1e5, "float64": 1e13, "bfloat16": 25}
+"""Deviations between the mean of an input and 0, up to which a model of a dtype can standardize it: numbers
+are then rounded by up to 0.006, 0.001 and 0.1 of a deviation."""
+
+FAR = 100.0
+"""Mean or deviation of targets from which a network that begins near 0 may need to be told of them."""
+
+
+class Standardization:
+    """Inputs of mean 0 and variance 1 over the rows of a data set; one that is constant there becomes 0.
+
+    Parameters
+    ----------
+    data : Dataset or Subset
+        Of floats, shape (n, features).
+
+    Raises
+    ------
+    ValueError
+        If its samples are something else, or there are none.
+    """
+
+    def __init__(self, data: Dataset | Subset) -> None:
+        from pdnn.data.dataset import parts_of
+
+        whole, rows = parts_of(data)
+        if whole.x.ndim != 2 or whole.x.dtype.kind != "f":
+            raise ValueError(f"--standardize is for tables of numbers, these are {whole!r}")
+        if not len(rows):
+            raise ValueError("--standardize: the training data have no rows")
+        x = whole.x[rows].astype(np.float64)
+        self.mean: Array = x.mean(axis=0)
+        # rounding may give a constant a deviation above 0; divided by infinity, it counts nothing
+        self.deviation: Array = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0), np.inf)
+
+        self.columns = whole.columns or [str(column) for column in range(x.shape[1])]
+
+    def check(self, dtype: str) -> None:
+        """Raises ValueError if a model of this dtype cannot tell the numbers of a column apart `within`."""
+        far = np.abs(self.mean) / self.deviation
+        if (far > FARTHEST[dtype]).any():
+            column = int(far.argmax())
+            way_out = "" if dtype == "float64" else "take --dtype float64, or "
+            raise ValueError(
+                f'--standardize: column "{self.columns[column]}" has mean {self.mean[column]:.9g} and '
+                f"deviation {self.deviation[column]:.3g}, too close together for a saved model of {dtype} "
+                f"numbers; {way_out}subtract a number near the mean from the column of the table"
+            )
+
+    def apply(self, *parts: Dataset | Subset | None) -> None:
+        """Changes the samples of these data sets."""
+        for whole in _wholes(parts):
+            whole.x = ((whole.x - self.mean) / self.deviation).astype(whole.x.dtype)
+
+    def within(self, model: nn.Sequential) -> nn.Sequential:
+        """A copy of a model that takes samples as they were: its first layer shifts and scales them.
+
+        With z = (x - mean) / deviation, z w + b = x (w / deviation) + (b - (mean / deviation) w).
+        """
+        model = deepcopy(model)
+        weight, bias, *_ = model.parameters()  # of a Linear: nothing else takes samples of one dimension
+        scaled = weight.data / self.deviation[:, np.newaxis]
+        bias.data = bias.data - self.mean @ scaled
+        weight.data = scaled
+        return model
+
+
+class Moments(NamedTuple):
+    """Mean and deviation of targets, shape () or (targets,); the latter 1 where they are constant."""
+
+    mean: Array
+    deviation: Array
+
+    @classmethod
+    def of(cls, data: Dataset | Subset) -> Moments:
+        """Those of the rows of a data set."""
+        from pdnn.data.dataset import parts_of
+
+        whole, rows = parts_of(data)
+        y = whole.y[rows].astype(np.float64)
+        return cls(y.mean(axis=0), np.where(y.max(axis=0) > y.min(axis=0), y.std(axis=0), 1.0))
+
+    @property
+    def far(self) -> bool:
+        """Whether a network that begins near 0 has far to go."""
+        return bool((np.maximum(abs(self.mean), self.deviation) > FAR).any())
+
+    def __str__(self) -> str:
+        mean, deviation = (", ".join(f"{each:.4g}" for each in np.ravel(values)) for values in self)
+        return f"mean {mean}, deviation {deviation}"
+
+
+class TargetStandardization:
+    """Targets of mean 0 and variance 1 over the rows of a data set; one that is constant there becomes 0.
+
+    Parameters
+    ----------
+    data : Dataset or Subset
+    loss : str
+        The word of a loss that takes them.
+    model : nn.Sequential
+
+    Attributes
+    ----------
+    moments : Moments
+        Before.
+
+    Raises
+    ------
+    ValueError
+        If there are none, or the loss or the end of the model is for other targets.
+    """
+
+    def __init__(self, data: Dataset | Subset, loss: str, model: nn.Sequential) -> None:
+        if loss.partition(":")[0].replace("-", "_") not in FOR_NUMBERS:
+            raise ValueError(f"--standardize-target is for --loss {', '.join(FOR_NUMBERS)}, not {loss}")
+        if not (isinstance(model[-1], nn.Linear) and len([*model[-1].parameters()]) == 2):
+            raise ValueError(f"--standardize-target needs a model that ends in a Linear with bias: {model!r}")
+        if not len(data):
+            raise ValueError("--standardize-target: the training data have no rows")
+        self.moments = Moments.of(data)
+        self._were: list[tuple[Dataset, Array]] = []
+
+    def apply(self, *parts: Dataset | Subset | None) -> None:
+        """Changes the targets of these data sets."""
+        for whole in _wholes(parts):
+            self._were.append((whole, whole.y))
+            whole.y = (whole.y - self.moments.mean) / self.moments.deviation
+
+    def undo(self, model: nn.Sequential) -> None:
+        """Gives the data sets their targets back, and lets the last layer of the model predict such."""
+        for whole, targets in self._were:
+            whole.y = targets
+        mean, deviation = self.moments
+        *_, weight, bias = model.parameters()
+        weight.data = weight.data * deviation
+        bias.data = bias.data * deviation + mean
+
+
+def _wholes(parts: Iterable[Dataset | Subset | None]) -> Iterable[Dataset]:
+    """The data sets that these are parts of, each once."""
+    from pdnn.data.dataset import parts_of
+
+    wholes = (parts_of(part)[0] for part in parts if part is not None)
+    return {id(whole): whole for whole in wholes}.values()
