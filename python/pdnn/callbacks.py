@@ -22,7 +22,11 @@ class Callback:
         """Before the first epoch of a fit."""
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
-        """After each epoch (counted from 0), with its values as in `History.history`."""
+        """After each epoch (counted from 0), with its values as in `History.history`.
+
+        Training goes on with what it writes into the model. Where the ranks go on with models of their own
+        ("elastic-average", "average" between two averages) that is a ValueError.
+        """
 
     def on_train_end(self, trainer: Trainer) -> None:
         """After the last epoch of a fit, unless it failed."""

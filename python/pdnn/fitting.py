@@ -263,10 +263,23 @@ class Fitting:
 
     def _end_epoch(self, sums: EpochSums) -> None:
         """Validation, history and callbacks."""
+        training = self._training
+        compared = self._watch is not None and training.strategy.models_apart
+        shown, left = "", ""
         with self._run.common_model():
             logs = self._note(sums, self._validate())
+            if compared:
+                shown = training.model.fingerprint()
             if self._watch is not None:
-                self._watch(self._training.epoch - 1, logs)
+                self._watch(training.epoch - 1, logs)
+            if compared:
+                left = training.model.fingerprint()
+        if left != shown and training.model.fingerprint() != left:
+            raise ValueError(
+                f"fit: a callback has changed the model after epoch {training.epoch - 1}, but under strategy "
+                f'"{training.strategy}" it was shown what all ranks would agree on, and each goes on with a '
+                "model of its own; change it in on_train_end, or between calls of fit"
+            )
 
     def _note(self, sums: EpochSums, validated: dict[str, float] | None = None) -> dict[str, float]:
         """Counts an epoch, and notes and shows what was measured."""

@@ -40,6 +40,23 @@ def test_validation_and_callbacks_see_the_average_and_ranks_go_on_apart() -> Non
     assert np.abs(adopting[0][0] - ranks[0][0]).max() > 1e-6
 
 
+@pytest.mark.parametrize("spec", ["average:end", "average:4", "elastic-average:5"])
+def test_a_model_that_a_callback_changes_is_kept_or_refused(spec: str) -> None:
+    class Bound(pdnn.callbacks.Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            trainer.model.flat_parameters.clip(-0.1, 0.1, out=trainer.model.flat_parameters)
+
+    def largest(strategy: str) -> float:
+        trainer = make(strategy)
+        trainer.fit(DATA, 1, 6, callbacks=[Bound()], verbose=False)
+        return float(np.abs(trainer.model.flat_parameters).max())
+
+    assert pdnn.run(largest, "average:5", ranks=2, backend="threads") == [0.1, 0.1]  # five steps an epoch
+    assert pdnn.run(largest, spec, ranks=1, backend="threads") == [0.1]
+    with pytest.raises(ValueError, match=f'callback has changed the model .* "{spec}" .* on_train_end, or'):
+        pdnn.run(largest, spec, ranks=2, backend="threads")
+
+
 def test_every_step_with_plain_sgd_is_data_parallel() -> None:
     def plain(strategy: str, batch_size: int) -> Any:
         model = pdnn.models.mlp([12, 9, 4], "sigmoid", dtype="float64", seed=2)
