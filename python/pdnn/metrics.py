@@ -101,7 +101,8 @@ def measure(
     values = {}
     for name, metric in metrics.items():
         knows_weights = getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k)
-        value = metric(y, prediction, **({"weight": weight} if knows_weights else {}))
+        arrays = (y, prediction) if knows_weights else (y.copy(), prediction.copy())  # others may change them
+        value = metric(*arrays, **({"weight": weight} if knows_weights else {}))
         if np.ndim(value) != 0:
             raise TypeError(
                 f'metrics: "{name}" returned an array of shape {np.shape(value)}, expected a number'

@@ -83,6 +83,17 @@ def test_r2_of_equal_targets_does_not_depend_on_the_rounding_of_their_mean() -> 
     assert (metrics.r2(other, other, weight), metrics.r2(other, other + 1, weight)) == (1, 0)
 
 
+def test_a_function_may_change_what_it_gets() -> None:
+    def bad(y: metrics.Array, prediction: metrics.Array) -> float:
+        y[:], prediction[:] = 0, 0
+        return 0.0
+
+    y, prediction = np.array([[1.0], [2.0]]), np.array([[1.0], [4.0]])
+    values = metrics.measure(metrics.named([bad, "mae"]), y, prediction)
+    assert values == {"bad": 0.0, "mae": 1.0}
+    assert y.sum() == 3
+
+
 def test_rows_count_their_weights_as_if_they_came_so_often() -> None:
     weight = RNG.integers(0, 4, 61)
     often = np.repeat(np.arange(61), weight)
