@@ -266,8 +266,8 @@ class Epochs:
     def _check_finite(self, sums: EpochSums) -> None:
         """Raises FloatingPointError if a step was not finite."""
         if sums.nonfinite is not None:
-            self._training.position, self._uncounted = None, 0
-            self._all_raise = True
+            self._training.position, self._uncounted, self._all_raise = None, 0, True
+            self._training.take_root_updates()
             raise FloatingPointError(self._tell_nonfinite(*sums.nonfinite))
 
     def _tell_nonfinite(self, step: int, element: int, rank: int) -> str:
@@ -385,6 +385,7 @@ class Epochs:
     def finish(self) -> None:
         """After the last epoch: all ranks hold the same model."""
         self.session.finish()
+        self._training.take_root_updates()
         late = self.session.take_compression()
         if self._last is not None and late.sums > 0:  # an average made just now
             self._training.history.compression[-1] = _sent(self._last.compression, late)

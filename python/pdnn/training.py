@@ -204,12 +204,21 @@ class Training:
         comm.broadcast(model.flat_parameters, root=0)
         comm.broadcast(model.flat_buffers, root=0)
         if self.strategy.same_updates:
-            optimizer = self.optimizer.core
-            steps = np.array([optimizer.steps], np.int64)
-            comm.broadcast(steps, root=0)
-            optimizer.steps = int(steps[0])
-            for array in self.optimizer.state_arrays().values():
-                comm.broadcast(array, root=0)
+            self.share_optimizer()
+
+    def take_root_updates(self) -> None:
+        """Gives all ranks the optimizer's state that rank 0 alone has until then, by some strategies."""
+        if self.strategy.root_updates:
+            self.share_optimizer()
+
+    def share_optimizer(self) -> None:
+        """Gives all ranks the state of rank 0's optimizer."""
+        comm, optimizer = self.comm, self.optimizer.core
+        steps = np.array([optimizer.steps], np.int64)
+        comm.broadcast(steps, root=0)
+        optimizer.steps = int(steps[0])
+        for array in self.optimizer.state_arrays().values():
+            comm.broadcast(array, root=0)
 
     def agree_to_stop(self, terminated: bool, due: bool, comm: Communicator) -> tuple[bool, bool]:
         """Rank 0 decides for all, and whether a checkpoint is due; returns whether a rank got a SIGTERM.

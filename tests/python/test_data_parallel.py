@@ -50,6 +50,19 @@ def left(trainer: pdnn.Trainer) -> dict[str, np.ndarray]:
     return {"parameters": trainer.model.flat_parameters, "gradients": gradients, **arrays}
 
 
+@pytest.mark.parametrize("strategy", ["scatter-gather", "pipeline:2"])
+def test_every_rank_ends_with_the_state_of_the_optimizer(strategy: str) -> None:
+    def steps_after(strategy: str) -> np.ndarray:
+        trainer = trained(strategy)
+        for _ in range(3):
+            trainer.model.step(*DATA, trainer.loss, trainer.optimizer)
+        return trainer.model.flat_parameters
+
+    want = steps_after("serial")
+    for got in pdnn.run(lambda: steps_after(strategy), ranks=2, backend="threads"):
+        assert np.abs(got - want).max() <= 1e-12 * np.abs(want).max()
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("strategy", CHOICES, ids=repr)
 def test_parameters_gradients_and_memory_are_those_of_one_process(strategy: DataParallel, ranks: int) -> None:

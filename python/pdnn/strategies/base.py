@@ -43,6 +43,8 @@ class Strategy:
         Between two averages each rank trains a model of its own.
     same_updates : bool
         All ranks make the same updates, so their optimizers have the same state.
+    root_updates : bool
+        Rank 0 makes the updates of all, so its optimizer alone has their state until the end of `fit`.
     survives : bool
         Whether every rank has all that training needs, so that those left can go on when one dies.
     takes_spares : bool
@@ -60,6 +62,7 @@ class Strategy:
     unspelled: ClassVar[tuple[str, ...]] = ()
     models_apart: ClassVar[bool] = False
     same_updates: ClassVar[bool] = True
+    root_updates: ClassVar[bool] = False
     survives: ClassVar[bool] = False
     takes_spares: ClassVar[bool] = False
     asynchronous: ClassVar[bool] = False

@@ -26,6 +26,7 @@ class ScatterGather(Strategy):
 
     pattern = r"scatter-gather(:once)?"
     examples = ("scatter-gather",)
+    root_updates = True
 
     @property
     def whole_gradient(self) -> bool:
