@@ -223,6 +223,8 @@ class Fitting:
         progress = Progress(self._shown, self._first, self._settings.epochs, run.steps)
         self._progress = progress
         with closing(progress), run.together(), self._writer or nullcontext():
+            if self._writer is not None and run.comm.rank == 0:
+                self._writer.begin()
 
             def poll(sums: EpochSums) -> bool:
                 progress.at_step(sums.steps, sums.loss / (sums.weight or 1))

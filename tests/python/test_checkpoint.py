@@ -162,10 +162,19 @@ def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: py
     assert steps == [8, 4, 9]
 
 
-def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("strategy", "ranks"), [("serial", 1), ("ddp", 2)])
+def test_what_cannot_be_written_is_said_before_the_first_step(
+    strategy: str, ranks: int, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileExistsError):
-        fit(make(), 2, checkpoint=tmp_path / "file", every_steps=2)
+
+    def job() -> int:
+        trainer, first = make(strategy=strategy), pdnn.world().rank == 0
+        with pytest.raises(FileExistsError if first else pdnn.CommunicationError):
+            fit(trainer, 2, checkpoint=tmp_path / "file")
+        return trainer.step
+
+    assert pdnn.run(job, ranks=ranks, backend="threads") == [0] * ranks
 
 
 def signal_at_look(monkeypatch: pytest.MonkeyPatch, number: int, which: signal.Signals) -> None:

@@ -98,6 +98,14 @@ class Writer:
         self._written = threading.Event()
         self._error: BaseException | None = None
 
+    def begin(self) -> None:
+        """Makes the directory; an OSError says before the training that nothing can be written there."""
+        from tempfile import TemporaryFile  # here, because `import pdnn` is to be quick
+
+        self._directory.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=self._directory):
+            pass
+
     def write(self, content: Content) -> None:
         """Begins to write a checkpoint, when the one before is written; its arrays must not change."""
         self.wait()
