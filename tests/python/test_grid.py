@@ -129,6 +129,14 @@ def test_what_cannot_be_dealt_out_is_refused() -> None:
     )
     assert "sync=True needs the whole batch" in refused("pipeline:2", synchronized)
 
+    def message() -> str:
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            trained("pipeline:2", synchronized)
+        return str(caught.value)
+
+    one_rank, other = pdnn.run(message, ranks=2, backend="threads")
+    assert one_rank == other  # though only one of them has the layer
+
 
 @pytest.mark.parametrize("clip", [{"clip_norm": 0.1}, {"clip_value": 0.01}], ids=str)
 @pytest.mark.parametrize(

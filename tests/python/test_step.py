@@ -169,6 +169,25 @@ def test_in_evaluation_mode_layers_compute_as_in_evaluation() -> None:
     np.testing.assert_array_equal(one.flat_buffers, buffers)
 
 
+def test_a_rank_whose_rows_count_nothing_takes_part_in_the_sums_of_others() -> None:
+    def steps() -> tuple[list[np.ndarray], np.ndarray]:
+        rank, seen = pdnn.world().rank, []
+        model = nn.Sequential(
+            nn.Linear(4, 3), nn.BatchNorm1d(3, sync=True), nn.Linear(3, 2), seed=1, dtype="float64"
+        )
+        rng, rule = np.random.default_rng(rank), optim.Adam(model.parameters(), lr=0.1)
+        for step in range(3):
+            x, y = rng.normal(size=(5, 4)), rng.integers(0, 2, 5)
+            weight = np.zeros(5) if (rank, step) == (1, 1) else np.ones(5)
+            model.step(x, y, nn.CrossEntropyLoss(), rule, weight=weight)
+            seen.append(model.flat_parameters.copy())
+        return seen, model.flat_buffers.copy()
+
+    (moved, one), (stood, other) = pdnn.run(steps, ranks=2, backend="threads")
+    np.testing.assert_allclose(one, other, rtol=1e-12)  # the statistics of the same three batches
+    assert (stood[0] == stood[1]).all() and (stood[1] != stood[2]).any() and (moved[0] != moved[1]).any()
+
+
 def test_threads_take_turns() -> None:
     """Every step counts, whichever thread makes it; the gradient of a sum is the same for each."""
     model = nn.Sequential(nn.Linear(300, 1, bias=False), seed=1)

@@ -26,6 +26,13 @@ std::vector<Program> programs_of(const PipelineConfig& config, int ranks, int ch
 }  // namespace
 
 template <class T>
+void PipelineEngine<T>::require_parts(const nn::Network<T>& network, Index micro_batches) {
+  require(micro_batches == 1 || !network.traits().synchronized,
+          "Pipeline: a layer with sync=True needs the whole batch at once, but micro-batches go one by one; ",
+          "use sync=False, or one micro-batch");
+}
+
+template <class T>
 PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>& chunks,
                                   std::shared_ptr<comm::Communicator> comm, const PipelineConfig& config,
                                   Index capacity)
@@ -44,9 +51,7 @@ PipelineEngine<T>::PipelineEngine(const Job<T>& job, const std::vector<Chunk<T>>
   Index params = 0, buffers = 0;
   for (int number = 0; number < seat.chunks; ++number) {
     const auto& [network, sample] = chunks[static_cast<std::size_t>(number)];
-    require(config.micro_batches == 1 || !network.traits().synchronized,
-            "Pipeline: a layer with sync=True needs the whole batch at once, but micro-batches go one by one; ",
-            "use sync=False, or one micro-batch");
+    require_parts(network, config.micro_batches);
     const Range own_params{params, params + nn::total(network.parameters())};
     const Range own_buffers{buffers, buffers + nn::total(network.buffers())};
     params = own_params.end;

@@ -49,6 +49,9 @@ class PipelineEngine : public Engine<T> {
                  Index capacity)
       : PipelineEngine(job, {{job.network, job.sample}}, std::move(comm), config, capacity) {}
 
+  /// ValueError if a layer needs the whole batch at once and there are several micro-batches.
+  static void require_parts(const nn::Network<T>& network, Index micro_batches);
+
   /// Slices are final when the last micro-batch comes back. Rules are never applied inside a layer.
   bool announces() const override { return true; }
   /// The sums are over the rows of this pipeline, and on the rank of the last stage; zeros elsewhere.

@@ -20,7 +20,8 @@ double Stepper<T>::step(Tensor<const T> x, const nn::Target<T>& target, bool tra
                         nn::BatchSum* batch_sum) {
   const std::lock_guard lock(mutex_);
   const double weight = loss_->weight_of_rows(target, x.batch);
-  if (weight == 0 && x.batch > 0) {
+  const bool counts = weight != 0 || x.batch == 0;
+  if (!counts && !(batch_sum && network_->traits().synchronized)) {  // others may wait for its sums
     std::ranges::fill(model_->grads->span(), T{});
     return 0;
   }
@@ -28,8 +29,9 @@ double Stepper<T>::step(Tensor<const T> x, const nn::Target<T>& target, bool tra
     workspace_ = std::make_unique<nn::Workspace<T>>(*network_, sample_, x.batch);
   const SubnormalsAsZero zero;
   const Member alone;
-  const nn::Pass pass{.team = &alone, .training = training, .key = key, .final = &update_, .batch_sum = batch_sum};
-  optimizer_->begin_step();
+  const nn::Pass pass{
+      .team = &alone, .training = training, .key = key, .final = counts ? &update_ : nullptr, .batch_sum = batch_sum};
+  if (counts) optimizer_->begin_step();
   const nn::LossValue sums = nn::run_pass<T>(*network_, *model_, *workspace_, *loss_, pass, x, target,
                                              loss_->scale(weight), model_->grads->span());
   if (training) model_->commit(*network_, pass, *workspace_, x.batch);

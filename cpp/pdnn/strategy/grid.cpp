@@ -90,6 +90,8 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
   if (config.leaves > 0)
     config.pipeline.micro_batches = share(config.leaves, grid_.data->rank(), grid_.data->size()).size();
   const nn::Network<T>& network = whole->network();
+  if (config.stages * config.chunks > 1)  // all ranks, whichever has the layer
+    engine::PipelineEngine<T>::require_parts(network, config.pipeline.micro_batches);
   const std::vector<Range> stages =
       partition::stages_of(std::ssize(network.layers()), cut(network, sample, world, batch_size, config));
   take_stages(network, sample, config, stages);
