@@ -89,16 +89,19 @@ def test_columns_must_be_those_that_were_trained_on(
     lines = [f"{a},{b},{'up' if a > 0 else 'down'}" for a, b in x.tolist()]
     table.write_text("\n".join(["größe,b,kind", *lines]))
     assert cli.main(["train", "--data", str(table), "--epochs", "1", "--quiet", "--save", str(model)]) == 0
-    for text, target, found in (
-        ("b,größe,kind\n1,2,up\n", "kind", "['b', 'größe']"),
-        ("größe,b\n1,2\n", "b", "['größe']"),
-        ("größe,b,kind\n1,2,3\n", "größe", "['b', 'kind']"),
-        ("größe,b,kind\n1,2,3\n", "none", "['größe', 'b', 'kind']"),
+    for text, target, found, place in (
+        ("b,größe,kind\n1,2,up\n", "kind", "['b', 'größe']", 0),
+        ("größe,b\n1,2\n", "b", "['größe']", 1),
+        ("größe,b,kind\n1,2,3\n", "größe", "['b', 'kind']", 0),
+        ("größe,b,kind\n1,2,3\n", "none", "['größe', 'b', 'kind']", 2),
     ):
         new.write_text(text)
         capsys.readouterr()
         assert cli.main(["predict", str(model), str(new), "--target", target]) == 1
-        said = f"the inputs of the table are {found}, {model} was trained on ['größe', 'b']; put them in"
+        said = (
+            f"the inputs of the table are {found}, {model} was trained on ['größe', 'b'], and number {place} "
+            "is the first that differs; put them in"
+        )
         assert said in capsys.readouterr().err
     for text in ("größe,b\n1,2\n", "1,2\n"):  # without names, columns are known by their places
         new.write_text(text)

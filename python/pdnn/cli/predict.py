@@ -16,7 +16,9 @@ import argparse
 import csv
 import json
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
+from reprlib import repr as few
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,10 +88,13 @@ def _check_columns(path: str, metadata: dict[str, str], data: Dataset) -> None:
     except (RecursionError, ValueError) as error:
         raise ValueError(f"{path}: its metadata {specs.COLUMNS_KEY} has no names ({error})") from error
     found = tables.names(data)
-    if None not in (trained_on, found) and found != trained_on:
+    if found is not None and trained_on is not None and found != trained_on:
+        pairs = enumerate(zip_longest(found, trained_on))
+        place = next(place for place, (name, expected) in pairs if name != expected)
         raise ValueError(
-            f"the inputs of the table are {found}, {path} was trained on {trained_on}; put them in this "
-            "order, and name with --target what is no input (none: every column is one)"
+            f"the inputs of the table are {few(found)}, {path} was trained on {few(trained_on)}, and number "
+            f"{place} is the first that differs; put them in this order, and name with --target what is no "
+            "input (none: every column is one)"
         )
 
 

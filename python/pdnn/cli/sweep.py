@@ -50,8 +50,10 @@ _PASSED_ON = (
     "validation",
     "metrics",
 )
-_FLAGS = ("standardize", "standardize-target")
 """Options of ``pdnn train`` that every run of a sweep gets alike."""
+
+_FLAGS = ("standardize", "standardize-target")
+"""Those of them that take no value."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
