@@ -40,6 +40,28 @@ def test_validation_and_callbacks_see_the_average_and_ranks_go_on_apart() -> Non
     assert np.abs(adopting[0][0] - ranks[0][0]).max() > 1e-6
 
 
+@pytest.mark.parametrize("spec", ["average:3", "average:3:int8", "elastic-average:2"])
+def test_training_begins_with_what_a_callback_loads(spec: str) -> None:
+    pretrained = {name: values + 0.1 for name, values in make("serial").model.state_dict().items()}
+
+    class Load(pdnn.callbacks.Callback):
+        def on_train_begin(self, trainer: pdnn.Trainer) -> None:
+            trainer.model.load_state_dict(pretrained)
+
+    def trained(loads: bool) -> np.ndarray:
+        trainer = make(spec)
+        if not loads:
+            trainer.model.load_state_dict(pretrained)
+        trainer.fit(DATA, 2, 6, callbacks=[Load()] if loads else [], verbose=False)
+        return trainer.model.flat_parameters.copy()
+
+    ranks = [
+        model for loads in (True, False) for model in pdnn.run(trained, loads, ranks=2, backend="threads")
+    ]
+    for model in ranks[1:]:
+        np.testing.assert_array_equal(model, ranks[0])
+
+
 @pytest.mark.parametrize("spec", ["average:end", "average:4", "elastic-average:5"])
 def test_a_model_that_a_callback_changes_is_kept_or_refused(spec: str) -> None:
     class Bound(pdnn.callbacks.Callback):

@@ -13,8 +13,12 @@ ElasticAveraging<T>::ElasticAveraging(const Job<T>& job, optim::Optimizer<T>& op
   require(config.every > 0 && config.moving_rate > 0 && config.moving_rate <= 1,
           "ElasticAveraging: every = ", config.every, ", moving_rate = ", config.moving_rate,
           "; expected at least 1, and more than 0, at most 1");
+  if (comm_->size() > 1) center_ = AlignedArray<T>(common_.size() - 1);
+}
+
+template <class T>
+void ElasticAveraging<T>::begin_together() {
   if (comm_->size() == 1) return;
-  center_ = AlignedArray<T>(common_.size() - 1);
   std::ranges::copy(model_.params->span(), center_.data());
   std::ranges::copy(model_.buffers->span(), center_.data() + model_.count());
 }

@@ -21,6 +21,7 @@ class ElasticAveraging : public ModelAveraging<T> {
   std::vector<std::span<T>> memory() override { return {center_.span()}; }
 
  protected:
+  void begin_together() override;
   bool meet(bool stop) override;
   bool make_common(bool stop) override;
 

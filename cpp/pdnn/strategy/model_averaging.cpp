@@ -20,7 +20,7 @@ ModelAveraging<T>::ModelAveraging(const Job<T>& job, optim::Optimizer<T>& optimi
   if (comm_->size() == 1 || !config_.compression) return;
   require(!config_.by_master, "ModelAveraging: a codec is of sums that all ranks make; use by=\"all_reduce\"");
   sum_ = reduce::make_compressed_sum<T>(comm_, *config_.compression, {0, model_.count()}, reduce::matrices_of(job));
-  last_ = model_.params->copy();
+  last_ = AlignedArray<T>(model_.count());
 }
 
 /// Ranks need not stop after the same step: each does so when it hears that one wishes it. If an average is still ahead
@@ -30,6 +30,7 @@ template <class T>
 EpochSums ModelAveraging<T>::run_epoch(const Source<T>& source, const Epoch& epoch, const Poll& poll) {
   ++epochs_;
   pause_asked_ = paused_ = false;
+  if (agreed()) begin_together();  // also with what a callback has written into the model
   last_average_ = config_.every > 0 ? (epoch.first_step + epoch.steps()) / config_.every * config_.every - 1 : -1;
   EpochSums sums = SynchronousStrategy<T>::run_epoch(source, epoch, poll);
   if (!left_over_) return sums;
@@ -116,6 +117,11 @@ void ModelAveraging<T>::swap_with_common() {
   const auto buffers = slice(common_.span(), model_.count(), model_.buffers->size());
   std::swap_ranges(params.begin(), params.end(), model_.params->data());
   std::swap_ranges(buffers.begin(), buffers.end(), model_.buffers->data());
+}
+
+template <class T>
+void ModelAveraging<T>::begin_together() {
+  if (sum_) std::ranges::copy(model_.params->span(), last_.data());
 }
 
 template <class T>

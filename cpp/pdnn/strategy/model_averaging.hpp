@@ -49,6 +49,8 @@ class ModelAveraging : public SynchronousStrategy<T> {
     paused_ = sum > 0 && sum < kStop;
     return sum >= kStop;
   }
+  /// Before steps that begin with the same model on all ranks.
+  virtual void begin_together();
   /// What several ranks do every so many steps; returns whether a rank wants to stop.
   virtual bool meet(bool stop) { return average(stop); }
   /// What all ranks would agree on now, the average of their models, in common_; returns whether a rank wants to stop.
@@ -80,7 +82,7 @@ class ModelAveraging : public SynchronousStrategy<T> {
   bool left_over_ = false;                         // rows of this epoch, because ranks stopped, each after its own step
   AlignedArray<T> received_;                       // one rank's, at the master
   std::unique_ptr<reduce::CompressedSum<T>> sum_;  // of what the parameters have moved, by a codec
-  AlignedArray<T> last_;                           // the last average's parameters
+  AlignedArray<T> last_;                           // the parameters of the last average, or those begun with
 };
 
 }  // namespace pdnn::strategy
