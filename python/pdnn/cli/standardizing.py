@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pdnn import nn
-from pdnn.cli.tables import FOR_NUMBERS
+from pdnn.cli.tables import FOR_NUMBERS, for_numbers
 
 if TYPE_CHECKING:
     from pdnn.data import Dataset, Subset
@@ -45,12 +45,9 @@ class Standardization:
             raise ValueError(f"--standardize is for tables of numbers, these are {whole!r}")
         if not len(rows):
             raise ValueError("--standardize: the training data have no rows")
-        x = whole.x[rows].astype(np.float64)
-        self.mean: Array = x.mean(axis=0)
         # rounding may give a constant a deviation above 0; divided by infinity, it counts nothing
-        self.deviation: Array = np.where(x.max(axis=0) > x.min(axis=0), x.std(axis=0), np.inf)
-
-        self.columns = whole.columns or [str(column) for column in range(x.shape[1])]
+        self.mean, self.deviation = Moments.of(whole.x[rows], constant=np.inf)
+        self.columns = whole.columns or [str(column) for column in range(whole.x.shape[1])]
 
     def check(self, dtype: str) -> None:
         """Raises ValueError if a model of this dtype cannot tell the numbers of a column apart `within`."""
@@ -83,19 +80,17 @@ class Standardization:
 
 
 class Moments(NamedTuple):
-    """Mean and deviation of targets, shape () or (targets,); the latter 1 where they are constant."""
+    """Mean and deviation of each column."""
 
     mean: Array
     deviation: Array
 
     @classmethod
-    def of(cls, data: Dataset | Subset) -> Moments:
-        """Those of the rows of a data set."""
-        from pdnn.data.dataset import parts_of
-
-        whole, rows = parts_of(data)
-        y = whole.y[rows].astype(np.float64)
-        return cls(y.mean(axis=0), np.where(y.max(axis=0) > y.min(axis=0), y.std(axis=0), 1.0))
+    def of(cls, values: Array, constant: float) -> Moments:
+        """Those over the rows; the deviation is `constant` where values are."""
+        values = values.astype(np.float64)
+        varies = values.max(axis=0) > values.min(axis=0)
+        return cls(values.mean(axis=0), np.where(varies, values.std(axis=0), constant))
 
     @property
     def far(self) -> bool:
@@ -107,14 +102,21 @@ class Moments(NamedTuple):
         return f"mean {mean}, deviation {deviation}"
 
 
+def target_moments(data: Dataset | Subset) -> Moments:
+    """Those of the targets of a data set, shape () or (targets,); a constant one is shifted only."""
+    from pdnn.data.dataset import parts_of
+
+    whole, rows = parts_of(data)
+    return Moments.of(whole.y[rows], constant=1.0)
+
+
 class TargetStandardization:
     """Targets of mean 0 and variance 1 over the rows of a data set; one that is constant there becomes 0.
 
     Parameters
     ----------
     data : Dataset or Subset
-    loss : str
-        The word of a loss that takes them.
+    loss : Loss
     model : nn.Sequential
 
     Attributes
@@ -128,14 +130,14 @@ class TargetStandardization:
         If there are none, or the loss or the end of the model is for other targets.
     """
 
-    def __init__(self, data: Dataset | Subset, loss: str, model: nn.Sequential) -> None:
-        if loss.partition(":")[0].replace("-", "_") not in FOR_NUMBERS:
-            raise ValueError(f"--standardize-target is for --loss {', '.join(FOR_NUMBERS)}, not {loss}")
+    def __init__(self, data: Dataset | Subset, loss: nn.Loss, model: nn.Sequential) -> None:
+        if not for_numbers(loss):
+            raise ValueError(f"--standardize-target is for --loss {', '.join(FOR_NUMBERS)}, not {loss!r}")
         if not (isinstance(model[-1], nn.Linear) and len([*model[-1].parameters()]) == 2):
             raise ValueError(f"--standardize-target needs a model that ends in a Linear with bias: {model!r}")
         if not len(data):
             raise ValueError("--standardize-target: the training data have no rows")
-        self.moments = Moments.of(data)
+        self.moments = target_moments(data)
         self._were: list[tuple[Dataset, Array]] = []
 
     def apply(self, *parts: Dataset | Subset | None) -> None:

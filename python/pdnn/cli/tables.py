@@ -152,12 +152,11 @@ def load(arguments: argparse.Namespace) -> tuple[Dataset, Dataset]:
     """The data that ``--data`` names; ends the process if an option is for tables, and this is none."""
     given: dict[str, Any] = {
         name: getattr(arguments, name)
-        for name in ("target", "weight", "test", "header", "standardize_target")
-        if getattr(arguments, name, None) not in (None, False)
+        for name in ("target", "weight", "test", "header")
+        if getattr(arguments, name) is not None
     }
     if given and not isinstance(arguments.data, Table):
-        arguments.error(f"--{next(iter(given)).replace('_', '-')} is for tables: --data FILE.csv")
-    given.pop("standardize_target", None)
+        arguments.error(f"--{next(iter(given))} is for tables: --data FILE.csv")
     if "header" in given:
         given["header"] = given["header"] == "yes"
     parts: tuple[Dataset, Dataset] = arguments.data(**given)
@@ -192,6 +191,11 @@ def loss(name: str | None, model: nn.Sequential, data: Dataset | Subset) -> nn.L
     if single:
         return nn.BCEWithLogitsLoss() if y.size == 0 or (y.min() >= 0 and y.max() <= 1) else nn.MSELoss()
     return nn.CrossEntropyLoss()
+
+
+def for_numbers(loss: nn.Loss) -> bool:
+    """Whether a loss is one of `FOR_NUMBERS`."""
+    return type(loss) in [LOSSES[name] for name in FOR_NUMBERS]
 
 
 def _misfit(chosen: nn.Loss, model: nn.Sequential, single: bool, y: Array) -> str:

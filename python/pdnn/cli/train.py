@@ -151,6 +151,8 @@ def main(arguments: argparse.Namespace) -> int:
         if getattr(arguments, option) and arguments.checkpoint is None:
             arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
     table = arguments.data.path if isinstance(arguments.data, tables.Table) else None
+    if arguments.standardize_target and table is None:
+        arguments.error("--standardize-target is for tables: --data FILE.csv")
     results = {f"--{name}": getattr(arguments, name) for name in ("save", "json", "plot")}
     distinct(arguments, {"--data": table, **results})
     optimizing.check(arguments)
@@ -312,13 +314,11 @@ def _standardize_target(
     """Standardizes the targets if that is asked for; tells what they are, or that they should be."""
     told = trainer.comm.rank == 0 and not arguments.quiet
     if not arguments.standardize_target:
-        numbers = isinstance(arguments.data, tables.Table) and type(trainer.loss) in map(
-            tables.LOSSES.get, tables.FOR_NUMBERS
-        )
-        if told and numbers and len(train) and (moments := standardizing.Moments.of(train)).far:
+        numbers = isinstance(arguments.data, tables.Table) and tables.for_numbers(trainer.loss)
+        if told and numbers and len(train) and (moments := standardizing.target_moments(train)).far:
             print(f"target: {moments}; --standardize-target trains on numbers near 0")
         return None
-    targets = standardizing.TargetStandardization(train, _loss(arguments) or "", trainer.model)
+    targets = standardizing.TargetStandardization(train, trainer.loss, trainer.model)
     targets.apply(train, *others)
     if told:
         print(f"target: {targets.moments}; epochs are told of targets of mean 0 and deviation 1")
