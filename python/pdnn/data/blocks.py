@@ -213,7 +213,7 @@ class BlockStream:
 
 def _held(block: Dataset) -> int:
     """What its memory holds, by a few rows."""
-    return digest(np.arange(len(block)), block.x, block.y, block.weight)
+    return digest(range(len(block)), block.x, block.y, block.weight)
 
 
 def _told(sample: tuple[int, ...], x: Any, target: tuple[int, ...], y: Any, plain: bool) -> str:

@@ -42,9 +42,9 @@ def row_numbers(where: str, indices: npt.ArrayLike, size: int) -> Indices:
     return rows
 
 
-def digest(rows: Indices, *columns: Array | None) -> int:
+def digest(rows: Indices | range, *columns: Array | None) -> int:
     """A checksum of at most `COMPARED` of these rows, evenly spread, in the columns that there are."""
-    found, some = 0, rows[:: -(-len(rows) // COMPARED) or 1]
+    found, some = 0, np.asarray(rows[:: -(-len(rows) // COMPARED) or 1], np.int64)
     for column in columns:
         if column is not None:
             found = crc32(column[some].tobytes(), found)
