@@ -217,7 +217,7 @@ class CSVLogger(Callback):
     """
 
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
-        self.path = path
+        self.path = os.fspath(path)  # a number would be an open file's
         self.append = append
 
     def on_train_begin(self, trainer: Trainer) -> None:

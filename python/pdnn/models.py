@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -53,11 +53,14 @@ def mlp(
 
     Raises
     ------
-    ValueError
-        If there are fewer than two sizes, or the activation is none of these.
+    TypeError, ValueError
+        If there are fewer than two sizes, or one is no width, or the activation is none of these.
     """
+    if not isinstance(sizes, Iterable):
+        raise TypeError(f"mlp: sizes is {sizes!r}, expected the widths from input to output")
+    sizes = list(sizes)
     if len(sizes) < 2:
-        raise ValueError(f"mlp: sizes {list(sizes)}; expected at least an input and an output width")
+        raise ValueError(f"mlp: sizes {sizes}; expected at least an input and an output width")
     if activation not in ACTIVATIONS:
         raise ValueError(f'mlp: activation "{activation}"; expected one of {", ".join(ACTIVATIONS)}')
     layers: list[nn.Module] = [nn.Flatten()] if flatten else []
@@ -72,9 +75,8 @@ def ResNet9(
     """The residual network of the Horovod-style exercise: images (n, 3, 32, 32) to logits (n, 10).
 
     Eight convolutions, each with batch normalization and ReLU, and two linear layers, 431,946 parameters.
-    The
-    ReLU comes before a residual's addition, and none after it. Weights are uniform in ±√(6/fan_in), biases
-    in ±1/√fan_in.
+    The ReLU comes before a residual's addition, and none after it. Weights are uniform in ±√(6/fan_in),
+    biases in ±1/√fan_in.
 
     Parameters
     ----------

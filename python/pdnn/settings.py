@@ -49,6 +49,10 @@ class Settings(NamedTuple):
         for name, given in wanted.items():
             if given and self.checkpoint is None:
                 raise ValueError(f"fit: {name} needs checkpoint=, the directory of the checkpoint")
+        if self.checkpoint is not None and not os.fspath(self.checkpoint):
+            raise ValueError(
+                'fit: checkpoint="" is no path; expected the directory of the checkpoint, or None'
+            )
         if any(parameter.hooks or parameter.post_hooks for parameter in training.model.parameters()):
             raise ValueError(
                 "fit: the model has hooks, which only backward passes by hand run; remove them, or write the "

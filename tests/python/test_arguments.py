@@ -14,7 +14,9 @@ import pytest
 import pdnn
 from pdnn import nn, optim
 from pdnn.comm import run_threads
-from pdnn.data import DataLoader, Dataset, Subset
+from pdnn.data import DataLoader, DataPartitioner, Dataset, Subset, train_test_split
+from pdnn.datasets import make_classification
+from pdnn.strategies import schedule
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 256, (60, 8), dtype=np.uint8)
@@ -134,6 +136,11 @@ FIT: list[tuple[dict[str, Any], str]] = [
 def test_fit_names_the_argument(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(TypeError, match=f"^fit: {words}"):
         trainer().fit((X, Y), **{"epochs": 1, "verbose": False, **arguments})
+
+
+def test_an_empty_name_of_a_checkpoint_is_not_the_current_directory() -> None:
+    with pytest.raises(ValueError, match=r"^fit: checkpoint=.. is no path"):
+        trainer().fit((X, Y), 1, checkpoint="", verbose=False)
 
 
 def test_fit_on_ranks_takes_the_integers_of_numpy(tmp_path: Path) -> None:
@@ -260,6 +267,19 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         (lambda: nn.BatchNorm2d(8, True), "BatchNorm2d: eps is True, expected a number above 0"),
         (lambda: nn.CrossEntropyLoss(label_smoothing=True), "CrossEntropyLoss: label_smoothing is True"),
         (lambda: optim.SGD(network().parameters(), 0.1, 0.9, True), "SGD: weight_decay is True, expected"),
+        (lambda: pdnn.models.mlp(3), "mlp: sizes is 3, expected the widths"),
+        (lambda: schedule("1f1b", "4", 8), "schedule: stages is '4', expected an integer"),
+        (
+            lambda: make_classification(n_train="9"),
+            "make_classification: n_train is '9', expected an integer",
+        ),
+        (lambda: train_test_split(Dataset(X, Y), seed="a"), "train_test_split: seed is 'a', expected an"),
+        (lambda: DataPartitioner(Dataset(X, Y), 0.5), "DataPartitioner: sizes is 0.5, expected a share"),
+        (
+            lambda: DataPartitioner(Dataset(X, Y), "ab"),
+            "DataPartitioner: a share in sizes is 'a'",
+        ),
+        (lambda: pdnn.callbacks.CSVLogger(3), "expected str, bytes or os.PathLike object, not int"),
     ],
 )
 def test_a_layer_or_a_model_names_the_argument(make: Callable[[], object], words: str) -> None:

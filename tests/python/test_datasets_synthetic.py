@@ -98,7 +98,7 @@ def test_a_part_may_be_empty() -> None:
     [
         ({"n_train": 51}, "n_train is 51, expected 0 to n_samples = 50"),
         ({"n_classes": 40}, r"n_classes x n_clusters_per_class is 80, expected at most .* = 64"),
-        ({"n_clusters_per_class": 0}, "n_clusters_per_class 0, expected at least 1"),
+        ({"n_clusters_per_class": 0}, "n_clusters_per_class = 0; expected an integer from 1"),
         ({"n_features": 7}, r"n_features is 7, expected n_informative \+ 2 = 8 or more"),
     ],
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import accumulate, pairwise
 
 import numpy as np
 
-from pdnn.checks import integer
+from pdnn.checks import integer, number
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Indices
 from pdnn.data.dataset import Dataset, Subset
@@ -128,8 +128,8 @@ class DataPartitioner:
 
     Raises
     ------
-    ValueError
-        If a share is negative or their sum is above 1.
+    TypeError, ValueError
+        If a share is no number, or negative, or their sum is above 1.
 
     Examples
     --------
@@ -139,10 +139,11 @@ class DataPartitioner:
     def __init__(
         self, data: Dataset | Subset, sizes: Sequence[float] = (0.7, 0.2, 0.1), seed: int = 1234
     ) -> None:
+        if not isinstance(sizes, Iterable):
+            raise TypeError(f"DataPartitioner: sizes is {sizes!r}, expected a share for each part")
+        sizes = [number(self, "a share in sizes", size) for size in sizes]
         if min(sizes, default=0.0) < 0 or sum(sizes) > 1 + 1e-9:
-            raise ValueError(
-                f"DataPartitioner: sizes are {list(sizes)}, expected shares that sum to at most 1"
-            )
+            raise ValueError(f"DataPartitioner: sizes are {sizes}, expected shares that sum to at most 1")
         order = epoch_order(len(data), integer(self, "seed", seed, 0), 0)
         cuts = [round(len(data) * share) for share in accumulate(sizes, initial=0.0)]
         self.data = data

@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 
-from pdnn.checks import number
+from pdnn.checks import integer, number
 from pdnn.data.dataset import Dataset, Subset
 
 
@@ -22,7 +22,7 @@ def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 
     dataset : Dataset or Subset
     test : float in [0, 1]
         Share of the rows held out.
-    seed : int
+    seed : int, not negative
 
     Returns
     -------
@@ -31,9 +31,9 @@ def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 
     Raises
     ------
     TypeError, ValueError
-        If `test` is not a share.
+        If `test` is not a share, or the seed no such integer.
     """
     number("train_test_split", "test", test, "a share in [0, 1]", lambda found: 0 <= found <= 1)
-    order = np.random.RandomState(seed).permutation(len(dataset))
+    order = np.random.RandomState(integer("train_test_split", "seed", seed, 0)).permutation(len(dataset))
     held_out = ceil(test * len(dataset))
     return Subset(dataset, order[held_out:]), Subset(dataset, order[:held_out])

@@ -7,6 +7,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import integer
 from pdnn.data import Dataset
 from pdnn.datasets.parts import both
 
@@ -82,17 +83,22 @@ def make_classification(
 
     Raises
     ------
+    TypeError
+        If a number is no integer.
     ValueError
         If `n_train` does not lie between 0 and `n_samples`, a size is below 1, there are more clusters than
         corners, or fewer than `n_informative` + 2 features.
     """
-    if not 0 <= n_train <= n_samples:
+
+    def size(name: str, value: int, least: int = 1) -> int:
+        return integer("make_classification", name, value, least)
+
+    n_train, n_samples = size("n_train", n_train, 0), size("n_samples", n_samples)
+    n_features, n_informative = size("n_features", n_features), size("n_informative", n_informative)
+    n_classes = size("n_classes", n_classes)
+    n_clusters_per_class = size("n_clusters_per_class", n_clusters_per_class)
+    if n_train > n_samples:
         raise ValueError(f"make_classification: n_train is {n_train}, expected 0 to n_samples = {n_samples}")
-    if min(n_samples, n_informative, n_classes, n_clusters_per_class) < 1:
-        raise ValueError(
-            f"make_classification: n_samples is {n_samples}, n_informative {n_informative}, n_classes "
-            f"{n_classes}, n_clusters_per_class {n_clusters_per_class}, expected at least 1 of each"
-        )
     clusters = n_classes * n_clusters_per_class
     if clusters > 2**n_informative:
         raise ValueError(
@@ -106,7 +112,7 @@ def make_classification(
         )
     # What follows makes scikit-learn's draws in scikit-learn's order, and its products on arrays that lie
     # as its own do: the last bit of a sum depends on that.
-    draw = np.random.RandomState(random_state)
+    draw = np.random.RandomState(size("random_state", random_state, 0))
     centers = 2.0 * _corners(draw, clusters, n_informative) - 1
     x, y = np.empty((n_samples, n_features)), np.empty(n_samples, np.int64)
     informative = x[:, :n_informative]

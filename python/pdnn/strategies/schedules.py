@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pdnn import _core
+from pdnn.checks import integer
 from pdnn.moved import former_argument
 
 if TYPE_CHECKING:
@@ -143,12 +144,14 @@ def schedule(name: str, stages: int, micro_batches: int, chunks: int | None = No
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         If the name is another, or a number does not fit.
     """
     if chunks is None:
         chunks = 2 if name == "interleaved" else 1
-    programs = _core.pipeline_programs(name, stages, micro_batches, chunks)
+    counts = {"stages": stages, "micro_batches": micro_batches, "chunks": chunks}
+    numbers = [integer("schedule", what, count) for what, count in counts.items()]
+    programs = _core.pipeline_programs(name, *numbers)
     return Schedule(
         name, [[Instruction(*instruction) for instruction in program] for program in programs], chunks
     )
