@@ -288,7 +288,7 @@ class Store:
         self.pass_hooks: dict[int, PassHook] = {}
         self.turn = RLock()
         self._pending: Array | None = None
-        self._calls = count()
+        self._calls, self._unused_calls = count(), list[int]()
         offsets = offsets_of(named.values())
         for name, handle in named.items():
             handle.attach(name, self, offsets[handle])
@@ -339,7 +339,11 @@ class Store:
 
     def next_call(self) -> int:
         """How many calls came before this one."""
-        return next(self._calls)
+        return self._unused_calls.pop() if self._unused_calls else next(self._calls)
+
+    def give_back_call(self, number: int) -> None:
+        """Has the next call take this number, whose own was refused."""
+        self._unused_calls.append(number)
 
     def find(self, handles: Sequence[Handle]) -> slice | None:
         """Where these, all parameters or all buffers, lie in their array, if together and in this order."""

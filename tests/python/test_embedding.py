@@ -152,6 +152,24 @@ def test_what_is_no_index_is_refused() -> None:
             trainer.evaluate(data)
 
 
+def test_a_refused_step_changes_nothing() -> None:
+    models = [
+        nn.Sequential(network(), nn.Dropout(0.5), nn.Linear(4, 4), dtype="float64", seed=5) for _ in range(2)
+    ]
+    rules = [optim.Adam(model.parameters()) for model in models]
+    for step in range(3):
+        for bad in (CODES + 11, CODES[:, :2], CODES[:-1]):
+            with pytest.raises(ValueError, match=r"expected a whole number|this layer takes 15|53 labels"):
+                models[1].step(bad, LABELS, nn.CrossEntropyLoss(), rules[1])
+        losses = [
+            model.step(CODES, LABELS, nn.CrossEntropyLoss(), rule)
+            for model, rule in zip(models, rules, strict=True)
+        ]
+        assert losses[0] == losses[1], step
+    assert models[0].fingerprint() == models[1].fingerprint()
+    assert rules[0].state_dict()["steps"] == rules[1].state_dict()["steps"] == 3
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(ValueError, match=r"this layer takes \(indices\)"):
         network().output_shape((3, 1))

@@ -31,9 +31,16 @@ double Stepper<T>::step(Tensor<const T> x, const nn::Target<T>& target, bool tra
   const Member alone;
   const nn::Pass pass{
       .team = &alone, .training = training, .key = key, .final = counts ? &update_ : nullptr, .batch_sum = batch_sum};
+  const std::int64_t steps = optimizer_->steps();
   if (counts) optimizer_->begin_step();
-  const nn::LossValue sums = nn::run_pass<T>(*network_, *model_, *workspace_, *loss_, pass, x, target,
-                                             loss_->scale(weight), model_->grads->span());
+  nn::LossValue sums;
+  try {
+    sums = nn::run_pass<T>(*network_, *model_, *workspace_, *loss_, pass, x, target, loss_->scale(weight),
+                           model_->grads->span());
+  } catch (...) {  // a layer refuses these samples
+    optimizer_->set_steps(steps);
+    throw;
+  }
   if (training) model_->commit(*network_, pass, *workspace_, x.batch);
   return loss_->reduce(sums.value, weight);
 }

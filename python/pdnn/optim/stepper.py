@@ -69,15 +69,20 @@ class Stepper:
                     "eval() of the model, or write the step by hand"
                 )
         ranks = world().core if store.synchronized and training else None
-        how = (training, store.seed, store.next_call() if training else 0, ranks)
         weights = None if weight is None else row_weights("step", weight, len(x))
+        number = store.next_call() if training else 0
+        how = (training, store.seed, number, ranks)
         loss = None
-        if self._core is not None and not self._looks_at_y:
-            loss = self._core.step(x, y, *how, weights)
-        if loss is not None:
-            return loss
-        core, x, y, weights = self._converted(x, y, weights)
-        loss = core.step(x, y, *how, weights)
+        try:
+            if self._core is not None and not self._looks_at_y:
+                loss = self._core.step(x, y, *how, weights)
+            if loss is None:
+                core, x, y, weights = self._converted(x, y, weights)
+                loss = core.step(x, y, *how, weights)
+        except BaseException:
+            if training:
+                store.give_back_call(number)
+            raise
         assert loss is not None, "converted arrays are as it takes them"
         return loss
 
