@@ -139,6 +139,90 @@ class EarlyStopping(_Watching):
             trainer.model.flat_parameters[...], trainer.model.flat_buffers[...] = self._kept
 
 
+class ReduceLROnPlateau(_Watching):
+    """Multiplies the learning rates when a value has not improved for some epochs.
+
+    Parameters
+    ----------
+    monitor : str
+        A name of `History.history`.
+    factor : float in (0, 1)
+    patience : int
+        Epochs without improvement after which to reduce.
+    mode : "auto", "min" or "max"
+        Whether the value should fall or rise. "auto": accuracies, top-k and R² should rise, others fall.
+    min_delta : float
+        What counts as an improvement.
+    cooldown : int
+        Epochs after a reduction that count nothing.
+    min_lr : float
+        The least learning rate.
+
+    Attributes
+    ----------
+    best : float or None
+        The best value of the trainer's history; a resumed or second fit goes on counting.
+    best_epoch : int
+        When it was seen, counted from 0.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        factor: float = 0.1,
+        patience: int = 10,
+        mode: str = "auto",
+        min_delta: float = 1e-4,
+        cooldown: int = 0,
+        min_lr: float = 0.0,
+    ) -> None:
+        super().__init__(monitor, mode, min_delta)
+        self.factor = number(self, "factor", factor, "a number in (0, 1)", lambda found: 0 < found < 1)
+        self.patience = integer(self, "patience", patience, 1)
+        self.cooldown = integer(self, "cooldown", cooldown, 0)
+        self.min_lr = number(self, "min_lr", min_lr, "a number from 0", lambda found: found >= 0)
+        self._counts_from = 0
+
+    def on_train_begin(self, trainer: Trainer) -> None:
+        """Counts the epochs so far.
+
+        Raises
+        ------
+        ValueError
+            If the value is one of validation, and `fit` was given no data for it; or if the trainer has a
+            schedule, which would set the rates anew.
+        """
+        super().on_train_begin(trainer)
+        if trainer.schedule is not None:
+            raise ValueError(
+                "ReduceLROnPlateau: the trainer's schedule sets the learning rates; take one of them"
+            )
+        self._counts_from = 0
+        for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])):
+            self._is_over(epoch, {self.monitor: value})
+
+    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
+        """Reduces the rates when patience is over.
+
+        Raises
+        ------
+        ValueError
+            If the epoch has no such value.
+        """
+        if self._is_over(epoch, logs):
+            for group in trainer.optimizer.param_groups:
+                group["lr"] = min(group["lr"], max(group["lr"] * self.factor, self.min_lr))
+
+    def _is_over(self, epoch: int, logs: dict[str, float]) -> bool:
+        """Whether so many epochs that count were no better; then they are counted anew."""
+        if self._improves(epoch, logs):
+            self._counts_from = max(self._counts_from, epoch + 1)
+        over = epoch + 1 - self._counts_from >= self.patience
+        if over:
+            self._counts_from = epoch + 1 + self.cooldown
+        return over
+
+
 class ModelCheckpoint(_Watching):
     """Keeps the model of the best epoch in a file, which `pdnn.load_model` reads.
 

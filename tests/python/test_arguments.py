@@ -339,6 +339,8 @@ def test_layers_of_numpys_numbers_are_saved(layer: Callable[[], nn.Module], tmp_
     [
         lambda o: optim.LinearLR(o, FLOAT, FLOAT, total_iters=INT),
         lambda o: optim.StepLR(o, INT, FLOAT),
+        lambda o: optim.MultiStepLR(o, np.array([2, 1]), FLOAT),
+        lambda o: optim.ExponentialLR(o, FLOAT),
         lambda o: optim.CosineAnnealingLR(o, INT, FLOAT),
         lambda o: optim.SequentialLR(o, [optim.ConstantLR(o, FLOAT, INT), optim.StepLR(o, 2)], np.array([1])),
     ],

@@ -14,7 +14,7 @@ import pytest
 
 import pdnn
 from pdnn import nn, optim
-from pdnn.callbacks import Callback, CSVLogger, EarlyStopping, ModelCheckpoint
+from pdnn.callbacks import Callback, CSVLogger, EarlyStopping, ModelCheckpoint, ReduceLROnPlateau
 from pdnn.comm import run_threads
 
 RNG = np.random.default_rng(0)
@@ -100,6 +100,56 @@ def test_directions(tmp_path: Path) -> None:
         ModelCheckpoint(tmp_path / "x", mode="up")
     with pytest.raises(ValueError, match=r'ModelCheckpoint: no "val_top5" in'):
         fit(make(), 1, ModelCheckpoint(tmp_path / "x", "val_top5"))
+
+
+class Rates(Callback):
+    """Notes the learning rate after each epoch."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        self.seen.append(trainer.optimizer.param_groups[0]["lr"])
+
+
+def test_learning_rates_fall_on_a_plateau_as_they_do_in_torch() -> None:
+    values = [5.0, 4.0, 4.0, 4.0, 3.0, 3.5, math.nan, 3.2, 3.1, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]
+    trainer, expected = make(), []
+    torch = pytest.importorskip("torch")
+    peer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.01)
+    rule = {"factor": 0.5, "cooldown": 2, "min_lr": 0.001}
+    # torch reduces when more epochs than its patience were no better.
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(peer, patience=1, threshold=0.0, **rule)
+    reducing, rates = ReduceLROnPlateau("loss", patience=2, min_delta=0.0, **rule), Rates()  # type: ignore
+    reducing.on_train_begin(trainer)
+    for epoch, value in enumerate(values):
+        theirs.step(value)
+        expected.append(peer.param_groups[0]["lr"])
+        reducing.on_epoch_end(trainer, epoch, {"loss": value})
+        rates.on_epoch_end(trainer, epoch, {})
+    assert rates.seen == expected and len(set(expected)) == 5
+
+
+def test_a_plateau_goes_on_in_a_resumed_training_and_on_ranks(tmp_path: Path) -> None:
+    def trained(parts: list[int], strategy: str = "serial", **options: Any) -> tuple[list[float], str]:
+        trainer, rates = make(strategy=strategy, **options), Rates()
+        trainer.optimizer.param_groups[0]["lr"] = 0.5
+        for epochs in parts:
+            fit(trainer, epochs, ReduceLROnPlateau(patience=2, factor=0.25), rates)
+        return rates.seen, trainer.history.fingerprint
+
+    whole, fingerprint = trained([12])
+    assert len(set(whole)) > 2 and whole[0] == 0.5
+    assert trained([5, 1, 6]) == (whole, fingerprint)
+    ranks = run_threads(lambda: trained([12], "ddp"), 2)
+    assert ranks[0] == ranks[1] and len(set(ranks[0][0])) > 2
+
+
+def test_a_plateau_and_a_schedule_are_refused_together() -> None:
+    trainer = make()
+    trainer.schedule = optim.StepLR(trainer.optimizer, 1)
+    with pytest.raises(ValueError, match="the trainer's schedule sets the learning rates"):
+        fit(trainer, 1, ReduceLROnPlateau())
 
 
 @pytest.mark.parametrize("kind", [EarlyStopping, partial(ModelCheckpoint, "best.safetensors")])

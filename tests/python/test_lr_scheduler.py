@@ -21,6 +21,8 @@ SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
     "linear down": lambda library, sgd: library.LinearLR(sgd, 1.0, 0.3, 70),
     "constant": lambda library, sgd: library.ConstantLR(sgd, 0.25, 30),
     "step": lambda library, sgd: library.StepLR(sgd, 7, 0.9),
+    "milestones": lambda library, sgd: library.MultiStepLR(sgd, [30, 5, 30, 80], 0.5),
+    "exponential": lambda library, sgd: library.ExponentialLR(sgd, 0.97),
     "cosine": lambda library, sgd: library.CosineAnnealingLR(sgd, 100),
     "cosine waves": lambda library, sgd: library.CosineAnnealingLR(sgd, 13, eta_min=0.01),
     "lambda": lambda library, sgd: library.LambdaLR(sgd, lambda t: 1 / (1 + t)),

@@ -217,6 +217,41 @@ class StepLR(LRScheduler):
         return super().config() | {"step_size": self.step_size, "gamma": self.gamma}
 
 
+class MultiStepLR(LRScheduler):
+    """Multiplied by gamma at each of the milestones, times of which one that comes twice counts twice."""
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones = sorted(integer(self, "a milestone", time, 0) for time in milestones)
+        self.gamma = self._checked("gamma", gamma, 0)
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base: float, t: int) -> float:
+        """The first learning rate times gamma to the power of the number of milestones up to t."""
+        return float(base * self.gamma ** bisect_right(self.milestones, t))
+
+    def config(self) -> dict[str, Any]:
+        """Milestones and gamma."""
+        return super().config() | {"milestones": self.milestones, "gamma": self.gamma}
+
+
+class ExponentialLR(LRScheduler):
+    """Multiplied by gamma at each step."""
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = self._checked("gamma", gamma, 0)
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base: float, t: int) -> float:
+        """The first learning rate times gamma to the power of t."""
+        return float(base * self.gamma**t)
+
+    def config(self) -> dict[str, Any]:
+        """Gamma."""
+        return super().config() | {"gamma": self.gamma}
+
+
 class CosineAnnealingLR(LRScheduler):
     """A cosine wave from the first learning rate down to eta_min at T_max, and on along the wave.
 
