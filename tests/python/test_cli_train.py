@@ -229,6 +229,23 @@ def test_second_order_takes_all_rows_in_float64_and_goes_on(
     np.testing.assert_array_equal(models.load_model(saved).flat_parameters, model.flat_parameters)
 
 
+def test_patience_ends_a_training_with_its_best_epoch(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history, model = tmp_path / "history.json", tmp_path / "model.safetensors"
+    words = ["--epochs", "300", "--lr", "2", "--validation", "0.3", "--json", history, "--save", model]
+    assert train(blobs, *words, "--patience", "4") == 0
+    lines = capsys.readouterr().out.splitlines()
+    losses = json.loads(history.read_text())["history"]["val_loss"]
+    best = int(np.argmin(losses))
+    assert len(losses) == best + 5 < 300
+    assert lines[best + 5] == f"best epoch: {best + 1}, val_loss {losses[best]:.4f}"
+    again = tmp_path / "again.safetensors"
+    short = ["--epochs", str(best + 1), "--lr", "2", "--validation", "0.3", "--save", again]
+    assert train(blobs, *short) == 0
+    assert pdnn.load_model(again).fingerprint() == pdnn.load_model(model).fingerprint()
+
+
 def test_quiet_training_prints_one_line(blobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(blobs, "--epochs", "2", "--quiet", "--validation", "none", "--l2", "0.01") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
@@ -313,6 +330,8 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--resume"], "--resume needs --checkpoint"),
         (["--every-steps", "5"], "--every-steps needs --checkpoint"),
         (["--keep", "3"], "--keep needs --checkpoint"),
+        (["--patience", "3"], "--patience needs --validation FRACTION"),
+        (["--patience", "3", "--validation", "none"], "--patience needs --validation FRACTION"),
         (["--save", "/nowhere/model.safetensors"], "there is no such folder"),
         (["--save", "/tmp"], "'/tmp' is a folder; expected a file"),
         pytest.param(

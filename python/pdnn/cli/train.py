@@ -4,6 +4,7 @@
   pdnn train --ranks 2 --epochs 5 --plot history.png --json history.json --save model.safetensors
   pdnn train --data npz:mine.npz --model mlp:20-64-3:tanh --lr 0.05 --validation 0.1
   pdnn train --data table.csv --target price --standardize --standardize-target --metrics r2,mae
+  pdnn train --data table.csv --epochs 500 --validation 0.2 --patience 10 --save model.safetensors
   pdnn train --optimizer adam --schedule cosine
   pdnn train --data table.csv --model mlp:10-16-1 --optimizer levenberg-marquardt --epochs 50
   pdnn train --data cifar10:FOLDER --model mlp:3072-256-10 --augment 4
@@ -29,7 +30,7 @@ from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pdnn.cli import optimizing, specs, standardizing, tables
+from pdnn.cli import accounts, optimizing, specs, standardizing, tables
 from pdnn.cli.contention import Contention
 from pdnn.cli.values import distinct, output, picture, positive_float, positive_int
 from pdnn.comm.costs import text
@@ -121,6 +122,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="evaluated each epoch: test (default), none, or the fraction of training rows to hold out",
     )
     how.add_argument(
+        "--patience",
+        type=positive_int,
+        metavar="N",
+        help="end when the loss of the rows that --validation holds out has not fallen for N epochs, with "
+        "the parameters of the best one",
+    )
+    how.add_argument(
         "--metrics",
         type=specs.metrics,
         default=(),
@@ -150,6 +158,8 @@ def main(arguments: argparse.Namespace) -> int:
     for option in ("resume", "every_steps", "every_seconds", "keep"):
         if getattr(arguments, option) and arguments.checkpoint is None:
             arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
+    if arguments.patience and not isinstance(arguments.validation, float):
+        arguments.error("--patience needs --validation FRACTION: rows of neither the training nor the test")
     table = arguments.data.path if isinstance(arguments.data, tables.Table) else None
     if arguments.standardize_target and table is None:
         arguments.error("--standardize-target is for tables: --data FILE.csv")
@@ -186,11 +196,13 @@ def main(arguments: argparse.Namespace) -> int:
     contention = Contention()
     if wanted and arguments.strategy not in CHOSEN:
         _estimate(trainer, train, arguments)
+    stopping = pdnn.callbacks.EarlyStopping(patience=arguments.patience) if arguments.patience else None
     history = trainer.fit(
         train,
         epochs=arguments.epochs,
         batch_size=arguments.batch_size,
         validation=held_out,
+        callbacks=[stopping] if stopping else [],
         augment=None if arguments.augment is None else PadCropFlip(arguments.augment),
         checkpoint=arguments.checkpoint,
         every_steps=arguments.every_steps,
@@ -202,6 +214,8 @@ def main(arguments: argparse.Namespace) -> int:
     if wanted and arguments.strategy in CHOSEN:
         _estimate(trainer, train, arguments)
     world = pdnn.world()  # fewer ranks, if one has died
+    if stopping and stopping.best is not None and world.rank == 0 and not arguments.quiet:
+        print(f"best epoch: {stopping.best_epoch + 1}, val_loss {stopping.best:.4f}")
     others = contention.share(world)
     if targets is not None:
         targets.undo(trainer.model)
@@ -224,9 +238,9 @@ def main(arguments: argparse.Namespace) -> int:
         if arguments.plot:
             history.plot(arguments.plot)
         if world.size > 1 and any(history.ranks) and not arguments.quiet:
-            print(_account(history))
+            print(accounts.of_ranks(history))
             if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
-                print(_coded(history))
+                print(accounts.of_codec(history))
         if not arguments.quiet:
             isa, leaves = _core.active_isa(), trainer.strategy.leaves
             if leaves:
@@ -337,42 +351,6 @@ def _estimate(trainer: pdnn.Trainer, train: Dataset | Subset, arguments: argpars
     except ValueError as error:
         if trainer.comm.rank == 0 and not arguments.quiet:
             print(f"not estimated: {str(error).removeprefix('estimate: ')}")
-
-
-def _account(history: pdnn.History) -> str:
-    """What a step of a rank sent and where its time went: the mean over ranks and epochs."""
-    ranks = [rank for epoch in history.ranks for rank in epoch]
-    times = [rank for epoch in history.times for rank in epoch]
-    steps = max(1.0, sum(rank["steps"] for rank in ranks))
-    seconds = sum(sum(rank.values()) for rank in times) or 1.0
-    sent, read = (sum(rank[name] for rank in ranks) / steps for name in ("bytes", "shared_bytes"))
-    words = {
-        "compute": "computing",
-        "communication": "exposed communication",
-        "waiting": "waiting for the slowest",
-        "other": "other",
-    }
-    shares = [f"{sum(rank[name] for rank in times) / seconds:.0%} {told}" for name, told in words.items()]
-    return (
-        f"a step of a rank: {sent:,.0f} bytes sent, "
-        + (f"{read:,.0f} read in shared memory, " if read else "")
-        + ", ".join(shares)
-    )
-
-
-def _coded(history: pdnn.History) -> str:
-    """Bytes and times of this rank's sums by a codec, over all epochs."""
-    kept = [epoch for epoch in history.compression if epoch.get("sums")]
-    total = {name: sum(epoch.get(name, 0.0) for epoch in kept) for name in kept[0]}
-    words = (
-        f"by the codec: {total['bytes'] / total['sums']:,.0f} bytes a sum instead of "
-        f"{total['bytes_uncompressed'] / total['sums']:,.0f} "
-        f"({total['bytes_uncompressed'] / max(total['bytes'], 1):.3g} times fewer), "
-        f"{1e6 * total['encode_seconds'] / total['sums']:.0f} µs to encode and "
-        f"{1e6 * total['decode_seconds'] / total['sums']:.0f} µs to decode"
-    )
-    errors = [epoch["error"] for epoch in kept if "error" in epoch]
-    return f"{words}, {errors[-1]:.2%} lost" if errors else words
 
 
 def _parts(

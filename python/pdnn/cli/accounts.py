@@ -1,0 +1,44 @@
+"""What `pdnn train` says of a training on ranks: bytes and times of a step, and what a codec saved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pdnn
+
+
+def of_ranks(history: pdnn.History) -> str:
+    """What a step of a rank sent and where its time went: the mean over ranks and epochs."""
+    ranks = [rank for epoch in history.ranks for rank in epoch]
+    times = [rank for epoch in history.times for rank in epoch]
+    steps = max(1.0, sum(rank["steps"] for rank in ranks))
+    seconds = sum(sum(rank.values()) for rank in times) or 1.0
+    sent, read = (sum(rank[name] for rank in ranks) / steps for name in ("bytes", "shared_bytes"))
+    words = {
+        "compute": "computing",
+        "communication": "exposed communication",
+        "waiting": "waiting for the slowest",
+        "other": "other",
+    }
+    shares = [f"{sum(rank[name] for rank in times) / seconds:.0%} {told}" for name, told in words.items()]
+    return (
+        f"a step of a rank: {sent:,.0f} bytes sent, "
+        + (f"{read:,.0f} read in shared memory, " if read else "")
+        + ", ".join(shares)
+    )
+
+
+def of_codec(history: pdnn.History) -> str:
+    """Bytes and times of this rank's sums by a codec, over all epochs."""
+    kept = [epoch for epoch in history.compression if epoch.get("sums")]
+    total = {name: sum(epoch.get(name, 0.0) for epoch in kept) for name in kept[0]}
+    words = (
+        f"by the codec: {total['bytes'] / total['sums']:,.0f} bytes a sum instead of "
+        f"{total['bytes_uncompressed'] / total['sums']:,.0f} "
+        f"({total['bytes_uncompressed'] / max(total['bytes'], 1):.3g} times fewer), "
+        f"{1e6 * total['encode_seconds'] / total['sums']:.0f} µs to encode and "
+        f"{1e6 * total['decode_seconds'] / total['sums']:.0f} µs to decode"
+    )
+    errors = [epoch["error"] for epoch in kept if "error" in epoch]
+    return f"{words}, {errors[-1]:.2%} lost" if errors else words
