@@ -43,6 +43,8 @@ void bind_data(py::module_& m) {
   py::class_<HeldSource<T>>(m, "Source")
       .def(py::init<py::array, py::array, double, double, std::optional<py::array>>(), py::arg("x"), py::arg("target"),
            py::arg("scale") = 1.0, py::arg("shift") = 0.0, py::arg("weight") = py::none())
+      .def(py::init<py::array, py::array, py::array, Index, py::array, std::optional<py::array>>(), py::arg("values"),
+           py::arg("columns"), py::arg("starts"), py::arg("width"), py::arg("target"), py::arg("weight") = py::none())
       .def(
           "augment",
           [](HeldSource<T>& held, Index padding, bool flip, std::uint64_t seed, std::uint64_t epoch) {

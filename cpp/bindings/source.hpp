@@ -27,10 +27,20 @@ class HeldSource {
         weight_(std::move(weight)),
         source(samples(scale, shift), read_target<T>("Source: y", target_, weight_, x_.shape(0))) {}
 
+  /// Of sparse rows so wide.
+  HeldSource(py::array values, py::array columns, py::array starts, Index width, py::array target,
+             std::optional<py::array> weight)
+      : x_(std::move(values)),
+        columns_(std::move(columns)),
+        starts_(std::move(starts)),
+        target_(std::move(target)),
+        weight_(std::move(weight)),
+        source(sparse(width), read_target<T>("Source: y", target_, weight_, starts_.size() - 1)) {}
+
   py::array_t<T> gather(const py::array& rows) const {
     const std::span<const Index> indices = read_order(rows, source.count());
-    std::vector<Index> extents(x_.shape(), x_.shape() + x_.ndim());
-    extents[0] = static_cast<Index>(indices.size());
+    std::vector<Index> extents{static_cast<Index>(indices.size())};
+    for (int axis = 0; axis < source.sample().rank(); ++axis) extents.push_back(source.sample()[axis]);
     py::array_t<T> out(extents);
     T* const data = out.mutable_data();
     const NoGil release;
@@ -56,7 +66,23 @@ class HeldSource {
     return samples;
   }
 
-  py::array x_, target_;
+  data::Samples sparse(Index width) const {
+    const std::span<const T> values = read<T>("Source: values", x_);
+    const std::span<const std::int32_t> columns = read<std::int32_t>("Source: columns", columns_);
+    const std::span<const Index> starts = read<Index>("Source: starts", starts_);
+    require(columns.size() == values.size(), "Source: got ", values.size(), " values and ", columns.size(), " columns");
+    require(
+        !starts.empty() && starts.front() >= 0 && starts.back() <= std::ssize(values) && std::ranges::is_sorted(starts),
+        "Source: the starts of rows do not rise from 0 to ", values.size());
+    for (const std::int32_t column : columns)
+      require(column >= 0 && column < width, "Source: column ", column, " of ", width);
+    return {.data = values.data(),
+            .count = std::ssize(starts) - 1,
+            .sample = {width},
+            .sparse = {starts.data(), columns.data()}};
+  }
+
+  py::array x_, columns_, starts_, target_;
   std::optional<py::array> weight_;
 
  public:

@@ -8,8 +8,8 @@ namespace pdnn::data {
 template <class T>
 Source<T>::Source(const Samples& samples, const nn::Target<T>& target) : samples_(samples), target_(target) {
   constexpr auto own = sizeof(T) == sizeof(float) ? Samples::Format::float32 : Samples::Format::float64;
-  ready_ =
-      samples.format == own && samples.scale == 1 && samples.shift == 0 && samples.stride == samples.sample.count();
+  ready_ = !samples.sparse.starts && samples.format == own && samples.scale == 1 && samples.shift == 0 &&
+           samples.stride == samples.sample.count();
 }
 
 template <class T>
@@ -45,9 +45,22 @@ Batch<T> Source<T>::view(std::span<const Index> rows) const {
 }
 
 template <class T>
+void Source<T>::gather_sparse(Range part, std::span<const Index> rows, T* out) const {
+  const Index width = samples_.sample.count();
+  const T* const values = static_cast<const T*>(samples_.data);
+  for (Index r = part.begin; r < part.end; ++r) {
+    T* const row = out + r * width;
+    std::fill_n(row, width, T{});
+    const Index* const bounds = samples_.sparse.starts + rows[static_cast<std::size_t>(r)];
+    for (Index i = bounds[0]; i < bounds[1]; ++i) row[samples_.sparse.columns[i]] += values[i];
+  }
+}
+
+template <class T>
 void Source<T>::gather_samples(Part part, std::span<const Index> rows, T* out) const {
   const Index width = samples_.sample.count();
   const Range mine = part.range(static_cast<Index>(rows.size()));
+  if (samples_.sparse.starts) return gather_sparse(mine, rows, out);
   const auto gather = [&]<class Raw>(const Raw* raw) {
     kernels::table<T>().template gather_rows<Raw>()({}, raw, samples_.stride, rows.data() + mine.begin, mine.size(),
                                                     width, samples_.scale, samples_.shift, out + mine.begin * width);
@@ -112,6 +125,7 @@ Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn
 
 template <class T>
 kernels::Upcoming Source<T>::upcoming(Part part, std::span<const Index> rows) const {
+  if (samples_.sparse.starts) return {nullptr, 0, nullptr, 0, 0};
   const Index count = static_cast<Index>(rows.size());
   const Range mine = in_place(rows) ? Range{0, count} : part.range(count);
   const Index element = samples_.format == Samples::Format::uint8     ? Index{sizeof(std::uint8_t)}
@@ -123,6 +137,7 @@ kernels::Upcoming Source<T>::upcoming(Part part, std::span<const Index> rows) co
 
 template <class T>
 void Source<T>::fetch(std::span<const Index> rows) const {
+  if (samples_.sparse.starts) return;
   const kernels::Upcoming what = upcoming({}, rows);
   for (const Index row : rows) {
     const char* const sample = what.data + row * what.stride;

@@ -10,6 +10,13 @@ namespace pdnn::data {
 
 using threads::Member;
 
+/// Rows of which most elements are 0: `data` has the others, those of row r from starts[r] on to starts[r + 1], each
+/// with its column (compressed sparse rows). Those of one place add up. Null: not these rows.
+struct SparseRows {
+  const Index* starts = nullptr;
+  const std::int32_t* columns = nullptr;
+};
+
 /// Samples as they lie in memory; the value of an element is scale · raw + shift.
 struct Samples {
   enum class Format { uint8, float32, float64 };
@@ -19,6 +26,7 @@ struct Samples {
   Index stride = 0;  ///< elements from one sample to the next
   Shape sample{};
   double scale = 1, shift = 0;
+  SparseRows sparse{};  ///< of T, with neither format nor stride, scale and shift
 };
 
 template <class T>
@@ -60,6 +68,7 @@ class Source {
   void fetch(std::span<const Index> rows) const;
 
  private:
+  void gather_sparse(Range part, std::span<const Index> rows, T* out) const;
   /// Whether these rows lie as a batch does.
   bool in_place(std::span<const Index> rows) const;
   Batch<T> view(std::span<const Index> rows) const;

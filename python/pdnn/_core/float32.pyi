@@ -228,7 +228,11 @@ class ErrorFeedback(Codec):
         What was lost so far, as an array that shares its memory.
         """
 class Source:
+    @typing.overload
     def __init__(self, x: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], scale: typing.SupportsFloat | typing.SupportsIndex = 1.0, shift: typing.SupportsFloat | typing.SupportsIndex = 0.0, weight: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None) -> None:
+        ...
+    @typing.overload
+    def __init__(self, values: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], columns: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], starts: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], width: typing.SupportsInt | typing.SupportsIndex, target: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], weight: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]] | None = None) -> None:
         ...
     def augment(self, padding: typing.SupportsInt | typing.SupportsIndex, flip: bool, seed: typing.SupportsInt | typing.SupportsIndex, epoch: typing.SupportsInt | typing.SupportsIndex) -> None:
         """

@@ -133,9 +133,9 @@ class Passes:
         for part in self._feed.parts(self._order()):
             whole = len(part) == len(self._rows)
             self._decay(decay, len(part), self._count if whole else self._table.count(part))
-            for _ in self._feed.stretches(part):
-                sums = self._steps()
-                loss, weight, steps = loss + sums.loss, weight + sums.weight, steps + sums.steps
+            self._feed.source.rows = part
+            sums = self._steps()
+            loss, weight, steps = loss + sums.loss, weight + sums.weight, steps + sums.steps
         return Sums(loss, weight, len(self._rows), steps, None)
 
     def _steps(self) -> EpochSums:

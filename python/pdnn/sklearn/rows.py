@@ -6,22 +6,21 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
 
 from pdnn import nn
-from pdnn.core import array_dtype
+from pdnn.core import array_dtype, core_for
 from pdnn.data import Dataset
 from pdnn.data.source import Source, source_of
 from pdnn.nn.losses import Loss
+from pdnn.nn.targets import prepare_rows, target_width
 from pdnn.store import Array
 
 T = TypeVar("T")
-
-DENSE_BYTES = 2**25
-"""Of the memory in which sparse rows are dense, unless a batch is larger."""
 
 CONVERTED_BYTES = 2**30
 """Of a converted table, at most; a larger one is converted a batch at a time."""
@@ -60,7 +59,7 @@ class Table:
 
 
 class Feed:
-    """The rows of a table as the core reads them: all in place, or, of a sparse table, a stretch at a time.
+    """The rows of a table as the core reads them, in place; those of a sparse one become dense in a batch.
 
     Parameters
     ----------
@@ -97,40 +96,39 @@ class Feed:
         step: int,
         epochs: int,
     ) -> None:
-        self._sparse, self._step, self._most = sparse.issparse(x), step, len(rows)
         dtype = np.dtype(array_dtype(model.dtype))
-        row_bytes = max(x.shape[1], 1) * dtype.itemsize
-        if not self._sparse and epochs > FEW and len(x) * row_bytes <= CONVERTED_BYTES:
-            x = converted(x, dtype)
-        if self._sparse:
-            self._x, self._targets, self._weight = converted(x, dtype), targets, weight
-            self._most = min(self._most, max(DENSE_BYTES // row_bytes // step, 1) * step)
-            x, targets = np.zeros((self._most, x.shape[1]), dtype), targets[: self._most].copy()
-            weight = None if weight is None else weight[: self._most].copy()
-        self.source: Source = source_of("fit", Dataset(x, targets, weight=weight), model, loss, None)
-        if not self._sparse:
-            self.source.rows = rows
-        self.whole = not self._sparse and len(rows) % step == 0
+        if sparse.issparse(x):
+            self.source = sparse_source(converted(x, dtype), targets, weight, model, loss)
+        else:
+            if epochs > FEW and x.size * dtype.itemsize <= CONVERTED_BYTES:
+                x = converted(x, dtype)
+            self.source = source_of("fit", Dataset(x, targets, weight=weight), model, loss, None)
+        self.source.rows = rows
+        self._step, self.whole = step, len(rows) % step == 0
 
     def parts(self, order: Array) -> list[Array]:
         """The rows of an epoch: those of full steps, and what is left of them."""
         full = len(order) - len(order) % self._step
         return [part for part in (order[:full], order[full:]) if len(part)]
 
-    def stretches(self, part: Array) -> Iterator[None]:
-        """Lets the source have the rows of a part, some steps at a time."""
-        for begin in range(0, len(part), self._most):
-            rows = part[begin : begin + self._most]
-            self.source.rows = self._densified(rows) if self._sparse else rows
-            yield
 
-    def _densified(self, rows: Array) -> Array:
-        x, targets, _, _, weight = self.source.arrays
-        self._x[rows].toarray(out=x[: len(rows)])
-        targets[: len(rows)] = self._targets[rows].reshape(len(rows), *targets.shape[1:])
-        if weight is not None and self._weight is not None:
-            weight[: len(rows)] = self._weight[rows]
-        return np.arange(len(rows))
+def sparse_source(x: Any, targets: Array, weight: Array | None, model: nn.Sequential, loss: Loss) -> Source:
+    """The rows of a CSR array of the model's dtype, without those of a data set."""
+    features = x.shape[1]
+    outputs = prod(model.output_shape((features,)))
+    targets, weight = prepare_rows("fit", targets, weight, loss, outputs, x.dtype.name)
+    columns, starts = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
+    core = core_for(model.dtype).Source(x.data, columns, starts, features, targets, weight)
+    none = Dataset(np.empty((0, features), x.dtype), targets[:0])
+    return Source(
+        core,
+        np.arange(len(targets)),
+        target_width(targets),
+        (features,),
+        none,
+        (x, targets, 1.0, 0.0, weight),
+        "",
+    )
 
 
 def dense(x: Any, rows: slice, dtype: str) -> Array:
