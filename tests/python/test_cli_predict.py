@@ -81,6 +81,15 @@ def test_predictions_are_in_the_order_of_the_table(
     np.testing.assert_allclose(np.load(out)[:, 0], x @ [1, 2])
 
 
+def test_a_table_of_one_column_whose_name_ends_in_capitals(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, table = saved(tmp_path / "model.safetensors", [2]), tmp_path / "T.CSV"
+    table.write_text("a\n1.5\n-2\n")
+    assert cli.main(["predict", model, str(table), "--target", "none", "--outputs"]) == 0
+    assert capsys.readouterr().out == "3.0\n-4.0\n"
+
+
 def test_columns_must_be_those_that_were_trained_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

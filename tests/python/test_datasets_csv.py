@@ -87,13 +87,40 @@ def test_what_is_wrong_with_weights_is_told(file: Path, text: str, weight: str, 
 
 
 def test_names_that_are_numbers_are_a_header_if_that_is_said(file: Path) -> None:
-    write(file, ",", "0,1,2")
+    write(file, ",", "2019,2020,2021")
     assert len(datasets.csv(file, True, test=0)) == 5
     assert len(datasets.csv(file, True, test=0, header=True)) == 4
     write(file, ",")
     assert len(datasets.csv(file, True, test=0, header=True)) == 3
     with pytest.raises(TypeError, match="header is 'no', expected True, False or None"):
         datasets.csv(file, header="no")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("names", ["0,1,2", "0,1,kind", ",0,kind"])
+def test_numbers_of_columns_are_no_row_unless_that_is_said(file: Path, names: str) -> None:
+    file.write_text(f"{names}\n5,6,7\n")
+    with pytest.raises(ValueError, match=r"line 1: are 0.* names of columns, .*header=True or False"):
+        datasets.csv(file)
+    if "kind" not in names:
+        assert len(datasets.csv(file, True, test=0, header=True)) == 1
+        assert len(datasets.csv(file, True, test=0, header=False)) == 2
+
+
+def test_an_index_is_no_input_unless_it_has_a_name(file: Path) -> None:
+    file.write_text(",a,kind\n0,6,x\n1,8,y\n")
+    with pytest.raises(ValueError, match=r"column 0 has no name, as an index .*index=False"):
+        datasets.csv(file)
+    assert datasets.csv(file, True, test=0, weight=0).x.tolist() == [[6], [8]]
+    file.write_text("row,a,kind\n0,6,x\n1,8,y\n")
+    assert datasets.csv(file, True, test=0).x.tolist() == [[0, 6], [1, 8]]
+
+
+def test_a_single_column_is_a_table_of_samples(file: Path) -> None:
+    file.write_text("a\n1\n\n2.5\n")
+    assert datasets.csv(file, True, target=(), test=0).x.tolist() == [[1], [2.5]]
+    file.write_text('a\n1\n""\n2.5\n')
+    with pytest.raises(ValueError, match='line 3: column "a" is missing'):
+        datasets.csv(file, True, target=(), test=0)
 
 
 def test_names_of_classes_are_numbered_alike_in_both_parts(tmp_path: Path) -> None:
@@ -163,6 +190,13 @@ def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
         ("a,b,c\n1,2,x\n1,2,2\n1,2,3\n", "c", 'line 2: column "c" is "x", expected a number'),
         ("a,b,c\n1,2,3\n1,1_0,3\n", -1, 'line 3: column "b" is "1_0", expected a number'),
         ("a,b,c\n1,2,10\n1,2,1_0\n", -1, 'line 3: column "c" is "1_0", expected a number'),
+        ("a,b,c\n1,2,x\n1,2,#N/A\n", "c", 'line 3: column "c" is missing'),
+        ("a,b,c\n1,2,x\n1,2,<NA>\n", "c", 'line 3: column "c" is missing'),
+        ('a,b,c\n"1,250",2,x\n', -1, 'column "a" is "1,250", expected a number .* nothing between thousands'),
+        ("a;b;c\n1.250,75;2;x\n", -1, 'column "a" is "1.250,75", expected a number with a decimal point'),
+        ("a;b;c\n1;2;1,5\n1;2;2,5\n", "c", 'line 2: column "c" is "1,5", expected a number with a decimal'),
+        ('a,b,c\n1,2,"1,250"\n1,2,"12,500"\n1,2,7\n', "c", 'line 2: column "c" is "1,250"'),
+        ("town,2019,2020\n1,2,3\n", -1, "line 1: .* expected a number.*if this line has the names"),
         ("a,b,c\n1,2,3\n", "d", r"no one column is named 'd'; it has the columns \['a', 'b', 'c'\]"),
         ("1,2,3\n", "d", "it has 3 columns without names"),
         ("a,b,b\n1,2,3\n", "b", "no one column is named 'b'"),
@@ -186,7 +220,7 @@ def test_what_is_wrong_is_told_with_its_line(
 def test_bytes_that_are_no_text_and_other_columns_are_refused(tmp_path: Path) -> None:
     broken, good = tmp_path / "broken.csv", tmp_path / "good.csv"
     broken.write_bytes(b"a,b\n1,\xff\n")
-    with pytest.raises(ValueError, match=r"broken\.csv: no text in columns"):
+    with pytest.raises(ValueError, match=r"broken\.csv: no text in columns in UTF-8 .*save it so"):
         datasets.csv(broken)
     broken.write_text("a,c\n1,2\n")
     good.write_text("a,b\n1,2\n")

@@ -123,11 +123,11 @@ Loader = Callable[[argparse.Namespace], tuple["Dataset", bool]]
 
 def _data(text: str) -> Loader:
     """The loader of the samples that a word names, given the options, and whether they have labels."""
-    parts = None if text.endswith((".npy", *tables.ENDINGS)) else specs.data(text)
+    parts = None if text.endswith(".npy") or tables.is_table(text) else specs.data(text)
 
     def load(arguments: argparse.Namespace) -> tuple[Dataset, bool]:
         distinct(arguments, {"MODEL": arguments.model, "DATA": text, "--out": arguments.out})
-        if text.endswith(tables.ENDINGS):
+        if tables.is_table(text):
             return _read_table(text, arguments)
         for option in ("target", "weight", "header"):
             if getattr(arguments, option) is not None:

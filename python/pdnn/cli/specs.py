@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pdnn.cli.tables import ENDINGS, Table
+from pdnn.cli.tables import Table, is_table
 from pdnn.cli.values import share
 from pdnn.metrics import named
 from pdnn.models import ACTIVATIONS
@@ -38,7 +38,7 @@ COLUMNS_KEY = "pdnn.columns"
 
 def data(text: str) -> Callable[[], Parts]:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""
-    if text.endswith(ENDINGS):
+    if is_table(text):
         return Table(text)
     kind, _, path = text.partition(":")
     size = None

@@ -254,6 +254,11 @@ def model_word(name: str | None, *parts: Dataset | Subset) -> str:
     return f"mlp:{whole.sample_shape[0]}-{HIDDEN}-{outputs}"
 
 
+def is_table(path: str) -> bool:
+    """Whether a file is a table, by the end of its name."""
+    return path.lower().endswith(ENDINGS)
+
+
 def names(data: Dataset) -> list[str] | None:
     """The names of the inputs, unless they are no table's, or numbers, as where a table has no names."""
     return None if data.columns is None or any(map(str.isdecimal, data.columns)) else data.columns
@@ -270,6 +275,6 @@ def column(word: str) -> str | int:
 
 
 def _test(text: str) -> float | str:
-    if text.endswith(ENDINGS):
+    if is_table(text):
         return text
     return share(text, "neither a share between 0 and 1 nor a .csv file")

@@ -24,8 +24,11 @@ _Rows: TypeAlias = "Iterator[tuple[int, list[str]]]"
 DELIMITERS = ("\t", ";", "|", ",", " ")
 """Tried in this order: the first that divides the first lines into as many columns each, at least 2."""
 
-MISSING = ("", "?", "-", "na", "n/a", "nan", "null", "none")
+MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none")
 """What stands for a number or a name that is not there, in small letters; among names "none" is one."""
+
+WRITTEN_OTHERWISE = re.compile(r"[+-]?(?=[.,]?\d)\d*([.,' \u00a0\u202f]\d{3})*([.,]\d+)?")
+"""A number with a decimal comma, or with something between thousands."""
 
 
 @overload
@@ -85,7 +88,8 @@ def csv(
     seed : int
         Of that draw.
     header : bool, optional
-        Whether the first line has names; unless given it has if none of its fields is a number.
+        Whether the first line has names; unless given it has if none of its fields is a number. Where those
+        that are numbers are 0, 1, 2, … it must be given.
 
     Returns
     -------
@@ -99,7 +103,8 @@ def csv(
         If header is no bool.
     ValueError
         With the file's name and the line, if a number is missing or a word, a line has another number of
-        columns, or a quotation mark is not closed; if there is no such column.
+        columns, or a quotation mark is not closed; if there is no such column, or one of the samples has no
+        name where others have.
     """
     if header not in (None, True, False):
         raise TypeError(f"{path}: header is {header!r}, expected True, False or None")
@@ -146,12 +151,17 @@ def _read(
 
     with open(path, encoding="utf-8-sig", newline="") as file:
         try:
-            delimiter = _delimiter(path, list(islice(file, 20)))
+            alone = isinstance(target, Sequence) and not target
+            delimiter = _delimiter(path, list(islice(file, 20)), alone)
             file.seek(0)
             lines: Iterable[str] = map(str.strip, file) if delimiter == " " else file
             return _table(str(path), _rows(str(path), lines, delimiter), target, weight, header)
-        except (Error, UnicodeDecodeError) as error:
+        except Error as error:
             raise ValueError(f"{path}: no text in columns ({error})") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f'{path}: no text in columns in UTF-8 ({error}); save it so, in Excel as "CSV UTF-8"'
+            ) from error
 
 
 def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
@@ -159,11 +169,12 @@ def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
     from csv import Error, reader
 
     rows = reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-    line = 1
+    line, alone = 1, False
     try:
         for row in rows:
-            if row not in ([], [""]):
+            if row and (row != [""] or alone):  # in a single column, "" is a missing number
                 yield line, row
+                alone = len(row) == 1
             line = rows.line_num + 1
     except Error as error:
         raise ValueError(
@@ -174,7 +185,7 @@ def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
 def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, header: bool | None) -> _Table:
     first_line, first = next(rows, (1, list[str]()))
     if header is None:
-        header = not any(map(_is_number, first))
+        header = not _has_numbers(path, first)
     names = [name.strip() for name in first] if header else [str(place) for place in range(len(first))]
     targets = _places(path, names, target, header)
     last = [] if weight is None else _places(path, names, weight, header)
@@ -183,6 +194,11 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
     samples = [place for place in range(len(names)) if place not in (*targets, *last)]
     if not samples:
         raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
+    if nameless := [place for place in samples if not names[place]]:
+        raise ValueError(
+            f"{path}: column {nameless[0]} has no name, as an index that pandas or R has written; write the "
+            "table without it (to_csv(…, index=False), row.names=FALSE), or name it if it is an input"
+        )
     numbers = [*samples, *last]
     values, lines, texts = array("d"), array("q"), []
     for line, words in rows if header else chain([(first_line, first)], rows):
@@ -215,7 +231,20 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
     return _Table(path, names, columns, targets, x[:, : len(samples)], weights, texts, lines)
 
 
-def _delimiter(path: str | os.PathLike[str], lines: list[str]) -> str:
+def _has_numbers(path: str, first: list[str]) -> bool:
+    """Whether some fields of the first line are numbers; raises ValueError if they may be names, too."""
+    numbers = [word.strip() for word in first if _is_number(word)]
+    if numbers and numbers == list(map(str, range(len(numbers)))):
+        raise ValueError(
+            f"{path}, line 1: are {', '.join(numbers[:3])}{' …' if len(numbers) > 3 else ''} the names of "
+            "columns, as pandas writes where they have none, or numbers? Say header=True or False "
+            "(--header yes or no)"
+        )
+    return bool(numbers)
+
+
+def _delimiter(path: str | os.PathLike[str], lines: list[str], alone: bool) -> str:
+    """What divides the columns; if one `alone` makes sense, there may be nothing to divide."""
     from csv import reader
 
     for delimiter in DELIMITERS:
@@ -227,6 +256,8 @@ def _delimiter(path: str | os.PathLike[str], lines: list[str]) -> str:
     delimiter = max(lines_with, key=lines_with.__getitem__)
     if lines_with[delimiter]:
         return delimiter  # the line that has other columns will be told
+    if lines and alone:
+        return ","
     raise ValueError(f"{path}: has no columns divided by commas, semicolons, tabs, bars or spaces")
 
 
@@ -265,7 +296,11 @@ def _targets(tables: list[_Table]) -> Array:
 
 def _are_names(words: list[str]) -> bool:
     """Whether more of these are names than numbers."""
-    kinds = [_is_number(word) for word in words if word.lower() not in MISSING]
+    kinds = [
+        _is_number(word) or WRITTEN_OTHERWISE.fullmatch(word) is not None
+        for word in words
+        if word.lower() not in MISSING
+    ]
     return 2 * sum(kinds) < len(kinds)
 
 
@@ -292,16 +327,16 @@ def _refused(table: _Table, row: int, place: int) -> ValueError:
 
 
 def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
-    where = f'{path}, line {line}: column "{column}"'
     if word.strip().lower() in MISSING:
-        return ValueError(f"{where} is missing; fill it, or leave the line out")
-    if _is_number(word) and isfinite(float(word)):
-        return ValueError(
-            f'{where} is "{word}", a number among names; write it as a name, as in "no. {word}"'
-        )
-    if re.fullmatch(r"[+-]?[0-9]*,[0-9]+", word.strip()):
-        return ValueError(f'{where} is "{word}", expected a number with a decimal point')
-    return ValueError(f'{where} is "{word}", expected a number; encode words as numbers, such as 0 and 1')
+        told = "is missing; fill it, or leave the line out"
+    elif _is_number(word) and isfinite(float(word)):
+        told = f'is "{word}", a number among names; write it as a name, as in "no. {word}"'
+    elif WRITTEN_OTHERWISE.fullmatch(word.strip()):
+        told = f'is "{word}", expected a number with a decimal point, and nothing between thousands'
+    else:
+        told = f'is "{word}", expected a number; encode words as numbers, such as 0 and 1'
+    names = "; if this line has the names of columns, say header=True (--header yes)" if line == 1 else ""
+    return ValueError(f'{path}, line {line}: column "{column}" {told}{names}')
 
 
 def _is_number(word: str) -> bool:
