@@ -160,3 +160,21 @@ def test_parameters_of_another_network_can_be_assigned() -> None:
     with pytest.raises(AttributeError, match="no intercepts_ before it is fitted"):
         MLPClassifier().intercepts_ = theirs.intercepts_
     assert model.model_.fingerprint() == before
+
+
+def test_labels_and_numbers_that_are_none_are_missing() -> None:
+    for labels in (["a", None, "b"], [0, None, 1]):
+        with pytest.raises(ValueError, match=r"y has missing labels \(None\)"):
+            MLPClassifier(max_iter=1).fit(DIGITS[:3], np.array(labels, object))
+    for numbers in ([0.5, None, 1], [[0.5, 1], [2, None], [1, 1]]):
+        with pytest.raises(ValueError, match=r"y has missing numbers \(None\)"):
+            MLPRegressor(max_iter=1).fit(DIGITS[:3], np.array(numbers, object))
+
+
+@pytest.mark.parametrize("words", [NAMES, NAMES.astype(object)])
+def test_words_are_no_classes_where_numbers_were_and_the_other_way_round(words: Any) -> None:
+    model = MLPClassifier(max_iter=1)
+    for known, other, such in ((DIGIT, words, "a"), (words, DIGIT, "0")):
+        model.fit(DIGITS, known)
+        with pytest.raises(ValueError, match=rf"was not fitted to, such as {such}; it knows"):
+            model.partial_fit(DIGITS, other)

@@ -252,6 +252,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         return np.asarray(by_class if weight is None else weight * by_class)
 
     def _encoded(self, y: Array, new: bool) -> Array:
+        if y.dtype == object and any(label is None for label in y.flat):
+            raise ValueError("y has missing labels (None); leave their rows out")
         if y.dtype == object and len({isinstance(label, str) for label in y.flat}) > 1:
             raise TypeError(
                 "y has words beside other labels, which have no common order; make all of them words"
@@ -274,7 +276,10 @@ class MLPClassifier(ClassifierMixin, Perceptron):
             )
         if self._multilabel:
             return np.asarray(y != 0, np.float32)
-        codes: Array = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        try:
+            codes: Array = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        except TypeError:  # words and numbers have no common order, so that none is known
+            codes = np.zeros(len(y), np.int64)
         if len(unknown := y[self.classes_[codes] != y]):
             raise ValueError(
                 f"y has classes that the model was not fitted to, such as {unknown[0]}; "

@@ -114,6 +114,8 @@ class MLPRegressor(RegressorMixin, Perceptron):
     def _encoded(self, y: Array, new: bool) -> Array:
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y has dtype {y.dtype}, expected numbers; for classes there is MLPClassifier")
+        if np.isnan(y).any():  # None becomes NaN behind scikit-learn's check
+            raise ValueError("y has missing numbers (None); leave their rows out")
         if self.loss == "poisson" and (y < 0).any():
             raise ValueError('loss="poisson" is of counts, y has negative numbers')
         return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
