@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,8 +93,6 @@ def test_names_that_are_numbers_are_a_header_if_that_is_said(file: Path) -> None
     assert len(datasets.csv(file, True, test=0, header=True)) == 4
     write(file, ",")
     assert len(datasets.csv(file, True, test=0, header=True)) == 3
-    with pytest.raises(TypeError, match="header is 'no', expected True, False or None"):
-        datasets.csv(file, header="no")  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("names", ["0,1,2", "0,1,kind", ",0,kind"])
@@ -113,6 +112,24 @@ def test_an_index_is_no_input_unless_it_has_a_name(file: Path) -> None:
     assert datasets.csv(file, True, test=0, weight=0).x.tolist() == [[6], [8]]
     file.write_text("row,a,kind\n0,6,x\n1,8,y\n")
     assert datasets.csv(file, True, test=0).x.tolist() == [[0, 6], [1, 8]]
+
+
+def test_options_may_be_numpys_numbers_and_what_is_none_is_told(file: Path) -> None:
+    write(file, ",", "a,b,c")
+    train, test = datasets.csv(file, target=np.int64(1), weight=np.int32(0), test=np.float32(0.5))
+    assert (train.columns, len(train), len(test)) == (["c"], 2, 2)
+    assert len(datasets.csv(file, True, test=np.int64(0), header=np.True_)) == 4
+    wrong: dict[str, Any]
+    for wrong, words in (
+        ({"header": "no"}, "header is 'no', expected True, False or None"),
+        ({"header": 0}, "header is 0, expected True"),
+        ({"test": None}, "test is of type NoneType, expected a share or another file"),
+        ({"target": None}, r"target is None, expected the name or number of a column; \(\) for none"),
+        ({"target": ["a", 0.5]}, "target is 0.5, expected the name"),
+        ({"weight": ["a", "b"]}, r"weight is \['a', 'b'\], expected the name or number of a column$"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            datasets.csv(file, **wrong)
 
 
 def test_a_single_column_is_a_table_of_samples(file: Path) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import ceil, isfinite
-from typing import TypeAlias, overload
+from numbers import Real
+from operator import index
+from typing import SupportsIndex, TypeAlias, overload
 
 import numpy as np
 
@@ -100,15 +102,17 @@ def csv(
     Raises
     ------
     TypeError
-        If header is no bool.
+        If header is no bool, test no share or file, or a column is neither a name nor a number.
     ValueError
         With the file's name and the line, if a number is missing or a word, a line has another number of
         columns, or a quotation mark is not closed; if there is no such column, or one of the samples has no
         name where others have.
     """
-    if header not in (None, True, False):
+    if not isinstance(header, bool | np.bool_ | None):
         raise TypeError(f"{path}: header is {header!r}, expected True, False or None")
-    if isinstance(test, float | int):
+    if not isinstance(test, Real | str | os.PathLike):
+        raise TypeError(f"{path}: test is of type {type(test).__name__}, expected a share or another file")
+    if not isinstance(test, str | os.PathLike):
         if not 0 <= test <= 1:
             raise ValueError(f"{path}: test is {test}, expected a share in [0, 1], or another file")
         table = _read(path, target, weight, header)
@@ -187,8 +191,8 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
     if header is None:
         header = not _has_numbers(path, first)
     names = [name.strip() for name in first] if header else [str(place) for place in range(len(first))]
-    targets = _places(path, names, target, header)
-    last = [] if weight is None else _places(path, names, weight, header)
+    targets = _places(path, names, "target", target, header)
+    last = [] if weight is None else _places(path, names, "weight", [weight], header)
     if set(last) & set(targets):
         raise ValueError(f'{path}: column "{names[last[0]]}" is both target and weight; name the target')
     samples = [place for place in range(len(names)) if place not in (*targets, *last)]
@@ -261,22 +265,25 @@ def _delimiter(path: str | os.PathLike[str], lines: list[str], alone: bool) -> s
     raise ValueError(f"{path}: has no columns divided by commas, semicolons, tabs, bars or spaces")
 
 
-def _places(path: str, names: list[str], columns: Columns, header: bool) -> list[int]:
+def _places(path: str, names: list[str], what: str, columns: Columns, header: bool) -> list[int]:
     """The numbers of the target columns, or of the weight's."""
-    wanted = [columns] if isinstance(columns, str | int) else list(columns)
+    wanted = columns if isinstance(columns, Iterable) and not isinstance(columns, str) else [columns]
     found = []
     for column in wanted:
+        if not isinstance(column, str | SupportsIndex):
+            none = "; () for none" if what == "target" else ""
+            raise TypeError(f"{path}: {what} is {column!r}, expected the name or number of a column{none}")
         if isinstance(column, str):
             if not header or names.count(column) != 1:
                 told = f"the columns {names}" if header else f"{len(names)} columns without names"
                 raise ValueError(f"{path}: no one column is named {column!r}; it has {told}")
             found.append(names.index(column))
-        elif -len(names) <= column < len(names):
-            found.append(column % len(names))
+        elif -len(names) <= index(column) < len(names):
+            found.append(index(column) % len(names))
         else:
-            raise ValueError(f"{path}: there is no column {column}; it has {len(names)}")
+            raise ValueError(f"{path}: there is no column {column}; it has {len(names)}, numbered from 0")
     if len(set(found)) < len(found):
-        raise ValueError(f"{path}: target {columns!r} names a column twice")
+        raise ValueError(f"{path}: {what} {columns!r} names a column twice")
     return found
 
 
