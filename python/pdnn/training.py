@@ -101,6 +101,7 @@ class Training:
         self.epoch = 0
         self.step = 0
         self.position: Position | None = None
+        self.notes: dict[str, Any] = {}  # on the data, as JSON has them: checkpoints have them, and compare
         self.stop_training = False
         self.validates = False
         self._fits = Lock()  # one at a time

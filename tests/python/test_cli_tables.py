@@ -113,6 +113,29 @@ def test_what_is_no_number_is_not_standardized(
     assert message in capsys.readouterr().err
 
 
+def test_a_training_goes_on_with_the_table_as_it_was(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, words = tmp_path / "table.csv", "train --quiet --target y --standardize --checkpoint run --resume"
+    text = (folder / "numbers.csv").read_text()
+    table.write_text(text)
+    begun = [str(tmp_path / "run") if word == "run" else word for word in words.split()]
+    begun += ["--data", str(table), "--standardize-target", "--test", "0.5", "--epochs"]
+    assert cli.main([*begun, "1"]) == 0
+    before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
+    for left_out, other, said in (
+        ("--standardize", "--quiet", "with --standardize True, this trainer has False"),
+        ("--standardize-target", "--quiet", "with --standardize-target True, this trainer has False"),
+        ("0.5", "0.4", "with --test 0.5, this trainer has 0.4"),
+        ("y", "z", r"with inputs \['a', 'b', 'c', 'z'\], this trainer has \['a', 'b', 'c', 'y'\]"),
+    ):
+        assert cli.main([other if word == left_out else word for word in (*begun, "2")]) == 1
+        assert re.search(rf"checkpoint.safetensors: was trained {said}", capsys.readouterr().err)
+        assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == before
+    table.write_text(text.partition("\n")[2])  # without names, columns are known by their places
+    assert cli.main([*begun[: begun.index("y")], "3", *begun[begun.index("y") + 1 :], "2"]) == 0
+
+
 def test_rows_count_what_their_weight_says(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,8 @@ def content_of(training: Training) -> Content:
         "classes": None if training.classes_ is None else training.classes_.tolist(),
         "layout": {},
     }
+    if training.notes:
+        state["notes"] = training.notes
     return Content(_arrays(training), state)
 
 
@@ -160,7 +162,7 @@ def take(
         written, time = state["schedule"] or (None, 0)
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
         history, names = History.from_dict(state["history"]), state.get("classes")
-        position = _position(state.get("position"))
+        notes, position = dict(state.get("notes", {})), _position(state.get("position"))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
     if not (names is None or _are_names(names)):
@@ -171,6 +173,7 @@ def take(
     }
     if training.classes_ is not None:
         compared["classes "] = (names, training.classes_.tolist())
+    compared |= {f"{name} ": (notes[name], has) for name, has in training.notes.items() if name in notes}
     for what, (had, has) in compared.items():
         if had != has:
             raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")

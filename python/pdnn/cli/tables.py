@@ -163,6 +163,19 @@ def load(arguments: argparse.Namespace) -> tuple[Dataset, Dataset]:
     return parts
 
 
+def notes(arguments: argparse.Namespace, data: Dataset) -> dict[str, Any]:
+    """What a training that goes on must find as it was: the inputs, their sizes, and the rows held out."""
+    found: dict[str, Any] = {
+        "--standardize": arguments.standardize,
+        "--standardize-target": arguments.standardize_target,
+    }
+    if not isinstance(arguments.test, str):
+        found["--test"] = 0.25 if arguments.test is None else arguments.test
+    if (inputs := names(data)) is not None:
+        found["inputs"] = inputs
+    return found
+
+
 def loss(name: str | None, model: nn.Sequential, data: Dataset | Subset) -> nn.Loss:
     """The loss of this name, or the usual one for what a model ends in and its labels.
 

@@ -191,6 +191,8 @@ def main(arguments: argparse.Namespace) -> int:
         standardization.apply(train, test, held_out)
     arguments.batch_size = optimizing.batch_size(arguments, len(train))
     trainer = _trainer(arguments, train, test)
+    if table is not None:
+        trainer.notes = tables.notes(arguments, whole)
     targets = _standardize_target(arguments, trainer, train, test, held_out)
     wanted = bool(arguments.json) or not arguments.quiet
     contention = Contention()
