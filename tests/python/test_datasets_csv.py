@@ -207,7 +207,7 @@ def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
         ("a,b,c\n1,2,x\n1,2,2\n1,2,3\n", "c", 'line 2: column "c" is "x", expected a number'),
         ("a,b,c\n1,2,3\n1,1_0,3\n", -1, 'line 3: column "b" is "1_0", expected a number'),
         ("a,b,c\n1,2,10\n1,2,1_0\n", -1, 'line 3: column "c" is "1_0", expected a number'),
-        ("a,b,c\n1,2,x\n1,2,#N/A\n", "c", 'line 3: column "c" is missing'),
+        ("a,b,c\n1,2,x\n1,2,#N/A\n", "c", r'line 3: column "c" is missing \(#N/A\); fill it'),
         ("a,b,c\n1,2,x\n1,2,<NA>\n", "c", 'line 3: column "c" is missing'),
         ('a,b,c\n"1,250",2,x\n', -1, 'column "a" is "1,250", expected a number .* nothing between thousands'),
         ("a;b;c\n1.250,75;2;x\n", -1, 'column "a" is "1.250,75", expected a number with a decimal point'),

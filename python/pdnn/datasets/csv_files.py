@@ -200,8 +200,9 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
     if nameless := [place for place in samples if not names[place]]:
         raise ValueError(
-            f"{path}: column {nameless[0]} has no name, as an index that pandas or R has written; write the "
-            "table without it (to_csv(…, index=False), row.names=FALSE), or name it if it is an input"
+            f"{path}: column {nameless[0]} has no name, as an index that pandas or R has written, or what "
+            "follows a delimiter at the ends of lines; write the table without it (to_csv(…, index=False), "
+            "row.names=FALSE), or name it if it is an input"
         )
     numbers = [*samples, *last]
     values, lines, texts = array("d"), array("q"), []
@@ -335,7 +336,7 @@ def _refused(table: _Table, row: int, place: int) -> ValueError:
 
 def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
     if word.strip().lower() in MISSING:
-        told = "is missing; fill it, or leave the line out"
+        told = f"is missing{word and f' ({word})'}; fill it, or leave the line out"
     elif _is_number(word) and isfinite(float(word)):
         told = f'is "{word}", a number among names; write it as a name, as in "no. {word}"'
     elif WRITTEN_OTHERWISE.fullmatch(word.strip()):
