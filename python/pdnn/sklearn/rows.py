@@ -15,6 +15,7 @@ from scipy import sparse
 from pdnn import nn
 from pdnn.core import array_dtype, core_for
 from pdnn.data import Dataset
+from pdnn.data.checks import COMPARED, digest
 from pdnn.data.source import Source, source_of
 from pdnn.nn.losses import Loss
 from pdnn.nn.targets import prepare_rows, target_width
@@ -52,6 +53,12 @@ class Table:
     def pick(self, rows: Array) -> Table:
         """Copies of these rows."""
         return Table(self.x[rows], self.targets[rows], None if self.weight is None else self.weight[rows])
+
+    def digest(self, rows: Array) -> str:
+        """A checksum of a few of these rows."""
+        some = self.pick(rows[:: -(-len(rows) // COMPARED)])
+        x = some.x.toarray() if sparse.issparse(some.x) else some.x
+        return f"{digest(range(len(some)), x, some.targets, some.weight):08x}"
 
     def count(self, rows: Array) -> float:
         """What these rows count together."""

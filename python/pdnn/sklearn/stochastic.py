@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite, isnan
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from pdnn import optim
@@ -72,9 +73,9 @@ class Stochastic(Fitted):
 
     def _descend(self, work: Work) -> None:
         """Makes epochs of updates until it converges or has made all."""
-        rows, workers = work.rows, work.workers
+        rows, held_out, workers = work.rows, work.held_out, work.workers
         self.stopped_ = False
-        if work.held_out is not None and self.validation_scores_ is None:
+        if held_out is not None and self.validation_scores_ is None:
             self.validation_scores_, self.best_validation_score_ = [], -inf
         if not self.early_stopping and self.best_loss_ is None:
             self.best_loss_ = inf
@@ -119,7 +120,10 @@ class Stochastic(Fitted):
                     "batch size": batch,
                     "training rows": len(rows),
                     "row weights": work.table.weight is not None,
-                    "validation rows": None if work.held_out is None else len(work.held_out),
+                    "training data with the digest": work.table.digest(rows),
+                    "validation rows": None if held_out is None else len(held_out),
+                    "validation data with the digest": held_out and held_out.digest(np.arange(len(held_out))),
+                    "classes": str(vars(self).get("classes_")),
                     **parameters,
                 }
             )
