@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -178,3 +179,17 @@ def test_words_are_no_classes_where_numbers_were_and_the_other_way_round(words: 
         model.fit(DIGITS, known)
         with pytest.raises(ValueError, match=rf"was not fitted to, such as {such}; it knows"):
             model.partial_fit(DIGITS, other)
+
+
+@pytest.mark.parametrize("twin", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_has_coefficients_of_its_own(twin: Call) -> None:
+    model = MLPClassifier((3,), max_iter=2, random_state=0).fit(DIGITS, NAMES)
+    answers = model.predict_proba(DIGITS)
+    for name in ("coefs_", "intercepts_"):
+        other = twin(model)
+        for mine, its in zip(getattr(model, name), getattr(other, name), strict=True):
+            np.testing.assert_array_equal(mine, its)
+        other = twin(model)
+        setattr(other, name, [2 * array for array in getattr(model, name)])
+        assert not np.allclose(other.predict_proba(DIGITS), answers)
+    np.testing.assert_array_equal(model.predict_proba(DIGITS), answers)

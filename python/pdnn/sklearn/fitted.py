@@ -67,6 +67,7 @@ class Fitted(Settings):
     def _fitted_model(self, name: str) -> nn.Sequential:
         if "model_" not in vars(self):
             raise AttributeError(f"{type(self).__name__} has no {name} before it is fitted")
+        self.model_.place()  # a copy's parameters have no memory before
         return self.model_
 
     @property
