@@ -283,8 +283,8 @@ class Epochs:
         whose = f" of rank {rank}" if rank >= 0 and self.comm.size > 1 else ""
         return (
             f"fit: epoch {self._training.epoch}, step {step}{whose}: {what} is NaN or infinite; this update "
-            "was not made, those before it were. Look for such values in the data, lower the learning rate "
-            'or clip; on_nonfinite="skip" leaves such updates out'
+            f"was not made, those before it were. {self._source.advice()}; "
+            'on_nonfinite="skip" leaves such updates out'
         )
 
     def _order(self, epoch: int) -> Array:

@@ -69,6 +69,24 @@ def test_the_step_is_undone_and_told(strategy: str, rule: str) -> None:
     assert np.isfinite(has[0]).all()
 
 
+def test_a_row_with_such_a_number_is_named() -> None:
+    assert f". Row {BAD} of x has nan in column 1: fill it" in fit("serial", "sgd", BROKEN)[0]
+    shares = np.eye(CLASSES)[Y]
+    shares[3, 2] = np.inf
+    assert ". Row 3 of y has inf in column 2: fill it" in fit("serial", "sgd", X, shares)[0]
+    part = Dataset(BROKEN, Y)[np.arange(9, ROWS)]
+    with pytest.raises(FloatingPointError, match=f"Row {BAD} of x has nan in column 1"):
+        trainer_of("serial").fit(part, verbose=False)
+    photos, model = BROKEN.reshape(ROWS, 1, 2, 3), nn.Sequential(nn.Flatten(), nn.Linear(INPUTS, CLASSES))
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=1.0))
+    with pytest.raises(FloatingPointError, match=rf"Row {BAD} of x has nan in place \(0, 0, 1\)"):
+        trainer.fit(photos, Y, verbose=False)
+    model = nn.Sequential(nn.Linear(INPUTS, 1), seed=0)
+    trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=1e30))
+    with pytest.raises(FloatingPointError, match="Look for such values in the data, lower the learning rate"):
+        trainer.fit(X, X[:, 0], batch_size=BATCH, verbose=False)
+
+
 @pytest.mark.parametrize(
     ("strategy", "ranks"),
     [

@@ -234,6 +234,12 @@ def test_sparse_rows_train_as_dense_ones(early_stopping: bool, weighed: bool) ->
         np.testing.assert_array_equal(model.predict_proba(x), dense.predict_proba(DIGITS))
 
 
+def test_sparse_rows_may_diverge() -> None:
+    settings: dict[str, Any] = {"solver": "sgd", "learning_rate_init": 1e30, "random_state": 0}
+    with pytest.raises(ValueError, match="Solver produced non-finite parameter weights"):
+        MLPClassifier(**settings).fit(sparse.csr_array(DIGITS), DIGIT)
+
+
 def test_a_table_has_the_same_bits_converted_whole_or_by_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     x = DIGITS + 1e-9 * np.random.RandomState(0).standard_normal(DIGITS.shape)  # more digits than float32 has
     settings = {"max_iter": rows.FEW + 1, "random_state": 0, "dtype": "float32"}

@@ -87,6 +87,21 @@ class Source:
         rows = digest(self.rows, samples, targets, weights)
         return f"{crc32(np.array([scale, shift]).tobytes(), rows):08x}"
 
+    def advice(self) -> str:
+        """What to do about a loss that is not finite: names a row in memory that has such a number."""
+        in_memory = type(self) is Source and type(self.dataset) is Dataset
+        for name, array in zip("xy", self.arrays[:2], strict=True):
+            if not (in_memory and isinstance(array, np.ndarray) and array.dtype.kind == "f"):
+                continue  # an estimator's may be sparse
+            for begin in range(0, len(self.rows), 4096):
+                rows = self.rows[begin : begin + 4096]
+                if len(found := np.argwhere(~np.isfinite(array[rows]))):
+                    first, *place = found[0].tolist()
+                    column = f"column {place[0]}" if len(place) == 1 else f"place {tuple(place)}"
+                    value = array[rows[first]][tuple(place)]
+                    return f"Row {rows[first]} of {name} has {value} in {column}: fill it, or leave it out"
+        return "Look for such values in the data, lower the learning rate or clip"
+
     def __len__(self) -> int:
         return len(self.rows)
 
