@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -285,6 +286,45 @@ REFUSED_LABELS = [
     ("three or more dimensions", Y[:, None, None], ValueError, r"expected shape \(n,\) or \(n, classes\)"),
     ("another number of rows than x", Y[:3], ValueError, "x has 12 rows and y has 3"),
 ]
+
+
+class Frame(Holder):
+    """A table with names of columns, as pandas and polars have them."""
+
+    def __init__(self, array: Any, dtypes: list[Any]) -> None:
+        super().__init__(array)
+        self.columns = [*"abcdef"[: len(dtypes)]]
+        self.schema = dict(zip(self.columns, dtypes, strict=True))
+
+
+class Temporal:
+    """A dtype of polars."""
+
+    def is_temporal(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return "Date"
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (
+            Frame(np.array([[1, 2.5], [3, None]], object), [float, float]),
+            [0, 1],
+            "the first is 'None' (row 1, column b)",
+        ),
+        (Frame(np.array([["1", "2"], ["x", "3"]]), [str, str]), [0, 1], "such as 'x' (row 1, column a)"),
+        (Frame(np.eye(2), [float, Temporal()]), [0, 1], "x has dtype Date in column b, expected"),
+        ([[1.0], [2.0]], ["a", float("nan")], "of type float; the first is 'nan' (row 1)"),
+        ([[1.0], [2.0]], [None, "b"], "the first is 'None' (row 0)"),
+        (np.array("a"), [0], "encode words as numbers, such as 'a'"),
+    ],
+)
+def test_the_place_of_what_is_no_number_is_told(x: Any, y: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        Dataset(x, y)
 
 
 def test_names_in_another_order_than_sorted() -> None:

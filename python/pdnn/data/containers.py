@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,9 @@ WIDENED: dict[Any, Any] = {
     **dict.fromkeys((np.float16, np.int8, np.int16, np.uint16), np.float32),
     **dict.fromkeys((np.int32, np.uint32, np.int64, np.uint64), np.float64),
 }
+
+
+_KNOWN = (str, int, float, np.number, np.bool_)
 
 
 class Converted(NamedTuple):
@@ -56,7 +59,11 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
     if kind not in READ and kind not in WIDENED:
         raise TypeError(
             f"{where}: x has dtype {x.dtype.str}, expected booleans, integers or floats of at most 64 bits; "
-            "convert it, as by x.astype(np.float32)"
+            + (
+                f"encode words as numbers, such as {word}"
+                if x.dtype.kind == "U" and (word := _first(given, x, _is_number))
+                else "convert it, as by x.astype(np.float32)"
+            )
         )
     if not plain and x.dtype.kind in "iu":
         raise TypeError(
@@ -105,6 +112,13 @@ def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
     """These values as an array of no objects and no booleans, and what they came in if that was none."""
     if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
         raise ValueError(f"{where}: {name} has masked entries; fill them, or leave their rows out")
+    schema = getattr(given, "schema", None)  # of a polars.DataFrame, which makes floats of dates
+    for column, dtype in schema.items() if isinstance(schema, Mapping) else ():
+        if getattr(dtype, "is_temporal", bool)():
+            raise TypeError(
+                f"{where}: {name} has dtype {dtype} in column {column}, expected numbers or booleans; "
+                "make numbers of it, such as years or days"
+            )
     sequence = isinstance(given, Sequence) and not isinstance(given, (str, bytes))
     if not sequence and not hasattr(given, "__array__"):
         raise TypeError(f"{where}: {name} is of type {type(given).__name__}, expected an array or a list")
@@ -114,8 +128,30 @@ def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
         array, container = _of(where, name, array.tolist()), container or "objects"
     if array.dtype == np.object_:
         kinds = ", ".join(sorted({type(value).__name__ for value in array.flat})[:4])
-        raise TypeError(f"{where}: {name} holds values of type {kinds}, expected numbers or names of classes")
+        first = _first(given, array, lambda value: isinstance(value, _KNOWN))
+        raise TypeError(
+            f"{where}: {name} holds values of type {kinds}, expected numbers or names of classes"
+            + (f"; the first is {first}" if first else "")
+        )
     return array.view(np.uint8) if array.dtype == np.bool_ else array, container
+
+
+def _first(given: Any, array: Array, fits: Callable[[Any], bool]) -> str:
+    """The first value that does not fit, and where it is; empty if all do."""
+    for place in np.ndindex(array.shape):
+        if not fits(value := array[place]):
+            name = getattr(given, "columns", range(array.shape[1]))[place[1]] if len(place) == 2 else ""
+            column = f", column {name if isinstance(name, str) else place[1]}" if len(place) == 2 else ""
+            return f"{str(value)!r}" + (f" (row {place[0]}{column})" if place else "")
+    return ""
+
+
+def _is_number(word: Any) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _of(where: str, name: str, given: Any) -> Array:
@@ -125,9 +161,13 @@ def _of(where: str, name: str, given: Any) -> Array:
     except ValueError as error:
         raise ValueError(f"{where}: {name} has rows of different lengths ({error})") from error
     if array.dtype.kind == "U" and array.ndim == 1:
-        kinds = sorted({type(value).__name__ for value in given if not isinstance(value, str)})
-        if kinds:
-            raise TypeError(f"{where}: {name} holds strings beside values of type {', '.join(kinds[:4])}")
+        others = [(row, value) for row, value in enumerate(given) if not isinstance(value, str)]
+        if others:
+            kinds, (row, first) = sorted({type(value).__name__ for _, value in others}), others[0]
+            raise TypeError(
+                f"{where}: {name} holds strings beside values of type {', '.join(kinds[:4])}; "
+                f"the first is {str(first)!r} (row {row})"
+            )
     return array
 
 
