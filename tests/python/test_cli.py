@@ -165,7 +165,7 @@ def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> Non
 
 
 @pytest.mark.parametrize(
-    "name", ["PDNN_TIMEOUT", "PDNN_STALL_WARNING", "PDNN_THREADS", "PDNN_ISA", "PDNN_MPI"]
+    "name", ["PDNN_TIMEOUT", "PDNN_STALL_WARNING", "PDNN_THREADS", "PDNN_ISA", "PDNN_MPI", "PMI_SIZE"]
 )
 def test_a_setting_that_makes_no_sense_is_said_in_a_line(
     name: str, run_python: Callable[..., Completed]

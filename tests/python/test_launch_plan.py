@@ -83,7 +83,12 @@ def test_each_mpiexec_hears_its_own_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "threads", "said"), [(0, None, "ranks 0; pass an integer from 1"), (2, 0, "0 threads a rank")]
+    ("ranks", "threads", "said"),
+    [
+        (0, None, "ranks 0; pass an integer from 1"),
+        (2, 0, "0 threads a rank"),
+        (2, 10**20, "10{20} threads a rank; expected from 1 to"),
+    ],
 )
 def test_impossible_numbers_are_refused(ranks: int, threads: int | None, said: str) -> None:
     with pytest.raises(ValueError, match=said):

@@ -139,9 +139,10 @@ def test_auto_takes_the_cores_that_are_there(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PDNN_THREADS", "1")
     assert strategies.choose("auto", World(1)) == Serial()  # type: ignore[arg-type]
     assert strategies.choose("auto", World(2)) == DataParallel()  # type: ignore[arg-type]
-    monkeypatch.setenv("PDNN_THREADS", "many")
-    with pytest.raises(ValueError, match="PDNN_THREADS=many"):
-        strategies.choose("auto", World(1))  # type: ignore[arg-type]
+    for wrong in ("many", "0", "1" + 20 * "0"):
+        monkeypatch.setenv("PDNN_THREADS", wrong)
+        with pytest.raises(ValueError, match=f"PDNN_THREADS={wrong}; expected a number of threads, from 1"):
+            strategies.choose("auto", World(1))  # type: ignore[arg-type]
 
 
 def test_ranks_share_the_cores_of_their_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +157,9 @@ def test_ranks_share_the_cores_of_their_node(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("pdnn._core.read_cores", lambda: (8, 8, 2.0))
     monkeypatch.setattr("pdnn._core.available_cores", lambda: 2)
     assert pdnn.comm.cores_of_rank(World(4)) == 1  # type: ignore[arg-type]
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "two")
+    with pytest.raises(ValueError, match="OMPI_COMM_WORLD_LOCAL_SIZE=two; expected a number of ranks"):
+        pdnn.comm.cores_of_rank(World(4))  # type: ignore[arg-type]
 
 
 def test_strategies_of_one_process_are_refused_among_ranks() -> None:

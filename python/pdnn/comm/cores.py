@@ -13,15 +13,42 @@ if TYPE_CHECKING:
     from pdnn.comm.communicator import Communicator
 
 
+MOST = 2**31 - 1
+"""Threads or ranks that there may be: what C has as an int."""
+
+
+def threads_wanted() -> int | None:
+    """What ``PDNN_THREADS`` says; None if it is not set.
+
+    Raises
+    ------
+    ValueError
+        If it is no number of threads.
+    """
+    return numbered("PDNN_THREADS", "threads") if os.environ.get("PDNN_THREADS") else None
+
+
+def numbered(variable: str, what: str) -> int:
+    """The number, from 1 on, in an environment variable, which says how many of `what` there are.
+
+    Raises
+    ------
+    ValueError
+        If it has something else.
+    """
+    text = os.environ[variable]
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        raise ValueError(f"{variable}={text}; expected a number of {what}, from 1 to {MOST}")
+    return int(text)
+
+
 def cores_of_rank(comm: Communicator) -> int:
     """Cores that this rank may use: its affinity mask and cgroup quota, shared with the ranks of its node.
 
     ``PDNN_THREADS`` overrides it; the launcher sets it.
     """
-    if text := os.environ.get("PDNN_THREADS"):
-        if not text.isdecimal() or int(text) < 1:
-            raise ValueError(f"PDNN_THREADS={text}; expected a number of threads, at least 1")
-        return int(text)
+    if (wanted := threads_wanted()) is not None:
+        return wanted
     neighbors = min(_local_ranks(), comm.size) if comm.size > 1 else 1
     online, _, quota = _core.read_cores()
     whole = min(online, quota or online)
@@ -39,5 +66,5 @@ def cores_of_every_rank(comm: Communicator) -> int:
 def _local_ranks() -> int:
     for name in ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"):
         if name in os.environ:
-            return int(os.environ[name])
+            return numbered(name, "ranks")
     return 2**31  # ranks are threads, or the launcher does not say: take all of them to be here

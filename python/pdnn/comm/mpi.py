@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pdnn.comm.communicator import Communicator
+from pdnn.comm.cores import numbered
 from pdnn.comm.ending import end_the_job_on_errors
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _REBUILD = (
 _RANK = "PDNN_MPI_PROCESS"
 """The variable that says which process is the rank, and its `_place`."""
 
+_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _PLACE = ("PMIX_NAMESPACE", "PMIX_RANK", "PMI_PORT", "PMI_FD", "PMI_RANK")
 
 
@@ -39,18 +41,18 @@ def launched_ranks() -> int | None:
     Raises
     ------
     ValueError
-        If ``PDNN_MPI`` is something else.
+        If ``PDNN_MPI`` is something else, or the launcher's number is none.
     """
     wanted = os.environ.get("PDNN_MPI", "")
     if wanted not in ("", "0", "1"):
         raise ValueError(f'PDNN_MPI: "{wanted}"; it is 1 (this process is an MPI rank) or 0 (it is not)')
-    size = os.environ.get("OMPI_COMM_WORLD_SIZE") or os.environ.get("PMI_SIZE")
-    if wanted == "0" or not (wanted or size or "PMIX_RANK" in os.environ):
+    told = next((name for name in _SIZES if os.environ.get(name)), None)
+    if wanted == "0" or not (wanted or told or "PMIX_RANK" in os.environ):
         return None
     process, _, place = os.environ.get(_RANK, "").partition(" ")
     if process not in ("", str(os.getpid())) and place == _place():
         return None
-    return int(size or 1)
+    return numbered(told, "ranks") if told else 1
 
 
 def _place() -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pdnn.comm.agree import Header, with_integer
+from pdnn.comm.cores import MOST, threads_wanted
 from pdnn.comm.mpiexec import Mpiexec
 
 _START_RANK = Path(__file__).with_name("start_rank.py")
@@ -76,12 +77,10 @@ def plan(
     with_integer(Header("launch"), "ranks", ranks, 1).check()
     if spares < 0 or (spares and not elastic):
         raise ValueError(f"launch: {spares} spares; they need elastic=True (--elastic), and are 0 or more")
-    if threads is None and (text := os.environ.get("PDNN_THREADS")):
-        if not text.isdecimal():
-            raise ValueError(f"launch: PDNN_THREADS={text}; expected a number of threads, at least 1")
-        threads = int(text)
-    if threads is not None and threads < 1:
-        raise ValueError(f"launch: {threads} threads a rank; at least 1 is needed")
+    if threads is None:
+        threads = threads_wanted()
+    elif not 1 <= threads <= MOST:
+        raise ValueError(f"launch: {threads} threads a rank; expected from 1 to {MOST}")
     cores, reserved = _cores()
     each = threads or max(1, cores // ranks)
     warnings = []
