@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager, nullcontext
 from math import gcd, inf
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from pdnn import checkpoint as checkpoints
 from pdnn import strategies
 from pdnn._core import CommunicationError
@@ -131,7 +133,8 @@ class Fitting:
         self.copies = Copies(training)
         if self._waits:
             return
-        if resumed is None and training.strategy.same_init:
+        self._alike = resumed is None and training.strategy.same_init
+        if self._alike:
             training.share_model()
         self._run = self._epochs()
         if resumed is not None:
@@ -159,6 +162,12 @@ class Fitting:
         """
         training, crew = self._training, self._crew
         self._watch = watch
+        self._compared = False
+        if crew is None and self._run.comm.size > 1:
+            watched = np.array([float(watch is not None)])  # perhaps on another rank alone
+            self._compared = self._run.comm.all_reduce(watched, op="max").item() > 0
+            if self._compared and self._alike:
+                self.compare_models(training.model.fingerprint())
         with stop_on_sigterm(training.comm, alone=self._writer is not None) as self._terminated:
             if crew is None:
                 return self._train()
@@ -169,15 +178,15 @@ class Fitting:
         if self._shown and self.copies.failures:
             print(f"elastic: {self.copies}", flush=True)
 
-    def compare_models(self) -> None:
+    def compare_models(self, fingerprint: str) -> None:
         """Raises ValueError if ranks hold different models, unless some may have died; collective."""
         if self._crew is None and self._run.comm.size > 1:
             compare(
                 self._run.comm,
                 "fit",
-                {"model": self._training.history.fingerprint[:16]},
-                "all hold the same model after the last step, so pass the same callbacks on every rank; "
-                "or a registered all_reduce gives ranks different sums",
+                {"model": fingerprint[:16]},
+                "all hold the same model between epochs, so pass the same callbacks on every rank; or a "
+                "registered all_reduce gives ranks different sums",
             )
 
     def _epochs(self) -> Epochs:
@@ -266,22 +275,21 @@ class Fitting:
     def _end_epoch(self, sums: EpochSums) -> None:
         """Validation, history and callbacks."""
         training = self._training
-        compared = self._watch is not None and training.strategy.models_apart
-        shown, left = "", ""
+        apart = self._watch is not None and training.strategy.models_apart
         with self._run.common_model():
             logs = self._note(sums, self._validate())
-            if compared:
-                shown = training.model.fingerprint()
+            shown = training.model.fingerprint() if apart else ""
             if self._watch is not None:
                 self._watch(training.epoch - 1, logs)
-            if compared:
-                left = training.model.fingerprint()
-        if left != shown and training.model.fingerprint() != left:
+            left = training.model.fingerprint() if apart or self._compared else ""
+        if apart and left != shown and training.model.fingerprint() != left:
             raise ValueError(
                 f"fit: a callback has changed the model after epoch {training.epoch - 1}, but under strategy "
                 f'"{training.strategy}" it was shown what all ranks would agree on, and each goes on with a '
                 "model of its own; change it in on_train_end, or between calls of fit"
             )
+        if self._compared:
+            self.compare_models(left)
 
     def _note(self, sums: EpochSums, validated: dict[str, float] | None = None) -> dict[str, float]:
         """Counts an epoch, and notes and shows what was measured."""

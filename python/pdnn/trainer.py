@@ -220,7 +220,7 @@ class Trainer(Estimation):
                 for watcher in watchers:
                     watcher.on_train_end(self)
                 self.history.fingerprint = self.model.fingerprint()
-                fitting.compare_models()
+                fitting.compare_models(self.history.fingerprint)
         return self.history
 
     @contextmanager

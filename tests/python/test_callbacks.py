@@ -205,9 +205,49 @@ def test_a_model_that_a_callback_changes_on_one_rank_alone_is_told_on_all() -> N
         own = [EarlyStopping("val_loss", patience=2), Worsen(2)] if pdnn.world().rank == 0 else []
         with pytest.raises(ValueError, match=r"fit: rank 1 has model \w{16}, rank 0 has .* same callbacks"):
             fit(trainer, 3, *own)
-        assert trainer.epoch == trainer.history.epochs == 3
+        assert trainer.epoch == trainer.history.epochs == 2
 
     run_threads(job, 2)
+
+
+class Load(Callback):
+    """Loads other parameters at a time."""
+
+    def __init__(self, when: str) -> None:
+        self.when = when
+
+    def on_train_begin(self, trainer: pdnn.Trainer) -> None:
+        self.load(trainer, "begin")
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        self.load(trainer, f"epoch {epoch}")
+
+    def on_train_end(self, trainer: pdnn.Trainer) -> None:
+        self.load(trainer, "end")
+
+    def load(self, trainer: pdnn.Trainer, now: str) -> None:
+        if now == self.when:
+            trainer.model.flat_parameters[:] = 0.01
+
+
+@pytest.mark.parametrize("when", ["begin", "epoch 0", "end"])
+@pytest.mark.parametrize("strategy", ["ddp", "scatter-gather", "hogwild-processes:2", "average:2"])
+def test_a_model_that_one_rank_alone_loads_is_told_before_others_are_trained_with_it(
+    strategy: str, when: str
+) -> None:
+    """Ranks that share the parameters went on with a part of each rank's."""
+
+    def job(ranks: tuple[int, ...]) -> str:
+        trainer = make(strategy=strategy)
+        fit(trainer, 3, *([Load(when)] if pdnn.world().rank in ranks else []))
+        return trainer.history.fingerprint
+
+    for rank in range(2):
+        with pytest.raises(ValueError, match=r"fit: (rank 1 has model \w{16}, rank 0 has|a callback has ch)"):
+            run_threads(lambda rank=rank: job((rank,)), 2)  # type: ignore[misc]
+    if when != "epoch 0" or strategy != "average:2":
+        first, second = run_threads(lambda: job((0, 1)), 2)
+        assert first == second
 
 
 def test_rank_0_alone_writes(tmp_path: Path) -> None:
