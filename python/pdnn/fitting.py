@@ -116,6 +116,8 @@ class Fitting:
         first, resumed = training.epoch, None
         if directory is not None:
             first, resumed = 0, checkpoints.resume(training, directory, batch_size)
+            at = f"of epoch {training.epoch}, step {training.step}"
+            alike["a checkpoint to resume"] = None if resumed is None else at
         _check_position(training, len(source), source.shuffled(settings.shuffle))
         training.agree(alike, comm=everyone)
         self._training, self._held_out, self._settings = training, held_out, settings

@@ -190,10 +190,10 @@ class Training:
             "strategy": self.strategy.identity(),
             "all_reduce": comm.core.all_reduce_name,
             "seed": self.seed,
+            **settings,
             "epoch": self.epoch,
             "step": self.step,
             "row": self.position.row if self.position else 0,
-            **settings,
         }
         compare(comm, where, mine, "every rank must start the same job, on the same data")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ import pytest
 import pdnn
 import processes
 from pdnn import models, nn, optim
+from pdnn.callbacks import Callback
 from pdnn.checkpoint import FILE, Content, folder
 from pdnn.progress import Progress
 
@@ -170,11 +172,48 @@ def test_what_cannot_be_written_is_said_before_the_first_step(
 
     def job() -> int:
         trainer, first = make(strategy=strategy), pdnn.world().rank == 0
-        with pytest.raises(FileExistsError if first else pdnn.CommunicationError):
+        with pytest.raises(FileExistsError if first else pdnn.CommunicationError) as caught:
             fit(trainer, 2, checkpoint=tmp_path / "file")
+        assert not first or "checkpoint takes a folder, not a file" in str(caught.value)
         return trainer.step
 
     assert pdnn.run(job, ranks=ranks, backend="threads") == [0] * ranks
+
+
+def test_a_rank_that_does_not_see_the_checkpoint_is_named(tmp_path: Path) -> None:
+    fit(make(strategy="serial"), 1, checkpoint=tmp_path / "0")
+
+    def job() -> None:
+        fit(make(strategy="ddp"), 2, checkpoint=tmp_path / str(pdnn.world().rank), resume=True)
+
+    found = "rank 1 has a checkpoint to resume None, rank 0 has of epoch 1, step 9; every rank must"
+    with pytest.raises(ValueError, match=found):
+        pdnn.run(job, ranks=2, backend="threads")
+
+
+class FitMeanwhile(Callback):
+    """Another training into a folder begins when the first epoch of this one is over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        fit(make(), 1, checkpoint=self.folder)
+
+
+def test_two_trainings_do_not_write_into_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They replaced each other's checkpoints, and with keep=2 one could miss its own."""
+    with pytest.raises(BlockingIOError, match="another training writes its checkpoints into this folder"):
+        fit(make(), 2, checkpoint=tmp_path, keep=2, callbacks=[FitMeanwhile(tmp_path)])
+    fit(make(), 2, checkpoint=tmp_path, callbacks=[FitMeanwhile(tmp_path / "other")])
+    fit(make(), 3, checkpoint=tmp_path, resume=True)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    fit(make(), 4, checkpoint=tmp_path, resume=True)
+    assert Content.read(tmp_path / FILE).state["epoch"] == 4
 
 
 def signal_at_look(monkeypatch: pytest.MonkeyPatch, number: int, which: signal.Signals) -> None:

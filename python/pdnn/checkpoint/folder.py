@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import threading
+import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +18,7 @@ from pdnn.files.atomic import replacing
 from pdnn.store import Array
 
 FILE = "checkpoint.safetensors"
+_PATIENCE = 1.0  # seconds for a training that is ending to leave its directory
 
 
 def numbered(directory: str | os.PathLike[str], age: int) -> Path:
@@ -97,14 +102,27 @@ class Writer:
         self._thread: threading.Thread | None = None
         self._written = threading.Event()
         self._error: BaseException | None = None
+        self._lock: int | None = None
 
     def begin(self) -> None:
-        """Makes the directory; an OSError says before the training that nothing can be written there."""
+        """Makes the directory, and takes it for this training alone until the context ends.
+
+        Raises
+        ------
+        OSError
+            Before the training: nothing can be written there, or another training writes there.
+        """
         from tempfile import TemporaryFile  # here, because `import pdnn` is to be quick
 
+        if self._directory.is_file():
+            raise FileExistsError(errno.EEXIST, "checkpoint takes a folder, not a file", str(self._directory))
         self._directory.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=self._directory):
             pass
+        self._lock = os.open(self._directory, os.O_RDONLY)
+        if not _take(self._lock):
+            words = "another training writes its checkpoints into this folder; give each a folder of its own"
+            raise BlockingIOError(errno.EWOULDBLOCK, words, str(self._directory))
 
     def write(self, content: Content) -> None:
         """Begins to write a checkpoint, when the one before is written; its arrays must not change."""
@@ -143,7 +161,29 @@ class Writer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.wait()
+        try:
+            if kind is None:
+                self.wait()
+            else:
+                self._finish()
+        finally:
+            if self._lock is not None:
+                with suppress(OSError):
+                    fcntl.flock(self._lock, fcntl.LOCK_UN)  # forked processes have it, too
+                os.close(self._lock)
+                self._lock = None
+
+
+def _take(directory: int) -> bool:
+    """Whether an open directory is now locked by this training alone, or cannot be by any."""
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        except OSError:  # some network file systems have no such locks
+            return True
         else:
-            self._finish()
+            return True
+    return False
