@@ -183,8 +183,10 @@ def test_hogwild_fits_its_world_or_says_what_does() -> None:
 
 def test_more_threads_than_cores_are_remarked_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PDNN_THREADS", "1")
-    with pytest.warns(UserWarning, match="2 threads share 1 core.*--bind-to none"):
-        strategies.choose("ddp+team:2", World(2))  # type: ignore[arg-type]
+    for mask, hint in [(1, r"; mpiexec bound it, add --bind-to none"), (8, "")]:
+        monkeypatch.setattr("pdnn._core.read_cores", lambda mask=mask: (8, mask, 0.0))
+        with pytest.warns(UserWarning, match=rf"2 threads share 1 core\(s\) of this process{hint}$"):
+            strategies.choose("ddp+team:2", World(2))  # type: ignore[arg-type]
 
 
 def test_strategies_are_found_under_their_former_names() -> None:

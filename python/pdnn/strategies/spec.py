@@ -6,6 +6,7 @@ import re
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from pdnn import _core
 from pdnn.comm import cores_of_rank
 from pdnn.strategies.base import KINDS, Engine, Strategy
 from pdnn.strategies.data_parallel import DataParallel
@@ -97,7 +98,9 @@ def _warn_if_crowded(strategy: Strategy, comm: Communicator) -> None:
     """Warns if a strategy uses more threads than this rank has cores."""
     engine, cores = strategy.engine, cores_of_rank(comm)
     if (engine.needs_cores or comm.size > 1) and engine.threads > cores:
-        hint = "; mpiexec bound it, add --bind-to none" if comm.size > 1 else ""
+        online, mask, _ = _core.read_cores()
+        bound = comm.size > 1 and mask < engine.threads <= online
+        hint = "; mpiexec bound it, add --bind-to none" if bound else ""
         warnings.warn(
             f'strategy "{strategy}": {engine.threads} threads share {cores} core(s) of this process{hint}',
             stacklevel=4,
