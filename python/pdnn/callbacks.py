@@ -7,6 +7,7 @@ import os
 from math import isnan
 
 from pdnn.checks import integer, number
+from pdnn.files.atomic import named
 from pdnn.metrics import rises
 from pdnn.store import Array
 from pdnn.trainer import Trainer
@@ -324,7 +325,7 @@ class CSVLogger(Callback):
             return
         import csv
 
-        with open(self.path, "a+", encoding="utf-8", newline="") as file:
+        with named(self.path), open(self.path, "a+", encoding="utf-8", newline="") as file:
             file.seek(0)
             names, columns = next(csv.reader(file), []), ["epoch", *logs]
             if names and names != columns:

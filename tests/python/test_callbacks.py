@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import resource
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -190,6 +191,16 @@ def test_a_file_that_has_no_folder_is_refused_before_the_first_epoch(kind: Any, 
     with pytest.raises(FileNotFoundError, match="none"):
         fit(trainer, 1, kind(tmp_path / "none" / "file"))
     assert trainer.history.epochs == 0
+
+
+def test_a_line_that_cannot_be_written_is_told_with_the_file(tmp_path: Path) -> None:
+    logger, limits = CSVLogger(tmp_path / "log.csv"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(OSError, match=f"File too large: '{tmp_path / 'log.csv'}'"):
+            logger.on_epoch_end(make(), 0, {"loss": 1.0})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_early_stopping_restores_running_statistics_too() -> None:

@@ -96,7 +96,10 @@ def test_impossible_numbers_are_refused(ranks: int, threads: int | None, said: s
 
 
 def test_other_arguments_than_numbers_are_refused() -> None:
-    odd: Any
+    odd: Any = 3
+    for backend in ("mpi", "threads"):
+        with pytest.raises(TypeError, match="run: got 3, expected a function that each rank calls"):
+            pdnn.run(odd, ranks=2, backend=backend)
     for odd in (1.5, "2"):
         for backend in ("mpi", "threads"):
             with pytest.raises(TypeError, match=f"got ranks {odd!r}; pass an integer from 1"):

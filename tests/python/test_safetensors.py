@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -147,6 +148,19 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match=re.escape(str(tmp_path))):
         safetensors.write(tmp_path, ARRAYS, {})
     assert {*tmp_path.iterdir()} == {pipe, tmp_path / "file"}
+
+
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        safetensors.write("/dev/full", ARRAYS, {})
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / 'file'}'"):
+        written(tmp_path / "file")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_model_comes_back_with_the_metadata_it_was_saved_with(tmp_path: Path) -> None:

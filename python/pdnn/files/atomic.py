@@ -11,6 +11,17 @@ from typing import IO
 
 
 @contextmanager
+def named(path: str | os.PathLike[str]) -> Iterator[None]:
+    """An error of the system that names no file, as that of a full disk, names this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+@contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
@@ -25,7 +36,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        with open(target, "wb") as device:  # of a folder this is the error
+        with named(target), open(target, "wb") as device:  # of a folder this is the error
             yield device
         return
     from tempfile import NamedTemporaryFile  # here, because `import pdnn` is to be quick
@@ -33,7 +44,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     directory = target.parent
     if not directory.is_dir():
         raise FileNotFoundError(ENOENT, f"there is no such folder for {target.name}", str(directory))
-    with NamedTemporaryFile(dir=directory, prefix=f".{target.name}.", delete=False) as file:
+    prefix = f".{target.name}."
+    with named(target), NamedTemporaryFile(dir=directory, prefix=prefix, delete=False) as file:
         try:
             yield file
             file.flush()

@@ -67,11 +67,15 @@ def run(
         If a rank was lost without a word of its own.
     ValueError
         If ranks is less than 1, the time-out is not above 0, or the backend has another name.
+    TypeError
+        If `function` cannot be called.
     RuntimeError
         If this process is itself one of several ranks, or there is no mpiexec.
     ImportError
         If cloudpickle or mpi4py is not installed.
     """
+    if not callable(function):
+        raise TypeError(f"run: got {function!r}, expected a function that each rank calls")
     if backend == "threads":
         if timeout is not None:
             raise ValueError('run: backend="threads" takes no timeout; threads cannot be ended')
