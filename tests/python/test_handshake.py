@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import job_checks
 import pdnn
+from pdnn.comm import agree
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -16,6 +18,13 @@ def test_a_difference_is_refused_by_every_rank(what: str, ranks: int) -> None:
 
 def test_ranks_may_have_different_engines() -> None:
     pdnn.run(lambda: job_checks.check_engines(pdnn.world()), ranks=2, backend="threads")
+
+
+@pytest.mark.parametrize("sent", [np.arange(64.0), np.ones(64), np.frombuffer(b"[1]".ljust(512), np.uint8)])
+def test_an_array_in_the_place_of_a_header_is_called_so(sent: np.ndarray) -> None:
+    """Over MPI, where only one rank passes check=False; the error was the one of a codec of text."""
+    with pytest.raises(ValueError, match="a rank sent an array where the header of a call was expected"):
+        agree.decode(sent.view(np.uint8))
 
 
 class Failure(pdnn.callbacks.Callback):

@@ -82,9 +82,21 @@ def announced(header: Header, *, uneven: bool = False) -> str:
 
 
 def decode(data: NDArray[np.uint8]) -> Header:
-    """What `encode` made bytes of."""
-    call, dtype, shape, *rest = json.loads(data.tobytes())
-    return Header(call, dtype, tuple(shape), *rest)
+    """What `encode` made bytes of.
+
+    Raises
+    ------
+    ValueError
+        If these are bytes of something else.
+    """
+    try:
+        call, dtype, shape, *rest = json.loads(data.tobytes())
+        return Header(call, dtype, tuple(shape), *rest)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "a rank sent an array where the header of a call was expected; every rank must make the same "
+            "calls in the same order, with the same check=, and none after a start_ form that did not match"
+        ) from None
 
 
 def describe(call: str, array: object, options: str = "", *, writes: bool = False) -> Header:
