@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -87,7 +88,13 @@ void write_safetensors(const std::string& path, const std::vector<StoredArray>& 
   header += '}';
   header.append((8 - header.size() % 8) % 8, ' ');  // data start aligned
 
-  const std::filesystem::path target(path), part(path + ".part" + std::to_string(getpid()));
+  // A link stays, and what it names is replaced; a device or a pipe is written to as it is.
+  std::error_code error;
+  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  if (error) target = path;
+  const bool whole = !std::filesystem::exists(target, error) || std::filesystem::is_regular_file(target, error);
+  const std::filesystem::path part = whole ? target.string() + ".part" + std::to_string(getpid()) : target.string();
+  errno = 0;
   std::ofstream file(part, std::ios::binary);
   const std::uint64_t length = header.size();
   std::array<char, sizeof length> prefix{};
@@ -98,19 +105,21 @@ void write_safetensors(const std::string& path, const std::vector<StoredArray>& 
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   file.close();
-  std::error_code error;
-  if (file) std::filesystem::rename(part, target, error);
+  error = file ? std::error_code() : std::error_code(errno, std::generic_category());
+  if (file && whole) std::filesystem::rename(part, target, error);
   if (!file || error) {
     std::error_code ignored;
-    std::filesystem::remove(part, ignored);
-    throw std::runtime_error(message(path, ": could not be written"));
+    if (whole) std::filesystem::remove(part, ignored);
+    throw std::runtime_error(message(path, ": could not be written: ", error.message()));
   }
 }
 
 StoredFile read_safetensors(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = file.tellg();
-  if (!file || size < 0) throw std::runtime_error(message(path, ": there is no such file, or it cannot be read"));
+  std::error_code error;
+  if (!file || size < 0 || std::filesystem::is_directory(path, error))
+    throw std::runtime_error(message(path, ": there is no such file, or it cannot be read"));
   std::vector<std::byte> bytes(static_cast<std::size_t>(size));
   file.seekg(0).read(reinterpret_cast<char*>(bytes.data()), size);
   if (!file) throw std::runtime_error(message(path, ": could not be read"));

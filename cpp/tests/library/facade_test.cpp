@@ -124,6 +124,31 @@ BOOST_AUTO_TEST_CASE(damaged_files_are_refused) {
   BOOST_TEST(holds(refusal<std::runtime_error>(wrong), "the model is float32"));
 }
 
+BOOST_AUTO_TEST_CASE(files_are_written_through_links_and_into_devices) {
+  const File file;
+  const std::filesystem::path link = file.path.string() + ".link";
+  const Sequential<float> model({Linear(3, 2)});
+  model.save(file.path);
+  std::filesystem::create_symlink(file.path, link);
+  const Sequential<float> other({Linear(3, 2)}, {.seed = 1});
+  other.save(link);
+  BOOST_TEST(std::filesystem::is_symlink(link));
+  BOOST_TEST(Sequential<float>::load(file.path).fingerprint() == other.fingerprint());
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("/dev/null", link);
+  model.save(link);
+  BOOST_TEST(std::filesystem::is_character_file(link));
+  std::filesystem::remove(link);
+}
+
+BOOST_AUTO_TEST_CASE(errors_of_files_have_a_reason) {
+  const Sequential<float> model({Linear(3, 2)});
+  BOOST_TEST(holds(refusal<std::runtime_error>([&] { model.save("/nowhere/model"); }), "No such file or directory"));
+  const std::string folder = std::filesystem::temp_directory_path();
+  BOOST_TEST(holds(refusal<std::runtime_error>([&] { model.save(folder); }), "Is a directory"));
+  BOOST_TEST(holds(refusal<std::runtime_error>([&] { Sequential<float>::load(folder); }), "cannot be read"));
+}
+
 BOOST_AUTO_TEST_CASE(descriptions_are_checked) {
   const std::vector<std::pair<std::string, std::string>> wrong{
       {R"({"type": "Linear", "in_features": 0, "out_features": 2})", "in_features = 0; expected at least 1"},
