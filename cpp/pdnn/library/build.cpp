@@ -31,6 +31,11 @@ nn::Init read_init(Options& layer, const char* name, Index fan_in, Index fan_out
   std::string distribution = "uniform", fan = "in";
   double value = 1;
   if (const Json* const given = layer.find(name)) {
+    const auto* const members = given->as<Json::Object>();
+    layer.check(members, name, "an object with its distribution, value and fan");
+    for (const auto& [key, member] : *members)
+      layer.check(key == "value" || ((key == "distribution" || key == "fan") && member.as<std::string>()), name,
+                  "its distribution and fan, which are words, and its value alone");
     const auto word = [&](const char* key, const std::string& otherwise) {
       const auto* const found = given->find_as<std::string>(key);
       return found ? *found : otherwise;

@@ -11,10 +11,10 @@ namespace {
 /// A JSON object being written: its type, then its options.
 class Text {
  public:
-  explicit Text(std::string_view type) : text_("{\"type\": " + library::json_string(type)) {}
+  explicit Text(std::string_view type) : type_(type), text_("{\"type\": " + library::json_string(type)) {}
 
   Text& add(std::string_view name, Index number) { return add_json(name, std::to_string(number)); }
-  Text& add(std::string_view name, double number) { return add_json(name, library::written(number)); }
+  Text& add(std::string_view name, double number) { return add_json(name, written(name, number)); }
   Text& add(std::string_view name, const Pair& pair) {
     if (pair.y == pair.x) return add(name, pair.y);
     return add_json(name, "[" + std::to_string(pair.y) + ", " + std::to_string(pair.x) + "]");
@@ -23,11 +23,11 @@ class Text {
   Text& add(std::string_view name, const std::string& word) { return add_json(name, library::json_string(word)); }
   Text& add(std::string_view name, const Init& init) {
     return add_json(name, "{\"distribution\": " + library::json_string(init.distribution) + ", \"value\": " +
-                              library::written(init.value) + ", \"fan\": " + library::json_string(init.fan) + "}");
+                              written(name, init.value) + ", \"fan\": " + library::json_string(init.fan) + "}");
   }
   Text& add(std::string_view name, const std::vector<double>& numbers) {
     std::string all = "[";
-    for (const double number : numbers) all += (all.size() > 1 ? ", " : "") + library::written(number);
+    for (const double number : numbers) all += (all.size() > 1 ? ", " : "") + written(name, number);
     return add_json(name, all + "]");
   }
   Text& add_json(std::string_view name, const std::string& json) {
@@ -37,6 +37,12 @@ class Text {
   std::string done() const { return text_ + "}"; }
 
  private:
+  std::string written(std::string_view name, double number) const {
+    require(std::isfinite(number), type_, ": ", name, " = ", number, "; expected a finite number");
+    return library::written(number);
+  }
+
+  std::string_view type_;
   std::string text_;
 };
 

@@ -1,6 +1,7 @@
 #include "pdnn/library/sequential.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "pdnn/engine/evaluator.hpp"
@@ -17,6 +18,9 @@ data::Samples core_samples(const Samples& x) {
   require(x.element != Element::int32, "samples are int32; expected uint8, float or double");
   require(x.rows >= 0 && (x.data || x.rows == 0), "samples: got ", x.rows, " rows at ",
           x.data ? "some memory" : "no memory");
+  require(x.scale != 0 && std::isfinite(x.scale) && std::isfinite(x.shift), "samples: scale ", x.scale, ", shift ",
+          x.shift,
+          "; expected a scale other than 0, which is 1 for values as they are (1 / 255 is 0, 1.0 / 255 is not)");
   const Shape sample{std::span<const Index>(x.sample)};
   require(x.stride == 0 || x.stride >= sample.count(), "samples: a stride of ", x.stride, " elements for rows of ",
           sample.count());
@@ -62,6 +66,8 @@ constexpr const char* kArchitecture = "pdnn.architecture";
 template <class T>
 std::shared_ptr<typename Sequential<T>::Impl> make_model(const Json& architecture, std::optional<std::uint64_t> seed) {
   const std::string& name = existing(architecture.find_as<std::string>("dtype"), "an architecture lacks its \"dtype\"");
+  require(name == "float32" || name == "float64" || name == "bfloat16", "an architecture's dtype is ", name,
+          "; expected float32, float64 or bfloat16");
   const bool rounds = name == "bfloat16",
              fits = std::is_same_v<T, float> ? rounds || name == "float32" : name == "float64";
   require(fits, "the model is ", name, "; this is a Sequential<", std::is_same_v<T, float> ? "float" : "double", ">");
@@ -198,12 +204,14 @@ std::vector<Index> Sequential<T>::output_shape(const std::vector<Index>& sample)
 
 template <class T>
 void Sequential<T>::predict(const Samples& x, T* outputs) const {
-  engine::Evaluator<T>(*impl_->model, 1).predict(library::source_of<T>(x), library::all_rows(x.rows), outputs);
+  const data::Source<T> source = library::source_of<T>(x);
+  engine::Evaluator<T>(*impl_->model, 1).predict(source, library::all_rows(source.count()), outputs);
 }
 
 template <class T>
 std::vector<T> Sequential<T>::predict(const Samples& x) const {
-  std::vector<T> outputs(static_cast<std::size_t>(x.rows * element_count(output_shape(x.sample))));
+  std::vector<T> outputs(
+      static_cast<std::size_t>(library::core_samples(x).count * element_count(output_shape(x.sample))));
   predict(x, outputs.data());
   return outputs;
 }

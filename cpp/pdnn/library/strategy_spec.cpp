@@ -69,8 +69,8 @@ class Parser {
     SpelledEngine engine;
     const bool named = plus != std::string_view::npos;
     if (named) {
-      engine = engine_of(text.substr(plus + 1));
-      text = text.substr(0, plus);
+      engine = engine_of(trimmed(text.substr(plus + 1)));
+      text = trimmed(text.substr(0, plus));
     }
     factors.push_back(trimmed(text));
     if (factors.size() > 1 || text.starts_with("pipeline:") || text.starts_with("tp:")) return grid(factors, engine);

@@ -37,6 +37,8 @@ data::Source<T> source_of(const char* where, const Dataset& data, const nn::Mode
   require(y.rows == samples.count, where, ": ", samples.count, " samples and ", y.rows, " targets");
   require(samples.count > 0, where, ": there are no rows");
   require(y.data, where, ": the targets have no memory");
+  require(y.width > 0 || y.element == Element::int32, where, ": targets of ", y.width,
+          " values a row; expected at least 1, or classes, std::int32_t");
   const Shape output = model.bound(samples.sample)->output_shape(samples.sample);
   loss.check(output, y.width);
   nn::Target<T> target;
@@ -235,12 +237,14 @@ std::vector<Index> Trainer<T>::output_shape(const std::vector<Index>& sample) co
 
 template <class T>
 void Trainer<T>::predict(const Samples& x, T* outputs) const {
-  impl_->evaluator.predict(library::source_of<T>(x), library::all_rows(x.rows), outputs);
+  const data::Source<T> source = library::source_of<T>(x);
+  impl_->evaluator.predict(source, library::all_rows(source.count()), outputs);
 }
 
 template <class T>
 std::vector<T> Trainer<T>::predict(const Samples& x) const {
-  std::vector<T> outputs(static_cast<std::size_t>(x.rows * element_count(output_shape(x.sample))));
+  std::vector<T> outputs(
+      static_cast<std::size_t>(library::core_samples(x).count * element_count(output_shape(x.sample))));
   predict(x, outputs.data());
   return outputs;
 }

@@ -163,6 +163,12 @@ BOOST_AUTO_TEST_CASE(descriptions_are_checked) {
       {Conv2d(4, 6, 3, 1, 0, {.groups = 4}).json, "groups = 4; expected a divisor of both numbers of channels"},
       {R"({"type": "Embedding", "num_embeddings": 2, "embedding_dim": 2, "padding_idx": 2})",
        "expected one of its rows"},
+      {R"({"type": "Linear", "in_features": 2, "out_features": 2, "weight_init": 0.1})",
+       "weight_init = 0.1; expected an object"},
+      {R"({"type": "Linear", "in_features": 2, "out_features": 2, "weight_init": {"distribution": "normal", "std": 1}})",
+       "its value alone"},
+      {R"({"type": "Linear", "in_features": 2, "out_features": 2, "weight_init": {"distribution": 1}})",
+       "which are words"},
       {R"({"type": "Dense"})", "there is no layer \"Dense\""},
       {R"([1, 2])", "expected an object with its \"type\""},
       {R"({"type": "ReLU")", "not JSON"},
@@ -172,6 +178,11 @@ BOOST_AUTO_TEST_CASE(descriptions_are_checked) {
     const std::string said = refusal<std::invalid_argument>([&] { Sequential<float>({Layer(json)}); });
     BOOST_TEST(holds(said, expected), json << ": " << said);
   }
+  const auto half = [] { Sequential<float>::from_json(R"({"dtype": "float16", "layers": []})"); };
+  BOOST_TEST(holds(refusal<std::invalid_argument>(half), "dtype is float16; expected float32, float64 or bfloat16"));
+  BOOST_TEST(refusal<std::invalid_argument>([] { SGD({.lr = NAN}); }) == "SGD: lr = nan; expected a finite number");
+  const auto endless = [] { Linear(2, 2, {.weight_init = {.value = INFINITY}}); };
+  BOOST_TEST(holds(refusal<std::invalid_argument>(endless), "Linear: weight_init = inf; expected a finite number"));
 }
 
 BOOST_AUTO_TEST_CASE(every_loss_and_optimizer_trains) {
@@ -237,6 +248,7 @@ BOOST_AUTO_TEST_CASE(ranks_train_together) {
     }
     BOOST_TEST(all[0].print == all[1].print, strategy);
   }
+  run_ranks(2, [&](const Ranks& ranks) { trained(" tp:2 x ddp + team:2 ", ranks); });
   for (const char* const strategy :
        {"serial", "team:2", "pipeline:3", "hogwild:2", "hogwild-processes:3", "ddp/1", "ddp:int9", "auto"})
     BOOST_CHECK_THROW(run_ranks(2, [&](const Ranks& ranks) { trained(strategy, ranks); }), std::invalid_argument);
@@ -287,6 +299,13 @@ BOOST_AUTO_TEST_CASE(wrong_data_are_refused) {
   task.classes(7) = 2;
   BOOST_TEST(holds(fit(task.data()), "label 2 of row 7 is outside 0 … 1"));
   task.classes(7) = 1;
+  BOOST_TEST(holds(fit({.x = data.x, .y = {task.x.data(), 64, 0}}), "targets of 0 values a row"));
+  BOOST_TEST(holds(fit({.x = {task.x.data(), 64, {8}, 0}, .y = data.y}), "scale 0, shift 0; expected"));
+  const auto negative = [&] { (void)trainer.predict({task.x.data(), -1, {8}}); };
+  BOOST_TEST(holds(refusal<std::invalid_argument>(negative), "got -1 rows"));
+  std::vector<float> outputs(2);
+  const auto in_place = [&] { tests::small_network().predict({task.x.data(), -1, {8}}, outputs.data()); };
+  BOOST_TEST(holds(refusal<std::invalid_argument>(in_place), "got -1 rows"));
   task.x(3, 3) = std::nanf("");
   BOOST_TEST(holds(refusal<std::runtime_error>([&] { trainer.fit(task.data()); }), "NaN or infinite"));
 }
