@@ -29,6 +29,25 @@ OnNonfinite nonfinite_rule(const std::string& name) {
   return OnNonfinite::ignore;
 }
 
+constexpr Index kCompared = 64;  // rows that ranks compare: few, so that it soon is done, also in a file that is mapped
+
+/// Adds how data are read, and some rows, evenly spread.
+void add(library::Sha256& digest, const Dataset& data) {
+  const auto& [x, y, weights] = data;
+  digest.add(message(" ", x.rows, " ", static_cast<int>(x.element), " ", x.scale, " ", x.shift, " ", y.width));
+  for (const Index extent : x.sample) digest.add(message(" ", extent));
+  const auto add_row = [&](const void* first, Element element, Index at, Index count) {
+    const Index bytes = element == Element::uint8 ? 1 : element == Element::float64 ? 8 : 4;
+    digest.add(std::span(static_cast<const std::byte*>(first) + at * bytes, static_cast<std::size_t>(count * bytes)));
+  };
+  const Index features = element_count(x.sample), values = std::max<Index>(y.width, 1);
+  for (Index row = 0; row < x.rows; row += (x.rows + kCompared - 1) / kCompared) {
+    add_row(x.data, x.element, row * (x.stride == 0 ? features : x.stride), features);
+    add_row(y.data, y.element, row * (y.stride == 0 ? values : y.stride), values);
+    if (weights) add_row(weights, Element::float64, row, 1);
+  }
+}
+
 /// Rows with their targets as the core reads them. ValueError if they do not fit the loss and the outputs.
 template <class T>
 data::Source<T> source_of(const char* where, const Dataset& data, const nn::Model<T>& model, const nn::Loss<T>& loss) {
@@ -105,21 +124,65 @@ struct Trainer<T>::Impl {
     return {value / counted, loss->classifies(width) ? std::optional(correct / counted) : std::nullopt};
   }
 
-  /// ValueError on all ranks if another one was given something else; then they take rank 0's parameters.
-  void agree(const std::string& call) {
-    if (comm->size() == 1) return;
-    library::Sha256 digest;
-    digest.add(job + call);
-    const std::string own = digest.hex();
-    std::vector<std::uint8_t> mine(own.begin(), own.end()), all(mine.size() * static_cast<std::size_t>(comm->size()));
+  /// Ends `fit` on all ranks if one was given something wrong, `mine` empty, or something else than another; of those
+  /// who were not, the former with Aborted, the latter with ValueError.
+  void compare(std::string mine) {
+    mine.resize(64, '-');
+    std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(comm->size()));
     const std::vector<Index> counts(static_cast<std::size_t>(comm->size()), std::ssize(mine));
-    comm->all_gather(std::span<const std::uint8_t>(mine), std::span(all), counts);
-    for (std::size_t at = 0; at < all.size(); ++at)
-      require(all[at] == mine[at % mine.size()], "fit: rank ", at / mine.size(),
-              " was started with another model, data or settings than rank ", comm->rank());
-    if (!strategy.same_init) return;
-    comm->broadcast(model->model->params->span(), 0);
-    comm->broadcast(model->model->buffers->span(), 0);
+    const std::vector<std::uint8_t> own(mine.begin(), mine.end());
+    comm->all_gather(std::span(own), std::span(all), counts);
+    if (mine[0] == '-') return;  // with an error of its own
+    const auto said = [&](int rank) {
+      return std::string_view(reinterpret_cast<const char*>(all.data()), all.size())
+          .substr(64 * static_cast<std::size_t>(rank), 64);
+    };
+    for (int rank = 0; rank < comm->size(); ++rank)
+      if (said(rank)[0] == '-') throw Aborted(message("fit: rank ", rank, " was given something wrong; see its error"));
+    for (int rank = 0; rank < comm->size(); ++rank)
+      require(said(rank) == mine, "fit: rank ", rank, " was started with another model, data or settings than rank ",
+              comm->rank(), "; give all ranks all rows, of which each trains on its share");
+  }
+
+  /// What a call of `fit` trains on, checked.
+  struct Job {
+    data::Source<T> source;
+    std::optional<data::Source<T>> held_out;
+    Index rows;  // of a batch
+  };
+  Job checked(const Dataset& train, const FitOptions& options) const {
+    require(options.epochs >= 0 && options.batch_size >= 1, "fit: ", options.epochs, " epochs of batches of ",
+            options.batch_size, " rows; expected at least 0 and 1");
+    Job made{source_of("fit", train, *model->model, *loss), {}, 0};
+    if (options.validation) made.held_out = source_of("validation", *options.validation, *model->model, *loss);
+    const Index count = made.source.count(), batch = std::min(options.batch_size, count);
+    made.rows = std::min(batch * (strategy.models_apart ? comm->size() : 1), count);
+    require(!strategy.whole_batch || made.rows == count,
+            "fit: this strategy sends the rows once, so a batch must be all ", count, " of them");
+    return made;
+  }
+
+  /// The same, with which all ranks begin or none; then they take rank 0's parameters.
+  Job agreed(const Dataset& train, const FitOptions& options) {
+    if (comm->size() == 1) return checked(train, options);
+    std::optional<Job> found;
+    try {
+      found = checked(train, options);
+    } catch (...) {
+      compare({});
+      throw;
+    }
+    library::Sha256 digest;
+    digest.add(message(job, " ", options.epochs, " ", options.batch_size, " ", options.shuffle, " ", epoch, " ", steps,
+                       " ", lr));
+    add(digest, train);
+    if (options.validation) add(digest, *options.validation);
+    compare(digest.hex());
+    if (strategy.same_init) {
+      comm->broadcast(model->model->params->span(), 0);
+      comm->broadcast(model->model->buffers->span(), 0);
+    }
+    return *found;
   }
 
   std::vector<Progress> fit(const Dataset& train, const FitOptions& options);
@@ -149,18 +212,8 @@ struct Trainer<T>::Impl {
 
 template <class T>
 std::vector<Progress> Trainer<T>::Impl::fit(const Dataset& train, const FitOptions& options) {
-  require(options.epochs >= 0 && options.batch_size >= 1, "fit: ", options.epochs, " epochs of batches of ",
-          options.batch_size, " rows; expected at least 0 and 1");
-  const data::Source<T> source = source_of("fit", train, *model->model, *loss);
-  std::optional<data::Source<T>> held_out;
-  if (options.validation) held_out = source_of("validation", *options.validation, *model->model, *loss);
+  const auto [source, held_out, rows] = agreed(train, options);
   const Index count = source.count(), width = train.y.width;
-  const Index rows = std::min(options.batch_size * (strategy.models_apart ? comm->size() : 1), count);
-  require(!strategy.whole_batch || rows == count, "fit: this strategy sends the rows once, so a batch must be all ",
-          count, " of them");
-  agree(message(" ", count, " ", options.epochs, " ", options.batch_size, " ", options.shuffle, " ", epoch, " ", steps,
-                " ", lr, " ", held_out ? held_out->count() : 0));
-
   strategy::Session<T> session(strategy.config,
                                {model->model, loss, optimizer, comm->duplicate(), source.sample(), width, rows});
   std::vector<Progress> finished;

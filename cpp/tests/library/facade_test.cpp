@@ -264,6 +264,38 @@ BOOST_AUTO_TEST_CASE(ranks_compare_what_they_train) {
     });
   };
   BOOST_TEST(holds(refusal<std::invalid_argument>(differ), "another model, data or settings"));
+  const auto trained_on = [&](const std::function<void(Task&)>& change) {
+    run_ranks(2, [&](const Ranks& ranks) {
+      Task own;
+      if (ranks.rank() == 1) change(own);
+      Trainer<float>(tests::small_network(), CrossEntropyLoss(), SGD({.lr = 0.1}), {.strategy = "ddp", .ranks = ranks})
+          .fit(own.data());
+    });
+  };
+  for (const std::function<void(Task&)>& change : std::vector<std::function<void(Task&)>>{
+           [](Task& own) { own.x = -own.x; }, [](Task& own) { own.classes(5) = 1 - own.classes(5); }}) {
+    const std::string said = refusal<std::invalid_argument>([&] { trained_on(change); });
+    BOOST_TEST(holds(said, "give all ranks all rows"), said);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_fit_on_all) {
+  std::vector<std::string> said(2);
+  run_ranks(2, [&](const Ranks& ranks) {
+    Task task;
+    if (ranks.rank() == 1) task.classes(7) = 2;
+    Trainer<float> trainer(tests::small_network(), CrossEntropyLoss(), SGD({.lr = 0.1}),
+                           {.strategy = "ddp", .ranks = ranks});
+    try {
+      trainer.fit(task.data());
+    } catch (const std::exception& error) {
+      said[static_cast<std::size_t>(ranks.rank())] = error.what();
+    }
+    task.classes(7) = 1;
+    trainer.fit(task.data());  // the ranks are still together
+  });
+  BOOST_TEST(holds(said[0], "rank 1 was given something wrong"), said[0]);
+  BOOST_TEST(holds(said[1], "label 2 of row 7"), said[1]);
 }
 
 BOOST_AUTO_TEST_CASE(a_training_is_watched_stopped_and_continued) {
