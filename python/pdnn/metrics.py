@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import Any, SupportsFloat, TypeAlias
 
 import numpy as np
 
 from pdnn.store import Array
 
-Metric: TypeAlias = Callable[[Array, Array], float]
+Metric: TypeAlias = Callable[[Array, Array], SupportsFloat]
 Metrics: TypeAlias = Iterable[str | Metric | Mapping[str, Metric]] | Mapping[str, Metric]
 
 NAMES = "accuracy, mae, mse, r2, rmse, top5 (or another number)"
@@ -102,7 +102,7 @@ def measure(
     for name, metric in metrics.items():
         knows_weights = getattr(metric, "func", metric) in (*_BY_NAME.values(), top_k)
         arrays = (y, prediction) if knows_weights else (y.copy(), prediction.copy())  # others may change them
-        value = metric(*arrays, **({"weight": weight} if knows_weights else {}))
+        value: Any = metric(*arrays, **({"weight": weight} if knows_weights else {}))
         if np.ndim(value) != 0:
             raise TypeError(
                 f'metrics: "{name}" returned an array of shape {np.shape(value)}, expected a number'

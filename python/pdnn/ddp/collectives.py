@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,10 +16,10 @@ from pdnn.tensor import Tensor
 
 Op: TypeAlias = Literal["mean", "sum", "min", "max"]
 
-Average: Literal["mean"] = "mean"
-Sum: Literal["sum"] = "sum"
-Min: Literal["min"] = "min"
-Max: Literal["max"] = "max"
+Average: Final = "mean"
+Sum: Final = "sum"
+Min: Final = "min"
+Max: Final = "max"
 
 
 def allreduce(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pdnn.core import CoreCustom, Width, core_for
 from pdnn.nn.module import Module, Parameter
@@ -30,6 +30,10 @@ class CustomLayer(Module, ABC):
         If the extension was built for another version of pdnn's headers, or a parameter's name is no
         identifier or an attribute already.
     """
+
+    if TYPE_CHECKING:  # the arguments and the parameters
+
+        def __getattr__(self, name: str) -> Any: ...
 
     kinds: ClassVar[dict[str, type[CustomLayer]]] = {}
     """All such classes by their names, as files of models have them."""

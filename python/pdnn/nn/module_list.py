@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from pdnn.nn.module import Module
 
@@ -45,5 +46,5 @@ class ModuleList(Module):
     def __iter__(self) -> Iterator[Module]:
         return iter(self._list)
 
-    def __getitem__(self, index: int) -> Module:
+    def __getitem__(self, index: int) -> Any:  # the program knows which
         return self._list[index]

@@ -334,11 +334,11 @@ class Sequential(Exportable):
         return iter(self.layers)
 
     @overload
-    def __getitem__(self, index: int) -> Module: ...
+    def __getitem__(self, index: int) -> Any: ...  # the program knows which layer: model[0].weight
     @overload
     def __getitem__(self, index: slice) -> Sequential: ...
 
-    def __getitem__(self, index: int | slice) -> Module | Sequential:
+    def __getitem__(self, index: int | slice) -> Any:
         """A layer; or some of them, one after another, as a Sequential.
 
         The layers of a slice are the same objects, and its `flat_parameters` is a part of this model's: the

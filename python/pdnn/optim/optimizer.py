@@ -15,7 +15,7 @@ from pdnn.nn.state_dict import cast, check_mapping
 from pdnn.optim.stepper import Stepper
 from pdnn.store import Array, Parameter, Store
 
-Params: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
+Params: TypeAlias = Iterable[Parameter | Mapping[str, Any]]
 
 #: What a group may give beside its parameters; the rule's other numbers are the whole optimizer's.
 GROUP_KEYS = ("lr", "weight_decay")
