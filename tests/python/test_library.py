@@ -207,3 +207,14 @@ def test_pkg_config_names_what_a_program_needs(installed: Installed, linked: lis
     assert paths == {"-I": installed.prefix / "include", "-L": installed.library.parent}
     assert "-lpdnn" in flags
     assert ("-pthread" in flags) == ("--static" in linked)
+
+
+def test_without_bindings_eigen_is_found_where_pip_puts_it(root: Path, tmp_path: Path) -> None:
+    pytest.importorskip("cmeel")
+    if shutil.which("cmake") is None:
+        pytest.skip("no cmake here")
+    configure = ["cmake", "-S", root, "-B", tmp_path, "-DPDNN_BINDINGS=OFF"]
+    run([*configure, "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF"], timeout=60)  # no other Eigen
+    found = re.search(r"^Eigen3_DIR:PATH=(.*)$", (tmp_path / "CMakeCache.txt").read_text(), re.MULTILINE)
+    assert found is not None
+    assert "cmeel.prefix" in found[1]
