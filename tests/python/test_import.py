@@ -451,6 +451,14 @@ def test_a_residual_of_keras_begins_with_the_samples(tmp_path: Path) -> None:
             [node("Sub", "x row", "a"), node("Mul", "a half", "b"), node("Relu", "b", "y")],
             ["BatchNorm1d", "ReLU"],
         ),
+        (  # a batch normalization in parts
+            [
+                *(node("Pow", "half square", "v"), node("Add", "v one", "v1"), node("Sqrt", "v1", "s")),
+                *(node("Reciprocal", "s", "r"), node("Mul", "r half", "g")),
+                *(node("Sub", "x row", "a"), node("Mul", "a g", "b"), node("MatMul", "b w", "y")),
+            ],
+            ["Linear"],
+        ),
         (
             [
                 *(node("Cast", "x", name, to=1) for name in "ab"),
@@ -464,7 +472,7 @@ def test_a_residual_of_keras_begins_with_the_samples(tmp_path: Path) -> None:
 def test_constants_are_taken_into_weights(nodes: list[Any], want: list[str], tmp_path: Path) -> None:
     constants = {
         "w": normal(6, 6), "two": normal(1, 6), "one": np.float32(1), "half": normal(6), "row": normal(6),
-        "zero": np.array(0), "nought": np.array([0]), "minus": np.array([-1]),
+        "square": np.float32(2), "zero": np.array(0), "nought": np.array([0]), "minus": np.array([-1]),
     }  # fmt: skip
     model = assert_same(save(tmp_path / "a.onnx", nodes, constants, [6]), normal(3, 6))
     assert kinds(model) == want
@@ -506,6 +514,49 @@ def test_a_reshape_by_computed_sizes(parts: str, tmp_path: Path) -> None:
 def test_a_reshape_that_keeps_axes_or_changes_their_order_is_refused(parts: str, tmp_path: Path) -> None:
     path = save(tmp_path / "a.onnx", reshaped_by(parts), SIZES, [2, 3, 5], rank=len(parts.split()))
     with pytest.raises(ValueError, match=r'Reshape "node_b": makes '):
+        models.from_onnx(path)
+
+
+SHAPED = [
+    *(node("Shape", "x", "s"), node("Gather", "s at0", "n"), node("Mul", "n n", "nn")),
+    *(node("Reshape", "nn minus", "n1"), node("Concat", "n1 minus", "to", axis=0)),
+    node("Reshape", "x to", "y"),
+]
+SAME = helper.make_graph(
+    [node("Identity", "x", "inner")],
+    "same",
+    [],
+    [helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)],
+)
+CHOSEN = [
+    *(node("Shape", "x", "s"), node("Gather", "s at0", "n"), node("Equal", "n at1", "single")),
+    *(node("If", "single", "a", then_branch=SAME, else_branch=SAME), node("Reshape", "a at1", "b")),
+    node("Add", "x b", "y"),
+]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        (SHAPED, 'Reshape "node_y": makes a shape that is computed'),
+        (CHOSEN, 'If "node_a": pdnn has no such layer'),
+        (
+            [node("Reshape", "x five", "a"), node("Transpose", "a", "y", perm=[0, 2, 1, 3, 4])],
+            r"puts the axes of 4-dimensional samples in the order \(0, 2, 1, 3, 4\)",
+        ),
+        (
+            [node("QuantizeLinear", "half one", "a"), node("Reshape", "x a", "y")],
+            'QuantizeLinear "node_a": makes a constant that is not read',
+        ),
+    ],
+    ids=["reshaped sizes", "If", "five axes", "constant"],
+)
+def test_what_is_made_of_sizes_and_of_graphs_within_is_listed(
+    nodes: list[Any], said: str, tmp_path: Path
+) -> None:
+    more = {"five": np.array([0, 2, 1, 3, 5]), "half": np.float32([0.5]), "one": np.float32(1)}
+    path = save(tmp_path / "a.onnx", nodes, SIZES | more, [2, 3, 5], rank=4)
+    with pytest.raises(ValueError, match=rf"of its \d nodes are not understood:\n(?s:.*){said}"):
         models.from_onnx(path)
 
 

@@ -25,10 +25,13 @@ except ImportError as error:
 Value: TypeAlias = ir.Value
 
 FOLDED = {
-    *("Add", "Cast", "Concat", "Constant", "Div", "Identity", "Mul", "Neg", "Reshape", "Squeeze", "Sub"),
-    *("Transpose", "Unsqueeze"),
+    *("Add", "Cast", "Concat", "Constant", "Div", "Identity", "Mul", "Neg", "Pow", "Reciprocal", "Reshape"),
+    *("Sqrt", "Squeeze", "Sub", "Transpose", "Unsqueeze"),
 }
 """Operators that are evaluated where all their inputs are constants."""
+
+WITH_GRAPHS = {"If", "Loop", "Scan"}
+"""Operators that depend on more than their inputs: on all that the graphs in them take from outside."""
 
 ELEMENTWISE = {
     *(
@@ -135,7 +138,9 @@ class Graph:
         self._passed: set[ir.Node] = set()
         for node in self.nodes:
             data = self.data(node)
-            if node.op_type == "Shape" or (data and self.sizes.issuperset(data)):
+            if node.op_type == "Shape" or (
+                data and self.sizes.issuperset(data) and node.op_type not in WITH_GRAPHS
+            ):
                 self.sizes.update(node.outputs)
             elif not data and node.op_type in FOLDED and node.domain == "":
                 self.constants[node.outputs[0]] = self.evaluate(node, self.constants)
@@ -155,9 +160,11 @@ class Graph:
         return None if value is None else self.constants.get(value)
 
     def data(self, node: ir.Node) -> list[ir.Value]:
-        """The inputs of a node that depend on the samples, and on more than their number."""
+        """The inputs of a node that are no constants; of a Reshape not the shape, if only sizes tell it."""
         inputs = [value for value in node.inputs if value is not None and value not in self.constants]
-        return [value for value in inputs if value not in self.sizes] if node.op_type == "Reshape" else inputs
+        if node.op_type == "Reshape" and node.inputs[1] in self.sizes:
+            return inputs[:-1]
+        return inputs
 
     def evaluate(self, node: ir.Node, values: dict[ir.Value, Array]) -> Array:
         """The first output of a node."""
@@ -228,7 +235,9 @@ class Graph:
                 if x is added or x in self._before(added):
                     return Step("Residual", node, self._chain(added, x)), x
         if len(data) != 1:
-            why = f"{len(data)} of its inputs vary, expected 1"
+            why = (
+                f"{len(data)} of its inputs vary, expected 1" if data else "makes a constant that is not read"
+            )
             if node.op_type == "Add" and data:
                 why = "neither of its inputs is made of the other"
             self.missed[node] = why

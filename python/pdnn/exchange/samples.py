@@ -178,13 +178,14 @@ class Samples:
 
     def transpose(self, step: Step) -> None:
         """Another order of an image's axes, which the next layers have to know; of a line's, a Transpose."""
-        rank = 4 if self.shape is None else 1 + len(self.shape)
-        order = step.node.attributes.get_ints("perm", tuple(reversed(range(rank)))) or ()
-        if [*order] == [0, 2, 1] and rank in (3, 4 * (self.shape is None)):
+        order = step.node.attributes.get_ints("perm", None)
+        rank = len(order or CHANNELS_FIRST) if self.shape is None else 1 + len(self.shape)
+        order = tuple(reversed(range(rank)) if order is None else order)
+        if order == (0, 2, 1) and rank == 3:
             self.emit("Transpose")
             self.shape = self.shape and self.shape[::-1]
             return
-        if rank not in (2, 4) or order[0] != 0:
+        if rank not in (2, 4) or sorted(order) != [*range(rank)] or order[0] != 0:
             raise Unknown(f"puts the axes of {rank - 1}-dimensional samples in the order {order}")
         if rank == 4:
             self.axes = tuple(self.axes[axis] for axis in order)  # type: ignore[assignment]
