@@ -216,14 +216,26 @@ def test_float64_stays_or_is_rounded(dtype: str, tmp_path: Path) -> None:
         assert np.abs(got - want).max() <= {"float32": 1e-5, "float64": 1e-14}[dtype] * np.abs(want).max()
 
 
-@pytest.mark.parametrize(("beta", "threshold"), [(2.5, 20), (0.5, 0.3), (1, -1)])
+@pytest.mark.parametrize(("beta", "threshold"), [(2.5, 20), (0.5, 0.3), (1, -1), (1.5, 200)])
 def test_softplus_of_any_numbers(beta: float, threshold: float, tmp_path: Path) -> None:
+    """Also of those whose exponential overflows."""
     model = nn.Sequential(nn.Softplus(beta, threshold))
-    x = np.linspace(-30, 30, 12, dtype=np.float32).reshape(2, 6)
+    x = np.linspace(-30, 80 if threshold > 100 else 30, 12, dtype=np.float32).reshape(2, 6)
     model.to_onnx(tmp_path / "a.onnx", (6,))
     model.to_c(tmp_path / f"softplus{int(10 * beta)}.c", (6,))
     for got in [*by_onnx(tmp_path / "a.onnx", x), by_c(tmp_path / f"softplus{int(10 * beta)}.c", x, (6,))]:
         np.testing.assert_allclose(got, model.predict(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("layer", ["ReLU", "LeakyReLU", "MaxPool1d"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nan_stays_nan_in_c(layer: str, dtype: str, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.MaxPool1d(2) if layer == "MaxPool1d" else getattr(nn, layer)(), dtype=dtype)
+    x = np.array([[[np.nan, 1, 2, np.nan, -1, 3, -0.0, 0]]], dtype)
+    model.to_c(tmp_path / f"nan_{layer}{dtype}.c", (1, 8))
+    want = model.predict(x)
+    assert np.isnan(want).any()
+    np.testing.assert_allclose(by_c(tmp_path / f"nan_{layer}{dtype}.c", x, want.shape[1:]), want, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ static void conv2d(const float *x, const float *w, const float *b, int channels,
     }
 }
 
-/* The largest element of each window. */
+/* The largest element of each window; NAN if it has one. */
 static void max_pool2d(const float *x, int channels, int height, int width, int kernel_y, int kernel_x,
                        int stride_y, int stride_x, float *y)
 {
@@ -62,7 +62,7 @@ static void max_pool2d(const float *x, int channels, int height, int width, int 
                 float largest = x[p * width + q];
                 for (int i = 0; i < kernel_y; ++i)
                     for (int j = 0; j < kernel_x; ++j)
-                        if (x[(p + i) * width + q + j] > largest)
+                        if (x[(p + i) * width + q + j] > largest || isnan(x[(p + i) * width + q + j]))
                             largest = x[(p + i) * width + q + j];
                 *y++ = largest;
             }
@@ -119,7 +119,7 @@ static void layer_norm(const float *x, const float *w, const float *b, float eps
 static void relu(const float *x, int n, float *y)
 {
     for (int i = 0; i < n; ++i)
-        y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+        y[i] = x[i] <= 0.0f ? 0.0f : x[i]; /* which NAN stays */
 }
 
 static void leaky_relu(const float *x, float slope, int n, float *y)
@@ -149,8 +149,10 @@ static void elu(const float *x, float alpha, int n, float *y)
 /* y = log(1 + exp(beta x)) / beta, or x where beta x > threshold. */
 static void softplus(const float *x, float beta, float threshold, int n, float *y)
 {
-    for (int i = 0; i < n; ++i)
-        y[i] = beta * x[i] > threshold ? x[i] : log1pf(expf(beta * x[i])) / beta;
+    for (int i = 0; i < n; ++i) {
+        const float z = beta * x[i], end = z > 0.0f ? z : 0.0f; /* exp(z) may overflow */
+        y[i] = z > threshold ? x[i] : (end + log1pf(expf(z - 2.0f * end))) / beta;
+    }
 }
 
 /* y = x (1 + erf(x / sqrt(2))) / 2. */
