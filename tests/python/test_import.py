@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from pathlib import Path
 from typing import Any
@@ -199,8 +200,13 @@ def test_classifiers_of_scikit_learn(classes: int, activation: str, tmp_path: Pa
     assert kinds(model)[0] == "Linear" and kinds(model)[-1] == "Softmax"
     want = estimator.predict_proba(scaler.transform(x))
     np.testing.assert_allclose(model.predict(x.astype(np.float32)), want, atol=1e-5)
-    logits = nn.Sequential(*model.layers[:-1]).predict(x.astype(np.float32))  # to train with CrossEntropyLoss
-    assert (logits.argmax(axis=1) == want.argmax(axis=1)).all()
+    body = copy.deepcopy(model[:-1])  # to train with CrossEntropyLoss
+    assert (body.predict(x.astype(np.float32)).argmax(axis=1) == want.argmax(axis=1)).all()
+    data, criterion = (x.astype(np.float32), y), nn.CrossEntropyLoss()
+    trainer = pdnn.Trainer(body, criterion, optim.Adam(body.parameters(), lr=0.01), strategy="serial")
+    before = trainer.evaluate(data)["loss"]
+    trainer.fit(data, epochs=5, batch_size=10, shuffle=False, verbose=False)
+    assert trainer.evaluate(data)["loss"] < before
 
 
 def test_a_regressor_of_scikit_learn_learns_on(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ class Sequential(Exportable):
         self.place()
         if self._model is None:
             raise ValueError(
-                "Sequential: its parameters belong to another model; use that one, or build new layers"
+                "Sequential: its parameters belong to another model; use that one, build new layers, or take "
+                "a copy.deepcopy of this one"
             )
         return self._model
 
