@@ -151,6 +151,19 @@ class Parameter(Handle):
             raise self._homeless()
         return self._grad
 
+    @property
+    def requires_grad(self) -> bool:
+        """True: every parameter gets its gradient. Those in no group of the optimizer do not change."""
+        return True
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if not wanted:
+            raise ValueError(
+                f"Parameter {self.name}: requires_grad = {wanted}; every parameter gets its gradient. To "
+                "keep it as it is, pass the optimizer the other parameters only"
+            )
+
     def attach(self, name: str, store: Store, offset: int) -> None:
         """Makes this a handle on `store`; values it had are taken along."""
         super().attach(name, store, offset)

@@ -228,6 +228,16 @@ def test_parameters_in_no_group_stay() -> None:
     np.testing.assert_array_equal(first.data, before)
 
 
+def test_a_parameter_is_not_frozen_as_in_torch() -> None:
+    first = models.mlp([6, 5, 3], seed=1).layers[0].weight
+    first.requires_grad = True
+    with pytest.raises(
+        ValueError, match=r"requires_grad = False; .* pass the optimizer the other parameters"
+    ):
+        first.requires_grad = False
+    assert first.requires_grad
+
+
 def test_a_step_by_hand_is_the_formula() -> None:
     model = models.mlp([6, 5, 3], dtype="float64", seed=1)
     first, *rest = model.parameters()
