@@ -316,6 +316,37 @@ def test_a_network_as_the_newest_exporter_of_torch_lays_it_out(tmp_path: Path) -
     assert kinds(model)[1:6] == ["Residual", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "Flatten"]
 
 
+@pytest.mark.parametrize("over", [[-2, -1], [-1], [2, 3]])
+def test_the_mean_of_lines_as_the_newest_exporter_of_torch_lays_it_out(
+    over: list[int], tmp_path: Path
+) -> None:
+    """AdaptiveAvgPool1d; over the row alone it is none."""
+    nodes = [
+        *(node("Conv", "x w", "a"), node("Unsqueeze", "a row", "b"), node("ReduceMean", "b over", "c")),
+        *(node("Squeeze", "c row", "d"), node("Reshape", "d flat", "e"), node("MatMul", "e v", "y")),
+    ]
+    constants = {"w": normal(4, 3, 2), "v": normal(4, 2), "row": np.array([-2]), "flat": np.array([-1, 4])}
+    constants |= {"over": np.array(over)}
+    path = save(tmp_path / "a.onnx", nodes, constants, [3, 7], opset=18)
+    if len(over) == 2:
+        assert kinds(assert_same(path, normal(5, 3, 7)))[1:] == ["AdaptiveAvgPool1d", "Flatten", "Linear"]
+        return
+    with pytest.raises(ValueError, match='Unsqueeze "node_b": pdnn has no such layer'):
+        models.from_onnx(path)
+
+
+def test_the_mean_of_one_row_after_another_is_no_mean_of_lines(tmp_path: Path) -> None:
+    nodes = [
+        node("Unsqueeze", "x row", "b"),
+        node("ReduceMean", "b over", "c"),
+        node("Squeeze", "c row", "y"),
+    ]
+    constants = {"row": np.array([-2]), "over": np.array([-1, -2])}
+    path = save(tmp_path / "a.onnx", nodes, constants, [3, 4, 5], opset=18, rank=4)
+    with pytest.raises(ValueError, match=r'Squeeze "node_y": takes samples of shape \(3, 4, 5\)'):
+        models.from_onnx(path)
+
+
 def test_lines_of_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
     m = torch.nn

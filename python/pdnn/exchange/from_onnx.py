@@ -209,7 +209,7 @@ class _Reader(Samples):
 
     def global_mean(self, step: Step) -> None:
         """An AdaptiveAvgPool2d, or that of lines."""
-        axes = 1 if self.shape is not None and len(self.shape) == 2 else 2
+        axes = step.arguments.get("axes", 1 if len(self.shape or ()) == 2 else 2)
         self.shape = (self.images(axes)[0], *(1,) * axes)
         self.emit(f"AdaptiveAvgPool{axes}d", output_size=1)
 

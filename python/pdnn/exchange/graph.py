@@ -226,6 +226,8 @@ class Graph:
         data = self.data(node)
         if node.op_type == "Concat" and (before := self._complement(node)) is not None:
             return Step("Complement", node), before
+        if node.op_type == "Squeeze" and (before := self._mean_of_lines(node)) is not None:
+            return Step("GlobalAveragePool", node, arguments={"axes": 1}), before
         ends_curves = node.op_type in ("Add", "Div", "Mul", "Sub", "Where")
         if ends_curves and (found := self._curve(node)) is not None:
             return found
@@ -330,6 +332,18 @@ class Graph:
             return None
         one = self.constant(minus.inputs[0])
         return sigmoid.inputs[0] if minus.inputs[1] is p and one is not None and (one == 1).all() else None
+
+    def _mean_of_lines(self, squeeze: ir.Node) -> ir.Value | None:
+        """The lines whose mean is taken as one of images with one row, as PyTorch's newest exporter does."""
+        nodes, at = [squeeze], squeeze.inputs[0]
+        for kind in ("ReduceMean", "Unsqueeze"):
+            node = None if at is None else at.producer()
+            if node is None or node.op_type != kind or not node.attributes.get_int("keepdims", 1):
+                return None
+            nodes, at = [*nodes, node], node.inputs[0]
+        axes = [self.constant(node.inputs[1]) if len(node.inputs) > 1 else None for node in nodes]
+        found = [set() if each is None else {int(axis) % 4 for axis in each.ravel()} for each in axes]
+        return at if found == [{2}, {2, 3}, {2}] else None
 
     def _decided(self, value: ir.Value) -> ir.Value:
         """The value that classes are chosen by, if the value is these classes; else the value."""
