@@ -21,7 +21,7 @@ import parallel_sgd
 from parallel_sgd import FILE, Result
 
 import pdnn
-from pdnn.cli.values import positive_int
+from pdnn.cli.values import can_draw, positive_int
 from pdnn.strategies import Hogwild, HogwildProcesses
 
 
@@ -72,6 +72,8 @@ def main() -> None:
         parser.error("--processes goes with --sweep; otherwise start the ranks by mpiexec -n P")
     if args.workers and pdnn.world().size > 1:
         parser.error("--workers are threads of one process; the workers of this job are its ranks")
+    if args.sweep:
+        can_draw(parser)
     args.out.mkdir(parents=True, exist_ok=True)
     for workers in args.sweep or []:
         if args.processes:

@@ -24,7 +24,7 @@ from threadpool_minibatches import BATCH, L2, Batching, make_trainer, network
 import pdnn
 from pdnn import codec, nn, optim
 from pdnn.callbacks import Callback
-from pdnn.cli.values import positive_int
+from pdnn.cli.values import can_draw, positive_int
 from pdnn.comm import Communicator
 from pdnn.data import Dataset
 from pdnn.strategies import Pipeline, Timeline, schedule
@@ -305,6 +305,8 @@ def main() -> None:
         parser.error(f"for two ranks, this world has {comm.size}; mpiexec -n 2 python …")
     first = comm.rank == 0
     draws = {"pipeline", "codecs"} & set(parts)
+    if draws:
+        can_draw(parser)
     if first and draws:
         args.out.mkdir(parents=True, exist_ok=True)
     train, test = pdnn.datasets.mnist_mini(scale=1)  # raw 0 … 255, as the exercise takes them

@@ -34,6 +34,7 @@ from parallel_sgd import BATCH, FILE, PublishedLines, Result
 
 import pdnn
 from pdnn import nn, optim
+from pdnn.cli.values import can_draw, positive_int
 from pdnn.data import Dataset, DistributedSampler, Subset
 from pdnn.strategies import ModelAveraging
 
@@ -112,9 +113,9 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder of MNIST's files (else downloaded)")
     parser.add_argument("--embedded", action="store_true", help="the small set of digits that is in pdnn")
-    parser.add_argument("--epochs", type=int, default=50, help="(%(default)s)")
+    parser.add_argument("--epochs", type=positive_int, default=50, help="(%(default)s)")
     parser.add_argument(
-        "--every", type=int, metavar="K", help="average after every K steps (at the end only)"
+        "--every", type=positive_int, metavar="K", help="average after every K steps (at the end only)"
     )
     parser.add_argument(
         "--by", choices=("all_reduce", "master", "hand"), default="all_reduce", help="who adds up"
@@ -123,13 +124,17 @@ def main() -> None:
         "--different-inits", action="store_true", help="every rank starts from its own weights"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the first weights (%(default)s)")
-    parser.add_argument("--sweep", type=int, nargs="+", metavar="P", help="one job after another, on P ranks")
+    parser.add_argument(
+        "--sweep", type=positive_int, nargs="+", metavar="P", help="one job after another, on P ranks"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("out/parameter_averaging"), help="folder (%(default)s)"
     )
     args = parser.parse_args()
     if args.by == "hand" and args.every:
         parser.error("--by hand averages at the end only; --every goes with all_reduce or master")
+    if args.sweep:
+        can_draw(parser)
     args.out.mkdir(parents=True, exist_ok=True)
     for ranks in args.sweep or []:
         pdnn.run(train_and_average, args, ranks=ranks)

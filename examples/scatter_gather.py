@@ -25,6 +25,7 @@ import scatter_gather_job as job
 import scatter_gather_measure as measure
 
 import pdnn
+from pdnn.cli.values import can_draw
 from pdnn.data import Dataset
 
 
@@ -60,6 +61,7 @@ def arguments() -> argparse.Namespace:
         chosen.iterations = 60 if chosen.fast else 1000
     if chosen.iterations < 1:
         parser.error(f"--iterations {chosen.iterations}; at least 1 is needed")
+    can_draw(parser)
     return chosen
 
 

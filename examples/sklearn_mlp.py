@@ -29,6 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import pdnn
+from pdnn.cli.values import can_draw
 from pdnn.drawing import new_figure
 
 SGD = {"solver": "sgd", "learning_rate_init": 0.2}
@@ -137,6 +138,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.parts.split(",")) - set(PARTS):
         parser.error(f"unknown part {sorted(unknown)[0]!r}; expected some of {', '.join(PARTS)}")
+    can_draw(parser)
     warnings.simplefilter("ignore", ConvergenceWarning)
     classifier = importlib.import_module(LIBRARIES[options.library]).MLPClassifier
     for part in options.parts.split(","):

@@ -21,7 +21,7 @@ import numpy as np
 import pdnn
 from pdnn import nn, optim, strategies
 from pdnn.callbacks import Callback
-from pdnn.cli.values import positive_int
+from pdnn.cli.values import can_draw, positive_int
 from pdnn.data import Dataset, Subset
 from pdnn.exercises import legacy_batches, published
 
@@ -224,6 +224,7 @@ def arguments() -> argparse.Namespace:
     chosen = parser.parse_args()
     if unknown := set(chosen.what) - set(what):
         parser.error(f"unknown part {sorted(unknown)[0]!r}; expected some of {', '.join(what)}")
+    can_draw(parser)
     chosen.what = chosen.what or list(what)
     chosen.epochs = chosen.epochs or (21 if chosen.fast else 250)
     chosen.sweep_epochs = chosen.sweep_epochs or (2 if chosen.fast else 10)

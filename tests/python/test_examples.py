@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ NONE = "argument {}: '0' is not a whole number of at least 1"
     [
         ("threadpool_minibatches", ["--epochs", "0"], NONE.format("--epochs")),
         ("hogwild", ["--workers", "0"], NONE.format("--workers")),
+        ("parameter_averaging", ["--sweep", "1", "0"], NONE.format("--sweep")),
         ("model_pipeline_quantized", ["--micro-batches", "0"], NONE.format("--micro-batches")),
         ("codecs", ["--epochs", "0"], NONE.format("--epochs")),
         ("codecs", ["--ranks", "1"], "--ranks 1: one rank sends nothing to encode; at least 2 are needed"),
@@ -30,6 +33,27 @@ def test_a_useless_option_is_refused_before_any_work(
 ) -> None:
     refused = run_python([root / "examples" / f"{script}.py", *words], check=False)
     assert refused.returncode == 2 and said in refused.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("threadpool_minibatches", ["--fast"]),
+        ("hogwild", ["--embedded", "--sweep", "1"]),
+        ("parameter_averaging", ["--embedded", "--sweep", "1"]),
+        ("scatter_gather", ["--embedded", "--fast"]),
+        ("sklearn_mlp", ["--fast", "--parts", "weights"]),
+    ],
+)
+def test_a_program_that_draws_says_before_its_work_that_matplotlib_is_missing(
+    root: Path, run_python: Callable[..., Completed], tmp_path: Path, script: str, words: list[str]
+) -> None:
+    (tmp_path / "matplotlib.py").write_text("raise ImportError")
+    environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [root / "examples" / f"{script}.py", *words, "--out", tmp_path / "out"]
+    ended = run_python(command, check=False, env=environment)
+    assert ended.returncode == 2
+    assert ended.stdout.strip() == f"{script}.py: matplotlib is missing; pip install matplotlib"
 
 
 @pytest.mark.parametrize("script", ["hogwild", "parameter_averaging"])

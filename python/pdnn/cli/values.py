@@ -70,6 +70,14 @@ def distinct(arguments: argparse.Namespace, files: Mapping[str, str | os.PathLik
                 arguments.error(f"{before} and {name} are the same file, {file}")
 
 
+def can_draw(parser: argparse.ArgumentParser) -> None:
+    """Ends a program that draws, before its work, where matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        parser.exit(2, f"{parser.prog}: matplotlib is missing; pip install matplotlib\n")
+
+
 def picture(text: str) -> str:
     """A file for a picture, with an ending that names a format."""
     try:
