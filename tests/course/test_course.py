@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import pickle
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -97,17 +98,25 @@ def test_script_and_notebook_are_the_same(tmp_path: Path) -> None:
 
 
 OF_IPYTHON = ["%time x = 1", "%%time", "!ls", "?print", "print?", "np.eye??", "f = !ls", "t = %timeit -o 1"]
+OF_IPYTHON += ["!pip install \\\n    scipy \\\n    sympy", "%timeit -n 1 \\\n    sum([1])"]
+IN_BLOCKS = [
+    "for n in 1, 2:\n    %time n",
+    "try:\n    import yaml\nexcept ImportError:\n    !pip install pyyaml",
+]
 OF_PYTHON = ["    % 3", "    != 3", "    %(3)"]
 
 
 def test_of_a_notebook_lines_and_cells_in_other_languages_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "1_backprop.ipynb"
     modulo = [f"x = (\n    7\n{line}\n)" for line in OF_PYTHON]
-    texts = [*OF_IPYTHON, "%%bash\nls -l", "%%writefile helper.py\ndef softmax(s): ...", *modulo]
+    texts = [*IN_BLOCKS, *OF_IPYTHON, "%%bash\nls -l", "%%writefile helper.py\ndef softmax(s): ...", *modulo]
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": text} for text in texts]}))
     codes = [code for _, code in code_cells(path)]
-    assert [ast.parse(code).body for code in codes[:-3]] == [[]] * (len(codes) - 3)
-    assert codes[-3:] == modulo
+    assert codes[0].splitlines()[-1] == codes[1].splitlines()[-1] == "    pass"
+    left = [statement for code in codes[2:-3] for statement in ast.parse(code).body]
+    assert all(isinstance(statement, ast.Pass) for statement in left)
+    assert codes[-3:] == modulo and all(map(ast.parse, codes))
+    assert [code.count("\n") for code in codes[:-5]] == [text.count("\n") for text in texts[:-5]]
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
@@ -234,6 +243,12 @@ def test_the_command_says_what_it_can_do(
     assert main(["course", "list"]) == 0 and "Backpropagation" in capsys.readouterr().out
     assert main(["course", "check"]) == 1 and "there is no sheet in this folder" in capsys.readouterr().err
     assert main(["course", "new", "none"]) == 1 and "the sheets are 1 backprop" in capsys.readouterr().err
+
+
+def test_the_documentation_has_the_sheets_with_their_minutes(root: Path) -> None:
+    text = (root / "docs" / "course.md").read_text()
+    rows = re.findall(r"^\| (\d) (\w+) \|.*?\| (\d+) \|", text, re.MULTILINE)
+    assert rows == [(str(sheet.number), sheet.name, str(sheet.minutes)) for sheet in SHEETS]
 
 
 def test_without_a_file_those_are_checked_that_were_saved_last(tmp_path: Path) -> None:

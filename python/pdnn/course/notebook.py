@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-_OF_IPYTHON = re.compile(r"^([ \t]*)(?=%%?\w|!(?!=)|\?|[\w.]+\?\??\s*$|[\w, ]+= *(?:!|%\w))", re.MULTILINE)
-"""The beginnings of lines that are no Python: magics, commands of the shell, questions. An operator that
-begins a line of Python, ``% n`` or ``!= n``, is none of them."""
+_OF_IPYTHON = re.compile(
+    r"^([ \t]*)(?=%%?\w|!(?!=)|\?|[\w.]+\?\??[ \t]*$|[\w, ]+= *(?:!|%\w))(?:.*\\\n)*.*", re.MULTILINE
+)
+"""Lines that are no Python, with those that they go on in: magics, commands of the shell, questions. An
+operator that begins a line of Python, ``% n`` or ``!= n``, is none of them."""
 _PYTHON_BELOW = ("capture", "prun", "time", "timeit")
 """The magics of a cell below which it is Python."""
 
@@ -68,7 +70,7 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
     -------
     list of (str, str)
         Of a script ``("", source)``; of a notebook for each cell of code ``"cell N"``, N counting all
-        cells from 1, and its source, in which lines that only IPython knows are comments; a cell in another
+        cells from 1, and its source, in which lines that only IPython knows do nothing; a cell in another
         language is empty.
 
     Raises
@@ -96,4 +98,4 @@ def _python(source: str) -> str:
     magic = re.match(r"\s*%%(\S+)", source)
     if magic and magic[1] not in _PYTHON_BELOW:
         return ""
-    return _OF_IPYTHON.sub(r"\1# ", source)
+    return _OF_IPYTHON.sub(lambda line: f"{line[1]}pass" + "\n" * line[0].count("\n"), source)

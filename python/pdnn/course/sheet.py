@@ -49,7 +49,7 @@ SHEETS = (
     Sheet(3, "scatter", "Scatter and gather", 75),
     Sheet(4, "averaging", "Averaging and Hogwild", 75),
     Sheet(5, "ddp", "Data parallel by hand, with hooks", 75),
-    Sheet(6, "pipeline", "A pipeline, and fewer bytes", 75),
+    Sheet(6, "pipeline", "A pipeline, and fewer bytes", 90),
     Sheet(7, "ring", "A ring, and a schedule of your own", 75),
 )
 """All sheets, in the order of the course."""
