@@ -7,7 +7,13 @@ BUGS = {
         ("powers.sum(axis=1, keepdims=True)", "powers.sum()", "sum over each row, axis=1"),
         ("s - s.max(axis=1, keepdims=True)", "s", "overflows"),
         (".sum(axis=1).mean()", ".sum()", "it is the sum over the rows, not their mean: 23 × too large"),
+        (".sum(axis=1).mean()", ".sum(axis=1).mean() * (1 + 2e-7)", "is 1.74996969, not 1.74996934"),
         (".sum(axis=1).mean()", ".mean()", "it is divided by all elements of y"),
+        (
+            "    return powers / powers.sum(axis=1, keepdims=True)",
+            "    powers / powers.sum(axis=1, keepdims=True)",
+            "softmax returned None: is a `return` missing?",
+        ),
         (
             "np.maximum(y, 1e-300)",
             "y",
@@ -161,6 +167,16 @@ BUGS = {
         ("default_rng([seed, epoch])", "default_rng(seed)", "every epoch has the same order"),
         ("[rank::size]", "[rank + 1 :: size]", "do all ranks shuffle alike, and begin with the r-th row?"),
         ("[rank::size]", "[: n // size * size][rank::size]", "missing row"),
+        (
+            """    for array in arrays:
+        array *= rows / total
+        comm.all_reduce(array)
+""",
+            """    for i, array in enumerate(arrays):
+        arrays[i] = comm.all_reduce(array * rows / total)
+""",
+            "parameters of rank 0: still those of before: each of the arrays is averaged, in place",
+        ),
         ("array *= rows / total", "pass", "summed, not averaged"),
         ("array *= rows / total", "array /= comm.size", "plain mean over the ranks"),
         ("array *= rows / total", "array *= rows", "not divided by the rows of all ranks"),
@@ -324,6 +340,11 @@ BUGS = {
         comm.send(chunks[(rank - step) % ranks], after, check=False)
 """,
             "a deadlock: rank 0 waits in recv from rank 1",
+        ),
+        (
+            "out=chunks[(rank - step) % ranks], check=False)\n        request.wait()\n",
+            "out=chunks[(rank - step) % ranks], check=False)\n",
+            "rank 0 never waits for 1 of the sends that it started",
         ),
         (
             "out=chunks[(rank - step) % ranks], check=False)\n        request.wait()\n",

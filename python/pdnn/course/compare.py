@@ -57,11 +57,17 @@ def same(
     if right.size > 1 and abs(ratio) > 1e-6 and near(ratio * right):
         raise Wrong(f"{what} is {_factor(ratio)} what it should be, in every element")
     if right.ndim == 0:
-        raise Wrong(f"{what} is {values:.6g}, not {float(right):.6g}")
+        raise Wrong(f"{what} {_is_not(float(values), float(right))}")
     off = np.abs(values - right) > 1e-7 * size
     first = tuple(int(index[0]) for index in np.nonzero(off))
-    place = f"[{', '.join(map(str, first))}] is {values[first]:.6g}, not {right[first]:.6g}"
+    place = f"[{', '.join(map(str, first))}] {_is_not(values[first], right[first])}"
     raise Wrong(f"{what}: {off.sum()} of {off.size} elements are wrong; the first, {place}")
+
+
+def _is_not(got: float, right: float) -> str:
+    """``"is 1, not 2"``: two different numbers, with as many digits as tell them apart."""
+    digits = next(each for each in (6, 9, 12, 17) if f"{got:.{each}g}" != f"{right:.{each}g}")
+    return f"is {got:.{digits}g}, not {right:.{digits}g}"
 
 
 def returned(what: str, got: Result | None) -> Result:

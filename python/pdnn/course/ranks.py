@@ -42,6 +42,23 @@ class Made:
     peer: int | None = None
 
 
+class Send(Request[None]):
+    """A send that was started, which knows whether the rank has waited for its end."""
+
+    def __init__(self, request: Request[None]) -> None:
+        self._of, self.ended = request, False
+
+    def test(self) -> bool:
+        """`Request.test`."""
+        self.ended = self._of.test()
+        return self.ended
+
+    def wait(self) -> None:
+        """`Request.wait`."""
+        self._of.wait()
+        self.ended = True
+
+
 @dataclass
 class Rank(Generic[Result]):
     """What a rank did.
@@ -51,12 +68,15 @@ class Rank(Generic[Result]):
     calls : list of Made
     result : object
         What its function returned.
+    sends : list of Send
+        Those that it started.
     """
 
     calls: list[Made] = field(default_factory=list)
     result: Result | None = None
     done: bool = False
     error: BaseException | None = None
+    sends: list[Send] = field(default_factory=list)
 
     @property
     def messages(self) -> int:
@@ -81,9 +101,9 @@ class Rank(Generic[Result]):
 class Recorder(Communicator):
     """A communicator that writes down which calls are made, as they begin."""
 
-    def __init__(self, core: _core.Communicator, calls: list[Made]) -> None:
+    def __init__(self, core: _core.Communicator, calls: list[Made], sends: list[Send]) -> None:
         super().__init__(core)
-        self._calls = calls
+        self._calls, self._sends = calls, sends
 
     def _run(self, call: Call[Result], check: bool) -> Result:
         self._calls.append(_made(call, ""))
@@ -101,7 +121,8 @@ class Recorder(Communicator):
     def start_send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> Request[None]:
         """`Communicator.start_send`."""
         self._calls.append(Made("start_send", getattr(a, "nbytes", 0), dest))
-        return super().start_send(a, dest, tag, check=check)
+        self._sends.append(Send(super().start_send(a, dest, tag, check=check)))
+        return self._sends[-1]
 
     def recv(self, source: int, tag: int = 0, out: Array | None = None, *, check: bool = True) -> Array:
         """`Communicator.recv`."""
@@ -143,7 +164,7 @@ def on_ranks(
     Raises
     ------
     Wrong
-        If the ranks wait for each other, or a message was never received.
+        If the ranks wait for each other, or a message was never received, or its end never waited for.
     Exception
         The first error of a rank.
     """
@@ -152,7 +173,7 @@ def on_ranks(
 
     def work(rank: int) -> None:
         own = world[rank]
-        recorder = Recorder(group.communicator(rank), own.calls)
+        recorder = Recorder(group.communicator(rank), own.calls, own.sends)
         CURRENT.set(recorder)
         try:
             own.result = function(recorder)
@@ -253,3 +274,8 @@ def _check_messages(world: list[Rank[Any]]) -> None:
                 raise Wrong(
                     f"rank {source} sends rank {dest} {sent} messages, which receives {received} of them"
                 )
+        if waiting := sum(not send.ended for send in sender.sends):
+            raise Wrong(
+                f"rank {source} never waits for {waiting} of the sends that it started: call request.wait(), "
+                "or the array may change before it has gone"
+            )

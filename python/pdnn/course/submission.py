@@ -56,7 +56,10 @@ class Submission:
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._namespace:
-            raise Wrong(f"there is no `{name}`: the sheet has it, and it must keep this name")
+            raise Wrong(
+                f"there is no `{name}` that is a def, a class or a lambda: the sheet has it, and it must "
+                "keep this name"
+            )
         return self._namespace[name]
 
     def where(self, frames: Iterable[tuple[FrameType, int]]) -> str | None:

@@ -59,7 +59,7 @@ def averaged(student: Submission) -> str:
         before = [[array.copy() for array in model] for model in models]
 
         def call(comm: Communicator, models: Any = models, rows: Any = rows) -> None:
-            student.average(comm, models[comm.rank], rows[comm.rank])
+            student.average(comm, list(models[comm.rank]), rows[comm.rank])
 
         on_ranks(student, RANKS, call)
         for index, name in enumerate(["parameters", "buffers"]):
