@@ -34,6 +34,8 @@ def fail(how):
     if world.rank == 1:
         if how == "exit":
             sys.exit(3)
+        if how == "left":
+            return "too early"
         if how == "result":
             return (number for number in range(3))
         if how == "picky":
@@ -70,6 +72,8 @@ began = time.monotonic()
 error = error_of(time.sleep, 60, ranks=2, timeout=1)
 assert type(error) is TimeoutError and "2 ranks had not ended after 1 s" in str(error), error
 assert time.monotonic() - began < 8
+error = error_of(fail, "left", ranks=2, timeout=8)
+assert type(error) is TimeoutError and "rank 1 never entered #1 barrier" in str(error), error
 assert "mpi4py" not in sys.modules
 """
 MISTAKES = """

@@ -62,7 +62,7 @@ def run(
     Exception
         The first error of a rank; its ``__cause__`` shows the traceback there. The other ranks are ended.
     TimeoutError
-        If the ranks had not ended after `timeout` seconds.
+        If the ranks had not ended after `timeout` seconds; it says which waited for which.
     CommunicationError
         If a rank was lost without a word of its own.
     ValueError
@@ -120,9 +120,8 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
             code = running.wait(timeout)
             waits = running.waits() if code else ""
         except TimeoutError:
-            raise TimeoutError(
-                f"run: {ranks} ranks had not ended after {timeout:g} s; they were ended"
-            ) from None
+            late = f"run: {ranks} ranks had not ended after {timeout:g} s; they were ended"
+            raise TimeoutError(f"{late}\n{running.waits()}".rstrip()) from None
     _raise_first_error(folder)
     results = [folder / f"result-{rank}" for rank in range(ranks)]
     lost = [rank for rank, path in enumerate(results) if not path.exists()]
