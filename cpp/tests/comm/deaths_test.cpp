@@ -69,7 +69,7 @@ BOOST_AUTO_TEST_CASE(a_wait_in_shared_memory_ends) {
 
 BOOST_AUTO_TEST_CASE(ranks_die_one_after_another_until_one_is_left) {
   run_ranks(5, [](Communicator& world) {
-    std::shared_ptr<Communicator> group = world.duplicate();
+    std::shared_ptr<Communicator> group(std::shared_ptr<void>(), &world);
     while (group->size() > 1) {
       if (group->rank() == 0) group->die();
       try {
