@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 from math import prod
 from threading import RLock
@@ -352,7 +353,10 @@ class Store:
 
     def next_call(self) -> int:
         """How many calls came before this one."""
-        return self._unused_calls.pop() if self._unused_calls else next(self._calls)
+        if self._unused_calls:
+            with suppress(IndexError):  # another thread has taken it
+                return self._unused_calls.pop()
+        return next(self._calls)
 
     def give_back_call(self, number: int) -> None:
         """Has the next call take this number, whose own was refused."""

@@ -204,6 +204,21 @@ def test_threads_take_turns() -> None:
     assert rule.state_dict()["steps"] == 4 * 32
 
 
+def test_a_number_that_was_given_back_goes_to_one_thread() -> None:
+    class Taken(list[int]):
+        """There when it is looked at, and not when it is taken."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    model = tiny("float32")
+    store = model.place().store
+    store.give_back_call(store.next_call())
+    assert [store.next_call(), store.next_call()] == [0, 1]
+    store._unused_calls = Taken()
+    assert store.next_call() == 2
+
+
 @pytest.mark.parametrize(
     ("x", "y", "error", "words"),
     [
