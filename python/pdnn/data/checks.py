@@ -42,9 +42,14 @@ def row_numbers(where: str, indices: npt.ArrayLike, size: int) -> Indices:
     return rows
 
 
+def compared(rows: Indices | range) -> Indices:
+    """At most `COMPARED` of these rows, evenly spread."""
+    return np.asarray(rows[:: -(-len(rows) // COMPARED) or 1], np.int64)
+
+
 def digest(rows: Indices | range, *columns: Array | None) -> int:
-    """A checksum of at most `COMPARED` of these rows, evenly spread, in the columns that there are."""
-    found, some = 0, np.asarray(rows[:: -(-len(rows) // COMPARED) or 1], np.int64)
+    """A checksum of those of these rows that are `compared`, in the columns that there are."""
+    found, some = 0, compared(rows)
     for column in columns:
         if column is not None:
             found = crc32(column[some].tobytes(), found)

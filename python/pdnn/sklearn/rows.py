@@ -15,7 +15,7 @@ from scipy import sparse
 from pdnn import nn
 from pdnn.core import array_dtype, core_for
 from pdnn.data import Dataset
-from pdnn.data.checks import COMPARED, digest
+from pdnn.data.checks import compared, digest
 from pdnn.data.source import Source, source_of
 from pdnn.nn.losses import Loss
 from pdnn.nn.targets import prepare_rows, target_width
@@ -56,7 +56,7 @@ class Table:
 
     def digest(self, rows: Array) -> str:
         """A checksum of a few of these rows."""
-        some = self.pick(rows[:: -(-len(rows) // COMPARED)])
+        some = self.pick(compared(rows))
         x = some.x.toarray() if sparse.issparse(some.x) else some.x
         return f"{digest(range(len(some)), x, some.targets, some.weight):08x}"
 
