@@ -242,10 +242,19 @@ def test_sparse_rows_may_diverge() -> None:
 
 def test_a_table_has_the_same_bits_converted_whole_or_by_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     x = DIGITS + 1e-9 * np.random.RandomState(0).standard_normal(DIGITS.shape)  # more digits than float32 has
-    settings = {"max_iter": rows.FEW + 1, "random_state": 0, "dtype": "float32"}
+    settings = {"max_iter": 3 * rows.FEW, "random_state": 0, "dtype": "float32"}
+    note, types = rows.Feed.note, list[str]()
+
+    def noting(feed: rows.Feed, epochs: int) -> None:
+        types.append(feed.source.arrays[0].dtype.name)
+        note(feed, epochs)
+
+    monkeypatch.setattr(rows.Feed, "note", noting)
     whole = MLPClassifier(**settings).fit(x, DIGIT)
+    assert types[0] == "float64" and types[-1] == "float32"
     monkeypatch.setattr(rows, "CONVERTED_BYTES", 0)
     assert MLPClassifier(**settings).fit(x, DIGIT).model_.fingerprint() == whole.model_.fingerprint()
+    assert types[-1] == "float64"
 
 
 @pytest.mark.filterwarnings("ignore:batch_size=500 is larger")

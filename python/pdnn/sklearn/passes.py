@@ -117,6 +117,7 @@ class Passes:
         else:
             made = iter([self._one(decay)])
         self._seconds = (perf_counter() - began) / max(count, 1)
+        self._feed.note(max(count, 1))
         return made
 
     @property

@@ -26,8 +26,8 @@ T = TypeVar("T")
 CONVERTED_BYTES = 2**30
 """Of a converted table, at most; a larger one is converted a batch at a time."""
 
-FEW = 5
-"""Epochs in which a conversion of the table does not pay."""
+FEW = 16
+"""Epochs after which a table is converted: memory that is new to the process may cost as much as tens of them."""
 
 
 @dataclass
@@ -81,8 +81,11 @@ class Feed:
         Numbers of those to train on.
     step : int
         Rows of a step.
-    epochs : int
-        At most; where it pays, all of a dense table is converted to the type that the core computes in.
+
+    Raises
+    ------
+    ValueError
+        As `check_range`.
 
     Attributes
     ----------
@@ -101,17 +104,31 @@ class Feed:
         loss: Loss,
         rows: Array,
         step: int,
-        epochs: int,
     ) -> None:
-        dtype = np.dtype(array_dtype(model.dtype))
+        self._dtype = np.dtype(array_dtype(model.dtype))
+        self._epochs = 0
         if sparse.issparse(x):
-            self.source = sparse_source(converted(x, dtype), targets, weight, model, loss)
+            self.source = sparse_source(converted(x, self._dtype), targets, weight, model, loss)
+            self._settled = True
         else:
-            if epochs > FEW and x.size * dtype.itemsize <= CONVERTED_BYTES:
-                x = converted(x, dtype)
+            check_range(x, self._dtype)
             self.source = source_of("fit", Dataset(x, targets, weight=weight), model, loss, None)
+            samples = self.source.arrays[0]
+            self._settled = (
+                samples.dtype == self._dtype or samples.size * self._dtype.itemsize > CONVERTED_BYTES
+            )
         self.source.rows = rows
         self._step, self.whole = step, len(rows) % step == 0
+
+    def note(self, epochs: int) -> None:
+        """So many more epochs were made. After a few, a dense table has the type that the core computes in."""
+        self._epochs += epochs
+        if self._settled or self._epochs < FEW:
+            return
+        samples, targets, scale, shift, weight = self.source.arrays
+        self.source.arrays = np.ascontiguousarray(samples, self._dtype), targets, scale, shift, weight
+        self.source.core = type(self.source.core)(*self.source.arrays)
+        self._settled = True
 
     def parts(self, order: Array) -> list[Array]:
         """The rows of an epoch: those of full steps, and what is left of them."""
@@ -145,23 +162,22 @@ def dense(x: Any, rows: slice, dtype: str) -> Array:
 
 
 def converted(x: Any, dtype: Any) -> Any:
-    """A table of this dtype: a dense one in C order, or a sparse one.
+    """A table of this dtype: a dense one in C order, or a sparse one; raises as `check_range`."""
+    check_range(x, np.dtype(dtype))
+    return x.astype(dtype) if sparse.issparse(x) else np.ascontiguousarray(x, dtype)
 
-    Raises
-    ------
-    ValueError
-        If a number is beyond the range of this dtype.
-    """
-    with np.errstate(over="ignore"):
-        narrow: Any = x.astype(dtype) if sparse.issparse(x) else np.ascontiguousarray(x, dtype)
-    values = narrow.data if sparse.issparse(x) else narrow
-    narrower = values.size > 0 and values.itemsize < x.dtype.itemsize
-    if narrower and not (np.isfinite(values.min()) and np.isfinite(values.max())):
+
+def check_range(x: Any, dtype: Any) -> None:
+    """Raises ValueError if a number of a table, dense or sparse, is beyond the range of this dtype."""
+    values = x.data if sparse.issparse(x) else x
+    if not values.size or values.dtype.itemsize <= dtype.itemsize:
+        return
+    most = np.finfo(dtype).max
+    if not (values.min() >= -most and values.max() <= most):
         raise ValueError(
-            f"X has numbers beyond the range of {values.dtype}, in which the model computes; scale X, or fit "
-            'with dtype="float64"'
+            f"X has numbers beyond the range of {dtype}, in which the model computes; scale X, or fit with "
+            'dtype="float64"'
         )
-    return narrow
 
 
 class Blocks:

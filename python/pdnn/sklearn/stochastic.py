@@ -107,7 +107,6 @@ class Stochastic(Fitted):
             criterion,
             rows,
             step,
-            1 if work.incremental else self.max_iter,
         )
         if trainer.wants_auto and workers.comm.size > 1:
             trainer.choose_auto(feed.source, batch, None, None, {}, False)
