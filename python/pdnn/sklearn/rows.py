@@ -27,7 +27,7 @@ CONVERTED_BYTES = 2**30
 """Of a converted table, at most; a larger one is converted a batch at a time."""
 
 FEW = 16
-"""Epochs after which a table is converted: memory that is new to the process may cost as much as tens of them."""
+"""Epochs after which a table is converted: memory new to the process may cost as much as tens of them."""
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Feed:
         self._step, self.whole = step, len(rows) % step == 0
 
     def note(self, epochs: int) -> None:
-        """So many more epochs were made. After a few, a dense table has the type that the core computes in."""
+        """So many more epochs were made; after `FEW`, a dense table has the type of the model."""
         self._epochs += epochs
         if self._settled or self._epochs < FEW:
             return

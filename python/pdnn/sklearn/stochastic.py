@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from math import inf, isfinite, isnan
 from typing import Any
@@ -156,16 +157,18 @@ class Stochastic(Fitted):
     def _epochs(self, work: Work, trainer: Trainer, passes: Passes) -> None:
         optimizer, chief = trainer.optimizer, work.workers.comm.rank == 0
         most = 1 if work.incremental else self.max_iter
+        held_out = work.held_out
         self.n_iter_, squares = 0, passes.squares()
         while self.n_iter_ < most:
             certain = min(most - self.n_iter_, self.n_iter_no_change - self._progress.stale + 1)
             for made in passes.make(certain, self._scale * self.alpha, self._rate):
-                with passes.run.common_model():
+                looks = held_out is not None or made.squares is None
+                with passes.run.common_model() if looks else nullcontext():
                     before, squares = squares, passes.squares() if made.squares is None else made.squares
                     self._note(made, before, squares)
                     if self.verbose and chief:
                         print(f"Iteration {self.n_iter_}, loss = {self.loss_:.8f}", flush=True)
-                    improved = self._improved(work.held_out, work.workers, chief)
+                    improved = self._improved(held_out, work.workers, chief)
                 trainer.epoch += 1
                 self._progress.stale = 0 if improved else self._progress.stale + 1
             if (rate := self._rate()) is not None:

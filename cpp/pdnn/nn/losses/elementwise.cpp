@@ -85,9 +85,10 @@ void ElementwiseLoss<T, Function>::compute(const Member& member, const Tensor<co
     }
     rows[2 * r] = each * loss;
     rows[2 * r + 1] = 0;
-    if (target.classes) {  // the boundary of a single output is where both classes cost the same
-      const bool one = width == 1 && function_.at(row[0], 1, 0).loss < function_.at(row[0], 0, 0).loss;
-      rows[2 * r + 1] = (width == 1 ? Index{one} : largest(row, width)) == label ? 1 : 0;
+    if constexpr (Function::kBinary) {
+      if (!target.classes) continue;
+      const Index predicted = width == 1 ? Index{row[0] > Function::kBoundary} : largest(row, width);
+      rows[2 * r + 1] = predicted == label ? 1 : 0;
     }
   }
 }

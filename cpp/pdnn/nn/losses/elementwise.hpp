@@ -59,17 +59,20 @@ struct QuantileError {
 struct BinaryCrossEntropy {
   static constexpr std::string_view kName = "BCELoss";
   static constexpr bool kBinary = true;
+  static constexpr double kBoundary = 0.5;
   static Point at(double y, double t, Index column);
 };
 /// The same of sigmoid(y), computed without it: max(y, 0) − y t + log(1 + exp(−|y|))
 struct BinaryCrossEntropyWithLogits {
   static constexpr std::string_view kName = "BCEWithLogitsLoss";
   static constexpr bool kBinary = true;
+  static constexpr double kBoundary = 0;
   static Point at(double y, double t, Index column);
 };
 
 /// A row's loss is the sum over its outputs, or with the mean reduction their mean. Binary losses also take classes:
-/// one-hot rows for several outputs, 0 and 1 for a single one.
+/// one-hot rows for several outputs, 0 and 1 for a single one, which is of class 1 beyond kBoundary, where both cost
+/// the same.
 template <class T, class Function>
 class ElementwiseLoss : public Loss<T> {
  public:
