@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -28,6 +29,9 @@ DELIMITERS = ("\t", ";", "|", ",", " ")
 
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none")
 """What stands for a number or a name that is not there, in small letters; among names "none" is one."""
+
+BLOCK = 1024
+"""Rows that are read together."""
 
 WRITTEN_OTHERWISE = re.compile(r"[+-]?(?=[.,]?\d)\d*([.,' \u00a0\u202f]\d{3})*([.,]\d+)?")
 """A number with a decimal comma, or with something between thousands."""
@@ -136,7 +140,7 @@ def csv(
 
 @dataclass(frozen=True)
 class _Table:
-    """What a file has: samples, their columns' names, weights, the texts of the targets, their lines."""
+    """What a file has: samples, their columns' names, weights, the texts of each target, the rows' lines."""
 
     path: str
     names: list[str]
@@ -146,6 +150,9 @@ class _Table:
     weights: Array
     texts: list[list[str]]
     lines: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.lines)
 
 
 def _read(
@@ -205,20 +212,21 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
             "row.names=FALSE), or name it if it is an input"
         )
     numbers = [*samples, *last]
-    values, lines, texts = array("d"), array("q"), []
-    for line, words in rows if header else chain([(first_line, first)], rows):
-        if len(words) != len(names):
-            raise ValueError(f"{path}, line {line}: has {len(words)} columns, the first line {len(names)}")
-        fields = [words[place] for place in numbers]
+    values, lines, texts = array("d"), array("q"), [list[str]() for _ in targets]
+    rows = rows if header else chain([(first_line, first)], rows)
+    while block := list(islice(rows, BLOCK)):
         try:
-            if "_" in "".join(fields):  # is in no number, see _is_number
+            if {len(words) for _, words in block} != {len(names)}:
+                raise ValueError
+            fields = [words[place] for _, words in block for place in numbers]
+            if not _may_be_numbers(fields):
                 raise ValueError
             values.extend(map(float, fields))
         except ValueError:
-            place = next(place for place in numbers if not _is_number(words[place]))
-            raise _no_number(path, line, names[place], words[place]) from None
-        texts.append([words[place].strip() for place in targets])
-        lines.append(line)
+            raise _first_refused(path, block, names, numbers) from None
+        for column, place in zip(texts, targets, strict=True):
+            column.extend([words[place].strip() for _, words in block])
+        lines.extend([line for line, _ in block])
     if not lines:
         raise ValueError(f"{path}: has no rows of numbers")
     x = np.frombuffer(values).reshape(len(lines), len(numbers))
@@ -234,6 +242,19 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         )
     columns = [names[place] for place in samples]
     return _Table(path, names, columns, targets, x[:, : len(samples)], weights, texts, lines)
+
+
+def _first_refused(
+    path: str, rows: list[tuple[int, list[str]]], names: list[str], numbers: list[int]
+) -> ValueError:
+    """What is to be said of the first of these rows that can't be read."""
+    for line, words in rows:
+        if len(words) != len(names):
+            return ValueError(f"{path}, line {line}: has {len(words)} columns, the first line {len(names)}")
+        for place in numbers:
+            if not _is_number(words[place]):
+                return _no_number(path, line, names[place], words[place])
+    raise AssertionError("one of them was refused")
 
 
 def _has_numbers(path: str, first: list[str]) -> bool:
@@ -290,47 +311,59 @@ def _places(path: str, names: list[str], what: str, columns: Columns, header: bo
 
 def _targets(tables: list[_Table]) -> Array:
     """What the target columns have: integers, floats or names."""
-    texts = [row for table in tables for row in table.texts]
-    if not texts[0]:
-        return np.zeros(len(texts), np.int64)
-    single = len(texts[0]) == 1
-    if single and _are_names([word for (word,) in texts]):
+    if not tables[0].targets:
+        return np.zeros(sum(map(len, tables)), np.int64)
+    single = len(tables[0].targets) == 1
+    words = [word for table in tables for word in table.texts[0]]
+    if single and _are_names(words):
         return np.concatenate([_names(table) for table in tables])
     y = np.concatenate([_numbers(table) for table in tables])
-    if single and all(word.lstrip("+-").isdecimal() for (word,) in texts) and np.abs(y).max() < 2**53:
+    if single and all(word.lstrip("+-").isdecimal() for word in words) and np.abs(y).max() < 2**53:
         y = y.astype(np.int64)
     return y[:, 0] if single else y
 
 
 def _are_names(words: list[str]) -> bool:
     """Whether more of these are names than numbers."""
-    kinds = [
-        _is_number(word) or WRITTEN_OTHERWISE.fullmatch(word) is not None
-        for word in words
-        if word.lower() not in MISSING
-    ]
-    return 2 * sum(kinds) < len(kinds)
+    counted = Counter(words)  # names come often
+    kinds = numbers = 0
+    for word, count in counted.items():
+        if word.lower() not in MISSING:
+            kinds += count
+            numbers += count * (_is_number(word) or WRITTEN_OTHERWISE.fullmatch(word) is not None)
+    return 2 * numbers < kinds
 
 
 def _names(table: _Table) -> Array:
     """The targets as names, shape (n,)."""
-    for row, (word,) in enumerate(table.texts):
+    (words,) = table.texts
+    for word in Counter(words):
         if _is_number(word) or (word.lower() in MISSING and word.lower() != "none"):
-            raise _refused(table, row, 0)
-    return np.array([word for (word,) in table.texts])
+            raise _refused(table, words.index(word), 0)
+    return np.array(words)
 
 
 def _numbers(table: _Table) -> Array:
     """The targets as numbers, shape (n, targets)."""
-    y = np.array([[float(word) if _is_number(word) else np.nan for word in row] for row in table.texts])
+    y = np.stack([_floats(words) for words in table.texts], axis=1)
     if not (finite := np.isfinite(y)).all():
         raise _refused(table, *np.argwhere(~finite)[0])
     return y
 
 
+def _floats(words: list[str]) -> Array:
+    """These as numbers, NaN where one is none."""
+    try:
+        if _may_be_numbers(words):
+            return np.array(list(map(float, words)))
+    except ValueError:
+        pass
+    return np.array([float(word) if _is_number(word) else np.nan for word in words])
+
+
 def _refused(table: _Table, row: int, place: int) -> ValueError:
     return _no_number(
-        table.path, table.lines[row], table.names[table.targets[place]], table.texts[row][place]
+        table.path, table.lines[row], table.names[table.targets[place]], table.texts[place][row]
     )
 
 
@@ -345,6 +378,11 @@ def _no_number(path: str, line: int, column: str, word: str) -> ValueError:
         told = f'is "{word}", expected a number; encode words as numbers, such as 0 and 1'
     names = "; if this line has the names of columns, say header=True (--header yes)" if line == 1 else ""
     return ValueError(f'{path}, line {line}: column "{column}" {told}{names}')
+
+
+def _may_be_numbers(words: list[str]) -> bool:
+    """Whether all are numbers if `float` reads them, see `_is_number`."""
+    return "_" not in "".join(words)
 
 
 def _is_number(word: str) -> bool:
