@@ -93,7 +93,8 @@ class HeldEvaluator {
 /// The elements of an array of T in C order; null if it is another.
 template <class T>
 const T* data_of(const py::array& array) {
-  const bool fits = py::isinstance<py::array_t<T>>(array) && (array.flags() & py::array::c_style) != 0;
+  const bool exact = Py_TYPE(array.ptr()) == py::detail::npy_api::get().PyArray_Type_;  // a subclass may have a mask
+  const bool fits = exact && py::isinstance<py::array_t<T>>(array) && (array.flags() & py::array::c_style) != 0;
   return fits ? static_cast<const T*>(array.data()) : nullptr;
 }
 

@@ -11,6 +11,8 @@ from numbers import Integral, Real
 from operator import index
 from typing import Any
 
+import numpy as np
+
 
 def number(
     owner: object,
@@ -61,3 +63,9 @@ def shape_of_sample(owner: object, name: str, value: Any) -> tuple[int, ...]:
 
 def _named(owner: object) -> str:
     return owner if isinstance(owner, str) else type(owner).__name__
+
+
+def unmasked(where: str, name: str, given: object) -> None:
+    """Raises ValueError if it is a masked array with masked entries, whose values mean nothing."""
+    if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
+        raise ValueError(f"{where}: {name} has masked entries; fill them, or leave their rows out")

@@ -218,6 +218,8 @@ class Tensor(ArrayInterface):
         """The single value as a number."""
         return float(self.data.item())
 
+    __float__ = item
+
     def detach(self) -> Tensor:
         """The same values with nothing behind them."""
         return Tensor(self.data)

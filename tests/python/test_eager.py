@@ -6,7 +6,7 @@ import copy
 import gc
 import threading
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -169,6 +169,38 @@ def test_targets_may_be_tensors_that_nothing_lies_behind() -> None:
         want, free = net(X + 1), nn.MSELoss()(y, y)
     assert nn.MSELoss()(y, y.detach()).item() == free.item() == 0
     assert nn.MSELoss()(y, want).item() == nn.MSELoss()(y, want.numpy()).item() > 0
+
+
+def test_values_that_a_mask_hides_are_refused() -> None:
+    net, criterion = models.mlp([6, 3], dtype="float64"), nn.CrossEntropyLoss()
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    x, y, weight = (np.ma.masked_array(each, each == each.flat[0]) for each in (X, Y, np.ones(12)))
+    before = net.flat_parameters.copy()
+    calls: dict[str, list[Callable[[], object]]] = {
+        "x": [
+            lambda: net(x),
+            lambda: net.predict(x),
+            lambda: net.gradient(x, Y, criterion),
+            lambda: net.step(x, Y, criterion, optimizer),
+        ],
+        "y": [
+            lambda: criterion(net(X), y),
+            lambda: net.gradient(X, y, criterion),
+            lambda: net.step(X, y, criterion, optimizer),
+        ],
+        "weight": [
+            lambda: criterion(net(X), Y, weight),
+            lambda: net.step(X, Y, criterion, optimizer, weight),
+        ],
+    }
+    for name, refused in calls.items():
+        for call in refused:
+            with pytest.raises(ValueError, match=f": {name} has masked entries; fill them"):
+                call()
+    np.testing.assert_array_equal(net.flat_parameters, before)
+    loss = net.step(np.ma.masked_array(X), np.ma.masked_array(Y), criterion, optimizer)  # hides nothing
+    net.flat_parameters[...] = before
+    assert loss == float(criterion(net(X), Y))
 
 
 @pytest.mark.parametrize("hook", [False, True])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pdnn.checks import unmasked
 from pdnn.data.checks import Array
 from pdnn.nn.state_dict import to_numpy
 
@@ -110,8 +111,7 @@ def to_labels(where: str, given: Any) -> Converted:
 
 def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
     """These values as an array of no objects and no booleans, and what they came in if that was none."""
-    if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
-        raise ValueError(f"{where}: {name} has masked entries; fill them, or leave their rows out")
+    unmasked(where, name, given)
     schema = getattr(given, "schema", None)  # of a polars.DataFrame, which makes floats of dates
     for column, dtype in schema.items() if isinstance(schema, Mapping) else ():
         if getattr(dtype, "is_temporal", bool)():

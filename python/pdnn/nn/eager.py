@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pdnn._core import Communicator
+from pdnn.checks import unmasked
 from pdnn.comm import world
 from pdnn.core import CoreLayer, LayerCall, Width
 from pdnn.store import Array, Store
@@ -74,6 +75,7 @@ def as_tensor(where: str, index: int, x: Any, store: Store) -> Any:
         if index == 0 and not isinstance(x, Tensor):
             raise TypeError(f"{where}: got {type(x).__name__}, expected a NumPy array")
         return x
+    unmasked(where, "x", x)
     dtype = store.dtype
     if x.dtype.kind != "f":
         if index > 0:

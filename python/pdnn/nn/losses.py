@@ -94,7 +94,7 @@ class Loss:
             )
         dtype = str(outputs.dtype)
         core = core_for(dtype)
-        rows, weights = prepare_rows(where, np.asarray(targets), weight, self, prod(outputs.shape[1:]), dtype)
+        rows, weights = prepare_rows(where, targets, weight, self, prod(outputs.shape[1:]), dtype)
         wanted = recording() and outputs.requires_grad
         y = np.ascontiguousarray(outputs.data)
         value, counted, dy = core.evaluate_loss(self.build(core), y, rows, weights, wanted)

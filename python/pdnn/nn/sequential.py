@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer, shape_of_sample
+from pdnn.checks import integer, shape_of_sample, unmasked
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
 from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss, check_loss
@@ -375,6 +375,7 @@ def batch_of(where: str, x: Array, model: Module) -> Array:
         raise TypeError(f"{where}: x is of type {type(x).__name__}, expected a NumPy array")
     if x.ndim < 2:
         raise ValueError(f"{where}: x has shape {x.shape}, expected one row a sample, (n, features)")
+    unmasked(where, "x", x)
     if x.dtype.kind not in "iu":
         return x
     store = model.place().store

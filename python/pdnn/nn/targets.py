@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import unmasked
 from pdnn.store import Array
 
 
@@ -26,7 +27,7 @@ class Judge(Protocol):
 
 
 def prepare_rows(
-    where: str, y: Array, weight: npt.ArrayLike | None, loss: Judge, outputs: int, dtype: str
+    where: str, y: npt.ArrayLike, weight: npt.ArrayLike | None, loss: Judge, outputs: int, dtype: str
 ) -> tuple[Array, Array | None]:
     """Targets as `prepare_targets` makes them, and the weights of their rows as `row_weights` does.
 
@@ -37,6 +38,7 @@ def prepare_rows(
     TypeError, ValueError
         As these two do.
     """
+    unmasked(where, "y", y)
     y = np.asarray(y)
     weights = None if weight is None else row_weights(where, weight, len(y))
     if loss.ignore_index is not None and y.ndim == 1 and y.dtype.kind in "iu":
@@ -127,6 +129,7 @@ def row_weights(where: str, weight: npt.ArrayLike, rows: int) -> Array:
     ValueError
         If there is not one a row, or one is negative or not finite, naming the first such row.
     """
+    unmasked(where, "weight", weight)
     given = np.asarray(weight)
     if given.dtype.kind not in "iubf":
         raise TypeError(f"{where}: weight has dtype {given.dtype}, expected one number a row")
