@@ -190,7 +190,19 @@ def _errors(name: str, y: Array, prediction: Array) -> Array:
 
 
 def _classes(name: str, y: Array) -> Array:
-    """Class numbers, of one-hot rows and probabilities too."""
+    """Class numbers, also of rows that are one-hot, in whichever two numbers, or probabilities."""
     if y.ndim == 2 and y.shape[1] == 1:
         raise ValueError(f"metrics: {name} compares classes, and here is one number a row")
-    return y if y.ndim == 1 else y.argmax(axis=1)
+    if y.ndim == 1:
+        return y
+    probabilities = (y >= 0).all(axis=1) & (np.abs(y.sum(axis=1) - 1) < 1e-3)
+    one_of_all = ((y == y.max()) | (y == y.min())).all(axis=1) & (
+        (y == y.max()).sum(axis=1) == 1
+    )  # as 1 and -1
+    if wrong := np.flatnonzero(~(probabilities | one_of_all)).tolist():
+        raise ValueError(
+            f"metrics: {name} compares classes, and row {wrong[0]} of y, {y[wrong[0]].tolist()[:8]}, has "
+            "neither one label nor probabilities, which add up to 1; pass a function of (y, prediction)"
+        )
+    classes: Array = y.argmax(axis=1)
+    return classes

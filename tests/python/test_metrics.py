@@ -51,6 +51,18 @@ def test_metrics_of_classes() -> None:
     assert by_values["accuracy"] == binary.evaluate(X, labels)["accuracy"]
 
 
+def test_accuracy_is_of_one_label_a_row() -> None:
+    made, one_hot = trainer(nn.MSELoss(), 7, metrics=["accuracy"]), np.eye(7)[LABELS]
+    right = (made.predict(X).argmax(axis=1) == LABELS).mean()
+    for y in (one_hot, 2 * one_hot - 1, 0.9 * one_hot + 0.1 / 7):
+        assert made.evaluate(X, y)["accuracy"] == right
+    several, numbers = one_hot.copy(), np.repeat(Y, [6, 1], axis=1)
+    several[3] = 1
+    for y, row in ((several, "row 3 "), (numbers, "row 0 ")):
+        with pytest.raises(ValueError, match=row + r"of y, \[.*\], has neither one label nor probabilities"):
+            made.evaluate(X, y)
+
+
 def test_what_is_not_a_number_is_never_right() -> None:
     y, p = np.array([0, 1]), np.array([[np.nan, 0, 0], [np.nan, 1, 0]])
     assert metrics.top_k(y, p, k=2) == 0.5
