@@ -160,6 +160,8 @@ def test_a_page_parses_and_needs_nothing_from_elsewhere(
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "results.json"
     results([failed("it fell over")]).save(file)
+    assert cli.main(["report", str(file), "--out", str(file)]) == 1
+    assert "results.json is a file; name a folder" in capsys.readouterr().err
     assert cli.main(["report", str(file), "--out", str(tmp_path / "report")]) == 1
     assert "no run has finished" in capsys.readouterr().err
     file.write_text("{}")

@@ -60,8 +60,10 @@ def write(results: Results, folder: str | os.PathLike[str], baseline: str = "ser
     Raises
     ------
     ValueError
-        If no run has finished, or none of a baseline other than "serial".
+        If no run has finished, or none of a baseline other than "serial"; if the folder is a file.
     """
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise ValueError(f"report: {folder} is a file; name a folder for the page and its pictures")
     workloads = summary(results.runs.values(), baseline)
     lines = [line for work in workloads for line in work.lines]
     if baseline != "serial" and all(line.speedup is None for line in lines):
