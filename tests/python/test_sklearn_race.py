@@ -120,11 +120,11 @@ def test_the_next_race_may_end_otherwise(monkeypatch: pytest.MonkeyPatch) -> Non
 
         @property
         def seconds(self) -> float:
-            return 0.001 / (self.threads if clock[0] > 0.5 else 1)
+            return 1e-4 / (self.threads if clock[0] > 0.3 else 1)
 
     own = race.Race(Run(), engines_up_to(8))  # type: ignore[arg-type]
     long = []
-    while clock[0] < 15:
+    while clock[0] < 4:
         run: Run = own.run  # type: ignore[assignment]
         if clock[0] < race.PATIENCE:
             assert run.threads == 1

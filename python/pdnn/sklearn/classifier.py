@@ -86,7 +86,7 @@ class MLPClassifier(ClassifierMixin, Perceptron):
         How steps are computed in parallel, as `pdnn.Trainer` takes it; "auto": by `n_jobs`.
     n_jobs : int, optional
         Threads; -1 is all cores. None: what ``joblib.parallel_config`` says; in a worker of joblib, such as
-        that of a search, one; else as many as pay, by the first steps of a fit that takes more than .04 s.
+        that of a search, one; else as many as pay, by the first steps of a fit that takes more than .01 s.
 
     class_weight : dict, "balanced" or None
         What a row of each class counts in the loss, beside its own weight; "balanced": n / (classes · rows of

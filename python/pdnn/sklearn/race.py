@@ -10,7 +10,7 @@ from pdnn.comm import SELF
 from pdnn.epochs import Epochs
 from pdnn.strategies import Strategy
 
-PATIENCE = 0.04
+PATIENCE = 0.01
 """Seconds that one thread trains before others may: what has lasted so long will often last as long again."""
 
 AGAIN = 16
