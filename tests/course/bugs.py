@@ -51,6 +51,21 @@ BUGS = {
             "3 steps of Adam",
         ),
         ("    return softmax(z @ w2 + b2), z\n", "    softmax(z @ w2 + b2), z\n", "returned NoneType"),
+        (
+            "    return 1 / (1 + np.exp(-a))",
+            "    np.exp(-a, out=a)\n    return 1 / (1 + a)",
+            "`sigmoid` writes into an array that it may only read, line",
+        ),
+        (
+            "    delta = (y - t) / len(x)",
+            "    y -= t\n    delta = y / len(x)",
+            "`backward` writes into an array",
+        ),
+        (
+            "    y, z = forward(x, *params)\n    for",
+            "    x -= x.mean()\n    y, z = forward(x, *params)\n    for",
+            "`step_with` writes into an array",
+        ),
     ],
     "pool": [
         (" + min(i, n % k)", "", "the last 2 rows are dropped"),
@@ -81,6 +96,12 @@ BUGS = {
             "writes nothing",
         ),
         ("pool.map(task, pieces(len(x), k))", "list(map(task, pieces(len(x), k)))", "never calls pool.map"),
+        (
+            "        out[begin:end] = predict(x[begin:end])",
+            "        rows = x[begin:end]\n        rows *= 2\n        out[begin:end] = predict(rows)",
+            "`task` writes into an array that it may only read, line",
+        ),
+        ("out[i] = (end - begin)", "out[i] += (end - begin)", "the tasks add to what is in out before"),
         ("out[i] = (end - begin) / len(x) * own", "out[i] = own", "summed, not averaged"),
         ("out[i] = (end - begin) / len(x) * own", "out[i] = own / k", "plain mean over the pieces"),
         ("out[i] = (end - begin) / len(x) * own", "out[i] = (end - begin) * own", "1/n is missing"),
@@ -148,6 +169,11 @@ BUGS = {
             "rank 1 still has the theta from before the step",
         ),
         ("theta -= rate * mean[:-1]", "theta += rate * mean[:-1]", "uphill"),
+        (
+            "theta -= rate * mean[:-1]",
+            "theta = theta - rate * mean[:-1]",
+            "theta on the root, rank 0: still that of before the step",
+        ),
         ("(n - (end - begin))", "n", "the root sends itself nothing"),
         ("(ranks - 1) * params", "params", "to each of the other ranks"),
         (
@@ -215,6 +241,11 @@ BUGS = {
         ),
         ("params -= rate * gradient", "params = params - rate * gradient", "batch 1"),
         ("params -= rate * gradient", "params += rate * gradient", "uphill"),
+        (
+            "    for batch in batches:\n        params -= rate * gradient(params, batch)",
+            "    params -= rate * sum(gradient(params, batch) for batch in batches)",
+            "the gradient of batch 1 is taken before the step of batch 0 is made",
+        ),
     ],
     "ddp": [
         (

@@ -98,6 +98,12 @@ def _factor(ratio: float) -> str:
     return f"{near if abs(near - ratio) < 1e-6 * abs(ratio) else f'{ratio:.4g}'} ×"
 
 
+def read_only(array: Array) -> Array:
+    """The array, into which nobody can write any more: the check needs its values afterwards."""
+    array.flags.writeable = False
+    return array
+
+
 def all_rows(what: str, rows: object, n: int, of: str = " of each epoch") -> Array:
     """Checks that row numbers are each of 0..n-1 once, in any order; returns them. `of` says of what.
 

@@ -96,6 +96,11 @@ class Submission:
                     f"`{names[-1]}` uses `{name}`, which is neither an argument nor defined in it, {place}; "
                     "a function that reads what other cells have set is wrong as soon as they set it anew"
                 )
+            case ValueError() if "read-only" in str(error):
+                return (
+                    f"`{names[-1]}` writes into an array that it may only read, {place}; who passed it "
+                    "needs its values later: make a new one, a = a - b, not a -= b"
+                )
             case SystemExit():
                 return f"`{names[-1]}` ends the program, {place}"
         return f"{type(error).__name__} in `{names[-1]}`, {place}: {error}"

@@ -237,7 +237,15 @@ def hogwild(student: Submission) -> str:
         "the step goes uphill: subtract the gradient": expected + rate * steps + 4 * others,
         "the learning rate is missing": expected - steps + 4 * others,
     }
-    return same("the shared array", params, expected - rate * steps + 4 * others, known)
+    words = same("the shared array", params, expected - rate * steps + 4 * others, known)
+    for number, state in enumerate(states[1:]):
+        right = start + number * others - rate * np.sum(gradients[:number], axis=0)
+        if not np.allclose(state, right):
+            raise Wrong(
+                f"the gradient of batch {number} is taken before the step of batch {number - 1} is made: "
+                "change params after each gradient, at once"
+            )
+    return words
 
 
 CHECKS = [dealt, averaged, apart, like_pdnn, counted, hogwild]

@@ -11,7 +11,7 @@ import numpy as np
 
 from pdnn import nn, optim
 from pdnn.course.checks.shares import check_shares
-from pdnn.course.compare import Array, returned, rows_in_words, same
+from pdnn.course.compare import Array, read_only, returned, rows_in_words, same
 from pdnn.course.submission import Submission, Wrong
 from pdnn.data import Dataset
 from pdnn.models import mlp
@@ -19,6 +19,7 @@ from pdnn.trainer import Trainer
 
 N, FEATURES, HIDDEN, CLASSES, PIECES = 100, 6, 5, 3, 4
 UNEVEN = 11  # rows that PIECES does not divide
+MARK = 1.25  # is in out before a task writes into it
 
 
 class OneByOne:
@@ -48,7 +49,7 @@ class OneByOne:
         order = reversed(range(len(tasks))) if self.last_first else range(len(tasks))
         for number in order:
             before = self.out.copy()
-            self.out += 1.25  # so that a task which writes what was there before is seen, too
+            self.out += MARK  # so that a task which writes what was there before is seen, too
             marked = self.out.copy()
             results[number] = function(tasks[number])
             changed = (self.out != marked).reshape(len(self.out), -1).any(axis=1)
@@ -87,7 +88,7 @@ def _rows(n: int) -> tuple[Array, Array, Array]:
     """Samples, labels, and these as rows with a one."""
     random = np.random.default_rng(0)
     labels = random.integers(0, CLASSES, n)
-    return random.normal(size=(n, FEATURES)), labels, np.eye(CLASSES)[labels]
+    return read_only(random.normal(size=(n, FEATURES))), labels, read_only(np.eye(CLASSES)[labels])
 
 
 def _gradient(model: nn.Sequential) -> Callable[[Array, Array], tuple[float, Array]]:
@@ -128,6 +129,9 @@ def added_up(student: Submission) -> str:
     gradient = _gradient(model)
     own = [gradient(x[part], t[part])[1] for part in np.array_split(np.arange(UNEVEN), PIECES)]
     known = {
+        "the tasks add to what is in out before, which need not be 0: out[i] = …, not +=": (
+            gradient(x, t)[1] + PIECES * MARK
+        ),
         "the gradients of the pieces are summed, not averaged": sum(own),
         "it is the plain mean over the pieces, which counts the rows of small pieces more: weigh by mᵢ / n": (
             sum(own) / PIECES

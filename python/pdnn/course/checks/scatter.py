@@ -160,6 +160,7 @@ def one_step(student: Submission) -> str:
     loss, right = gradient(before, x, t)
     own = [gradient(before, x[part], t[part])[1] for part in np.array_split(np.arange(N), RANKS)]
     known = {
+        "still that of before the step: update it in place, theta -= rate * mean": before,
         "the gradients are summed, not averaged": before - RATE * sum(own),
         "it is the mean of the ranks' means, which counts the rows of small shares more": (
             before - RATE * sum(own) / RANKS

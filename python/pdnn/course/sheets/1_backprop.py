@@ -4,9 +4,10 @@
 # You write the training of a small network in NumPy: the forward pass, the loss, the backward pass, the cut
 # into minibatches, and the loop. Your gradient then works inside pdnn: it drives one of its optimizers.
 #
-# Replace each `raise NotImplementedError` by your code. Keep the names and arguments of the functions. When
-# you want to know how far you are, save this file and run, in a terminal, `pdnn course check` and its name.
-# The check reads imports, functions and constants in CAPITALS; the cells between them are for you.
+# Replace each `raise NotImplementedError` by your code. Keep the names and arguments of the functions. A
+# function changes an array that it is given only if its text says "in place". When you want to know how far
+# you are, save this file and run, in a terminal, `pdnn course check` and its name. The check reads imports,
+# functions and constants in CAPITALS; the cells between them are for you.
 #
 # **The network.** A row x of 784 pixels becomes 10 probabilities y:
 #
