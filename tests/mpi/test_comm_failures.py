@@ -217,6 +217,33 @@ def test_mpi_starts_where_a_launcher_says_so(
     assert output == f"Communicator(rank 0 of 1) {starts}\n"
 
 
+STEP = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "warns"),
+    [
+        (STEP, True),
+        ({**STEP, "SLURM_PROCID": "1"}, False),
+        ({**STEP, "SLURM_STEP_NUM_TASKS": "1"}, False),
+        ({**STEP, "PDNN_MPI": "0"}, False),
+        ({**STEP, "PMIX_RANK": "0", "PDNN_MPI_PROCESS": "1    0 "}, False),
+    ],
+)
+def test_tasks_that_srun_does_not_tell_of_each_other_are_warned(
+    run_python: Callable[..., Completed], variables: dict[str, str], warns: bool
+) -> None:
+    code = (
+        "import warnings, pdnn\n"
+        "with warnings.catch_warnings(record=True) as said:\n"
+        "    pdnn.world(), pdnn.world()\n"
+        "print(*(warning.message for warning in said), len(said))\n"
+    )
+    output = run_python(["-c", code], env={**NOT_A_RANK, **variables}).stdout
+    assert ("srun started 4 processes, and each of them is alone" in output) == warns
+    assert output.split()[-1] == str(int(warns))
+
+
 def test_an_unknown_switch_is_refused(run_python: Callable[..., Completed]) -> None:
     output = run_python(["-c", WORLD], env={**NOT_A_RANK, "PDNN_MPI": "yes"}, check=False).stdout
     assert 'ValueError: PDNN_MPI: "yes"; it is 1' in output

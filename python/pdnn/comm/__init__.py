@@ -9,7 +9,7 @@ from pdnn import _core
 from pdnn._core import RankFailed
 from pdnn.comm.communicator import Communicator
 from pdnn.comm.cores import cores_of_every_rank, cores_of_rank
-from pdnn.comm.mpi import from_mpi4py, launched_ranks, mpi_world
+from pdnn.comm.mpi import from_mpi4py, launched_ranks, mpi_world, warn_of_separate_tasks
 from pdnn.comm.plugged import INHERITED, AllReduce, Registration, registered
 from pdnn.comm.request import Request
 from pdnn.comm.threads import CURRENT, run_threads
@@ -56,7 +56,8 @@ def world() -> Communicator:
     In a thread of `run_threads`: those threads. In a process that was started as an MPI rank (mpiexec sets
     ``OMPI_COMM_WORLD_SIZE``, ``PMI_SIZE`` or ``PMIX_RANK``; ``PDNN_MPI=0`` or ``1`` overrides), MPI's world:
     the first call starts MPI, is collective, and from then on an uncaught exception of one rank, or an exit
-    code other than 0, ends the whole job. Otherwise `SELF`.
+    code other than 0, ends the whole job. Otherwise `SELF`, with a warning if Slurm's srun started several
+    processes of which none knows of the others.
 
     Raises
     ------
@@ -153,7 +154,10 @@ def register(
 @functools.cache
 def _process_world() -> Communicator:
     launched = launched_ranks()
-    return _alone() if launched is None else mpi_world(launched)
+    if launched is None:
+        warn_of_separate_tasks()
+        return _alone()
+    return mpi_world(launched)
 
 
 def _leave_the_ranks() -> None:

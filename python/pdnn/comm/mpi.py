@@ -7,6 +7,7 @@ import functools
 import os
 import pkgutil
 import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -53,6 +54,22 @@ def launched_ranks() -> int | None:
     if process not in ("", str(os.getpid())) and place == _place():
         return None
     return numbered(told, "ranks") if told else 1
+
+
+def warn_of_separate_tasks() -> None:
+    """Says that Slurm's srun started this process beside others, if it told none of them of the others.
+
+    Slurm's variables do not make it a rank: such tasks may also be meant to work each by itself.
+    """
+    tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "")
+    told = any(os.environ.get(name) for name in (*_SIZES, *_PLACE, "PDNN_MPI"))
+    if not told and tasks.isdecimal() and int(tasks) > 1 and os.environ.get("SLURM_PROCID") == "0":
+        warnings.warn(
+            f"world: srun started {tasks} processes, and each of them is alone, because it tells none of the "
+            "others; to make them ranks, use srun --mpi=pmix (--mpi=pmi2 for MPICH and Intel MPI); if each "
+            "works by itself, set PDNN_MPI=0",
+            stacklevel=4,
+        )
 
 
 def _place() -> str:
