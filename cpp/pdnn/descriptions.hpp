@@ -239,7 +239,8 @@ struct PDNN_API Optimizer {
   std::string json;
 };
 struct SgdOptions {
-  double lr, momentum = 0, weight_decay = 0;
+  std::optional<double> lr{};  ///< must be given
+  double momentum = 0, weight_decay = 0;
   bool nesterov = false;
 };
 /// d = g + λw; v = μv + d; w ← w − η v.

@@ -1,6 +1,6 @@
 #pragma once
 /// pdnn's C++ interface: describe a network, train it by any strategy, predict, save and load. Errors of the caller are
-/// std::invalid_argument, all others std::runtime_error.
+/// std::invalid_argument, lack of memory is std::bad_alloc, all others are std::runtime_error.
 #include <cstdint>
 #include <functional>
 #include <memory>

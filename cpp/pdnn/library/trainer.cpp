@@ -15,6 +15,7 @@ int Ranks::rank() const { return communicator_ ? communicator_->rank() : 0; }
 int Ranks::size() const { return communicator_ ? communicator_->size() : 1; }
 
 void run_ranks(int ranks, const std::function<void(const Ranks&)>& f) {
+  require(static_cast<bool>(f), "run_ranks: there is no function; pass one, which every rank calls");
   comm::run_ranks(ranks, [&](comm::Communicator& comm) { f(Ranks(comm.shared_from_this())); });
 }
 

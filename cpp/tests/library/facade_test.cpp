@@ -181,6 +181,8 @@ BOOST_AUTO_TEST_CASE(descriptions_are_checked) {
   const auto half = [] { Sequential<float>::from_json(R"({"dtype": "float16", "layers": []})"); };
   BOOST_TEST(holds(refusal<std::invalid_argument>(half), "dtype is float16; expected float32, float64 or bfloat16"));
   BOOST_TEST(refusal<std::invalid_argument>([] { SGD({.lr = NAN}); }) == "SGD: lr = nan; expected a finite number");
+  BOOST_TEST(
+      holds(refusal<std::invalid_argument>([] { SGD({.momentum = 0.9}); }), "SGD: lr is missing; pass a number"));
   const auto endless = [] { Linear(2, 2, {.weight_init = {.value = INFINITY}}); };
   BOOST_TEST(holds(refusal<std::invalid_argument>(endless), "Linear: weight_init = inf; expected a finite number"));
 }
@@ -277,6 +279,16 @@ BOOST_AUTO_TEST_CASE(ranks_compare_what_they_train) {
     const std::string said = refusal<std::invalid_argument>([&] { trained_on(change); });
     BOOST_TEST(holds(said, "give all ranks all rows"), said);
   }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_want_a_function) {
+  BOOST_TEST(holds(refusal<std::invalid_argument>([] { run_ranks(2, {}); }), "run_ranks: there is no function"));
+}
+
+BOOST_AUTO_TEST_CASE(too_large_a_network_is_out_of_memory) {
+  BOOST_CHECK_EXCEPTION(
+      Sequential<float>({Linear(Index{1} << 40, 1024)}), std::bad_alloc,
+      [](const std::bad_alloc& error) { return holds(error.what(), "no memory for 1125899906843648 elements"); });
 }
 
 BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_fit_on_all) {
