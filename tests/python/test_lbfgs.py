@@ -124,6 +124,19 @@ def test_iterations_without_a_search_equal_torchs() -> None:
     assert function(mine)[0] < function(start)[0] / 2
 
 
+def test_small_units_hide_no_curvature() -> None:
+    """Pairs with s·y below 1e-10, which torch leaves out, are learned: the steps know no units."""
+    x, y = X * np.geomspace(1, 10, 8), VALUES * 1e-7
+    model = linear(2)
+    model.flat_parameters[...] *= 1e-7
+    function, start = objective(model, x, y, nn.MSELoss()), model.flat_parameters.copy()
+    least = function(np.linalg.lstsq(np.c_[x, np.ones(len(x))], y, rcond=None)[0].ravel())[0]
+    options = {"line_search_fn": "strong_wolfe", "tolerance_grad": 0.0, "max_iter": 40}
+    mine, theirs = minimum(model, function, 1, **options), torchs(start, function, 1, **options)
+    assert function(mine)[0] <= least * (1 + 1e-12)
+    assert function(theirs)[0] > least * 1.01
+
+
 def test_a_network_comes_at_least_as_low_as_with_torch() -> None:
     model = models.mlp([4, 32, 16, 4], "tanh", dtype="float64", seed=1)
     x = RNG.normal(size=(50, 4))
