@@ -37,8 +37,11 @@ def positive(owner: object, name: str, value: float) -> float:
     return number(owner, name, value, "a number above 0", lambda found: 0 < found < inf)
 
 
-def integer(owner: object, name: str, value: Any, least: int | None = None) -> int:
-    """The value as an int; TypeError if it is no integer, or a bool, ValueError if it is below least."""
+def integer(owner: object, name: str, value: Any, least: int | None = None, bits: int = 64) -> int:
+    """The value as an int; TypeError if it is no integer, or a bool, ValueError if it is below least.
+
+    What has a least value is a signed number of so many bits in the core; ValueError if it is none.
+    """
     expected = "an integer" if least is None else f"an integer from {least}"
     try:
         found = None if isinstance(value, bool) else index(value)
@@ -48,6 +51,8 @@ def integer(owner: object, name: str, value: Any, least: int | None = None) -> i
         raise TypeError(f"{_named(owner)}: {name} is {value!r}, expected {expected}")
     if least is not None and found < least:
         raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected}")
+    if least is not None and found >= 2 ** (bits - 1):
+        raise ValueError(f"{_named(owner)}: {name} = {value}; expected {expected} to 2**{bits - 1} - 1")
     return found
 
 

@@ -103,10 +103,13 @@ def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["team:0", "pool:0", "pool:2/0", "average:0", "elastic-average:0", "hogwild:0", "hogwild-processes:0"],
+    ["team:0", "pool:0", "pool:2/0", "average:0", "elastic-average:0", "hogwild:0", "hogwild-processes:0"]
+    + ["serial/0", "ddp/0", "ddp/00:sum", "ddp+team:2/0", "pipeline:2/0"]
+    + [f"{word}{10**20}" for word in ("serial/", "team:", "team:2/", "pool:", "pool:2/", "hogwild:", "ddp/")]
+    + [f"{word}{2**63}" for word in ("average:", "elastic-average:", "tp:", "pipeline:", "pipeline:2/")],
 )
-def test_nobody_works_without_workers(spec: str) -> None:
-    with pytest.raises(ValueError, match="expected an integer from 1"):
+def test_nobody_works_without_workers_and_the_core_can_count_them(spec: str) -> None:
+    with pytest.raises(ValueError, match="expected an integer from [01]"):
         strategies.parse(spec)
 
 

@@ -27,7 +27,7 @@ class Serial(Engine):
     threads = 1
 
     def __post_init__(self) -> None:
-        integer(self, "leaves", self.leaves, 0)
+        integer(self, "leaves", self.leaves, 0, 32)
 
     @property
     def suffix(self) -> str:
@@ -56,8 +56,8 @@ class Team(Engine):
     examples = ("team:2", "team:2/8")
 
     def __post_init__(self) -> None:
-        integer(self, "threads", self.threads, 1)
-        integer(self, "leaves", self.leaves, 0)
+        integer(self, "threads", self.threads, 1, 32)
+        integer(self, "leaves", self.leaves, 0, 32)
 
     def __str__(self) -> str:
         return f"team:{self.threads}{leaves_suffix(self.leaves)}"
@@ -91,8 +91,8 @@ class Pool(Engine):
     needs_cores = False
 
     def __post_init__(self) -> None:
-        integer(self, "workers", self.workers, 1)
-        integer(self, "parallel_batches", self.parallel_batches, 1)
+        integer(self, "workers", self.workers, 1, 32)
+        integer(self, "parallel_batches", self.parallel_batches, 1, 32)
 
     @property
     def threads(self) -> int:

@@ -39,7 +39,7 @@ class Hogwild(Strategy):
     asynchronous = True
 
     def __post_init__(self) -> None:
-        integer(self, "workers", self.workers, 1)
+        integer(self, "workers", self.workers, 1, 32)
 
     @property
     def engine(self) -> Engine:
@@ -85,7 +85,7 @@ class HogwildProcesses(Strategy):
     asynchronous = True
 
     def __post_init__(self) -> None:
-        integer(self, "workers", self.workers, 1)
+        integer(self, "workers", self.workers, 1, 32)
 
     @property
     def engine(self) -> Engine:

@@ -36,6 +36,8 @@ def parse(spec: str) -> Strategy:
         return _product(spec, factors)
     across, plus, inner = words.partition("+")
     engine = parse(inner) if plus else Serial()
+    if re.search(r"/0+(:|$)", across):
+        raise ValueError(f'strategy "{spec}": after "/" comes 0; expected an integer from 1, or no "/"')
     for kind in KINDS:
         if match := re.fullmatch(kind.pattern, across):
             strategy: Strategy | None = kind.spelled(match)
