@@ -235,7 +235,7 @@ class Fitting:
         self._progress = progress
         with closing(progress), run.together(), self._writer or nullcontext():
             if self._writer is not None and run.comm.rank == 0:
-                self._writer.begin()
+                self._writer.begin(anew=training.step == 0)
 
             def poll(sums: EpochSums) -> bool:
                 progress.at_step(sums.steps, sums.loss / (sums.weight or 1))

@@ -205,7 +205,7 @@ def test_two_trainings_do_not_write_into_one_folder(tmp_path: Path, monkeypatch:
     """They replaced each other's checkpoints, and with keep=2 one could miss its own."""
     with pytest.raises(BlockingIOError, match="another training writes its checkpoints into this folder"):
         fit(make(), 2, checkpoint=tmp_path, keep=2, callbacks=[FitMeanwhile(tmp_path)])
-    fit(make(), 2, checkpoint=tmp_path, callbacks=[FitMeanwhile(tmp_path / "other")])
+    fit(make(), 1, checkpoint=tmp_path, callbacks=[FitMeanwhile(tmp_path / "other")])
     fit(make(), 3, checkpoint=tmp_path, resume=True)
 
     def refuse(*_: object) -> None:
@@ -214,6 +214,15 @@ def test_two_trainings_do_not_write_into_one_folder(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("fcntl.flock", refuse)
     fit(make(), 4, checkpoint=tmp_path, resume=True)
     assert Content.read(tmp_path / FILE).state["epoch"] == 4
+
+
+def test_a_training_that_begins_anew_says_which_checkpoint_it_replaces(tmp_path: Path) -> None:
+    fit(make(), 2, checkpoint=tmp_path, resume=True)
+    going_on = make()
+    fit(going_on, 3, checkpoint=tmp_path, resume=True)
+    fit(going_on, 1, checkpoint=tmp_path)
+    with pytest.warns(UserWarning, match=r"safetensors is of a training before, .*resume=True \(--resume\)"):
+        fit(make(), 1, checkpoint=tmp_path)
 
 
 def signal_at_look(monkeypatch: pytest.MonkeyPatch, number: int, which: signal.Signals) -> None:

@@ -109,7 +109,7 @@ def test_what_is_no_strategy_is_refused_with_what_fits(spec: str) -> None:
     + [f"{word}{2**63}" for word in ("average:", "elastic-average:", "tp:", "pipeline:", "pipeline:2/")],
 )
 def test_nobody_works_without_workers_and_the_core_can_count_them(spec: str) -> None:
-    with pytest.raises(ValueError, match="expected an integer from [01]"):
+    with pytest.raises(ValueError, match=r"expected an integer from [01]"):
         strategies.parse(spec)
 
 

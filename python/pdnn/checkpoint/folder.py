@@ -104,8 +104,10 @@ class Writer:
         self._error: BaseException | None = None
         self._lock: int | None = None
 
-    def begin(self) -> None:
+    def begin(self, anew: bool) -> None:
         """Makes the directory, and takes it for this training alone until the context ends.
+
+        Warns if the training begins `anew` where another one has left a checkpoint.
 
         Raises
         ------
@@ -123,6 +125,12 @@ class Writer:
         if not _take(self._lock):
             words = "another training writes its checkpoints into this folder; give each a folder of its own"
             raise BlockingIOError(errno.EWOULDBLOCK, words, str(self._directory))
+        if anew and (last := numbered(self._directory, 0)).exists():
+            warnings.warn(
+                f"fit: {last} is of a training before, and this one, which begins anew, will replace it; "
+                "resume=True (--resume) goes on from it, another folder keeps it",
+                stacklevel=2,
+            )
 
     def write(self, content: Content) -> None:
         """Begins to write a checkpoint, when the one before is written; its arrays must not change."""

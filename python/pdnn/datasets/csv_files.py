@@ -95,7 +95,7 @@ def csv(
         Of that draw.
     header : bool, optional
         Whether the first line has names; unless given it has if none of its fields is a number. Where those
-        that are numbers are 0, 1, 2, … it must be given.
+        that are numbers are 0, 1, 2, …, or years in order beside a word, it must be given.
 
     Returns
     -------
@@ -260,11 +260,13 @@ def _first_refused(
 def _has_numbers(path: str, first: list[str]) -> bool:
     """Whether some fields of the first line are numbers; raises ValueError if they may be names, too."""
     numbers = [word.strip() for word in first if _is_number(word)]
-    if numbers and numbers == list(map(str, range(len(numbers)))):
+    years = 1 < len(numbers) < len(first) and re.fullmatch("(19|20)[0-9]{2}", numbers[0])
+    begin = int(numbers[0]) if years else 0
+    if numbers and numbers == list(map(str, range(begin, begin + len(numbers)))):
         raise ValueError(
             f"{path}, line 1: are {', '.join(numbers[:3])}{' …' if len(numbers) > 3 else ''} the names of "
-            "columns, as pandas writes where they have none, or numbers? Say header=True or False "
-            "(--header yes or no)"
+            f"columns, {'years' if years else 'as pandas writes where they have none'}, or numbers? Say "
+            "header=True or False (--header yes or no)"
         )
     return bool(numbers)
 
