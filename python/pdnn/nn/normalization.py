@@ -61,9 +61,9 @@ class BatchNorm1d(_BatchNorm):
     momentum : float
         How far running statistics move towards a batch's, in [0, 1]; the variance towards the unbiased one.
     sync : bool
-        Under ranks, whether mean and variance are those of the whole batch; otherwise each rank takes those
-        of its own rows, and the running statistics become their mean over the ranks after each epoch. A
-        ``pool`` cannot synchronize; without it, each of its pieces is normalized by itself.
+        Under ranks, and under a ``pool``, whether mean and variance are those of the whole batch; otherwise
+        each rank takes those of its own rows, and each piece of a pool of its own. The running statistics
+        then become their mean over the ranks after each epoch.
 
     Attributes
     ----------
