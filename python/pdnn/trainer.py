@@ -63,6 +63,7 @@ class Trainer(Estimation):
         elements are bounded to this size, as `nn.utils.clip_grad_norm_` and `clip_grad_value_` do.
     reproducible : bool
         Sums over a batch have the same bits on any number of threads and ranks (the strategy gets 8 leaves).
+        BatchNorm then needs ``sync=True``.
     on_nonfinite : "raise", "skip" or "ignore"
         What becomes of a step with a NaN or an infinity in its loss or gradient. "raise": it is undone, with
         all that it changed, and `fit` ends with a FloatingPointError on all ranks. "skip": its update is left

@@ -87,6 +87,11 @@ class Training:
         self.wants_auto, self.wants_fastest = strategy == "auto", strategy == "fastest"
         self.choice: AutoChoice | Choice | None = None
         self.strategy = strategies.choose("auto" if self.wants_fastest else strategy, self.comm, reproducible)
+        if reproducible and any(getattr(module, "sync", True) is False for module in model.modules()):
+            raise ValueError(
+                "Trainer: reproducible=True and a layer with sync=False, whose statistics are of the rows "
+                "that are computed together, which depend on the ranks; pass sync=True"
+            )
         self.model = model
         self.loss = loss
         self.optimizer = optimizer

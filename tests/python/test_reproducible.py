@@ -229,6 +229,15 @@ def test_statistics_of_own_rows_are_refused() -> None:
         trainer.fit(FLAT, 1, BATCH, verbose=False)
 
 
+@pytest.mark.parametrize("strategy", ["serial", "pool:2", "pool:2/8", "ddp+pool:2"])
+def test_statistics_of_own_rows_are_refused_where_the_same_bits_are_asked_for(strategy: str) -> None:
+    inner = nn.Sequential(nn.Linear(INPUTS, INPUTS), nn.BatchNorm1d(INPUTS))
+    model = nn.Sequential(nn.Residual(inner), nn.Linear(INPUTS, CLASSES))
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match=r"a layer with sync=False, .* pass sync=True"):
+        pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, reproducible=True)
+
+
 def test_what_is_asked_for_is_a_number_of_leaves() -> None:
     for spec, want in {
         "serial": "serial/8",
