@@ -226,7 +226,8 @@ def test_during_an_epoch_others_see_the_last_finished_one(strategy: str) -> None
     trainer = pdnn.Trainer(
         model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), 0.05), strategy=strategy
     )
-    big = Dataset(np.tile(X, (2000, 1)), np.tile(Y, 2000), scale=1 / 255)
+    times = 10_000  # so that an epoch is far longer than the 40 ms between two calls of Python
+    big = Dataset(np.tile(X, (times, 1)), np.tile(Y, times), scale=1 / 255)
     seen: list[np.ndarray] = []
     former = signal.signal(signal.SIGALRM, lambda *_: seen.append(model.predict(X / 255)))
     try:
