@@ -180,6 +180,21 @@ def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:
     return model
 
 
+def onnx_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The metadata of an ONNX file.
+
+    Raises
+    ------
+    ImportError
+        If onnx-ir is not installed.
+    ValueError
+        If the file is no ONNX.
+    """
+    from pdnn.exchange import graph  # which imports onnx
+
+    return graph.metadata(path)
+
+
 def _arrays(model: nn.Module) -> set[nn.Parameter | nn.Buffer]:
     """Its parameters and buffers, which need have no memory yet."""
     values = [value for module in model.modules() for value in vars(module).values()]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import pdnn
-from pdnn import cli, nn
+from pdnn import cli, models, nn
 from pdnn.files import safetensors
 from processes import Completed
 from random_networks import draw_trained
@@ -316,6 +316,29 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         with pytest.raises(SystemExit):
             cli.main([*words, *wrong])
         assert said in capsys.readouterr().err
+
+
+def test_what_a_training_has_noted_leaves_and_comes_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, noted = models.mlp([2, 3, 1], seed=1), {"pdnn.loss": "mse", "pdnn.columns": '["a", "b"]'}
+    first, onnx, last = (str(tmp_path / name) for name in ("a.safetensors", "m.onnx", "b.safetensors"))
+    model.save(first, noted | {"mine": "stays"})
+    assert cli.main(["export", first, onnx]) == cli.main(["import", onnx, last]) == 0
+    assert noted.items() <= models.onnx_metadata(onnx).items()
+    table = tmp_path / "table.csv"
+    table.write_text("a,c,price\n1,2,3\n4,5,6\n")
+    assert cli.main(["predict", last, str(table), "--target", "price"]) == 1
+    assert "b.safetensors was trained on ['a', 'b']" in capsys.readouterr().err
+    model.to_onnx(onnx, metadata={"mine": "too", "pdnn.fingerprint": "stays pdnn's"})
+    found = models.onnx_metadata(onnx)
+    assert (found["mine"], found["pdnn.fingerprint"]) == ("too", model.fingerprint())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_model_without_parameters_keeps_its_dtype(dtype: str, tmp_path: Path) -> None:
+    nn.Sequential(nn.Tanh(), dtype=dtype).to_onnx(tmp_path / "tanh.onnx", (3,))
+    assert models.from_onnx(tmp_path / "tanh.onnx").dtype == dtype
 
 
 def test_without_onnx_ir_an_error_says_what_to_install(run_python: Callable[..., Completed]) -> None:

@@ -35,10 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Writes the file."""
     import pdnn
+    from pdnn.cli import specs
+    from pdnn.files import safetensors
 
     model = pdnn.load_model(arguments.model)
-    write = model.to_onnx if arguments.file.suffix == ".onnx" else model.to_c
-    write(arguments.file, arguments.input_shape, dtype=arguments.dtype)
+    if arguments.file.suffix == ".c":
+        model.to_c(arguments.file, arguments.input_shape, dtype=arguments.dtype)
+    else:
+        _, metadata = safetensors.read(arguments.model)
+        noted = specs.noted(metadata)
+        model.to_onnx(arguments.file, arguments.input_shape, dtype=arguments.dtype, metadata=noted)
     return 0
 
 

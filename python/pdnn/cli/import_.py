@@ -23,9 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> int:
     """Writes the model and shows its layers."""
     from pdnn import models
+    from pdnn.cli import specs
 
     distinct(arguments, {"FILE": arguments.file, "MODEL": arguments.model})
     model = models.from_onnx(arguments.file)
-    model.save(arguments.model)
+    model.save(arguments.model, specs.noted(models.onnx_metadata(arguments.file)))
     print(model)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pdnn.cli.tables import Table, is_table
@@ -34,6 +34,11 @@ LOSS_KEY = "pdnn.loss"
 
 COLUMNS_KEY = "pdnn.columns"
 """In the metadata of models that were trained on a table whose columns have names: those of the inputs."""
+
+
+def noted(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Of a model file's metadata, what ``pdnn train`` has noted of the training."""
+    return {key: metadata[key] for key in (LOSS_KEY, COLUMNS_KEY) if key in metadata}
 
 
 def data(text: str) -> Callable[[], Parts]:

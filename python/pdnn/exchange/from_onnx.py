@@ -59,7 +59,7 @@ def read(path: str | os.PathLike[str]) -> Imported:
         raise ValueError(
             f"{path}: {len(lines)} of its {len(graph.nodes)} nodes are not understood:\n" + "\n".join(lines)
         )
-    dtype = "float64" if any(array.dtype == np.float64 for array in reader.arrays.values()) else "float32"
+    dtype = graph.arithmetic(reader.arrays.values())
     arrays = {name: array.astype(dtype) for name, array in reader.arrays.items()}
     return Imported(reader.layers, arrays, dtype, graph.metadata)
 

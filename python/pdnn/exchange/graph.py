@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import erf, sqrt
 from typing import Any, TypeAlias
@@ -103,6 +103,11 @@ class Step:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
+def metadata(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The metadata of an ONNX file; raises ValueError if it is none."""
+    return dict(_load(path).metadata_props)
+
+
 class Graph:
     """A graph with one input, and one output beside the classes that follow from it.
 
@@ -154,6 +159,11 @@ class Graph:
         if inputs[0].shape is None or len(inputs[0].shape) < 2:
             raise ValueError(f"{path}: its input has shape {inputs[0].shape}; expected a batch of samples")
         self.input, self.output = inputs[0], outputs[0]
+
+    def arithmetic(self, arrays: Iterable[Array]) -> str:
+        """The dtype in which it computes: of these parameters or, if there are none, of the input."""
+        of_arrays = {ir.DataType.from_numpy(array.dtype) for array in arrays}
+        return "float64" if ir.DataType.DOUBLE in (of_arrays or [self.input.dtype]) else "float32"
 
     def constant(self, value: ir.Value | None) -> Array | None:
         """The array that a value always is."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,6 +66,8 @@ class Network:
         The model's.
     classes : tuple of str
         Names of its classes; none if it knows none.
+    metadata : mapping of str to str
+        To be written beside them, where the format has metadata.
     """
 
     whole: Layer
@@ -72,3 +75,4 @@ class Network:
     version: str
     fingerprint: str
     classes: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)

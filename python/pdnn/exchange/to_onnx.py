@@ -48,6 +48,7 @@ def write(path: str | os.PathLike[str], network: Network) -> None:
         producer_name="pdnn",
         producer_version=network.version,
         metadata_props={
+            **network.metadata,
             "pdnn.fingerprint": network.fingerprint,
             "pdnn.input_shape": json.dumps(network.whole.inputs),
             **({"pdnn.classes": json.dumps(network.classes)} if network.classes else {}),

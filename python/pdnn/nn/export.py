@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,7 @@ class Exportable(Module):
         input_shape: tuple[int, ...] | None = None,
         *,
         dtype: npt.DTypeLike | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> None:
         """Writes what `predict` computes as an ONNX file, for batches of any size; see docs/exchange.md.
 
@@ -91,6 +93,8 @@ class Exportable(Module):
             Of one sample: ``(3, 32, 32)``. Needed unless the first layers say how many features they take.
         dtype : "float32" or "float64", optional
             Of weights and arithmetic; the model's unless given, float32 for bfloat16.
+        metadata : mapping of str to str, optional
+            To be written into the file's, beside pdnn's own.
 
         Raises
         ------
@@ -105,7 +109,7 @@ class Exportable(Module):
         network = _network("to_onnx", self, input_shape, dtype)
         from pdnn.exchange import to_onnx  # which imports onnx-ir
 
-        to_onnx.write(path, network)
+        to_onnx.write(path, replace(network, metadata=metadata or {}))
 
     def to_c(
         self,
