@@ -313,7 +313,7 @@ class Tensor(ArrayInterface):
 
 
 def cat(tensors: Sequence[Tensor | Array], dim: int = 0) -> Tensor:
-    """Tensors joined along an axis (torch.cat): 0 joins batches, 1 features or channels.
+    """Tensors joined along an axis (torch.cat): 0 joins batches, 1 features or channels, -1 the last axis.
 
     Raises
     ------
@@ -321,12 +321,12 @@ def cat(tensors: Sequence[Tensor | Array], dim: int = 0) -> Tensor:
         If there are none, or their dtypes or other axes differ.
     """
     parts = [part if isinstance(part, Tensor) else Tensor(part) for part in tensors]
-    kinds = {part.dtype for part in parts}
-    shapes = {part.shape[:dim] + part.shape[dim + 1 :] for part in parts if 0 <= dim < part.ndim}
-    if len(kinds) != 1 or len(shapes) != 1 or len({part.ndim for part in parts}) != 1:
+    axis = dim + (max((part.ndim for part in parts), default=0) if dim < 0 else 0)
+    kinds = {(part.dtype, part.ndim, part.shape[:axis] + part.shape[axis + 1 :]) for part in parts}
+    if len(kinds) != 1 or not 0 <= axis < parts[0].ndim:
         raise ValueError(
             f"cat: got {[f'{part.dtype} {part.shape}' for part in parts]} along axis {dim}; "
-            "the other axes and the dtypes must be alike"
+            "expected Tensors that have this axis, with the other axes and the dtypes alike"
         )
     ends = np.cumsum([part.shape[dim] for part in parts])[:-1]
     joined = np.concatenate([part.data for part in parts], axis=dim)

@@ -34,7 +34,7 @@ class Branches(nn.Module):
         h = self.act(self.stem(x))
         left = self.left(self.left(h)) - 0.5 * h
         right = (h + self.act(self.right(h)) * h / 2 + 1) - x.reshape(-1, 6).data[:, :4]
-        return self.head(pdnn.cat([left, -right], dim=1))  # type: ignore[no-any-return]
+        return self.head(pdnn.cat([left, -right], dim=-1))  # type: ignore[no-any-return]
 
 
 def loss_of(net: nn.Module, x: Any = X, y: Any = Y) -> pdnn.Tensor:
@@ -733,6 +733,7 @@ def test_long_graphs_neither_recurse_nor_stay() -> None:
         (lambda net: net(X) / net(X), TypeError, "takes a number"),
         (lambda net: pdnn.cat([net(X), net.stem(X)]), ValueError, "along axis 0"),
         (lambda net: pdnn.cat([]), ValueError, "along axis 0"),
+        (lambda net: pdnn.cat([net(X), net(X)], dim=2), ValueError, "along axis 2; expected"),
         (lambda net: net(X).flatten(2), ValueError, "start_dim 2"),
         (lambda net: pdnn.Tensor(np.zeros(3, int)), TypeError, "int64"),
         (lambda net: nn.Module()(X), NotImplementedError, r"define forward\(self, x\)"),
