@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class ClosureEpochs(Epochs):
             )
             made.append(sums.numbers)
             loss = sums.loss if training.loss.reduction == "sum" else sums.loss / (sums.weight or 1)
-            return (inf if sums.skipped else loss), optimizer.gradient
+            return (nan if sums.skipped else loss), optimizer.gradient
 
         with self._all_raising():
             optimizer.minimize(evaluate)
@@ -84,7 +84,10 @@ class ClosureEpochs(Epochs):
         except FloatingPointError as error:
             training.position = None
             self._all_raise = True
-            raise FloatingPointError(f"fit: epoch {training.epoch}, step {training.step}: {error}") from error
+            row = self._source.row_not_finite()
+            raise FloatingPointError(
+                f"fit: epoch {training.epoch}, step {training.step}: {error}{'. ' + row if row else ''}"
+            ) from error
 
 
 class RowEpochs(ClosureEpochs):

@@ -88,7 +88,11 @@ class Source:
         return f"{crc32(np.array([scale, shift]).tobytes(), rows):08x}"
 
     def advice(self) -> str:
-        """What to do about a loss that is not finite: names a row in memory that has such a number."""
+        """What to do about a loss that is not finite."""
+        return self.row_not_finite() or "Look for such values in the data, lower the learning rate or clip"
+
+    def row_not_finite(self) -> str:
+        """Names a row in memory that has such a number; empty if none is found."""
         in_memory = type(self) is Source and type(self.dataset) is Dataset
         for name, array in zip("xy", self.arrays[:2], strict=True):
             if not (in_memory and isinstance(array, np.ndarray) and array.dtype.kind == "f"):
@@ -100,7 +104,7 @@ class Source:
                     column = f"column {place[0]}" if len(place) == 1 else f"place {tuple(place)}"
                     value = array[rows[first]][tuple(place)]
                     return f"Row {rows[first]} of {name} has {value} in {column}: fill it, or leave it out"
-        return "Look for such values in the data, lower the learning rate or clip"
+        return ""
 
     def __len__(self) -> int:
         return len(self.rows)
