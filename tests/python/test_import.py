@@ -658,6 +658,8 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
         ([node("Gemm", "x w rows", "y")], r"its bias has shape \(3, 4\), expected a number a feature"),
         ([node("Reshape", "x pair", "y")], r"makes \[2, -1\] of a batch of any number of samples"),
         ([node("Reshape", "x none", "y")], r"makes \[\] of samples"),
+        ([node("MatMul", "x w1", "a"), node("Squeeze", "a last", "y")], r"Squeeze .*shape \(n, 1\); export"),
+        ([node("MatMul", "x w1", "a"), node("Reshape", "a last", "y")], r"Reshape .*shape \(n, 1\); export"),
         (
             [
                 *(node("Softplus", "x", "a"), node("Greater", "x one", "b")),
@@ -685,7 +687,7 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
 )
 def test_single_nodes_that_pdnn_has_not(nodes: list[Any], said: str, tmp_path: Path) -> None:
     constants = {"row": normal(4), "w": normal(4, 4), "w1": normal(4, 1), "one": np.float32(1)}
-    constants |= {"three": normal(1, 3)}
+    constants |= {"three": normal(1, 3), "last": np.array([-1])}
     constants |= {"rows": normal(3, 4), "pair": np.array([2, -1]), "none": np.zeros(0, np.int64)}
     path = save(tmp_path / "a.onnx", nodes, constants, [4], opset=20)
     with pytest.raises(ValueError, match=said):

@@ -22,6 +22,8 @@ CHANNELS_LAST = (0, 2, 3, 1)
 ROWS = 2**20 + 7, 2**21 + 17
 """Two numbers of samples, which no other size is."""
 
+ONE_NUMBER = "makes outputs of shape (n,), which in pdnn have shape (n, 1); export the network without it"
+
 
 class Unknown(Exception):
     """Why a step is not understood."""
@@ -210,6 +212,8 @@ class Samples:
     def reshape(self, step: Step) -> None:
         """A Flatten, or nothing; the model's samples get the shape where no layer came before."""
         target, shape = self.target(step), self.seen()
+        if target == [-1] and shape == (1,):
+            raise Unknown(ONE_NUMBER)
         if shape is None:
             return self.flatten(step)
         rest: list[int | None] = [*target[1:]]
@@ -263,6 +267,8 @@ class Samples:
 
     def squeeze(self, step: Step) -> None:
         """A Flatten of images or lines of one place."""
+        if self.shape == (1,):
+            raise Unknown(ONE_NUMBER)
         if self.shape is not None and {*self.shape[1:]} != {1}:
             raise Unknown(f"takes samples of shape {self.seen()}, expected images of one pixel")
         self.flatten(step)
