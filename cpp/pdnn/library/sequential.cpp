@@ -205,6 +205,8 @@ std::vector<Index> Sequential<T>::output_shape(const std::vector<Index>& sample)
 template <class T>
 void Sequential<T>::predict(const Samples& x, T* outputs) const {
   const data::Source<T> source = library::source_of<T>(x);
+  require(outputs || source.count() == 0, "predict: outputs is null; expected room for the outputs of ", source.count(),
+          " rows");
   engine::Evaluator<T>(*impl_->model, 1).predict(source, library::all_rows(source.count()), outputs);
 }
 

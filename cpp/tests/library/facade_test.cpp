@@ -350,6 +350,10 @@ BOOST_AUTO_TEST_CASE(wrong_data_are_refused) {
   std::vector<float> outputs(2);
   const auto in_place = [&] { tests::small_network().predict({task.x.data(), -1, {8}}, outputs.data()); };
   BOOST_TEST(holds(refusal<std::invalid_argument>(in_place), "got -1 rows"));
+  const auto nowhere = [&] { trainer.predict({task.x.data(), 8, {8}}, nullptr); };
+  BOOST_TEST(holds(refusal<std::invalid_argument>(nowhere), "outputs is null; expected room"));
+  const auto its_nowhere = [&] { tests::small_network().predict({task.x.data(), 8, {8}}, nullptr); };
+  BOOST_TEST(holds(refusal<std::invalid_argument>(its_nowhere), "outputs is null; expected room"));
   task.x(3, 3) = std::nanf("");
   BOOST_TEST(holds(refusal<std::runtime_error>([&] { trainer.fit(task.data()); }), "NaN or infinite"));
 }
