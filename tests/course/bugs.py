@@ -346,6 +346,11 @@ BUGS = {
         ("view(np.int8) * (", "view(np.uint8) * (", "signs stay"),
         ("wanted = gradient + error", "wanted = gradient", "e is not added before the gradient is encoded"),
         (
+            "wanted = gradient + error",
+            "gradient += error\n    wanted = gradient",
+            "`feed_back` writes into an array that it may only read, line",
+        ),
+        (
             "return code, wanted - codec",
             "return code, gradient - codec",
             "without the old e: that is forgotten",

@@ -9,7 +9,7 @@ import numpy as np
 
 from pdnn import nn, optim, strategies
 from pdnn.comm import SELF, Communicator, run_threads
-from pdnn.course.compare import Array, same
+from pdnn.course.compare import Array, read_only, same
 from pdnn.course.ranks import on_ranks
 from pdnn.course.submission import Submission, Wrong
 from pdnn.models import mlp
@@ -222,7 +222,7 @@ def fed_back(student: Submission) -> str:
 
     for step in range(20):
         gradient = random.uniform(0.5, 1, 6) * scales
-        both = student.feed_back(codec, gradient.copy(), error.copy())
+        both = student.feed_back(codec, read_only(gradient.copy()), read_only(error.copy()))
         if not (isinstance(both, tuple) and len(both) == 2):
             raise Wrong(f"feed_back returned {type(both).__name__}, not the pair (code, error)")
         code, new = both

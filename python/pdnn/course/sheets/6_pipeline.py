@@ -104,6 +104,7 @@ def feed_back(codec, gradient, error):
     """The pair (code, new error): what to send in this step, and e for the next one.
 
     `codec.encode(array)` returns the code, `codec.decode(code, array.shape, array.dtype.name)` the array.
+    Neither array is changed.
     """
     raise NotImplementedError("TODO")
 
