@@ -123,9 +123,8 @@ class Fitting:
         self._training, self._held_out, self._settings = training, held_out, settings
         self._batch_size = batch_size
         self._source = source
-        self._writer = None
-        if settings.checkpoint is not None:
-            self._writer = checkpoints.Writer(settings.checkpoint, settings.keep)
+        folder = settings.checkpoint
+        self._writer = None if folder is None else checkpoints.Writer(folder, settings.keep)
         self._written = time.monotonic()  # or begun
         self._end = first + settings.epochs
         self._first, self._shown = first, shown
@@ -235,7 +234,7 @@ class Fitting:
         self._progress = progress
         with closing(progress), run.together(), self._writer or nullcontext():
             if self._writer is not None and run.comm.rank == 0:
-                self._writer.begin(anew=training.step == 0)
+                self._writer.begin(self.copies.failures > 0 or training.checkpoints == self._writer.place)
 
             def poll(sums: EpochSums) -> bool:
                 progress.at_step(sums.steps, sums.loss / (sums.weight or 1))
@@ -319,6 +318,7 @@ class Fitting:
         self._written = time.monotonic()
         if content is not None:
             self._writer.write(content)
+        training.checkpoints = self._writer.place
         if between or ending:
             self._writer.wait()
             run.comm.barrier()

@@ -149,7 +149,8 @@ class Trainer(Estimation):
         checkpoint : path, optional
             Directory of the checkpoint, written every ``every`` epochs and at the end; also when a SIGTERM
             stops the training. Given on every rank; rank 0 writes it. Trainings of every strategy, on any
-            number of ranks, can resume it: see docs/checkpoints.md.
+            number of ranks, can resume it: see docs/checkpoints.md. One that another training wrote is not
+            replaced.
         every_steps, every_seconds : int, float, optional
             Write checkpoints within epochs, too: after steps (`step`) that are a multiple of ``every_steps``,
             or when so many seconds have passed since the last one. Training goes on while they are written,
@@ -182,6 +183,8 @@ class Trainer(Estimation):
         CommunicationError
             If a rank was started with another model, data or settings, does not answer, or left `fit` with
             an error or Ctrl-C. Ranks that catch this may all call `fit` again.
+        FileExistsError
+            If another training's checkpoint is in the directory, and `resume` is False.
         FloatingPointError
             At a NaN or an infinity in a loss or gradient, unless `on_nonfinite` says otherwise: on all ranks,
             with the epoch, the step and where it was seen first. The model and the optimizer are as they were

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,7 @@ class Training:
         self.step = 0
         self.position: Position | None = None
         self.notes: dict[str, Any] = {}  # on the data, as JSON has them: checkpoints have them, and compare
+        self.checkpoints: Path | None = None  # the folder that has its own: it wrote them, or read one
         self.stop_training = False
         self.validates = False
         self._fits = Lock()  # one at a time

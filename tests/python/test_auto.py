@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -286,7 +287,7 @@ def test_images_are_measured_as_they_are_trained(decided: Callable[[dict[int, fl
 
 
 def test_a_resumed_training_keeps_its_threads(
-    tmp_path: object, decided: Callable[[dict[int, float]], list[int]], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, decided: Callable[[dict[int, float]], list[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     calls = decided({1: 2e-6, 2: 1e-6})
     trainer("serial").fit(data(), 1, 32, checkpoint=str(tmp_path), verbose=False)
@@ -294,9 +295,10 @@ def test_a_resumed_training_keeps_its_threads(
     own.fit(data(), 2, 32, checkpoint=str(tmp_path), resume=True)
     assert not calls
     assert capsys.readouterr().out.startswith("auto: serial; as the checkpoint has it\n")
-    trainer("pool:2").fit(data(), 1, 32, checkpoint=str(tmp_path), verbose=False)
+    pool = tmp_path / "pool"
+    trainer("pool:2").fit(data(), 1, 32, checkpoint=pool, verbose=False)
     own = trainer("auto")  # which takes no pools
-    own.fit(data(), 2, 32, checkpoint=str(tmp_path), resume=True, verbose=False)
+    own.fit(data(), 2, 32, checkpoint=pool, resume=True, verbose=False)
     assert calls == [2]
     assert own.strategy == Team(2)
 

@@ -198,14 +198,14 @@ class FitMeanwhile(Callback):
         self.folder = folder
 
     def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
-        fit(make(), 1, checkpoint=self.folder)
+        fit(make(), 1, checkpoint=self.folder, resume=True)
 
 
 def test_two_trainings_do_not_write_into_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They replaced each other's checkpoints, and with keep=2 one could miss its own."""
     with pytest.raises(BlockingIOError, match="another training writes its checkpoints into this folder"):
         fit(make(), 2, checkpoint=tmp_path, keep=2, callbacks=[FitMeanwhile(tmp_path)])
-    fit(make(), 1, checkpoint=tmp_path, callbacks=[FitMeanwhile(tmp_path / "other")])
+    fit(make(), 2, checkpoint=tmp_path, callbacks=[FitMeanwhile(tmp_path / "other")])
     fit(make(), 3, checkpoint=tmp_path, resume=True)
 
     def refuse(*_: object) -> None:
@@ -216,13 +216,35 @@ def test_two_trainings_do_not_write_into_one_folder(tmp_path: Path, monkeypatch:
     assert Content.read(tmp_path / FILE).state["epoch"] == 4
 
 
-def test_a_training_that_begins_anew_says_which_checkpoint_it_replaces(tmp_path: Path) -> None:
-    fit(make(), 2, checkpoint=tmp_path, resume=True)
-    going_on = make()
-    fit(going_on, 3, checkpoint=tmp_path, resume=True)
-    fit(going_on, 1, checkpoint=tmp_path)
-    with pytest.warns(UserWarning, match=r"safetensors is of a training before, .*resume=True \(--resume\)"):
-        fit(make(), 1, checkpoint=tmp_path)
+@pytest.mark.parametrize(("strategy", "ranks"), [("serial", 1), ("ddp", 2)])
+def test_the_checkpoint_of_another_training_is_replaced_by_none(
+    strategy: str, ranks: int, tmp_path: Path
+) -> None:
+    """A script that was run again without resume=True began anew, and the finished training was lost."""
+
+    def job() -> None:
+        own = make(strategy=strategy)
+        fit(own, 2, checkpoint=tmp_path)
+        fit(own, 1, checkpoint=tmp_path)
+        assert own.epoch == 3
+        for _ in range(2):
+            first, another = pdnn.world().rank == 0, make(strategy=strategy)
+            with pytest.raises(FileExistsError if first else pdnn.CommunicationError) as caught:
+                fit(another, 1, checkpoint=tmp_path)
+            assert not first or "another training is in this folder and would be" in str(caught.value)
+            assert another.step == 0
+
+    pdnn.run(job, ranks=ranks, backend="threads")
+    assert Content.read(tmp_path / FILE).state["epoch"] == 3
+    resumed, loaded, elsewhere = make(), make(), make()
+    fit(resumed, 4, checkpoint=tmp_path, resume=True)
+    fit(resumed, 1, checkpoint=tmp_path)
+    loaded.load(tmp_path / FILE)
+    fit(loaded, 1, checkpoint=tmp_path)
+    assert Content.read(tmp_path / FILE).state["epoch"] == 6
+    fit(elsewhere, 1, checkpoint=tmp_path / "other")
+    with pytest.raises(FileExistsError, match="resume=True"):
+        fit(elsewhere, 9, checkpoint=tmp_path)
 
 
 def signal_at_look(monkeypatch: pytest.MonkeyPatch, number: int, which: signal.Signals) -> None:

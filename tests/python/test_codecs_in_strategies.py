@@ -222,8 +222,9 @@ def test_a_resumed_training_remembers_what_codecs_lost(across: str, ranks: int, 
 def test_a_checkpoint_of_other_feedback_is_refused(tmp_path: Path) -> None:
     on_ranks(2, "ddp:topk:0.05", epochs=1, checkpoint=tmp_path)
     on_ranks(2, DataParallel(codec="topk:0.05", error_feedback=False), checkpoint=tmp_path, resume=True)
-    on_ranks(2, DataParallel(codec="int8", error_feedback=False), epochs=1, checkpoint=tmp_path)
+    other = tmp_path / "other"
+    on_ranks(2, DataParallel(codec="int8", error_feedback=False), epochs=1, checkpoint=other)
     with pytest.raises(
         ValueError, match=r"holds 0 values that a codec remembers on rank ., this run needs 1589"
     ):
-        on_ranks(2, DataParallel(codec="int8", error_feedback=True), checkpoint=tmp_path, resume=True)
+        on_ranks(2, DataParallel(codec="int8", error_feedback=True), checkpoint=other, resume=True)

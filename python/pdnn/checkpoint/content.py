@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pdnn._core import EpochSums, build_info
@@ -127,6 +128,7 @@ def load(training: Training, path: str | os.PathLike[str]) -> None:
     """
     take(training, Content.read(path), path)
     deal_sums(training)
+    training.checkpoints = Path(path).resolve().parent
 
 
 def take(

@@ -95,24 +95,34 @@ class Writer:
     directory : path
     keep : int
         So many of the last ones stay.
+
+    Attributes
+    ----------
+    place : Path
+        The directory, by a path without links.
     """
 
     def __init__(self, directory: str | os.PathLike[str], keep: int) -> None:
         self._directory, self._keep = Path(directory), keep
+        self.place = self._directory.resolve()
         self._thread: threading.Thread | None = None
         self._written = threading.Event()
         self._error: BaseException | None = None
         self._lock: int | None = None
 
-    def begin(self, anew: bool) -> None:
+    def begin(self, own: bool) -> None:
         """Makes the directory, and takes it for this training alone until the context ends.
 
-        Warns if the training begins `anew` where another one has left a checkpoint.
+        Parameters
+        ----------
+        own : bool
+            Whether checkpoints that are there are this training's, which go on.
 
         Raises
         ------
         OSError
-            Before the training: nothing can be written there, or another training writes there.
+            Before the training: nothing can be written there, another training writes there, or its
+            checkpoints are there and would be replaced.
         """
         from tempfile import TemporaryFile  # here, because `import pdnn` is to be quick
 
@@ -125,12 +135,12 @@ class Writer:
         if not _take(self._lock):
             words = "another training writes its checkpoints into this folder; give each a folder of its own"
             raise BlockingIOError(errno.EWOULDBLOCK, words, str(self._directory))
-        if anew and (last := numbered(self._directory, 0)).exists():
-            warnings.warn(
-                f"fit: {last} is of a training before, and this one, which begins anew, will replace it; "
-                "resume=True (--resume) goes on from it, another folder keeps it",
-                stacklevel=2,
+        if not own and any(self._directory.glob("checkpoint*.safetensors")):
+            words = (
+                "the checkpoint of another training is in this folder and would be replaced; go on from it "
+                "with resume=True (--resume), give this training a folder of its own, or remove that one"
             )
+            raise FileExistsError(errno.EEXIST, words, str(self._directory))
 
     def write(self, content: Content) -> None:
         """Begins to write a checkpoint, when the one before is written; its arrays must not change."""

@@ -88,6 +88,7 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
         training.position.sums = sums
     else:
         deal_sums(training)
+    training.checkpoints = path.resolve().parent
     return Resumed(path, (float(counts[0]), float(counts[1])), memory, same)
 
 
