@@ -453,6 +453,10 @@ def test_numbers_beyond_the_range_of_the_model_are_refused(table: Callable[[Any]
             lambda: MLPClassifier().fit(DIGITS[:9], DIGIT[:9], X_val=DIGITS, y_val=DIGIT),
             "X_val and y_val: y has classes that the model was not fitted to",
         ),
+        (
+            lambda: MLPClassifier().fit(DIGITS, np.stack([DIGIT > 4, DIGIT % 2], 1) * 2 - 1),
+            "y has -1 among several labels a row; expected 1",
+        ),
         (lambda: MLPClassifier([[3, 4]]).fit(DIGITS, DIGIT), r"integers > 0, got \[\[3, 4\]\]"),
         (lambda: MLPClassifier([3], dropout=[None]).fit(DIGITS, DIGIT), r"dropout has \[None\]"),
     ],

@@ -275,7 +275,11 @@ class MLPClassifier(ClassifierMixin, Perceptron):
                 f"{'labels a row' if self._multilabel else 'classes'}"
             )
         if self._multilabel:
-            return np.asarray(y != 0, np.float32)
+            if len(others := y[(y != 0) & (y != 1)]):
+                raise ValueError(
+                    f"y has {others[0]} among several labels a row; expected 1 where a row has one, else 0"
+                )
+            return np.asarray(y, np.float32)
         try:
             codes: Array = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
         except TypeError:  # words and numbers have no common order, so that none is known
