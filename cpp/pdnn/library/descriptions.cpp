@@ -48,7 +48,7 @@ class Text {
 
 double present_number(const char* what, const std::optional<double>& number) {
   require(number.has_value(), what, " is missing; pass a number, as in SGD({.lr = 0.1})");
-  return *number;
+  return number.value_or(0);
 }
 
 std::string reduced(const char* type, const std::string& reduction) {
