@@ -364,7 +364,7 @@ class Epochs:
             yield
         except _core.RankFailed:
             raise  # which all ranks hear
-        except (Exception, KeyboardInterrupt):
+        except (Exception, KeyboardInterrupt, SystemExit):
             if not self._all_raise:
                 self.session.leave()
             self._begin_again()

@@ -148,7 +148,7 @@ class Fitting:
         """An error on this rank before or after `run` releases those that wait for it."""
         try:
             yield
-        except (Exception, KeyboardInterrupt):
+        except (Exception, KeyboardInterrupt, SystemExit):
             if not self._waits:
                 self._run.session.leave()
             raise
@@ -230,8 +230,7 @@ class Fitting:
     def _train(self) -> None:
         """Trains the epochs that are left; several at once, where nobody looks at the model between them."""
         training, run, terminated = self._training, self._run, self._terminated
-        progress = Progress(self._shown, self._first, self._settings.epochs, run.steps)
-        self._progress = progress
+        self._progress = progress = Progress(self._shown, self._first, self._settings.epochs, run.steps)
         with closing(progress), run.together(), self._writer or nullcontext():
             if self._writer is not None and run.comm.rank == 0:
                 self._writer.begin(self.copies.failures > 0 or training.checkpoints == self._writer.place)
@@ -241,8 +240,8 @@ class Fitting:
                 return terminated.is_set()
 
             looked_at = self._watch or self._held_out or self._writer or self._copy_every
-            begun, seconds = None, inf  # the last epoch took
-            while training.epoch < self._end and not training.stop_training:
+            begun, seconds, ending = None, inf, False  # seconds: the last epoch took
+            while not ending and training.epoch < self._end and not training.stop_training:
                 began, epoch = time.monotonic(), training.epoch
                 if begun != epoch:
                     begun = epoch
@@ -260,9 +259,10 @@ class Fitting:
                 due = self._seconds_left() == 0
                 ending, due = training.agree_to_stop(terminated.is_set(), due, run.comm)
                 self._keep(ending, due)
-                if ending:
-                    raise SystemExit(128 + signal.SIGTERM)
-            run.finish()
+            if not ending:
+                run.finish()
+        if ending:  # all ranks
+            raise SystemExit(128 + signal.SIGTERM)
 
     def _steps_left(self) -> int:
         """Until a checkpoint, or the copies of an elastic job, may be due; 0: never."""

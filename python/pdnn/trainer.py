@@ -182,7 +182,7 @@ class Trainer(Estimation):
             have left ranks with different models.
         CommunicationError
             If a rank was started with another model, data or settings, does not answer, or left `fit` with
-            an error or Ctrl-C. Ranks that catch this may all call `fit` again.
+            an error, Ctrl-C or `sys.exit`. Ranks that catch this may all call `fit` again.
         FileExistsError
             If another training's checkpoint is in the directory, and `resume` is False.
         FloatingPointError

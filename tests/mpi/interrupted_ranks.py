@@ -121,14 +121,20 @@ def check_validation() -> None:
 
 def check_errors_of_callbacks_are_heard() -> None:
     class Fails(Callback):
-        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
-            if WORLD.rank == 1:
-                raise LookupError("rank 1 has had enough")
+        def __init__(self, error: BaseException, hook: str) -> None:
+            self.error = error
+            setattr(self, hook, self.fail)
 
-    trainer = trainer_of("ddp")
-    with pytest.raises(LookupError if WORLD.rank == 1 else pdnn.CommunicationError):
-        trainer.fit(data(80), 2, 8, validation=data(20), verbose=False, callbacks=[Fails()])
-    trainer.fit(data(80), 1, 8, validation=data(20), verbose=False)
+        def fail(self, *_: object) -> None:
+            if WORLD.rank == 1:
+                raise self.error
+
+    for error in (LookupError("rank 1 has had enough"), SystemExit(0)):
+        for hook in ("on_train_begin", "on_epoch_end", "on_train_end"):
+            trainer, fails = trainer_of("ddp"), Fails(error, hook)
+            with pytest.raises(type(error) if WORLD.rank == 1 else pdnn.CommunicationError):
+                trainer.fit(data(80), 2, 8, validation=data(20), verbose=False, callbacks=[fails])
+            trainer.fit(data(80), 1, 8, validation=data(20), verbose=False)
 
 
 def unchanged(keep: list[Any]) -> None:
