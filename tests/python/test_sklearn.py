@@ -257,6 +257,24 @@ def test_a_table_has_the_same_bits_converted_whole_or_by_batches(monkeypatch: py
     assert types[-1] == "float64"
 
 
+def test_a_table_without_room_is_converted_by_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"max_iter": 2 * rows.FEW, "random_state": 0, "dtype": "float32"}
+    whole, note, refused = MLPClassifier(**settings).fit(DIGITS, DIGIT), rows.Feed.note, []
+
+    def without_memory(*_: object) -> None:
+        refused.append(1)
+        raise MemoryError
+
+    def noting(feed: rows.Feed, epochs: int) -> None:
+        with monkeypatch.context() as full:
+            full.setattr(np, "ascontiguousarray", without_memory)
+            note(feed, epochs)
+
+    monkeypatch.setattr(rows.Feed, "note", noting)
+    assert MLPClassifier(**settings).fit(DIGITS, DIGIT).model_.fingerprint() == whole.model_.fingerprint()
+    assert len(refused) == 1
+
+
 @pytest.mark.filterwarnings("ignore:batch_size=500 is larger")
 @pytest.mark.parametrize("solver", ["sgd", "adam", "lbfgs"])
 def test_a_weight_is_how_often_a_row_counts(solver: str) -> None:

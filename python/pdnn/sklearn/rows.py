@@ -121,14 +121,18 @@ class Feed:
         self._step, self.whole = step, len(rows) % step == 0
 
     def note(self, epochs: int) -> None:
-        """So many more epochs were made; after `FEW`, a dense table has the type of the model."""
+        """So many more epochs were made; after `FEW`, a dense table has the model's type if there is room."""
         self._epochs += epochs
         if self._settled or self._epochs < FEW:
             return
-        samples, targets, scale, shift, weight = self.source.arrays
-        self.source.arrays = np.ascontiguousarray(samples, self._dtype), targets, scale, shift, weight
-        self.source.core = type(self.source.core)(*self.source.arrays)
         self._settled = True
+        samples, targets, scale, shift, weight = self.source.arrays
+        try:
+            samples = np.ascontiguousarray(samples, self._dtype)
+        except MemoryError:
+            return  # each batch is converted as before
+        self.source.arrays = samples, targets, scale, shift, weight
+        self.source.core = type(self.source.core)(*self.source.arrays)
 
     def parts(self, order: Array) -> list[Array]:
         """The rows of an epoch: those of full steps, and what is left of them."""
