@@ -98,7 +98,7 @@ PYTHON_MAY_LOOK_AT = {
         *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
     "trainer": ["data", "history", "checkpoint", "estimation", "settings", "fitting"],
-    "callbacks": ["checks", "files", "metrics", "store", "trainer"],
+    "callbacks": ["checks", "files", "metrics", "store", "training", "trainer"],
     "sklearn": [
         *("_core", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),
         *("training", "epochs", "trainer"),

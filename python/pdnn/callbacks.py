@@ -11,6 +11,7 @@ from pdnn.files.atomic import named
 from pdnn.metrics import rises
 from pdnn.store import Array
 from pdnn.trainer import Trainer
+from pdnn.training import Best
 
 
 class Callback:
@@ -91,7 +92,7 @@ class EarlyStopping(_Watching):
     Attributes
     ----------
     best : float or None
-        The best value of this fit.
+        The best value of this fit, and of the one that it goes on with: resumed, loaded, or interrupted.
     best_epoch : int
         When it was seen, counted from 0.
     """
@@ -110,7 +111,7 @@ class EarlyStopping(_Watching):
         self._kept: tuple[Array, Array] | None = None
 
     def on_train_begin(self, trainer: Trainer) -> None:
-        """Forgets what an earlier fit saw.
+        """Forgets what an earlier fit saw, unless that did not end and this one goes on with it.
 
         Raises
         ------
@@ -119,6 +120,10 @@ class EarlyStopping(_Watching):
         """
         super().on_train_begin(trainer)
         self._kept = None
+        had = trainer.best.get(self.monitor)
+        if had is not None and had.until == trainer.epoch:
+            self.best, self.best_epoch, self._kept = had.value, had.epoch, had.model
+            self._stop_if_over(trainer, trainer.epoch - 1)
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Compares, keeps the best parameters, and stops when patience is over.
@@ -128,14 +133,20 @@ class EarlyStopping(_Watching):
         ValueError
             If the epoch has no such value.
         """
-        if self._improves(epoch, logs):
-            if self.restore_best:
-                self._kept = trainer.model.flat_parameters.copy(), trainer.model.flat_buffers.copy()
-        elif epoch - self.best_epoch >= self.patience:
+        if self._improves(epoch, logs) and self.restore_best:
+            self._kept = trainer.model.flat_parameters.copy(), trainer.model.flat_buffers.copy()
+        assert self.best is not None, "the first epoch improves"
+        trainer.best[self.monitor] = Best(self.best, self.best_epoch, epoch + 1, self._kept)
+        self._stop_if_over(trainer, epoch)
+
+    def _stop_if_over(self, trainer: Trainer, epoch: int) -> None:
+        """Ends training if patience is over."""
+        if epoch - self.best_epoch >= self.patience:
             trainer.stop_training = True
 
     def on_train_end(self, trainer: Trainer) -> None:
         """Puts the best parameters and buffers back."""
+        trainer.best.pop(self.monitor, None)
         if self._kept is not None:
             trainer.model.flat_parameters[...], trainer.model.flat_buffers[...] = self._kept
 

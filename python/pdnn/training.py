@@ -55,6 +55,27 @@ class Position:
     sums: EpochSums
 
 
+@dataclass
+class Best:
+    """The best epoch so far by a value of each, for a callback that goes on comparing in a later process.
+
+    Attributes
+    ----------
+    value : float
+    epoch : int
+        Counted from 0.
+    until : int
+        Epochs that were compared.
+    model : (ndarray, ndarray) or None
+        Its parameters and buffers, if the training may end with them.
+    """
+
+    value: float
+    epoch: int
+    until: int
+    model: tuple[Array, Array] | None
+
+
 class Training:
     """What a `Trainer`, its epochs and its checkpoints share; arguments and attributes are the Trainer's."""
 
@@ -109,6 +130,7 @@ class Training:
         self.position: Position | None = None
         self.notes: dict[str, Any] = {}  # on the data, as JSON has them: checkpoints have them, and compare
         self.checkpoints: Path | None = None  # the folder that has its own: it wrote them, or read one
+        self.best: dict[str, Best] = {}  # by the name of the value, while a fit that compares is not over
         self.stop_training = False
         self.validates = False
         self._fits = Lock()  # one at a time

@@ -16,7 +16,9 @@ import pytest
 import pdnn
 from pdnn import nn, optim
 from pdnn.callbacks import Callback, CSVLogger, EarlyStopping, ModelCheckpoint, ReduceLROnPlateau
+from pdnn.checkpoint import FILE
 from pdnn.comm import run_threads
+from pdnn.strategies import DataParallel, Strategy
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(40, 3)), RNG.normal(size=(40, 1))
@@ -208,6 +210,52 @@ def test_early_stopping_restores_running_statistics_too() -> None:
     fit(trainer, 9, stopping, Worsen(2))
     assert trainer.epoch < 9
     assert trainer.evaluate(X, Y)["loss"] == stopping.best
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ranks"), [("serial", 1), ("average:3", 2), (DataParallel(shared_memory=True), 2)]
+)
+@pytest.mark.parametrize("restore", [True, False])
+def test_early_stopping_goes_on_in_a_resumed_training(
+    strategy: str | Strategy, ranks: int, restore: bool, tmp_path: Path
+) -> None:
+    """It had forgotten the best epoch: a finished training went on, and ended with a worse model."""
+
+    def trained(epochs: int, **options: Any) -> tuple[int, str, int, float | None]:
+        trainer = make(strategy=strategy)
+        trainer.optimizer.param_groups[0]["lr"] = 0.7
+        stopping = EarlyStopping(patience=4, restore_best=restore)
+        trainer.fit(X, Y, epochs, 10, validation=(X, Y), callbacks=[stopping], verbose=False, **options)
+        return trainer.epoch, trainer.history.fingerprint, stopping.best_epoch, stopping.best
+
+    def parts(folder: Path) -> list[tuple[int, str, int, float | None]]:
+        last = trained(60)[0]
+        return [trained(epochs, checkpoint=folder, resume=True) for epochs in (*range(1, last, 2), 60, 70)]
+
+    def on_ranks(job: Callable[[], Any]) -> Any:
+        return job() if ranks == 1 else run_threads(job, ranks)[0]
+
+    whole = on_ranks(lambda: trained(60))
+    assert 5 < whole[0] < 60 and whole[2] == whole[0] - 5
+    *_, again, once_more = on_ranks(lambda: parts(tmp_path / "run"))
+    assert again == once_more == whole
+
+
+def test_a_fit_after_one_that_ended_compares_anew(tmp_path: Path) -> None:
+    trainer, stopping = make(), EarlyStopping(patience=2)
+    fit(trainer, 9, stopping, Worsen(2))
+    first = trainer.epoch
+    trainer.save(tmp_path / "file")
+    trainer.load(tmp_path / "file")
+    fit(trainer, 9, stopping)
+    assert trainer.epoch > first and stopping.best_epoch >= first
+    watched = make()
+    watched.fit(X, Y, 1, 10, validation=(X, Y), callbacks=[stopping], checkpoint=tmp_path, verbose=False)
+    fit(watched, 1)
+    watched.load(tmp_path / FILE)
+    fit(watched, 5)  # which nobody compared
+    fit(watched, 1, stopping)
+    assert stopping.best_epoch == 6
 
 
 def test_a_model_that_a_callback_changes_on_one_rank_alone_is_told_on_all() -> None:

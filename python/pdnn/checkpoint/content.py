@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pdnn._core import EpochSums, build_info
 from pdnn.files import safetensors
 from pdnn.history import History
 from pdnn.store import Array
-from pdnn.training import Position, Training
+from pdnn.training import Best, Position, Training
 
 FORMAT = 2
 """Of the files that this version writes; it reads those before, too. 1: only between epochs, not numbered."""
@@ -21,6 +23,7 @@ KEY = "pdnn.checkpoint"
 ADDED = ("loss", "correct", "weight", "rows", "updates")
 """Sums of an epoch that ranks which train models of their own have each for itself."""
 
+BEST = "best."  # names of what is kept of the best epochs: "best.val_loss.parameters"
 RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"
 
 
@@ -104,7 +107,19 @@ def content_of(training: Training) -> Content:
     }
     if training.notes:
         state["notes"] = training.notes
-    return Content(_arrays(training), state)
+    if training.best:
+        state["best"] = {
+            name: {"value": best.value, "epoch": best.epoch, "until": best.until}
+            for name, best in training.best.items()
+        }
+    return Content(_arrays(training) | _arrays_of_best(training.best), state)
+
+
+def _arrays_of_best(found: dict[str, Best]) -> dict[str, Array]:
+    """What is kept of the best epochs."""
+    kept = {name: best.model for name, best in found.items() if best.model is not None}
+    parts = ("parameters", "buffers")
+    return {f"{BEST}{name}.{part}": kept[name][place] for name in kept for place, part in enumerate(parts)}
 
 
 def _arrays(training: Training) -> dict[str, Array]:
@@ -165,6 +180,10 @@ def take(
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
         history, names = History.from_dict(state["history"]), state.get("classes")
         notes, position = dict(state.get("notes", {})), _position(state.get("position"))
+        best = {
+            name: Best(float(found["value"]), int(found["epoch"]), int(found["until"]), None)
+            for name, found in dict(state.get("best", {})).items()
+        }
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: holds no checkpoint of a Trainer") from error
     if not (names is None or _are_names(names)):
@@ -180,7 +199,12 @@ def take(
         if had != has:
             raise ValueError(f"{path}: was trained with {what}{had}, this trainer has {has}")
     arrays = {name: values for name, values in content.arrays.items() if not name.startswith(RANK)}
-    pairs = [(_arrays(training), arrays), (own or {}, mine or {})]
+    parameters, buffers = training.model.flat_parameters, training.model.flat_buffers
+    for name in best:
+        if f"{BEST}{name}.parameters" in arrays:
+            best[name].model = np.empty_like(parameters), np.empty_like(buffers)
+    needed = _arrays(training) | _arrays_of_best(best)
+    pairs = [(needed, arrays), (own or {}, mine or {})]
     for needed, given in pairs:
         _check(path, needed, given)
     for needed, given in pairs:
@@ -191,7 +215,7 @@ def take(
         schedule.step_to(time)
     training.model.classes = names
     training.epoch, training.step, training.seed = numbers["epoch"], numbers["step"], numbers["seed"]
-    training.position = position
+    training.position, training.best = position, best
     for name in ("history", "phases", "updates", "compression", "ranks", "timeline", "fingerprint"):
         setattr(training.history, name, getattr(history, name))
 
