@@ -384,6 +384,15 @@ def test_labels_are_smoothed() -> None:
         assert np.median(smooth) == pytest.approx(0.8 + 0.2 / classes, abs=0.03)
 
 
+def test_smoothed_labels_have_all_digits_of_float64() -> None:
+    labels, share = np.stack([DIGIT > 4, DIGIT % 2 == 0], 1), 0.2
+    settings: dict[str, Any] = {"solver": "lbfgs", "max_iter": 1, "alpha": 0, "random_state": 0}
+    model = MLPClassifier(**settings, label_smoothing=share).fit(DIGITS, labels)
+    true, log = labels * (1 - share) + share / 2, np.log(model.predict_proba(DIGITS))
+    false = np.log(1 - np.exp(log))
+    assert model.loss_ == pytest.approx(-(true * log + (1 - true) * false).sum(1).mean(), rel=1e-12)
+
+
 def test_names_of_features_are_kept() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(PATIENTS[:, :3], columns=["age", "sex", "bmi"])

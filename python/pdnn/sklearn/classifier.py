@@ -311,7 +311,8 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     def _smoothed(self, targets: Array) -> Array:
         if self.out_activation_ == "softmax" or self.label_smoothing == 0:
             return targets
-        return np.asarray(targets * (1 - self.label_smoothing) + self.label_smoothing / 2, np.float64)
+        share, exact = self.label_smoothing, targets.astype(np.float64)
+        return np.asarray(exact * (1 - share) + share / 2)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
