@@ -127,9 +127,9 @@ class Fitting:
         self._writer = None if folder is None else checkpoints.Writer(folder, settings.keep)
         self._written = time.monotonic()  # or begun
         self._end = first + settings.epochs
-        self._first, self._shown = first, shown
+        self._first, self._shown, self._copy_every = first, shown, copy_every
         training.stop_training, training.validates = False, held_out is not None
-        self._copy_every = copy_every
+        training.first_rates = training.first_rates or training.rates
         self._pause = gcd(settings.every_steps or 0, copy_every)
         self.copies = Copies(training)
         if self._waits:

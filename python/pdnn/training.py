@@ -130,6 +130,7 @@ class Training:
         self.position: Position | None = None
         self.notes: dict[str, Any] = {}  # on the data, as JSON has them: checkpoints have them, and compare
         self.checkpoints: Path | None = None  # the folder that has its own: it wrote them, or read one
+        self.first_rates: list[float] | None = None  # the learning rates with which it began
         self.best: dict[str, Best] = {}  # by the name of the value, while a fit that compares is not over
         self.stop_training = False
         self.validates = False
@@ -144,6 +145,11 @@ class Training:
     def classes_(self) -> Array | None:
         """The names of the model's classes, where a `fit` of it was given names (`Sequential.classes`)."""
         return self.model.classes
+
+    @property
+    def rates(self) -> list[float]:
+        """The learning rates of the optimizer's groups now."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def _check_evaluations(self) -> None:
         """Raises ValueError if a step evaluates its batch several times and other arguments forbid that."""

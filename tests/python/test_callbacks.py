@@ -148,6 +148,32 @@ def test_a_plateau_goes_on_in_a_resumed_training_and_on_ranks(tmp_path: Path) ->
     assert ranks[0] == ranks[1] and len(set(ranks[0][0])) > 2
 
 
+@pytest.mark.parametrize(("strategy", "ranks"), [("serial", 1), ("average:3", 2)])
+def test_a_plateau_goes_on_in_another_process(strategy: str, ranks: int, tmp_path: Path) -> None:
+    """It counted on, but the learning rates were those of the beginning."""
+
+    def trained(epochs: int, rate: float = 0.5, **options: Any) -> tuple[list[float], str]:
+        trainer = make(strategy=strategy)
+        trainer.optimizer.param_groups[0]["lr"] = rate
+        plateau = ReduceLROnPlateau(patience=2, factor=0.25)
+        trainer.fit(X, Y, epochs, 10, validation=(X, Y), callbacks=[plateau], verbose=False, **options)
+        return trainer.rates, trainer.history.fingerprint
+
+    def parts(rates: tuple[float, ...]) -> list[tuple[list[float], str]]:
+        folder = tmp_path / str(rates)
+        each = zip((3, 6, 7, 12), rates, strict=True)
+        return [trained(epochs, rate, checkpoint=folder, resume=True) for epochs, rate in each]
+
+    def on_ranks(job: Callable[[], Any]) -> Any:
+        return job() if ranks == 1 else run_threads(job, ranks)[0]
+
+    whole = on_ranks(lambda: trained(12))
+    assert whole[0][0] < 0.5
+    assert on_ranks(lambda: parts((0.5, 0.5, 0.5, 0.5)))[-1] == whole
+    again = on_ranks(lambda: parts((0.5, 0.5, 0.5, 3e-9)))[-1][0][0]  # another one that is wanted
+    assert 0 < again <= 3e-9
+
+
 def test_a_plateau_and_a_schedule_are_refused_together() -> None:
     trainer = make()
     trainer.schedule = optim.StepLR(trainer.optimizer, 1)

@@ -107,6 +107,8 @@ def content_of(training: Training) -> Content:
     }
     if training.notes:
         state["notes"] = training.notes
+    if schedule is None and training.first_rates not in (None, training.rates):
+        state["rates"] = {"first": training.first_rates, "now": training.rates}
     if training.best:
         state["best"] = {
             name: {"value": best.value, "epoch": best.epoch, "until": best.until}
@@ -180,6 +182,10 @@ def take(
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
         history, names = History.from_dict(state["history"]), state.get("classes")
         notes, position = dict(state.get("notes", {})), _position(state.get("position"))
+        rates = {name: list(map(float, found)) for name, found in dict(state.get("rates", {})).items()}
+        goes_on = schedule is None and rates.get("first") == (training.first_rates or training.rates)
+        for rate, _ in zip(rates["now"], rates["first"], strict=True) if goes_on else ():
+            training.optimizer.checked_number("lr", rate)
         best = {
             name: Best(float(found["value"]), int(found["epoch"]), int(found["until"]), None)
             for name, found in dict(state.get("best", {})).items()
@@ -213,6 +219,10 @@ def take(
     training.optimizer.core.steps = steps
     if schedule is not None:
         schedule.step_to(time)
+    if goes_on:  # with what a callback made of the rates, unless others are wanted now
+        training.first_rates = rates["first"]
+        for group, rate in zip(training.optimizer.param_groups, rates["now"], strict=True):
+            group["lr"] = rate
     training.model.classes = names
     training.epoch, training.step, training.seed = numbers["epoch"], numbers["step"], numbers["seed"]
     training.position, training.best = position, best
