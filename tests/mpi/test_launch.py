@@ -178,6 +178,13 @@ def test_a_stopped_rank_ends_the_job_after_the_communication_timeout(
     assert "for 2 s (rank 0 waits" in output
 
 
+def test_a_rank_that_ends_before_mpi_starts_is_named(job: Callable[..., subprocess.Popen[str]]) -> None:
+    leave = 'import os\nif os.environ["OMPI_COMM_WORLD_RANK"] == "1": os._exit(0)\n'
+    child = job("-n", "3", "--timeout", "14", "-c", leave + MEET)
+    assert "launch: rank 1 ended before pdnn.world() was called there" in end(child, within=25)
+    assert child.returncode == 124
+
+
 def test_the_timeout_ends_ranks_that_do_not_listen(job: Callable[..., subprocess.Popen[str]]) -> None:
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     child = job("-n", "2", "--timeout", "1", "-c", deaf)

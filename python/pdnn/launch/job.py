@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import selectors
@@ -24,6 +25,7 @@ Sink = Callable[[str, "int | None", str], None]
 
 _GUARD = Path(guard.__file__)
 _GRACE = guard.GRACE + 2.0  # seconds for the guard to end the job
+_LONE = 10.0  # seconds from a rank's end until it is told that the others may wait for it in MPI_Init
 
 
 def check_timeout(owner: str, timeout: float | None) -> None:
@@ -130,7 +132,11 @@ class Job:
         with selectors.DefaultSelector() as selector:
             for stream in self._streams:
                 selector.register(stream.file, selectors.EVENT_READ, stream)
+            lone_at = math.inf
             while deadline is None or time.monotonic() < deadline:
+                if time.monotonic() > lone_at:
+                    lone_at = math.inf
+                    self._tell_of_early_ends(sink, selector)
                 ended = self._process.poll() is not None  # asked first: what was written is then in the pipes
                 ready = selector.select(0.0 if ended else 0.1)
                 for key, _ in ready:
@@ -140,6 +146,7 @@ class Job:
                         _hand_on(sink, key.data, line + b"\n")
                     if not chunk:
                         selector.unregister(key.fileobj)
+                        lone_at = time.monotonic() + _LONE
                 if ended and not ready:
                     break
             else:
@@ -148,6 +155,21 @@ class Job:
             if stream.line:
                 _hand_on(sink, stream, stream.line)
                 stream.line = b""
+
+    def _tell_of_early_ends(self, sink: Sink, selector: selectors.BaseSelector) -> None:
+        """Which ranks have ended, if the job has no record yet, which begins where MPI has started."""
+        from pdnn import _core
+
+        left = {key.data.rank for key in selector.get_map().values()} - {None}
+        ended = sorted({stream.rank for stream in self._streams if stream.rank is not None} - left)
+        if left and ended and _core.state_of_job(self._process.pid) is None:
+            ranks = f"rank{'s'[: len(ended) != 1]} {', '.join(map(str, ended))}"
+            sink(
+                "stderr",
+                None,
+                f"launch: {ranks} ended before pdnn.world() was called there; where another rank calls it, "
+                "it waits for ever; let every rank call it, or none\n",
+            )
 
     def waits(self) -> str:
         """Who waits for whom, or did when the job died; empty if nobody does, or a rank has said so."""
