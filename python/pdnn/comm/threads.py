@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import threading
 import time
@@ -16,6 +17,8 @@ from pdnn.comm.communicator import Communicator
 from pdnn.comm.plugged import INHERITED
 
 Result = TypeVar("Result")
+
+_GRACE = 1.0  # seconds for ranks to hear that the group was aborted, before their Python code is interrupted
 
 CURRENT: ContextVar[Communicator | None] = ContextVar("pdnn_rank", default=None)
 """The communicator of the rank that this thread is, if it is one."""
@@ -41,8 +44,8 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     Exception
         The first error of a rank; the ranks that waited for it are released.
     KeyboardInterrupt
-        On Ctrl-C, when all ranks have ended: each ends where it next checks the others, and a second Ctrl-C
-        interrupts its Python code.
+        On Ctrl-C, when all ranks have ended: each ends where it next checks the others, or after a second,
+        or a second Ctrl-C, where its Python code is. A call out of Python, such as a long sleep, ends first.
     RuntimeError
         If the system refuses a thread.
     TypeError, ValueError
@@ -101,11 +104,16 @@ def _end(threads: list[threading.Thread]) -> None:
     They must not outlive the interpreter: when a thread of the core comes back to it too late, the process is
     aborted. Thread.join() is no help: after a Ctrl-C it takes a running thread for one that has ended.
     """
+    interrupt_at = time.monotonic() + _GRACE
     while running := [thread for thread in threads if thread.ident in sys._current_frames()]:
         try:
             time.sleep(0.01)
+            if time.monotonic() < interrupt_at:
+                continue
         except KeyboardInterrupt:
-            for thread in running:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
-                )
+            pass
+        interrupt_at = math.inf
+        for thread in running:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(KeyboardInterrupt)
+            )
