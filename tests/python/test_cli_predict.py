@@ -81,6 +81,43 @@ def test_predictions_are_in_the_order_of_the_table(
     np.testing.assert_allclose(np.load(out)[:, 0], x @ [1, 2])
 
 
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        (["--target", "price"], True),
+        (["--target", "price", "--standardize-target"], True),
+        (["--target", "kind"], False),
+        (["--target", "kind", "--loss", "mse", "--model", "mlp:2-4-1"], False),
+    ],
+)
+def test_numbers_are_predicted_of_a_table_without_labels_if_those_trained_on_were(
+    words: list[str], numbers: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All rows were of class 1, above 0.5."""
+    model, table, new = (str(tmp_path / name) for name in ("model.safetensors", "table.csv", "new.csv"))
+    target = "price" if "price" in words else "kind"
+    x = RNG.normal(size=(40, 2))
+    y = 100 + x @ [1, 2] if numbers else x[:, 0] > 0
+    np.savetxt(
+        table,
+        np.c_[x, y],
+        "%.17g" if numbers else ["%.17g", "%.17g", "%d"],
+        ",",
+        header=f"a,b,{target}",
+        comments="",
+    )
+    np.savetxt(new, x, "%.17g", ",", header="a,b", comments="")
+    assert (
+        cli.main(["train", "--data", table, *words, "--strategy", "serial", "--save", model, "--quiet"]) == 0
+    )
+    capsys.readouterr()
+    assert cli.main(["predict", model, new, "--target", "none"]) == 0
+    said = capsys.readouterr().out.split()
+    assert cli.main(["predict", model, new, "--target", "none", "--outputs"]) == 0
+    assert (said == capsys.readouterr().out.split()) is numbers
+    assert set(said) <= {"0", "1"} or numbers
+
+
 def test_a_table_of_one_column_whose_name_ends_in_capitals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

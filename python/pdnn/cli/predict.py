@@ -65,9 +65,8 @@ def main(arguments: argparse.Namespace) -> int:
     if isinstance(usual, nn.BCEWithLogitsLoss) and isinstance(model[-1], nn.Sigmoid):
         usual = nn.BCELoss()
     loss = _noted_loss(arguments.model, metadata, model, data) or usual
-    # labels 0 and 1 of a single output are classes whatever the loss is
-    classes = usual.takes_classes and (loss.takes_classes or not usual.one_class_a_row)
-    numbers = labeled and not classes
+    classes = tables.are_classes(usual, loss)
+    numbers = not classes if labeled else metadata.get(specs.PREDICTS_KEY) == specs.NUMBERS
     trainer = Trainer(model, loss, optim.SGD(model.parameters(), lr=1))
     predicted = trainer.predict(data) if numbers or arguments.outputs else trainer.predict_classes(data)
     if labeled:

@@ -32,6 +32,11 @@ MODEL_HELP = (
 LOSS_KEY = "pdnn.loss"
 """In the metadata of models that ``pdnn train`` saves: the word that names the loss."""
 
+PREDICTS_KEY = "pdnn.predicts"
+"""In a model's file: whether the labels that it was trained on were `CLASSES` or `NUMBERS`."""
+
+CLASSES, NUMBERS = "classes", "numbers"
+
 COLUMNS_KEY = "pdnn.columns"
 """In the metadata of models that were trained on a table whose columns have names: those of the inputs."""
 

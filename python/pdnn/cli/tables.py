@@ -206,6 +206,14 @@ def loss(name: str | None, model: nn.Sequential, data: Dataset | Subset) -> nn.L
     return nn.CrossEntropyLoss()
 
 
+def are_classes(usual: nn.Loss, chosen: nn.Loss) -> bool:
+    """Whether labels are classes, by the loss that is usual for them and the one that is taken.
+
+    Labels 0 and 1 of a single output are classes whatever the loss is.
+    """
+    return usual.takes_classes and (chosen.takes_classes or not usual.one_class_a_row)
+
+
 def for_numbers(loss: nn.Loss) -> bool:
     """Whether a loss is one of `FOR_NUMBERS`."""
     return type(loss) in [LOSSES[name] for name in FOR_NUMBERS]

@@ -234,7 +234,9 @@ def main(arguments: argparse.Namespace) -> int:
             own = model if standardization is None else standardization.within(model)
             names = tables.names(whole)
             columns = {} if names is None else {specs.COLUMNS_KEY: json.dumps(names)}
-            own.save(arguments.save, {specs.LOSS_KEY: loss, **columns})
+            usual = tables.loss(None, trainer.model, train)
+            kind = specs.CLASSES if tables.are_classes(usual, trainer.loss) else specs.NUMBERS
+            own.save(arguments.save, {specs.LOSS_KEY: loss, specs.PREDICTS_KEY: kind, **columns})
         if arguments.json:
             history.save(arguments.json)
         if arguments.plot:
