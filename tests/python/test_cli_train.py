@@ -136,6 +136,18 @@ def test_resumed_training_has_the_seed_of_its_checkpoint(
     assert train(blobs, "--epochs", "2", "--seed", "5", *words) == 0
 
 
+def test_resumed_training_holds_out_the_rows_of_its_checkpoint(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Others had been trained on before."""
+    words = ["--checkpoint", tmp_path / "run", "--resume", "--validation"]
+    assert train(blobs, "--epochs", "1", *words, "0.2") == 0
+    assert train(blobs, "--epochs", "2", *words, "0.3") == 1
+    assert "was trained with --validation 0.2, this trainer has 0.3" in capsys.readouterr().err
+    assert train(blobs, "--epochs", "2", *words, "0.2") == 0
+    assert train(blobs, "--epochs", "3", *words, "none") == 0
+
+
 def test_checkpoints_within_epochs_are_kept_as_asked(blobs: Path, tmp_path: Path) -> None:
     words = ["--every-steps", "1", "--every-seconds", "1e-3", "--keep", "3"]
     assert train(blobs, "--epochs", "1", "--checkpoint", tmp_path / "run", *words) == 0

@@ -193,6 +193,8 @@ def main(arguments: argparse.Namespace) -> int:
     trainer = _trainer(arguments, train, test)
     if table is not None:
         trainer.notes = tables.notes(arguments, whole)
+    if isinstance(arguments.validation, float):
+        trainer.notes["--validation"] = arguments.validation  # no other rows may be held out later
     targets = _standardize_target(arguments, trainer, train, test, held_out)
     wanted = bool(arguments.json) or not arguments.quiet
     contention = Contention()
