@@ -43,7 +43,7 @@ COLUMNS_KEY = "pdnn.columns"
 
 def noted(metadata: Mapping[str, str]) -> dict[str, str]:
     """Of a model file's metadata, what ``pdnn train`` has noted of the training."""
-    return {key: metadata[key] for key in (LOSS_KEY, COLUMNS_KEY) if key in metadata}
+    return {key: metadata[key] for key in (LOSS_KEY, PREDICTS_KEY, COLUMNS_KEY) if key in metadata}
 
 
 def data(text: str) -> Callable[[], Parts]:
