@@ -61,12 +61,15 @@ assert type(error) is KeyError and "had enough" in str(error), error
 PROCESSES = """
 assert "on rank 1" in str(error.__cause__) and "in fail" in str(error.__cause__)
 assert pdnn.run(os.getpid, ranks=1) != [os.getpid()]
-assert type(error_of(fail, "result", ranks=2)) is TypeError
+error = error_of(fail, "result", ranks=2)
+assert type(error) is TypeError and "rank 1 returned an object of type generator" in str(error), error
 assert str(error_of(fail, "exit", ranks=2)) == "run: rank 1 raised SystemExit: 3"
 assert str(error_of(fail, "picky", ranks=2)) == "run: rank 1 raised Picky: this and that"
 
 error = error_of(fail, "killed", ranks=2)
 assert isinstance(error, pdnn.CommunicationError) and "137" in str(error), error
+error = error_of(print, (number for number in range(3)), ranks=2)
+assert type(error) is TypeError and "an argument cannot be pickled for the ranks" in str(error), error
 
 began = time.monotonic()
 error = error_of(time.sleep, 60, ranks=2, timeout=1)

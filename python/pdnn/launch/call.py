@@ -68,7 +68,7 @@ def run(
     ValueError
         If ranks is less than 1, the time-out is not above 0, or the backend has another name.
     TypeError
-        If `function` cannot be called.
+        If `function` cannot be called; or it, an argument or a result cannot be pickled for ``"mpi"``.
     RuntimeError
         If this process is itself one of several ranks, or there is no mpiexec.
     ImportError
@@ -103,7 +103,14 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
             raise ImportError(f'run: ranks need {package}; pip install {package}, or use backend="threads"')
     import cloudpickle
 
-    (folder / "call").write_bytes(cloudpickle.dumps(call))
+    try:
+        pickled = cloudpickle.dumps(call)
+    except Exception as error:
+        raise TypeError(
+            f"run: the function or an argument cannot be pickled for the ranks ({error}); make such objects "
+            'within the function, or use backend="threads"'
+        ) from error
+    (folder / "call").write_bytes(pickled)
     # The child finds every module where this process does, pdnn itself included.
     start = f"import sys; sys.path[:] = {sys.path!r}; from pdnn.launch.run_call import main"
     job = plan(["-c", f"{start}; main({str(folder)!r})"], ranks, find())

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 
@@ -17,7 +18,7 @@ def main(folder: str) -> None:
     rank = world().rank
     try:
         function, args, kwargs = cloudpickle.loads(Path(folder, "call").read_bytes())
-        result = cloudpickle.dumps(function(*args, **kwargs))
+        _write(Path(folder, f"result-{rank}"), _pickled(rank, function(*args, **kwargs)))
     except BaseException as error:
         _write(Path(folder, f"error-{rank}"), cloudpickle.dumps(_described(rank, error)))
         sys.stdout.flush()
@@ -25,8 +26,16 @@ def main(folder: str) -> None:
         from mpi4py import MPI
 
         MPI.COMM_WORLD.Abort(1)
-    else:
-        _write(Path(folder, f"result-{rank}"), result)
+
+
+def _pickled(rank: int, result: Any) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(result))
+    except Exception as error:
+        raise TypeError(
+            f"run: rank {rank} returned an object of type {type(result).__name__}, which cannot be pickled "
+            f"({error}); return what can, such as arrays, numbers and lists of them"
+        ) from error
 
 
 def _described(rank: int, error: BaseException) -> tuple[int, str, str, bytes]:
@@ -44,5 +53,9 @@ def _described(rank: int, error: BaseException) -> tuple[int, str, str, bytes]:
 def _write(path: Path, data: bytes) -> None:
     """Writes a file that is either whole or absent, also when this process is killed."""
     unfinished = path.with_name(f"unfinished-{path.name}")
-    unfinished.write_bytes(data)
+    try:
+        unfinished.write_bytes(data)
+    except OSError as error:
+        error.filename = error.filename or str(unfinished)  # that of a full disk has none
+        raise
     os.replace(unfinished, path)
