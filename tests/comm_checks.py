@@ -276,6 +276,7 @@ def check_mistakes_are_named_on_every_rank(comm: Communicator) -> None:
     passed(np.zeros((3, 4), np.float32)[:, ::2], "a strided (3, 2) array")
     passed(read_only, "a read-only (3, 2) array")
     passed(fine.astype(np.float16), "an array of float16")
+    passed(np.ma.masked_equal(fine, 0), "an array with masked entries")
     passed([1.0], "an object of type list")
     refused(TypeError, lambda: comm.all_reduce([1.0], "mean", reproducible=True))  # type: ignore[arg-type]
     if comm.size > 1:
