@@ -12,6 +12,7 @@ import pytest
 
 import comm_checks
 import pdnn
+import start_checks
 from pdnn.comm import SELF, Communicator, run_threads
 from processes import Completed
 
@@ -34,6 +35,18 @@ def test_threads(check: Check, ranks: int) -> None:
 def test_mpi(mpiexec: Callable[..., Completed], root: Path, ranks: int) -> None:
     output = mpiexec(ranks, [root / "tests" / "comm_checks.py"], timeout=110).stdout
     assert output.count("is content") == ranks
+
+
+@pytest.mark.parametrize("check", start_checks.ALL, ids=lambda check: check.__name__)
+def test_calls_that_some_threads_refuse(check: Check) -> None:
+    run_threads(lambda: check(pdnn.world()), 3)
+
+
+@pytest.mark.mpi
+def test_calls_that_some_ranks_of_mpi_refuse(mpiexec: Callable[..., Completed], root: Path) -> None:
+    script = root / "tests" / "start_checks.py"
+    output = mpiexec(3, [script], timeout=60, env={"PDNN_TIMEOUT": "10"}).stdout
+    assert output.count("is content") == 3
 
 
 def test_results_of_threads_come_in_the_order_of_ranks() -> None:

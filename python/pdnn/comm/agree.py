@@ -95,7 +95,7 @@ def decode(data: NDArray[np.uint8]) -> Header:
     except (TypeError, ValueError):
         raise ValueError(
             "a rank sent an array where the header of a call was expected; every rank must make the same "
-            "calls in the same order, with the same check=, and none after a start_ form that did not match"
+            "calls in the same order, with the same check="
         ) from None
 
 

@@ -25,7 +25,7 @@ from pdnn.comm.agree import (
     with_integer,
 )
 from pdnn.comm.calls import Call, Op
-from pdnn.comm.request import Check, Request
+from pdnn.comm.request import Begun, Check, Request
 from pdnn.comm.scatter import Parts, scatter, scatter_evenly
 
 Result = TypeVar("Result")
@@ -38,9 +38,8 @@ class Communicator:
     makes the same collective calls in the same order. Each call first exchanges a small header, so that
     calls or arguments that do not match are an error on every rank, which names two of them;
     ``check=False``, on every rank, leaves this out. A ``start_`` form begins the call and returns a
-    `Request`; its header is sent beside the data, and `Request.wait` raises the error. Between threads,
-    sums
-    are taken in the order of ranks; MPI has its own.
+    `Request`; its header is sent beside the data, and `Request.wait` raises the error, after which this
+    group takes no more calls. Between threads, sums are taken in the order of ranks; MPI has its own.
 
     Parameters
     ----------
@@ -74,6 +73,7 @@ class Communicator:
         self.rank = core.rank
         self.size = core.size
         self.spares = 0
+        self._begun = Begun()
 
     def __repr__(self) -> str:
         return f"Communicator(rank {self.rank} of {self.size})"
@@ -316,19 +316,33 @@ class Communicator:
         self.core.at_step(step)
 
     def _run(self, call: Call[Result], check: bool) -> Result:
-        headers = self._agree(call.header, uneven=call.uneven) if check else self._assume(call.header)
+        if check:
+            headers = self._agree(call.header, uneven=call.uneven)
+        else:
+            self._begun.match(call.header.call)
+            headers = self._assume(call.header)
         request, result = call.begin(headers)
         request.wait()
         return result
 
     def _start(self, call: Call[Result], check: bool) -> Request[Result]:
+        self._begun.match(call.header.call, wait=False)
         exchange = None
         if check and self.size > 1:
-            exchange = Check(call.header.call, *self._exchange(call.header, uneven=False))
-            if call.header.problem:
-                exchange.wait()  # which raises the problem
-        request, result = call.begin(self._assume(call.header))
-        return Request(request, result, exchange)
+            request, compared, everyones = self._exchange(call.header, uneven=False)
+
+            def refused() -> bool:
+                return all(decode(row).problem for row in everyones)
+
+            exchange = Check(call.header.call, request, compared, refused, self._begun)
+            self._begun.add(exchange)
+        try:
+            began, result = call.begin(self._assume(call.header))
+        except (ValueError, TypeError):
+            if exchange is not None:
+                exchange.wait()  # which raises what the other ranks hear
+            raise
+        return Request(began, result, exchange)
 
     def _assume(self, header: Header) -> Sequence[Header]:
         """All ranks' headers, if they are like this one's."""
@@ -339,12 +353,15 @@ class Communicator:
         """All ranks' headers, which fit together."""
         if self.size == 1:
             return self._assume(header)
-        request, compared = self._exchange(header, uneven)
+        self._begun.match(header.call)
+        request, compared, _ = self._exchange(header, uneven)
         request.wait(header.call)
         return compared()
 
-    def _exchange(self, header: Header, uneven: bool) -> tuple[_core.Request, Callable[[], Sequence[Header]]]:
-        """Starts the exchange of headers; what is returned beside it compares them."""
+    def _exchange(
+        self, header: Header, uneven: bool
+    ) -> tuple[_core.Request, Callable[[], Sequence[Header]], Array]:
+        """Starts the exchange of headers; beside it, what compares them and the array that they fill."""
         mine = encode(header)
         everyones = np.empty((self.size, HEADER_BYTES), np.uint8)
 
@@ -361,4 +378,4 @@ class Communicator:
                 raise
             return headers
 
-        return request, compared
+        return request, compared, everyones

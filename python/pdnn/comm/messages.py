@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
 from pdnn import _core
 from pdnn.comm.agree import HEADER_BYTES, Array, Header, decode, describe, encode, with_integer
 from pdnn.comm.request import Check, Request
+
+_NOTHING = np.empty(0, np.uint8)  # in place of an array that cannot be sent
 
 
 def start_send(core: _core.Communicator, a: Array, dest: int, tag: int, check: bool) -> Request[None]:
@@ -17,6 +21,7 @@ def start_send(core: _core.Communicator, a: Array, dest: int, tag: int, check: b
     if check:
         exchange = Check("send", core.start_send(encode(header), dest, tag), header.check)
     if header.problem and exchange is not None:
+        core.start_send(_NOTHING, dest, tag).wait()  # so that the next message is the next
         exchange.wait()  # which raises the problem
     header.check()
     return Request(core.start_send(a, dest, tag), None, exchange)
@@ -31,7 +36,10 @@ def recv(core: _core.Communicator, source: int, tag: int, out: Array | None, che
         describe("recv", out, writes=True).check()
     data = np.empty(HEADER_BYTES, np.uint8)
     core.start_recv(data, source, tag).wait()
-    sent = _refuse_problems(decode(data), source)
+    sent = decode(data)
+    if sent.problem:
+        core.start_recv(np.empty(0, np.uint8), source, tag).wait()
+    _refuse_problems(sent, source)
     fits = out is None or (sent.dtype, sent.shape) == (str(out.dtype), out.shape)
     received = out if out is not None and fits else np.empty(sent.shape, sent.dtype)
     core.start_recv(
@@ -54,12 +62,17 @@ def start_recv(
         data = np.empty(HEADER_BYTES, np.uint8)
 
         def compare() -> None:
-            sent = _refuse_problems(decode(data), source)
-            if (sent.dtype, sent.shape) != (str(out.dtype), out.shape):
-                raise _misfit(sent, source, out, core.rank)
+            sent = decode(data)
+            if not sent.problem and (sent.dtype, sent.shape) == (str(out.dtype), out.shape):
+                return
+            with suppress(ValueError):
+                request.wait()  # also what does not fit, so that the next message is the next
+            _refuse_problems(sent, source)
+            raise _misfit(sent, source, out, core.rank)
 
         exchange = Check("recv", core.start_recv(data, source, tag), compare)
-    return Request(core.start_recv(out, source, tag), out, exchange)
+    request = core.start_recv(out, source, tag)
+    return Request(request, out, exchange)
 
 
 def _check_numbers(call: str, **numbers: int) -> None:

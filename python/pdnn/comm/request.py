@@ -2,25 +2,121 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from pdnn import _core
 
 Result = TypeVar("Result")
 
 
-class Check(NamedTuple):
-    """An exchange of headers under way before `call`, and what compares them when they are there."""
+class Check:
+    """An exchange of headers under way before a call.
 
-    call: str
-    request: _core.Request
-    compare: Callable[[], object]
+    Parameters
+    ----------
+    call : str
+        Its name.
+    request : _core.Request
+        The exchange.
+    compare : callable
+        Raises ValueError or TypeError, the same on all ranks, unless the headers that are there fit together.
+    refused : callable, optional
+        Whether no rank has begun the call whose headers do not fit.
+    begun : Begun, optional
+        The group's calls that were begun before it, whose errors come first.
+    """
+
+    def __init__(
+        self,
+        call: str,
+        request: _core.Request,
+        compare: Callable[[], object],
+        refused: Callable[[], bool] = bool,
+        begun: Begun | None = None,
+    ) -> None:
+        self.call = call
+        self.fits = False
+        self.refused = refused
+        self._request = request
+        self._compare = compare
+        self._begun = begun
+
+    def test(self) -> bool:
+        """Whether the headers are there; raises what `wait` raises."""
+        if self.fits:
+            return True
+        if self._begun is not None and not self._begun.match(self.call, self, wait=False):
+            return False
+        if self._request.test():
+            self._compare()
+            self.fits = True
+        return self.fits
 
     def wait(self) -> None:
         """Returns when the headers were found to fit."""
-        self.request.wait(self.call)
-        self.compare()
+        if self.fits:
+            return
+        if self._begun is not None:
+            self._begun.match(self.call, self)
+        self._request.wait(self.call)
+        self._compare()
+        self.fits = True
+
+
+class Begun:
+    """The calls of a group that ``start_`` forms have begun before their headers were compared.
+
+    Where headers do not fit, some ranks may have begun a call and others not. Then calls would meet others
+    than their own, so the group takes no more. (Where all ranks have refused a call, none was begun.)
+    """
+
+    def __init__(self) -> None:
+        self._checks: deque[Check] = deque()
+        self._wrong: tuple[Check, Exception] | None = None
+
+    def add(self, check: Check) -> None:
+        """One more, in the order of calls."""
+        while self._checks and self._checks[0].fits:
+            self._checks.popleft()
+        self._checks.append(check)
+
+    def match(self, call: str, until: Check | None = None, *, wait: bool = True) -> bool:
+        """Whether the headers of all calls before are there and fit, or of those before `until`.
+
+        Parameters
+        ----------
+        call : str
+            The name of the call that comes after them.
+        until : Check, optional
+            That call's own.
+        wait : bool
+            Whether to wait for the headers.
+
+        Raises
+        ------
+        ValueError
+            If those of one do not fit; at each further call, on all ranks.
+        """
+        while self._wrong is None and self._checks and self._checks[0] is not until:
+            first = self._checks[0]
+            try:
+                if wait:
+                    first.wait()
+                elif not first.test():
+                    return False
+            except (ValueError, TypeError) as error:
+                self._wrong = None if first.refused() else (first, error)
+            self._checks.popleft()
+        if self._wrong is not None and until is not self._wrong[0]:
+            wrong, first_error = self._wrong
+            raise ValueError(
+                f"{call}: an earlier start_{wrong.call} did not match on all ranks, after which this group's "
+                f"calls would meet others than their own; use a group that was split off before, or end the "
+                f"job ({first_error})"
+            ) from first_error
+        return True
 
 
 class Request(Generic[Result]):
@@ -44,9 +140,8 @@ class Request(Generic[Result]):
     def test(self) -> bool:
         """Advances the call; returns whether it is done. Raises what `wait` raises."""
         if self._check is not None:
-            if not self._check.request.test():
+            if not self._check.test():
                 return False
-            self._check.compare()
             self._check = None
         return self._request.test()
 
