@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -85,7 +86,19 @@ def check_a_message_that_its_sender_refuses(comm: Communicator) -> None:
     comm.barrier()
 
 
+def check_groups_end_with_their_last_name(comm: Communicator) -> None:
+    """Not when Python's garbage is collected: MPI frees a group with all of its ranks."""
+    group = comm.split(0)
+    left = weakref.ref(group)
+    request = group.start_all_reduce(np.ones(3))
+    request.wait()
+    del group, request
+    assert left() is None
+    comm.barrier()
+
+
 ALL = [
+    check_groups_end_with_their_last_name,
     check_a_call_that_one_rank_refuses,
     check_a_call_that_all_ranks_refuse,
     check_a_message_that_its_sender_refuses,

@@ -334,7 +334,7 @@ class Communicator:
             def refused() -> bool:
                 return all(decode(row).problem for row in everyones)
 
-            exchange = Check(call.header.call, request, compared, refused, self._begun)
+            exchange = Check(call.header.call, request, compared, refused)
             self._begun.add(exchange)
         try:
             began, result = call.begin(self._assume(call.header))
@@ -342,7 +342,7 @@ class Communicator:
             if exchange is not None:
                 exchange.wait()  # which raises what the other ranks hear
             raise
-        return Request(began, result, exchange)
+        return Request(began, result, exchange, self._begun)
 
     def _assume(self, header: Header) -> Sequence[Header]:
         """All ranks' headers, if they are like this one's."""
@@ -362,14 +362,14 @@ class Communicator:
         self, header: Header, uneven: bool
     ) -> tuple[_core.Request, Callable[[], Sequence[Header]], Array]:
         """Starts the exchange of headers; beside it, what compares them and the array that they fill."""
-        mine = encode(header)
-        everyones = np.empty((self.size, HEADER_BYTES), np.uint8)
+        mine, size = encode(header), self.size  # no part of a request keeps this object
+        everyones = np.empty((size, HEADER_BYTES), np.uint8)
 
         request = self.core.start_all_gather(mine, everyones, [], announced(header, uneven=uneven))
 
         def compared() -> Sequence[Header]:
             if not header.problem and (everyones == mine).all():
-                return [header] * self.size
+                return [header] * size
             headers = [decode(row) for row in everyones]
             try:
                 compare(headers, uneven=uneven)

@@ -24,8 +24,6 @@ class Check:
         Raises ValueError or TypeError, the same on all ranks, unless the headers that are there fit together.
     refused : callable, optional
         Whether no rank has begun the call whose headers do not fit.
-    begun : Begun, optional
-        The group's calls that were begun before it, whose errors come first.
     """
 
     def __init__(
@@ -34,22 +32,16 @@ class Check:
         request: _core.Request,
         compare: Callable[[], object],
         refused: Callable[[], bool] = bool,
-        begun: Begun | None = None,
     ) -> None:
         self.call = call
         self.fits = False
         self.refused = refused
         self._request = request
         self._compare = compare
-        self._begun = begun
 
     def test(self) -> bool:
         """Whether the headers are there; raises what `wait` raises."""
-        if self.fits:
-            return True
-        if self._begun is not None and not self._begun.match(self.call, self, wait=False):
-            return False
-        if self._request.test():
+        if not self.fits and self._request.test():
             self._compare()
             self.fits = True
         return self.fits
@@ -58,8 +50,6 @@ class Check:
         """Returns when the headers were found to fit."""
         if self.fits:
             return
-        if self._begun is not None:
-            self._begun.match(self.call, self)
         self._request.wait(self.call)
         self._compare()
         self.fits = True
@@ -99,6 +89,8 @@ class Begun:
         ValueError
             If those of one do not fit; at each further call, on all ranks.
         """
+        if until is not None and until.fits:
+            return True
         while self._wrong is None and self._checks and self._checks[0] is not until:
             first = self._checks[0]
             try:
@@ -130,16 +122,27 @@ class Request(Generic[Result]):
         What `wait` returns.
     check : Check, optional
         The exchange of headers beside it, whose error comes first.
+    begun : Begun, optional
+        The group's calls that were begun before it, whose errors come before that.
     """
 
-    def __init__(self, request: _core.Request, result: Result, check: Check | None = None) -> None:
+    def __init__(
+        self,
+        request: _core.Request,
+        result: Result,
+        check: Check | None = None,
+        begun: Begun | None = None,
+    ) -> None:
         self._request = request
         self._result = result
         self._check = check
+        self._begun = begun
 
     def test(self) -> bool:
         """Advances the call; returns whether it is done. Raises what `wait` raises."""
         if self._check is not None:
+            if self._begun is not None and not self._begun.match(self._check.call, self._check, wait=False):
+                return False
             if not self._check.test():
                 return False
             self._check = None
@@ -156,6 +159,8 @@ class Request(Generic[Result]):
             As every wait.
         """
         if self._check is not None:
+            if self._begun is not None:
+                self._begun.match(self._check.call, self._check)
             self._check.wait()
             self._check = None
         self._request.wait()
