@@ -285,12 +285,6 @@ BOOST_AUTO_TEST_CASE(ranks_want_a_function) {
   BOOST_TEST(holds(refusal<std::invalid_argument>([] { run_ranks(2, {}); }), "run_ranks: there is no function"));
 }
 
-BOOST_AUTO_TEST_CASE(too_large_a_network_is_out_of_memory) {
-  BOOST_CHECK_EXCEPTION(
-      Sequential<float>({Linear(Index{1} << 40, 1024)}), std::bad_alloc,
-      [](const std::bad_alloc& error) { return holds(error.what(), "no memory for 1125899906843648 elements"); });
-}
-
 BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_fit_on_all) {
   std::vector<std::string> said(2);
   run_ranks(2, [&](const Ranks& ranks) {
