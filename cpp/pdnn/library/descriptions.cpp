@@ -46,11 +46,6 @@ class Text {
   std::string text_;
 };
 
-double present_number(const char* what, const std::optional<double>& number) {
-  require(number.has_value(), what, " is missing; pass a number, as in SGD({.lr = 0.1})");
-  return number.value_or(0);
-}
-
 std::string reduced(const char* type, const std::string& reduction) {
   return Text(type).add("reduction", reduction).done();
 }
@@ -192,7 +187,8 @@ QuantileLoss::QuantileLoss(const std::vector<double>& quantiles, const std::stri
 
 SGD::SGD(const SgdOptions& options)
     : Optimizer(Text("SGD")
-                    .add("lr", present_number("SGD: lr", options.lr))
+                    .add("lr", library::existing(options.lr ? &*options.lr : nullptr,
+                                                 "SGD: lr is missing; pass a number, as in SGD({.lr = 0.1})"))
                     .add("momentum", options.momentum)
                     .add("weight_decay", options.weight_decay)
                     .add("nesterov", options.nesterov)

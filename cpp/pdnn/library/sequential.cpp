@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "pdnn/engine/evaluator.hpp"
 #include "pdnn/library/build.hpp"
 #include "pdnn/library/safetensors.hpp"
 #include "pdnn/library/sha256.hpp"
@@ -54,10 +53,20 @@ std::vector<Index> all_rows(Index count) {
   return rows;
 }
 
+template <class T>
+void predict(engine::Evaluator<T>& evaluator, const Samples& x, T* outputs) {
+  const data::Source<T> source = source_of<T>(x);
+  require(outputs || source.count() == 0, "predict: outputs is null; expected room for the outputs of ", source.count(),
+          " rows");
+  evaluator.predict(source, all_rows(source.count()), outputs);
+}
+
 template data::Source<float> source_of(const Samples&);
 template data::Source<double> source_of(const Samples&);
 template std::vector<Index> output_shape(const nn::Model<float>&, const std::vector<Index>&);
 template std::vector<Index> output_shape(const nn::Model<double>&, const std::vector<Index>&);
+template void predict(engine::Evaluator<float>&, const Samples&, float*);
+template void predict(engine::Evaluator<double>&, const Samples&, double*);
 
 namespace {
 
@@ -204,10 +213,8 @@ std::vector<Index> Sequential<T>::output_shape(const std::vector<Index>& sample)
 
 template <class T>
 void Sequential<T>::predict(const Samples& x, T* outputs) const {
-  const data::Source<T> source = library::source_of<T>(x);
-  require(outputs || source.count() == 0, "predict: outputs is null; expected room for the outputs of ", source.count(),
-          " rows");
-  engine::Evaluator<T>(*impl_->model, 1).predict(source, library::all_rows(source.count()), outputs);
+  engine::Evaluator<T> evaluator(*impl_->model, 1);
+  library::predict(evaluator, x, outputs);
 }
 
 template <class T>

@@ -1,6 +1,7 @@
 #pragma once
 /// What a Sequential refers to.
 #include "pdnn/data/source.hpp"
+#include "pdnn/engine/evaluator.hpp"
 #include "pdnn/library/json.hpp"
 #include "pdnn/nn/model.hpp"
 #include "pdnn/pdnn.hpp"
@@ -28,6 +29,10 @@ std::vector<Index> output_shape(const nn::Model<T>& model, const std::vector<Ind
 
 /// The numbers 0 … count − 1.
 std::vector<Index> all_rows(Index count);
+
+/// Writes the outputs for all samples, row by row.
+template <class T>
+void predict(engine::Evaluator<T>& evaluator, const Samples& x, T* outputs);
 
 }  // namespace library
 

@@ -291,10 +291,7 @@ std::vector<Index> Trainer<T>::output_shape(const std::vector<Index>& sample) co
 
 template <class T>
 void Trainer<T>::predict(const Samples& x, T* outputs) const {
-  const data::Source<T> source = library::source_of<T>(x);
-  require(outputs || source.count() == 0, "predict: outputs is null; expected room for the outputs of ", source.count(),
-          " rows");
-  impl_->evaluator.predict(source, library::all_rows(source.count()), outputs);
+  library::predict(impl_->evaluator, x, outputs);
 }
 
 template <class T>
