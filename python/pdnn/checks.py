@@ -70,7 +70,12 @@ def _named(owner: object) -> str:
     return owner if isinstance(owner, str) else type(owner).__name__
 
 
+def masked(given: object) -> bool:
+    """Whether it is a masked array with masked entries, whose values mean nothing."""
+    return isinstance(given, np.ma.MaskedArray) and bool(np.ma.getmaskarray(given).any())
+
+
 def unmasked(where: str, name: str, given: object) -> None:
-    """Raises ValueError if it is a masked array with masked entries, whose values mean nothing."""
-    if isinstance(given, np.ma.MaskedArray) and np.ma.getmaskarray(given).any():
+    """Raises ValueError if it is `masked`."""
+    if masked(given):
         raise ValueError(f"{where}: {name} has masked entries; fill them, or leave their rows out")

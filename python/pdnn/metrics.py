@@ -196,9 +196,8 @@ def _classes(name: str, y: Array) -> Array:
     if y.ndim == 1:
         return y
     probabilities = (y >= 0).all(axis=1) & (np.abs(y.sum(axis=1) - 1) < 1e-3)
-    one_of_all = ((y == y.max()) | (y == y.min())).all(axis=1) & (
-        (y == y.max()).sum(axis=1) == 1
-    )  # as 1 and -1
+    high = y == y.max()
+    one_of_all = (high | (y == y.min())).all(axis=1) & (high.sum(axis=1) == 1)  # such as 1 and -1
     if wrong := np.flatnonzero(~(probabilities | one_of_all)).tolist():
         raise ValueError(
             f"metrics: {name} compares classes, and row {wrong[0]} of y, {y[wrong[0]].tolist()[:8]}, has "

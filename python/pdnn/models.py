@@ -168,6 +168,11 @@ def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:
     ValueError
         If the file is no ONNX, or has nodes without a layer in pdnn, all of which are listed.
     """
+    return read_onnx(path)[0]
+
+
+def read_onnx(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, str]]:
+    """As `from_onnx`; also the metadata of the file."""
     from pdnn.exchange import from_onnx  # which imports onnx
 
     found = from_onnx.read(path)
@@ -177,22 +182,7 @@ def from_onnx(path: str | os.PathLike[str]) -> nn.Sequential:
         raise ValueError(f"{path}: {error}") from error
     model.load_state_dict(found.arrays)
     model.classes = classes_of(path, found.metadata)
-    return model
-
-
-def onnx_metadata(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The metadata of an ONNX file.
-
-    Raises
-    ------
-    ImportError
-        If onnx-ir is not installed.
-    ValueError
-        If the file is no ONNX.
-    """
-    from pdnn.exchange import graph  # which imports onnx
-
-    return graph.metadata(path)
+    return model, found.metadata
 
 
 def _arrays(model: nn.Module) -> set[nn.Parameter | nn.Buffer]:

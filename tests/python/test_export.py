@@ -325,13 +325,13 @@ def test_what_a_training_has_noted_leaves_and_comes_back(
     first, onnx, last = (str(tmp_path / name) for name in ("a.safetensors", "m.onnx", "b.safetensors"))
     model.save(first, noted | {"mine": "stays"})
     assert cli.main(["export", first, onnx]) == cli.main(["import", onnx, last]) == 0
-    assert noted.items() <= models.onnx_metadata(onnx).items()
+    assert noted.items() <= models.read_onnx(onnx)[1].items()
     table = tmp_path / "table.csv"
     table.write_text("a,c,price\n1,2,3\n4,5,6\n")
     assert cli.main(["predict", last, str(table), "--target", "price"]) == 1
     assert "b.safetensors was trained on ['a', 'b']" in capsys.readouterr().err
     model.to_onnx(onnx, metadata={"mine": "too", "pdnn.fingerprint": "stays pdnn's"})
-    found = models.onnx_metadata(onnx)
+    found = models.read_onnx(onnx)[1]
     assert (found["mine"], found["pdnn.fingerprint"]) == ("too", model.fingerprint())
 
 

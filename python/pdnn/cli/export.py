@@ -34,15 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Writes the file."""
-    import pdnn
+    from pdnn import models
     from pdnn.cli import specs
-    from pdnn.files import safetensors
 
-    model = pdnn.load_model(arguments.model)
+    model, metadata = models.read_model(arguments.model)
     if arguments.file.suffix == ".c":
         model.to_c(arguments.file, arguments.input_shape, dtype=arguments.dtype)
     else:
-        _, metadata = safetensors.read(arguments.model)
         noted = specs.noted(metadata)
         model.to_onnx(arguments.file, arguments.input_shape, dtype=arguments.dtype, metadata=noted)
     return 0

@@ -26,7 +26,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pdnn.cli import specs
 
     distinct(arguments, {"FILE": arguments.file, "MODEL": arguments.model})
-    model = models.from_onnx(arguments.file)
-    model.save(arguments.model, specs.noted(models.onnx_metadata(arguments.file)))
+    model, metadata = models.read_onnx(arguments.file)
+    model.save(arguments.model, specs.noted(metadata))
     print(model)
     return 0

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pdnn.checks import masked
+
 Array = NDArray[Any]
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint8")
@@ -123,7 +125,7 @@ def describe(call: str, array: object, options: str = "", *, writes: bool = Fals
         problem, advice = f"an array of {array.ndim} dimensions", f"pass at most {MAX_DIMENSIONS}"
         return header._replace(problem=problem, advice=advice)
     header = header._replace(dtype=dtype, shape=array.shape)
-    if isinstance(array, np.ma.MaskedArray) and np.ma.getmaskarray(array).any():
+    if masked(array):
         return header._replace(problem="an array with masked entries", advice="pass a.filled(value)")
     if options.startswith("op=mean") and array.dtype.kind != "f":
         problem, advice = f"an array of {dtype} for a mean", "pass floats, or take the sum"

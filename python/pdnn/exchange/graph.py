@@ -103,11 +103,6 @@ class Step:
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-def metadata(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The metadata of an ONNX file; raises ValueError if it is none."""
-    return dict(_load(path).metadata_props)
-
-
 class Graph:
     """A graph with one input, and one output beside the classes that follow from it.
 
