@@ -694,6 +694,26 @@ def test_single_nodes_that_pdnn_has_not(nodes: list[Any], said: str, tmp_path: P
         models.from_onnx(path)
 
 
+AXES = {"two": np.array([2]), "three": np.array([3]), "last": np.array([-1]), "batch": np.array([0, 3])}
+
+
+@pytest.mark.parametrize("first", ["last", "three", "two"])
+def test_places_may_be_squeezed_one_after_another(first: str, tmp_path: Path) -> None:
+    nodes = [node("GlobalAveragePool", "x", "a"), node("Squeeze", f"a {first}", "b")]
+    nodes += [node("Squeeze", "b last", "c"), node("MatMul", "c w", "y")]
+    path = save(tmp_path / "a.onnx", nodes, {"w": normal(4, 3)} | AXES, [4, 5, 6])
+    assert kinds(assert_same(path, normal(3, 4, 5, 6))) == ["AdaptiveAvgPool2d", "Flatten", "Linear"]
+
+
+@pytest.mark.parametrize("squeezed", ["a two", "a last", "a batch"])
+def test_a_squeeze_that_leaves_other_axes_than_the_channels_is_refused(squeezed: str, tmp_path: Path) -> None:
+    nodes = [node("GlobalAveragePool", "x", "a"), node("Squeeze", squeezed, "b")]
+    nodes += [node("Softmax", "b", "y", axis=-1)]  # over one place, not over the channels
+    path = save(tmp_path / "a.onnx", nodes, AXES, [4, 5, 6], rank=3)
+    with pytest.raises(ValueError, match=r'Squeeze "node_b": leaves the axes .* of \(4, 1, 1\) a sample'):
+        models.from_onnx(path)
+
+
 def test_numbers_that_a_layer_refuses_are_said_with_the_name_of_the_file(tmp_path: Path) -> None:
     ones = {name: np.ones(4, np.float32) for name in "sbmv"}
     path = save(tmp_path / "eps.onnx", [node("BatchNormalization", "x s b m v", "y", epsilon=0.0)], ones, [4])

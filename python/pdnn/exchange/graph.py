@@ -22,6 +22,7 @@ try:
 except ImportError as error:
     raise ImportError("ONNX files need onnx-ir: pip install onnx-ir") from error
 
+Node: TypeAlias = ir.Node
 Value: TypeAlias = ir.Value
 
 FOLDED = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pdnn.exchange.graph import Graph, Step, Value
+from pdnn.exchange.graph import Graph, Node, Step, Value
 from pdnn.exchange.network import Array
 
 Shape = tuple[int | None, ...]
@@ -266,9 +266,31 @@ class Samples:
         ]
 
     def squeeze(self, step: Step) -> None:
-        """A Flatten of images or lines of one place."""
+        """A Flatten of images or lines of one place; the last of several does what all of them do."""
         if self.shape == (1,):
             raise Unknown(ONE_NUMBER)
         if self.shape is not None and {*self.shape[1:]} != {1}:
             raise Unknown(f"takes samples of shape {self.seen()}, expected images of one pixel")
+        if _squeezed_again(step.node):
+            return
+        nodes = [step.node]
+        while (before := self.graph.data(nodes[0])[0].producer()) is not None and _squeezed_again(before):
+            nodes.insert(0, before)
+        if (shape := self.seen()) is None:
+            return self.flatten(step)
+        kept = [*range(1 + len(shape))]
+        for node in nodes:
+            given = self.graph.constant(node.inputs[1]) if len(node.inputs) > 1 else None
+            axes = node.attributes.get_ints("axes", None) if given is None else [*map(int, given)]
+            if axes is None:
+                kept = [axis for axis in kept if axis == 0 or shape[axis - 1] != 1]
+            else:
+                kept = [axis for at, axis in enumerate(kept) if not {at, at - len(kept)} & {*axes}]
+        if kept != [0, self.axes.index(1)]:
+            raise Unknown(f"leaves the axes {kept} of {shape} a sample, expected those of channels alone")
         self.flatten(step)
+
+
+def _squeezed_again(node: Node) -> bool:
+    """Whether a node is a Squeeze before others only."""
+    return node.op_type == "Squeeze" and {use.node.op_type for use in node.outputs[0].uses()} == {"Squeeze"}
