@@ -754,6 +754,27 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         models.from_onnx(tmp_path / "none.onnx")
 
 
+def test_weights_in_a_second_file(tmp_path: Path) -> None:
+    path, data = tmp_path / "a.onnx", tmp_path / "a.data"
+    network = onnx.load(save(path, [node("MatMul", "x w", "y")], {"w": normal(40, 30)}, [40]))
+    onnx.save(network, path, save_as_external_data=True, location="a.data", size_threshold=0)
+    assert_same(path, normal(3, 40))
+    data.write_bytes(data.read_bytes()[:-4])
+    with pytest.raises(ValueError, match=r"a\.onnx: is no ONNX file that onnx reads .*'w'"):
+        models.from_onnx(path)
+    data.unlink()
+    with pytest.raises(ValueError, match=r"a\.onnx: is no ONNX file that onnx reads .*a\.data"):
+        models.from_onnx(path)
+
+
+def test_an_output_may_have_no_shape(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.onnx", [node("MatMul", "x w", "y")], {"w": normal(4, 3)}, [4])
+    network = onnx.load(path)
+    network.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(network, path)
+    assert_same(path, normal(3, 4))
+
+
 def test_damaged_files_are_read_or_refused(tmp_path: Path) -> None:
     layers = [nn.Linear(3, 3), nn.SiLU(), nn.Residual(nn.GELU()), nn.LayerNorm(3)]
     nn.Sequential(*layers).to_onnx(tmp_path / "whole.onnx")

@@ -371,13 +371,21 @@ def _origin(value: ir.Value) -> str:
 def _load(path: str | os.PathLike[str]) -> ir.Model:
     try:
         model = onnx.load(path)
+        tensors = [
+            value.type.tensor_type for value in model.graph.output if value.type.HasField("tensor_type")
+        ]
+        shapeless = [tensor for tensor in tensors if not tensor.HasField("shape")]
+        for tensor in shapeless:
+            tensor.shape.SetInParent()  # only the checker wants one
         onnx.checker.check_model(model)
+        for tensor in shapeless:
+            tensor.ClearField("shape")
         if model.functions:
             model = inline_local_functions(model)
         for value in (*model.graph.output, *model.graph.value_info):
             if not value.type.HasField("tensor_type"):
                 value.ClearField("type")  # lists of classes, for which onnx_ir has no type
         read = ir.from_proto(model)
-    except (DecodeError, SerdeError, TypeError, UnicodeDecodeError, onnx.checker.ValidationError) as error:
+    except (DecodeError, SerdeError, TypeError, ValueError, onnx.checker.ValidationError) as error:
         raise ValueError(f"{path}: is no ONNX file that onnx reads ({str(error)[:200]})") from error
     return read
