@@ -247,6 +247,28 @@ def test_a_file_of_skl2onnx(tmp_path: Path) -> None:
     np.testing.assert_allclose(got, whole.predict_proba(x), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        [node("ZipMap", "p", "y", classlabels_strings=["maybe", "no", "yes"])],
+        [node("ArgMax", "p", "best", axis=1), node("ArrayFeatureExtractor", "names best", "y")],
+    ],
+)
+def test_names_of_classes_come_with_scikit_learns_files(
+    chosen: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    constants = {"w": np.eye(3, dtype="f4"), "names": np.array(["maybe", "no", "yes"], object)}
+    nodes = [node("MatMul", "x w", "a"), node("Softmax", "a", "p"), *chosen]
+    path = save(tmp_path / "a.onnx", nodes, constants, [3], ["p", "y"])
+    classes = models.from_onnx(path).classes
+    assert classes is not None and classes.tolist() == ["maybe", "no", "yes"]
+    np.save(tmp_path / "x.npy", np.eye(3, dtype="f4")[[2, 0]])
+    assert cli.main(["import", str(path), str(tmp_path / "a.safetensors")]) == 0
+    capsys.readouterr()
+    assert cli.main(["predict", str(tmp_path / "a.safetensors"), str(tmp_path / "x.npy")]) == 0
+    assert capsys.readouterr().out == "yes\nmaybe\n"
+
+
 # ---- PyTorch's
 
 

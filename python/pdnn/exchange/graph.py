@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -48,10 +49,8 @@ ELEMENTWISE = {
         "Relu",
         "Sigmoid",
         "Softplus",
-        "Sqrt",
-        "Sub",
-        "Tanh",
     ),
+    *("Sqrt", "Sub", "Tanh"),
 }
 """Operators that an activation may be made of."""
 
@@ -62,17 +61,8 @@ CURVES: dict[str, Callable[[float], float]] = {
 }
 
 ORDERED = {
-    *(
-        "AveragePool",
-        "BatchNormalization",
-        "Conv",
-        "Flatten",
-        "Gemm",
-        "GlobalAveragePool",
-        "MatMul",
-        "MaxPool",
-    ),
-    *("Reshape", "Transpose"),
+    *("AveragePool", "BatchNormalization", "Conv", "Flatten", "Gemm", "GlobalAveragePool", "MatMul"),
+    *("MaxPool", "Reshape", "Transpose"),
 }
 """Operators for which the order of axes matters."""
 
@@ -116,6 +106,7 @@ class Graph:
     missed : dict of Node to str
         What is not understood, and why.
     metadata : dict of str to str
+        With the names of the classes that it chooses from, if they have some.
 
     Raises
     ------
@@ -147,6 +138,7 @@ class Graph:
                 self.constants[node.outputs[0]] = self.evaluate(node, self.constants)
         inputs = [value for value in graph.inputs if value not in self.constants]
         made = [value for value in graph.outputs if value not in self.constants]
+        self._names: list[str] = []
         outputs = list(dict.fromkeys(map(self._decided, made)))
         for what, values in (("inputs", inputs), ("outputs", outputs)):
             if len(values) != 1:
@@ -155,6 +147,8 @@ class Graph:
         if inputs[0].shape is None or len(inputs[0].shape) < 2:
             raise ValueError(f"{path}: its input has shape {inputs[0].shape}; expected a batch of samples")
         self.input, self.output = inputs[0], outputs[0]
+        if self._names:
+            self.metadata.setdefault("pdnn.classes", json.dumps(self._names))
 
     def arithmetic(self, arrays: Iterable[Array]) -> str:
         """The dtype in which it computes: of these parameters or, if there are none, of the input."""
@@ -356,6 +350,9 @@ class Graph:
         at, node = value, value.producer()
         while node is not None and node.op_type in PASSED | DECIDED and len(self.data(node)) == 1:
             (at,) = self.data(node)
+            table = self.constant(node.inputs[0]) if node.op_type == "ArrayFeatureExtractor" else None
+            names = [] if table is None else [name.decode() for name in table.flat if isinstance(name, bytes)]
+            self._names = [*(node.attributes.get_strings("classlabels_strings", names) or self._names)]
             if node.op_type in DECIDED or (node.op_type == "Identity" and node is value.producer()):
                 value = at
             node = at.producer()
