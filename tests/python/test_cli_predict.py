@@ -155,9 +155,10 @@ def test_columns_must_be_those_that_were_trained_on(
     np.savetxt(table, np.c_[x, x[:, 0] > 0], ["%.9g", "%.9g", "%d"], delimiter=",")
     assert cli.main(["train", "--data", str(table), "--epochs", "1", "--quiet", "--save", str(model)]) == 0
     assert "pdnn.columns" not in safetensors.read(model)[1]
-    pdnn.load_model(model).save(model, {"pdnn.columns": "no list"})
-    assert cli.main(["predict", str(model), str(table)]) == 1
-    assert f"{model}: its metadata pdnn.columns has no names" in capsys.readouterr().err
+    for columns in ("no list", "5", '"ab"', "[1, 2]"):
+        pdnn.load_model(model).save(model, {"pdnn.columns": columns})
+        assert cli.main(["predict", str(model), str(table)]) == 1
+        assert f"{model}: its metadata pdnn.columns has no names" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("data", ["new.csv", "new.npy"])

@@ -333,6 +333,9 @@ def test_what_a_training_has_noted_leaves_and_comes_back(
     model.to_onnx(onnx, metadata={"mine": "too", "pdnn.fingerprint": "stays pdnn's"})
     found = models.read_onnx(onnx)[1]
     assert (found["mine"], found["pdnn.fingerprint"]) == ("too", model.fingerprint())
+    numbers: Any = {"epochs": 5}
+    with pytest.raises(TypeError, match="to_onnx: metadata 'epochs' is 5, expected a string"):
+        model.to_onnx(onnx, metadata=numbers)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -84,7 +84,11 @@ def _check_columns(path: str, metadata: dict[str, str], data: Dataset) -> None:
     """Raises ValueError if a table names other inputs than the one that the model was trained on."""
     try:
         trained_on = json.loads(metadata.get(specs.COLUMNS_KEY, "null"))
-    except (RecursionError, ValueError) as error:
+        if trained_on is not None and not (
+            isinstance(trained_on, list) and all(isinstance(name, str) for name in trained_on)
+        ):
+            raise TypeError(f"{few(trained_on)} is no list of names")
+    except (RecursionError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: its metadata {specs.COLUMNS_KEY} has no names ({error})") from error
     found = tables.names(data)
     if found is not None and trained_on is not None and found != trained_on:

@@ -101,11 +101,14 @@ class Exportable(Module):
         ImportError
             If onnx-ir is not installed.
         TypeError
-            If a layer has its `forward` in Python.
+            If a layer has its `forward` in Python, or metadata are no strings.
         ValueError
             If samples of this shape do not fit, the shape is needed, the dtype is unknown, there are more
             names of classes than outputs, or a layer cannot be written.
         """
+        for key, word in (metadata or {}).items():
+            if not (isinstance(key, str) and isinstance(word, str)):
+                raise TypeError(f"to_onnx: metadata {key!r} is {word!r}, expected a string")
         network = _network("to_onnx", self, input_shape, dtype)
         from pdnn.exchange import to_onnx  # which imports onnx-ir
 
