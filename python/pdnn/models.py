@@ -136,7 +136,12 @@ def load_model(path: str | os.PathLike[str]) -> nn.Sequential:
 
 def read_model(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, str]]:
     """As `load_model`; also the metadata of the file, with those that `save` was given."""
-    arrays, metadata = safetensors.read(path)
+    try:
+        arrays, metadata = safetensors.read(path)
+    except ValueError as error:
+        if os.fspath(path).endswith(".onnx"):
+            raise ValueError(f"{error}; pdnn import and models.from_onnx read ONNX files") from error
+        raise
     if "pdnn.architecture" not in metadata:
         raise ValueError(f"{path}: holds no pdnn architecture; build the model and call its load()")
     try:

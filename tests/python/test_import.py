@@ -824,3 +824,5 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         cli.main(["import", str(tmp_path / "a.onnx"), str(tmp_path / "a.onnx")])
     assert "(1): GELU()" in capsys.readouterr().out
     assert models.load_model(tmp_path / "a.safetensors").fingerprint() == model.fingerprint()
+    assert cli.main(["export", str(tmp_path / "a.onnx"), str(tmp_path / "a.c")]) == 1
+    assert "file; pdnn import and models.from_onnx read ONNX files" in capsys.readouterr().err
