@@ -537,6 +537,15 @@ def test_constants_are_taken_into_weights(nodes: list[Any], want: list[str], tmp
     assert kinds(model) == want
 
 
+def test_lines_with_an_axis_of_height_are_refused(tmp_path: Path) -> None:
+    nodes = [node("Unsqueeze", "x axis", "a"), node("Transpose", "a", "b", perm=[0, 3, 1, 2])]
+    nodes += [node("Conv", "b w", "c"), node("Squeeze", "c two", "y")]
+    constants = {"axis": np.array([1]), "two": np.array([2]), "w": normal(4, 3, 1, 3)}
+    path = save(tmp_path / "a.onnx", nodes, constants, [9, 3], rank=3)
+    with pytest.raises(ValueError, match='Unsqueeze "node_a": pdnn has no such layer'):
+        models.from_onnx(path)
+
+
 def test_a_reshape_of_samples_is_left_to_the_caller(tmp_path: Path) -> None:
     nodes = [
         node("Reshape", "x image", "a"),

@@ -46,7 +46,7 @@ def read(path: str | os.PathLike[str]) -> Imported:
     graph = Graph(path)
     sizes = tuple(size if isinstance(size, int) else None for size in graph.input.shape or ())
     reader = _Reader(graph, "", sizes[1:])
-    if graph.begins_with_channels_last():
+    if len(sizes) == 4 and graph.begins_with_channels_last():
         reader.shape, reader.axes = (sizes[3], sizes[1], sizes[2]), CHANNELS_LAST
     reader.read(steps := graph.steps())
     if reader.rows is not None or reader.axes != CHANNELS_FIRST:
