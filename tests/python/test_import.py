@@ -537,6 +537,14 @@ def test_constants_are_taken_into_weights(nodes: list[Any], want: list[str], tmp
     assert kinds(model) == want
 
 
+@pytest.mark.parametrize(("mean", "want"), [(300, ["Linear"]), (30_000, ["BatchNorm1d", "Linear"])])
+def test_samples_far_from_0_keep_their_digits(mean: float, want: list[str], tmp_path: Path) -> None:
+    nodes = [node("Sub", "x m", "a"), node("Div", "a s", "b"), node("MatMul", "b w", "y")]
+    constants = {"m": np.float32([mean, 3]), "s": np.float32([1, 2]), "w": normal(2, 3)}
+    x = normal(50, 2) + constants["m"]
+    assert kinds(assert_same(save(tmp_path / "a.onnx", nodes, constants, [2]), x)) == want
+
+
 def test_lines_with_an_axis_of_height_are_refused(tmp_path: Path) -> None:
     nodes = [node("Unsqueeze", "x axis", "a"), node("Transpose", "a", "b", perm=[0, 3, 1, 2])]
     nodes += [node("Conv", "b w", "c"), node("Squeeze", "c two", "y")]

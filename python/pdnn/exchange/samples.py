@@ -24,6 +24,9 @@ ROWS = 2**20 + 7, 2**21 + 17
 
 ONE_NUMBER = "makes outputs of shape (n,), which in pdnn have shape (n, 1); export the network without it"
 
+FAR = 1000
+"""How many deviations from 0 the mean of samples may be where float32 weights take up both."""
+
 
 class Unknown(Exception):
     """Why a step is not understood."""
@@ -83,10 +86,13 @@ class Samples:
             self.graph.missed.setdefault(step.node, "no Linear, convolution or BatchNorm takes it up")
             return
         image, eps, ones = len(self.shape or ()) == 3, 1e-5, np.ones(channels)
-        numbers = {"weight": scale * np.sqrt(1 + eps), "bias": shift, "running_mean": 0, "running_var": 1}
+        scale, shift = scale * ones, shift * ones
+        mean = np.divide(-shift, scale, out=0 * ones, where=(scale != 0) & (abs(shift) > FAR))
+        numbers = {"weight": scale * np.sqrt(1 + eps), "bias": np.where(mean == 0, shift, 0)}
+        numbers |= {"running_mean": mean, "running_var": ones}
         constants = map(self.graph.constant, step.node.inputs)
         dtype = np.result_type(np.float32, *(array for array in constants if array is not None))
-        arrays = {name: (number * ones).astype(dtype) for name, number in numbers.items()}
+        arrays = {name: number.astype(dtype) for name, number in numbers.items()}
         ordered = {name: array if image else self.own_order(array) for name, array in arrays.items()}
         self.emit("BatchNorm2d" if image else "BatchNorm1d", {**ordered}, num_features=channels, eps=eps)
 
@@ -167,6 +173,8 @@ class Samples:
         if self.waiting is None:
             return weight, bias
         scale, shift, _ = self.waiting
+        if weight.dtype != np.float64 and (abs(shift) > FAR).any():
+            return weight, bias  # the sums would lose what is left of samples without their means
         self.waiting = None
         inputs, outputs = weight.shape[-2:]
         if not {scale.size, shift.size} <= {1, inputs}:
