@@ -180,12 +180,12 @@ def read_onnx(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, st
     """As `from_onnx`; also the metadata of the file."""
     from pdnn.exchange import from_onnx  # which imports onnx
 
-    found = from_onnx.read(path)
     try:
+        found = from_onnx.read(path)
         model = _sequential(found.layers, dtype=found.dtype)
+        model.load_state_dict(found.arrays)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
-    model.load_state_dict(found.arrays)
     model.classes = classes_of(path, found.metadata)
     return model, found.metadata
 

@@ -806,6 +806,15 @@ def test_weights_in_a_second_file(tmp_path: Path) -> None:
         models.from_onnx(path)
 
 
+def test_weights_of_another_size_are_refused_by_the_name_of_the_file(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.onnx", [node("MatMul", "x w", "y")], {"w": normal(4, 3)}, [4])
+    network = onnx.load(path)
+    network.graph.initializer[0].raw_data += bytes(4)
+    onnx.save(network, path)
+    with pytest.raises(ValueError, match=r"a\.onnx: "):
+        models.from_onnx(path)
+
+
 def test_an_output_may_have_no_shape(tmp_path: Path) -> None:
     path = save(tmp_path / "a.onnx", [node("MatMul", "x w", "y")], {"w": normal(4, 3)}, [4])
     network = onnx.load(path)

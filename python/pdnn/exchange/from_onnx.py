@@ -57,7 +57,7 @@ def read(path: str | os.PathLike[str]) -> Imported:
             for node, why in sorted(graph.missed.items(), key=lambda item: graph.order[item[0]])
         ]
         raise ValueError(
-            f"{path}: {len(lines)} of its {len(graph.nodes)} nodes are not understood:\n" + "\n".join(lines)
+            f"{len(lines)} of its {len(graph.nodes)} nodes are not understood:\n" + "\n".join(lines)
         )
     dtype = graph.arithmetic(reader.arrays.values())
     arrays = {name: array.astype(dtype) for name, array in reader.arrays.items()}

@@ -36,21 +36,8 @@ WITH_GRAPHS = {"If", "Loop", "Scan"}
 """Operators that depend on more than their inputs: on all that the graphs in them take from outside."""
 
 ELEMENTWISE = {
-    *(
-        "Add",
-        "Div",
-        "Erf",
-        "Exp",
-        "Greater",
-        "Mul",
-        "Neg",
-        "Pow",
-        "Reciprocal",
-        "Relu",
-        "Sigmoid",
-        "Softplus",
-    ),
-    *("Sqrt", "Sub", "Tanh"),
+    *("Add", "Div", "Erf", "Exp", "Greater", "Mul", "Neg", "Pow", "Reciprocal", "Relu", "Sigmoid"),
+    *("Softplus", "Sqrt", "Sub", "Tanh"),
 }
 """Operators that an activation may be made of."""
 
@@ -143,9 +130,9 @@ class Graph:
         for what, values in (("inputs", inputs), ("outputs", outputs)):
             if len(values) != 1:
                 names = ", ".join(map(_origin, values)) or "none"
-                raise ValueError(f"{path}: its {what} are {names}; expected one")
+                raise ValueError(f"its {what} are {names}; expected one")
         if inputs[0].shape is None or len(inputs[0].shape) < 2:
-            raise ValueError(f"{path}: its input has shape {inputs[0].shape}; expected a batch of samples")
+            raise ValueError(f"its input has shape {inputs[0].shape}; expected a batch of samples")
         self.input, self.output = inputs[0], outputs[0]
         if self._names:
             self.metadata.setdefault("pdnn.classes", json.dumps(self._names))
@@ -384,5 +371,5 @@ def _load(path: str | os.PathLike[str]) -> ir.Model:
                 value.ClearField("type")  # lists of classes, for which onnx_ir has no type
         read = ir.from_proto(model)
     except (DecodeError, SerdeError, TypeError, ValueError, onnx.checker.ValidationError) as error:
-        raise ValueError(f"{path}: is no ONNX file that onnx reads ({str(error)[:200]})") from error
+        raise ValueError(f"is no ONNX file that onnx reads ({str(error)[:200]})") from error
     return read
