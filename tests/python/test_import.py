@@ -690,6 +690,7 @@ def test_all_that_is_not_understood_is_listed(tmp_path: Path, capsys: pytest.Cap
             "another output than its first is used",
         ),
         ([node("Transpose", "x", "y", perm=[1, 0])], "puts the axes"),
+        ([node("ArgMax", "x", "a", axis=0), node("Cast", "a", "y", to=1)], 'ArgMax "node_a": pdnn has no'),
         (
             [node("MatMul", "x w", "a"), node("Clip", "a", "b"), node("Add", "b three", "y")],
             r"2 of its 3 nodes (?s:.*)Clip (?s:.*)Add .*scales 3 of 4 outputs",
@@ -846,9 +847,11 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     model = models.mlp([4, 5, 3], "gelu", seed=1)
     model.to_onnx(tmp_path / "a.onnx")
     assert cli.main(["import", str(tmp_path / "a.onnx"), str(tmp_path / "a.safetensors")]) == 0
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["import", str(tmp_path / "a.onnx"), str(tmp_path / "a.onnx")])
-    assert "(1): GELU()" in capsys.readouterr().out
+    for words in (["import", str(tmp_path / "a.onnx"), str(tmp_path / "a.onnx")], ["train", "--save", "a.c"]):
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(words)
+    said = capsys.readouterr()
+    assert "(1): GELU()" in said.out and said.err.count("names another format; expected .safetensors") == 2
     assert models.load_model(tmp_path / "a.safetensors").fingerprint() == model.fingerprint()
     assert cli.main(["export", str(tmp_path / "a.onnx"), str(tmp_path / "a.c")]) == 1
     assert "file; pdnn import and models.from_onnx read ONNX files" in capsys.readouterr().err

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 
-from pdnn.cli.values import distinct
+from pdnn.cli.values import distinct, model_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``pdnn import``."""
     parser.add_argument("file", metavar="FILE", help="an ONNX file")
-    parser.add_argument("model", metavar="MODEL", help="the model to write, .safetensors")
+    parser.add_argument("model", type=model_file, metavar="MODEL", help="the model to write, .safetensors")
 
 
 def main(arguments: argparse.Namespace) -> int:

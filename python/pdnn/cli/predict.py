@@ -96,8 +96,8 @@ def _check_columns(path: str, metadata: dict[str, str], data: Dataset) -> None:
         place = next(place for place, (name, expected) in pairs if name != expected)
         raise ValueError(
             f"the inputs of the table are {few(found)}, {path} was trained on {few(trained_on)}, and number "
-            f"{place} is the first that differs; put them in this order, and name with --target what is no "
-            "input (none: every column is one)"
+            f"{place} is the first that differs; put them in this order, and name with --target "
+            "(none: no column) and --weight what is no input"
         )
 
 

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING
 
 from pdnn.cli import accounts, optimizing, specs, standardizing, tables
 from pdnn.cli.contention import Contention
-from pdnn.cli.values import distinct, output, picture, positive_float, positive_int
+from pdnn.cli.values import distinct, model_file, output, picture, positive_float, positive_int
 from pdnn.comm.costs import text
 from pdnn.metrics import NAMES
 from pdnn.nn.module import DTYPES
@@ -140,7 +140,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "--plot", type=picture, metavar="FILE", help="a picture of the history: .png, .svg, .pdf"
     )
-    out.add_argument("--save", type=output, metavar="FILE", help="the model, .safetensors; see pdnn predict")
+    out.add_argument(
+        "--save", type=model_file, metavar="FILE", help="the model, .safetensors; see pdnn predict"
+    )
     out.add_argument("--checkpoint", metavar="FOLDER", help="written every epoch")
     out.add_argument(
         "--every-steps", type=positive_int, metavar="N", help="write checkpoints after every N steps, too"

@@ -60,6 +60,15 @@ def output(text: str) -> str:
     return text
 
 
+def model_file(text: str) -> str:
+    """A file for a model, which is written as safetensors."""
+    if text.lower().endswith((".onnx", ".c")):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} names another format; expected .safetensors, of which pdnn export makes .onnx and .c"
+        )
+    return output(text)
+
+
 def distinct(arguments: argparse.Namespace, files: Mapping[str, str | os.PathLike[str] | None]) -> None:
     """Refuses one file for two things, which would be lost: files by what they are on the command line."""
     names: dict[str, str] = {}

@@ -337,6 +337,8 @@ class Graph:
         at, node = value, value.producer()
         while node is not None and node.op_type in PASSED | DECIDED and len(self.data(node)) == 1:
             (at,) = self.data(node)
+            if node.op_type == "ArgMax" and node.attributes.get_int("axis", 0) not in (1, -1):
+                break  # of samples, not of classes
             table = self.constant(node.inputs[0]) if node.op_type == "ArrayFeatureExtractor" else None
             names = [] if table is None else [name.decode() for name in table.flat if isinstance(name, bytes)]
             self._names = [*(node.attributes.get_strings("classlabels_strings", names) or self._names)]
