@@ -53,7 +53,12 @@ def test_evaluations_are_scipys(name: str) -> None:
     options = {"maxiter": 200, "maxfun": 300, "gtol": 1e-8}
     expected = optimize.minimize(noting(points[0]), begin, jac=True, method="L-BFGS-B", options=options)
     values: list[float] = []
-    found = minimize(noting(points[1]), begin, max_iter=200, max_fun=300, tolerance=1e-8, after=values.append)
+
+    def after(value: float, point: Any) -> None:
+        assert function(point)[0] == value
+        values.append(value)
+
+    found = minimize(noting(points[1]), begin, max_iter=200, max_fun=300, tolerance=1e-8, after=after)
     assert found.iterations == expected.nit == len(values)
     assert found.reached == expected.success
     assert len(points[1]) <= len(points[0]) <= len(points[1]) + 1  # SciPy may look twice at the last
@@ -65,13 +70,13 @@ def test_evaluations_are_scipys(name: str) -> None:
 
 def test_it_ends_as_it_was_told() -> None:
     function, begin = FUNCTIONS["valley"]
-    few = {"tolerance": 0.0, "after": lambda _: None}
+    few = {"tolerance": 0.0, "after": lambda *_: None}
     by_iterations = minimize(function, begin, max_iter=4, max_fun=100, **few)
     assert (by_iterations.iterations, by_iterations.reached) == (4, False)
     assert "max_iter=4" in by_iterations.reason
     by_evaluations = minimize(function, begin, max_iter=100, max_fun=4, **few)
     assert not by_evaluations.reached and "max_fun=4" in by_evaluations.reason
-    at_once = minimize(function, np.ones(10), max_iter=4, max_fun=9, tolerance=1e-9, after=lambda _: None)
+    at_once = minimize(function, np.ones(10), max_iter=4, max_fun=9, tolerance=1e-9, after=lambda *_: None)
     assert (at_once.iterations, at_once.reached) == (0, True)
 
 
@@ -82,7 +87,7 @@ def test_a_gradient_that_lies_is_no_minimum() -> None:
         max_iter=9,
         max_fun=90,
         tolerance=1e-9,
-        after=lambda _: None,
+        after=lambda *_: None,
     )
     assert not found.reached and "no step" in found.reason
     np.testing.assert_array_equal(found.x, np.ones(3))
@@ -94,7 +99,7 @@ def test_it_comes_back_from_where_nothing_is_finite() -> None:
             return float(w @ w - np.log(1 - w @ w)), 2 * w + 2 * w / (1 - w @ w)
 
     begin = np.array([0.9, 0.3])  # whose first step is long
-    found = minimize(bowl, begin, max_iter=50, max_fun=200, tolerance=1e-9, after=lambda _: None)
+    found = minimize(bowl, begin, max_iter=50, max_fun=200, tolerance=1e-9, after=lambda *_: None)
     assert found.reached
     np.testing.assert_allclose(found.x, 0, atol=1e-8)
 

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 
 import pdnn
 from pdnn.sklearn import MLPClassifier, MLPRegressor
+from pdnn.sklearn.rows import Blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -80,6 +81,27 @@ def test_a_warm_start_that_runs_away_leaves_what_was_fitted(solver: str) -> None
     if solver == "sgd":
         assert model.loss_curve_ == before["loss_curve_"]
         assert model._progress.stale == before["_progress"].stale
+
+
+@pytest.mark.parametrize("evaluations", [2, 3, 8, 20])
+def test_an_interrupted_lbfgs_keeps_its_last_iteration(
+    evaluations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results, left = Blocks.results, [*range(evaluations)]
+
+    def interrupted(blocks: Blocks, work: Call) -> Any:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        return results(blocks, work)
+
+    model = MLPRegressor(solver="lbfgs", random_state=0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Blocks, "results", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(DIGITS, DIGIT)
+    want = MLPRegressor(solver="lbfgs", max_iter=model.n_iter_, random_state=0).fit(DIGITS, DIGIT)
+    assert model.model_.fingerprint() == want.model_.fingerprint()
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def minimize(
     max_iter: int,
     max_fun: int,
     tolerance: float,
-    after: Callable[[float], object],
+    after: Callable[[float, Array], object],
 ) -> Minimum:
     """Minimizes a function of n numbers by SciPy's steps (Zhu, Byrd, Lu and Nocedal, ACM TOMS 23, 1997).
 
@@ -65,7 +65,7 @@ def minimize(
     tolerance : float
         It ends where no element of the gradient is larger.
     after : callable
-        Called with the value after each iteration.
+        Called with the value and the point after each iteration.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def minimize(
         before, change = loss, found.gradient - gradient
         x, loss, gradient = x + found.step * direction, found.loss, found.gradient
         iterations += 1
-        after(loss)
+        after(loss, x)
         if iterations >= max_iter:
             return ended(False, f"max_iter={max_iter} iterations are over")
         if evaluations > max_fun:

@@ -47,13 +47,16 @@ class QuasiNewton(Stochastic):
             gradient /= self._scale * total
             return (loss / self._scale + penalty) / total, gradient
 
-        def show(loss: float) -> None:
+        reached = begin = flat.astype(np.float64)
+
+        def show(loss: float, values: Array) -> None:
+            nonlocal reached
+            reached = values
             self.n_iter_ += 1
             if self.verbose:
                 print(f"Iteration {self.n_iter_}, loss = {loss:.8f}", flush=True)
 
         self.n_iter_ = 0
-        begin = flat.astype(np.float64)
         limits = {"max_iter": self.max_iter, "max_fun": self.max_fun}
         try:
             with Blocks(len(table), 256, threads) as blocks, np.errstate(over="ignore", invalid="ignore"):
@@ -61,6 +64,9 @@ class QuasiNewton(Stochastic):
                 objective(found.x)
         except FloatingPointError as error:
             raise ValueError(NOT_FINITE) from error
+        except KeyboardInterrupt:
+            flat[...] = reached  # not the point that was being tried
+            raise
         if not found.reached:
             warnings.warn(
                 f"lbfgs has not converged after {self.n_iter_} iterations: {found.reason}; raise max_iter or "
