@@ -368,6 +368,8 @@ def test_a_learning_rate_has_no_place_in_levenberg_marquardt() -> None:
     optimizer = optim.LevenbergMarquardt(model.parameters())
     optimizer.param_groups[0]["lr"] = 0.1
     with pytest.raises(ValueError, match="its damping sets the length"):
+        optim.LevenbergMarquardt([{"params": [*model.parameters()], "lr": 0.1}])
+    with pytest.raises(ValueError, match="its damping sets the length"):
         model.step(X, VALUES, nn.MSELoss(), optimizer)
 
 

@@ -221,10 +221,16 @@ class LevenbergMarquardt(SecondOrder):
     ) -> None:
         super().__init__(params, 1.0, weight_decay, solver)
         self.tau = float(positive(self, "tau", tau))
+        self.rate()
+
+    def rate(self) -> float:
+        """The length of a step, which is 1."""
+        if super().rate() != 1:
+            raise ValueError("LevenbergMarquardt: its damping sets the length of a step; leave lr at 1")
+        return 1.0
 
     def _move(self, batch: BatchLoss, loss: float, gradient: Array) -> None:
-        if self.rate() != 1:
-            raise ValueError("LevenbergMarquardt: its damping sets the length of a step; leave lr at 1")
+        self.rate()
         parameters, kept = self.store().flat_parameters, self.store().flat_parameters.copy()
         damping, growth = self._state["damping"].tolist()
         if damping == 0:  # the first step
