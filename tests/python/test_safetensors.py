@@ -185,6 +185,20 @@ def test_a_file_of_pytorch_is_refused(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.state_dict()["0.weight"], square.T)
 
 
+def test_a_file_that_may_be_of_pytorch_is_refused(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3), seed=0)
+    before, state = model.fingerprint(), model.state_dict()
+    safetensors.write(tmp_path / "file", state, {"epoch": "3"})
+    with pytest.raises(ValueError, match=r"file: its weights are square, .*, format=\"torch\"\), or format="):
+        model.load(tmp_path / "file")
+    state["0.weight"][...] = 0
+    model.save(tmp_path / "file")
+    model.load(tmp_path / "file")
+    safetensors.write(tmp_path / "file", {**state, "0.weight": np.eye(3), "2.weight": np.eye(3)}, {})
+    model.load(tmp_path / "file")  # the same in any order
+    assert model.fingerprint() != before
+
+
 def test_a_state_that_does_not_fit_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     nn.Sequential(nn.Linear(2, 3)).save(path)

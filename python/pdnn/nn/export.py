@@ -73,7 +73,7 @@ class Exportable(Module):
     def _metadata(self) -> dict[str, str]:
         if self.classes is None:
             return super()._metadata()
-        return {"pdnn.classes": json.dumps(self.classes.tolist())}
+        return {"pdnn.classes": json.dumps(self.classes.tolist()), **super()._metadata()}
 
     def to_onnx(
         self,

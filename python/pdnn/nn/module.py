@@ -306,7 +306,7 @@ class Module:
 
     def _metadata(self) -> dict[str, str]:
         """What is written beside the parameters."""
-        return {}
+        return {"format": "pdnn"}
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Reads parameters that `save` (or the safetensors package) wrote.
@@ -314,7 +314,7 @@ class Module:
         Raises
         ------
         ValueError
-            If the file is damaged or PyTorch's, or its names or shapes are not this model's.
+            If the file is damaged, is or may be PyTorch's, or its names or shapes are not this model's.
         """
         with state_dict.naming(path):
             self.load_state_dict(state_dict.read(path)[0])

@@ -121,15 +121,30 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
     ------
     ValueError
         If the file is damaged, or its metadata say that it is PyTorch's, whose square weights would come
-        transposed.
+        transposed; or if neither they nor the shapes tell.
     """
     arrays, metadata = safetensors.read(path)
-    if metadata.get("format") == "pt":
+    format = metadata.get("format")
+    if format == "pt":
         raise ValueError(
             f"{path}: its tensors have PyTorch's shapes; pass them on, as in "
             'model.load_state_dict(safetensors.torch.load_file(path), format="torch")'
         )
+    if format != "pdnn" and "pdnn.architecture" not in metadata and _square(arrays):
+        raise ValueError(
+            f"{path}: its weights are square, and nothing tells whether their axes are in pdnn's order or in "
+            "PyTorch's; pass them on, as in "
+            'model.load_state_dict(safetensors.numpy.load_file(path), format="torch"), or format="pdnn"'
+        )
     return arrays, metadata
+
+
+def _square(arrays: Mapping[str, Array]) -> bool:
+    """Whether all weights have the same shapes in both formats, but not the same values."""
+    pairs = [(array, from_torch(array)) for array in arrays.values() if array.ndim in AXES]
+    return all(array.shape == other.shape for array, other in pairs) and not all(
+        np.array_equal(array, other, equal_nan=True) for array, other in pairs
+    )
 
 
 @contextmanager
