@@ -96,7 +96,7 @@ Made train_with(const Settings& settings, bool one_by_one) {
 
 }  // namespace
 
-BOOST_AUTO_TEST_CASE(they_have_the_bits_and_sums_of_one_after_another) {
+BOOST_AUTO_TEST_CASE(they_have_the_bits_and_sums_of_one_after_another, *boost::unit_test::label("serial")) {
   const kernels::Adam adam{.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decoupled = true};
   std::vector<Settings> table;
   for (const Index batch : {1, 3, 32})

@@ -48,8 +48,12 @@ PDNN_INLINE Index places_of(Index depth) {
 /// x is to be rounded to, and ties as x is to be, as 2¹⁶ x is even then (Veltkamp's splitting, with another factor).
 /// Infinities and NaN stay; numbers that are subnormal or above 2¹⁰⁴ keep more bits, and -0 becomes 0.
 PDNN_INLINE Vector<float> round_to_bfloat16(Vector<float> x) {
+#ifdef __AVX512DQ__
+  const Vector<float> factor = _mm512_range_ps(x, broadcast(0x1p104f), 2);  // the least magnitude, with the sign of x
+#else
   const Vector<float> bound = broadcast(0x1p104f);
   const Vector<float> factor = at_least<float>(at_most<float>(x, bound), -bound);  // its product with 2¹⁶ is finite
+#endif
   return fms<float>(factor, 0x1p16f, fms<float>(factor, 0x1p16f, x));
 }
 
