@@ -1,7 +1,7 @@
 """An epoch of `pdnn.sklearn.MLPClassifier.fit` beside one of scikit-learn's, on the same rows.
 
-python benchmarks/estimators.py [--quick] [--blocks 40] [--tables small,digits,wide,long,lbfgs]
-    [--dtype float32]
+python benchmarks/estimators.py [--quick] [--blocks 40] [--dtype float32]
+    [--tables small,digits,wide,long,lbfgs,words,vocabulary]
 
 A block is a whole `fit`, whose seconds count over its epochs, with what begins and ends it. Both sides get
 the same array and the same `random_state`, so they begin with the same parameters and take the same batches;
@@ -43,6 +43,8 @@ class Table:
         Of the estimator.
     dtype : str
         Of the array.
+    words : int
+        Elements of a row of a sparse table, whose first features are the most frequent; 0: it is dense.
     """
 
     name: str
@@ -50,6 +52,23 @@ class Table:
     epochs: int
     settings: dict[str, Any] = field(default_factory=dict)
     dtype: str = "float64"
+    words: int = 0
+
+    def rows(self) -> tuple[Any, Any]:
+        """The array, dense or CSR, and the classes."""
+        from scipy.sparse import csr_array
+        from sklearn.datasets import make_classification
+
+        count, features, classes = self.shape
+        if not self.words:
+            options = {"n_informative": min(features, 10), "n_redundant": 0, "n_classes": classes}
+            x, y = make_classification(count, features, **options, random_state=0)
+            return x.astype(self.dtype), y
+        rng = np.random.default_rng(0)
+        values, columns = rng.random(count * self.words), features ** rng.random(count * self.words)
+        places = np.repeat(np.arange(count), self.words), columns.astype(int)
+        x = csr_array((values, places), (count, features), dtype=self.dtype)
+        return x, (x @ rng.standard_normal((features, classes))).argmax(axis=1)
 
 
 TABLES = {
@@ -63,19 +82,15 @@ TABLES = {
         20,
         {"hidden_layer_sizes": (100, 100), "solver": "lbfgs"},
     ),
+    "words": Table("4,000 sparse rows of 10,000, 10,000-100-10", (4000, 10_000, 10), 3, words=100),
+    "vocabulary": Table("4,000 sparse rows of 50,000, 50,000-100-10", (4000, 50_000, 10), 2, words=100),
 }
 """By the name that `--tables` takes."""
 
 
 def side(library: str, table: Table, dtype: str) -> Runner:
     """A `fit` of an estimator, with all cores of its process."""
-    from sklearn.datasets import make_classification
-
-    rows, features, classes = table.shape
-    x, y = make_classification(
-        rows, features, n_informative=min(features, 10), n_redundant=0, n_classes=classes, random_state=0
-    )
-    x = x.astype(table.dtype)
+    x, y = table.rows()
     settings = table.settings | {"max_iter": table.epochs, "random_state": 0, "n_iter_no_change": 1000}
     if library == "pdnn":
         from pdnn.sklearn import MLPClassifier

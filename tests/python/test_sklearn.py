@@ -234,6 +234,34 @@ def test_sparse_rows_train_as_dense_ones(early_stopping: bool, weighed: bool) ->
         np.testing.assert_array_equal(model.predict_proba(x), dense.predict_proba(DIGITS))
 
 
+@pytest.mark.filterwarnings("ignore:strategy .*share 1 core")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    ("strategy", "ranks"),
+    [
+        *((strategy, 1) for strategy in ("serial", "serial/4", "team:2", "pool:2/4", "hogwild:1")),
+        *((strategy, 2) for strategy in ("ddp", "ddp/4", "ddp+team:2", "average:2", "ddp:int8")),
+    ],
+)
+def test_a_few_elements_of_many_train_as_with_their_zeros(strategy: str, ranks: int, dtype: str) -> None:
+    few = sparse.random(90, 700, 0.03, "csr", random_state=0)
+    words, counts = few + sparse.random(90, 700, 0.02, "csr", random_state=1), few.copy()
+    counts.indices = counts.indices[::-1].copy()  # which are in another order then
+    label = np.arange(90) % 3
+
+    def fit() -> None:
+        for x in (words, counts):
+            settings: dict[str, Any] = {"strategy": strategy, "dtype": dtype, "early_stopping": True}
+            settings |= {"hidden_layer_sizes": (70, 5), "max_iter": 3, "batch_size": 32, "random_state": 0}
+            got, want = (MLPClassifier(**settings).fit(each, label) for each in (x, x.toarray()))
+            assert got.model_.fingerprint() == want.model_.fingerprint()
+            assert got.loss_curve_ == want.loss_curve_
+            np.testing.assert_array_equal(got.predict_proba(x), want.predict_proba(x.toarray()))
+        assert not counts.has_sorted_indices  # it is as it was given
+
+    pdnn.run(fit, ranks=ranks, backend="threads")
+
+
 def test_sparse_rows_may_diverge() -> None:
     settings: dict[str, Any] = {"solver": "sgd", "learning_rate_init": 1e30, "random_state": 0}
     with pytest.raises(ValueError, match="Solver produced non-finite parameter weights"):

@@ -63,6 +63,18 @@ class Shape {
   int rank_ = 0;
 };
 
+/// Flat samples of which most elements are 0. The others stand here twice: row by row, and column by column.
+template <class T>
+struct SparseBatch {
+  /// Row (or column) i has the values from starts[i] on to starts[i + 1]; `at` has their columns (or rows), which rise.
+  struct Lines {
+    const Index* starts = nullptr;
+    const std::int32_t* at = nullptr;
+    const T* values = nullptr;
+  };
+  Lines rows, columns;
+};
+
 /// A view of `batch` samples of one shape, contiguous. Null data means that the values are not needed;
 /// zero rows is a batch like any other.
 template <class T>
@@ -70,6 +82,7 @@ struct Tensor {
   T* data = nullptr;
   Index batch = 0;
   Shape sample;
+  const SparseBatch<std::remove_const_t<T>>* sparse = nullptr;  ///< instead of data, for layers that take it
 
   bool wanted() const { return data != nullptr; }
   Index width() const { return sample.count(); }

@@ -5,8 +5,25 @@
 
 namespace pdnn::data {
 
+namespace {
+
+constexpr Index kFewOf = 8;  // of so many elements one is not 0, at most, where sparse products take less time
+
+/// Whether a batch of these samples may be sparse: few elements, in rising order.
+bool few_in_order(const Samples& samples) {
+  const auto [starts, columns] = samples.sparse;
+  if (!starts || starts[samples.count] - starts[0] > samples.count * samples.sample.count() / kFewOf) return false;
+  for (Index r = 0; r < samples.count; ++r)
+    for (Index i = starts[r] + 1; i < starts[r + 1]; ++i)
+      if (columns[i - 1] >= columns[i]) return false;
+  return true;
+}
+
+}  // namespace
+
 template <class T>
-Source<T>::Source(const Samples& samples, const nn::Target<T>& target) : samples_(samples), target_(target) {
+Source<T>::Source(const Samples& samples, const nn::Target<T>& target)
+    : samples_(samples), sparse_(few_in_order(samples)), target_(target) {
   constexpr auto own = sizeof(T) == sizeof(float) ? Samples::Format::float32 : Samples::Format::float64;
   ready_ = !samples.sparse.starts && samples.format == own && samples.scale == 1 && samples.shift == 0 &&
            samples.stride == samples.sample.count();
@@ -54,6 +71,20 @@ void Source<T>::gather_sparse(Range part, std::span<const Index> rows, T* out) c
     const Index* const bounds = samples_.sparse.starts + rows[static_cast<std::size_t>(r)];
     for (Index i = bounds[0]; i < bounds[1]; ++i) row[samples_.sparse.columns[i]] += values[i];
   }
+}
+
+template <class T>
+void Source<T>::gather_sparse(std::span<const Index> rows, nn::SparseRoom<T>& room, bool by_columns) const {
+  const T* const values = static_cast<const T*>(samples_.data);
+  room.rows.clear();
+  for (const Index row : rows) {
+    const Index* const bounds = samples_.sparse.starts + row;
+    room.rows.at.insert(room.rows.at.end(), samples_.sparse.columns + bounds[0], samples_.sparse.columns + bounds[1]);
+    room.rows.values.insert(room.rows.values.end(), values + bounds[0], values + bounds[1]);
+    room.rows.starts.push_back(std::ssize(room.rows.at));
+  }
+  if (by_columns) room.columns.assign_transposed(room.rows, samples_.sample.count());
+  room.batch = {room.rows.view(), room.columns.view()};
 }
 
 template <class T>
@@ -116,9 +147,18 @@ nn::Target<T> Source<T>::gather_target(Part part, std::span<const Index> rows, n
 }
 
 template <class T>
-Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+Batch<T> Source<T>::gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace,
+                           bool sparse) const {
   if (in_place(rows)) return view(rows);
-  const Batch<T> batch{gather_x(member, rows, workspace), gather_target(member, rows, workspace)};
+  Batch<T> batch;
+  if (sparse && sparse_) {
+    nn::SparseRoom<T>& room = workspace.sparse();
+    if (member.first()) gather_sparse(rows, room, /*by_columns=*/workspace.use() == nn::Use::training);
+    batch.x = {nullptr, std::ssize(rows), samples_.sample, &room.batch};
+  } else {
+    batch.x = gather_x(member, rows, workspace);
+  }
+  batch.target = gather_target(member, rows, workspace);
   member.barrier();
   return batch;
 }

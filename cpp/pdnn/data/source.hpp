@@ -55,8 +55,10 @@ class Source {
   void augment(const PadCropFlip& how);
 
   /// The batch of these rows in the workspace's buffers, or in place where the array has it ready. Every member gathers
-  /// its part; contains the barrier it needs.
-  Batch<T> gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+  /// its part; contains the barrier it needs. `sparse`: x may be Tensor::sparse, as it then is if few elements are not
+  /// 0.
+  Batch<T> gather(const Member& member, std::span<const Index> rows, nn::Workspace<T>& workspace,
+                  bool sparse = false) const;
   /// The same for samples or targets alone, without the barrier.
   Tensor<const T> gather_x(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
   nn::Target<T> gather_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
@@ -69,12 +71,14 @@ class Source {
 
  private:
   void gather_sparse(Range part, std::span<const Index> rows, T* out) const;
+  void gather_sparse(std::span<const Index> rows, nn::SparseRoom<T>& room, bool by_columns) const;
   /// Whether these rows lie as a batch does.
   bool in_place(std::span<const Index> rows) const;
   Batch<T> view(std::span<const Index> rows) const;
 
   Samples samples_;
-  bool ready_;  // whether a run of rows is a batch
+  bool ready_;   // whether a run of rows is a batch
+  bool sparse_;  // whether batches may be sparse
   nn::Target<T> target_;
   std::optional<PadCropFlip> augmentation_;
 };

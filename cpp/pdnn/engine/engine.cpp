@@ -50,7 +50,8 @@ nn::LossValue TeamEngine<T>::gradient(const Source<T>& source, const Step& step,
   }
   nn::LossValue sums;
   team_.run([&](const Member& member) {
-    const Batch<T> batch = source.gather(member, step.rows, workspace_);
+    const Batch<T> batch =
+        source.gather(member, step.rows, workspace_, /*sparse=*/!leaves && job_.network.takes_sparse());
     const kernels::Upcoming upcoming = source.upcoming(member, step.next);
     const nn::Pass pass{.team = &member,
                         .key = step.keys,
@@ -144,7 +145,8 @@ nn::LossValue PoolEngine<T>::leaf_by_leaf(const Source<T>& source, const Step& s
     Worker& worker = workers_[static_cast<std::size_t>(task.worker)];
     const Member alone;
     const Step piece = step.shard({static_cast<int>(task.number), static_cast<int>(run.size())});
-    const Batch<T> batch = source.gather(alone, piece.rows, worker.workspace);
+    const Batch<T> batch =
+        source.gather(alone, piece.rows, worker.workspace, /*sparse=*/!leaves && job_.network.takes_sparse());
     if (leaves) {
       worker.leaf.cut(piece.leaves);
       worker.workspace.make_leaf_room(step.leaves.count);

@@ -17,7 +17,7 @@ void Evaluator<T>::each_chunk(const Source<T>& source, std::span<const Index> ro
     const std::lock_guard lock(mutex_);  // but not of the look: signal handlers may evaluate, too
     team_.run([&](const Member& member) {
       const Index size = std::min(kChunk, count - at);
-      const Batch<T> batch = source.gather(member, slice(rows, at, size), *workspace);
+      const Batch<T> batch = source.gather(member, slice(rows, at, size), *workspace, network->takes_sparse());
       Tensor<T> y = workspace->y(size);
       if (out) y.data = out + at * y.width();
       const nn::Pass pass{.team = &member, .training = false, .first_row = at, .forward_only = true};

@@ -12,6 +12,7 @@
 #include "pdnn/kernels/isa.hpp"
 #include "pdnn/kernels/products.hpp"
 #include "pdnn/kernels/rows.hpp"
+#include "pdnn/kernels/sparse.hpp"
 #include "pdnn/kernels/stack.hpp"
 #include "pdnn/kernels/update.hpp"
 
@@ -19,6 +20,7 @@ namespace pdnn::kernels {
 
 template <class T>
 struct Table : ProductKernels<T>,
+               SparseKernels<T>,
                StackKernels<T>,
                ConvolutionKernels<T>,
                ImageKernels<T>,

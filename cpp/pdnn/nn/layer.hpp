@@ -164,6 +164,8 @@ struct Traits {
   bool own_order = false;
   /// Takes whole numbers that name something, of which 0 is always one. No layer makes them: the samples have them.
   bool indices = false;
+  /// Takes samples as Tensor::sparse, where no gradient of them is wanted, nor sums by leaves.
+  bool sparse = false;
   /// What it computes, if its derivative can be had from y: a layer before may do it in its own pass.
   kernels::Activation activation = kernels::Activation::identity;
 };

@@ -287,7 +287,8 @@ void Network<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Ten
     T* const din = i == 0 ? dx.data : i == lowest ? nullptr : next;
     const Pass own = inside.child(node.number, node.params);
     const Vars<T> own_vars = vars_of(node, here, rows, vars);
-    node.layer->backward(own, own_vars, {in, rows, node.in}, {out, rows, node.out}, dy, {din, rows, node.in},
+    const auto* const sparse = node.source ? nullptr : x.sparse;
+    node.layer->backward(own, own_vars, {in, rows, node.in, sparse}, {out, rows, node.out}, dy, {din, rows, node.in},
                          slice(grads, node.params, node.param_count));
     pass.team->barrier();
     const Index updated = node.layer->updated(own, own_vars);

@@ -43,6 +43,9 @@ class Network : public Layer<T> {
                 std::span<T> grads) const override;
   void commit(const Pass& pass, std::span<const T> saved, Index rows, std::span<T> buffers) const override;
 
+  /// Whether a bound network takes samples as Tensor::sparse.
+  bool takes_sparse() const { return stack_.empty() && nodes_.front().layer->traits().sparse; }
+
   /// Whether one kernel does the whole forward pass, and another the backward pass, which stores gradients and gives no
   /// dx. These two are such passes.
   bool in_stack(const Pass& pass, Index rows) const {

@@ -1,5 +1,7 @@
 #include "pdnn/nn/workspace.hpp"
 
+#include <numeric>
+
 namespace pdnn::nn {
 
 namespace {
@@ -12,6 +14,30 @@ Sizes sizes_of(const Network<T>& network, const Shape& in, Use use) {
 }  // namespace
 
 template <class T>
+void SparseRoom<T>::Lines::clear() {
+  starts.assign(1, 0);
+  at.clear();
+  values.clear();
+}
+
+template <class T>
+void SparseRoom<T>::Lines::assign_transposed(const Lines& rows, Index columns) {
+  // The starts are two places further on while values are counted, and one while they are put in place.
+  starts.assign(static_cast<std::size_t>(columns) + 2, 0);
+  for (const std::int32_t column : rows.at) ++starts[static_cast<std::size_t>(column) + 2];
+  std::partial_sum(starts.begin(), starts.end(), starts.begin());
+  at.resize(rows.at.size());
+  values.resize(rows.at.size());
+  for (std::size_t row = 0; row + 1 < rows.starts.size(); ++row)
+    for (auto from = static_cast<std::size_t>(rows.starts[row]); from < static_cast<std::size_t>(rows.starts[row + 1]);
+         ++from) {
+      const auto to = static_cast<std::size_t>(starts[static_cast<std::size_t>(rows.at[from]) + 1]++);
+      at[to] = static_cast<std::int32_t>(row);
+      values[to] = rows.values[from];
+    }
+}
+
+template <class T>
 Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capacity, Use use)
     : in_(in),
       out_(network.output_shape(in)),
@@ -19,7 +45,7 @@ Workspace<T>::Workspace(const Network<T>& network, const Shape& in, Index capaci
       bytes_(bytes(network, in, capacity, use)),
       use_(use),
       sizes_(sizes_of(network, in, use)),
-      x_(capacity * in.count()),
+      x_(capacity * in.count(), Contents::anything),
       values_(capacity * out_.count()),
       y_(capacity * out_.count()),
       dy_(use == Use::forward ? 0 : capacity * out_.count()),
@@ -75,6 +101,8 @@ void WorkspaceStore<T>::give_back(std::unique_ptr<Workspace<T>> workspace) {
   idle_.erase(idle_.begin(), first);
 }
 
+template struct SparseRoom<float>;
+template struct SparseRoom<double>;
 template class Workspace<float>;
 template class Workspace<double>;
 template class WorkspaceStore<float>;

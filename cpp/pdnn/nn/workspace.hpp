@@ -10,6 +10,23 @@ namespace pdnn::nn {
 /// What passes a workspace is for: there and back, or forward_only ones, which need less.
 enum class Use { training, forward };
 
+/// Memory of a sparse batch, which grows as batches need it.
+template <class T>
+struct SparseRoom {
+  struct Lines {
+    std::vector<Index> starts;
+    std::vector<std::int32_t> at;
+    std::vector<T> values;
+
+    void clear();
+    /// The same values by their `columns` columns, of lines that are rows.
+    void assign_transposed(const Lines& rows, Index columns);
+    typename SparseBatch<T>::Lines view() const { return {starts.data(), at.data(), values.data()}; }
+  };
+  Lines rows, columns;
+  SparseBatch<T> batch;  ///< what is in it
+};
+
 template <class T>
 class Workspace {
  public:
@@ -27,6 +44,7 @@ class Workspace {
   const Shape& in() const { return in_; }
   /// Where a batch may be gathered to.
   Tensor<T> x(Index rows) { return {x_.data(), rows, in_}; }
+  SparseRoom<T>& sparse() { return sparse_; }
   std::int32_t* classes() { return classes_.data(); }
   /// Target rows as wide as the output.
   T* values() { return values_.data(); }
@@ -49,6 +67,7 @@ class Workspace {
   AlignedArray<T> x_, values_, y_, dy_, saved_, scratch_, leaf_room_;
   AlignedArray<std::int32_t> classes_;
   AlignedArray<double> rows_, weights_;
+  SparseRoom<T> sparse_;
 };
 
 /// Workspaces kept between calls that come from any number of threads: the one used last, and as many more as fit into

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pdnn import nn
+from pdnn.core import core_for
 from pdnn.sklearn.network import linears
-from pdnn.sklearn.rows import Blocks, dense
+from pdnn.sklearn.rows import Blocks, dense, sparse_rows
 from pdnn.sklearn.settings import Settings
 from pdnn.store import Array
 
@@ -99,6 +101,9 @@ class Fitted(Settings):
             return model.predict(dense(x, block, model.dtype))
 
         model.place()  # which threads would otherwise do at once
+        if sparse.issparse(x):
+            rows = sparse_rows(x, np.zeros(x.shape[0], np.int32), None, model.dtype)
+            return core_for(model.dtype).Evaluator(model.core, threads).predict(rows, np.arange(x.shape[0]))
         with Blocks(x.shape[0], BLOCK, threads) as blocks:
             return np.concatenate([*blocks.results(outputs)])
 

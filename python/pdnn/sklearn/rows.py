@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from pdnn import nn
-from pdnn.core import array_dtype, core_for
+from pdnn.core import CoreSource, array_dtype, core_for
 from pdnn.data import Dataset
 from pdnn.data.checks import compared, digest
 from pdnn.data.source import Source, source_of
@@ -108,7 +108,7 @@ class Feed:
         self._dtype = np.dtype(array_dtype(model.dtype))
         self._epochs = 0
         if sparse.issparse(x):
-            self.source = sparse_source(converted(x, self._dtype), targets, weight, model, loss)
+            self.source = _sparse_source(x, targets, weight, model, loss)
             self._settled = True
         else:
             check_range(x, self._dtype)
@@ -140,23 +140,30 @@ class Feed:
         return [part for part in (order[:full], order[full:]) if len(part)]
 
 
-def sparse_source(x: Any, targets: Array, weight: Array | None, model: nn.Sequential, loss: Loss) -> Source:
-    """The rows of a CSR array of the model's dtype, without those of a data set."""
-    features = x.shape[1]
+def _sparse_source(x: Any, targets: Array, weight: Array | None, model: nn.Sequential, loss: Loss) -> Source:
+    """The rows of a CSR array, without those of a data set."""
+    features, dtype = x.shape[1], array_dtype(model.dtype)
     outputs = prod(model.output_shape((features,)))
-    targets, weight = prepare_rows("fit", targets, weight, loss, outputs, x.dtype.name)
-    columns, starts = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
-    core = core_for(model.dtype).Source(x.data, columns, starts, features, targets, weight)
-    none = Dataset(np.empty((0, features), x.dtype), targets[:0])
+    targets, weight = prepare_rows("fit", targets, weight, loss, outputs, dtype)
     return Source(
-        core,
+        sparse_rows(x, targets, weight, model.dtype),
         np.arange(len(targets)),
         target_width(targets),
         (features,),
-        none,
+        Dataset(np.empty((0, features), dtype), targets[:0]),
         (x, targets, 1.0, 0.0, weight),
         "",
     )
+
+
+def sparse_rows(x: Any, targets: Array, weight: Array | None, dtype: str) -> CoreSource:
+    """The rows of a CSR array as the core reads them for a model of this dtype; raises as `converted`."""
+    if not x.has_canonical_format:  # the core multiplies without zeros what has columns in order, each once
+        x = x.copy()
+        x.sum_duplicates()
+    x = converted(x, array_dtype(dtype))
+    columns, starts = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
+    return core_for(dtype).Source(x.data, columns, starts, x.shape[1], targets, weight)
 
 
 def dense(x: Any, rows: slice, dtype: str) -> Array:

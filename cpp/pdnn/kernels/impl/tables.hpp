@@ -13,6 +13,7 @@
 #include "pdnn/kernels/impl/rows.hpp"
 #include "pdnn/kernels/impl/rules.hpp"
 #include "pdnn/kernels/impl/signs.hpp"
+#include "pdnn/kernels/impl/sparse.hpp"
 #include "pdnn/kernels/impl/stack.hpp"
 #include "pdnn/kernels/table.hpp"
 
@@ -22,6 +23,10 @@ namespace {
 template <class T>
 inline constexpr Table<T> kTable = {
     product_kernels<Plain<T>>(),
+    SparseKernels<T>{
+        .sparse_nn = sparse_nn<T>,
+        .sparse_tn = sparse_tn<T>,
+    },
     StackKernels<T>{
         .stack_forward = stack_forward<T>,
         .stack_backward = stack_backward<T>,

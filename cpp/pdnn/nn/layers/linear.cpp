@@ -101,6 +101,8 @@ Index Linear<T>::updated(const Pass& pass, const Vars<T>& vars) const {
 
 template <class T>
 void Linear<T>::forward(const Pass& pass, Vars<T> vars, Tensor<const T> x, Tensor<T> y) const {
+  if (x.sparse)
+    return kernels::table<T>().sparse_nn(*pass.team, *x.sparse, weight(vars.params), bias(vars.params), fusion_.own, y);
   products().product_nn(*pass.team, x, weight(vars.params), bias(vars.params), fusion_.own, y);
 }
 
@@ -142,10 +144,11 @@ void Linear<T>::add_up_weight(const Pass& pass, const Vars<T>& vars, Tensor<cons
                               std::optional<Range> panels, std::span<T> grads,
                               const kernels::Upcoming* upcoming) const {
   each_node(pass, vars, x.batch, grads, [&](Range rows, const kernels::LeafSums<T>& leaves, std::span<T> sums) {
-    const kernels::PanelMatrix<T> dw = weight(sums);
-    const Range cols = panels ? dw.columns(*panels) : Range{0, outputs_};
-    products().product_tn(*pass.team, x.rows(rows), columns(dy.rows(rows), cols), leaves, pass.add,
-                          panels ? dw.panels(*panels) : dw, rows.begin == 0 ? upcoming : nullptr);
+    const kernels::PanelMatrix<T> all = weight(sums), dw = panels ? all.panels(*panels) : all;
+    const Matrix<const T> delta = columns(dy.rows(rows), panels ? all.columns(*panels) : Range{0, outputs_});
+    if (x.sparse)
+      return kernels::table<T>().sparse_tn(*pass.team, *x.sparse, delta, pass.add ? dw.data : nullptr, nullptr, dw);
+    products().product_tn(*pass.team, x.rows(rows), delta, leaves, pass.add, dw, rows.begin == 0 ? upcoming : nullptr);
   });
 }
 
@@ -160,9 +163,11 @@ void Linear<T>::update_weight(const Pass& pass, const Vars<T>& vars, const kerne
   const Range elements{dw.columns(own).begin * inputs_, dw.columns(own).end * inputs_};
   const T* const from =
       vars.updates->from_others(*pass.team, {pass.offset + elements.begin, pass.offset + elements.end});
+  const Matrix<const T> delta = columns(dy, dw.columns(own));
+  const kernels::Update<T> update = rule.at(elements.begin);
+  if (x.sparse) return kernels::table<T>().sparse_tn(*pass.team, *x.sparse, delta, from, &update, dw.panels(own));
   each_node(pass, vars, x.batch, grads, [&](Range, const kernels::LeafSums<T>& leaves, std::span<T>) {
-    products().product_tn_update(*pass.team, x, columns(dy, dw.columns(own)), leaves, rule.at(elements.begin), from,
-                                 dw.panels(own), upcoming);
+    products().product_tn_update(*pass.team, x, delta, leaves, update, from, dw.panels(own), upcoming);
   });
 }
 

@@ -25,6 +25,7 @@ class Linear : public Layer<T> {
   bool has_bias() const { return bias_; }
 
   std::string_view name() const override { return "Linear"; }
+  Traits traits() const override { return {.sparse = precision_ == Precision::full}; }
   std::vector<Parameter> parameters() const override;
   Shape output_shape(const Shape& in) const override;
   Sizes sizes(const Shape& in) const override;
