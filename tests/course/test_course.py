@@ -235,6 +235,16 @@ def test_where_results_cannot_be_written_is_said_before_the_check(
     assert said in capsys.readouterr().err
 
 
+def test_results_have_titles_without_docstrings(run_python: Callable[..., Completed]) -> None:
+    code = """
+from pdnn.course.examine import checks_of, title
+from pdnn.course.sheet import SHEETS
+print(*(title(check) for sheet in SHEETS for check in checks_of(sheet)), sep="\\n")
+"""
+    titles = run_python(["-OO", "-c", code]).stdout.splitlines()
+    assert "summed" in titles and all(titles)
+
+
 def test_the_command_says_what_it_can_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,12 @@ def test_help_shows_examples(command: str, capsys: pytest.CaptureFixture[str]) -
     assert f"pdnn {command}" in capsys.readouterr().out.split("options:")[0].split("\n\n", 1)[1]
 
 
+def test_commands_work_without_docstrings(run_python: Callable[..., Completed]) -> None:
+    words = ["-OO", "-m", "pdnn", "train", "--epochs", "1", "--quiet"]
+    assert "accuracy" in run_python(words).stdout
+    assert "--ranks" in run_python(["-OO", "-m", "pdnn", "launch", "--help"]).stdout
+
+
 def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "COMMAND" in usage_error(capsys)
     assert all(name in usage_error(capsys, "trian") for name in cli.COMMANDS)

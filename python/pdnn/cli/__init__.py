@@ -34,8 +34,7 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pdnn {pdnn.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, module in COMMANDS.items():
-        assert module.__doc__ is not None
-        summary, _, description = module.__doc__.partition("\n")
+        summary, _, description = (module.__doc__ or "").partition("\n")  # none under python -OO
         subparser = commands.add_parser(
             name,
             help=summary,

@@ -34,7 +34,8 @@ def checks_of(sheet: Sheet) -> list[Check]:
 
 def title(check: Check) -> str:
     """What a check checks."""
-    return (check.__doc__ or "").partition("\n")[0].rstrip(".")
+    words = check.__doc__ or check.__name__.replace("_", " ")  # python -OO leaves the name alone
+    return words.partition("\n")[0].rstrip(".")
 
 
 def examine(submission: Submission, sheet: Sheet) -> Iterator[Result]:
