@@ -42,6 +42,23 @@ def test_a_job_ends_when_its_parent_is_killed(platform: str) -> None:
         os.kill(program, 0)
 
 
+def test_names_of_programs_need_not_be_text() -> None:
+    """Linux keeps 15 bytes of a name, which may end within a letter."""
+    name = Path("/proc/self/comm")
+    if not name.exists():
+        pytest.skip("no process has a name in /proc here")
+    code = f"open({str(name)!r}, 'wb').write(('n' * 14 + 'ä').encode()[:15]); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        with pytest.raises(UnicodeDecodeError):
+            Path(f"/proc/{program.pid}/stat").read_text(encoding="utf-8")
+        guard.end_session(program.pid)
+        assert program.wait(10) == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("processes", ["/proc", "/nowhere"])
 def test_nobody_of_a_session_is_left(processes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where only `ps` knows the processes, and if they do not end by themselves."""

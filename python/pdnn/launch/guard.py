@@ -87,7 +87,8 @@ def _processes() -> Iterator[tuple[int, str]]:
     if _PROCESSES.exists():
         for path in _PROCESSES.glob("[0-9]*/stat"):
             with contextlib.suppress(OSError):
-                yield int(path.parent.name), path.read_text().rpartition(")")[2].split()[0]
+                stat = path.read_bytes()  # the program's name in it may end within a letter
+                yield int(path.parent.name), stat.rpartition(b")")[2].split()[0].decode()
         return
     said = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
     for line in said.splitlines():
