@@ -152,13 +152,27 @@ def test_doctor_finds_what_killed_launchers_have_left(tmp_path: Path) -> None:
     hints: list[str] = []
     (tmp_path / f"ompi.{os.getpid()}").mkdir()
     health.hint_at_sessions(tmp_path, hints)
-    assert not hints, "it runs"
+    (tmp_path / "ompi.4f2a9c1b.4194305").mkdir()  # of Open MPI 4: the machine's name and the user's number
+    health.hint_at_sessions(tmp_path, hints)
+    assert not hints, "it runs, or is not called by a PID"
     (tmp_path / "ompi.4194305").mkdir()  # more than Linux gives
     health.hint_at_sessions(tmp_path, hints)
     assert hints[0].startswith(f"{tmp_path}/ompi.4194305 are of mpiexecs that were killed")
     (tmp_path / "ompi.4194306").mkdir()
     health.hint_at_sessions(tmp_path, hints)
     assert hints[1].startswith(f"{tmp_path}/ompi.4194305 and 1 more are of")
+
+
+def test_doctor_names_libraries_in_folders_with_spaces() -> None:
+    line = b"7f00-7f01 r-xp 00000000 00:2a 42                         "
+    paths = [
+        b"/a b/lib/libmpi.so.40",
+        "/Zürich/libmpich.so.12".encode(),
+        b"/a/libmpi.so/python3",
+        b"/a/libc.so",
+    ]
+    maps = b"".join(line + path + b"\n" for path in [*paths, *paths]) + b"7f01-7f02 rw-p 00000000 00:00 0 \n"
+    assert health.libraries_in(maps) == ["/Zürich/libmpich.so.12", "/a b/lib/libmpi.so.40"]
 
 
 def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> None:

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import socket
 import subprocess
@@ -32,18 +33,18 @@ _OPTIONAL = {
     "pooch": "downloads",
 }
 _LIBRARY = """
-import json, os, re, mpi4py
+import json, os, mpi4py
 mpi4py.rc.initialize = False
 from mpi4py import MPI
-maps = open("/proc/self/maps").readlines() if os.path.exists("/proc/self/maps") else []
-files = {line.split()[-1] for line in maps if re.search(r"/libmpi(ch)?\\.", line)}
+from pdnn.cli.health import libraries_in
+maps = open("/proc/self/maps", "rb").read() if os.path.exists("/proc/self/maps") else b""
 version = " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\\0").split())
 try:
     from pdnn import _mpi
     module = _mpi.wrap.__module__
 except ImportError:  # built for another: the ranks say it
     module = None
-print(json.dumps([version, " ".join(files) or None, module]))
+print(json.dumps([version, ", ".join(libraries_in(maps)) or None, module]))
 """
 _RANKS = """
 import sys, pdnn
@@ -183,6 +184,12 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
     return facts
 
 
+def libraries_in(maps: bytes) -> list[str]:
+    """The files of MPI libraries in /proc/PID/maps; a path may have spaces, and any bytes."""
+    mapped = {os.fsdecode(line.split(maxsplit=5)[-1]) for line in maps.splitlines()}
+    return sorted(path for path in mapped if re.search(r"/libmpi(ch)?\.[^/]*$", path))
+
+
 def library_advice(system: Path = Path("/usr/lib")) -> str:
     """What helps if mpi4py finds no library: it does not look for MPICH's by the name that Debian gives."""
     for library in system.glob("*/libmpich.so.12"):
@@ -205,7 +212,8 @@ def hint_at_mpiexec(module: str, mpiexec: Mpiexec, hints: list[str]) -> None:
 
 def hint_at_sessions(folder: Path, hints: list[str]) -> None:
     """Finds what mpiexecs of Open MPI 5 that were killed have left; one with the same PID cannot start."""
-    left = [path for path in sorted(folder.glob("ompi.[0-9]*")) if not _is_alive(int(path.suffix[1:]))]
+    named = {path: path.name.removeprefix("ompi.") for path in sorted(folder.glob("ompi.*"))}
+    left = [path for path, pid in named.items() if pid.isdecimal() and not _is_alive(int(pid))]
     if left:
         hints.append(
             f"{left[0]}{f' and {len(left) - 1} more' * (len(left) > 1)} are of mpiexecs that were killed; a "
