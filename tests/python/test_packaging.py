@@ -108,6 +108,12 @@ except ImportError as missing:
     assert "matplotlib" in str(missing)
 else:
     raise AssertionError("plotted without matplotlib")
+try:
+    import pdnn.sklearn
+except ImportError as missing:
+    assert "pip install 'scikit-learn>=1.6'" in str(missing)
+else:
+    raise AssertionError("estimators without scikit-learn")
 print("alone")
 """
 
