@@ -223,6 +223,27 @@ def test_a_root_is_taken_alone_and_pdnn_data_otherwise(
     assert len(datasets.mnist(tmp_path / "root", train=True, download=False)) == 1
 
 
+def test_a_user_without_a_home_keeps_data_among_the_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(user: int) -> None:
+        raise KeyError(user)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert download.user_cache("mnist") == tmp_path / ".cache" / "pdnn" / "mnist"
+
+
+def test_a_folder_that_takes_no_download_is_said_with_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        NotADirectoryError, match=r"no download can be kept there .*; set XDG_CACHE_HOME .*file/a"
+    ):
+        fetch("a.gz", SHA256, ["http://127.0.0.1:9/"], [tmp_path / "file" / "a"])
+
+
 def test_cifar10_is_downloaded_by_its_md5_and_read_from_the_archive(
     mirror: Callable[..., Mirror], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

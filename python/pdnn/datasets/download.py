@@ -17,7 +17,13 @@ TIMEOUT = 30  # seconds without a byte after which a mirror is given up
 
 def user_cache(name: str) -> Path:
     """The folder where this user keeps the data set `name` between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pdnn", name)
+    try:
+        home = Path.home()
+    except RuntimeError:  # without HOME, a user whom the system does not know, as containers have
+        from tempfile import gettempdir
+
+        home = Path(gettempdir())  # which is HOME in what `pdnn launch` starts
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache", "pdnn", name)
 
 
 def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Path]) -> Path:
@@ -53,8 +59,7 @@ def fetch(name: str, checksum: str, mirrors: Sequence[str], places: Sequence[Pat
     downloader = pooch.HTTPDownloader(bar_wanted(), CHUNK, timeout=TIMEOUT)
     failures = []
     own = [mirror.rstrip("/") + "/" for mirror in os.environ.get("PDNN_MIRROR", "").split()]
-    folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / ".lock"):
+    with _locked(folder):
         if _is_sound(target, checksum):
             return target
         for mirror in [*own, *mirrors]:
@@ -78,10 +83,19 @@ def _is_sound(path: Path, checksum: str) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Iterator[None]:
     import fcntl
 
-    with open(path, "w") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / ".lock", "w")  # noqa: SIM115
+    except OSError as error:
+        words = (
+            f"no download can be kept there ({error.strerror}); set XDG_CACHE_HOME to a folder for "
+            "downloads, or PDNN_DATA to one that has the data"
+        )
+        raise OSError(error.errno, words, str(folder)) from error
+    with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
