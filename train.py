@@ -50,9 +50,9 @@ def main() -> None:
     if rank == 0:
         result = trainer.evaluate(test)
         options.out.mkdir(parents=True, exist_ok=True)
-        history.plot(options.out / "history.png")
         history.save(options.out / "history.json")
         model.save(options.out / "model.safetensors")
+        history.plot(options.out / "history.png")
         print(f"test loss {result['loss']:.4f}, test accuracy {result['accuracy']:.4f}")
         print(f"wrote history.png, history.json and model.safetensors to {options.out}")
 

@@ -14,6 +14,17 @@ from processes import Completed
 NONE = "argument {}: '0' is not a whole number of at least 1"
 
 
+def test_the_main_job_keeps_its_model_where_nothing_can_be_drawn(
+    root: Path, run_python: Callable[..., Completed], tmp_path: Path
+) -> None:
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('not here')\n")
+    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    words = [root / "train.py", "--epochs", "1", "--out", tmp_path / "out"]
+    child = run_python(words, check=False, env={"PYTHONPATH": path, "PDNN_MPI": "0"})
+    assert child.returncode == 1 and "matplotlib is missing" in child.stdout
+    assert (tmp_path / "out" / "model.safetensors").exists() and (tmp_path / "out" / "history.json").exists()
+
+
 @pytest.mark.parametrize(
     ("script", "words", "said"),
     [
