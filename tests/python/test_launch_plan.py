@@ -20,7 +20,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of 8 cores, and no word from the user."""
     set_cores(monkeypatch, affinity=8)
     for name in list(os.environ):
-        if name.startswith(("OMPI_", "OMP_", "PDNN_", "SLURM_", "OPENBLAS_", "MKL_")):
+        if name.startswith(("OMPI_", "OMP_", "PDNN_", "SLURM_", "OPENBLAS_", "MKL_", "I_MPI_")):
             monkeypatch.delenv(name)
 
 
@@ -80,6 +80,13 @@ def test_each_mpiexec_hears_its_own_options() -> None:
     command = plan(["train.py"], 2, Mpiexec("/bin/mpiexec", "MPICH", "5.0.2")).command
     assert command[:5] == ["/bin/mpiexec", "-n", "2", "-bind-to", "none"]
     assert "--oversubscribe" not in command
+
+
+def test_intel_mpi_binds_no_rank_unless_the_user_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    intel = Mpiexec("/bin/mpiexec", "MPICH", "2021.17")
+    assert plan(["train.py"], 2, intel).environment["I_MPI_PIN"] == "0"
+    monkeypatch.setenv("I_MPI_PIN", "1")
+    assert "I_MPI_PIN" not in plan(["train.py"], 2, intel).environment
 
 
 @pytest.mark.parametrize(

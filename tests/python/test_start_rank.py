@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pdnn.launch.start_rank import Core, allowed_cores, share
+from pdnn.launch.start_rank import Core, allowed_cores, main, share
 
 # Two packages of two cores with two hardware threads each; as in Linux, CPUs n and n + 4 are one core.
 TWO_PACKAGES: list[Core] = [(cpu % 4 // 2, cpu % 4 % 2, cpu) for cpu in range(8)]
@@ -36,3 +36,19 @@ def test_shares_are_disjoint_and_as_large_as_promised(cores: list[Core], ranks: 
 def test_only_cores_of_the_mask_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
     assert [cpu for _, _, cpu in allowed_cores()] == [0]
+
+
+def test_a_rank_that_mpiexec_has_bound_keeps_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[set[int]] = []
+    begun: list[str] = []
+    monkeypatch.setattr("os.sched_setaffinity", lambda pid, cores: taken.append(cores))
+    monkeypatch.setattr("os.execv", lambda program, words: begun.append(program))
+    monkeypatch.setenv("MPI_LOCALRANKID", "0")
+    monkeypatch.setenv("MPI_LOCALNRANKS", "2")
+    for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PDNN_RANK_OUTPUT"):
+        monkeypatch.delenv(name, raising=False)
+    for allowed in ({5}, {4, 5}):
+        monkeypatch.setattr("os.sched_getaffinity", lambda pid, allowed=allowed: allowed)
+        main(1, ["program"])
+    assert len(taken) == 1 and taken[0] <= {4, 5}, "of two cores it takes one, of one alone none"
+    assert begun == ["program"] * 2

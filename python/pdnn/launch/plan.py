@@ -112,6 +112,7 @@ def _settings(threads: int) -> dict[str, str]:
     """The environment of a job, in so far as the user has not set it."""
     settings = dict.fromkeys(_THREADS, str(threads))
     settings["PYTHONUNBUFFERED"] = "1"  # a rank's lines appear when they are written
+    settings["I_MPI_PIN"] = "0"  # Intel MPI binds ranks whatever -bind-to says
     settings["HOME"] = (
         tempfile.gettempdir()
     )  # without one Open MPI does not start; it looks for settings there

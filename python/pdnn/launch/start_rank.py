@@ -49,7 +49,8 @@ def main(threads: int, program: list[str]) -> None:
     if threads:
         index = number("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
         size = number("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
-        os.sched_setaffinity(0, share(allowed_cores(), index, size, threads))
+        if len(cores := allowed_cores()) >= size * threads:  # else mpiexec has bound this rank
+            os.sched_setaffinity(0, share(cores, index, size, threads))
     folder = os.environ.pop("PDNN_RANK_OUTPUT", None)
     if folder:
         rank = number("OMPI_COMM_WORLD_RANK", "PMI_RANK")
