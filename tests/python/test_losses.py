@@ -112,6 +112,21 @@ def test_integers_are_targets_where_the_loss_takes_no_classes() -> None:
     np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
 
 
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(weight=[1.0]), nn.NLLLoss()])
+def test_classes_need_an_output_each(loss: nn.Loss) -> None:
+    trainer = trainer_of(loss, outputs=1)
+    model, words = trainer.model, "the network has 1 output, and targets are classes"
+    for call in (
+        lambda: trainer.fit((X, Y), verbose=False),
+        lambda: trainer.evaluate((X, Y)),
+        lambda: model.gradient(X, Y, loss),
+        lambda: model.step(X, Y, loss, optim.SGD(model.parameters(), lr=0.1)),
+        lambda: loss(model(X), Y),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
 @pytest.mark.parametrize("labels", [Y.astype(np.int32), np.eye(2, dtype=np.int32)[Y]])
 def test_labels_that_change_during_a_fit_change_nothing(labels: Any) -> None:
     class Change(Callback):

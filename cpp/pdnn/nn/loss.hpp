@@ -75,6 +75,11 @@ class Loss {
                        const Tensor<T>& dy, double* rows) const;
 
  protected:
+  /// Throws ValueError if targets are classes and there is one output: of a loss that has an output for each class.
+  void check_classes(const Shape& output, Index target_width) const {
+    require(target_width > 0 || output.count() > 1, name(), ": the network has 1 output, and targets are classes, ",
+            "each of which needs one; use a network of 2 outputs, or BCEWithLogitsLoss for classes 0 and 1");
+  }
   /// This member's rows of `rows` and dy, member.range(y.batch), without the rows' own weights.
   virtual void compute(const Member& member, const Tensor<const T>& y, const Target<T>& target, double scale,
                        const Tensor<T>& dy, double* rows) const = 0;

@@ -9,6 +9,7 @@ void CrossEntropyLoss<T>::check(const Shape& output, Index target_width) const {
   require(output.rank() == 1, name(), ": outputs are ", output.text(), " a sample, expected one logit a class");
   require(target_width == 0 || target_width == output[0], name(), ": targets have ", target_width,
           " columns, the network has ", output[0], " outputs");
+  this->check_classes(output, target_width);
   require(class_weights_.empty() || std::ssize(class_weights_) == output[0], name(), ": weight has ",
           class_weights_.size(), " classes, the network has ", output[0], " outputs");
 }

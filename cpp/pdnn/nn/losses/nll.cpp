@@ -7,6 +7,7 @@ void NLLLoss<T>::check(const Shape& output, Index target_width) const {
   require(output.rank() == 1, name(), ": outputs are ", output.text(),
           " a sample, expected one log-probability a class");
   require(target_width == 0, name(), ": targets have ", target_width, " columns, expected one class a row, shape (n,)");
+  this->check_classes(output, target_width);
 }
 
 template <class T>
