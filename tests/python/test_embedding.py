@@ -10,6 +10,8 @@ import pytest
 
 import pdnn
 from pdnn import models, nn, optim
+from pdnn._core import Aborted
+from pdnn.comm import run_threads
 from pdnn.core import core_for
 from pdnn.data import Dataset
 from pdnn.estimate import probes
@@ -168,6 +170,25 @@ def test_a_refused_step_changes_nothing() -> None:
         assert losses[0] == losses[1], step
     assert models[0].fingerprint() == models[1].fingerprint()
     assert rules[0].state_dict()["steps"] == rules[1].state_dict()["steps"] == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*threads share")
+@pytest.mark.parametrize("strategy", ["serial", "team:2", "pool:2/4", "serial/8", "ddp", "ddp/8"])
+def test_a_step_of_fit_that_is_refused_does_not_count(strategy: str) -> None:
+    x = CODES.astype("float64")
+    x[40, 2] = 11
+
+    def steps() -> int:
+        model = network()
+        adam = optim.Adam(model.parameters())
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), adam, strategy=strategy)
+        with pytest.raises((ValueError, Aborted)):
+            trainer.fit((x, LABELS), 1, 8, shuffle=False, verbose=False)
+        made: int = adam.state_dict()["steps"]
+        return made
+
+    ranks = 2 if "ddp" in strategy else 1
+    assert run_threads(steps, ranks) == [5] * ranks
 
 
 def test_mistakes_are_named() -> None:

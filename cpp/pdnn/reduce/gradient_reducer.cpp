@@ -28,12 +28,18 @@ StepSums read_tail(nn::Model<T>& model, Index rows) {
 
 template <class T>
 StepSums GradientReducer<T>::step(const Source<T>& source, const Step& own, nn::BatchSum* batch_sum, bool keep) {
+  const std::int64_t steps = replica_.optimizer.steps();
   replica_.optimizer.begin_step();
   StepSums sums{{}, own.global_rows, own.stop};
-  nn::Hooks<T> hooks = begin_step(keep);
-  hooks.batch_sum = batch_sum;
-  sums.loss = replica_.engine.gradient(source, own, hooks);
-  return finish_step(sums);
+  try {
+    nn::Hooks<T> hooks = begin_step(keep);
+    hooks.batch_sum = batch_sum;
+    sums.loss = replica_.engine.gradient(source, own, hooks);
+    return finish_step(sums);
+  } catch (...) {  // a layer refuses these samples, here or on another rank
+    replica_.optimizer.set_steps(steps);
+    throw;
+  }
 }
 
 namespace {
