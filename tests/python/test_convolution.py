@@ -242,6 +242,15 @@ def test_mistakes_are_named() -> None:
         nn.Conv2d(1, 2, 3, padding="same")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"dilation \(1, 1, 1\); expected"):
         nn.Conv2d(1, 2, 3, dilation=(1, 1, 1))
+    for number in (2**31, 2**62, 2**70):  # whose products with the kernel would not fit
+        with pytest.raises(ValueError, match=r"dilation \d+; expected a whole number from 1 to 2\*\*31 - 1"):
+            nn.Conv2d(1, 2, 5, dilation=number)
+    with pytest.raises(ValueError, match="kernel 3 does not fit"):
+        nn.Sequential(nn.Conv2d(1, 2, 3, dilation=2**31 - 1)).output_shape((1, 8, 8))
+    with pytest.raises(ValueError, match="all below 2"):
+        core_for("float32").conv2d(
+            np.ones((1, 8, 8, 1), "float32"), np.ones((3, 3, 1, 1), "float32"), padding=2**62
+        )
     with pytest.raises(ValueError, match="3 groups; must divide 6 input and 4 output channels"):
         nn.Conv2d(6, 4, 3, groups=3)
     with pytest.raises(ValueError, match="at most 256 elements"):

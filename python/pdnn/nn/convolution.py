@@ -28,10 +28,11 @@ class _Windowed(Module):
             numbers = [*map(index, value)] if isinstance(value, Sequence) else [index(value)] * self._axes
         except TypeError:
             numbers = []
-        if len(numbers) != self._axes or min(numbers) < least:
+        if len(numbers) != self._axes or min(numbers) < least or max(numbers) >= 2**31:
             each = "" if self._axes == 1 else f", or {self._axes} of them"
+            to = " to 2**31 - 1" if numbers and max(numbers) >= 2**31 else ""
             raise ValueError(
-                f"{type(self).__name__}: {name} {value!r}; expected a whole number from {least}{each}"
+                f"{type(self).__name__}: {name} {value!r}; expected a whole number from {least}{to}{each}"
             )
         return numbers[0] if len(set(numbers)) == 1 else tuple(numbers)
 
@@ -147,8 +148,8 @@ class Conv2d(_Conv):
     TypeError
         If a number of channels or groups is no integer.
     ValueError
-        If a number of channels, of the kernel, stride or dilation is below 1, one of the padding below 0, or
-        the groups do not divide both numbers of channels.
+        If a number of channels, of the kernel, stride or dilation is below 1, one of the padding below 0, one
+        is above 2**31 - 1, or the groups do not divide both numbers of channels.
     """
 
     _axes = 2

@@ -12,16 +12,19 @@ namespace {
 std::string said(const Pair& pair, const WindowOptions& options) {
   return options.line ? std::to_string(pair.x) : pair.text();
 }
-bool at_least(const Pair& pair, Index least) { return std::min(pair.y, pair.x) >= least; }
+/// So that places, which add two of their products at most, fit.
+bool within(const Pair& pair, Index least) {
+  return std::min(pair.y, pair.x) >= least && std::max(pair.y, pair.x) < Index{1} << 31;
+}
 
 }  // namespace
 
 void check_windows(std::string_view layer, const WindowOptions& options) {
   const auto& [kernel, stride, padding, dilation, line] = options;
-  require(at_least(kernel, 1) && at_least(stride, 1) && at_least(padding, 0) && at_least(dilation, 1), layer,
-          ": kernel ", said(kernel, options), ", stride ", said(stride, options), ", padding ", said(padding, options),
+  require(within(kernel, 1) && within(stride, 1) && within(padding, 0) && within(dilation, 1), layer, ": kernel ",
+          said(kernel, options), ", stride ", said(stride, options), ", padding ", said(padding, options),
           ", dilation ", said(dilation, options),
-          "; kernel, stride and dilation must be at least 1, padding at least 0");
+          "; kernel, stride and dilation must be at least 1, padding at least 0, and all below 2^31");
 }
 
 kernels::Windows windows_on(std::string_view layer, const Shape& in, const WindowOptions& options) {
