@@ -45,6 +45,7 @@ class _Watching(Callback):
         self.min_delta = number(self, "min_delta", min_delta)
         self.best: float | None = None
         self.best_epoch = -1
+        self._until = 0  # epochs that were compared, those of an earlier fit too
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Forgets what an earlier fit saw.
@@ -56,7 +57,23 @@ class _Watching(Callback):
         """
         if self.monitor.startswith("val_") and not trainer.validates:
             raise ValueError(f'{type(self).__name__}: no "{self.monitor}" without validation=')
-        self.best, self.best_epoch = None, -1
+        self._recall(trainer, trainer.epoch)
+
+    def on_train_end(self, trainer: Trainer) -> None:
+        """Knows what was compared, also on a rank that has waited."""
+        self._catch_up(trainer, trainer.epoch)
+
+    def _recall(self, trainer: Trainer, until: int) -> None:
+        """Knows what the trainer does of the epochs before one, and nothing of later ones."""
+        self.best, self.best_epoch, self._until = None, -1, until
+
+    def _catch_up(self, trainer: Trainer, epoch: int) -> None:
+        """Before an epoch is compared that does not follow the last one: ranks went on after another's death.
+
+        Then this one had waited, or has gone back.
+        """
+        if epoch != self._until:
+            self._recall(trainer, epoch)
 
     def _improves(self, epoch: int, logs: dict[str, float]) -> bool:
         """Whether the epoch is the best one so far, as is noted then."""
@@ -68,6 +85,7 @@ class _Watching(Callback):
             better = self.best is None or not isnan(value)
         else:
             better = sign * (value - self.best) > self.min_delta
+        self._until = epoch + 1
         if better:
             self.best, self.best_epoch = value, epoch
         return better
@@ -119,11 +137,15 @@ class EarlyStopping(_Watching):
             If the value is one of validation, and `fit` was given no data for it.
         """
         super().on_train_begin(trainer)
+        if self.best is not None:
+            self._stop_if_over(trainer, trainer.epoch - 1)
+
+    def _recall(self, trainer: Trainer, until: int) -> None:
+        super()._recall(trainer, until)
         self._kept = None
         had = trainer.best.get(self.monitor)
-        if had is not None and had.until == trainer.epoch:
+        if had is not None and had.until == until:
             self.best, self.best_epoch, self._kept = had.value, had.epoch, had.model
-            self._stop_if_over(trainer, trainer.epoch - 1)
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Compares, keeps the best parameters, and stops when patience is over.
@@ -133,6 +155,7 @@ class EarlyStopping(_Watching):
         ValueError
             If the epoch has no such value.
         """
+        self._catch_up(trainer, epoch)
         if self._improves(epoch, logs) and self.restore_best:
             self._kept = trainer.model.flat_parameters.copy(), trainer.model.flat_buffers.copy()
         assert self.best is not None, "the first epoch improves"
@@ -146,6 +169,7 @@ class EarlyStopping(_Watching):
 
     def on_train_end(self, trainer: Trainer) -> None:
         """Puts the best parameters and buffers back."""
+        super().on_train_end(trainer)
         trainer.best.pop(self.monitor, None)
         if self._kept is not None:
             trainer.model.flat_parameters[...], trainer.model.flat_buffers[...] = self._kept
@@ -209,9 +233,13 @@ class ReduceLROnPlateau(_Watching):
             raise ValueError(
                 "ReduceLROnPlateau: the trainer's schedule sets the learning rates; take one of them"
             )
+
+    def _recall(self, trainer: Trainer, until: int) -> None:
+        super()._recall(trainer, until)
         self._counts_from = 0
-        for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])):
+        for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])[:until]):
             self._is_over(epoch, {self.monitor: value})
+        self._until = until
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Reduces the rates when patience is over.
@@ -221,6 +249,7 @@ class ReduceLROnPlateau(_Watching):
         ValueError
             If the epoch has no such value.
         """
+        self._catch_up(trainer, epoch)
         if self._is_over(epoch, logs):
             for group in trainer.optimizer.param_groups:
                 group["lr"] = min(group["lr"], max(group["lr"] * self.factor, self.min_lr))
@@ -284,9 +313,13 @@ class ModelCheckpoint(_Watching):
         folder = os.path.dirname(os.path.realpath(self.path))
         if trainer.comm.rank == 0 and not os.path.isdir(folder):
             raise FileNotFoundError(f"ModelCheckpoint: {self.path}: there is no folder {folder}")
+
+    def _recall(self, trainer: Trainer, until: int) -> None:
+        super()._recall(trainer, until)
         if os.path.exists(self.path):
-            for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])):
+            for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])[:until]):
                 self._improves(epoch, {self.monitor: value})
+        self._until = until
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Writes the model if it is the best one.
@@ -296,6 +329,7 @@ class ModelCheckpoint(_Watching):
         ValueError
             If the epoch has no such value.
         """
+        self._catch_up(trainer, epoch)
         if self._improves(epoch, logs) and trainer.comm.rank == 0:
             trainer.model.save(self.path)
 

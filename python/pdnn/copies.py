@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pdnn._core import CommunicationError, EpochSums
+from pdnn._core import CommunicationError
 from pdnn.comm import Communicator, ranks_may_die
 from pdnn.comm.crew import give
 from pdnn.core import CoreSession
 from pdnn.store import Array
-from pdnn.training import Position, Training
+from pdnn.training import State, Training
 
 EVERY = 100
 """Steps from one copy to the next, unless `fit` is told."""
@@ -27,13 +27,10 @@ _OWN_SUMS = ("loss", "correct", "weight", "rows", "updates")
 
 @dataclass
 class _Copy:
-    """A training after one of its steps; `counts`: the session's `rows_apart`, the optimizer's steps."""
+    """A training after one of its steps."""
 
-    step: int
-    epoch: int
-    position: tuple[int, int, bool | str, dict[str, float]] | None
-    time: int  # of the schedule
-    counts: tuple[float, float, int]
+    state: State
+    rows_apart: float  # of the session: this rank's
     arrays: list[Array]
     history: dict[str, int]  # lengths of its lists
     stop: bool  # a callback's wish
@@ -117,18 +114,14 @@ class Copies:
 
     def _copied(self, session: CoreSession, room: list[Array]) -> _Copy:
         """The training as it is now, in the memory of an older copy."""
-        training, at = self._training, self._training.position
-        live = self._arrays(session)
+        training, live = self._training, self._arrays(session)
         if [array.size for array in room] != [array.size for array in live]:
             room = [np.empty_like(array) for array in live]
         for kept, array in zip(room, live, strict=True):
             np.copyto(kept, array)
         return _Copy(
-            training.step,
-            training.epoch,
-            None if at is None else (at.row, at.rows, at.shuffle, at.sums.numbers),
-            0 if training.schedule is None else training.schedule.last_epoch,
-            (*session.rows_apart, training.optimizer.core.steps),
+            training.state(),
+            session.rows_apart[0],
             room,
             {name: len(values) for name, values in self._lists().items()},
             training.stop_training,
@@ -154,10 +147,10 @@ class Copies:
             If there is none.
         """
         fresh = comm.rank in new
-        newest = np.iinfo(np.int64).max if fresh or not self._copies else self._copies[-1].step
+        newest = np.iinfo(np.int64).max if fresh or not self._copies else self._copies[-1].state.step
         wanted = int(comm.all_reduce(np.array([newest]), "min")[0])
-        self._copies = [each for each in self._copies if each.step <= wanted and not fresh]
-        has = bool(self._copies) and self._copies[-1].step == wanted
+        self._copies = [each for each in self._copies if each.state.step <= wanted and not fresh]
+        has = bool(self._copies) and self._copies[-1].state.step == wanted
         if not comm.all_reduce(np.array([int(fresh or has)]), "min")[0]:
             raise CommunicationError("fit: the ranks that are left have no copy of the same step")
         given = give(comm, new, lambda: self._told(self._copies[-1]))
@@ -188,22 +181,18 @@ class Copies:
         for array in copied.arrays[len(own) :]:
             array[...] = 0  # what codecs of that rank remembered
         if self._training.strategy.models_apart:
-            copied.counts = (0, *copied.counts[1:])
-            if copied.position is not None:
-                copied.position[3].update(dict.fromkeys(_OWN_SUMS, 0.0))
+            copied.rows_apart = 0
+            if copied.state.position is not None:
+                copied.state.position["sums"].update(dict.fromkeys(_OWN_SUMS, 0.0))
         self._copies = [copied]
 
     def _restore(self, copied: _Copy) -> None:
         """Makes the training what it was."""
         training, history = self._training, self._training.history
-        training.step, training.epoch, at = copied.step, copied.epoch, copied.position
-        training.position = at and Position(*at[:3], EpochSums(at[3]))
+        training.go_to(copied.state)
         for kept, array in zip(copied.arrays, self._arrays(None), strict=False):
             np.copyto(array, kept)
-        training.optimizer.core.steps = copied.counts[2]
         training.stop_training = copied.stop
-        if training.schedule is not None:
-            training.schedule.step_to(copied.time)
         for name, values in copied.lists.items():
             if name in _LISTS:
                 setattr(history, name, values)
@@ -218,7 +207,7 @@ class Copies:
         What codecs remembered is kept where it fits the smaller group; else it begins at zero.
         """
         copied = self._copies[-1]
-        own = copied.counts[0]
+        own = copied.rows_apart
         session.rows_apart = own, float(comm.all_reduce(np.array([own], np.float64))[0])
         remembered = list(session.memory)
         kept = copied.arrays[len(self._arrays(None)) :]

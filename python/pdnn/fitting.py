@@ -254,10 +254,10 @@ class Fitting:
                     if run.complete:
                         self._end_epoch(sums)
                 seconds = (time.monotonic() - began) / max(1, training.epoch - epoch)
-                if self._copy_every and (run.complete or training.step % self._copy_every == 0):
-                    self.copies.take(run.session)
                 due = self._seconds_left() == 0
                 ending, due = training.agree_to_stop(terminated.is_set(), due, run.comm)
+                if self._copy_every and (run.complete or training.step % self._copy_every == 0):
+                    self.copies.take(run.session)  # all ranks' callbacks are done
                 self._keep(ending, due)
             if not ending:
                 run.finish()

@@ -54,6 +54,19 @@ class Position:
     shuffle: bool | str
     sums: EpochSums
 
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"row": self.row, "rows": self.rows, "shuffle": self.shuffle, "sums": self.sums.numbers}
+
+    @classmethod
+    def from_dict(cls, written: dict[str, Any] | None) -> Position | None:
+        """What `to_dict` wrote; None of None."""
+        if written is None:
+            return None
+        row, rows, shuffle = int(written["row"]), int(written["rows"]), written["shuffle"]
+        shuffle = shuffle if isinstance(shuffle, str) else bool(shuffle)
+        return cls(row, rows, shuffle, EpochSums(dict(written["sums"])))
+
 
 @dataclass
 class Best:
@@ -74,6 +87,35 @@ class Best:
     epoch: int
     until: int
     model: tuple[Array, Array] | None
+
+
+@dataclass
+class State:
+    """Where a training stands, beside its arrays and its history: copies in memory and checkpoints have it.
+
+    Attributes
+    ----------
+    epoch, step : int
+    position : dict or None
+        As `Position.to_dict` makes it.
+    updates : int
+        That the optimizer has counted.
+    time : int
+        Of the schedule.
+    rates : list of float or None
+        The learning rates of the optimizer's groups; None: as they are.
+    first_rates : list of float or None
+    best : dict of str to Best
+    """
+
+    epoch: int
+    step: int
+    position: dict[str, Any] | None
+    updates: int
+    time: int
+    rates: list[float] | None
+    first_rates: list[float] | None
+    best: dict[str, Best]
 
 
 class Training:
@@ -150,6 +192,30 @@ class Training:
     def rates(self) -> list[float]:
         """The learning rates of the optimizer's groups now."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def state(self) -> State:
+        """Where it stands."""
+        return State(
+            self.epoch,
+            self.step,
+            None if self.position is None else self.position.to_dict(),
+            self.optimizer.core.steps,
+            0 if self.schedule is None else self.schedule.last_epoch,
+            self.rates,
+            self.first_rates,
+            dict(self.best),
+        )
+
+    def go_to(self, state: State) -> None:
+        """Stands there from now on; its arrays and its history are not changed."""
+        self.epoch, self.step, self.position = state.epoch, state.step, Position.from_dict(state.position)
+        self.optimizer.core.steps = state.updates
+        if self.schedule is not None:
+            self.schedule.step_to(state.time)
+        if state.rates is not None:
+            for group, rate in zip(self.optimizer.param_groups, state.rates, strict=True):
+                group["lr"] = rate
+        self.first_rates, self.best = state.first_rates, dict(state.best)
 
     def _check_evaluations(self) -> None:
         """Raises ValueError if a step evaluates its batch several times and other arguments forbid that."""

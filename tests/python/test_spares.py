@@ -11,8 +11,8 @@ import pytest
 import elastic_job
 import pdnn
 import surviving_fit
-from pdnn import ddp
-from pdnn.callbacks import Callback
+from pdnn import ddp, nn, optim
+from pdnn.callbacks import Callback, EarlyStopping, ModelCheckpoint, ReduceLROnPlateau
 from pdnn.comm import die, run_threads
 
 
@@ -104,6 +104,55 @@ def test_a_checkpoint_is_written_on_and_resumed_beside_a_spare(tmp_path: Path) -
     last = with_spares(3, 1, {2: 150}, lambda: fit(3))
     assert last[3].history.fingerprint == want.history.fingerprint
     assert last[3].epoch == 3
+
+
+class DieAt(Callback):
+    """A rank dies in a callback, after those before it in the list."""
+
+    def __init__(self, epoch: int) -> None:
+        self.at = epoch
+
+    def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+        if epoch == self.at:
+            die()
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+@pytest.mark.parametrize(("dies", "epoch"), [(0, 13), (1, 15), (2, 17), (None, 0)])
+def test_callbacks_that_compare_epochs_go_on(
+    spares: int, dies: int | None, epoch: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((360, 10))
+    y = (x[:, 0] > 0) + (x[:, 1] + rng.standard_normal(360) > 0).astype(int)
+
+    def fit(folder: Path, dies: int | None = None) -> tuple[Any, ...]:
+        deaths = [DieAt(epoch)] if pdnn.world().rank == dies else []
+        model = elastic_job.network()
+        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optimizer, strategy="ddp/8")
+        reducing, stopping = ReduceLROnPlateau(patience=2, factor=0.7), EarlyStopping(patience=6)
+        best = ModelCheckpoint(folder / "best.safetensors")
+        folder.mkdir(exist_ok=True)
+        trainer.fit(
+            (x[:300], y[:300]),
+            30,
+            16,
+            validation=(x[300:], y[300:]),
+            callbacks=[reducing, stopping, *deaths, best],
+            elastic=4,
+            verbose=False,
+        )
+        compared = [(round(each.best or 0, 9), each.best_epoch) for each in (reducing, stopping, best)]
+        return trainer.epoch, trainer.rates, trainer.history.fingerprint, *compared
+
+    want = run_threads(lambda: fit(tmp_path / "whole"), 1)[0]
+    assert 10 < want[0] < 30 and want[1][0] < 0.04, want
+    ends = with_spares(3, spares, {}, lambda: fit(tmp_path / "run", dies))
+    assert [end is None for end in ends] == [rank == dies for rank in range(3 + spares)]
+    assert all(end == want for end in ends if end), (want, ends)
+    kept = [pdnn.load_model(tmp_path / name / "best.safetensors").fingerprint() for name in ("whole", "run")]
+    assert kept[0] == kept[1]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pdnn._core import EpochSums, build_info
 from pdnn.files import safetensors
 from pdnn.history import History
 from pdnn.store import Array
-from pdnn.training import Best, Position, Training
+from pdnn.training import Best, Position, State, Training
 
 FORMAT = 2
 """Of the files that this version writes; it reads those before, too. 1: only between epochs, not numbered."""
@@ -83,38 +83,30 @@ class Content:
 
 def content_of(training: Training) -> Content:
     """What a training is, in arrays that share its memory."""
-    schedule = training.schedule
-    position = training.position
+    schedule, now = training.schedule, training.state()
     state = {
         "format": FORMAT,
         "pdnn": build_info()["version"],
-        "epoch": training.epoch,
-        "step": training.step,
+        "epoch": now.epoch,
+        "step": now.step,
         "seed": training.seed,
-        "position": None
-        if position is None
-        else {
-            "row": position.row,
-            "rows": position.rows,
-            "shuffle": position.shuffle,
-            "sums": position.sums.numbers,
-        },
-        "optimizer": {**training.optimizer.config(), "steps": training.optimizer.core.steps},
-        "schedule": None if schedule is None else (schedule.config(), schedule.last_epoch),
+        "position": now.position,
+        "optimizer": {**training.optimizer.config(), "steps": now.updates},
+        "schedule": None if schedule is None else (schedule.config(), now.time),
         "history": training.history.to_dict(),
         "classes": None if training.classes_ is None else training.classes_.tolist(),
         "layout": {},
     }
     if training.notes:
         state["notes"] = training.notes
-    if schedule is None and training.first_rates not in (None, training.rates):
-        state["rates"] = {"first": training.first_rates, "now": training.rates}
-    if training.best:
+    if schedule is None and now.first_rates not in (None, now.rates):
+        state["rates"] = {"first": now.first_rates, "now": now.rates}
+    if now.best:
         state["best"] = {
             name: {"value": best.value, "epoch": best.epoch, "until": best.until}
-            for name, best in training.best.items()
+            for name, best in now.best.items()
         }
-    return Content(_arrays(training) | _arrays_of_best(training.best), state)
+    return Content(_arrays(training) | _arrays_of_best(now.best), state)
 
 
 def _arrays_of_best(found: dict[str, Best]) -> dict[str, Array]:
@@ -181,7 +173,8 @@ def take(
         written, time = state["schedule"] or (None, 0)
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
         history, names = History.from_dict(state["history"]), state.get("classes")
-        notes, position = dict(state.get("notes", {})), _position(state.get("position"))
+        notes, position = dict(state.get("notes", {})), state.get("position")
+        Position.from_dict(position)
         rates = {name: list(map(float, found)) for name, found in dict(state.get("rates", {})).items()}
         goes_on = schedule is None and rates.get("first") == (training.first_rates or training.rates)
         for rate, _ in zip(rates["now"], rates["first"], strict=True) if goes_on else ():
@@ -216,16 +209,11 @@ def take(
     for needed, given in pairs:
         for name, values in needed.items():
             values[...] = given[name]
-    training.optimizer.core.steps = steps
-    if schedule is not None:
-        schedule.step_to(time)
-    if goes_on:  # with what a callback made of the rates, unless others are wanted now
-        training.first_rates = rates["first"]
-        for group, rate in zip(training.optimizer.param_groups, rates["now"], strict=True):
-            group["lr"] = rate
-    training.model.classes = names
-    training.epoch, training.step, training.seed = numbers["epoch"], numbers["step"], numbers["seed"]
-    training.position, training.best = position, best
+    # With what a callback made of the rates, unless others are wanted now:
+    now, first_rates = (rates["now"], rates["first"]) if goes_on else (None, training.first_rates)
+    where = numbers["epoch"], numbers["step"], position
+    training.go_to(State(*where, steps, time, now, first_rates, best))
+    training.seed, training.model.classes = numbers["seed"], names
     for name in ("history", "phases", "updates", "compression", "ranks", "timeline", "fingerprint"):
         setattr(training.history, name, getattr(history, name))
 
@@ -241,14 +229,6 @@ def deal_sums(training: Training) -> None:
     position.sums = EpochSums(numbers)
 
 
-def _position(state: dict[str, Any] | None) -> Position | None:
-    if state is None:
-        return None
-    return Position(
-        int(state["row"]), int(state["rows"]), _shuffle(state["shuffle"]), EpochSums(dict(state["sums"]))
-    )
-
-
 def _are_names(names: Any) -> bool:
     """Whether these are names, each there once."""
     return (
@@ -256,10 +236,6 @@ def _are_names(names: Any) -> bool:
         and all(isinstance(name, str) for name in names)
         and 0 < len(set(names)) == len(names)
     )
-
-
-def _shuffle(written: Any) -> bool | str:
-    return written if isinstance(written, str) else bool(written)
 
 
 def _check(path: str | os.PathLike[str], needed: dict[str, Array], given: dict[str, Array]) -> None:
