@@ -265,6 +265,32 @@ def test_a_training_goes_on_by_averaging(tmp_path: Path) -> None:
         assert mean_loss == pytest.approx(loss / ROWS, rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.* are merged:UserWarning")
+def test_updates_left_out_before_a_checkpoint_are_counted_once(tmp_path: Path) -> None:
+    broken = X.copy()
+    broken[[3, 20, 51]] = np.nan
+
+    def fit(strategy: str, **options: Any) -> tuple[list[float], dict[str, float]]:
+        model = pdnn.models.mlp([6, 9, 3], "tanh", dtype="float64", seed=1)
+        sgd = optim.SGD(model.parameters(), lr=0.0)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, on_nonfinite="skip")
+        trainer.fit((broken, Y), 1, 1, shuffle=False, verbose=False, **options)
+        return trainer.history.history["loss"], trainer.history.updates[0]
+
+    (loss,), updates = fit("serial")
+    assert updates["skipped"] == 3
+    for first, second in ((1, 3), (3, 1), (3, 2)):
+        folder = tmp_path / f"{first} {second}"
+        settings: dict[str, Any] = {"checkpoint": folder, "every": 9, "every_steps": 10, "keep": 9}
+        pdnn.run(fit, "average:2", ranks=first, backend="threads", **settings)
+        shutil.move(folder / "checkpoint.1.safetensors", folder / FILE)
+        for got, counted in pdnn.run(
+            fit, "average:2", ranks=second, backend="threads", checkpoint=folder, resume=True
+        ):
+            assert got == [pytest.approx(loss, rel=1e-12)]
+            assert (counted["count"], counted["skipped"]) == (ROWS - 3, 3)
+
+
 @pytest.mark.parametrize(("first", "words"), [("elastic", "are merged"), ("codec", "is dropped")])
 def test_what_belongs_to_ranks_is_not_lost_in_silence(first: str, words: str, tmp_path: Path) -> None:
     at = written(APART[first], 6, tmp_path)

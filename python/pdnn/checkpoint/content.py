@@ -20,7 +20,7 @@ FORMAT = 2
 """Of the files that this version writes; it reads those before, too. 1: only between epochs, not numbered."""
 
 KEY = "pdnn.checkpoint"
-ADDED = ("loss", "correct", "weight", "rows", "updates")
+ADDED = ("loss", "correct", "weight", "rows", "updates", "skipped", "skipped_rows")
 """Sums of an epoch that ranks which train models of their own have each for itself."""
 
 BEST = "best."  # names of what is kept of the best epochs: "best.val_loss.parameters"
