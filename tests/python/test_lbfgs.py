@@ -389,3 +389,14 @@ def test_what_cannot_evaluate_a_batch_again_says_so() -> None:
     weight, bias = model.parameters()
     with pytest.raises(ValueError, match="a step has one length"):
         optim.LBFGS([{"params": weight, "lr": 0.1}, {"params": bias}])
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_learning_rate_of_0_moves_nothing(search: str | None) -> None:
+    model = linear(3)
+    before = model.flat_parameters.copy()
+    optimizer = optim.LBFGS(model.parameters(), lr=0.0, line_search_fn=search)
+    function = objective(model, X, CLASSES, nn.CrossEntropyLoss())
+    for _ in range(2):
+        assert optimizer.step(closure_of(model, function)) == pytest.approx(function(before)[0])
+    np.testing.assert_array_equal(model.flat_parameters, before)

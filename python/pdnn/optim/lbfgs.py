@@ -156,7 +156,7 @@ class LBFGS(ClosureOptimizer):
         loss, gradient = look()
         self._check(loss, gradient)
         for iteration in range(1, self.max_iter + 1):
-            if np.abs(gradient).max(initial=0) <= self.tolerance_grad:
+            if lr == 0 or np.abs(gradient).max(initial=0) <= self.tolerance_grad:
                 break
             direction, slope = self._direction(gradient)
             if not slope < 0 or slope > -self.tolerance_change:
