@@ -142,6 +142,14 @@ def test_weights_of_0_make_no_update(strategy: str | Strategy, ranks: int, on_no
         assert [each["count"] for each in trainer.history.updates] == [0, 0]
 
 
+def test_a_step_without_weight_leaves_running_statistics() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(6, sync=True), nn.Linear(6, 3), dtype="float64", seed=1)
+    before = model.flat_buffers.copy()
+    rule = optim.SGD(model.parameters(), lr=0.1)
+    assert model.step(X, Y, nn.CrossEntropyLoss(), rule, weight=np.zeros(ROWS)) == 0
+    np.testing.assert_array_equal(model.flat_buffers, before)
+
+
 @pytest.mark.parametrize(("strategy", "ranks"), ALIKE)
 def test_a_batch_without_weight_is_not_there(strategy: str | Strategy, ranks: int) -> None:
     weight = np.repeat([1.0, 0, 0.3, 0, 2], 4)

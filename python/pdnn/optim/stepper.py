@@ -68,7 +68,9 @@ class Stepper:
                     "step: some layers are in training mode and some in evaluation mode; call train() or "
                     "eval() of the model, or write the step by hand"
                 )
-        ranks = world().core if store.synchronized and training else None
+        ranks = None
+        if store.synchronized and training and world().size > 1:
+            ranks = world().core
         weights = None if weight is None else row_weights("step", weight, len(x))
         number = store.next_call() if training else 0
         how = (training, store.seed, number, ranks)
