@@ -71,8 +71,10 @@ class ClosureEpochs(Epochs):
             loss = sums.loss if training.loss.reduction == "sum" else sums.loss / (sums.weight or 1)
             return (nan if sums.skipped else loss), optimizer.gradient
 
-        with self._all_raising():
-            optimizer.minimize(evaluate)
+        first = [evaluate()]
+        if made[0]["updates"] or made[0]["skipped"]:  # else the rows do not count
+            with self._all_raising():
+                optimizer.minimize(lambda: first.pop() if first else evaluate())
         return _added(before.numbers, made, time.perf_counter() - began)
 
     @contextmanager
@@ -129,7 +131,7 @@ class RowEpochs(ClosureEpochs):
             "weight": weight,
             "rows": len(rows),
             "steps": 1,
-            "updates": 1,
+            "updates": int(weight > 0),
         }
         step |= {"seconds": seconds, "phases.messages": waited, "phases.update": seconds - waited}
         step |= {"traffic.bytes": self.comm.traffic.bytes - bytes_before, "traffic.seconds": waited}

@@ -142,6 +142,20 @@ def test_weights_of_0_make_no_update(strategy: str | Strategy, ranks: int, on_no
         assert [each["count"] for each in trainer.history.updates] == [0, 0]
 
 
+@pytest.mark.parametrize("kind", ["LBFGS", "LevenbergMarquardt", "GaussNewton", "NaturalGradient"])
+def test_weights_of_0_make_no_update_by_several_evaluations(kind: str) -> None:
+    model = models.mlp([6, 4, 3], "tanh", dtype="float64", seed=3)
+    before = model.flat_parameters.copy()
+    rule = getattr(optim, kind)(model.parameters(), weight_decay=0.1)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), rule, strategy="serial")
+    history = trainer.fit(Dataset(X, Y, weight=np.zeros(ROWS)), epochs=2, batch_size=5, verbose=False)
+    if kind != "LBFGS":
+        assert model.step(X, Y, nn.CrossEntropyLoss(), rule, weight=np.zeros(ROWS)) == 0
+    np.testing.assert_array_equal(model.flat_parameters, before)
+    assert rule.core.steps == 0 and trainer.step == 6
+    assert history.history["loss"] == [0, 0] and [each["count"] for each in history.updates] == [0, 0]
+
+
 def test_a_step_without_weight_leaves_running_statistics() -> None:
     model = nn.Sequential(nn.BatchNorm1d(6, sync=True), nn.Linear(6, 3), dtype="float64", seed=1)
     before = model.flat_buffers.copy()

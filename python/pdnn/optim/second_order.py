@@ -68,7 +68,7 @@ class SecondOrder(ClosureOptimizer):
         )
 
     def minimize(self, batch: BatchLoss) -> float:
-        """Makes one step from the rows of a batch; returns the loss before it.
+        """Makes one step from the rows of a batch, unless all weights are 0; returns the loss before it.
 
         Raises
         ------
@@ -81,6 +81,8 @@ class SecondOrder(ClosureOptimizer):
         self.sync_groups()
         batch.decay = self._decay()
         loss = batch.loss()
+        if batch.first_sums[2] == 0:  # the rows do not count
+            return 0.0
         gradient = batch.linearize() if isfinite(loss) else np.array([np.nan])
         if not np.isfinite(gradient).all():
             raise FloatingPointError(
