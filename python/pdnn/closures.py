@@ -47,8 +47,8 @@ class ClosureEpochs(Epochs):
 
     def _step(self, row: int, before: EpochSums) -> EpochSums:
         """A step with the batch that begins at a row of the order; the sums with it."""
-        training, order = self._training, self._order(self._training.epoch)
-        optimizer = training.optimizer
+        training, optimizer = self._training, self._training.optimizer
+        core, order, _ = self._part(row)
         assert isinstance(optimizer, LBFGS)
         optimizer.sync_groups()
         no_rates, made, began = np.zeros((0, 1)), [], time.perf_counter()
@@ -56,7 +56,7 @@ class ClosureEpochs(Epochs):
         def evaluate() -> tuple[float, Array]:
             optimizer.gradient[...] = 0
             sums = self.session.run_epoch(
-                self._source.core,
+                core,
                 order,
                 self._rows,
                 training.seed % 2**64,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from copy import copy
 from math import ceil, inf, nan
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -194,16 +194,9 @@ class Epochs:
     def _run_epochs(self, orders: Array, rates: Array, scales: Array, made: list[_EpochMade]) -> None:
         training = self._training
         training.optimizer.sync_groups()
+        seed, rule = training.seed % 2**64, _RULES[training.on_nonfinite]
         self.session.run_epochs(
-            self._source.core,
-            orders,
-            self._rows,
-            training.seed % 2**64,
-            training.step,
-            rates,
-            scales,
-            _RULES[training.on_nonfinite],
-            made,
+            self._source.core, orders, self._rows, seed, training.step, rates, scales, rule, made
         )
 
     def _each(self, made: list[_EpochMade]) -> Iterator[_EpochMade]:
@@ -222,12 +215,10 @@ class Epochs:
         began = training.position
         row, before = (0, _NOTHING) if began is None else (began.row, began.sums)
         training.optimizer.sync_groups()
+        waiting = monotonic()
+        core, order, end = self._part(row)
         if isinstance(source, BlockSource):
-            waiting = monotonic()
-            core, order, end = source.part(training.epoch, seed, row, self._rows, self._shuffle)
             before = EpochSums(before.numbers | {"seconds": before.seconds + monotonic() - waiting})
-        else:
-            core, order, end = source.core, self._order(training.epoch), len(source)
         steps = int(min(ceil((end - row) / self._rows), last - training.step))
         rates = self._no_rates  # as the groups say
         schedule = training.schedule
@@ -286,6 +277,13 @@ class Epochs:
             f"was not made, those before it were. {self._source.advice()}; "
             'on_nonfinite="skip" leaves such updates out'
         )
+
+    def _part(self, row: int) -> tuple[Any, Array, int]:
+        """What has the row at a place of the epoch, the epoch's order, and the place behind those it has."""
+        training, source = self._training, self._source
+        if isinstance(source, BlockSource):
+            return source.part(training.epoch, training.seed % 2**64, row, self._rows, self._shuffle)
+        return source.core, self._order(training.epoch), len(source)
 
     def _order(self, epoch: int) -> Array:
         """The rows of the source in the order of an epoch."""

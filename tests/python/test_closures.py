@@ -12,7 +12,7 @@ import pytest
 import pdnn
 from pdnn import models, nn, optim
 from pdnn.comm import run_threads
-from pdnn.data import Dataset
+from pdnn.data import BlockStream, Dataset
 from pdnn.progress import Progress
 
 RNG = np.random.default_rng(0)
@@ -200,3 +200,24 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> 
     model = network()
     with pytest.raises(ValueError, match=message):
         pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.LBFGS(model.parameters()), **options)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("batch_size", [90, 25])
+def test_blocks_train_as_the_same_rows_in_memory(batch_size: int, shuffle: bool) -> None:
+    """Windows of 4 blocks of 7 rows; one window holds all, if rows are mixed."""
+    rows = range(0, 90, 7)
+
+    def blocks(epoch: int) -> Any:
+        for at in rows:
+            yield X[at : at + 7], Y[at : at + 7]
+
+    in_memory, in_blocks = trainer(network()), trainer(network())
+    stream = BlockStream(blocks, 90, window=len(rows) if shuffle else 4)
+    got = in_blocks.fit(stream, 3, batch_size, shuffle=shuffle, verbose=False).history["loss"]
+    for epoch in range(3):
+        (part,) = BlockStream(blocks, 90, window=len(rows)).parts(epoch, 0, 0, 90, shuffle)
+        order = part.order
+        in_memory.fit((X[order], Y[order]), 1, batch_size, shuffle=False, verbose=False)
+    assert got == in_memory.history.history["loss"]
+    np.testing.assert_array_equal(in_blocks.model.flat_parameters, in_memory.model.flat_parameters)
