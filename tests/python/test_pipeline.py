@@ -62,6 +62,21 @@ def test_a_pipeline_trains_as_one_process_does(stages: int, name: str) -> None:
     check_equal(pdnn.run(train, spec, ranks=stages, backend="threads"), train("serial"))
 
 
+@pytest.mark.parametrize("stages", [1, 2])
+def test_batch_norm_sees_micro_batches_as_a_pool_s_pieces(stages: int) -> None:
+    def fit(strategy: str) -> Any:
+        layers = nn.Linear(12, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 4)
+        model = nn.Sequential(*layers, dtype="float64", seed=2)
+        sgd = optim.SGD(model.parameters(), lr=0.3)
+        pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy).fit(DATA, 2, BATCH, verbose=False)
+        return np.concatenate([model.flat_parameters, model.flat_buffers])
+
+    want = fit("pool:1/3")
+    for got in pdnn.run(fit, f"pipeline:{stages}/3", ranks=stages, backend="threads"):
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
+    assert np.abs(fit("serial") - want).max() > 1e-3
+
+
 def test_replicas_of_interleaved_pipelines_train_as_one_process_does() -> None:
     check_equal(
         pdnn.run(train, "pipeline:2/3:interleaved x ddp", ranks=4, backend="threads"), train("serial")

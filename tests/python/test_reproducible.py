@@ -161,6 +161,8 @@ LAYOUTS: list[tuple[str | Strategy, int]] = [
 
 
 PIPELINES: list[tuple[str | Strategy, int]] = [
+    ("pipeline:1/8", 1),
+    ("pipeline:1 x ddp/8", 2),
     ("pipeline:2/8", 2),
     ("pipeline:3/8:gpipe", 3),
     *(("pipeline:2 x ddp/8", ranks) for ranks in (2, 4, 6)),

@@ -60,6 +60,9 @@ struct GridConfig {
   bool sum_of_means = false;
   reduce::ReducerOptions reducer{};
   Index leaves = 0;  ///< of a batch, of which each replica, a pipeline, takes a run as its micro-batches; 0: none
+
+  /// Whether a rank has more to do in a step than one pass of all rows: several stages, or micro-batches of one.
+  bool piecewise() const { return stages * chunks > 1 || pipeline.micro_batches > 1; }
 };
 
 using StrategyConfig = std::variant<DataParallelConfig, ModelAveragingConfig, ElasticAveragingConfig, HogwildConfig,

@@ -72,8 +72,7 @@ std::unique_ptr<Engine<T>> GridStrategy<T>::make_engine(const Job<T>& job, Index
   const int replicas = grid_.data->size();
   const Leaves leaves{config.leaves, batch_size, share(config.leaves, grid_.data->rank(), replicas)};
   const Index capacity = config.leaves > 0 ? leaves.rows().size() : (batch_size + replicas - 1) / replicas;
-  if (config.stages * config.chunks == 1)
-    return std::make_unique<engine::TeamEngine<T>>(job, config.pipeline.threads, capacity);
+  if (!config.piecewise()) return std::make_unique<engine::TeamEngine<T>>(job, config.pipeline.threads, capacity);
   std::vector<engine::Chunk<T>> chunks;
   for (const Stage& stage : stages_) chunks.push_back({*stage.network, stage.sample});
   auto engine = std::make_unique<engine::PipelineEngine<T>>(job, chunks, grid_.pipeline, config.pipeline, capacity);
@@ -90,7 +89,7 @@ GridStrategy<T>::GridStrategy(const std::shared_ptr<nn::Model<T>>& whole,
   if (config.leaves > 0)
     config.pipeline.micro_batches = share(config.leaves, grid_.data->rank(), grid_.data->size()).size();
   const nn::Network<T>& network = whole->network();
-  if (config.stages * config.chunks > 1)  // all ranks, whichever has the layer
+  if (config.piecewise())  // all ranks, whichever has the layer
     engine::PipelineEngine<T>::require_parts(network, config.pipeline.micro_batches);
   const std::vector<Range> stages =
       partition::stages_of(std::ssize(network.layers()), cut(network, sample, world, batch_size, config));
@@ -129,7 +128,7 @@ Index GridStrategy<T>::leaves(const GridConfig& config) const {
           "reproducible sums: a layer with sync=False has statistics of the rows that are ",
           "computed together, which depend on the ranks");
   if (config.leaves > 0) return config.leaves;
-  const bool one_pipeline = config.stages * config.chunks > 1 && config.tensor == 1 && grid_.data->size() == 1;
+  const bool one_pipeline = config.piecewise() && config.tensor == 1 && grid_.data->size() == 1;
   return one_pipeline && all[0] ? config.pipeline.micro_batches : 0;
 }
 
