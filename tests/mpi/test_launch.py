@@ -220,11 +220,15 @@ def test_an_error_that_mpiexec_forgets_is_one(
     mpiexec = tmp_path / "mpiexec"
     mpiexec.write_text(f'#!/bin/sh\n"{find().path}" "$@"\nexit 0\n')
     mpiexec.chmod(0o700)
-    for ends, want in (("raise ValueError('enough')", ["rank 1 raised ValueError"]), ("pass", [])):
+    for ends, want, code in (
+        ("raise ValueError('enough')", ["rank 1 raised ValueError"], 1),
+        ("raise SystemExit(143)", ["rank 1 ended with exit code 143"], 143),
+        ("pass", [], 0),
+    ):
         child = job("-n", "2", "--mpiexec", str(mpiexec), "-c", f"{MEET}if world.rank == 1: {ends}")
         output = end(child, within=20)
         assert re.findall("mpiexec ended with 0, but (.*)", output) == want, output
-        assert child.returncode == len(want), output
+        assert child.returncode == code, output
 
 
 def test_another_mpiexec_must_be_one(job: Callable[..., subprocess.Popen[str]]) -> None:

@@ -146,6 +146,27 @@ def test_a_job_is_restarted_when_a_rank_is_killed(root: Path, tmp_path: Path, sh
     assert output.count(f"rank was lost (exit code 137); starting again on {left} rank") == 1
 
 
+TERMINATED = """
+import os, signal
+import surviving_fit
+from pdnn.callbacks import Callback
+
+class Stop(Callback):
+    def on_epoch_end(self, trainer, epoch, logs):
+        if epoch == 2 and trainer.comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+surviving_fit.trainer("ddp").fit(surviving_fit.data(300), 1000, 16, callbacks=[Stop()], verbose=False)
+"""
+
+
+def test_a_sigterm_to_a_rank_is_the_exit_code_of_the_job(root: Path) -> None:
+    path = os.pathsep.join([str(root / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    launch = [sys.executable, "-m", "pdnn", "launch", "--elastic", "-n", "2", "-c", TERMINATED]
+    child = processes.run(launch, timeout=60, check=False, env={"PYTHONPATH": path}, tidy=True)
+    assert child.returncode == 128 + signal.SIGTERM, child.stdout
+
+
 def test_an_error_is_no_reason_to_start_again(run_python: Callable[..., Completed]) -> None:
     words = ["-m", "pdnn", "launch", "-n", "1", "--restarts", "2", "-c", "print('once'); raise SystemExit(3)"]
     child = run_python(words, timeout=60, check=False)

@@ -67,6 +67,7 @@ class Job:
     ) -> None:
         self._sink = sink
         self._streams: list[_Stream] = []
+        self._lost: set[str] = set()  # processes that were lost before mpiexec ended the others
         self._folder = tempfile.TemporaryDirectory(prefix="pdnn-job-")
         environment = environment | _session_folder(environment, self._folder.name)
         pipe = None
@@ -144,6 +145,8 @@ class Job:
                     *lines, key.data.line = (key.data.line + chunk).split(b"\n")
                     for line in lines:
                         _hand_on(sink, key.data, line + b"\n")
+                        if key.data.rank is None:  # mpiexec says which process a signal has ended
+                            self._lost.update(re.findall(r"\bPID (\d+)", line.decode(errors="replace")))
                     if not chunk:
                         selector.unregister(key.fileobj)
                         lone_at = time.monotonic() + _LONE
@@ -176,7 +179,14 @@ class Job:
         from pdnn import _core
 
         state = _core.state_of_job(self._process.pid)
-        return "" if state is None or state[2] else state[1]
+        if state is None or state[2]:
+            return ""
+
+        def died(found: re.Match[str]) -> str:
+            return found[0] if found[1] in self._lost else "ended with the job"
+
+        known = any(f"process {number} " in state[1] for number in self._lost)
+        return re.sub(r"died \(process (\d+) is gone\)", died, state[1]) if known else state[1]
 
     def failures(self) -> str:
         """Which ranks raised an exception, or had an exit code; empty if none did, or the others went on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import signal
 import sys
@@ -109,7 +110,8 @@ def launch(
                         raise
                     if code == 0 and (failures := running.failures()):  # ULFM's may forget an MPI_Abort
                         print(f"launch: mpiexec ended with 0, but {failures}", file=sys.stderr)
-                        code = 1
+                        told = re.search(r"exit code (\d+)", failures)
+                        code = int(told[1]) if told else 1
                     if code:
                         pass_on("stderr", running.waits())
                 if left == 0 or not _lost_a_rank(code, launcher.family):
