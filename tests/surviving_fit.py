@@ -1,6 +1,7 @@
 """A `fit` that goes on when ranks die; run as a script, on ranks of MPI, of which one is killed.
 
-``python surviving_fit.py STRATEGY RANK SECONDS SIGNAL``: a rank, and when a signal comes to it.
+``python surviving_fit.py STRATEGY RANK SECONDS SIGNAL``: a rank, and when after the first epoch a signal
+comes to it.
 """
 
 from __future__ import annotations
@@ -44,26 +45,36 @@ def fit(strategy: str | Strategy, **options: Any) -> pdnn.Trainer:
 
 
 class Slow(Callback):
-    """Time to be killed in."""
+    """Time to be killed in, from the first epoch on: Open MPI 5.0 may crash where ranks make a group."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.at: list[float] = []
+        self._begun = comm.share(1)
 
     def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
         time.sleep(0.01)
         self.at.append(time.perf_counter())
+        assert self._begun is not None
+        self._begun[0] = 1
 
-    def __init__(self) -> None:
-        self.at: list[float] = []
+    def kill(self, seconds: float, number: int, ended: threading.Event) -> None:
+        """A signal to this process so many seconds after a rank's first epoch, unless its fit has ended."""
+        assert self._begun is not None
+        while not self._begun[0]:
+            time.sleep(0.001)
+        if not ended.wait(seconds):
+            os.kill(os.getpid(), number)
 
 
 def main(strategy: str, dies: int, seconds: float, number: int) -> None:
     comm = pdnn.world()
-    made, slow = trainer(strategy), Slow()
+    made, slow, ended = trainer(strategy), Slow(comm), threading.Event()
     tell_files()
     comm.barrier()
-    timer = threading.Timer(seconds, os.kill, (os.getpid(), number))
     if comm.rank == dies:
-        timer.start()
+        threading.Thread(target=slow.kill, args=(seconds, number, ended), daemon=True).start()
     made.fit(data(300), 40, BATCH, callbacks=[slow], elastic=7)
-    timer.cancel()
+    ended.set()
     size = made.comm.size
     assert size == comm.size or pdnn.world() is made.comm
     assert made.comm.spares == max(0, size - (comm.size - comm.spares))
