@@ -279,6 +279,8 @@ void bind_comm(py::module_& m) {
           "traffic", [](const Communicator& comm) { return comm.traffic(); },
           "Of all calls of this rank in this group so far, as a copy.")
       .def("at_step", &Communicator::at_step, py::arg("step"), "Tells which training step this rank is at.")
+      .def("end_record", &Communicator::end_record, py::arg("how"),
+           "This rank makes no more calls, as those are told that wait for it.")
       .def("use_all_reduce", use_all_reduce, py::arg("name"), py::arg("function"),
            "Sums of floats are made by function(communicator, array), in place; inherited by groups split off.")
       .def(

@@ -167,6 +167,18 @@ def test_a_sigterm_to_a_rank_is_the_exit_code_of_the_job(root: Path) -> None:
     assert child.returncode == 128 + signal.SIGTERM, child.stdout
 
 
+def test_a_rank_that_ends_before_fit_is_no_death_and_not_waited_for(run_python: Run) -> None:
+    code = (
+        "import sys, pdnn\n"
+        "comm = pdnn.world()\n"
+        "if comm.rank == 1:\n    sys.exit(0)\n"
+        "try: comm.agree(True)\n"
+        "except pdnn.CommunicationError as error: print(error, flush=True)\n"
+    )
+    said = run_python(["-m", "pdnn", "launch", "--elastic", "-n", "2", "-c", code], timeout=30).stdout
+    assert "rank 0 waits in vain for rank 1 in #1 barrier (agree)" in said
+
+
 def test_an_error_is_no_reason_to_start_again(run_python: Callable[..., Completed]) -> None:
     words = ["-m", "pdnn", "launch", "-n", "1", "--restarts", "2", "-c", "print('once'); raise SystemExit(3)"]
     child = run_python(words, timeout=60, check=False)

@@ -36,6 +36,8 @@ def fail(how):
             sys.exit(3)
         if how == "left":
             return "too early"
+        if how == "late":
+            time.sleep(60)
         if how == "result":
             return (number for number in range(3))
         if how == "picky":
@@ -55,6 +57,9 @@ BOTH = """
 results = pdnn.run(add, 1, y=5, ranks=2, backend=backend)
 assert [(rank, total) for rank, total, _ in results] == [(0, 6), (1, 6)], results
 assert all((array == 1).all() for _, _, array in results)
+error = error_of(fail, "left", ranks=2, backend=backend)
+assert type(error) is pdnn.CommunicationError, error
+assert "rank 0 waits in vain for rank 1 in #1 barrier at" in str(error), error
 error = error_of(fail, "error", ranks=2, backend=backend)
 assert type(error) is KeyError and "had enough" in str(error), error
 """
@@ -75,7 +80,7 @@ began = time.monotonic()
 error = error_of(time.sleep, 60, ranks=2, timeout=1)
 assert type(error) is TimeoutError and "2 ranks had not ended after 1 s" in str(error), error
 assert time.monotonic() - began < 8
-error = error_of(fail, "left", ranks=2, timeout=8)
+error = error_of(fail, "late", ranks=2, timeout=4)
 assert type(error) is TimeoutError and "rank 1 never entered #1 barrier" in str(error), error
 assert "mpi4py" not in sys.modules
 """

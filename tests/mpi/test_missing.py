@@ -106,6 +106,16 @@ def test_a_rank_that_ends_or_raises_says_so(job: Start) -> None:
     child = job(RANKS.format(act="sys.exit(0)"), PDNN_TIMEOUT="1.5")
     said, _ = said_by(child)
     assert re.search(r"rank 1 never entered #3 all_reduce, .*, has ended its program\n", said), said
+
+    def seconds() -> float:
+        said, named = said_by(
+            job(RANKS.format(act="sys.exit(0)")),
+            rf"Error: communicator: rank [02] waits in vain for rank 1 in #3 all_reduce at <string>:{LINE}; ",
+        )
+        assert re.search(r"rank 1 never entered #3 all_reduce, .*, has ended its program\n", said), said
+        return named
+
+    soon(seconds, within=2 + 1)
     child = job(RANKS.format(act="time.sleep(.3); 1 / 0"))
     assert "ZeroDivisionError" in said_by(child)[0]
     ranks, waits, _ = _core.state_of_job(child.pid) or ("", "", False)
@@ -185,14 +195,31 @@ def test_nothing_is_left_of_a_job_that_ends_well(job: Start) -> None:
 
 
 @pytest.mark.mpi
-def test_a_job_that_was_launched_tells_when_it_fails(run_python: Callable[..., Completed]) -> None:
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_a_job_that_was_launched_tells_when_it_fails(
+    run_python: Callable[..., Completed], ranks: int
+) -> None:
     pytest.importorskip("mpi4py")
     act = "time.sleep(.3); os.kill(os.getpid(), signal.SIGKILL)"
     said = run_python(
-        ["-m", "pdnn", "launch", "-n", "2", "-c", RANKS.format(act=act)], check=False, timeout=30
+        ["-m", "pdnn", "launch", "-n", str(ranks), "-c", RANKS.format(act=act)], check=False, timeout=30
     ).stdout
     assert re.search(
         r"rank 0 waits for rank 1:\n"
         r"  rank 1 never entered #3 all_reduce, last seen .*, died \(process \d+ is gone\)",
         said,
     ), said
+    assert said.count(" is gone)") == 1, said
+
+
+@pytest.mark.mpi
+def test_of_a_rank_that_mpiexec_ended_it_is_not_said_that_it_died(
+    run_python: Callable[..., Completed],
+) -> None:
+    pytest.importorskip("mpi4py")
+    act = "time.sleep(.3); os.kill(os.getpid(), signal.SIGKILL)\nif comm.rank == 2:\n    time.sleep(60)"
+    said = run_python(
+        ["-m", "pdnn", "launch", "-n", "3", "-c", RANKS.format(act=act)], check=False, timeout=30
+    ).stdout
+    assert re.search(r"rank 1 never entered #3 all_reduce, .*, died \(process \d+ is gone\)\n", said), said
+    assert re.search(r"rank 2 never entered #3 all_reduce, .*, ended with the job\n", said), said

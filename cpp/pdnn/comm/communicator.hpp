@@ -218,18 +218,27 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   // The record of this rank's calls:
 
   /// From now on the calls in this group, and in groups split off later, are kept. `id`: the same on all of its ranks.
-  void record(std::shared_ptr<Recorder> recorder, std::uint64_t id) {
-    record_ = {std::move(recorder), id, rank_, size_};
-  }
+  void record(std::shared_ptr<Recorder> recorder, std::uint64_t id);
   const RecordedGroup& recorded() const { return record_; }
+  /// This rank makes no more calls, as those are told that wait for it.
+  void end_record(const std::string& how) {
+    if (record_.recorder()) record_.recorder()->ended(how);
+  }
   /// For waits that have lasted so long, about 20 times a second: after PDNN_STALL_WARNING seconds one of the ranks
-  /// that wait in the same call writes to standard error who is missing.
+  /// that wait in the same call writes to standard error who is missing. CommunicationError if a rank for which this
+  /// one waits has ended its program.
   void look_for_stall(double seconds, std::uint64_t entry);
   /// The ranks' calls at this collective one if they differ, a line each after a new line; else empty.
   std::string calls_side_by_side(std::uint64_t entry) const;
 
  protected:
   Communicator(int rank, int size);
+
+  /// The part of look_for_stall() that throws.
+  void look_for_ended(double seconds, std::uint64_t entry);
+  /// Of those that live: an agreement, on record beside the group's calls, of which the ranks may have made more or
+  /// less.
+  RecordedWait recorded_agreement();
 
   /// The step, the all-reduce and the record of the group that this one was split off by `color`.
   void inherit(const Communicator& other, int color);
@@ -268,7 +277,9 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   double stall_warning_;
   std::uint64_t warned_ = 0;  // the entry of the last wait that was told
-  RecordedGroup record_;
+  double looked_ = 0;         // seconds of a wait at the last look for ranks that have ended
+  std::uint64_t vain_ = 0;    // the entry of the last wait for one
+  RecordedGroup record_, agreements_;
 };
 
 /// The group of this rank alone.

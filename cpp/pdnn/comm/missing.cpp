@@ -162,6 +162,8 @@ class Job {
   /// The earliest call before this one that is on record and not the same, or not from the same line; 0: none.
   Index first_difference(const Entry& entry) const;
   std::string doing(const Seen& rank) const;
+  /// Whether one of those that were told has ended its program.
+  bool ended() const { return ended_; }
 
  private:
   const Seen* member(std::uint64_t group, int rank) const {
@@ -180,6 +182,7 @@ class Job {
   std::vector<Seen> ranks_;
   std::map<std::uint64_t, std::map<int, std::ptrdiff_t>> members_;
   std::set<int> told_;
+  bool ended_ = false;
 };
 
 std::string Job::name_of_member(const Entry& entry, int rank) const {
@@ -209,6 +212,7 @@ void Job::tell(const Seen& rank, const std::string& what, std::string& text) {
   const Entry* const waits = rank.at(rank.waits);
   std::string line = message("rank ", rank.rank, " ", what);
   const std::string now = doing(rank);
+  ended_ |= rank.log->has_ended.load() != 0;
   if (waits && goes_on(now)) {
     text += message("\n  ", line, ": it waits in ", title(*waits), in_group(*waits), place(*waits), " for ",
                     since(waits->entered));
@@ -247,6 +251,8 @@ void Job::explain(const Seen& who, const Entry& entry, Names& missing, std::stri
     return explain_unknown(unknown, text);
   }
   bool differ = false;
+  Names gone;  // who waited, too: perhaps the job ended them
+  std::string of_gone;
   for (int other = 0; other < entry.size; ++other) {
     if (other == entry.rank) continue;
     const Seen* const seen = member(entry.group, other);
@@ -272,9 +278,14 @@ void Job::explain(const Seen& who, const Entry& entry, Names& missing, std::stri
     } else if (same && same->left == 0) {
       const std::string now = doing(*seen);
       if (goes_on(now)) continue;  // it waits, too
-      missing.insert(message(seen->rank));
-      text += message("\n  rank ", seen->rank, " waits in ", title(entry), place(*same), ", ", now);
+      const bool died = now.starts_with("died");
+      (died ? gone : missing).insert(message(seen->rank));
+      (died ? of_gone : text) += message("\n  rank ", seen->rank, " waits in ", title(entry), place(*same), ", ", now);
     }
+  }
+  if (missing.empty() && unknown.empty()) {
+    missing = gone;
+    text += of_gone;
   }
   if (differ) {
     text += "\n  the ranks' calls differ:" + side_by_side(entry.group, entry.number);
@@ -335,6 +346,7 @@ Missing who_is_missing(const Logs& logs, int rank, std::uint64_t entry, bool in_
   Missing missing{.call = title(*waits) + place(*waits), .ranks = {}, .sentences = {}};
   job.explain(*own, *waits, ranks, missing.sentences);
   if (!ranks.empty()) missing.ranks = ranks_text(ranks);
+  missing.ended = job.ended();
   return missing;
 }
 

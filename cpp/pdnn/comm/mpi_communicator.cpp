@@ -291,10 +291,14 @@ std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient) { return 
 std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient, const char* call) {
   constexpr auto kNap = std::chrono::milliseconds(5);  // of who waits for long
   if (!survives()) return Communicator::agree(bits, patient);
+  const RecordedWait wait = recorded_agreement();
   Waiting waiting;
   return agree_of_living(group(), bits, [&] {
     if (!patient && waiting.seconds() > timeout()) give_up(time_out_message(call, "some other rank"));
-    if (waiting.pause() && notified(Notice::failed) >= 0) throw Aborted("communicator: another rank failed");
+    if (waiting.pause()) {
+      if (notified(Notice::failed) >= 0) throw Aborted("communicator: another rank failed");
+      patient ? look_for_ended(waiting.seconds(), wait.entry()) : look_for_stall(waiting.seconds(), wait.entry());
+    }
     if (waiting.seconds() > 1) std::this_thread::sleep_for(kNap);
   });
 }

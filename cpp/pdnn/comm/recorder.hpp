@@ -207,6 +207,23 @@ class RecordedGroup {
   Index calls_ = 0;
 };
 
+/// A collective wait is on record as long as it lives.
+class RecordedWait {
+ public:
+  RecordedWait(RecordedGroup& group, const Entry& entry) : group_(group), entry_(group.enter(entry, true)) {
+    if (entry_ != 0) group.recorder()->waits(entry_);
+  }
+  RecordedWait(const RecordedWait&) = delete;
+  RecordedWait& operator=(const RecordedWait&) = delete;
+  ~RecordedWait() { group_.leave(entry_); }
+
+  std::uint64_t entry() const { return entry_; }
+
+ private:
+  RecordedGroup& group_;
+  std::uint64_t entry_;
+};
+
 /// Numbers put together to another one.
 std::uint64_t mixed(std::uint64_t a, std::uint64_t b);
 

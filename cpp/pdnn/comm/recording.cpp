@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <thread>
+#include <utility>
 
 #include "pdnn/comm/communicator.hpp"
 #include "pdnn/comm/missing.hpp"
@@ -23,7 +24,9 @@ std::uint64_t Communicator::enter(const Call& call) {
 }
 
 void Communicator::look_for_stall(double seconds, std::uint64_t entry) {
-  if (entry == 0 || seconds < stall_warning_ || warned_ == entry) return;
+  if (entry == 0) return;
+  look_for_ended(seconds, entry);
+  if (seconds < stall_warning_ || warned_ == entry) return;
   warned_ = entry;
   const Recorder& recorder = *record_.recorder();
   const Log& log = recorder.log();
@@ -33,6 +36,35 @@ void Communicator::look_for_stall(double seconds, std::uint64_t entry) {
       message("pdnn: rank ", log.rank, " has waited ", stall_warning_, " s in ", missing.call, missing.sentences, "\n");
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);
+}
+
+/// Throws if a rank is waited for that has ended. At a first look a message of it may be under way, so it looks twice.
+void Communicator::look_for_ended(double seconds, std::uint64_t entry) {
+  constexpr double kBetween = 1;       // s
+  if (seconds < looked_) looked_ = 0;  // another wait
+  if (seconds < looked_ + kBetween) return;
+  looked_ = seconds;
+  RecordedJob& job = record_.recorder()->job();
+  const Logs logs = job.logs();
+  if (std::ranges::none_of(logs, [](const auto& log) { return (*log)->has_ended.load() != 0; })) return;
+  const int own = record_.recorder()->log().rank;
+  const Missing missing = who_is_missing(logs, own, entry, job.in_files());
+  if (!missing.ended || std::exchange(vain_, entry) != entry) return;
+  record_.recorder()->told();
+  throw CommunicationError(message("communicator: rank ", own, " waits in vain for ", missing.ranks, " in ",
+                                   missing.call, "; let every rank make the same calls before it ends",
+                                   missing.sentences));
+}
+
+void Communicator::record(std::shared_ptr<Recorder> recorder, std::uint64_t id) {
+  constexpr std::uint64_t kAgreements = 1;
+  if (survives()) agreements_ = {recorder, mixed(id, kAgreements), rank_, size_};
+  record_ = {std::move(recorder), id, rank_, size_};
+}
+
+RecordedWait Communicator::recorded_agreement() {
+  const Labeled labeled({.what = "agree"});
+  return {agreements_, {.step = step_, .kind = static_cast<std::uint8_t>(Kind::barrier)}};
 }
 
 std::string Communicator::time_out_message(const char* call, const std::string& silent) {

@@ -138,6 +138,10 @@ class Communicator:
         """
         This rank dies.
         """
+    def end_record(self, how: str) -> None:
+        """
+        This rank makes no more calls, as those are told that wait for it.
+        """
     def ranks_of_machine(self) -> Communicator:
         """
         Collective: the group of the ranks of this one's machine.

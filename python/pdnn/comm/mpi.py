@@ -150,6 +150,8 @@ def _start() -> tuple[Any, ModuleType]:
     finally:
         if not (finalizes or ends):
             atexit.register(_finalize, module)
+    if not ends:  # called before MPI is finalized, where this rank waits for the others
+        atexit.register(native.record_end, "has ended its program")
     return module, native
 
 

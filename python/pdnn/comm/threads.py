@@ -55,6 +55,7 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     group = _core.ThreadGroup(ranks)
     results: dict[int, Result] = {}
     errors: list[BaseException] = []
+    ended: list[Communicator] = []  # kept, so that those who wait for one of them know its group
     registration = INHERITED.get()
 
     def work(rank: int) -> None:
@@ -65,6 +66,8 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
             registration.use(comm)
         try:
             results[rank] = function()
+            comm.core.end_record("has returned")
+            ended.append(comm)
         except _core.Died:
             pass  # the others have been told, and may go on
         except BaseException as error:
