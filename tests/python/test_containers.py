@@ -85,6 +85,16 @@ def types(table: dict[str, str]) -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.parametrize(
+    "dtype", [np.longlong, np.ulonglong, np.intc, np.dtype(np.longlong).newbyteorder("S")]
+)
+def test_every_type_of_integers_that_numpy_has(dtype: Any) -> None:
+    """One of them is of the size of another, and another type."""
+    data = Dataset(np.arange(6).reshape(3, 2).astype(dtype), np.array([0, 1, 0]).astype(dtype))
+    assert data.x.dtype == np.float64 and data.x.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert data.y.dtype.kind in "iu" and data.y.tolist() == [0, 1, 0]
+
+
 def test_tensors_that_numpy_does_not_take_as_they_are() -> None:
     torch = pytest.importorskip("torch")
     learned, short = torch.ones(len(Y), 3, requires_grad=True), torch.ones(len(Y), 3, dtype=torch.bfloat16)

@@ -56,7 +56,7 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
         If they are no numbers that a float holds, or not one sample a row.
     """
     x, container = _to_array(where, "x", given)
-    kind = x.dtype.newbyteorder("=").type
+    kind = _type_of(x)
     if kind not in READ and kind not in WIDENED:
         raise TypeError(
             f"{where}: x has dtype {x.dtype.str}, expected booleans, integers or floats of at most 64 bits; "
@@ -100,13 +100,18 @@ def to_labels(where: str, given: Any) -> Converted:
     if names:
         classes, numbers = np.unique(y, return_inverse=True)
         return Converted(numbers, f"y from names to the numbers of {len(classes)} classes", classes)
-    kind = y.dtype.newbyteorder("=").type
+    kind = _type_of(y)
     if kind not in READ and kind not in WIDENED:
         raise TypeError(
             f"{where}: y has dtype {y.dtype.str}, expected integers (class numbers, one-hot), strings "
             "(names of classes), or floats of at most 64 bits (probabilities, targets)"
         )
     return _as("y", y, np.float32 if kind is np.float16 else kind, container)
+
+
+def _type_of(array: Array) -> Any:
+    """The type of its numbers, in any byte order; NumPy has two of 64-bit integers, which this makes one."""
+    return np.dtype(array.dtype.newbyteorder("=").str).type
 
 
 def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
