@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pdnn
 from pdnn.comm.mpiexec import Mpiexec
 from pdnn.launch import launch
 from pdnn.launch.plan import Plan, plan
+from processes import Completed
 
 OPEN_MPI = Mpiexec("/bin/mpiexec", "Open MPI", "5.0.11")
 
@@ -151,3 +154,19 @@ def test_a_job_without_a_home_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.path.isdir(plan(["x.py"], 2, OPEN_MPI).environment["HOME"])
     monkeypatch.setenv("HOME", "/home/own")
     assert "HOME" not in plan(["x.py"], 2, OPEN_MPI).environment
+
+
+def test_a_limit_of_open_files_is_said_with_ways_out(run_python: Callable[..., Completed]) -> None:
+    code = """
+import os, resource
+from pdnn.launch.job import Job
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, most))
+try:
+    Job(["true"], dict(os.environ), 40, print)
+except OSError as error:
+    print(error.errno, error)
+"""
+    said = run_python(["-c", code]).stdout
+    assert f"{errno.EMFILE} " in said and "can be made (Too many open files)" in said
+    assert "ulimit -n" in said and "TMPDIR" in said and "--no-tag" in said

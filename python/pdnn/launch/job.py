@@ -76,9 +76,7 @@ class Job:
             environment = {**environment, "PDNN_RANK_OUTPUT": self._folder.name}
             for rank in range(ranks):
                 for name in ("stdout", "stderr"):
-                    path = Path(self._folder.name, f"{rank}.{name}")
-                    os.mkfifo(path, 0o600)
-                    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+                    file = _pipe(Path(self._folder.name, f"{rank}.{name}"))
                     self._streams.append(_Stream(name, rank, file))
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), *command],
@@ -209,6 +207,19 @@ class Job:
             self._process.kill()
             self._process.wait()
             guard.end_session(self._process.pid)  # nothing is left of it, unless the guard was killed
+
+
+def _pipe(path: Path) -> IO[bytes]:
+    """A new pipe of this name, to read from."""
+    try:
+        os.mkfifo(path, 0o600)
+        return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+    except OSError as error:
+        words = (
+            f"no pipe for a rank's output can be made ({error.strerror}); each rank has two: ulimit -n says "
+            "how many files may be open, TMPDIR where pipes are; pdnn launch --no-tag does without"
+        )
+        raise OSError(error.errno, words, str(path)) from error
 
 
 def _session_folder(environment: dict[str, str], folder: str) -> dict[str, str]:
