@@ -337,7 +337,8 @@ class ModelCheckpoint(_Watching):
 class CSVLogger(Callback):
     """Writes a line for each epoch to a CSV file, on rank 0: its number, from 1, and its values.
 
-    Each line is in the file when its epoch is over.
+    Each line is in the file when its epoch is over. That of an epoch which ranks repeat after the death of
+    another one is replaced.
 
     Parameters
     ----------
@@ -349,9 +350,11 @@ class CSVLogger(Callback):
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
         self.path = os.fspath(path)  # a number would be an open file's
         self.append = append
+        self._last = -1, 0  # the last line's epoch, and where it begins
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Begins a new file, or a new line of one to append to."""
+        self._last = -1, 0
         if trainer.comm.rank == 0:
             with open(self.path, "ab+" if self.append else "wb+") as file:
                 if file.seek(0, os.SEEK_END) > 0:
@@ -371,6 +374,9 @@ class CSVLogger(Callback):
         import csv
 
         with named(self.path), open(self.path, "a+", encoding="utf-8", newline="") as file:
+            if self._last[0] == epoch:
+                file.truncate(self._last[1])
+            self._last = epoch, file.seek(0, os.SEEK_END)
             file.seek(0)
             names, columns = next(csv.reader(file), []), ["epoch", *logs]
             if names and names != columns:

@@ -73,6 +73,15 @@ def test_a_line_an_epoch_is_in_the_file_when_the_epoch_is_over(tmp_path: Path) -
     assert [row["epoch"] for row in rows(path)] == ["5"]
 
 
+def test_the_line_of_an_epoch_that_is_repeated_is_replaced(tmp_path: Path) -> None:
+    logger, trainer = CSVLogger(tmp_path / "log.csv"), make()
+    logger.on_train_begin(trainer)
+    for epoch, loss in [(0, 5.0), (0, 4.0), (1, 3.0), (1, 2.0), (2, 1.0)]:
+        logger.on_epoch_end(trainer, epoch, {"loss": loss})
+    lines = [(row["epoch"], row["loss"]) for row in rows(tmp_path / "log.csv")]
+    assert lines == [("1", "4.0"), ("2", "2.0"), ("3", "1.0")]
+
+
 def test_the_best_model_stays_though_later_ones_are_worse(tmp_path: Path) -> None:
     trainer = make()
     best = ModelCheckpoint(tmp_path / "best.safetensors", "val_r2")
