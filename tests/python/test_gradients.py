@@ -127,7 +127,11 @@ def test_the_check_catches_wrong_gradients() -> None:
 
 
 @given(
-    sizes=st.lists(st.integers(1, 40), min_size=2, max_size=4),
+    sizes=st.builds(
+        lambda sizes, classes: [*sizes, classes],
+        st.lists(st.integers(1, 40), min_size=1, max_size=3),
+        st.integers(2, 40),
+    ),
     rows=st.integers(1, 50),
     activation=st.sampled_from(sorted(reference.ACTIVATIONS)),
 )
