@@ -7,7 +7,7 @@
 
 namespace pdnn::kernels {
 
-static constexpr RoundedKernels<float> kKernels = impl::bfloat16_kernels<impl::Blocks, impl::Pairs>();
+static constexpr RoundedKernels<float> kKernels = impl::bfloat16_kernels<impl::Blocks, impl::Pairs>({});
 const RoundedKernels<float>* bfloat16_neon_bf16() { return &kKernels; }
 
 }  // namespace pdnn::kernels

@@ -5,21 +5,24 @@
 
 namespace pdnn::kernels {
 
-/// One of a stack of linear layers: y = f(x w + b). Its parameters are w [inputs, outputs] and then b [outputs]. The
-/// factors of its products may be rounded to bfloat16, if they are floats.
+/// What the factors of a layer's products are: numbers as they are, or, of floats, these rounded to bfloat16, or pairs
+/// of bfloat16 numbers.
+enum class Factors { full, rounded, pairs };
+
+/// One of a stack of linear layers: y = f(x w + b). Its parameters are w [inputs, outputs] and then b [outputs].
 struct StackLayer {
   Index inputs, outputs;
   bool bias;
   Activation activation;
-  bool rounded = false;
+  Factors factors = Factors::full;
 };
 
 /// The widest layer of a stack, and the most rows of a call.
 inline constexpr Index kMostStackWidth = 64, kMostStackRows = 32;
 
-/// By one worker, with the bits of ProductKernels (rounded: of those with `as_floats`). The parameters of the layers,
-/// and their gradients, lie one after another; `between` has the outputs of all layers but the last, each from a cache
-/// line on.
+/// By one worker, with the bits of ProductKernels of such factors. Pairs are for RoundedKernels whose factors are. The
+/// parameters of the layers, and their gradients, lie one after another; `between` has the outputs of all layers but
+/// the last, each from a cache line on.
 template <class T>
 struct StackKernels {
   void (*stack_forward)(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, T* between,

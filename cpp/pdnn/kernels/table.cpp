@@ -9,8 +9,9 @@ const Tables& tables(Isa isa) {
   switch (isa) {
 #if defined(PDNN_WITH_V4) && defined(PDNN_WITH_V4_BF16) && defined(PDNN_WITH_V4_AMX)
     case Isa::v4_amx: {
-      static const Tables all{
-          tables_v4()->floats, tables_v4()->doubles, {*bfloat16_v4_amx(), *bfloat16_v4_bf16(), *bfloat16_v4_bf16()}};
+      static const Tables all{tables_v4()->floats,
+                              tables_v4()->doubles,
+                              {*bfloat16_v4_amx(), *bfloat16_v4_bf16(), *bfloat16_v4_bf16(), {}}};
       return all;
     }
 #endif

@@ -32,9 +32,10 @@ struct Table : ProductKernels<T>,
   double (*work_at_peak)(Index rounds);
 };
 
-/// Products and convolutions of factors that are rounded, and what rounds those of convolutions.
+/// Products and convolutions of factors that are rounded, what rounds those of convolutions, and stacks that may have
+/// such layers; null: these are no stacks.
 template <class T>
-struct RoundedKernels : ProductKernels<T>, ConvolutionKernels<T>, RoundingKernels<T> {};
+struct RoundedKernels : ProductKernels<T>, ConvolutionKernels<T>, RoundingKernels<T>, StackKernels<T> {};
 
 struct Tables {
   Table<float> floats;

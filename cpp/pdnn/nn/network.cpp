@@ -108,6 +108,8 @@ void Network<T>::finish() {
   Index widest = 0;
   for (const kernels::StackLayer& layer : stack_) widest = std::max({widest, layer.inputs, layer.outputs});
   stack_kernels_ = &kernels::table_of_width<T>(widest);
+  for (const kernels::StackLayer& layer : stack_)
+    if (layer.factors == kernels::Factors::pairs) stack_kernels_ = kernels::rounded<T>(kernels::Precision::bfloat16);
 }
 
 template <class T>

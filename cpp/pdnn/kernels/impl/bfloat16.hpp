@@ -45,15 +45,16 @@ void flip_rounded_taps(Part part, const Convolution& s, const float* w, float* f
   flip_changed_taps(part, s, w, flipped_w, round_to_bfloat16);
 }
 
-/// Operands of products, and of convolutions.
+/// Operands of products, and of convolutions; and stacks.
 template <class Products, class Windows = Products>
-constexpr RoundedKernels<float> bfloat16_kernels() {
+constexpr RoundedKernels<float> bfloat16_kernels(StackKernels<float> stacks) {
   return {product_kernels<Products>(), convolution_kernels<Windows>(),
           RoundingKernels<float>{.round_channels = round_channels<Windows>,
                                  .round_taps = round_taps<Windows>,
                                  .round_samples = round_samples<Windows>,
                                  .as_floats = Windows::kGroup == 1,
-                                 .flip_rounded_taps = flip_rounded_taps}};
+                                 .flip_rounded_taps = flip_rounded_taps},
+          stacks};
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ __attribute__((noinline)) const T* rounded_factor(const T* values, Index count, 
 template <class T>
 PDNN_INLINE const T* factor(const StackLayer& layer, const T* values, Index count, T* room) {
   if constexpr (std::is_same_v<T, float>) {
-    if (!layer.rounded) return values;
+    if (layer.factors != Factors::rounded) return values;
     if (count != kLanes<T>) return rounded_factor(values, count, room);
     store(room, round_to_bfloat16(load(values)));
     return room;
@@ -73,9 +73,19 @@ PDNN_INLINE const T* factor(const StackLayer& layer, const T* values, Index coun
 template <class T, class Run>
 PDNN_INLINE void by_rounding(const StackLayer& layer, Run run) {
   if constexpr (std::is_same_v<T, float>) {
-    if (layer.rounded) return run(std::true_type());
+    if (layer.factors == Factors::rounded) return run(std::true_type());
   }
   run(std::false_type());
+}
+/// Calls run.operator()<OfPairs>() if the layer's factors are pairs. Whether it has.
+template <class OfPairs, class Run>
+PDNN_INLINE bool for_pairs(const StackLayer& layer, Run run) {
+  if constexpr (!std::is_void_v<OfPairs>) {
+    if (layer.factors != Factors::pairs) return false;
+    run.template operator()<OfPairs>();
+    return true;
+  }
+  return false;
 }
 template <class T, bool rounded>
 PDNN_INLINE Vector<T> factor(std::bool_constant<rounded>, Vector<T> values) {
@@ -130,7 +140,8 @@ __attribute__((noinline)) void stack_rounded_row(const StackLayer& layer, const 
   });
 }
 
-template <class T>
+/// `OfPairs` has the functions of layers whose factors are pairs; void: there are none.
+template <class T, class OfPairs = void>
 void stack_forward(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, T* between, T* y) {
   StackFactors<T> room;
   for (const StackLayer *layer = layers, *const end = layers + count; layer < end; ++layer) {
@@ -138,11 +149,12 @@ void stack_forward(const StackLayer* layers, Index count, Index rows, const T* x
     const T* const in = factor(*layer, x, rows * layer->inputs, room.x);
     const T* const b = layer->bias ? params + weights : nullptr;
     T* const out = layer + 1 < end ? between : y;
-    bool made = for_one_row<T>(*layer, rows, [&](const auto& all) {
-      by_rounding<T>(*layer, [&](auto rounded) { stack_row<T>(all, rounded, *layer, in, params, b, out); });
-    });
+    bool made = for_pairs<OfPairs>(*layer, [&]<class Own>() { Own::forward(*layer, rows, x, params, b, out); }) ||
+                for_one_row<T>(*layer, rows, [&](const auto& all) {
+                  by_rounding<T>(*layer, [&](auto rounded) { stack_row<T>(all, rounded, *layer, in, params, b, out); });
+                });
     if constexpr (std::is_same_v<T, float>) {
-      if (!made && rows == 1 && layer->rounded) {
+      if (!made && rows == 1 && layer->factors == Factors::rounded) {
         stack_rounded_row(*layer, in, params, b, out);
         made = true;
       }
@@ -175,7 +187,7 @@ __attribute__((noinline)) void stack_gradients(const StackLayer& layer, Index ro
         PDNN_UNROLL for (int v = 0; v < n; ++v) some.store(to, v, sum[v]);
       }
       if (!layer.bias) return;
-      if (layer.rounded)
+      if (layer.factors == Factors::rounded)
         PDNN_UNROLL for (int i = 0; i < m; ++i) PDNN_UNROLL for (int v = 0; v < n; ++v) delta[i][v] =
             some.load(exact_dy + (r + i) * layer.outputs + j, v);
       PDNN_UNROLL for (int v = 0; v < n; ++v) {
@@ -262,7 +274,7 @@ PDNN_INLINE void stack_row_dx(const SomeColumns<T, n, partial>&, Rounded rounded
   }
 }
 
-template <class T>
+template <class T, class OfPairs = void>
 void stack_backward(const StackLayer* layers, Index count, Index rows, const T* x, const T* params, const T* between,
                     const T* y, const T* dy, T* grads) {
   alignas(64) T deltas[2][kMostStackRows * kMostStackWidth];
@@ -282,16 +294,19 @@ void stack_backward(const StackLayer* layers, Index count, Index rows, const T* 
     const T* const exact = layer > layers ? between : x;
     const T* const in = factor(*layer, exact, rows * layer->inputs, room.x);
     const T* const delta = factor(*layer, dy, rows * layer->outputs, room.dy);
-    if (!for_one_row<T>(*layer, rows,
-                        [&](const auto& all) { stack_row_gradients<T>(all, *layer, in, delta, dy, grads); }))
+    const bool pairs = for_pairs<OfPairs>(*layer, [&]<class Own>() { Own::gradients(*layer, rows, in, delta, grads); });
+    if (!pairs && !for_one_row<T>(*layer, rows,
+                                  [&](const auto& all) { stack_row_gradients<T>(all, *layer, in, delta, dy, grads); }))
       stack_gradients<T>(*layer, rows, in, delta, dy, grads);
     if (layer == layers) return;
     const Activation f = layer[-1].activation;
-    by_rounding<T>(*layer, [&](auto rounded) {
-      if (!for_one_row<T>(*layer, rows,
-                          [&](const auto& all) { stack_row_dx<T>(all, rounded, *layer, f, exact, params, delta, dx); }))
-        stack_dx<T>(rounded, *layer, f, rows, exact, params, delta, dx);
-    });
+    if (!for_pairs<OfPairs>(*layer, [&]<class Own>() { Own::dx(*layer, f, rows, exact, params, delta, dx); }))
+      by_rounding<T>(*layer, [&](auto rounded) {
+        if (!for_one_row<T>(*layer, rows, [&](const auto& all) {
+              stack_row_dx<T>(all, rounded, *layer, f, exact, params, delta, dx);
+            }))
+          stack_dx<T>(rounded, *layer, f, rows, exact, params, delta, dx);
+      });
     dy = dx;
     --layer;
     params -= count_of(*layer);

@@ -90,7 +90,7 @@ inline constexpr Table<T> kTable = {
     work_at_peak<T>,
 };
 
-inline constexpr Tables kTables = {kTable<float>, kTable<double>, bfloat16_kernels<Rounded>()};
+inline constexpr Tables kTables = {kTable<float>, kTable<double>, bfloat16_kernels<Rounded>(kTable<float>)};
 
 }  // namespace
 }  // namespace pdnn::kernels::impl

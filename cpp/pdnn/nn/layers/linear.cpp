@@ -51,9 +51,12 @@ LayerPtr<T> Linear<T>::in_panels() const {
 template <class T>
 std::optional<kernels::StackLayer> Linear<T>::in_stack() const {
   if (widest() > kernels::kMostStackWidth || fusion_.panels || this->traits().communicates) return std::nullopt;
-  const kernels::RoundingKernels<T>* const rounding = kernels::rounded_of_width<T>(precision_, widest());
-  if (rounding && !rounding->as_floats) return std::nullopt;
-  return kernels::StackLayer{inputs_, outputs_, bias_, fusion_.own, rounding != nullptr};
+  const kernels::RoundedKernels<T>* const rounding = kernels::rounded_of_width<T>(precision_, widest());
+  if (rounding && !rounding->stack_forward) return std::nullopt;
+  const kernels::Factors factors = !rounding             ? kernels::Factors::full
+                                   : rounding->as_floats ? kernels::Factors::rounded
+                                                         : kernels::Factors::pairs;
+  return kernels::StackLayer{inputs_, outputs_, bias_, fusion_.own, factors};
 }
 
 template <class T>
