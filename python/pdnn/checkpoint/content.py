@@ -174,7 +174,7 @@ def take(
         numbers = {name: int(state[name]) for name in ("epoch", "step", "seed")}
         history, names = History.from_dict(state["history"]), state.get("classes")
         notes, position = dict(state.get("notes", {})), state.get("position")
-        Position.from_dict(position)
+        Position.from_dict(position)  # a damaged one is refused here
         rates = {name: list(map(float, found)) for name, found in dict(state.get("rates", {})).items()}
         goes_on = schedule is None and rates.get("first") == (training.first_rates or training.rates)
         for rate, _ in zip(rates["now"], rates["first"], strict=True) if goes_on else ():
