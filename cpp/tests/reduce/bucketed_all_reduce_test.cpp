@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(ranks_that_cut_differently_are_told) {
 }
 
 BOOST_DATA_TEST_CASE(repeated_sums_do_not_allocate, kCodecs, codec) {
-  constexpr int kRounds = 100;
+  constexpr int kRounds = 300;
   const std::vector<long> allocated = tests::on_ranks(2, [&](const Comm& comm) {
     auto sum = make(comm, codec);
     Values g = gradient(comm->rank());
