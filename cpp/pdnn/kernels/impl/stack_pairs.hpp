@@ -49,16 +49,21 @@ struct StackOfPairs {
     Pairs::copy_rows(x, inputs, rows, inputs, in, inputs);
     Pairs::copy_rows(dy, outputs, rows, outputs, delta, outputs);
     for_some_columns<float>(outputs, [&]<int n, bool partial>(const SomeColumns<float, n, partial>& some, Index j) {
-      for (Index r = 0; r < places; ++r) {
-        Vector<float> row[n];
-        PDNN_UNROLL for (int v = 0; v < n; ++v) row[v] = some.load(delta + r * outputs + j, v);
+      for_some_rows(places, [&]<int m>(std::integral_constant<int, m>, Index r) {
+        Vector<float> row[m][n];
+        PDNN_UNROLL for (int p = 0; p < m; ++p) PDNN_UNROLL for (int v = 0; v < n; ++v) row[p][v] =
+            some.load(delta + (r + p) * outputs + j, v);
         float* to = dw + j;
         for (Index i = 0; i < inputs; ++i, to += outputs) {
-          const Vector<float> each = Pairs::spread(in + r * inputs + i);
-          PDNN_UNROLL for (int v = 0; v < n; ++v)
-              some.store(to, v, Pairs::multiply_add(each, row[v], r > 0 ? some.load(to, v) : Vector<float>{}));
+          Vector<float> sum[n];
+          PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = r > 0 ? some.load(to, v) : Vector<float>{};
+          PDNN_UNROLL for (int p = 0; p < m; ++p) {
+            const Vector<float> each = Pairs::spread(in + (r + p) * inputs + i);
+            PDNN_UNROLL for (int v = 0; v < n; ++v) sum[v] = Pairs::multiply_add(each, row[p][v], sum[v]);
+          }
+          PDNN_UNROLL for (int v = 0; v < n; ++v) some.store(to, v, sum[v]);
         }
-      }
+      });
       for (Index r = 0; layer.bias && r < rows; ++r) {
         float* const to = dw + inputs * outputs + j;
         PDNN_UNROLL for (int v = 0; v < n; ++v)
