@@ -51,7 +51,7 @@ def cnn(dtype: str = "bfloat16") -> nn.Sequential:
 
 def narrow(dtype: str = "bfloat16") -> nn.Sequential:
     """One kernel each way where a single thread has a few rows; products elsewhere."""
-    return models.mlp([13, 20, 32, 4], activation="tanh", dtype=dtype, seed=2)
+    return models.mlp([13, 20, 24, 4], activation="tanh", dtype=dtype, seed=2)
 
 
 NETWORKS = {"mlp": (mlp, DATA), "cnn": (cnn, IMAGES), "narrow": (narrow, DATA)}

@@ -70,14 +70,17 @@ const RoundedKernels<T>* rounded(Precision precision) {
     if (precision == Precision::bfloat16) return &tables(active_isa()).bfloat16;
   return nullptr;
 }
-/// Of layers at most so wide the factors take longer to put in order for instructions for bfloat16 than these save.
-inline constexpr Index kNarrow = 32;
+/// Of layers at most so wide the factors take longer to put in order for instructions for bfloat16 than these save,
+/// without stacks for them and with.
+inline constexpr Index kNarrow = 32, kNarrowWithStacks = 24;
 /// Those for a layer so wide at most: of a narrow one, the kernels of floats.
 template <class T>
 const RoundedKernels<T>* rounded_of_width(Precision precision, Index widest) {
+  const RoundedKernels<T>* const own = rounded<T>(precision);
   if constexpr (std::is_same_v<T, float>)
-    if (precision == Precision::bfloat16 && widest <= kNarrow) return &tables(plain(active_isa())).bfloat16;
-  return rounded<T>(precision);
+    if (own && widest <= (own->stack_forward ? kNarrowWithStacks : kNarrow))
+      return &tables(plain(active_isa())).bfloat16;
+  return own;
 }
 /// Its products of this precision for a layer so wide at most, and its convolutions.
 template <class T>
