@@ -91,6 +91,17 @@ BOOST_FIXTURE_TEST_CASE(ranks_of_a_part_are_named_as_the_whole_counts_and_follow
   contains(said, "\n  rank 2 has not sent the message of tag 7, last seen (#1 all_gather, ");
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_that_has_ended_is_not_waited_for) {
+  const std::string said = said_by(3, [](Communicator& comm) {
+    comm.barrier();
+    if (comm.rank() == 1) return comm.end_record("has returned");
+    comm.barrier();
+  });
+  contains(said, " waits in vain for rank 1 in #2 barrier; let every rank make the same calls");
+  contains(said, "\n  rank 1 never entered #2 barrier, last seen (#1 barrier, ");
+  contains(said, "has returned");
+}
+
 BOOST_AUTO_TEST_CASE(calls_that_differ_are_told_side_by_side) {
   std::array<std::string, 3> said;
   run_ranks(3, [&](Communicator& comm) {
