@@ -14,15 +14,13 @@ from pdnn.comm import Communicator, ranks_may_die
 from pdnn.comm.crew import give
 from pdnn.core import CoreSession
 from pdnn.store import Array
-from pdnn.training import State, Training
+from pdnn.training import APART, State, Training
 
 EVERY = 100
 """Steps from one copy to the next, unless `fit` is told."""
 
 _KEPT = 2  # when a rank dies, another may have made one copy more than a third
 _LISTS = ("phases", "updates", "compression", "ranks")
-_OWN_SUMS = ("loss", "correct", "weight", "rows", "updates")
-"""Of an epoch, where each rank trains a model of its own."""
 
 
 @dataclass
@@ -183,7 +181,7 @@ class Copies:
         if self._training.strategy.models_apart:
             copied.rows_apart = 0
             if copied.state.position is not None:
-                copied.state.position["sums"].update(dict.fromkeys(_OWN_SUMS, 0.0))
+                copied.state.position["sums"].update(dict.fromkeys(APART, 0.0))
         self._copies = [copied]
 
     def _restore(self, copied: _Copy) -> None:

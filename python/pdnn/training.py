@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ON_NONFINITE = ("raise", "skip", "ignore")
 """What may become of a step whose loss or gradient is not finite."""
+APART = ("loss", "correct", "weight", "rows", "updates", "skipped", "skipped_rows")
+"""Sums of an epoch that ranks which train models of their own have each for itself."""
 
 
 @dataclass

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdnn.checkpoint.content import ADDED, RANK, Content, content_of, models_apart
+from pdnn.checkpoint.content import RANK, Content, content_of, models_apart
 from pdnn.comm import Communicator
 from pdnn.core import CoreSession
 from pdnn.store import Array
-from pdnn.training import Training
+from pdnn.training import APART, Training
 
 MEMORY = "codec"  # what a rank's strategy remembers, such as what a codec lost
 
@@ -55,7 +55,7 @@ def collect(training: Training, batch_size: int, session: CoreSession, comm: Com
         _average_buffers(training, content)
     if position is not None:
         if models_apart(training):
-            for name in ADDED:
+            for name in APART:
                 content.state["position"]["sums"][name] = sum(each[name] for each in sums)
         content.state["position"]["ranks"] = sums
     content.state["layout"] = {

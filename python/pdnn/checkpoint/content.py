@@ -14,15 +14,12 @@ from pdnn._core import EpochSums, build_info
 from pdnn.files import safetensors
 from pdnn.history import History
 from pdnn.store import Array
-from pdnn.training import Best, Position, State, Training
+from pdnn.training import APART, Best, Position, State, Training
 
 FORMAT = 2
 """Of the files that this version writes; it reads those before, too. 1: only between epochs, not numbered."""
 
 KEY = "pdnn.checkpoint"
-ADDED = ("loss", "correct", "weight", "rows", "updates", "skipped", "skipped_rows")
-"""Sums of an epoch that ranks which train models of their own have each for itself."""
-
 BEST = "best."  # names of what is kept of the best epochs: "best.val_loss.parameters"
 RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"
 
@@ -225,7 +222,7 @@ def deal_sums(training: Training) -> None:
         return
     numbers = {name: value for name, value in position.sums.numbers.items() if "." not in name}
     if models_apart(training) and training.comm.rank > 0:  # they will be added up at the end of the epoch
-        numbers |= dict.fromkeys(ADDED, 0)
+        numbers |= dict.fromkeys(APART, 0)
     position.sums = EpochSums(numbers)
 
 
