@@ -56,7 +56,7 @@ class AlignedArray {
   AlignedArray& operator=(AlignedArray&&) = default;
 
   AlignedArray copy() const {
-    AlignedArray other(size_);
+    AlignedArray other(size_, Contents::anything);
     std::copy_n(data(), size_, other.data());
     return other;
   }

@@ -16,6 +16,7 @@ class Layout {
   struct PanelWeight {
     Index offset, rows, cols;
   };
+  /// In ascending order of their offsets.
   void put_in_panels(const PanelWeight& weight) { weights_.push_back(weight); }
   /// Whether the array that begins at this element lies in panels.
   bool in_panels(Index offset) const;
@@ -25,6 +26,10 @@ class Layout {
   void to_rows(std::span<const T> from, std::span<T> rows) const;
 
  private:
+  /// Calls panels(weight) for each of these, run(element, count) for what lies between them.
+  template <class Run, class Weight>
+  void each_piece(Index size, Run run, Weight panels) const;
+
   std::vector<PanelWeight> weights_;
 };
 

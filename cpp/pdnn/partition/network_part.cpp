@@ -18,6 +18,9 @@ void each_run(const std::vector<Block>& blocks, Copy copy) {
       copy(block.whole + row * block.stride, at, block.cols);
 }
 
+/// Whether the whole has the elements of the part one after another too.
+bool adjacent(const std::vector<Block>& blocks) { return blocks.size() == 1 && blocks.front().rows == 1; }
+
 template <class T>
 void take_array(std::span<const T> whole, const std::vector<Block>& blocks, std::span<T> part) {
   each_run(blocks,
@@ -179,14 +182,15 @@ void PartialModel<T>::each_array(Copy copy) {
 
 template <class T>
 void PartialModel<T>::take() {
-  const auto rank = static_cast<std::size_t>(group_->rank());
-  AlignedArray<T> rows(model_.count());
+  const Blocks& own = params_[static_cast<std::size_t>(group_->rank())];
+  AlignedArray<T> room(adjacent(own) ? 0 : model_.count(), Contents::anything);
   take_segments();
   each_array([&](std::span<const T> whole, std::span<T> part) {
-    take_array<T>(whole, params_[rank], rows.span());
-    layout_.from_rows(rows.span(), part);
+    if (adjacent(own)) return layout_.from_rows(slice(whole, own.front().whole, model_.count()), part);
+    take_array<T>(whole, own, room.span());
+    layout_.from_rows(room.span(), part);
   });
-  take_array<T>(whole_->buffers->span(), buffers_[rank], model_.buffers->span());
+  take_array<T>(whole_->buffers->span(), buffers_[static_cast<std::size_t>(group_->rank())], model_.buffers->span());
   part_optimizer_->set_steps(optimizer_->steps());
 }
 
@@ -195,7 +199,7 @@ void PartialModel<T>::gather_array(std::span<const T> part, const std::vector<Bl
   std::vector<Index> counts;
   Index total = 0;
   for (const Blocks& of_rank : blocks) total += counts.emplace_back(count(of_rank));
-  AlignedArray<T> all(total);
+  AlignedArray<T> all(total, Contents::anything);
   group_->all_gather(part, all.span(), counts);
   const T* next = all.data();
   for (const Blocks& of_rank : blocks) {
@@ -206,10 +210,12 @@ void PartialModel<T>::gather_array(std::span<const T> part, const std::vector<Bl
 
 template <class T>
 void PartialModel<T>::gather() {
-  AlignedArray<T> rows(model_.count());
+  const bool alone = group_->size() == 1 && adjacent(params_.front());
+  AlignedArray<T> room(alone ? 0 : model_.count(), Contents::anything);
   each_array([&](std::span<T> whole, std::span<const T> part) {
-    layout_.to_rows(part, rows.span());
-    gather_array(rows.span(), params_, whole);
+    if (alone) return layout_.to_rows(part, slice(whole, params_.front().front().whole, model_.count()));
+    layout_.to_rows(part, room.span());
+    gather_array(room.span(), params_, whole);
   });
   gather_array(model_.buffers->span(), buffers_, whole_->buffers->span());
   optimizer_->set_steps(part_optimizer_->steps());
