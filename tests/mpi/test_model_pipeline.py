@@ -17,7 +17,7 @@ def test_bytes_are_those_of_the_formulas_and_codecs_learn_alike(
     mpiexec: Callable[..., Completed], root: Path, tmp_path: Path
 ) -> None:
     script = root / "examples" / "model_pipeline_quantized.py"
-    said = mpiexec(2, [script, "--epochs", "2", "--steps", "3", "--out", tmp_path], timeout=100).stdout
+    said = mpiexec(2, [script, "--epochs", "1", "--steps", "3", "--out", tmp_path], timeout=100).stdout
     counts = re.findall(r": ([\d,]+) bytes counted, ([\d,]+) by the formula", said)
     assert len(counts) == 4
     assert counts[0][0] == f"{25 * 8 * (203_530 + 105 * 784 + 105 * 10):,}"
