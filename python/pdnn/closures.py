@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdnn._core import EpochSums, OnNonfinite
-from pdnn.core import core_for
 from pdnn.data.block_source import BlockSource
+from pdnn.data.sparse import core_source
 from pdnn.epochs import Epochs
 from pdnn.optim import LBFGS, SecondOrder
 from pdnn.store import Array
@@ -112,7 +112,7 @@ class RowEpochs(ClosureEpochs):
         )
         x, y, scale, shift, weights = source.arrays
         values = y if y.dtype == np.int32 else y.astype(np.float64, copy=False)
-        self._rows_of = core_for("float64").Source(x, values, scale, shift, weights)
+        self._rows_of = core_source("float64", x, values, scale, shift, weights)
 
     def _step(self, row: int, before: EpochSums) -> EpochSums:
         """A step with the batch that begins at a row of the order; the sums with it."""

@@ -262,24 +262,24 @@ REFUSED_SAMPLES = [
     ),
     ("one dimension", X[:, 0], ValueError, r"shape \(12,\), expected \(n, ...\).*x\[:, None\]"),
     (
-        "a number, a set, a dict, a generator, a sparse matrix",
+        "a number, a set, a dict, a generator",
         3.0,
         TypeError,
         "x is of type float, expected an array or a list",
     ),
     (
-        "a number, a set, a dict, a generator, a sparse matrix",
+        "a number, a set, a dict, a generator",
         set(),
         TypeError,
         "x is of type set, expected an array or a list",
     ),
     (
-        "a number, a set, a dict, a generator, a sparse matrix",
+        "a number, a set, a dict, a generator",
         iter([[1.0]]),
         TypeError,
         "x is of type list_iterator",
     ),
-    ("a number, a set, a dict, a generator, a sparse matrix", {"a": [1.0]}, TypeError, "x is of type dict"),
+    ("a number, a set, a dict, a generator", {"a": [1.0]}, TypeError, "x is of type dict"),
 ]
 REFUSED_LABELS = [
     ("strings beside numbers", ["cat", 1] * 6, TypeError, "y holds strings beside values of type int"),

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.checks import integer
 from pdnn.data.batches import epoch_order
-from pdnn.data.checks import Array, Indices, digest
+from pdnn.data.checks import Indices, digest
 from pdnn.data.dataset import ALL, Dataset
+from pdnn.data.sparse import joined
 from pdnn.data.stream import KEYS
 
 if TYPE_CHECKING:
@@ -199,13 +200,9 @@ class BlockStream:
 
     def _joined(self, some: list[Dataset], rows: Indices | slice = ALL) -> Dataset:
         """Blocks as one, or these rows of it."""
-
-        def column(arrays: list[Array]) -> Array:
-            return (arrays[0] if len(arrays) == 1 else np.concatenate(arrays))[rows]
-
-        x, y = column([block.x for block in some]), column([block.y for block in some])
+        x, y = joined([block.x for block in some])[rows], joined([block.y for block in some])[rows]
         weights = [block.weight for block in some if block.weight is not None]
-        return Dataset(x, y, self.scale, self.shift, column(weights) if weights else None)
+        return Dataset(x, y, self.scale, self.shift, joined(weights)[rows] if weights else None)
 
     def __repr__(self) -> str:
         return f"BlockStream({self.rows} rows, {self.blocks})"

@@ -8,6 +8,8 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.data.sparse import dense_rows
+
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
@@ -52,5 +54,5 @@ def digest(rows: Indices | range, *columns: Array | None) -> int:
     found, some = 0, compared(rows)
     for column in columns:
         if column is not None:
-            found = crc32(column[some].tobytes(), found)
+            found = crc32(dense_rows(column, some).tobytes(), found)
     return found

@@ -9,6 +9,7 @@ import numpy as np
 
 from pdnn.checks import unmasked
 from pdnn.data.checks import Array
+from pdnn.data.sparse import is_sparse, to_csr
 from pdnn.nn.state_dict import to_numpy
 
 #: Samples of these types are read as they are; bytes stay bytes.
@@ -29,7 +30,7 @@ class Converted(NamedTuple):
 
     Attributes
     ----------
-    array : ndarray
+    array : ndarray, or of samples a CSR array
         What was given, if it could be read as it was.
     note : str
         What was converted, such as "x from int16 to float32"; empty if nothing was copied.
@@ -46,7 +47,7 @@ class Converted(NamedTuple):
 
 
 def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
-    """Samples as uint8, float32 or float64, each row in C order; messages begin with `where`.
+    """Samples as uint8, float32 or float64, each row in C order, or sparse; messages begin with `where`.
 
     Unless `plain`, integers are refused: only a Dataset knows their scale.
 
@@ -55,7 +56,8 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
     TypeError, ValueError
         If they are no numbers that a float holds, or not one sample a row.
     """
-    x, container = _to_array(where, "x", given)
+    x, container = (given.tocsr(), "") if is_sparse(given) else _to_array(where, "x", given)
+    x = x.astype(np.uint8) if x.dtype == np.bool_ else x  # a sparse one
     kind = _type_of(x)
     if kind not in READ and kind not in WIDENED:
         raise TypeError(
@@ -76,11 +78,13 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
             f"{where}: x has shape {x.shape}, expected (n, ...) with one sample a row; "
             "for one feature pass x[:, None]"
         )
-    if kind in (np.int64, np.uint64) and x.size and max(-int(x.min()), int(x.max())) > 2**53:
+    values: Any = x.data if is_sparse(x) else x
+    if kind in (np.int64, np.uint64) and values.size and max(-int(values.min()), int(values.max())) > 2**53:
         raise ValueError(
             f"{where}: x has integers beyond 2**53, which float64 rounds; pass x.astype(np.float64)"
         )
-    converted = _as("x", x, WIDENED.get(kind, kind), container)
+    wanted = WIDENED.get(kind, kind)
+    converted = _as_csr(given, x, wanted) if is_sparse(x) else _as("x", x, wanted, container)
     return converted._replace(integers=x.dtype.kind in "iu")
 
 
@@ -186,6 +190,13 @@ def _as(name: str, array: Array, dtype: type[np.generic], container: str) -> Con
     else:
         note = f"{name} into C order"
     return Converted(np.require(array, wanted, ["C", "A"]), note)
+
+
+def _as_csr(given: Any, x: Any, dtype: type[np.generic]) -> Converted:
+    """Sparse samples as CSR of this type, or of float32 if that is of bytes."""
+    wanted = np.dtype(np.float32 if dtype is np.uint8 else dtype)
+    before, after = f"{given.format.upper()} of {given.dtype}", f"CSR of {wanted}"
+    return Converted(to_csr(x, wanted), "" if before == after else f"x from {before} to {after}")
 
 
 def _rows_contiguous(a: Array) -> bool:

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.checks import number
-from pdnn.core import CoreSource, core_for
+from pdnn.core import CoreSource
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
 from pdnn.data.containers import to_labels, to_samples
+from pdnn.data.sparse import core_source, is_sparse
 from pdnn.nn.targets import row_weights
 
 Rows: TypeAlias = "slice | Indices"
@@ -30,23 +31,24 @@ class Dataset:
 
     Parameters
     ----------
-    x : array or list, shape (n, ...)
+    x : array, list or SciPy sparse array, shape (n, ...)
         One sample per row. Arrays of uint8, float32 or float64 with each row in C order are read without a
         copy; rows may be apart in memory, as in a slice of a larger array. Other numbers, orders and
-        containers are converted once (see the table in docs/data.md).
+        containers are converted once (see the table in docs/data.md). A sparse array, shape (n, features),
+        is kept as CSR, and its zeros are left out where a network's first layer can leave them out.
     y : array or list
         Class numbers, shape (n,), any integers or booleans; names of classes, strings of shape (n,), which
         become class numbers; probabilities or targets, shape (n, outputs) or (n,), floats; or one-hot rows,
         shape (n, classes), any integers.
     scale, shift : float
-        ``scale=1 / 255`` maps bytes to [0, 1].
+        ``scale=1 / 255`` maps bytes to [0, 1]. Sparse samples have neither.
     weight : array or list, shape (n,), optional
         What each row counts in losses: finite numbers from 0. Each counts 1 unless given.
 
     Attributes
     ----------
     x, y : ndarray
-        What is read.
+        What is read; x may be a CSR array.
     weight : ndarray of float64, shape (n,), or None
         The rows' weights, if they were given.
     classes : ndarray of str, or None
@@ -63,7 +65,8 @@ class Dataset:
     TypeError
         If ``x``, ``y``, ``weight`` or a number is no such thing.
     ValueError
-        If the shapes do not fit, a weight is negative or not finite, or ``scale`` or ``shift`` is not finite.
+        If the shapes do not fit, a weight is negative or not finite, or ``scale`` or ``shift`` is not finite,
+        or given for sparse samples.
 
     Examples
     --------
@@ -85,12 +88,17 @@ class Dataset:
         self.columns: list[str] | None = None
         self.integers = samples.integers
         self.converted = ", ".join(filter(None, (samples.note, labels.note)))
-        if len(self.x) != len(self.y):
+        if self.x.shape[0] != len(self):
             raise ValueError(
-                f"Dataset: x has {len(self.x)} rows and y has {len(self.y)}; every sample needs one label"
+                f"Dataset: x has {self.x.shape[0]} rows and y has {len(self)}; every sample needs one label"
             )
         self.scale, self.shift = _finite("scale", scale), _finite("shift", shift)
-        self.weight = None if weight is None else row_weights("Dataset", weight, len(self.x))
+        if is_sparse(self.x) and (self.scale, self.shift) != (1.0, 0.0):
+            raise ValueError(
+                f"Dataset: scale={self.scale:g} and shift={self.shift:g} of sparse samples; multiply x "
+                "itself, and do not shift it, as its zeros would be none"
+            )
+        self.weight = None if weight is None else row_weights("Dataset", weight, len(self))
 
     @property
     def blocks(self) -> str:
@@ -103,7 +111,7 @@ class Dataset:
         return self.x.shape[1:]
 
     def __len__(self) -> int:
-        return len(self.x)
+        return len(self.y)
 
     @overload
     def __getitem__(self, key: int | np.integer[Any]) -> tuple[Any, ...]: ...
@@ -156,7 +164,7 @@ class Dataset:
     def core_source(self, dtype: npt.DTypeLike) -> CoreSource:
         """The samples as the core reads them, float32 or float64, for all loaders."""
         labels = np.zeros(len(self), np.int32)  # which are not asked for
-        return core_for(np.dtype(dtype).name).Source(self.x, labels, self.scale, self.shift)
+        return core_source(np.dtype(dtype).name, self.x, labels, self.scale, self.shift)
 
     def epoch_order(self, rows: int, seed: int, epoch: int) -> Indices:
         """The places 0..rows-1 in the order in which an epoch takes them, shuffled."""
@@ -165,11 +173,12 @@ class Dataset:
     def __repr__(self) -> str:
         scale = "" if self.scale == 1.0 else f" * {self.scale:g}"
         shift = "" if self.shift == 0.0 else f" {'-' if self.shift < 0 else '+'} {abs(self.shift):g}"
-        shape = "x".join(map(str, self.sample_shape))
+        shape, sparse = "x".join(map(str, self.sample_shape)), "sparse " * is_sparse(self.x)
         labels = str(self.y.dtype) if self.y.ndim == 1 else f"{self.y.dtype} x {self.y.shape[1]}"
         weight = "" if self.weight is None else ", weighted"
         return (
-            f"Dataset({len(self)} samples of {shape}, {self.x.dtype}{scale}{shift}, labels {labels}{weight})"
+            f"Dataset({len(self)} {sparse}samples of {shape}, {self.x.dtype}{scale}{shift}, "
+            f"labels {labels}{weight})"
         )
 
 

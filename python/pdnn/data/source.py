@@ -12,11 +12,12 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.core import array_dtype, core_for
+from pdnn.core import array_dtype
 from pdnn.data.blocks import blocks_of
 from pdnn.data.checks import Array, Indices, digest
 from pdnn.data.containers import to_samples
 from pdnn.data.dataset import Dataset, Subset, parts_of
+from pdnn.data.sparse import core_source, dense_rows, is_sparse
 from pdnn.nn.targets import prepare_rows, target_width
 
 if TYPE_CHECKING:
@@ -95,14 +96,18 @@ class Source:
         """Names a row in memory that has such a number; empty if none is found."""
         in_memory = type(self) is Source and type(self.dataset) is Dataset
         for name, array in zip("xy", self.arrays[:2], strict=True):
-            if not (in_memory and isinstance(array, np.ndarray) and array.dtype.kind == "f"):
-                continue  # an estimator's may be sparse
-            for begin in range(0, len(self.rows), 4096):
-                rows = self.rows[begin : begin + 4096]
-                if len(found := np.argwhere(~np.isfinite(array[rows]))):
+            if not in_memory or array.dtype.kind != "f":
+                continue
+            if is_sparse(array) and np.isfinite(array.data).all():
+                continue
+            few = max(1, 2**22 // max(prod(array.shape[1:]), 1))
+            for begin in range(0, len(self.rows), few):
+                rows = self.rows[begin : begin + few]
+                values = dense_rows(array, rows)
+                if len(found := np.argwhere(~np.isfinite(values))):
                     first, *place = found[0].tolist()
                     column = f"column {place[0]}" if len(place) == 1 else f"place {tuple(place)}"
-                    value = array[rows[first]][tuple(place)]
+                    value = values[first][tuple(place)]
                     return f"Row {rows[first]} of {name} has {value} in {column}: fill it, or leave it out"
         return ""
 
@@ -160,7 +165,7 @@ def source_of(
     labels = whole.y if whole.classes is None else _numbers(where, whole, loss, outputs, classes)
     targets, weights = prepare_rows(where, labels, whole.weight, loss, outputs, array_dtype(model.dtype))
     arrays = whole.x, targets, whole.scale, whole.shift, weights
-    core = core_for(model.dtype).Source(*arrays)
+    core = core_source(model.dtype, *arrays)
     return Source(core, rows, target_width(targets), whole.sample_shape, whole, arrays, whole.converted)
 
 
@@ -186,8 +191,8 @@ def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indice
         raw, scale, shift = whole.x, whole.scale, whole.shift
     else:
         raw, scale, shift = to_samples(where, x, plain).array, 1.0, 0.0
-        rows = np.arange(len(raw))
-    return core_for(dtype).Source(raw, np.zeros(len(raw), np.int32), scale, shift), rows
+        rows = np.arange(raw.shape[0])
+    return core_source(dtype, raw, np.zeros(raw.shape[0], np.int32), scale, shift), rows
 
 
 def _numbers(where: str, data: Dataset, loss: Loss, outputs: int, classes: Array | None) -> Array:

@@ -18,6 +18,7 @@ from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices
 from pdnn.data.containers import READ
 from pdnn.data.dataset import Dataset
+from pdnn.data.sparse import is_sparse
 
 BLOCK_BYTES = 1 << 20
 """About what a block has, unless its rows are given."""
@@ -79,6 +80,8 @@ class Stream(Dataset):
         window: int = 64,
     ) -> None:
         samples = _opened(x)
+        if is_sparse(samples):
+            raise TypeError("Stream: x is sparse; pass a Dataset, or blocks of it as a BlockStream")
         if samples.dtype not in READ or not samples.flags.c_contiguous:
             order = "" if samples.flags.c_contiguous else ", not in C order"
             raise TypeError(

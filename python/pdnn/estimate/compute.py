@@ -17,6 +17,7 @@ from pdnn._core import OnNonfinite
 from pdnn.comm import SELF, Communicator
 from pdnn.core import core_for
 from pdnn.data import PadCropFlip
+from pdnn.data.sparse import core_source
 from pdnn.estimate.machine import Machine
 from pdnn.estimate.network import Network
 from pdnn.optim import Optimizer
@@ -90,7 +91,7 @@ class AnalyticCompute:
 
 @dataclass(frozen=True)
 class Samples:
-    """Rows like those that will be trained on, as the core reads them."""
+    """Rows like those that will be trained on, as the core reads them; x may be a CSR array."""
 
     x: Array
     targets: Array
@@ -191,9 +192,9 @@ class Trial:
         optimizer.core.set_clip(*compute.clip)
         core = core_for(model.dtype)
         self.strategy = strategy
-        self._rows, self._count = rows, len(samples.x)
+        self._rows, self._count = rows, len(samples.targets)
         self._order = np.zeros(0, np.int64)
-        self._source = core.Source(samples.x, samples.targets, samples.scale, samples.shift)
+        self._source = core_source(model.dtype, samples.x, samples.targets, samples.scale, samples.shift)
         if samples.augment is not None:
             samples.augment.tell(self._source, 0, 0)
         self._session = core.Session(

@@ -10,6 +10,7 @@ import numpy as np
 from pdnn.comm import Communicator, cores_of_every_rank
 from pdnn.data import PadCropFlip
 from pdnn.data.source import Source
+from pdnn.data.sparse import dense_rows, is_sparse
 from pdnn.estimate import auto
 from pdnn.estimate.auto import AutoChoice
 from pdnn.estimate.choice import Choice, candidates, choose
@@ -132,5 +133,6 @@ class Calibration:
 def _samples(source: Source, batch_size: int, augment: PadCropFlip | None = None) -> Samples:
     """The first rows of a source."""
     raw, targets, scale, shift, _ = source.arrays
-    rows = source.rows[: max(batch_size, MOST_BYTES // max(raw[:1].nbytes, 1))]
-    return Samples(np.ascontiguousarray(raw[rows]), targets[rows], source.width, scale, shift, augment)
+    rows = source.rows[: max(batch_size, MOST_BYTES // max(dense_rows(raw, slice(1)).nbytes, 1))]
+    x = raw[rows] if is_sparse(raw) else np.ascontiguousarray(raw[rows])
+    return Samples(x, targets[rows], source.width, scale, shift, augment)

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pdnn import nn
-from pdnn.core import core_for
+from pdnn.core import array_dtype, core_for
+from pdnn.data.source import samples_of
+from pdnn.data.sparse import is_sparse
 from pdnn.sklearn.network import linears
-from pdnn.sklearn.rows import Blocks, dense, sparse_rows
+from pdnn.sklearn.rows import Blocks, check_range, dense
 from pdnn.sklearn.settings import Settings
 from pdnn.store import Array
 
@@ -101,9 +102,10 @@ class Fitted(Settings):
             return model.predict(dense(x, block, model.dtype))
 
         model.place()  # which threads would otherwise do at once
-        if sparse.issparse(x):
-            rows = sparse_rows(x, np.zeros(x.shape[0], np.int32), None, model.dtype)
-            return core_for(model.dtype).Evaluator(model.core, threads).predict(rows, np.arange(x.shape[0]))
+        if is_sparse(x):
+            check_range(x, np.dtype(array_dtype(model.dtype)))
+            source, rows = samples_of("predict", x, model.dtype, plain=True)
+            return core_for(model.dtype).Evaluator(model.core, threads).predict(source, rows)
         with Blocks(x.shape[0], BLOCK, threads) as blocks:
             return np.concatenate([*blocks.results(outputs)])
 

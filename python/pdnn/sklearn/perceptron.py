@@ -39,7 +39,7 @@ class Perceptron(QuasiNewton):
         Parameters
         ----------
         X : array, DataFrame or sparse matrix, shape (n, features)
-            Under ranks the same on each. Rows of a sparse matrix become dense a batch at a time.
+            Under ranks the same on each. Zeros of a sparse matrix are left out where they can be.
         y : array, shape (n,) or (n, outputs)
         sample_weight : array, shape (n,), optional
             What each row counts, from 0. The loss of a batch is divided by the weights of its rows, and so is

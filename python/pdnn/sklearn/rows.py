@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import sparse
 
 from pdnn import nn
-from pdnn.core import CoreSource, array_dtype, core_for
+from pdnn.core import array_dtype
 from pdnn.data import Dataset
 from pdnn.data.checks import compared, digest
-from pdnn.data.source import Source, source_of
+from pdnn.data.source import source_of
+from pdnn.data.sparse import dense_rows, is_sparse
 from pdnn.nn.losses import Loss
-from pdnn.nn.targets import prepare_rows, target_width
 from pdnn.store import Array
 
 T = TypeVar("T")
@@ -57,8 +55,7 @@ class Table:
     def digest(self, rows: Array) -> str:
         """A checksum of a few of these rows."""
         some = self.pick(compared(rows))
-        x = some.x.toarray() if sparse.issparse(some.x) else some.x
-        return f"{digest(range(len(some)), x, some.targets, some.weight):08x}"
+        return f"{digest(range(len(some)), some.x, some.targets, some.weight):08x}"
 
     def count(self, rows: Array) -> float:
         """What these rows count together."""
@@ -107,16 +104,14 @@ class Feed:
     ) -> None:
         self._dtype = np.dtype(array_dtype(model.dtype))
         self._epochs = 0
-        if sparse.issparse(x):
-            self.source = _sparse_source(x, targets, weight, model, loss)
-            self._settled = True
-        else:
-            check_range(x, self._dtype)
-            self.source = source_of("fit", Dataset(x, targets, weight=weight), model, loss, None)
-            samples = self.source.arrays[0]
-            self._settled = (
-                samples.dtype == self._dtype or samples.size * self._dtype.itemsize > CONVERTED_BYTES
-            )
+        check_range(x, self._dtype)
+        self.source = source_of("fit", Dataset(x, targets, weight=weight), model, loss, None)
+        samples = self.source.arrays[0]
+        self._settled = (
+            is_sparse(samples)
+            or samples.dtype == self._dtype
+            or samples.size * self._dtype.itemsize > CONVERTED_BYTES
+        )
         self.source.rows = rows
         self._step, self.whole = step, len(rows) % step == 0
 
@@ -140,47 +135,16 @@ class Feed:
         return [part for part in (order[:full], order[full:]) if len(part)]
 
 
-def _sparse_source(x: Any, targets: Array, weight: Array | None, model: nn.Sequential, loss: Loss) -> Source:
-    """The rows of a CSR array, without those of a data set."""
-    features, dtype = x.shape[1], array_dtype(model.dtype)
-    outputs = prod(model.output_shape((features,)))
-    targets, weight = prepare_rows("fit", targets, weight, loss, outputs, dtype)
-    return Source(
-        sparse_rows(x, targets, weight, model.dtype),
-        np.arange(len(targets)),
-        target_width(targets),
-        (features,),
-        Dataset(np.empty((0, features), dtype), targets[:0]),
-        (x, targets, 1.0, 0.0, weight),
-        "",
-    )
-
-
-def sparse_rows(x: Any, targets: Array, weight: Array | None, dtype: str) -> CoreSource:
-    """The rows of a CSR array as the core reads them for a model of this dtype; raises as `converted`."""
-    if not x.has_canonical_format:  # the core multiplies without zeros what has columns in order, each once
-        x = x.copy()
-        x.sum_duplicates()
-    x = converted(x, array_dtype(dtype))
-    columns, starts = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
-    return core_for(dtype).Source(x.data, columns, starts, x.shape[1], targets, weight)
-
-
 def dense(x: Any, rows: slice, dtype: str) -> Array:
-    """Rows of a table, dense or sparse, as the model of this dtype takes them; raises as `converted`."""
-    part = x[rows]
-    return np.asarray(converted(part.toarray() if sparse.issparse(part) else part, array_dtype(dtype)))
-
-
-def converted(x: Any, dtype: Any) -> Any:
-    """A table of this dtype: a dense one in C order, or a sparse one; raises as `check_range`."""
-    check_range(x, np.dtype(dtype))
-    return x.astype(dtype) if sparse.issparse(x) else np.ascontiguousarray(x, dtype)
+    """Rows of a table, dense or sparse, as the model of this dtype takes them; raises as `check_range`."""
+    part, wanted = dense_rows(x, rows), np.dtype(array_dtype(dtype))
+    check_range(part, wanted)
+    return np.ascontiguousarray(part, wanted)
 
 
 def check_range(x: Any, dtype: Any) -> None:
     """Raises ValueError if a number of a table, dense or sparse, is beyond the range of this dtype."""
-    values = x.data if sparse.issparse(x) else x
+    values = x.data if is_sparse(x) else x
     if not values.size or values.dtype.itemsize <= dtype.itemsize:
         return
     most = np.finfo(dtype).max

@@ -1,0 +1,57 @@
+"""Sparse samples: SciPy's CSR arrays, of whose rows a batch has the elements that are not 0."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pdnn.core import CoreSource, array_dtype, core_for
+
+Array = npt.NDArray[Any]
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether x is one of SciPy's sparse arrays or matrices, which only programs have that import them."""
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and bool(scipy.issparse(x))
+
+
+def to_csr(x: Any, dtype: Any) -> Any:
+    """A CSR array in this dtype, with each column of a row once and in order; itself if it is that."""
+    csr = x.astype(dtype, copy=False)
+    if not csr.has_canonical_format:
+        csr = csr.copy() if csr is x else csr
+        csr.sum_duplicates()
+    return csr
+
+
+def dense_rows(x: Any, rows: Any) -> Array:
+    """These rows of an array, dense or sparse, with their zeros."""
+    some = x[rows]
+    return np.asarray(some.toarray() if is_sparse(some) else some)
+
+
+def joined(arrays: Sequence[Any]) -> Any:
+    """The rows of several arrays, all of them dense or all sparse, one after another."""
+    if len(arrays) == 1:
+        return arrays[0]
+    if is_sparse(arrays[0]):
+        return sys.modules["scipy.sparse"].vstack(arrays, format="csr")
+    return np.concatenate(arrays)
+
+
+def core_source(
+    dtype: str, x: Any, targets: Array, scale: float = 1.0, shift: float = 0.0, weight: Array | None = None
+) -> CoreSource:
+    """The rows of samples, dense or in CSR, as the core reads them for a model of this dtype."""
+    source: type[CoreSource] = core_for(dtype).Source
+    if not is_sparse(x):
+        return source(x, targets, scale, shift, weight)
+    with np.errstate(over="ignore"):  # infinity comes of it, as where rows are dense
+        values = x.data.astype(array_dtype(dtype), copy=False)
+    columns, starts = x.indices.astype(np.int32, copy=False), x.indptr.astype(np.int64, copy=False)
+    return source(values, columns, starts, x.shape[1], targets, weight)
