@@ -72,9 +72,9 @@ cpp_tests() {
       --output-junit "$report"
 }
 
-# sanitizer PRESET INSTRUCTION-SETS TESTS
+# sanitizer PRESET INSTRUCTION-SETS TESTS. Compiled without numbers of lines in a seventh less time: the preset has them.
 sanitizer() {
-  cmake --preset "$1" -DPDNN_ISA="$2" >/dev/null && cmake --build --preset "$1" &&
+  cmake --preset "$1" -DPDNN_ISA="$2" -DCMAKE_CXX_FLAGS=-Og >/dev/null && cmake --build --preset "$1" &&
     ctest --preset "$1" --tests-regex "$3" --parallel "$workers" --output-junit "$report"
 }
 
