@@ -138,12 +138,12 @@ BUGS = {
 """,
             """        comm.send(parts[rank], rank)
 """,
-            "rank 0 sends rank 0 1 messages, which receives 0 of them",
+            "rank 0 waits until its send is received by itself, line",
         ),
         (
             "[part if rank == root else comm.recv(rank) for",
             "[comm.recv(rank) for",
-            "waits in recv from rank 0",
+            "waits in recv from itself",
         ),
         ("        comm.send(part, root)\n", "", "rank 0 waits in recv from rank 1, which has returned"),
         (
@@ -376,6 +376,21 @@ BUGS = {
         comm.send(chunks[(rank - step) % ranks], after, check=False)
 """,
             "a deadlock: rank 0 waits in recv from rank 1",
+        ),
+        (
+            """        request = comm.start_send(chunks[(rank + 1 - step) % ranks], after, check=False)
+        comm.recv(before, out=chunks[(rank - step) % ranks], check=False)
+        request.wait()
+""",
+            """        comm.send(chunks[(rank + 1 - step) % ranks], after, check=False)
+        comm.recv(before, out=chunks[(rank - step) % ranks], check=False)
+""",
+            "a deadlock: rank 0 waits until its send is received by rank 1, line",
+        ),
+        (
+            "chunks[(rank + 1 - step) % ranks], after, check=False)\n",
+            "chunks[(rank + 1 - step) % ranks], after, check=False)\n        request.wait()\n",
+            "a deadlock: rank 0 waits for a call that it has started, line",
         ),
         (
             "out=chunks[(rank - step) % ranks], check=False)\n        request.wait()\n",

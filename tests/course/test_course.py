@@ -323,3 +323,37 @@ def test_a_solution_runs_over_mpi(tmp_path: Path, run_python: Callable[..., Comp
     path.write_text(plant(source, "    draw()", f"    draw(**{SMALL[name]})"))
     run_python([path], cwd=tmp_path, env={"MPLBACKEND": "Agg"})
     assert (tmp_path / f"{sheet.stem}.png").exists()
+
+
+EVEN_FIRST = """
+    for step in range(2 * (ranks - 1)):
+        add = step < ranks - 1
+        gone, come = chunks[(rank - step) % ranks], chunks[(rank - step - 1) % ranks]
+        new = np.empty_like(come)
+        if rank % 2 == 0:
+            comm.send(gone, after, check=False)
+            comm.recv(before, out=new, check=False)
+        else:
+            comm.recv(before, out=new, check=False)
+            comm.send(gone, after, check=False)
+        come[:] = come + new if add else new
+"""
+POLLED = """
+    for step in range(2 * (ranks - 1)):
+        gone, come = chunks[(rank - step) % ranks], chunks[(rank - step - 1) % ranks]
+        new = np.empty_like(come)
+        receive = comm.start_recv(before, 0, new, check=False)
+        send = comm.start_send(gone, after, check=False)
+        while not (receive.test() and send.test()):
+            pass
+        come[:] = come + new if step < ranks - 1 else new
+"""
+
+
+@pytest.mark.parametrize("loop", [EVEN_FIRST, POLLED])
+def test_other_rings_that_cannot_deadlock_are_right(tmp_path: Path, loop: str) -> None:
+    sheet = find("ring")
+    solved = solution(sheet)
+    begin, end = solved.index("    for step in"), solved.index("def ring_bytes")
+    found = results(tmp_path, sheet, solved[:begin] + loop.lstrip("\n") + "\n\n" + solved[end:])
+    assert [result for result in found if not result.passed] == []

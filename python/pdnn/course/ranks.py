@@ -6,10 +6,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from pdnn import _core, comm
 from pdnn.comm import Communicator, Request
@@ -19,7 +22,7 @@ from pdnn.comm.threads import CURRENT
 from pdnn.course.submission import Submission, Wrong
 
 Result = TypeVar("Result")
-_COMM = str(Path(comm.__file__).parent)  # a rank whose innermost frame is there waits for others
+_WAITS = (str(Path(comm.__file__).parent), __file__)  # a rank whose innermost frame is there waits for others
 _QUIET = 0.8  # seconds in which no rank moves, all of them in waits for calls that they have started
 
 
@@ -35,27 +38,31 @@ class Made:
         Of the array that it passed, or 0.
     peer : int or None
         The rank that a message goes to or comes from.
+    tag : int
+        Of the message.
     """
 
     name: str
     bytes: int = 0
     peer: int | None = None
+    tag: int = 0
 
 
 class Send(Request[None]):
-    """A send that was started, which knows whether the rank has waited for its end."""
+    """A send, which ends when the other rank receives, and knows whether this one has waited for that."""
 
-    def __init__(self, request: Request[None]) -> None:
-        self._of, self.ended = request, False
+    def __init__(self, request: Request[None], receives: _core.Request) -> None:
+        self._of, self._receives, self.ended = request, receives, False
 
     def test(self) -> bool:
         """`Request.test`."""
-        self.ended = self._of.test()
+        self.ended = self._of.test() and self._receives.test()
         return self.ended
 
     def wait(self) -> None:
         """`Request.wait`."""
         self._of.wait()
+        self._receives.wait()
         self.ended = True
 
 
@@ -69,7 +76,7 @@ class Rank(Generic[Result]):
     result : object
         What its function returned.
     sends : list of Send
-        Those that it started.
+        Those that it began.
     """
 
     calls: list[Made] = field(default_factory=list)
@@ -93,17 +100,24 @@ class Rank(Generic[Result]):
         """How many calls of all ranks it has made."""
         return sum(made.peer is None for made in self.calls)
 
-    def count(self, name: str, peer: int | None = None) -> int:
-        """How many calls of a name, with a rank, it has made, in either form."""
-        return sum(made.name.removeprefix("start_") == name and made.peer == peer for made in self.calls)
+    def count(self, name: str, peer: int | None = None, tag: int | None = None) -> int:
+        """How many calls of a name, with a rank, it has made, in either form; of all tags or of one."""
+        return sum(
+            made.name.removeprefix("start_") == name and made.peer == peer and tag in (None, made.tag)
+            for made in self.calls
+        )
 
 
 class Recorder(Communicator):
-    """A communicator that writes down which calls are made, as they begin."""
+    """A communicator that writes down which calls are made, as they begin.
 
-    def __init__(self, core: _core.Communicator, calls: list[Made], sends: list[Send]) -> None:
+    Its sends wait until the other rank receives, which those of MPI may do and those between threads never
+    do. `receives` has a message for each receive, as it begins.
+    """
+
+    def __init__(self, core: _core.Communicator, receives: _core.Communicator, own: Rank[Any]) -> None:
         super().__init__(core)
-        self._calls, self._sends = calls, sends
+        self._calls, self._sends, self._receives = own.calls, own.sends, receives
 
     def _run(self, call: Call[Result], check: bool) -> Result:
         self._calls.append(_made(call, ""))
@@ -115,24 +129,34 @@ class Recorder(Communicator):
 
     def send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> None:
         """`Communicator.send`."""
-        self._calls.append(Made("send", getattr(a, "nbytes", 0), dest))
-        super().send(a, dest, tag, check=check)
+        self._calls.append(Made("send", getattr(a, "nbytes", 0), dest, tag))
+        self._begin(super().start_send(a, dest, tag, check=check), dest, tag).wait()
 
     def start_send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> Request[None]:
         """`Communicator.start_send`."""
-        self._calls.append(Made("start_send", getattr(a, "nbytes", 0), dest))
-        self._sends.append(Send(super().start_send(a, dest, tag, check=check)))
-        return self._sends[-1]
+        self._calls.append(Made("start_send", getattr(a, "nbytes", 0), dest, tag))
+        return self._begin(super().start_send(a, dest, tag, check=check), dest, tag)
 
     def recv(self, source: int, tag: int = 0, out: Array | None = None, *, check: bool = True) -> Array:
         """`Communicator.recv`."""
-        self._calls.append(Made("recv", 0, source))
+        self._calls.append(Made("recv", 0, source, tag))
+        self._tell(source, tag)
         return super().recv(source, tag, out, check=check)
 
     def start_recv(self, source: int, tag: int, out: Array, *, check: bool = True) -> Request[Array]:
         """`Communicator.start_recv`."""
-        self._calls.append(Made("start_recv", 0, source))
+        self._calls.append(Made("start_recv", 0, source, tag))
+        self._tell(source, tag)
         return super().start_recv(source, tag, out, check=check)
+
+    def _begin(self, request: Request[None], dest: int, tag: int) -> Send:
+        send = Send(request, self._receives.start_recv(np.empty(0, np.uint8), dest, tag))
+        self._sends.append(send)
+        return send
+
+    def _tell(self, source: int, tag: int) -> None:
+        with suppress(ValueError, TypeError):  # of a rank that there is not: the receive says so
+            self._receives.start_send(np.empty(0, np.uint8), source, tag)
 
 
 def _made(call: Call[Any], form: str) -> Made:
@@ -168,18 +192,22 @@ def on_ranks(
     Exception
         The first error of a rank.
     """
-    group = _core.ThreadGroup(ranks)
+    group, receives = _core.ThreadGroup(ranks), _core.ThreadGroup(ranks)
     world: list[Rank[Result]] = [Rank() for _ in range(ranks)]
+
+    def abort() -> None:
+        group.abort()
+        receives.abort()
 
     def work(rank: int) -> None:
         own = world[rank]
-        recorder = Recorder(group.communicator(rank), own.calls, own.sends)
+        recorder = Recorder(group.communicator(rank), receives.communicator(rank), own)
         CURRENT.set(recorder)
         try:
             own.result = function(recorder)
         except BaseException as error:
             own.error = error
-            group.abort()
+            abort()
         own.done = True
 
     threads = [
@@ -189,7 +217,7 @@ def on_ranks(
         thread.start()
     words = _watch(student, world, threads)
     if words:
-        group.abort()
+        abort()
     for thread in threads:
         thread.join()
     errors = [rank.error for rank in world if rank.error is not None]
@@ -231,7 +259,7 @@ def _state(frame: FrameType | None, rank: Rank[Any]) -> object:
     """Whether a rank runs; else what tells one of its waits from another."""
     if rank.done:
         return "has ended"
-    if frame is None or not frame.f_code.co_filename.startswith(_COMM):
+    if frame is None or not frame.f_code.co_filename.startswith(_WAITS):
         return "runs"
     return len(rank.calls), id(frame), frame.f_lasti
 
@@ -242,8 +270,10 @@ def _is_stuck(number: int, world: list[Rank[Any]]) -> bool:
     if rank.done or not rank.calls:
         return rank.done
     made = rank.calls[-1]
-    if made.name == "recv" and made.peer is not None and 0 <= made.peer < len(world):
-        return rank.count("recv", made.peer) > world[made.peer].count("send", number)
+    if made.name in ("send", "recv") and made.peer is not None and 0 <= made.peer < len(world):
+        other = "recv" if made.name == "send" else "send"
+        met = world[made.peer].count(other, number, made.tag)
+        return rank.count(made.name, made.peer, made.tag) > met
     if made.peer is None and not made.name.startswith("start_"):
         return any(each.collectives < rank.collectives for each in world)
     return False
@@ -257,9 +287,10 @@ def _waits(number: int, world: list[Rank[Any]], place: str | None) -> str:
         return f"rank {number} waits for a call that it has started{at}"
     made = rank.calls[-1]
     if made.peer is not None:
-        way = "from" if made.name == "recv" else "to"
+        way = "in recv from" if made.name == "recv" else "until its send is received by"
         ended = ", which has returned" if world[made.peer].done else ""
-        return f"rank {number} waits in {made.name} {way} rank {made.peer}{ended}{at}"
+        other = "itself" if made.peer == number else f"rank {made.peer}"
+        return f"rank {number} waits {way} {other}{ended}{at}"
     times = rank.count(made.name)
     absent = [other for other, each in enumerate(world) if each.count(made.name) < times]
     never = f", which rank {', '.join(map(str, absent))} never entered" if absent else ""

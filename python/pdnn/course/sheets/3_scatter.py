@@ -9,7 +9,8 @@
 #     comm.recv(source)             waits for the next array from a rank, and returns it
 #
 # `comm.rank` is this rank's number, `comm.size` how many ranks there are; every rank runs the same program.
-# A send needs a receive on the other rank: a receive without a send waits forever.
+# A send needs a receive on the other rank: a receive without a send waits forever, and so may a send without
+# a receive.
 #
 # Replace each `raise NotImplementedError` by your code, save, and run `pdnn course check` with the name of
 # this file. The check reads imports, functions and constants in CAPITALS. It counts your messages and bytes.

@@ -11,7 +11,8 @@
 #     comm.recv(source)             waits for the next array from a rank, and returns it
 #
 # `comm.rank` is this rank's number, `comm.size` how many ranks there are; every rank runs the same program.
-# Arrays from one rank arrive in the order in which it sent them.
+# Arrays from one rank arrive in the order in which it sent them. A send may last until the other
+# rank receives.
 #
 # Replace each `raise NotImplementedError` by your code, save, and run `pdnn course check` with the name of
 # this file. The check reads imports, functions, classes and constants in CAPITALS. It counts your messages.

@@ -35,7 +35,8 @@ BACKEND = "threads"  # ranks are threads of this process; "mpi" makes them proce
 # 2. **All-gather**, p − 1 steps. In step s rank r sends chunk (r + 1 − s) mod p, and stores what it receives
 #    as chunk (r − s) mod p.
 #
-# If every rank received before it sends, all would wait: start the send, receive, then wait for the send.
+# If every rank received before it sends, all would wait. So they may if every rank sends first, because a
+# send may last until the other rank receives. Start the send, receive, then wait for the send.
 
 
 # %%
