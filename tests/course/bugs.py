@@ -68,6 +68,24 @@ BUGS = {
         ),
     ],
     "pool": [
+        (
+            "out[begin:end] = predict(x[begin:end])",
+            "out[begin:end] = predict(x)[begin:end]",
+            "in pool_predict, the tasks compute 400 rows together, not 100",
+        ),
+        (
+            """    def task(piece):
+        begin, end = piece
+        out[begin:end] = predict(x[begin:end])
+""",
+            """    y = predict(x)
+
+    def task(piece):
+        begin, end = piece
+        out[begin:end] = y[begin:end]
+""",
+            "pool_predict calls predict before pool.map or after it",
+        ),
         (" + min(i, n % k)", "", "the last 2 rows are dropped"),
         (
             "list(zip(ends[:-1], ends[1:]))",
@@ -363,7 +381,11 @@ BUGS = {
             "range(ranks - 2):\n        request = comm.start_send(chunks[(rank + 1",
             "lacks the values of rank",
         ),
-        ("chunks[(rank + 1 - step) % ranks]", "chunks[(rank - step) % ranks]", "lacks the values of rank"),
+        (
+            "chunks[(rank + 1 - step) % ranks]",
+            "chunks[(rank - step) % ranks]",
+            "changes after start_send, before",
+        ),
         ("np.array_split(array, ranks)", "np.array_split(array.copy(), ranks)", "fill `array` in place"),
         (
             """        request = comm.start_send(chunks[(rank - step) % ranks], after, check=False)
@@ -391,6 +413,16 @@ BUGS = {
             "chunks[(rank + 1 - step) % ranks], after, check=False)\n",
             "chunks[(rank + 1 - step) % ranks], after, check=False)\n        request.wait()\n",
             "a deadlock: rank 0 waits for a call that it has started, line",
+        ),
+        (
+            """        mine += comm.recv(before, out=np.empty_like(mine), check=False)
+        request.wait()
+""",
+            """        mine += comm.recv(before, out=np.empty_like(mine), check=False)
+        chunks[(rank - step) % ranks][:] = 0
+        request.wait()
+""",
+            "an array changes after start_send, before request.wait() has returned",
         ),
         (
             "out=chunks[(rank - step) % ranks], check=False)\n        request.wait()\n",

@@ -357,3 +357,10 @@ def test_other_rings_that_cannot_deadlock_are_right(tmp_path: Path, loop: str) -
     begin, end = solved.index("    for step in"), solved.index("def ring_bytes")
     found = results(tmp_path, sheet, solved[:begin] + loop.lstrip("\n") + "\n\n" + solved[end:])
     assert [result for result in found if not result.passed] == []
+
+
+@pytest.mark.parametrize("log", ["np.log(y + 1e-12)", "np.log(np.clip(y, 1e-12, 1))"])
+def test_another_least_probability_is_right(tmp_path: Path, log: str) -> None:
+    sheet = find("backprop")
+    solved = plant(solution(sheet), "np.log(np.maximum(y, 1e-300))", log)
+    assert [result for result in results(tmp_path, sheet, solved) if not result.passed] == []

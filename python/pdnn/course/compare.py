@@ -42,7 +42,7 @@ def same(
     """
     right = np.asarray(right, np.float64)
     values = _array(what, got, right.shape)
-    size = max(float(np.abs(right).max(initial=0)), 1e-300)
+    size = float(np.abs(right).max(initial=0)) or 1.0
 
     def near(other: Array | float) -> bool:
         return bool(np.abs(values - other).max(initial=0) <= 1e-7 * size)

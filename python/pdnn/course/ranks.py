@@ -49,20 +49,33 @@ class Made:
 
 
 class Send(Request[None]):
-    """A send, which ends when the other rank receives, and knows whether this one has waited for that."""
+    """A send, which ends when the other rank receives, and knows whether this one has waited for that.
 
-    def __init__(self, request: Request[None], receives: _core.Request) -> None:
+    The array must not change before: MPI may read it until then.
+    """
+
+    def __init__(self, request: Request[None], receives: _core.Request, array: Array) -> None:
         self._of, self._receives, self.ended = request, receives, False
+        self._array, self._sent = array, array.copy()
 
     def test(self) -> bool:
         """`Request.test`."""
-        self.ended = self._of.test() and self._receives.test()
+        if not self.ended and self._of.test() and self._receives.test():
+            self._end()
         return self.ended
 
     def wait(self) -> None:
         """`Request.wait`."""
         self._of.wait()
         self._receives.wait()
+        self._end()
+
+    def _end(self) -> None:
+        if not self.ended and self._array.tobytes() != self._sent.tobytes():
+            raise Wrong(
+                "an array changes after start_send, before request.wait() has returned: it may not have gone "
+                "yet, and then the other rank gets the new values; wait first, or send a copy"
+            )
         self.ended = True
 
 
@@ -130,12 +143,12 @@ class Recorder(Communicator):
     def send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> None:
         """`Communicator.send`."""
         self._calls.append(Made("send", getattr(a, "nbytes", 0), dest, tag))
-        self._begin(super().start_send(a, dest, tag, check=check), dest, tag).wait()
+        self._begin(super().start_send(a, dest, tag, check=check), a, dest, tag).wait()
 
     def start_send(self, a: Array, dest: int, tag: int = 0, *, check: bool = True) -> Request[None]:
         """`Communicator.start_send`."""
         self._calls.append(Made("start_send", getattr(a, "nbytes", 0), dest, tag))
-        return self._begin(super().start_send(a, dest, tag, check=check), dest, tag)
+        return self._begin(super().start_send(a, dest, tag, check=check), a, dest, tag)
 
     def recv(self, source: int, tag: int = 0, out: Array | None = None, *, check: bool = True) -> Array:
         """`Communicator.recv`."""
@@ -149,8 +162,8 @@ class Recorder(Communicator):
         self._tell(source, tag)
         return super().start_recv(source, tag, out, check=check)
 
-    def _begin(self, request: Request[None], dest: int, tag: int) -> Send:
-        send = Send(request, self._receives.start_recv(np.empty(0, np.uint8), dest, tag))
+    def _begin(self, request: Request[None], a: Array, dest: int, tag: int) -> Send:
+        send = Send(request, self._receives.start_recv(np.empty(0, np.uint8), dest, tag), a)
         self._sends.append(send)
         return send
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,29 @@ class OneByOne:
     ----------
     written : list of arrays
         The rows that each task has written.
+    asked : list of int
+        Of how many rows the student's code has asked, in each call of a function that `counts`.
+    outside : str
+        The name of that function, if it was called outside of the tasks.
     """
 
     def __init__(self, out: Array, last_first: bool = False) -> None:
         self.out, self.last_first = out, last_first
         self.written: list[Array] = []
+        self.asked: list[int] = []
+        self.outside = ""
+        self._in_task = False
+
+    def counts(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, which tasks alone should call; its first argument are the rows to compute."""
+
+        def counted(x: Array, *rest: Any) -> Any:
+            if not self._in_task:
+                self.outside = name
+            self.asked.append(len(x))
+            return function(x, *rest)
+
+        return counted
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """As the sheet describes it."""
@@ -51,7 +69,9 @@ class OneByOne:
             before = self.out.copy()
             self.out += MARK  # so that a task which writes what was there before is seen, too
             marked = self.out.copy()
+            self._in_task = True
             results[number] = function(tasks[number])
+            self._in_task = False
             changed = (self.out != marked).reshape(len(self.out), -1).any(axis=1)
             self.out[~changed] = before[~changed]
             written[number] = np.flatnonzero(changed)
@@ -59,12 +79,17 @@ class OneByOne:
         return results
 
 
-def _check_writers(what: str, written: Sequence[Array], tasks: int) -> None:
-    """Checks that so many tasks wrote, and no two of them the same row."""
+def _check_tasks(what: str, pool: OneByOne, tasks: int, n: int) -> None:
+    """Checks that so many tasks wrote, no two of them the same row, and computed so many rows together."""
+    written = pool.written
     if not written:
         raise Wrong(f"{what} never calls pool.map: all the work is done by the calling thread")
     if len(written) != tasks:
         raise Wrong(f"{what} gives pool.map {len(written)} tasks, not {tasks}")
+    if pool.outside:
+        raise Wrong(
+            f"{what} calls {pool.outside} before pool.map or after it, in one thread: call it in the tasks"
+        )
     for number, rows in enumerate(written):
         for other, others in enumerate(written[:number]):
             both = np.intersect1d(rows, others)
@@ -78,6 +103,11 @@ def _check_writers(what: str, written: Sequence[Array], tasks: int) -> None:
                 f"in {what}, task {number} writes nothing into out; if the tasks add to one total instead, "
                 "that is a race: += reads, adds and writes, and another thread may write between"
             )
+    if sum(pool.asked) != n:
+        raise Wrong(
+            f"in {what}, the tasks compute {sum(pool.asked)} rows together, not {n}: each computes the rows "
+            "of its piece, once"
+        )
 
 
 def _model() -> nn.Sequential:
@@ -118,8 +148,8 @@ def predicted(student: Submission) -> str:
     model, (x, _, _) = _model(), _rows(N)
     out = np.zeros((N, CLASSES))
     pool = OneByOne(out)
-    student.pool_predict(pool, model.predict, x, PIECES, out)
-    _check_writers("pool_predict", pool.written, PIECES)
+    student.pool_predict(pool, pool.counts("predict", model.predict), x, PIECES, out)
+    _check_tasks("pool_predict", pool, PIECES, N)
     return same("out after pool_predict", out, model.predict(x))
 
 
@@ -142,8 +172,8 @@ def added_up(student: Submission) -> str:
     for last_first in (False, True):
         out = np.zeros((PIECES, len(own[0])))
         pool = OneByOne(out, last_first)
-        result = student.pool_gradient(pool, gradient, x, t, PIECES, out)
-        _check_writers("pool_gradient", pool.written, PIECES)
+        result = student.pool_gradient(pool, pool.counts("gradient", gradient), x, t, PIECES, out)
+        _check_tasks("pool_gradient", pool, PIECES, UNEVEN)
         if last_first and not np.allclose(result, results[0]):
             raise Wrong("pool_gradient depends on the order in which the tasks run: here the last ran first")
         words = same("pool_gradient", result, gradient(x, t)[1], known)

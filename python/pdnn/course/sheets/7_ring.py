@@ -8,7 +8,8 @@
 #     comm.recv(source, out=b, check=False)         waits for the next array from a rank, into b
 #
 # `comm.rank` is this rank's number, `comm.size` how many ranks there are. With `check=False` only the array
-# travels; otherwise a header of 512 bytes goes before it.
+# travels; otherwise a header of 512 bytes goes before it. Until `request.wait()` has returned, the array that
+# is sent must not change.
 #
 # Replace each `raise NotImplementedError` by your code, save, and run `pdnn course check` with the name of
 # this file. The check reads imports, functions and constants in CAPITALS. It counts your messages and bytes.
