@@ -92,12 +92,15 @@ class Handle(ArrayInterface):
 
     @data.setter
     def data(self, values: npt.ArrayLike) -> None:
+        self._fill(self.data, values)
+
+    def _fill(self, own: Array, values: npt.ArrayLike) -> None:
         array = np.asarray(values)
         if array.shape != self.shape:
             raise ValueError(
                 f"{type(self).__name__} {self.name}: got shape {array.shape}, expected {self.shape}"
             )
-        self.data[...] = array
+        own[...] = array
 
     def _homeless(self) -> ValueError:
         return ValueError(
@@ -147,10 +150,17 @@ class Parameter(Handle):
 
     @property
     def grad(self) -> Array:
-        """The gradient: a view, shaped like `data`. Training steps store it, `Tensor.backward` adds to it."""
+        """The gradient: a view, shaped like `data`. Training steps store it, `Tensor.backward` adds to it.
+
+        Assigning copies into it, as into `data`.
+        """
         if self._grad is None:
             raise self._homeless()
         return self._grad
+
+    @grad.setter
+    def grad(self, values: npt.ArrayLike) -> None:
+        self._fill(self.grad, values)
 
     @property
     def requires_grad(self) -> bool:

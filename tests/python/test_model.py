@@ -48,6 +48,18 @@ def test_a_parameter_refuses_another_shape() -> None:
     weight = next(small().parameters())
     with pytest.raises(ValueError, match=r"0\.weight.*\(3, 4\).*\(4, 3\)"):
         weight.data = np.zeros((3, 4))
+    with pytest.raises(ValueError, match=r"0\.weight.*\(3, 4\).*\(4, 3\)"):
+        weight.grad = np.zeros((3, 4))
+
+
+def test_assigning_values_or_a_gradient_copies_into_the_flat_arrays() -> None:
+    model = small(dtype="float64")
+    weight = next(model.parameters())
+    weight.data = np.full((4, 3), 5.0)
+    weight.grad = np.full((4, 3), 2.0)
+    weight.grad *= 3
+    weight.data -= 0.5 * weight.grad
+    assert (model.flat_gradients[:12] == 6).all() and (model.flat_parameters[:12] == 2).all()
 
 
 def test_a_parameter_of_no_model_says_so() -> None:
