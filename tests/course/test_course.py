@@ -128,12 +128,34 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
         assert sheet_of(path) == sheet and Submission(path).one_hot([1], 2).tolist() == [[0, 1]]
 
 
+def test_a_script_may_say_its_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "1_backprop.py"
+    path.write_bytes(b"# -*- coding: latin-1 -*-\nNAME = 'Andr\xe9'\n")
+    assert Submission(path).NAME == "André"
+    path.write_bytes(b"NAME = 'Andr\xe9'\n")
+    with pytest.raises(ValueError, match="save it again, in UTF-8"):
+        sheet_of(path)
+
+
+def test_what_goes_to_standard_error_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "1_backprop.py"
+    wordy = "import os\n    os.write(2, b'mine \\xff')\n    return 1 / (1 + np.exp(-a))"
+    path.write_text(plant(fill(SHEETS[0].source, solution(SHEETS[0])), "return 1 / (1 + np.exp(-a))", wordy))
+    assert check(path).passed
+    assert "mine \ufffd" in capsys.readouterr().err
+
+
 DEFINED = """
 from dataclasses import dataclass
 EPS: float = 0.5
 ONE, (TWO, THREE) = 1, (2, 3)
 LATER: int
 half = lambda a: a * EPS
+
+try:
+    import none as tool
+except ImportError:
+    tool = None
 
 @dataclass
 class Pair:
@@ -153,6 +175,7 @@ def test_definitions_are_run_however_they_are_written(tmp_path: Path, first: str
     path.write_text(first + DEFINED)
     student = Submission(path)
     assert (student.ONE, student.TWO, student.THREE, student.half(4)) == (1, 2, 3, 2.0)
+    assert student.tool is None
     assert pickle.loads(pickle.dumps(student.Pair(7))) == student.Pair(7)
     assert student.Meant.__annotations__ == {"rows": "list[int]" if first else list[int]}
     for name in ("UPPER", "lower", "LATER"):
@@ -207,10 +230,12 @@ def test_a_file_that_is_no_sheet_is_named_and_the_others_count(
     sheet = SHEETS[0]
     Path("helper.py").write_text("one = 1")
     Path("sheet.py").write_text(fill(sheet.source, solution(sheet)))
-    words = ["helper.py", "sheet.py", "none.py", "--json", "results.json", "--gradescope", "gradescope.json"]
-    assert main(["course", "check", *words]) == 1
+    Path("fails.py").write_text('import os\nSHEET = "backprop"\nONE = os._exit(70)')
+    files = ["helper.py", "fails.py", "sheet.py", "none.py"]
+    assert main(["course", "check", *files, "--json", "results.json", "--gradescope", "gradescope.json"]) == 1
     out, err = capsys.readouterr()
     assert "7 of 7 right" in out and "helper.py: neither its name" in err and "none.py: there is no" in err
+    assert "fails.py: the check failed itself" in err
     (report,) = json.loads(Path("results.json").read_text())
     assert report["file"] == "sheet.py" and report["passed"]
     content = json.loads(Path("gradescope.json").read_text())
@@ -274,6 +299,8 @@ ENDINGS = [
     ("pool", "for _ in self.threads:\n            self.tasks.put", "self.tasks.put", "(thread.join())"),
     ("backprop", SIGMOID, "import os\n    os._exit(7)", "ended with code 7"),
     ("backprop", SIGMOID, "import os\n    os._exit(0)", "ended with code 0"),
+    ("backprop", SIGMOID, "import os\n    os.write(2, b'Traceback')\n    os._exit(1)", "ended with code 1"),
+    ("backprop", SIGMOID, "raise BaseException('mine')", "BaseException in `sigmoid`, line"),
 ]
 LONG_ENDINGS = [
     ("pool", "except Exception as error", "except KeyError as error", "(results = sorted("),

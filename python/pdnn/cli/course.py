@@ -95,7 +95,7 @@ def _check(arguments: argparse.Namespace) -> int:
     for path in files:
         try:
             reports.append(check(path, **options))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             refused.append(str(error))  # the others count all the same
             print(f"pdnn course: {error}", file=sys.stderr)
         else:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from importlib import import_module
@@ -25,6 +26,8 @@ of the result."""
 
 TIME_IS_UP = 75
 """The exit code of a process in which a check took too long."""
+FAILED = 70
+"""The exit code of a process in which the check itself failed."""
 
 
 def checks_of(sheet: Sheet) -> list[Check]:
@@ -42,12 +45,13 @@ def examine(submission: Submission, sheet: Sheet) -> Iterator[Result]:
     """The result of each check of a sheet."""
     for check in checks_of(sheet):
         try:
-            yield Result(title(check), True, check(submission))
+            result = Result(title(check), True, check(submission))
         except Wrong as wrong:
-            yield Result(title(check), False, str(wrong))
-        except (Exception, SystemExit) as error:
+            result = Result(title(check), False, str(wrong))
+        except BaseException as error:  # SystemExit, too, or whatever else the student's code raises
             unusable = f"what your code returned can't be used: {type(error).__name__}: {error}"
-            yield Result(title(check), False, submission.explain(error) or unusable)
+            result = Result(title(check), False, submission.explain(error) or unusable)
+        yield result
 
 
 class _Watchdog:
@@ -87,7 +91,12 @@ def run(path: str, name: str, seconds: str, out: str) -> None:
             file.write(json.dumps(asdict(result)) + "\n")
             file.flush()
 
-        _write_results(Path(path), find(name), float(seconds), write)
+        try:
+            _write_results(Path(path), find(name), float(seconds), write)
+        except Exception:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(FAILED)
     sys.stdout.flush()
     os._exit(0)  # threads that the student's code has left waiting do not matter any more
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +80,20 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
         If it is neither a script nor a notebook.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
         if path.suffix == ".py":
-            return [("", text)]
+            with tokenize.open(path) as script:  # in UTF-8, or as its first lines say
+                return [("", script.read())]
         if path.suffix == ".ipynb":
+            text = path.read_text(encoding="utf-8-sig")
             return [
                 (f"cell {number}", _python("".join(cell["source"])))
                 for number, cell in enumerate(json.loads(text)["cells"], 1)
                 if cell["cell_type"] == "code"
             ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: is damaged ({type(error).__name__}: {error}); save it again") from error
+    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+        raise ValueError(
+            f"{path}: is damaged ({type(error).__name__}: {error}); save it again, in UTF-8"
+        ) from error
     raise ValueError(f"{path}: is neither a script (.py) nor a notebook (.ipynb)")
 
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pdnn.course.examine import TIME_IS_UP, checks_of, title
+from pdnn.course.examine import FAILED, TIME_IS_UP, checks_of, title
 from pdnn.course.results import Report, Result
 from pdnn.course.sheet import Sheet, sheet_of
 
@@ -49,11 +49,13 @@ def check(path: str | os.PathLike[str], seconds: float = SECONDS) -> Report:
     with tempfile.TemporaryDirectory(prefix="pdnn-course-") as folder:
         out = Path(folder, "results")
         code, errors = _run_child(path, sheet, seconds, out)
-        lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
+        began_to_check = out.exists()
+        lines = out.read_text(encoding="utf-8").splitlines() if began_to_check else []
     results = [Result(**json.loads(line)) for line in lines]
     missing = [title(each) for each in checks_of(sheet)[len(results) :]]
-    if missing and code == 1 and "Traceback" in errors:
-        raise RuntimeError(f"the check failed itself, please report this:\n{errors}")
+    if code == FAILED or not began_to_check:
+        raise RuntimeError(f"{path}: the check failed itself, please report this:\n{errors}")
+    sys.stderr.write(errors)
     if missing and code != TIME_IS_UP:
         results.append(Result(missing.pop(0), False, _ending(code)))
     results += [Result(each, False, "not run, because the check before it did not end") for each in missing]
@@ -81,7 +83,7 @@ def _run_child(path: Path, sheet: Sheet, seconds: float, out: Path) -> tuple[int
     places = [*filter(None, sys.path), str(path.resolve().parent)]  # a sheet may import what lies beside it
     start = f"import sys; sys.path[:] = {places!r}; from pdnn.course.examine import run; run(*sys.argv[1:])"
     command = [sys.executable, "-c", start, str(path), sheet.name, str(seconds), str(out)]
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
         child = subprocess.Popen(
             command,
             env={**os.environ, "PDNN_MPI": "0"},

@@ -20,8 +20,9 @@ class Wrong(Exception):
 class Submission:
     """The definitions of a student's file, as attributes.
 
-    Only imports, functions, classes and constants named in capitals are run; the cells that train and draw
-    are not. They are those of a module, which is there to import for what looks classes up in it.
+    Only imports, functions, classes and constants named in capitals are run, also in a try; the cells that
+    train and draw are not. They are those of a module, which is there to import for what looks classes up in
+    it.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ class Submission:
                 raise Wrong(
                     f"this is no Python: {error.msg}, {self._line(name, error.lineno or 1)}"
                 ) from error
-            except (Exception, SystemExit) as error:
+            except BaseException as error:  # SystemExit, too, or whatever else it raises
                 raise Wrong(self.explain(error) or f"{type(error).__name__}: {error}") from error
 
     def __getattr__(self, name: str) -> Any:
@@ -126,6 +127,8 @@ def _defines(statement: ast.stmt) -> bool:
             names = [name for target in targets for name in _names(target)]
         case ast.AnnAssign(target=target, value=value):
             names = _names(target)
+        case ast.Try(body=body):  # an import that may fail
+            return all(_defines(each) for each in body)
         case _:
             return False
     return all(names) if isinstance(value, ast.Lambda) else all(name.isupper() for name in names)
