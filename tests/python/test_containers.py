@@ -291,6 +291,7 @@ REFUSED_LABELS = [
     ),
     ("strings beside numbers", ["cat", None] * 6, TypeError, "y holds values of type NoneType, str"),
     ("strings in more than one column", NAMES[np.eye(3, dtype=int)[Y]], ValueError, r"expected shape \(n,\)"),
+    ("integers of more than 64 bits", [1, 2**70] * 6, TypeError, rf"64 bits .* is '{2**70}' \(row 1\)"),
     ("bytes, complex numbers, dates", NAMES[Y].astype("S4"), TypeError, "y has dtype .S4, expected integers"),
     ("bytes, complex numbers, dates", Y.astype(complex), TypeError, "y has dtype <c16"),
     ("three or more dimensions", Y[:, None, None], ValueError, r"expected shape \(n,\) or \(n, classes\)"),

@@ -137,10 +137,10 @@ def _to_array(where: str, name: str, given: Any) -> tuple[Array, str]:
         array, container = _of(where, name, array.tolist()), container or "objects"
     if array.dtype == np.object_:
         kinds = ", ".join(sorted({type(value).__name__ for value in array.flat})[:4])
-        first = _first(given, array, lambda value: isinstance(value, _KNOWN))
+        first = _first(given, array, _is_known)
         raise TypeError(
-            f"{where}: {name} holds values of type {kinds}, expected numbers or names of classes"
-            + (f"; the first is {first}" if first else "")
+            f"{where}: {name} holds values of type {kinds}, expected numbers of at most 64 bits or names of "
+            "classes" + (f"; the first is {first}" if first else "")
         )
     return array.view(np.uint8) if array.dtype == np.bool_ else array, container
 
@@ -153,6 +153,10 @@ def _first(given: Any, array: Array, fits: Callable[[Any], bool]) -> str:
             column = f", column {name if isinstance(name, str) else place[1]}" if len(place) == 2 else ""
             return f"{str(value)!r}" + (f" (row {place[0]}{column})" if place else "")
     return ""
+
+
+def _is_known(value: Any) -> bool:
+    return isinstance(value, _KNOWN) and not (isinstance(value, int) and abs(value) >= 2**64)
 
 
 def _is_number(word: Any) -> bool:
