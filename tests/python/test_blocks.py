@@ -278,19 +278,22 @@ def test_loaders_take_it_too(drop_last: bool) -> None:
         DataLoader(stream(), 10, augment=PadCropFlip(1))
 
 
-@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize(("buffers", "window"), [(1, 1), (1, 3), (2, 3)])
 @pytest.mark.parametrize("take", [lambda data: fit(make(), data), lambda data: list(DataLoader(data, 10))])
-def test_blocks_in_one_buffer_are_refused(take: Callable[[BlockStream], object], window: int) -> None:
+def test_blocks_in_the_same_buffers_are_refused(
+    take: Callable[[BlockStream], object], buffers: int, window: int
+) -> None:
     """They would be trained on as the last of them, without a word."""
-    x, y = np.zeros((31, 6), np.uint8), np.zeros(31, np.int64)
+    x, y = np.zeros((buffers, 31, 6), np.uint8), np.zeros((buffers, 31), np.int64)
 
-    def one_buffer(epoch: int) -> Iterator[Block]:
-        for begin in (0, 31, 62):
-            x[...], y[...] = X[begin : begin + 31], Y[begin : begin + 31]
-            yield x, y
+    def in_turn(epoch: int) -> Iterator[Block]:
+        for number, begin in enumerate((0, 31, 62)):
+            one = number % buffers
+            x[one], y[one] = X[begin : begin + 31], Y[begin : begin + 31]
+            yield x[one], y[one]
 
-    with pytest.raises(ValueError, match="block 1 overwrites the memory of the one before"):
-        take(stream(one_buffer, window=window))
+    with pytest.raises(ValueError, match="a block after block 0 overwrites its memory"):
+        take(stream(in_turn, window=window))
     take(stream(lambda epoch: [(X[:31], Y[:31])] * 3))  # the same rows again are no other ones
 
 

@@ -62,9 +62,9 @@ class BlockStream:
     ----------
     make : callable
         Called with the number of an epoch, it returns an iterable of blocks (x, y), or (x, y, weight), such
-        as a generator. Each is what a Dataset takes, with any number of rows, in memory that the next
-        block does not use; labels are numbers, not names. On every rank, and when a training is resumed, an
-        epoch must have the same blocks in the same order: shuffle files as a function of the epoch.
+        as a generator. Each is what a Dataset takes, with any number of rows, in memory that the blocks after
+        it do not use; labels are numbers, not names. On every rank, and when a training is resumed, an epoch
+        must have the same blocks in the same order: shuffle files as a function of the epoch.
     rows : int
         Of an epoch. Blocks beyond them are not asked for.
     scale, shift : float
@@ -78,7 +78,7 @@ class BlockStream:
         If `make` is no function; a generator could be read only once. If `rows` or `window` is no integer.
     ValueError
         If `rows` or `window` is below 1; in an epoch, if blocks do not fit each other or `rows`, or one
-        overwrites the one before.
+        overwrites one before it that is still to be trained on.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class BlockStream:
 
     def first(self) -> Dataset:
         """The first block of epoch 0 that has rows; `fit` looks at it before it begins."""
-        return next(block for block in self._blocks(0) if len(block))
+        return next(made.data for made in self._blocks(0) if len(made.data))
 
     def parts(self, epoch: int, seed: int, first: int, step: int, shuffle: bool) -> Iterator[Part]:
         """The rows of an epoch from one place on, a window at a time.
@@ -138,7 +138,11 @@ class BlockStream:
         """
         blocks, done, number, left = self._blocks(epoch), 0, 0, None
         while done < self.rows:
-            some = list(islice(blocks, self.window))
+            window = list(islice(blocks, self.window))
+            for made in window:
+                made.check_kept()
+            some = [made.data for made in window]
+            window.clear()
             rows = sum(map(len, some))
             order = np.arange(rows)
             if shuffle:
@@ -160,10 +164,10 @@ class BlockStream:
             if end > begin:
                 yield Part(data, order[: end - begin], begin, end)
 
-    def _blocks(self, epoch: int) -> Iterator[Dataset]:
+    def _blocks(self, epoch: int) -> Iterator[_Made]:
         """The blocks of an epoch, the last one cut to its rows."""
         done, kind, blocks = 0, None, self.make(epoch)
-        before, held = None, 0
+        before: _Made | None = None
         if not isinstance(blocks, Iterable):
             raise TypeError(
                 f"BlockStream: make({epoch}) returned {blocks!r}, expected blocks (x, y) or (x, y, weight), "
@@ -185,15 +189,12 @@ class BlockStream:
                 raise ValueError(
                     f"BlockStream: block {number} has {_told(*own)}, those before it {_told(*kind)}"
                 )
-            if before is not None and _held(before) != held:
-                raise ValueError(
-                    f"BlockStream: block {number} overwrites the memory of the one before, which is still to "
-                    "be trained on; make each block in memory of its own, or yield copies"
-                )
+            if before is not None:
+                before.check_kept()
             data = data[: self.rows - done]
             done += len(data)
-            before, held = data, _held(data)
-            yield data
+            before = _Made(number, data, _held(data))
+            yield before
             if done == self.rows:
                 return
         raise ValueError(f"BlockStream: epoch {epoch} has {done} rows, expected rows={self.rows}")
@@ -206,6 +207,22 @@ class BlockStream:
 
     def __repr__(self) -> str:
         return f"BlockStream({self.rows} rows, {self.blocks})"
+
+
+class _Made(NamedTuple):
+    """A block as it was made: its number, its rows and what they held."""
+
+    number: int
+    data: Dataset
+    held: int
+
+    def check_kept(self) -> None:
+        """Raises ValueError if a block after it was made in its memory."""
+        if _held(self.data) != self.held:
+            raise ValueError(
+                f"BlockStream: a block after block {self.number} overwrites its memory, which is still to be "
+                "trained on; make each block in memory of its own, or yield copies"
+            )
 
 
 def _held(block: Dataset) -> int:
