@@ -13,6 +13,7 @@ import pytest
 import pdnn
 from data_root import real_data
 from pdnn import datasets, exercises
+from pdnn.cli import specs
 from pdnn.datasets.matlab import read_mat
 
 Array = npt.NDArray[Any]
@@ -161,3 +162,25 @@ def test_paths_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         exercises.ex4(download=False)
     with pytest.raises(FileNotFoundError, match=r"ex4weights.mat.* is not in .*cache/pdnn/ex4-digits; copy"):
         exercises.ex4_weights()
+
+
+def test_npz_counts_bytes_as_0_to_1_and_other_numbers_as_they_are(tmp_path: Path) -> None:
+    file, y = tmp_path / "set.npz", np.arange(3)
+    for x, most in [
+        (np.full((3, 2), 255, np.uint8), 1.0),
+        (np.ones((3, 2), np.bool_), 1.0),
+        (np.full((3, 2), 255, np.int16), 255.0),
+        (np.full((3, 2), 255.0), 255.0),
+    ]:
+        np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y)
+        parts = [*datasets.npz(file), *specs.data(f"npz:{file}")()]
+        assert [part.gather()[0].max() for part in parts] == pytest.approx([most] * 4)
+        assert datasets.npz(file, True, scale=2).gather()[0].max() == 2 * float(x.max())
+    np.savez(file, x_train=np.full((3, 2), 255, np.uint8), y_train=y, x_test=x, y_test=y)
+    with pytest.raises(ValueError, match=r"set\.npz: .* only one part is bytes.*pass scale"):
+        datasets.npz(file)
+
+
+def test_a_part_that_is_neither_true_nor_false_is_refused() -> None:
+    with pytest.raises(TypeError, match="train is 'test', expected True, False or None"):
+        datasets.mnist_mini(train="test")  # type: ignore[call-overload]

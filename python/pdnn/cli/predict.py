@@ -155,10 +155,11 @@ def _read_table(path: str, arguments: argparse.Namespace) -> tuple[Dataset, bool
 
 def _read_samples(path: Path) -> Dataset:
     from pdnn.data import Dataset
+    from pdnn.datasets.parts import per_unit
 
     try:  # mapped, so that nothing is allocated for a header that promises more than the file holds
         x = np.ascontiguousarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        return specs.bytes_to_unit(Dataset(x, np.zeros(len(x), np.int64)))
+        return Dataset(x, np.zeros(len(x), np.int64), per_unit(x, None))
     except (EOFError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: holds no samples ({error})") from error
 

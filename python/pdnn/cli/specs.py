@@ -74,15 +74,7 @@ def _load(kind: str, path: str, size: int | None) -> Parts:
         return datasets.cifar10(path or None, download=not path)
     if kind == "idx":
         return datasets.idx(path, image=size is not None, size=size)
-    train, test = datasets.npz(path)
-    return bytes_to_unit(train), bytes_to_unit(test)
-
-
-def bytes_to_unit(dataset: Dataset) -> Dataset:
-    """The same data set, its samples in 0..1 if they are bytes."""
-    if dataset.x.dtype == "uint8":
-        dataset.scale = 1 / 255
-    return dataset
+    return datasets.npz(path)
 
 
 def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:

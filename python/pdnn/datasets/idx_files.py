@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.data import Dataset
-from pdnn.datasets.parts import both, wrap
+from pdnn.datasets.parts import both, per_unit, wrap
 from pdnn.datasets.reading import Stream, check_inflation, read_exactly
 from pdnn.datasets.shapes import shape_images
 
@@ -88,8 +88,7 @@ def idx(
                 f"{labels}: holds {y.dtype} of shape {y.shape}, expected one integer for each of the "
                 f"{len(x)} samples in {images.name}"
             )
-        per_unit = scale if scale is not None else 1 / 255 if x.dtype == np.uint8 else 1.0
-        return wrap(str(images), shape_images(str(images), x, image, size), y, per_unit)
+        return wrap(str(images), shape_images(str(images), x, image, size), y, per_unit(x, scale))
 
     return both(str(folder), train, part)
 

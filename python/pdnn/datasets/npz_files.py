@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.data import Dataset
-from pdnn.datasets.parts import both, wrap
+from pdnn.datasets.parts import both, per_unit, wrap
 from pdnn.datasets.reading import check_inflation, read_exactly
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ MEMBERS = {True: ("x_train", "y_train"), False: ("x_test", "y_test")}
 
 @overload
 def npz(
-    path: str | os.PathLike[str], train: None = None, *, scale: float = 1.0
+    path: str | os.PathLike[str], train: None = None, *, scale: float | None = None
 ) -> tuple[Dataset, Dataset]: ...
 @overload
-def npz(path: str | os.PathLike[str], train: bool, *, scale: float = 1.0) -> Dataset: ...
+def npz(path: str | os.PathLike[str], train: bool, *, scale: float | None = None) -> Dataset: ...
 
 
 def npz(
-    path: str | os.PathLike[str], train: bool | None = None, *, scale: float = 1.0
+    path: str | os.PathLike[str], train: bool | None = None, *, scale: float | None = None
 ) -> Dataset | tuple[Dataset, Dataset]:
     """The arrays x_train, y_train, x_test and y_test of a .npz file, as Keras distributes data sets.
 
@@ -42,8 +42,8 @@ def npz(
         one-hot rows or targets.
     train : bool, optional
         Only that part.
-    scale : float
-        Such as 1/255 for bytes.
+    scale : float, optional
+        1/255 for bytes and 1 for other numbers and booleans unless given.
 
     Returns
     -------
@@ -52,7 +52,8 @@ def npz(
     Raises
     ------
     ValueError
-        With the file's name, if it is damaged, lacks a member, or a member is not such an array.
+        With the file's name, if it is damaged, lacks a member, or a member is not such an array; if the
+        samples of one part alone are bytes, and `scale` is not given.
     """
     from zipfile import BadZipFile, ZipFile
 
@@ -64,8 +65,9 @@ def npz(
             raise ValueError(f"{path}: not a sound .npz file ({error})") from error
 
 
-def _part(archive: ZipFile, train: bool, path: str, scale: float) -> Dataset:
+def _part(archive: ZipFile, train: bool, path: str, scale: float | None) -> Dataset:
     x, y = (_read_member(archive, name, path) for name in MEMBERS[train])
+    scale = per_unit(x, scale)
     data, other = wrap(path, x, y, scale), MEMBERS[not train][1]
     if data.classes is not None and f"{other}.npy" in archive.namelist():
         names = _read_member(archive, other, path)

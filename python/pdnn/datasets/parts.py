@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from pdnn.data import Dataset
@@ -25,6 +26,8 @@ def both(
     where: str, train: bool | None, part: Callable[[bool], Dataset]
 ) -> Dataset | tuple[Dataset, Dataset]:
     """``part(train)``, or the pair (train, test) where `train` is None."""
+    if not isinstance(train, bool | int | np.bool_ | None):
+        raise TypeError(f"{where}: train is {train!r}, expected True, False or None for both parts")
     if train is not None:
         return part(train)
     first, second = part(True), part(False)
@@ -33,7 +36,17 @@ def both(
             f"{where}: training samples have shape {first.sample_shape}, test samples {second.sample_shape}; "
             "expected the same"
         )
+    if first.scale != second.scale:
+        raise ValueError(
+            f"{where}: of training and test samples only one part is bytes, which count as 0..1; pass scale, "
+            "or store both in one type"
+        )
     return first, second
+
+
+def per_unit(x: npt.NDArray[Any], scale: float | None) -> float:
+    """The scale of these samples: 1/255 for bytes and 1 for others unless given."""
+    return scale if scale is not None else 1 / 255 if x.dtype == np.uint8 else 1.0
 
 
 def wrap(where: str, x: npt.NDArray[Any], y: npt.NDArray[Any], scale: float) -> Dataset:
