@@ -103,7 +103,7 @@ IN_BLOCKS = [
     "for n in 1, 2:\n    %time n",
     "try:\n    import yaml\nexcept ImportError:\n    !pip install pyyaml",
 ]
-OF_PYTHON = ["    % 3", "    != 3", "    %(3)"]
+OF_PYTHON = ["    % 3", "    != 3", "    %(3)", "    %len('abc')"]
 
 
 def test_of_a_notebook_lines_and_cells_in_other_languages_are_left_out(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_of_a_notebook_lines_and_cells_in_other_languages_are_left_out(tmp_path:
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": text} for text in texts]}))
     codes = [code for _, code in code_cells(path)]
     assert codes[0].splitlines()[-1] == codes[1].splitlines()[-1] == "    pass"
-    left = [statement for code in codes[2:-3] for statement in ast.parse(code).body]
+    left = [statement for code in codes[2:-4] for statement in ast.parse(code).body]
     assert all(isinstance(statement, ast.Pass) for statement in left)
-    assert codes[-3:] == modulo and all(map(ast.parse, codes))
-    assert [code.count("\n") for code in codes[:-5]] == [text.count("\n") for text in texts[:-5]]
+    assert codes[-4:] == modulo and all(map(ast.parse, codes))
+    assert [code.count("\n") for code in codes[:-6]] == [text.count("\n") for text in texts[:-6]]
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tokenize
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ _OF_IPYTHON = re.compile(
     r"^([ \t]*)(?=%%?\w|!(?!=)|\?|[\w.]+\?\??[ \t]*$|[\w, ]+= *(?:!|%\w))(?:.*\\\n)*.*", re.MULTILINE
 )
 """Lines that are no Python, with those that they go on in: magics, commands of the shell, questions. An
-operator that begins a line of Python, ``% n`` or ``!= n``, is none of them."""
+operator that begins a line of Python, ``% n`` or ``!= n``, is none of them; nor is ``%n`` in a cell that is
+Python as a whole."""
 _PYTHON_BELOW = ("capture", "prun", "time", "timeit")
 """The magics of a cell below which it is Python."""
 
@@ -102,4 +105,16 @@ def _python(source: str) -> str:
     magic = re.match(r"\s*%%(\S+)", source)
     if magic and magic[1] not in _PYTHON_BELOW:
         return ""
+    if _is_python(source):
+        return source
     return _OF_IPYTHON.sub(lambda line: f"{line[1]}pass" + "\n" * line[0].count("\n"), source)
+
+
+def _is_python(source: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of strings with wrong escapes: told when they are run
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError):  # the latter, of a null byte
+            return False
+    return True
