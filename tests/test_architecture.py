@@ -90,7 +90,7 @@ PYTHON_MAY_LOOK_AT = {
     "evaluation": ["core", "comm", "store", "data", "metrics", "training"],
     "epochs": ["_core", "core", "comm", "store", "data", "codec", "strategies", "training"],
     "closures": ["_core", "core", "store", "optim", "data", "training", "epochs"],
-    "estimation": ["comm", "data", "strategies", "estimate", "evaluation"],
+    "estimation": ["comm", "data", "strategies", "progress", "estimate", "evaluation"],
     "copies": ["_core", "core", "comm", "store", "training"],
     "settings": ["checks", "data", "training"],
     "fitting": [

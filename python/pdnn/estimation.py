@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pdnn import strategies
 from pdnn.data.source import Data, Source, classes_of, data_of, source_of
 from pdnn.evaluation import Evaluation
+from pdnn.progress import say
 
 if TYPE_CHECKING:
     from pdnn.comm import Communicator
@@ -160,4 +161,4 @@ class Estimation(Evaluation):
             self.forget_evaluator()
         self.choice, self.strategy = choice, choice.strategy
         if shown:
-            print(choice.why, flush=True)
+            say(choice.why)

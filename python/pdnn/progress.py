@@ -14,6 +14,12 @@ def bar_wanted() -> bool:
     return sys.stderr.isatty() and not launched and find_spec("tqdm") is not None
 
 
+def say(text: str) -> None:
+    """Prints a line at once, with ? for what standard output can't encode: no training may end for that."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+
+
 class Progress:
     """Shows epochs as they pass, on the first rank only.
 
@@ -53,7 +59,7 @@ class Progress:
         self.close()
         if self.shown:
             values = "  ".join(f"{name} {value:.4f}" for name, value in logs.items() if name != "seconds")
-            print(f"{self._name(epoch)}  {values}  {logs['seconds']:.2f} s", flush=True)
+            say(f"{self._name(epoch)}  {values}  {logs['seconds']:.2f} s")
 
     def close(self) -> None:
         """Takes the bar away."""

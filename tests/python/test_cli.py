@@ -38,6 +38,30 @@ def test_commands_work_without_docstrings(run_python: Callable[..., Completed]) 
     assert "--ranks" in run_python(["-OO", "-m", "pdnn", "launch", "--help"]).stdout
 
 
+IN_GERMAN = """
+import pdnn
+from pdnn import nn, optim
+
+def größe(y, prediction):
+    return 1.0
+
+model = pdnn.models.mlp([784, 10])
+optimizer = optim.SGD(model.parameters(), lr=0.1)
+trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optimizer, strategy="auto", metrics=[größe])
+train, test = pdnn.datasets.mnist_mini()
+trainer.fit(train[:500], 1, 100, validation=test[:10])
+print("trained")
+"""
+
+
+def test_no_work_is_lost_where_a_letter_cannot_be_shown(run_python: Callable[..., Completed]) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    out = run_python(["-m", "pdnn", "train", "--epochs", "1"], env=ascii_only).stdout
+    assert " ?s a step" in out and "test: loss" in out
+    out = run_python(["-c", IN_GERMAN], env=ascii_only | {"PYTHONUTF8": "1"}).stdout
+    assert "val_gr??e" in out and "trained" in out
+
+
 def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "COMMAND" in usage_error(capsys)
     assert all(name in usage_error(capsys, "trian") for name in cli.COMMANDS)

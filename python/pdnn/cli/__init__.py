@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import pdnn
 from pdnn.cli import course, doctor, estimate, export, import_, launch, predict, report, sweep, train
@@ -64,6 +65,8 @@ def main(words: Sequence[str] | None = None) -> int:
     SystemExit
         With code 2 for wrong arguments, 0 after ``--help``.
     """
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")  # no work may be lost for a letter that can't be shown
     arguments = command_line().parse_args(
         words, argparse.Namespace(words=sys.argv[1:] if words is None else words)
     )
