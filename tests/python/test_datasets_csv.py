@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,7 @@ def test_the_test_rows_are_drawn_as_scikit_learn_draws_them(file: Path) -> None:
         ("a,b,c\n1,2,3\n", 3, "there is no column 3; it has 3"),
         ("a,b,c\n1,2,3\n", [0, "a"], "names a column twice"),
         ("a,b\n1,2\n", [0, 1], "no sample is left"),
+        ("# made by hand\na,b\n1,2\n", -1, "line 2: has 2 columns, the first line 1"),
         ("a,b\n", -1, "has no rows of numbers"),
         ("", -1, "has no columns divided by"),
         ("1\n2\n", -1, "has no columns divided by"),
@@ -238,6 +240,9 @@ def test_bytes_that_are_no_text_and_other_columns_are_refused(tmp_path: Path) ->
     broken, good = tmp_path / "broken.csv", tmp_path / "good.csv"
     broken.write_bytes(b"a,b\n1,\xff\n")
     with pytest.raises(ValueError, match=r"broken\.csv: no text in columns in UTF-8 .*save it so"):
+        datasets.csv(broken)
+    broken.write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    with pytest.raises(ValueError, match=r"broken\.csv: .* compressed by gzip: unpack it"):
         datasets.csv(broken)
     broken.write_text("a,c\n1,2\n")
     good.write_text("a,b\n1,2\n")

@@ -170,9 +170,10 @@ def _read(
         except Error as error:
             raise ValueError(f"{path}: no text in columns ({error})") from error
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f'{path}: no text in columns in UTF-8 ({error}); save it so, in Excel as "CSV UTF-8"'
-            ) from error
+            told = 'save it so, in Excel as "CSV UTF-8"'
+            if error.object[:2] == b"\x1f\x8b":
+                told = "it is compressed by gzip: unpack it"
+            raise ValueError(f"{path}: no text in columns in UTF-8 ({error}); {told}") from error
 
 
 def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
@@ -204,6 +205,9 @@ def _table(path: str, rows: _Rows, target: Columns, weight: str | int | None, he
         raise ValueError(f'{path}: column "{names[last[0]]}" is both target and weight; name the target')
     samples = [place for place in range(len(names)) if place not in (*targets, *last)]
     if not samples:
+        line, words = next(rows, (first_line, first))
+        if len(words) != len(names):  # the first line is none of the table's
+            raise _first_refused(path, [(line, words)], names, [])
         raise ValueError(f"{path}: all of the columns {names} are targets or weights; no sample is left")
     if nameless := [place for place in samples if not names[place]]:
         raise ValueError(
