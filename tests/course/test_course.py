@@ -137,12 +137,14 @@ def test_a_script_may_say_its_encoding(tmp_path: Path) -> None:
         sheet_of(path)
 
 
-def test_what_goes_to_standard_error_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_printed_is_shown_up_to_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "1_backprop.py"
-    wordy = "import os\n    os.write(2, b'mine \\xff')\n    return 1 / (1 + np.exp(-a))"
-    path.write_text(plant(fill(SHEETS[0].source, solution(SHEETS[0])), "return 1 / (1 + np.exp(-a))", wordy))
+    wordy = f"import os\n    os.write(2, b'mine \\xff')\n    print('é' * 10**6)\n    {SIGMOID}"
+    path.write_text(plant(fill(SHEETS[0].source, solution(SHEETS[0])), SIGMOID, wordy))
     assert check(path).passed
-    assert "mine \ufffd" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "mine \ufffd" in err and out.startswith("éé") and len(out) < 100_100
+    assert re.search(r"… [\d,]{9,} characters more$", out)
 
 
 DEFINED = """
@@ -301,6 +303,12 @@ ENDINGS = [
     ("backprop", SIGMOID, "import os\n    os._exit(0)", "ended with code 0"),
     ("backprop", SIGMOID, "import os\n    os.write(2, b'Traceback')\n    os._exit(1)", "ended with code 1"),
     ("backprop", SIGMOID, "raise BaseException('mine')", "BaseException in `sigmoid`, line"),
+    (
+        "backprop",
+        "SHEET = ",
+        "ONES = [1 for _ in iter(int, 1)]\nSHEET = ",
+        "is in line 28 (ONES =",
+    ),
 ]
 LONG_ENDINGS = [
     ("pool", "except Exception as error", "except KeyError as error", "(results = sorted("),

@@ -57,14 +57,14 @@ def examine(submission: Submission, sheet: Sheet) -> Iterator[Result]:
 class _Watchdog:
     """Ends this process, with words about where it is, when a check takes too long."""
 
-    def __init__(self, seconds: float, write: Callable[[Result], None], submission: Submission) -> None:
-        self._seconds, self._write, self._submission = seconds, write, submission
+    def __init__(self, seconds: float, write: Callable[[Result], None]) -> None:
+        self._seconds, self._write = seconds, write
         self._timer: threading.Timer | None = None
 
-    def start(self, check: Check) -> None:
+    def start(self, check: Check, submission: Submission) -> None:
         """A check begins, and the one before it has ended."""
         self.stop()
-        self._timer = threading.Timer(self._seconds, self._bark, [check])
+        self._timer = threading.Timer(self._seconds, self._bark, [check, submission])
         self._timer.daemon = True
         self._timer.start()
 
@@ -73,10 +73,10 @@ class _Watchdog:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _bark(self, check: Check) -> None:
+    def _bark(self, check: Check, submission: Submission) -> None:
         frames = sys._current_frames()
         threads = sorted(threading.enumerate(), key=lambda thread: thread.name)
-        places = [(each.name, self._submission.waits(frames.get(each.ident or 0))) for each in threads]
+        places = [(each.name, submission.waits(frames.get(each.ident or 0))) for each in threads]
         told = "; ".join(f"{name} is in {place}" for name, place in places if place)
         words = f"did not end within {self._seconds:g} s: {told or 'no line of yours was running'}"
         self._write(Result(title(check), False, words))
@@ -103,15 +103,16 @@ def run(path: str, name: str, seconds: str, out: str) -> None:
 
 def _write_results(path: Path, sheet: Sheet, seconds: float, write: Callable[[Result], None]) -> None:
     checks = checks_of(sheet)
+    watchdog = _Watchdog(seconds, write)
     try:
-        submission = Submission(path)
+        submission = Submission(path, lambda begun: watchdog.start(checks[0], begun))
     except Wrong as wrong:
+        watchdog.stop()
         for check in checks:
             write(Result(title(check), False, str(wrong)))
         return
-    watchdog = _Watchdog(seconds, write, submission)
     results = examine(submission, sheet)
     for check in checks:
-        watchdog.start(check)
+        watchdog.start(check, submission)
         write(next(results))
     watchdog.stop()

@@ -10,13 +10,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from codecs import getincrementaldecoder
 from pathlib import Path
+from select import select
+from typing import TextIO
 
 from pdnn.course.examine import FAILED, TIME_IS_UP, checks_of, title
 from pdnn.course.results import Report, Result
 from pdnn.course.sheet import Sheet, sheet_of
 
 SECONDS = 2.5  # for one check: far more than any needs, and little enough to wait for
+SHOWN = 100_000  # characters of what a student's code prints, and as many of its standard error
 
 
 def check(path: str | os.PathLike[str], seconds: float = SECONDS) -> Report:
@@ -32,7 +36,7 @@ def check(path: str | os.PathLike[str], seconds: float = SECONDS) -> Report:
     Returns
     -------
     Report
-        What is right, and what is wrong, in words. What the student's code prints is printed.
+        What is right, and what is wrong, in words. What the student's code prints is printed, up to a limit.
 
     Raises
     ------
@@ -55,7 +59,6 @@ def check(path: str | os.PathLike[str], seconds: float = SECONDS) -> Report:
     missing = [title(each) for each in checks_of(sheet)[len(results) :]]
     if code == FAILED or not began_to_check:
         raise RuntimeError(f"{path}: the check failed itself, please report this:\n{errors}")
-    sys.stderr.write(errors)
     if missing and code != TIME_IS_UP:
         results.append(Result(missing.pop(0), False, _ending(code)))
     results += [Result(each, False, "not run, because the check before it did not end") for each in missing]
@@ -82,22 +85,59 @@ def _run_child(path: Path, sheet: Sheet, seconds: float, out: Path) -> tuple[int
     """
     places = [*filter(None, sys.path), str(path.resolve().parent)]  # a sheet may import what lies beside it
     start = f"import sys; sys.path[:] = {places!r}; from pdnn.course.examine import run; run(*sys.argv[1:])"
-    command = [sys.executable, "-c", start, str(path), sheet.name, str(seconds), str(out)]
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        child = subprocess.Popen(
-            command,
-            env={**os.environ, "PDNN_MPI": "0"},
-            stdin=subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-        )
-        try:
-            code: int | None = child.wait(10 + seconds * len(checks_of(sheet)))
-        except subprocess.TimeoutExpired:  # it holds the interpreter, so that its own watchdog cannot bark
-            code = None
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        errors.seek(0)
-        return code, errors.read()
+    child = subprocess.Popen(
+        [sys.executable, "-c", start, str(path), sheet.name, str(seconds), str(out)],
+        env={**os.environ, "PDNN_MPI": "0"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert child.stdout is not None and child.stderr is not None
+    shown = {child.stdout: _Shown(sys.stdout), child.stderr: _Shown(sys.stderr)}
+
+    def pass_on(patience: float) -> None:
+        for pipe in select([pipe for pipe in shown if not shown[pipe].ended], [], [], patience)[0]:
+            shown[pipe].add(os.read(pipe.fileno(), 1 << 16))
+
+    try:
+        end = time.monotonic() + 10 + seconds * len(checks_of(sheet))
+        while child.poll() is None and time.monotonic() < end:
+            pass_on(0.02)
+        code = child.poll()  # None: it holds the interpreter, so that its own watchdog cannot bark
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    for _ in range(4):
+        pass_on(0)  # what is left in the pipes, which processes that have left the group may hold open
+    for pipe, each in shown.items():
+        pipe.close()
+        each.close()
+    return code, shown[child.stderr].text
+
+
+class _Shown:
+    """What comes out of a pipe, shown as it comes, but no more than anybody reads."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.text, self.ended = "", False
+        self._stream, self._more = stream, 0
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+
+    def add(self, data: bytes) -> None:
+        """Some more; nothing at the end."""
+        self.ended = not data
+        self._show(self._decoder.decode(data, final=self.ended))
+
+    def close(self) -> None:
+        """There is no more."""
+        if self._more:
+            self._show(f"\n… {self._more:,} characters more\n", len(self.text) + 100)
+        self._stream.flush()
+
+    def _show(self, text: str, limit: int = SHOWN) -> None:
+        text, rest = text[: limit - len(self.text)], text[limit - len(self.text) :]
+        self.text += text
+        self._more += len(rest)
+        self._stream.write(text)

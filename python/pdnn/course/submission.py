@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
@@ -28,6 +28,8 @@ class Submission:
     ----------
     path : Path
         The script or notebook.
+    watch : callable, optional
+        Gets this object before the definitions are run, which may never end.
 
     Raises
     ------
@@ -37,9 +39,10 @@ class Submission:
         If it is neither a script nor a notebook.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, watch: Callable[[Submission], object] = bool) -> None:
         self._path = path
         self._places: dict[str, str] = {}  # of the names that code is compiled under
+        watch(self)
         module = sys.modules["__sheet__"] = ModuleType("__sheet__")
         self._namespace: dict[str, Any] = vars(module)
         for place, source in code_cells(path):
