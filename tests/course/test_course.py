@@ -387,8 +387,7 @@ POLLED = """
 
 @pytest.mark.parametrize("loop", [EVEN_FIRST, POLLED])
 def test_other_rings_that_cannot_deadlock_are_right(tmp_path: Path, loop: str) -> None:
-    sheet = find("ring")
-    solved = solution(sheet)
+    sheet, solved = find("ring"), solution(find("ring"))
     begin, end = solved.index("    for step in"), solved.index("def ring_bytes")
     found = results(tmp_path, sheet, solved[:begin] + loop.lstrip("\n") + "\n\n" + solved[end:])
     assert [result for result in found if not result.passed] == []

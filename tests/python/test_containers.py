@@ -379,7 +379,7 @@ def test_what_labels_cannot_be(row: str, given: Any, error: type[Exception], wor
             3,
             "targets are classes",
         ),
-        ("a column of class numbers", Y[:, None], nn.CrossEntropyLoss(), 3, r"expected \(n,\) or \(n, 3\)"),
+        ("a column of class numbers", Y[:, None], nn.CrossEntropyLoss(), 3, r"or \(n, 3\); pass y\[:, 0\]"),
         (
             "class numbers that the model has not",
             Y + 1,

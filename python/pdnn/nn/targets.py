@@ -94,7 +94,8 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
         return _classes(where, y, max(outputs, 2))  # which a loss that takes none refuses
     if y.ndim != 2 or y.shape[1] != outputs:
         one = "(n,) or " if loss.takes_classes or loss.one_target_a_row or outputs == 1 else ""
-        raise ValueError(f"{where}: labels have shape {y.shape}, expected {one}(n, {outputs})")
+        column = "; pass y[:, 0]" if loss.takes_classes and y.shape[1:] == (1,) else ""
+        raise ValueError(f"{where}: labels have shape {y.shape}, expected {one}(n, {outputs}){column}")
     if kind != "f" and loss.takes_classes:
         if _one_hot(y):
             return np.asarray(y.argmax(axis=1), np.int32)
