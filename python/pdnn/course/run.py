@@ -134,10 +134,11 @@ class _Shown:
         """There is no more."""
         if self._more:
             self._show(f"\n… {self._more:,} characters more\n", len(self.text) + 100)
-        self._stream.flush()
 
     def _show(self, text: str, limit: int = SHOWN) -> None:
         text, rest = text[: limit - len(self.text)], text[limit - len(self.text) :]
         self.text += text
         self._more += len(rest)
-        self._stream.write(text)
+        with contextlib.suppress(BrokenPipeError):  # the check goes on where nobody reads
+            self._stream.write(text)
+            self._stream.flush()
