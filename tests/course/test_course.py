@@ -138,13 +138,15 @@ def test_a_script_may_say_its_encoding(tmp_path: Path) -> None:
 
 
 def test_what_is_printed_is_shown_up_to_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "1_backprop.py"
+    path, source = tmp_path / "1_backprop.py", fill(SHEETS[0].source, solution(SHEETS[0]))
     wordy = f"import os\n    os.write(2, b'mine \\xff')\n    print('é' * 10**6)\n    {SIGMOID}"
-    path.write_text(plant(fill(SHEETS[0].source, solution(SHEETS[0])), SIGMOID, wordy))
+    path.write_text(plant(source, SIGMOID, wordy))
     assert check(path).passed
     out, err = capsys.readouterr()
     assert "mine \ufffd" in err and out.startswith("éé") and len(out) < 100_100
     assert re.search(r"… [\d,]{9,} characters more$", out)
+    path.write_text(plant(source, SIGMOID, "print('here')\n    import os\n    os._exit(3)"))
+    assert not check(path).passed and capsys.readouterr().out == "here\n"
 
 
 DEFINED = """

@@ -86,7 +86,7 @@ def _run_child(path: Path, sheet: Sheet, seconds: float, out: Path) -> tuple[int
     places = [*filter(None, sys.path), str(path.resolve().parent)]  # a sheet may import what lies beside it
     start = f"import sys; sys.path[:] = {places!r}; from pdnn.course.examine import run; run(*sys.argv[1:])"
     child = subprocess.Popen(
-        [sys.executable, "-c", start, str(path), sheet.name, str(seconds), str(out)],
+        [sys.executable, "-u", "-c", start, str(path), sheet.name, str(seconds), str(out)],
         env={**os.environ, "PDNN_MPI": "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
