@@ -71,6 +71,33 @@ def test_ranks_that_train_models_of_their_own_are_as_many_again() -> None:
     assert ends[3].history.history["accuracy"][-1] > 0.9
 
 
+def test_a_spare_does_not_count_again_what_the_rank_that_it_copies_has_counted() -> None:
+    """Of three ranks that train apart rank 0 skips the first eight of its steps, and rank 1 dies later."""
+    steps, batch = 40, 4
+    rows = steps * 3 * batch
+    x, y = np.random.default_rng(0).normal(size=(rows, 5)), np.arange(rows) % 3
+    x[: 8 * 3 * batch : 3 * batch] = np.inf
+    lost = []
+    for calls in (50, 60, 70):
+        ends = with_spares(3, 1, {1: calls}, lambda: skipping_fit(x, y, batch))
+        assert ends[1] is None
+        (updates,) = {
+            tuple(end.history.updates[0][name] for name in ("skipped", "count")) for end in ends if end
+        }
+        assert updates[0] == 8
+        lost.append(3 * steps - 8 - updates[1])
+        assert len({tuple(end.history.history["loss"]) for end in ends if end}) == 1
+    assert min(lost) > 0 and max(lost) < steps  # what rank 1 had counted when it died
+
+
+def skipping_fit(x: np.ndarray, y: np.ndarray, batch: int) -> pdnn.Trainer:
+    model = nn.Sequential(nn.Linear(5, 3), dtype="float64", seed=1)
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    made = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="average:3", on_nonfinite="skip")
+    made.fit(x, y, batch_size=batch, shuffle=False, verbose=False, elastic=2)
+    return made
+
+
 def test_who_is_told_what_is_said_and_who_trains(capsys: pytest.CaptureFixture[str]) -> None:
     class Look(Callback):
         def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:

@@ -182,10 +182,12 @@ void ModelAveraging<T>::end_epoch(const Epoch& epoch, EpochSums& sums) {
                             static_cast<double>(sums.skipped_rows),
                             sums.weight};
   comm_->all_reduce(comm::View(std::span(all)));
-  const bool complete = static_cast<Index>(all[2] + all[5]) == epoch.rows();
-  left_over_ = !complete && !paused(sums);
+  const bool all_rows = static_cast<Index>(all[2] + all[5]) == epoch.rows();
+  left_over_ = !all_rows && !paused(sums);
   sums.stopped = left_over_;
-  if (!complete && !left_over_) return;
+  const Index made = (sums.steps - epoch.before.steps) * epoch.batch_size;
+  const bool to_the_end = epoch.first_row + made >= epoch.rows();  // also without the rows of a rank that has died
+  if (!all_rows && !left_over_ && !to_the_end) return;
   sums.loss = all[0];
   sums.correct = all[1];
   sums.rows = static_cast<Index>(all[2]);
