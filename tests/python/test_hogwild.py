@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,40 @@ def test_ctrl_c_ends_all_workers_between_two_updates() -> None:
     assert threading.active_count() == threads
     assert np.isfinite(trainer.model.flat_parameters).all()
     trainer.fit(DATA, 1, 10, verbose=False)
+
+
+def test_what_all_workers_have_done_is_kept_when_an_epoch_ends_by_an_error() -> None:
+    """Every update moves the bias by 1, and one worker goes on to the end while the caller is interrupted."""
+    rows = 1_000_000
+    model = nn.Sequential(nn.Linear(1, 1), dtype="float64", seed=0)
+    model.flat_parameters[...] = 0
+    sgd = optim.SGD(model.parameters(), lr=1.0)
+    trainer = pdnn.Trainer(model, nn.L1Loss(), sgd, strategy="hogwild:2")
+    data = Dataset(np.zeros((rows, 1)), np.full((rows, 1), 1e9))
+
+    def computes() -> bool:
+        """Whether another thread does so now."""
+        spent = time.process_time()
+        time.sleep(0.1)
+        return time.process_time() - spent > 0.005
+
+    def interrupt(*_: Any) -> None:
+        if not computes():  # the epoch has not begun
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            return
+        while computes():
+            pass
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(data, 1, 1, shuffle=False, verbose=False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert model.flat_parameters[1] > 0.8 * rows  # without locks a few are lost
 
 
 def test_layers_that_synchronize_are_refused() -> None:

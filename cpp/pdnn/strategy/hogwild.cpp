@@ -163,14 +163,19 @@ EpochSums Hogwild<T>::run_epoch(const Source<T>& source, const Epoch& epoch, con
       if (poll(so_far) || clock.seconds() >= epoch.pause_after) stop.store(true, std::memory_order_relaxed);
     }
   };
-  team_.run([&](const threads::Member& member) {
-    try {
-      work(*workers_[static_cast<std::size_t>(member.index)], member.first());
-    } catch (...) {
-      stop.store(true, std::memory_order_relaxed);
-      throw;
-    }
-  });
+  try {
+    team_.run([&](const threads::Member& member) {
+      try {
+        work(*workers_[static_cast<std::size_t>(member.index)], member.first());
+      } catch (...) {
+        stop.store(true, std::memory_order_relaxed);
+        throw;
+      }
+    });
+  } catch (...) {  // what the others have done is not lost
+    shared_.load({0, job_.model.count()}, job_.model.params->data());
+    throw;
+  }
   data::Stopwatch watch;
   comm_->barrier();
   EpochSums sums = epoch.before;
