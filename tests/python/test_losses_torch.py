@@ -164,6 +164,42 @@ def test_strategies_train_with_every_loss(
             np.testing.assert_allclose(got.history.history[name], values, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("strategy", "ranks"), STRATEGIES[:-1])
+def test_a_sum_counts_a_batch_of_a_class_without_weight_that_is_smoothed(strategy: str, ranks: int) -> None:
+    """In a mean it counts nothing, where torch divides by 0."""
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
+    classes, weight = np.repeat([1, 0, 2], 4), [0.0, 1.0, 2.5, 0.5]
+    x = RNG.standard_normal((12, OUTPUTS))
+
+    def job(reduction: str) -> tuple[pdnn.Trainer, np.ndarray]:
+        model = models.mlp([OUTPUTS, OUTPUTS], dtype="float64", seed=2)
+        before = model.flat_parameters.copy()
+        loss = nn.CrossEntropyLoss(reduction, weight=weight, label_smoothing=0.2)
+        trainer = pdnn.Trainer(model, loss, optimizer_of(model), strategy=strategy)
+        trainer.fit(x, classes, batch_size=4, shuffle=False, verbose=False)
+        return trainer, before
+
+    trainer, before = run_threads(lambda: job("sum"), ranks)[0]
+    linear = torch.nn.Linear(OUTPUTS, OUTPUTS, dtype=torch.float64)
+    cut = OUTPUTS * OUTPUTS
+    with torch.no_grad():
+        linear.weight.copy_(torch.tensor(before[:cut].reshape(OUTPUTS, OUTPUTS).T))
+        linear.bias.copy_(torch.tensor(before[cut:]))
+    options = {"weight": weight, "label_smoothing": 0.2}
+    loss, sgd = torch_loss("CrossEntropyLoss", options, "sum"), torch.optim.SGD(linear.parameters(), lr=0.1)
+    for at in (0, 4, 8):
+        sgd.zero_grad()
+        loss(linear(torch.tensor(x[at : at + 4])), torch.tensor(classes[at : at + 4])).backward()
+        sgd.step()
+    want = np.concatenate([linear.weight.detach().numpy().T.ravel(), linear.bias.detach().numpy()])
+    np.testing.assert_allclose(trainer.model.flat_parameters, want, rtol=1e-12)
+    assert trainer.history.updates[0]["count"] == 3
+    assert run_threads(lambda: job("mean"), ranks)[0][0].history.updates[0]["count"] == 2
+    mean = nn.CrossEntropyLoss(weight=weight, label_smoothing=0.2)
+    value, gradient = ours(mean, x[4:8], classes[4:8])
+    assert value == 0 and not gradient.any()
+
+
 def test_steps_leave_out_the_ignored_class() -> None:
     for ignored in (-100, 2):
         loss = nn.CrossEntropyLoss(ignore_index=ignored)

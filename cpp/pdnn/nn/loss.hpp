@@ -51,7 +51,8 @@ class Loss {
   /// Whether a prediction can be right or wrong with such targets.
   virtual bool classifies(Index target_width) const { return target_width == 0; }
 
-  /// What a row of this class counts beside its own weight; only asked if it is not 1 for all.
+  /// What a row of this class counts beside its own weight; only asked if it is not 1 for all. A batch in which all
+  /// rows count 0 makes no update.
   virtual bool weighs_classes() const { return false; }
   virtual double class_weight(std::int32_t /*label*/) const { return 1; }
   /// Whether rows of such targets may count differently, and what one of them counts in a mean.
@@ -63,8 +64,12 @@ class Loss {
   /// What the first so many rows count together: their number, unless they are weighed.
   double weight_of_rows(const Target<T>& target, Index rows) const;
 
-  /// What one row's dy is multiplied by so that shards of a batch of this weight add up to the whole batch's gradient.
-  double scale(double weight) const { return reduction_ == Reduction::sum || weight == 0 ? 1.0 : 1.0 / weight; }
+  /// What one row's dy is multiplied by so that shards of a batch of this weight add up to the whole batch's gradient;
+  /// 0 in a mean of nothing.
+  double scale(double weight) const {
+    if (reduction_ == Reduction::sum) return 1;
+    return weight == 0 ? 0 : 1 / weight;
+  }
   /// The loss of a whole batch under the reduction, from the sum of its rows' losses.
   double reduce(double value, double weight) const { return value * scale(weight); }
 

@@ -142,7 +142,7 @@ class CrossEntropyLoss(Loss):
     ----------
     reduction : "mean", "sum" or "batchmean"
         As in every `Loss`. In a mean a row of class c counts w_c times its own weight, a row of
-        probabilities its own weight.
+        probabilities its own weight. A mean in which all rows count 0 is 0, where torch divides by 0.
     weight : array, shape (classes,), optional
         Of the classes: the numbers w, from 0. Each is 1 unless given.
     ignore_index : int

@@ -1,8 +1,18 @@
 #include "pdnn/nn/losses/cross_entropy.hpp"
 
+#include <numeric>
+
 #include "pdnn/kernels/table.hpp"
 
 namespace pdnn::nn {
+
+template <class T>
+CrossEntropyLoss<T>::CrossEntropyLoss(Reduction reduction, std::vector<double> class_weights, double smoothing)
+    : Loss<T>(reduction), class_weights_(std::move(class_weights)), counts_(class_weights_), smoothing_(smoothing) {
+  if (reduction != Reduction::sum) return;
+  const double all = std::reduce(counts_.begin(), counts_.end());
+  for (double& count : counts_) count = (1 - smoothing) * count + smoothing * all / static_cast<double>(counts_.size());
+}
 
 template <class T>
 void CrossEntropyLoss<T>::check(const Shape& output, Index target_width) const {
