@@ -142,6 +142,21 @@ def test_weights_of_0_make_no_update(strategy: str | Strategy, ranks: int, on_no
         assert [each["count"] for each in trainer.history.updates] == [0, 0]
 
 
+@pytest.mark.parametrize(("strategy", "ranks"), [each for each in ALIKE + OTHERS if each[0] != "hogwild:2"])
+def test_the_gradient_of_a_last_batch_without_weight_is_0(strategy: str | Strategy, ranks: int) -> None:
+    x, y, weight = RNG.standard_normal((36, 6)), RNG.integers(0, 3, 36), np.repeat([1.0, 1, 0], 12)
+
+    def job() -> None:
+        model = models.mlp([6, 4, 4, 3], seed=3)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy)
+        for weights in (np.ones(36), weight):
+            trainer.fit(Dataset(x, y, weight=weights), batch_size=4, shuffle=False, verbose=False)
+            assert model.flat_gradients.any() == (weights[-1] > 0)
+
+    run_threads(job, ranks)
+
+
 @pytest.mark.parametrize("kind", ["LBFGS", "LevenbergMarquardt", "GaussNewton", "NaturalGradient"])
 def test_weights_of_0_make_no_update_by_several_evaluations(kind: str) -> None:
     model = models.mlp([6, 4, 3], "tanh", dtype="float64", seed=3)

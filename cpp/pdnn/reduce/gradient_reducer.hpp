@@ -57,6 +57,8 @@ class GradientReducer {
   virtual nn::Hooks<T> begin_step(bool keep) = 0;
   /// After it: every rank's parameters have been updated by the sum of all gradients.
   virtual StepSums finish_step(const StepSums& own) = 0;
+  /// Of a step whose rows do not count there is no update, and the gradient in the model afterwards is 0.
+  virtual void step_without_weight() { std::ranges::fill(model().grads->span(), T{}); }
   /// The parameters, and what the optimizer remembers of them, that this rank copies and puts back for all that share
   /// them; and waits until all of these may write, or read.
   virtual Range own_elements() const { return {0, model().count()}; }

@@ -32,6 +32,7 @@ class SharedParameters : public GradientReducer<T>, public nn::GradReady, public
   void end_epoch() override;
   nn::Hooks<T> begin_step(bool keep) override;
   StepSums finish_step(const StepSums& own) override;
+  void step_without_weight() override { std::ranges::fill(other_.grads->span(), T{}); }
   Range own_elements() const override { return own_share({0, count()}); }
   void meet() const override;
 

@@ -48,7 +48,10 @@ StepSums DataParallel<T>::step(const Source<T>& source, const Step& step) {
   own.scale = job_.loss.scale(options_.sum == Sum::of_rows ? weight : source.weight(job_.loss, own.rows));
   const bool keep = step.next.empty() || (alone && step.stop);  // a wish to stop is not known to all yet
   StepSums sums{{}, step.global_rows};  // of rows that do not count, which no rank makes a gradient of
-  if (weight > 0) sums = reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep);
+  if (weight > 0)
+    sums = reducer_->step(source, own, alone ? nullptr : &batch_sum_, keep);
+  else
+    reducer_->step_without_weight();
   sums.weight = weight;
   this->look(sums);
   return options_.replica ? agree_in_replica(sums) : sums;

@@ -47,6 +47,7 @@ class Hogwild<T>::Worker {
     const double weight = source.weight(job_.loss, rows);
     ++sums.steps;
     if (weight == 0) {
+      std::ranges::fill(job_.model.grads->span(), T{});
       ++without_weight;
       sums.rows += count;
       return;

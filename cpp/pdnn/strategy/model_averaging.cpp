@@ -60,7 +60,10 @@ StepSums ModelAveraging<T>::step(const Source<T>& source, const Step& step) {
   own.scale = job_.loss.scale(weight);
   StepSums sums{{}, own.global_rows};
   // A rank whose rows do not count makes no update.
-  if (weight > 0) sums = local_.step(source, own, nullptr, own.next.empty() || step.stop);
+  if (weight > 0)
+    sums = local_.step(source, own, nullptr, own.next.empty() || step.stop);
+  else
+    local_.step_without_weight();
   sums.weight = weight;
   sums.stop = step.stop && !step.next.empty();  // after the last step it needs no wish
   this->look(sums);

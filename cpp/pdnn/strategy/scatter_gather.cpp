@@ -138,6 +138,7 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Step& step) {
 /// The rows of the batch do not count, so there is no update.
 template <class T>
 StepSums ScatterGather<T>::step_without_weight(StepSums sums) {
+  std::ranges::fill(job_.model.grads->span(), T{});
   if (root()) this->look(sums);
   const auto timed = timer_.time(&Phases::broadcast);
   return tell(sums);
