@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy.typing as npt
 
@@ -238,6 +238,13 @@ class Trainer(Estimation):
             yield
         finally:
             self._fits.release()
+
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__}: a trainer is neither copied nor pickled, because its ranks are those of "
+            "this process; write it to a file with trainer.save, which trainer.load of another one reads, or "
+            "copy what it trains, copy.deepcopy((trainer.model, trainer.optimizer))"
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes parameters, optimizer, epoch, step, seed and history to one file, all or nothing."""

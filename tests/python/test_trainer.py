@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import signal
 import threading
 import time
@@ -454,6 +456,15 @@ class FitsWithin(Callback):
         with pytest.raises(ValueError, match="fit: this trainer is within a fit") as error:
             fit(trainer)
         self.errors.append(str(error.value))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, pickle.dumps])
+def test_a_trainer_is_not_copied_and_says_what_to_do(copied: Callable[[object], object]) -> None:
+    trainer = make()
+    with pytest.raises(TypeError, match=r"Trainer: .* neither copied nor pickled.*trainer\.save.*deepcopy"):
+        copied(trainer)
+    model, optimizer = copy.deepcopy((trainer.model, trainer.optimizer))
+    assert model is not trainer.model and next(optimizer.parameters()) is next(model.parameters())
 
 
 @pytest.mark.parametrize("by_thread", [False, True])
