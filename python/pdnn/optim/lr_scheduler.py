@@ -65,7 +65,7 @@ class LRScheduler:
     def check(self, t: int) -> None:
         """Raises ValueError if a learning rate at time t is none that a group may have."""
         for rate in self.rates(t):
-            self.optimizer.checked_number("lr", rate)
+            self.optimizer.checked_number(f"lr that {type(self).__name__} gives for t = {t}", rate)
 
     def step(self) -> None:
         """Advances by one step, or epoch: sets the groups' learning rates for the next."""

@@ -101,7 +101,8 @@ class Optimizer:
                 f"a group may give {' and '.join(GROUP_KEYS)}, other numbers are the whole optimizer's"
             )
         for key in GROUP_KEYS:
-            self.checked_number(key, group.get(key))
+            by_schedule = key == "lr" and "initial_lr" in group
+            self.checked_number("lr that a schedule has set" if by_schedule else key, group.get(key))
 
     def parameters(self) -> Iterator[Parameter]:
         """Those of all groups."""
