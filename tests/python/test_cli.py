@@ -208,6 +208,17 @@ def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> Non
     assert "hint: PDNN_ISA keeps this CPU from" in child.stdout or "supported        v2\n" in child.stdout
 
 
+def test_too_few_open_files_are_said_with_what_helps(run_python: Callable[..., Completed]) -> None:
+    code = (
+        "import resource, pdnn.cli, pdnn.launch.call\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))\n"
+        "raise SystemExit(pdnn.cli.main(['launch', '-n', '2', 'program.py']))"
+    )
+    child = run_python(["-c", code], timeout=60, check=False)
+    assert child.returncode == 1
+    assert "Too many open files; raise the limit of this process, as with ulimit -n 1024" in child.stdout
+
+
 @pytest.mark.parametrize(
     "name", ["PDNN_TIMEOUT", "PDNN_STALL_WARNING", "PDNN_THREADS", "PDNN_ISA", "PDNN_MPI", "PMI_SIZE"]
 )

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from errno import EMFILE
 from io import TextIOWrapper
 
 import pdnn
@@ -76,7 +77,10 @@ def main(words: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # the reader, such as head(1), has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
-        print(f"pdnn {arguments.command}: {error}", file=sys.stderr)
+        hint = ""
+        if isinstance(error, OSError) and error.errno == EMFILE and "ulimit" not in str(error):
+            hint = "; raise the limit of this process, as with ulimit -n 1024"
+        print(f"pdnn {arguments.command}: {error}{hint}", file=sys.stderr)
         return 1
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
