@@ -13,6 +13,8 @@ import pdnn
 from apart import DATA, make, on_ranks, train
 from pdnn import nn, optim
 from pdnn.checkpoint import FILE
+from pdnn.comm import run_threads
+from pdnn.data import Dataset, Subset
 from pdnn.strategies import ModelAveraging, Pool, Team
 
 pytestmark = pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
@@ -199,3 +201,25 @@ def test_the_command_line_counts_its_steps(
     assert main(["train", "--data", "npz:data.npz", *words, "--json", "history.json"]) == 0
     assert "accuracy" in capsys.readouterr().out
     assert json.loads(Path("history.json").read_text())["updates"][0]["count"] == 1
+
+
+def test_steps_that_are_undone_and_made_again_count_once_in_an_average() -> None:
+    """Each rank's model is that of its rows alone; the average weighs them by what these count."""
+    rng = np.random.default_rng(3)
+    x, y, weight = rng.normal(size=(64, 5)), rng.integers(0, 3, 64), np.full((8, 8), 5.0)
+    x[33] = np.nan  # on rank 0, which makes its first four steps again
+    weight[:4] = [1] * 4 + [9] * 4
+    data = Dataset(x, y, weight=weight.ravel())
+
+    def job(strategy: str, rows: slice = slice(None)) -> np.ndarray:
+        model = nn.Sequential(nn.Linear(5, 3), dtype="float64", seed=1)
+        sgd = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        loss = nn.CrossEntropyLoss()
+        trainer = pdnn.Trainer(model, loss, sgd, strategy=strategy, on_nonfinite="skip")
+        own = np.arange(64).reshape(8, 8)[:, rows].ravel()
+        trainer.fit(Subset(data, own), batch_size=4, shuffle=False, verbose=False)
+        return model.flat_parameters.copy()
+
+    alone = job("serial", slice(0, 4)), job("serial", slice(4, 8))
+    for got in run_threads(lambda: job("average:end"), 2):
+        np.testing.assert_allclose(got, 0.3 * alone[0] + 0.7 * alone[1], rtol=1e-12)

@@ -15,6 +15,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
   EpochSums sums = epoch.before, begun;
   sums.stopped = false;
   std::int64_t updates = 0;  // of the optimizer, when the window began
+  RowsApart apart;           // then
   timer_.take();
   bool stop = false;
   // What a step does is its gradient, but for what is timed as another phase: reading a clock takes as long as a small
@@ -31,6 +32,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
       const auto timed = timer_.time(&Phases::update);
       guard.begin(sums.steps, changed());
       begun = sums;
+      apart = this->rows_apart();
       updates = optimizer_.steps();
     }
     const Step step{.rows = slice(epoch.order, at, rows),
@@ -70,6 +72,7 @@ EpochSums SynchronousStrategy<T>::run_epoch(const Source<T>& source, const Epoch
       guard.undo(sums.steps + count - 1, changed());
       meet_to_undo();
       optimizer_.set_steps(updates);
+      this->set_rows_apart(apart);
       if (!alone) {
         sums = begun;
         continue;
