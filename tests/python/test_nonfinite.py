@@ -237,3 +237,37 @@ def test_outputs_that_are_nan_are_not_right(strategy: str, loss: nn.Loss) -> Non
     assert broken["accuracy"] == pytest.approx(whole - right / ROWS)
     zeros = np.zeros(ROWS, np.int64)
     assert trainer.evaluate((np.full_like(X, np.nan), zeros))["accuracy"] == 0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "ranks"),
+    [
+        (DataParallel(shared_memory=True), 2),
+        (DataParallel(shared_memory=False), 3),
+        ("ddp/8", 2),
+        ("ddp+pool:2", 2),
+        ("ddp:bf16", 2),
+        ("scatter-gather", 2),
+        ("pipeline:2 x ddp", 4),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:strategy:UserWarning")  # more threads than cores
+def test_a_sum_of_losses_that_no_float_holds_is_finite_on_ranks_too(strategy: Any, ranks: int) -> None:
+    x = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+
+    def job(strategy: Any, y: float) -> tuple[list[float], dict[str, float]]:
+        told = "raise" if np.isfinite(y) else "ignore"
+        model = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1), seed=1)
+        sgd = optim.SGD(model.parameters(), lr=1e-25)
+        trainer = pdnn.Trainer(model, nn.MSELoss(), sgd, strategy=strategy, on_nonfinite=told)
+        target = np.full((20, 1), y, np.float32)
+        history = trainer.fit(x, target, batch_size=10, verbose=False)
+        return history.history["loss"], history.updates[0]
+
+    for y in (1e19, 3e20, np.inf):
+        (want, _), (got, updates) = (
+            job("serial", y),
+            pdnn.run(job, strategy, y, ranks=ranks, backend="threads")[0],
+        )
+        assert got == pytest.approx(want, rel=1e-6, nan_ok=True) and updates["count"] == 2

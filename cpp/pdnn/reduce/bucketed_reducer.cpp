@@ -181,7 +181,7 @@ comm::Request BucketedReducer<T>::start_tail(const StepSums& own) {
 
 template <class T>
 StepSums BucketedReducer<T>::take_tail(const StepSums& own) {
-  if (!tree_) return read_tail(model(), own.rows);
+  if (!tree_) return read_tail(model().grads->data() + model().count(), own.rows);
   for (std::size_t leaf = 0; leaf < leaf_sums_.size(); ++leaf)
     leaf_sums_[leaf] = {leaf_tail_[2 * leaf], leaf_tail_[2 * leaf + 1]};
   return {engine::sum_of_leaves(leaf_sums_), own.rows, leaf_tail_.back() > 0};

@@ -11,19 +11,34 @@
 
 namespace pdnn::reduce {
 
+namespace {
+
+/// In a tail of floats the wishes to stop have beside them the loss times kSmall, which is there where floats are too
+/// short for the loss itself, or else kTooLarge.
+constexpr double kWish = 0x1p100, kTooLarge = -0x1p90, kMostLoss = 0x1p270, kSmall = 0x1p-200;
+
+template <class T>
+double loss_again(double loss) {
+  if (sizeof(T) == sizeof(double)) return 0;
+  return std::abs(loss) < kMostLoss ? kSmall * loss : kTooLarge;
+}
+
+}  // namespace
+
 template <class T>
 void write_tail(nn::Model<T>& model, const StepSums& sums) {
   T* const tail = model.grads->data() + model.count();
   tail[0] = static_cast<T>(sums.loss.value);
   tail[1] = static_cast<T>(sums.loss.correct);
-  tail[2] = sums.stop ? T{1} : T{0};
+  tail[2] = static_cast<T>((sums.stop ? kWish : 0) + loss_again<T>(sums.loss.value));
   if (sums.bad) tail[2] = std::numeric_limits<T>::quiet_NaN();  // which no sum loses
 }
 
 template <class T>
-StepSums read_tail(nn::Model<T>& model, Index rows) {
-  const T* const tail = model.grads->data() + model.count();
-  return {{tail[0], tail[1]}, rows, tail[2] > 0, std::isnan(tail[2])};
+StepSums read_tail(const T* tail, Index rows) {
+  const double last = tail[2];
+  const bool again = std::isinf(tail[0]) && last != 0 && std::abs(last) < -kTooLarge / 2;
+  return {{again ? last / kSmall : tail[0], tail[1]}, rows, last > kWish / 2, std::isnan(last)};
 }
 
 template <class T>
@@ -100,8 +115,8 @@ template class GradientReducer<float>;
 template class GradientReducer<double>;
 template void write_tail(nn::Model<float>&, const StepSums&);
 template void write_tail(nn::Model<double>&, const StepSums&);
-template StepSums read_tail(nn::Model<float>&, Index);
-template StepSums read_tail(nn::Model<double>&, Index);
+template StepSums read_tail(const float*, Index);
+template StepSums read_tail(const double*, Index);
 template std::unique_ptr<GradientReducer<float>> make_gradient_reducer(const Replica<float>&,
                                                                        const std::shared_ptr<comm::Communicator>&,
                                                                        const ReducerOptions&);

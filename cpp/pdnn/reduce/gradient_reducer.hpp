@@ -28,7 +28,7 @@ struct StepSums {
 template <class T>
 void write_tail(nn::Model<T>& model, const StepSums& sums);
 template <class T>
-StepSums read_tail(nn::Model<T>& model, Index rows);
+StepSums read_tail(const T* tail, Index rows);
 
 /// What an agreement works on.
 template <class T>

@@ -200,8 +200,7 @@ StepSums SharedParameters<T>::finish_step(const StepSums& own) {
   if (tree_) sums.loss = engine::sum_of_leaves(all_sums_);
   if (whole_) {
     agree_on_whole();
-    const T* const tail = total_ + count();
-    if (!tree_) sums = {{tail[0], tail[1]}, own.rows, tail[2] > 0};
+    if (!tree_) sums = read_tail(total_ + count(), own.rows);
   } else {
     update_slices();
   }
@@ -217,10 +216,9 @@ template <class T>
 StepSums SharedParameters<T>::sums_of_tails(Index rows) const {
   StepSums sums{{0, 0}, rows, false};
   for (int rank = 0; rank < machine_->size(); ++rank) {
-    const T* const tail = grads(rank) + count();
-    sums.loss.value += tail[0];
-    sums.loss.correct += tail[1];
-    sums.stop = sums.stop || tail[2] > 0;
+    const StepSums own = read_tail(grads(rank) + count(), rows);
+    sums.loss += own.loss;
+    sums.stop = sums.stop || own.stop;
   }
   return sums;
 }

@@ -126,7 +126,7 @@ StepSums ScatterGather<T>::step(const Source<T>& source, const Step& step) {
   if (root()) {
     const auto timed = timer_.time(&Phases::update);
     engine_->update(optimizer_, {0, job_.model.count()});
-    sums = reduce::read_tail(job_.model, step.global_rows);
+    sums = reduce::read_tail(job_.model.grads->data() + job_.model.count(), step.global_rows);
     this->look(sums);
   }
   const auto timed = timer_.time(&Phases::broadcast);
@@ -149,7 +149,7 @@ template <class T>
 StepSums ScatterGather<T>::tell(const StepSums& sums) {
   if (root()) reduce::write_tail(job_.model, sums);
   comm_->broadcast(comm::View(slice(job_.model.grads->span(), job_.model.count(), nn::Model<T>::kTail)), kRoot);
-  StepSums all = reduce::read_tail(job_.model, sums.rows);
+  StepSums all = reduce::read_tail(job_.model.grads->data() + job_.model.count(), sums.rows);
   all.weight = weight_;
   return all;
 }
