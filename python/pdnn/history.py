@@ -144,7 +144,10 @@ class History:
             str(name): [float(v) for v in values] for name, values in content["history"].items()
         }
         history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
-        history.updates = [{str(k): float(v) for k, v in epoch.items()} for epoch in content["updates"]]
+        history.updates = [
+            {str(k): v if isinstance(v, int) else float(v) for k, v in epoch.items()}
+            for epoch in content["updates"]
+        ]
         compression = content.get("compression", content.get("books"))
         if compression is None:  # in older files
             compression = [{} for _ in history.updates]

@@ -312,7 +312,9 @@ def test_history_is_saved_loaded_and_drawn(tmp_path: Path) -> None:
     history = fit(make(), validation=DATA)
     history.save(tmp_path / "history.json")
     assert set(json.loads((tmp_path / "history.json").read_text())["history"]) == set(history.history)
-    assert History.load(tmp_path / "history.json").history == history.history
+    loaded = History.load(tmp_path / "history.json")
+    assert loaded.history == history.history
+    assert json.dumps(loaded.updates) == json.dumps(history.updates)
     figure = history.plot(tmp_path / "history.png")
     assert len(figure.axes) == 2
     assert (tmp_path / "history.png").stat().st_size > 5000
