@@ -17,10 +17,6 @@ struct QuadraticModel : curvature::QuadraticModel {
   py::object source;
 };
 
-py::array_t<double> copy_of(std::span<const double> values) {
-  return py::array_t<double>(std::ssize(values), values.data());
-}
-
 /// Reads a vector with an element for each parameter.
 std::span<const double> read_vector(const char* where, const QuadraticModel& model, const py::array& array) {
   const std::span<const double> values = read<double>(where, array);
@@ -31,7 +27,7 @@ std::span<const double> read_vector(const char* where, const QuadraticModel& mod
 
 std::optional<py::array_t<double>> solve_normal(QuadraticModel& model, const py::array& diag, const py::array& right) {
   const std::span<const double> added = read_vector("solve: diag", model, diag);
-  py::array_t<double> x = copy_of(read_vector("solve: right", model, right));
+  py::array_t<double> x = copy_of<double>(read_vector("solve: right", model, right));
   const std::span<double> out = write<double>("solve", x);
   const AtUserLine here;
   bool solved = false;
@@ -59,7 +55,7 @@ py::array_t<double> solve_cg(QuadraticModel& model, const py::array& diag, const
                              Index most) {
   const std::span<const double> added = read_vector("solve: diag", model, diag);
   for (const double each : added) require(each > 0, "solve: diag has ", each, "; expected numbers above 0");
-  py::array_t<double> x = copy_of(read_vector("solve: right", model, right));
+  py::array_t<double> x = copy_of<double>(read_vector("solve: right", model, right));
   const std::span<double> out = write<double>("solve", x);
   const AtUserLine here;
   const NoGil release;
@@ -105,12 +101,12 @@ void bind_curvature(py::module_& m) {
               const NoGil release;
               model.linearize();
             }
-            return copy_of(model.gradient());
+            return copy_of<double>(model.gradient());
           },
           "Makes the model at the parameters as they are; returns the gradient.")
       .def_property_readonly("rows", &QuadraticModel::rows, "Of the Jacobian.")
       .def(
-          "diagonal", [](QuadraticModel& model) { return copy_of(model.diagonal()); }, "Of the matrix B.")
+          "diagonal", [](QuadraticModel& model) { return copy_of<double>(model.diagonal()); }, "Of the matrix B.")
       .def("solve_normal", &solve_normal, py::arg("diag"), py::arg("right"),
            "(B + diag)⁻¹ right by decomposing a matrix of parameters; None if it is singular or not finite.")
       .def("solve_kernel", &solve_kernel, py::arg("damping"),

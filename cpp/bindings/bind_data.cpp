@@ -15,25 +15,17 @@ data::Samples::Format format_of(const py::array& x) {
       message("Source: x is ", std::string(py::str(x.dtype())), ", expected uint8, float32 or float64"));
 }
 
-namespace {
-
-py::array_t<Index> to_array(const std::vector<Index>& rows) {
-  return py::array_t<Index>(static_cast<py::ssize_t>(rows.size()), rows.data());
-}
-
-}  // namespace
-
 void bind_data(py::module_& m) {
   m.def(
       "epoch_order",
       [](std::uint64_t seed, std::uint64_t epoch, Index count) {
-        return to_array(data::epoch_order(seed, epoch, count));
+        return copy_of<Index>(data::epoch_order(seed, epoch, count));
       },
       py::arg("seed"), py::arg("epoch"), py::arg("count"), "The order in which an epoch takes its rows.");
   m.def(
       "draw_rows",
       [](std::uint64_t seed, std::uint64_t epoch, Index count, Index rows) {
-        return to_array(data::draw_rows(seed, epoch, count, rows));
+        return copy_of<Index>(data::draw_rows(seed, epoch, count, rows));
       },
       py::arg("seed"), py::arg("epoch"), py::arg("count"), py::arg("rows"), "Rows drawn with replacement.");
 }

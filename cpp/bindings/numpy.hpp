@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "pdnn/core/errors.hpp"
@@ -66,6 +67,15 @@ inline std::vector<Index> to_extents(const Shape& shape) {
   std::vector<Index> extents;
   for (int axis = 0; axis < shape.rank(); ++axis) extents.push_back(shape[axis]);
   return extents;
+}
+
+/// An array of its own. NumPy would let go of the GIL while it copies, and a daemon thread may end there (gil.hpp),
+/// with its objects let go of without the GIL.
+template <class T>
+py::array_t<T> copy_of(std::span<const T> values) {
+  py::array_t<T> copy(std::ssize(values));
+  std::ranges::copy(values, copy.mutable_data());
+  return copy;
 }
 
 /// A buffer's elements as an array of this shape that shares its memory and keeps it alive.
