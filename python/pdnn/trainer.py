@@ -251,7 +251,9 @@ class Trainer(Estimation):
         checkpoints.save(self, path)
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Reads what `save` wrote into this trainer.
+        """Reads what `save` wrote, or a checkpoint of `fit`, into this trainer; the same on every rank.
+
+        ``fit(resume=True)`` reads also what belongs to single ranks; see docs/checkpoints.md.
 
         Raises
         ------
