@@ -115,7 +115,7 @@ class Fitting:
             training.tell_converted(train=source, validation=held_out)
         first, resumed = training.epoch, None
         if directory is not None:
-            first, resumed = 0, checkpoints.resume(training, directory, batch_size)
+            first, resumed = 0, checkpoints.resume(training, directory, batch_size, everyone)
             at = f"of epoch {training.epoch}, step {training.step}"
             alike["a checkpoint to resume"] = None if resumed is None else at
         _check_position(training, len(source), source.shuffled(settings.shuffle))

@@ -20,6 +20,7 @@ import processes
 from pdnn import models, nn, optim
 from pdnn.callbacks import Callback
 from pdnn.checkpoint import FILE, Content, folder
+from pdnn.comm import run_threads
 from pdnn.progress import Progress
 
 X = np.random.default_rng(0).integers(0, 256, (60, 10), dtype=np.uint8)
@@ -47,6 +48,41 @@ def test_resumed_equals_uninterrupted_bit_for_bit(tmp_path: Path) -> None:
     np.testing.assert_array_equal(second.model.flat_parameters, whole.model.flat_parameters)
     assert second.history.history["loss"] == whole.history.history["loss"]
     assert (second.epoch, second.step, second.seed) == (5, 45, 4)
+
+
+def test_ranks_resume_what_one_of_them_still_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = folder.safetensors.write
+
+    def slowly(*arguments: object) -> None:
+        time.sleep(0.2)
+        write(*arguments)  # type: ignore[arg-type]
+
+    class Ends(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            raise OSError("an error on every rank")
+
+    def job() -> pdnn.Trainer:
+        with pytest.raises(OSError, match="every rank"):
+            fit(make(strategy="ddp/8"), 2, checkpoint=tmp_path, every_steps=4, callbacks=[Ends()])
+        trainer = make(strategy="ddp/8")
+        fit(trainer, 2, checkpoint=tmp_path, resume=True)
+        return trainer
+
+    whole = make(strategy="serial/8")
+    fit(whole, 2)
+    monkeypatch.setattr(folder.safetensors, "write", slowly)
+    for trainer in run_threads(job, 2):
+        np.testing.assert_array_equal(trainer.model.flat_parameters, whole.model.flat_parameters)
+        assert trainer.history.history["loss"] == whole.history.history["loss"]
+
+
+@pytest.mark.parametrize("resumes", [0, 1])
+def test_ranks_of_which_one_resumes_are_told(resumes: int, tmp_path: Path) -> None:
+    def job() -> None:
+        fit(make(strategy="ddp"), 1, checkpoint=tmp_path, resume=pdnn.world().rank == resumes)
+
+    with pytest.raises(ValueError, match=r"fit: rank 1 has resume (None|True), rank 0 has (None|True);"):
+        run_threads(job, 2)
 
 
 def test_resuming_without_a_checkpoint_starts_anew(tmp_path: Path) -> None:

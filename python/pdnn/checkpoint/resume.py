@@ -13,6 +13,8 @@ from pdnn._core import EpochSums
 from pdnn.checkpoint.collect import MEMORY, own_arrays
 from pdnn.checkpoint.content import Content, deal_sums, models_apart, take
 from pdnn.checkpoint.folder import newest
+from pdnn.comm import Communicator
+from pdnn.comm.settings import compare
 from pdnn.core import CoreSession
 from pdnn.store import Array
 from pdnn.training import Training
@@ -39,8 +41,12 @@ class Resumed(NamedTuple):
     same: bool
 
 
-def resume(training: Training, directory: str | os.PathLike[str], batch_size: int) -> Resumed | None:
-    """Reads the newest checkpoint of a directory, on every rank; None if there is none.
+def resume(
+    training: Training, directory: str | os.PathLike[str], batch_size: int, everyone: Communicator
+) -> Resumed | None:
+    """Reads the newest checkpoint of a directory, on every rank; None if there is none. Collective.
+
+    Nobody reads before all are here: of a fit that ended by an error rank 0 may still be writing.
 
     With the strategy that wrote it, on as many ranks, each rank gets its own back. Otherwise all begin with
     the model that the ranks would have agreed on; of optimizers' states of their own they get the mean,
@@ -53,6 +59,8 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
         If it belongs to another model or optimizer, or to updates of another number of rows.
     """
     comm = training.comm
+    if everyone.size > 1:
+        compare(everyone, "fit", {"resume": True}, "every rank must start the same job, on the same data")
     found = newest(directory, warn=comm.rank == 0)
     if found is None:
         return None
