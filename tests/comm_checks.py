@@ -183,6 +183,8 @@ def check_requests_in_any_order(comm: Communicator) -> None:
         (comm.start_scatter(np.tile(mine, comm.size), 0, np.empty(shape)), everyone[0]),
         (comm.start_barrier(), None),
     ]
+    no_use = np.zeros((2, 3)).T if comm.rank else np.arange(2.0 * comm.size)  # the root's alone is read
+    requests.append((comm.start_scatter(no_use, 0, np.empty(2)), np.arange(2.0) + 2 * comm.rank))
     for request, wanted in requests[:: 1 if comm.rank % 2 else -1]:
         got = request.wait()
         assert (got is None) == (wanted is None)

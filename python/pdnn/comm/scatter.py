@@ -39,8 +39,9 @@ def scatter(core: _core.Communicator, parts: Parts, root: int) -> Call[Array]:
 
 def scatter_evenly(core: _core.Communicator, a: Array | None, root: int, out: Array) -> Call[Array]:
     """`Communicator.start_scatter`."""
+    at_root = core.rank == root
     header = with_integer(describe("scatter", out, f"root={root!s:.40}", writes=True), "root", root)
-    if core.rank == root and not header.problem:
+    if at_root and not header.problem:
         whole = describe("scatter", a)
         fits = (whole.dtype, prod(whole.shape)) == (header.dtype, core.size * prod(header.shape))
         if whole.problem:
@@ -50,7 +51,7 @@ def scatter_evenly(core: _core.Communicator, a: Array | None, root: int, out: Ar
                 f"a {whole.shape} {whole.dtype} array for {core.size} parts of {header.shape} {header.dtype}"
             )
             header = header._replace(problem=problem, advice="pass as many elements as all parts have")
-    return Call(header, lambda _: (core.start_scatter(a, [], out, root), out))
+    return Call(header, lambda _: (core.start_scatter(a if at_root else None, [], out, root), out))
 
 
 def _describe(parts: Parts, size: int, options: str) -> Header:
