@@ -242,6 +242,8 @@ def check_shared_memory(comm: Communicator) -> None:
         (TypeError, 3, "spam", "dtype 'spam'"),
         (TypeError, 2.5, "float32", "shape 2.5"),
         (ValueError, (-1, 2), "float32", "shape (-1, 2)"),
+        (ValueError, (1,) * 300, "float32", "a shape of 300 dimensions"),
+        (TypeError, 3, np.dtype("float32").newbyteorder(), "dtype >f4"),
     ]
     for kind, odd, dtype, text in wrong:  # on one rank, which the others hear
         assert text in refused(kind, lambda s=odd, d=dtype: comm.share(s, d) if last else comm.share(3))

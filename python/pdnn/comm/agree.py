@@ -164,13 +164,17 @@ def describe_new(call: str, shape: Any, dtype: Any) -> Header:
         return header._replace(problem=problem, advice=advice, mistype=True)
     if min(extents, default=0) < 0:
         return header._replace(problem=f"shape {extents!s:.40}", advice="pass sizes from 0")
+    if len(extents) > MAX_DIMENSIONS:
+        problem, advice = f"a shape of {len(extents)} dimensions", f"pass at most {MAX_DIMENSIONS}"
+        return header._replace(problem=problem, advice=advice)
     try:
-        name = np.dtype(dtype).name
+        wanted = np.dtype(dtype)
+        name, told = _NAMES.get(wanted), str(wanted)
     except TypeError:
-        name = repr(dtype)
-    if name not in DTYPES:
+        name, told = None, repr(dtype)
+    if name is None:
         return header._replace(
-            problem=f"dtype {name:.40}", advice=f"pass one of {', '.join(DTYPES)}", mistype=True
+            problem=f"dtype {told:.40}", advice=f"pass one of {', '.join(DTYPES)}", mistype=True
         )
     return header._replace(dtype=name, shape=extents)
 
