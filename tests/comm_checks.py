@@ -320,6 +320,7 @@ def check_wrong_arguments(comm: Communicator) -> None:
     a = np.zeros(4, np.int64)
     assert "an array of int64 for a mean" in refused(TypeError, lambda: comm.all_reduce(a, "mean"))
     assert 'it is "sum", "mean"' in refused(ValueError, lambda: comm.all_reduce(a, "median"))  # type: ignore[arg-type]
+    assert "op ['sum']; it is" in refused(ValueError, lambda: comm.all_reduce(a, ["sum"]))  # type: ignore[arg-type]
     assert "is not one of the" in refused(ValueError, lambda: comm.broadcast(a, comm.size))
     assert "no rows to share" in refused(ValueError, lambda: comm.reduce_scatter(np.zeros(())))
     wrong = refused(ValueError, lambda: comm.all_reduce(a, out=np.zeros(3, np.int64)))

@@ -102,9 +102,9 @@ def barrier(core: _core.Communicator) -> Call[None]:
 
 
 def _op(call: str, op: str) -> _core.Op:
-    found = {"sum": _core.Op.sum, "mean": _core.Op.mean, "max": _core.Op.max, "min": _core.Op.min}.get(op)
-    if found is None:
+    if op not in ("sum", "mean", "max", "min"):
         raise ValueError(f'{call}: op {op!r}; it is "sum", "mean", "max" or "min"')
+    found: _core.Op = getattr(_core.Op, op)
     return found
 
 
