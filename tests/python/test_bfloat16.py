@@ -89,7 +89,7 @@ def test_products_round_their_factors_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("channels", "outputs", "stride", "padding"), [(1, 5, 1, 0), (3, 17, 2, 1), (8, 4, 1, 2)]
+    ("channels", "outputs", "stride", "padding"), [(1, 1, 1, 0), (1, 5, 1, 0), (3, 17, 2, 1), (8, 4, 1, 2)]
 )
 def test_convolutions_round_their_factors_and_nothing_else(
     channels: int, outputs: int, stride: int, padding: int

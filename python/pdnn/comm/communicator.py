@@ -115,7 +115,8 @@ class Communicator:
             Of the same shape and type on every rank.
         op : {"sum", "mean", "max", "min"}
             The mean, of floats only, divides by the number of ranks. The maximum or minimum of a NaN and a
-            number is either, as MPI has it.
+            number is either, as MPI has it. A sum of integers must fit their type: beyond, threads and MPI
+            differ (of uint8, Open MPI wraps some elements around and leaves others at 255).
         out : array, optional
             Filled and returned; like `a`, and `a` itself by default.
         reproducible : bool
