@@ -151,6 +151,10 @@ def test_what_is_no_codec_is_refused() -> None:
         Int8().decode(np.zeros(7, np.uint8), 3, "spam")
     with pytest.raises(ValueError, match='decode: got 3 bytes for 2 values; as "fp16" they are 4'):
         Float16().decode(np.zeros(3, np.uint8), 2)
+    with pytest.raises(TypeError, match=r"decode: data is of type bytes; pass .* np.frombuffer\(data"):
+        Float16().decode(bytes(4), 2)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="codec: shape = -3; expected an integer from 0"):
+        Int8().bytes((2, -3))
 
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)

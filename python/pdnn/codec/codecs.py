@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from pdnn._core import CODECS, CodecSpec
+from pdnn.checks import integer
 from pdnn.core import Width, core_for
 
 Array = NDArray[Any]
@@ -90,9 +90,16 @@ class Codec:
 
         Raises
         ------
+        TypeError
+            If data is no array of uint8.
         ValueError
             If the number of bytes is not that of such an array, or they are no encoding of one.
         """
+        if not isinstance(data, np.ndarray):
+            raise TypeError(
+                f"decode: data is of type {type(data).__name__}; pass an array of uint8, as "
+                "np.frombuffer(data, np.uint8) makes of bytes"
+            )
         width = _width(dtype)
         out = np.empty(as_shape(shape), dtype)
         width.Codec(self.spec, out.size, [out.shape]).decode(data, out)
@@ -229,8 +236,9 @@ def parse(spec: str | Codec) -> Codec:
 
 
 def as_shape(shape: Shape) -> tuple[int, ...]:
-    """(n,) for n."""
-    return (index(shape),) if np.ndim(shape) == 0 else tuple(map(index, shape))  # type: ignore[arg-type]
+    """(n,) for n; TypeError if an extent is no integer, ValueError if it is below 0."""
+    extents = (shape,) if np.ndim(shape) == 0 else shape
+    return tuple(integer("codec", "shape", extent, 0) for extent in extents)  # type: ignore[union-attr]
 
 
 def dtype_name(owner: str, dtype: npt.DTypeLike) -> str:
