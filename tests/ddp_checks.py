@@ -438,6 +438,9 @@ def check_collectives(comm: Communicator) -> None:
     assert ddp.broadcast(comm.rank + 5, root_rank=p - 1) == p + 4
     np.testing.assert_array_equal(ddp.broadcast(mine, 0), np.arange(3))
     assert (ddp.rank(), ddp.size()) == (comm.rank, p)
+    masked = np.ma.masked_array(mine, mask=[0, 0, comm.rank == p - 1])  # its last entry, on the last rank
+    for call in (ddp.allreduce, ddp.allgather, lambda a: ddp.broadcast(a, 0)):
+        assert "an array with masked entries" in refused(ValueError, lambda c=call: c(masked))
 
 
 def check_state_is_broadcast(comm: Communicator) -> None:

@@ -47,7 +47,7 @@ def allreduce(
     ValueError, TypeError
         On every rank, if the ranks' arguments do not fit together, or integers are to be averaged.
     """
-    values = np.array(_array(tensor), order="C")
+    values = np.array(_array(tensor), order="C", subok=True)
     world().all_reduce(values, op)
     return values if isinstance(tensor, (np.ndarray, Tensor)) or values.ndim else values.item()
 
@@ -67,7 +67,7 @@ def allgather(tensor: Tensor | Array, name: str | None = None) -> Array:
     ValueError, TypeError
         If it has no rows to join, or the other axes or the types differ.
     """
-    values = np.array(_array(tensor), order="C", ndmin=1)
+    values = np.array(_array(tensor), order="C", ndmin=1, subok=True)
     return np.concatenate(world().all_gather(values))
 
 
@@ -88,7 +88,7 @@ def broadcast(
     -------
     ndarray of that shape, or a number where one was given
     """
-    values = np.array(_array(tensor), order="C")
+    values = np.array(_array(tensor), order="C", subok=True)
     world().broadcast(values, root_rank)
     return values if isinstance(tensor, (np.ndarray, Tensor)) or values.ndim else values.item()
 
@@ -158,4 +158,5 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int = 0) -> None:
 
 
 def _array(tensor: Tensor | Array | float | Sequence[float]) -> Array:
-    return tensor.data if isinstance(tensor, Tensor) else np.asarray(tensor)
+    """As an array; one with masked entries stays one, which every rank then refuses."""
+    return tensor.data if isinstance(tensor, Tensor) else np.asanyarray(tensor)
