@@ -369,6 +369,13 @@ def test_a_sum_is_started_and_finished_in_turn() -> None:
     np.testing.assert_array_equal(run_threads(work, 3)[0], 3 * np.arange(10) + 3)
 
 
+def test_masked_entries_are_refused() -> None:
+    masked = np.ma.masked_array(np.ones(10, np.float32), mask=[1] + 9 * [0])
+    for take in (Int8().encode, ErrorFeedback("int8").encode, CompressedAllReduce(SELF, "int8", 10)):
+        with pytest.raises(ValueError, match="array has masked entries"):
+            take(masked)
+
+
 def test_feedback_is_for_those_that_need_it_unless_told() -> None:
     assert CompressedAllReduce(SELF, "1bit", 10).error_feedback
     assert not CompressedAllReduce(SELF, "int8", 10).error_feedback

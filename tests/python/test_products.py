@@ -65,6 +65,8 @@ def test_one_process_is_a_world_of_one() -> None:
     a, b = np.ones((3, 4)), np.ones((4, 2))
     np.testing.assert_array_equal(matmul_by_rows(a, b), matmul(a, b))
     np.testing.assert_array_equal(matmul_by_reduction(a, b, SELF), matmul(a, b))
+    with pytest.raises(ValueError, match="matmul: b has masked entries"):
+        matmul(a, np.ma.masked_array(b, mask=b > 0))
 
 
 @pytest.mark.parametrize("product", [matmul_by_rows, matmul_by_reduction])

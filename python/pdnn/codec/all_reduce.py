@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn import _core as core
+from pdnn.checks import unmasked
 from pdnn.codec.codecs import Array, Codec, as_shape, dtype_name, parse
 from pdnn.codec.feedback import ErrorFeedback
 from pdnn.comm.settings import compare
@@ -170,7 +171,7 @@ class CompressedAllReduce:
         Parameters
         ----------
         array : ndarray
-            C-ordered, of the shape and dtype that were given.
+            C-ordered, of the shape and dtype that were given, without masked entries.
 
         Raises
         ------
@@ -191,6 +192,7 @@ class CompressedAllReduce:
         ValueError
             As a call does, or if a sum is under way already.
         """
+        unmasked("all-reduce with a codec", "array", array)
         if array.shape != self.shape or array.dtype != self.dtype:
             raise ValueError(
                 f"all-reduce with a codec: got a {array.shape} array of {array.dtype}, it was made for "

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from pdnn._core import CODECS, CodecSpec
-from pdnn.checks import integer
+from pdnn.checks import integer, unmasked
 from pdnn.core import Width, core_for
 
 Array = NDArray[Any]
@@ -67,8 +67,10 @@ class Codec:
         ------
         TypeError
             If the array is of another dtype.
+        ValueError
+            If it has masked entries.
         """
-        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        array = in_c_order(array)
         core = _width(array.dtype).Codec(self.spec, array.size, [array.shape])
         out = np.empty(core.bytes(array.size), np.uint8)
         core.encode(array, out)
@@ -233,6 +235,12 @@ def parse(spec: str | Codec) -> Codec:
     }
     kind, convert = kinds[name]
     return kind(convert(number)) if number else kind()  # type: ignore[call-arg]
+
+
+def in_c_order(array: Array) -> Array:
+    """The array, or a copy, of the same shape; ValueError if it has masked entries."""
+    unmasked("encode", "array", array)
+    return np.ascontiguousarray(array).reshape(np.shape(array))
 
 
 def as_shape(shape: Shape) -> tuple[int, ...]:

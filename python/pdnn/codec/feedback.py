@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from pdnn.codec.codecs import Array, Codec, Shape, parse
+from pdnn.codec.codecs import Array, Codec, Shape, in_c_order, parse
 from pdnn.core import core_for
 
 
@@ -35,9 +35,9 @@ class ErrorFeedback:
         Raises
         ------
         ValueError
-            If its shape or dtype is not that of the first array.
+            If its shape or dtype is not that of the first array, or it has masked entries.
         """
-        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        array = in_c_order(array)
         like = (array.shape, array.dtype.name)
         out = np.empty(self.codec.bytes(*like), np.uint8)
         if self._like is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pdnn.checks import integer
+from pdnn.checks import integer, unmasked
 from pdnn.comm.agree import HEADER_BYTES, Header, decode, describe, encode
 from pdnn.core import core_for
 
@@ -33,12 +33,13 @@ def matmul(a: Array, b: Array, threads: int = 1) -> Array:
     TypeError
         If one is no array, the dtypes differ or are neither, or `threads` is no integer.
     ValueError
-        If the shapes do not fit, an array is not C-contiguous, or there are no threads.
+        If the shapes do not fit, an array is not C-contiguous or has masked entries, or there are no threads.
     """
     threads = integer("matmul", "threads", threads, 1)
     for name, array in (("a", a), ("b", b)):
         if not isinstance(array, np.ndarray):
             raise TypeError(f"matmul: {name} is of type {type(array).__name__}; pass a NumPy array")
+        unmasked("matmul", name, array)
     if a.dtype != b.dtype or a.dtype.name not in ("float32", "float64"):
         raise TypeError(f"matmul: got {a.dtype} and {b.dtype}, expected both float32 or both float64")
     product: Array = core_for(a.dtype.name).matmul(a, b, threads)
