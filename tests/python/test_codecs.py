@@ -340,6 +340,13 @@ def test_ranks_that_differ_and_wrong_arrays_are_refused() -> None:
 
     with pytest.raises(ValueError, match="rank 1 has codec bf16, rank 0 has int8"):
         run_threads(work, 2)
+
+    def differ() -> None:  # each rank hears of the other's, also of one that there is not
+        comm = pdnn.world()
+        with pytest.raises(ValueError, match="rank 1 has op max, rank 0 has sum"):
+            CompressedAllReduce(comm, "int8", 10, op="max" if comm.rank else "sum")  # type: ignore[arg-type]
+
+    run_threads(differ, 2)
     with pytest.raises(
         ValueError, match=r"got a \(9,\) array of float32, it was made for \(10,\) of float32"
     ):

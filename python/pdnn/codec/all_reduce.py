@@ -136,8 +136,6 @@ class CompressedAllReduce:
     ) -> None:
         if isinstance(codec, ErrorFeedback):
             codec, error_feedback = codec.codec, True
-        if op not in ("sum", "mean"):
-            raise ValueError(f'all-reduce with a codec: op is "{op}"; expected "sum" or "mean"')
         dtype = dtype_name("all-reduce with a codec", dtype)
         self.codec, self.comm, self.op, self.dtype = parse(codec), comm, op, dtype
         integers = int, np.integer
@@ -159,6 +157,8 @@ class CompressedAllReduce:
             "form": form,
         }
         compare(comm, "all-reduce with a codec", own, "every rank must pass the same")
+        if op not in ("sum", "mean"):
+            raise ValueError(f'all-reduce with a codec: op is "{op}"; expected "sum" or "mean"')
         compression = core.Compression(self.codec.spec, self.error_feedback, int(measure), form)
         self._sum = core_for(dtype).BucketedAllReduce(
             comm.core, [(0, math.prod(self.shape))], compression, shapes
