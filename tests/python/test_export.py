@@ -111,8 +111,9 @@ def test_embeddings(flat: bool, dtype: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
     again = pdnn.models.from_onnx(tmp_path / "a.onnx")
     np.testing.assert_array_equal(again.predict(x), want)
-    x[3, 1] = np.nan
-    assert np.isnan(by_c(tmp_path / f"{name}.c", x, want.shape[1:])[3]).any()
+    for none in (np.nan, -1, 9, 0.5):
+        x[3, 1] = none
+        assert np.isnan(by_c(tmp_path / f"{name}.c", x, want.shape[1:])[3]).any(), none
 
 
 @pytest.mark.parametrize("layers", [[], [nn.Dropout()], [nn.Residual(nn.Sequential())]])
@@ -236,6 +237,14 @@ def test_nan_stays_nan_in_c(layer: str, dtype: str, tmp_path: Path) -> None:
     want = model.predict(x)
     assert np.isnan(want).any()
     np.testing.assert_allclose(by_c(tmp_path / f"nan_{layer}{dtype}.c", x, want.shape[1:]), want, rtol=1e-6)
+
+
+def test_layer_norms_of_many_features_far_from_0(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.LayerNorm(2048))
+    x = (np.random.default_rng(0).standard_normal((3, 2048)) + 100).astype(np.float32)
+    model.to_c(tmp_path / "far.c")
+    got, want = by_c(tmp_path / "far.c", x, (2048,)), model.predict(x)
+    assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ static void embedding(const float *x, const float *w, int places, int count, int
 {
     for (int p = 0; p < places; ++p)
         for (int j = 0; j < width; ++j)
-            *y++ = x[p] >= 0.0f && x[p] < (float)count ? w[(int)x[p] * width + j] : (float)NAN;
+            *y++ = x[p] >= 0.0f && x[p] < (float)count && x[p] == floorf(x[p]) ? w[(int)x[p] * width + j]
+                                                                                : (float)NAN;
 }
 
 /* y, (columns, rows), has the elements of x, (rows, columns). */
@@ -106,14 +107,20 @@ static void batch_norm(const float *x, const float *mean, const float *scale, co
 /* y = (x - mean) / sqrt(variance + eps) w + b over the n features. */
 static void layer_norm(const float *x, const float *w, const float *b, float eps, int n, float *y)
 {
-    float mean = 0.0f, variance = 0.0f;
+    float mean = 0.0f, rest = 0.0f, variance = 0.0f;
     for (int i = 0; i < n; ++i)
         mean += x[i] / (float)n;
-    for (int i = 0; i < n; ++i)
-        variance += (x[i] - mean) * (x[i] - mean) / (float)n;
+    for (int i = 0; i < n; ++i) {
+        y[i] = x[i] - mean;
+        rest += y[i] / (float)n; /* what rounding has left of the mean */
+    }
+    for (int i = 0; i < n; ++i) {
+        y[i] -= rest;
+        variance += y[i] * y[i] / (float)n;
+    }
     const float scale = 1.0f / sqrtf(variance + eps);
     for (int i = 0; i < n; ++i)
-        y[i] = (x[i] - mean) * scale * w[i] + b[i];
+        y[i] = y[i] * scale * w[i] + b[i];
 }
 
 static void relu(const float *x, int n, float *y)
