@@ -1,6 +1,6 @@
 #pragma once
-/* pdnn's C interface: opaque handles, a status from every call that may fail, and no exception that crosses it. Layers,
- * losses and optimizers are described by JSON, as a model file has them:
+/* pdnn's C interface: opaque handles, a status from every call that may fail, and no exception that crosses it. A
+ * handle that could not be made is NULL. Layers, losses and optimizers are described by JSON, as a model file has them:
  *   {"type": "Linear", "in_features": 784, "out_features": 10}   {"type": "SGD", "lr": 0.1, "momentum": 0.9}
  * Handles may be used by one thread at a time. Arrays are in C order, and are read and written where they lie. */
 #include <stddef.h>  // NOLINT(modernize-deprecated-headers): this is C, too
@@ -64,10 +64,11 @@ PDNN_API pdnn_status pdnn_model_create(const char* architecture, uint64_t seed, 
 PDNN_API pdnn_status pdnn_model_load(const char* path, pdnn_model** model);
 PDNN_API pdnn_status pdnn_model_save(const pdnn_model* model, const char* path);
 /* PDNN_FLOAT32 or PDNN_FLOAT64: of parameters and outputs. */
-PDNN_API pdnn_element pdnn_model_element(const pdnn_model* model);
+PDNN_API pdnn_status pdnn_model_element(const pdnn_model* model, pdnn_element* element);
 /* 64 hexadecimal digits and a final 0: equal if and only if all bits of two models are. */
 PDNN_API pdnn_status pdnn_model_fingerprint(const pdnn_model* model, char digits[65]);
-PDNN_API size_t pdnn_model_parameters(const pdnn_model* model);
+/* How many there are, and one of them. */
+PDNN_API pdnn_status pdnn_model_parameters(const pdnn_model* model, size_t* count);
 PDNN_API pdnn_status pdnn_model_parameter(const pdnn_model* model, size_t index, pdnn_array* array);
 /* Elements of one output for such samples. */
 PDNN_API pdnn_status pdnn_model_outputs(const pdnn_model* model, const pdnn_samples* x, size_t* outputs);

@@ -104,20 +104,21 @@ const char* pdnn_version(void) { return PDNN_VERSION; }
 
 pdnn_status pdnn_model_create(const char* architecture, uint64_t seed, pdnn_model** model) {
   return guarded([&] {
+    pdnn_model*& made = given("model", model) = nullptr;
     const std::string text = &given("architecture", architecture);
     const bool wide = is_double(pdnn::library::Json::parse("architecture", text));
-    given("model", model) = wide ? held(pdnn::Sequential<double>::from_json(text, seed))
-                                 : held(pdnn::Sequential<float>::from_json(text, seed));
+    made = wide ? held(pdnn::Sequential<double>::from_json(text, seed))
+                : held(pdnn::Sequential<float>::from_json(text, seed));
   });
 }
 
 pdnn_status pdnn_model_load(const char* path, pdnn_model** model) {
   return guarded([&] {
+    pdnn_model*& made = given("model", model) = nullptr;
     const std::string name = &given("path", path);
     const auto arrays = pdnn::library::read_safetensors(name).arrays;
     const bool wide = std::ranges::any_of(arrays, [](const auto& array) { return array.dtype == "F64"; });
-    given("model", model) =
-        wide ? held(pdnn::Sequential<double>::load(name)) : held(pdnn::Sequential<float>::load(name));
+    made = wide ? held(pdnn::Sequential<double>::load(name)) : held(pdnn::Sequential<float>::load(name));
   });
 }
 
@@ -126,8 +127,11 @@ pdnn_status pdnn_model_save(const pdnn_model* model, const char* path) {
       [&] { std::visit([&](const auto& its) { its.save(&given("path", path)); }, given("model", model).model); });
 }
 
-pdnn_element pdnn_model_element(const pdnn_model* model) {
-  return model->model.index() == 0 ? PDNN_FLOAT32 : PDNN_FLOAT64;
+pdnn_status pdnn_model_element(const pdnn_model* model, pdnn_element* element) {
+  return guarded([&] {
+    const bool wide = given("model", model).model.index() == 1;
+    given("element", element) = wide ? PDNN_FLOAT64 : PDNN_FLOAT32;
+  });
 }
 
 pdnn_status pdnn_model_fingerprint(const pdnn_model* model, char digits[65]) {
@@ -138,7 +142,9 @@ pdnn_status pdnn_model_fingerprint(const pdnn_model* model, char digits[65]) {
   });
 }
 
-size_t pdnn_model_parameters(const pdnn_model* model) { return model->names.size(); }
+pdnn_status pdnn_model_parameters(const pdnn_model* model, size_t* count) {
+  return guarded([&] { given("count", count) = given("model", model).names.size(); });
+}
 
 pdnn_status pdnn_model_parameter(const pdnn_model* model, size_t index, pdnn_array* array) {
   return guarded([&] {
@@ -181,10 +187,10 @@ void pdnn_model_free(pdnn_model* model) { delete model; }
 pdnn_status pdnn_trainer_create(const pdnn_model* model, const char* loss, const char* optimizer, const char* strategy,
                                 uint64_t seed, pdnn_trainer** trainer) {
   return guarded([&] {
+    pdnn_trainer*& made = given("trainer", trainer) = nullptr;
     const pdnn::TrainerOptions options{.strategy = &given("strategy", strategy), .seed = seed};
     const pdnn::Loss its_loss{std::string(&given("loss", loss))};
     const pdnn::Optimizer its_optimizer{std::string(&given("optimizer", optimizer))};
-    pdnn_trainer*& made = given("trainer", trainer);
     std::visit(
         [&]<class T>(const pdnn::Sequential<T>& its) {
           made = new pdnn_trainer{pdnn::Trainer<T>(its, its_loss, its_optimizer, options)};

@@ -1,0 +1,50 @@
+/// The C interface: what it says of a model, and what it refuses.
+#include <boost/test/unit_test.hpp>
+#include <string>
+
+#include "pdnn/pdnn.h"
+
+namespace {
+
+constexpr const char* kSmall =
+    R"({"dtype": "float64", "layers": [{"type": "Linear", "in_features": 2, "out_features": 3}]})";
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(library_c_abi)
+
+BOOST_AUTO_TEST_CASE(null_is_refused_wherever_something_must_be) {
+  pdnn_model* model = nullptr;
+  BOOST_TEST(pdnn_model_create(kSmall, 1, &model) == PDNN_OK);
+  pdnn_element element = PDNN_UINT8;
+  std::size_t count = 0;
+  BOOST_TEST(pdnn_model_element(model, &element) == PDNN_OK);
+  BOOST_TEST(element == PDNN_FLOAT64);
+  BOOST_TEST(pdnn_model_parameters(model, &count) == PDNN_OK);
+  BOOST_TEST(count == 2);
+  BOOST_TEST(pdnn_model_element(nullptr, &element) == PDNN_INVALID);
+  BOOST_TEST(pdnn_model_parameters(nullptr, &count) == PDNN_INVALID);
+  BOOST_TEST(pdnn_last_error() == std::string("model is NULL"));
+  BOOST_TEST(pdnn_model_element(model, nullptr) == PDNN_INVALID);
+  BOOST_TEST(pdnn_last_error() == std::string("element is NULL"));
+  BOOST_TEST(pdnn_model_parameters(model, nullptr) == PDNN_INVALID);
+  pdnn_model_free(model);
+}
+
+BOOST_AUTO_TEST_CASE(a_handle_that_could_not_be_made_is_null) {
+  pdnn_model* model = nullptr;
+  BOOST_TEST(pdnn_model_create(kSmall, 1, &model) == PDNN_OK);
+  pdnn_model* other = model;  // as memory that holds anything
+  BOOST_TEST(pdnn_model_create("{", 1, &other) == PDNN_INVALID);
+  BOOST_TEST(!other);
+  other = model;
+  BOOST_TEST(pdnn_model_load("/nowhere", &other) == PDNN_FAILED);
+  BOOST_TEST(!other);
+  auto* trainer = reinterpret_cast<pdnn_trainer*>(model);
+  BOOST_TEST(pdnn_trainer_create(model, R"({"type": "MSELoss"})", R"({"type": "Adam"})", "none", 1, &trainer) ==
+             PDNN_INVALID);
+  BOOST_TEST(!trainer);
+  pdnn_model_free(model);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
