@@ -122,7 +122,8 @@ class PDNN_API Sequential {
   static Sequential from_json(const std::string& architecture, std::uint64_t seed = 0);
   /// The model that `save`, here or in Python, wrote. std::runtime_error if there is no such file, or it is damaged.
   static Sequential load(const std::string& path);
-  /// Writes parameters, buffers and the architecture in the safetensors layout, all or nothing.
+  /// Writes parameters, buffers and the architecture in the safetensors layout, all or nothing; also what the file that
+  /// it was loaded from says beside them, as the names of its classes.
   void save(const std::string& path) const;
 
   /// The architecture as JSON.

@@ -165,6 +165,8 @@ Sequential<T> Sequential<T>::load(const std::string& path) {
     require(described == held, "its architecture has ", described, " parameters and buffers, its data ", held);
     auto impl = library::make_model<T>(architecture, std::nullopt);
     library::take_values(file, *impl->model);
+    impl->metadata = file.metadata;
+    std::erase_if(impl->metadata, [](const auto& entry) { return entry.first == library::kArchitecture; });
     return Sequential(std::move(impl));
   } catch (const ValueError& error) {
     throw std::runtime_error(message(path, ": ", error.what()));
@@ -176,7 +178,9 @@ void Sequential<T>::save(const std::string& path) const {
   std::vector<library::StoredArray> stored;
   for (const Array<T>& array : library::all_arrays(*impl_->model))
     stored.push_back({array.name, std::is_same_v<T, float> ? "F32" : "F64", array.shape, library::bytes_of(array)});
-  library::write_safetensors(path, stored, {{library::kArchitecture, json()}});
+  std::vector<std::pair<std::string, std::string>> metadata = impl_->metadata;
+  metadata.emplace_back(library::kArchitecture, json());
+  library::write_safetensors(path, stored, metadata);
 }
 
 template <class T>

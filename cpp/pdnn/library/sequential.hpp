@@ -12,6 +12,8 @@ template <class T>
 struct Sequential<T>::Impl {
   library::Json architecture;  // {"dtype": …, "layers": […]}
   std::shared_ptr<nn::Model<T>> model;
+  /// What else its file says of it, as the names of its classes.
+  std::vector<std::pair<std::string, std::string>> metadata{{"format", "pdnn"}};
 };
 
 namespace library {

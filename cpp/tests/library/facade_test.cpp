@@ -1,6 +1,7 @@
 /// Descriptions, files, strategies and errors of the library.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -122,6 +123,24 @@ BOOST_AUTO_TEST_CASE(damaged_files_are_refused) {
   file.write(whole);
   const auto wrong = [&] { Sequential<double>::load(file.path); };
   BOOST_TEST(holds(refusal<std::runtime_error>(wrong), "the model is float32"));
+}
+
+BOOST_AUTO_TEST_CASE(what_else_a_file_says_of_a_model_is_kept) {
+  const File file;
+  Sequential<float>({Linear(3, 2)}).save(file.path);
+  std::string bytes = file.read();
+  BOOST_TEST(holds(bytes, R"("format": "pdnn")"));
+  const std::string begin = R"({"__metadata__": {)", names = R"("pdnn.classes": "[\"cat\", \"dog\"]")";
+  bytes.insert(8 + begin.size(), names + ", ");
+  std::uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  length += names.size() + 2;
+  std::memcpy(bytes.data(), &length, sizeof length);
+  file.write(bytes);
+  const auto model = Sequential<float>::load(file.path);
+  model.save(file.path);
+  BOOST_TEST(holds(file.read(), names));
+  BOOST_TEST(Sequential<float>::load(file.path).fingerprint() == model.fingerprint());
 }
 
 BOOST_AUTO_TEST_CASE(files_are_written_through_links_and_into_devices) {
