@@ -178,7 +178,11 @@ class Parser {
       fit(!config.by_master && !own_init, "has a codec, which is of sums that all ranks make from the same model");
       config.compression = Compression{.codec = spec, .feedback = {}, .measure_every = 1};
     }
-    return {.config = config, .threads = engine.threads, .models_apart = true, .same_init = !own_init};
+    return {.config = config,
+            .threads = engine.threads,
+            .models_apart = true,
+            .same_init = !own_init,
+            .same_updates = false};
   }
 
   SpelledStrategy elastic(std::string_view text, const SpelledEngine& engine) const {
@@ -188,7 +192,7 @@ class Parser {
     need(words.take("elastic-average:") && words.take(config.every));
     need(words.empty() || (words.take(":") && words.take(config.moving_rate) && words.empty()));
     fit(config.moving_rate > 0 && config.moving_rate <= 1, "has a moving rate outside (0, 1]");
-    return {.config = config, .threads = engine.threads, .models_apart = true};
+    return {.config = config, .threads = engine.threads, .models_apart = true, .same_updates = false};
   }
 
   SpelledStrategy hogwild(std::string_view text) const {
@@ -198,7 +202,8 @@ class Parser {
     int workers = 0;
     need(words.take(":") && words.take(workers) && words.empty());
     fit(ranks_ == (processes ? workers : 1), "is for ", processes ? workers : 1, " ranks, this world has ", ranks_);
-    return {.config = HogwildConfig{processes ? 1 : workers}, .threads = processes ? 1 : workers};
+    const int threads = processes ? 1 : workers;
+    return {.config = HogwildConfig{threads}, .threads = threads, .same_updates = false};
   }
 
   SpelledStrategy scatter_gather(std::string_view text) const {

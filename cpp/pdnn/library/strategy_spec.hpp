@@ -11,6 +11,7 @@ struct SpelledStrategy {
   int threads = 1;            ///< that a rank keeps busy
   bool models_apart = false;  ///< each rank trains its own model on `batch_size` rows of its own
   bool same_init = true;      ///< training begins with rank 0's parameters on all ranks
+  bool same_updates = true;   ///< and with its optimizer's state: each rank makes every update
   bool whole_batch = false;   ///< every batch must be all rows
 };
 

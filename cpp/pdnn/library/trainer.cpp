@@ -163,7 +163,7 @@ struct Trainer<T>::Impl {
     return made;
   }
 
-  /// The same, with which all ranks begin or none; then they take rank 0's parameters.
+  /// The same, with which all ranks begin or none; then they go on with rank 0's training.
   Job agreed(const Dataset& train, const FitOptions& options) {
     if (comm->size() == 1) return checked(train, options);
     std::optional<Job> found;
@@ -174,16 +174,27 @@ struct Trainer<T>::Impl {
       throw;
     }
     library::Sha256 digest;
-    digest.add(message(job, " ", options.epochs, " ", options.batch_size, " ", options.shuffle, " ", epoch, " ", steps,
-                       " ", lr));
+    digest.add(message(job, " ", options.epochs, " ", options.batch_size, " ", options.shuffle, " ", lr));
     add(digest, train);
     if (options.validation) add(digest, *options.validation);
     compare(digest.hex());
-    if (strategy.same_init) {
-      comm->broadcast(model->model->params->span(), 0);
-      comm->broadcast(model->model->buffers->span(), 0);
-    }
+    take_from_first();
     return *found;
+  }
+
+  /// Rank 0's epoch and step, which differ where `fit` has failed on another rank only, and what of its model and its
+  /// optimizer the strategy has all ranks begin with.
+  void take_from_first() {
+    std::array<std::int64_t, 3> counts{epoch, steps, optimizer->steps()};
+    comm->broadcast(std::span(counts), 0);
+    epoch = counts[0];
+    steps = counts[1];
+    if (!strategy.same_init) return;
+    comm->broadcast(model->model->params->span(), 0);
+    comm->broadcast(model->model->buffers->span(), 0);
+    if (!strategy.same_updates) return;
+    optimizer->set_steps(counts[2]);
+    for (AlignedArray<T>& array : optimizer->state()) comm->broadcast(array.span(), 0);
   }
 
   std::vector<Progress> fit(const Dataset& train, const FitOptions& options);

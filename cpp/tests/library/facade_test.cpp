@@ -300,6 +300,29 @@ BOOST_AUTO_TEST_CASE(ranks_compare_what_they_train) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_that_begins_anew_goes_on_with_the_training_of_rank_0) {
+  const Task task;
+  for (const char* const strategy : {"ddp", "ddp/8", "scatter-gather", "pipeline:2"}) {
+    const auto print = [&](bool anew) {
+      std::vector<std::string> prints(2);
+      run_ranks(2, [&](const Ranks& ranks) {
+        Sequential<float> network = tests::small_network();
+        const TrainerOptions options{.strategy = strategy, .ranks = ranks};
+        Trainer<float> trainer(network, CrossEntropyLoss(), Adam(), options);
+        trainer.fit(task.data(), {.epochs = 2, .batch_size = 16});
+        if (anew && ranks.rank() == 1) {
+          network = tests::small_network();
+          trainer = Trainer<float>(network, CrossEntropyLoss(), Adam(), options);
+        }
+        trainer.fit(task.data(), {.epochs = 2, .batch_size = 16});
+        prints[static_cast<std::size_t>(ranks.rank())] = network.fingerprint();
+      });
+      return prints;
+    };
+    BOOST_TEST(print(true) == print(false), boost::test_tools::per_element());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(ranks_want_a_function) {
   BOOST_TEST(holds(refusal<std::invalid_argument>([] { run_ranks(2, {}); }), "run_ranks: there is no function"));
 }
