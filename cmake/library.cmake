@@ -18,6 +18,13 @@ target_link_libraries(pdnn_facade PUBLIC pdnn_core)
 target_compile_definitions(pdnn_facade PRIVATE PDNN_VERSION="${PROJECT_VERSION}")
 target_compile_options(pdnn_facade PRIVATE -O1)  # it passes things on
 
+# What a program in C that is linked with libpdnn.a needs beside threads: the library of C++.
+set(runtime ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+list(FILTER runtime INCLUDE REGEX "^(stdc[+][+]|c[+][+]|m)$")
+list(REMOVE_DUPLICATES runtime)
+list(TRANSFORM runtime PREPEND "-l")
+list(JOIN runtime " " runtime)
+
 file(RELATIVE_PATH headers /${CMAKE_INSTALL_LIBDIR} /${CMAKE_INSTALL_INCLUDEDIR})
 
 # pdnn_library(TARGET OUTPUT-NAME EXPORT-NAME TARGETS OBJECTS…): a shared library of these objects and the core, which

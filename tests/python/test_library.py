@@ -198,7 +198,9 @@ def test_the_library_with_mpi_shows_one_name_more(installed: Installed, root: Pa
 
 
 @pytest.mark.parametrize("linked", [["--libs"], ["--libs", "--static"]], ids=["shared", "static"])
-def test_pkg_config_names_what_a_program_needs(installed: Installed, linked: list[str]) -> None:
+def test_pkg_config_names_what_a_program_needs(
+    installed: Installed, linked: list[str], root: Path, tmp_path: Path
+) -> None:
     if shutil.which("pkg-config") is None:
         pytest.skip("no pkg-config here")
     search = {"PKG_CONFIG_PATH": str(installed.library.parent / "pkgconfig")}
@@ -206,7 +208,17 @@ def test_pkg_config_names_what_a_program_needs(installed: Installed, linked: lis
     paths = {flag[:2]: Path(flag[2:]).resolve() for flag in flags if flag.startswith(("-I", "-L"))}
     assert paths == {"-I": installed.prefix / "include", "-L": installed.library.parent}
     assert "-lpdnn" in flags
-    assert ("-pthread" in flags) == ("--static" in linked)
+    static = "--static" in linked
+    assert ("-pthread" in flags) == static
+    if shutil.which("cc") is None:
+        return
+    # A compiler of C knows nothing of C++'s library.
+    library = installed.library.with_suffix(".a" if static else ".so")
+    flags = [str(library) if flag == "-lpdnn" else flag for flag in flags]
+    program = tmp_path / "train_c"
+    run(["cc", root / "examples" / "cpp" / "train.c", *flags, "-o", program], timeout=60)
+    said = run([program], env={"LD_LIBRARY_PATH": str(library.parent)}, cwd=tmp_path, timeout=60).stdout
+    assert "400 of 400 right" in said
 
 
 def test_without_bindings_eigen_is_found_where_pip_puts_it(root: Path, tmp_path: Path) -> None:
