@@ -32,8 +32,15 @@ OnNonfinite nonfinite_rule(const std::string& name) {
 
 constexpr Index kCompared = 64;  // rows that ranks compare: few, so that it soon is done, also in a file that is mapped
 
-/// Adds how data are read, and some rows, evenly spread.
-void add(library::Sha256& digest, const Dataset& data) {
+/// What ranks compare before they train.
+constexpr std::array<const char*, 4> kParts{
+    "model, loss, optimizer or options of its Trainer", "epochs, batch_size, shuffle or learning rate",
+    "rows to train on; give all ranks all rows, of which each trains on its share", "rows of validation"};
+constexpr std::size_t kDigits = 16;  // of each part
+
+/// The digits of how data are read, and of some rows, evenly spread.
+std::string digits_of(const Dataset& data) {
+  library::Sha256 digest;
   const auto& [x, y, weights] = data;
   digest.add(message(" ", x.rows, " ", static_cast<int>(x.element), " ", x.scale, " ", x.shift, " ", y.width));
   for (const Index extent : x.sample) digest.add(message(" ", extent));
@@ -47,6 +54,12 @@ void add(library::Sha256& digest, const Dataset& data) {
     add_row(y.data, y.element, row * (y.stride == 0 ? values : y.stride), values);
     if (weights) add_row(weights, Element::float64, row, 1);
   }
+  return digest.hex().substr(0, kDigits);
+}
+std::string digits_of(const std::string& text) {
+  library::Sha256 digest;
+  digest.add(text);
+  return digest.hex().substr(0, kDigits);
 }
 
 /// Rows with their targets as the core reads them. ValueError if they do not fit the loss and the outputs.
@@ -128,7 +141,8 @@ struct Trainer<T>::Impl {
   /// Ends `fit` on all ranks if one was given something wrong, `mine` empty, or something else than another; of those
   /// who were not, the former with Aborted, the latter with ValueError.
   void compare(std::string mine) {
-    mine.resize(64, '-');
+    constexpr std::size_t kAll = kDigits * kParts.size();
+    mine.resize(kAll, '-');
     std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(comm->size()));
     const std::vector<Index> counts(static_cast<std::size_t>(comm->size()), std::ssize(mine));
     const std::vector<std::uint8_t> own(mine.begin(), mine.end());
@@ -136,13 +150,14 @@ struct Trainer<T>::Impl {
     if (mine[0] == '-') return;  // with an error of its own
     const auto said = [&](int rank) {
       return std::string_view(reinterpret_cast<const char*>(all.data()), all.size())
-          .substr(64 * static_cast<std::size_t>(rank), 64);
+          .substr(kAll * static_cast<std::size_t>(rank), kAll);
     };
     for (int rank = 0; rank < comm->size(); ++rank)
       if (said(rank)[0] == '-') throw Aborted(message("fit: rank ", rank, " was given something wrong; see its error"));
     for (int rank = 0; rank < comm->size(); ++rank)
-      require(said(rank) == mine, "fit: rank ", rank, " was started with another model, data or settings than rank ",
-              comm->rank(), "; give all ranks all rows, of which each trains on its share");
+      for (std::size_t part = 0; part < kParts.size(); ++part)
+        require(said(rank).substr(part * kDigits, kDigits) == mine.substr(part * kDigits, kDigits), "fit: rank ",
+                comm->rank(), " differs from rank ", rank, " in the ", kParts[part]);
   }
 
   /// What a call of `fit` trains on, checked.
@@ -173,11 +188,9 @@ struct Trainer<T>::Impl {
       compare({});
       throw;
     }
-    library::Sha256 digest;
-    digest.add(message(job, " ", options.epochs, " ", options.batch_size, " ", options.shuffle, " ", lr));
-    add(digest, train);
-    if (options.validation) add(digest, *options.validation);
-    compare(digest.hex());
+    compare(digits_of(job) +
+            digits_of(message(options.epochs, " ", options.batch_size, " ", options.shuffle, " ", lr)) +
+            digits_of(train) + (options.validation ? digits_of(*options.validation) : digits_of("none")));
     take_from_first();
     return *found;
   }

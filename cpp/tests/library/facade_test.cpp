@@ -1,4 +1,4 @@
-/// Descriptions, files, strategies and errors of the library.
+/// Descriptions, files, one rank's training and errors of the library.
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "support.hpp"
 
 using namespace pdnn;
-using pdnn::tests::Task;
+using pdnn::tests::holds, pdnn::tests::refusal, pdnn::tests::Task;
 
 namespace {
 
@@ -63,18 +63,6 @@ struct File {
   }
   void write(const std::string& bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
 };
-
-template <class Error, class F>
-std::string refusal(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -237,113 +225,6 @@ BOOST_AUTO_TEST_CASE(every_loss_and_optimizer_trains) {
     trainer.fit(classes, {.epochs = 3, .batch_size = 16});
     BOOST_TEST(trainer.evaluate(classes).loss < before, optimizer.json);
   }
-}
-
-BOOST_AUTO_TEST_CASE(ranks_train_together) {
-  struct Trained {  // which is checked after the ranks, as Boost's checks are for one thread
-    RowMatrix<float> y;
-    std::string print;
-    double off;  // what a rank's evaluation differs in from that of all
-  };
-  const Task task;
-  const auto trained = [&](const std::string& strategy, const Ranks& ranks) {
-    const auto network = tests::small_network();
-    const Dataset data = task.data();
-    Trainer<float> trainer(network, CrossEntropyLoss(), SGD({.lr = 0.1, .momentum = 0.9}),
-                           {.strategy = strategy, .ranks = ranks});
-    const auto epochs = trainer.fit(data, {.epochs = 2, .batch_size = 16, .validation = &data});
-    const double off = std::abs(epochs.back().validation.value().loss - trainer.evaluate(data).loss);
-    return Trained{predict(network, samples(task.x)), network.fingerprint(), off};
-  };
-  const RowMatrix<float> serial = trained("serial", {}).y;
-  for (const char* const strategy :
-       {"ddp", "ddp/8", "ddp+team:2", "ddp+pool:2/4", "scatter-gather", "pipeline:2", "pipeline:2/4:gpipe", "tp:2",
-        "tp:2 x ddp", "average:1", "average:end", "average:2:master", "elastic-average:2:0.5", "ddp:int8", "ddp:sum"}) {
-    std::vector<Trained> all(2);
-    run_ranks(2, [&](const Ranks& ranks) { all[static_cast<std::size_t>(ranks.rank())] = trained(strategy, ranks); });
-    const std::string name = strategy;
-    for (const Trained& each : all) {
-      BOOST_TEST(each.off < 1e-6, name);
-      if (!holds(name, "average") && !holds(name, "int8") && !holds(name, "sum"))
-        BOOST_TEST((each.y - serial).cwiseAbs().maxCoeff() < 1e-5F, name);
-    }
-    BOOST_TEST(all[0].print == all[1].print, strategy);
-  }
-  run_ranks(2, [&](const Ranks& ranks) { trained(" tp:2 x ddp + team:2 ", ranks); });
-  for (const char* const strategy :
-       {"serial", "team:2", "pipeline:3", "hogwild:2", "hogwild-processes:3", "ddp/1", "ddp:int9", "auto"})
-    BOOST_CHECK_THROW(run_ranks(2, [&](const Ranks& ranks) { trained(strategy, ranks); }), std::invalid_argument);
-}
-
-BOOST_AUTO_TEST_CASE(ranks_compare_what_they_train) {
-  const Task task;
-  const auto differ = [&] {
-    run_ranks(2, [&](const Ranks& ranks) {
-      Trainer<float> trainer(tests::small_network(), CrossEntropyLoss(), SGD({.lr = ranks.rank() == 0 ? 0.1 : 0.2}),
-                             {.strategy = "ddp", .ranks = ranks});
-      trainer.fit(task.data());
-    });
-  };
-  BOOST_TEST(holds(refusal<std::invalid_argument>(differ), "another model, data or settings"));
-  const auto trained_on = [&](const std::function<void(Task&)>& change) {
-    run_ranks(2, [&](const Ranks& ranks) {
-      Task own;
-      if (ranks.rank() == 1) change(own);
-      Trainer<float>(tests::small_network(), CrossEntropyLoss(), SGD({.lr = 0.1}), {.strategy = "ddp", .ranks = ranks})
-          .fit(own.data());
-    });
-  };
-  for (const std::function<void(Task&)>& change : std::vector<std::function<void(Task&)>>{
-           [](Task& own) { own.x = -own.x; }, [](Task& own) { own.classes(5) = 1 - own.classes(5); }}) {
-    const std::string said = refusal<std::invalid_argument>([&] { trained_on(change); });
-    BOOST_TEST(holds(said, "give all ranks all rows"), said);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(a_rank_that_begins_anew_goes_on_with_the_training_of_rank_0) {
-  const Task task;
-  for (const char* const strategy : {"ddp", "ddp/8", "scatter-gather", "pipeline:2"}) {
-    const auto print = [&](bool anew) {
-      std::vector<std::string> prints(2);
-      run_ranks(2, [&](const Ranks& ranks) {
-        Sequential<float> network = tests::small_network();
-        const TrainerOptions options{.strategy = strategy, .ranks = ranks};
-        Trainer<float> trainer(network, CrossEntropyLoss(), Adam(), options);
-        trainer.fit(task.data(), {.epochs = 2, .batch_size = 16});
-        if (anew && ranks.rank() == 1) {
-          network = tests::small_network();
-          trainer = Trainer<float>(network, CrossEntropyLoss(), Adam(), options);
-        }
-        trainer.fit(task.data(), {.epochs = 2, .batch_size = 16});
-        prints[static_cast<std::size_t>(ranks.rank())] = network.fingerprint();
-      });
-      return prints;
-    };
-    BOOST_TEST(print(true) == print(false), boost::test_tools::per_element());
-  }
-}
-
-BOOST_AUTO_TEST_CASE(ranks_want_a_function) {
-  BOOST_TEST(holds(refusal<std::invalid_argument>([] { run_ranks(2, {}); }), "run_ranks: there is no function"));
-}
-
-BOOST_AUTO_TEST_CASE(an_error_of_one_rank_ends_fit_on_all) {
-  std::vector<std::string> said(2);
-  run_ranks(2, [&](const Ranks& ranks) {
-    Task task;
-    if (ranks.rank() == 1) task.classes(7) = 2;
-    Trainer<float> trainer(tests::small_network(), CrossEntropyLoss(), SGD({.lr = 0.1}),
-                           {.strategy = "ddp", .ranks = ranks});
-    try {
-      trainer.fit(task.data());
-    } catch (const std::exception& error) {
-      said[static_cast<std::size_t>(ranks.rank())] = error.what();
-    }
-    task.classes(7) = 1;
-    trainer.fit(task.data());  // the ranks are still together
-  });
-  BOOST_TEST(holds(said[0], "rank 1 was given something wrong"), said[0]);
-  BOOST_TEST(holds(said[1], "label 2 of row 7"), said[1]);
 }
 
 BOOST_AUTO_TEST_CASE(a_training_is_watched_stopped_and_continued) {

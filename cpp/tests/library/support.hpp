@@ -1,5 +1,5 @@
 #pragma once
-/// A small task of classes: rows drawn at random, and the class that a fixed rule gives them.
+/// A small task of classes: rows drawn at random, and the class that a fixed rule gives them; what errors say.
 #include <random>
 
 #include "pdnn/eigen.hpp"
@@ -24,5 +24,18 @@ struct Task {
 inline Sequential<float> small_network() {
   return Sequential<float>({Linear(8, 12), Tanh(), Linear(12, 2)}, {.seed = 3});
 }
+
+/// What f's error says.
+template <class Error, class F>
+std::string refusal(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+inline bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace pdnn::tests
