@@ -254,9 +254,12 @@ struct AdamOptions {
 struct PDNN_API Adam : Optimizer {
   explicit Adam(const AdamOptions& options = {});
 };
+struct AdamWOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+};
 /// Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, algorithm 2).
 struct PDNN_API AdamW : Optimizer {
-  explicit AdamW(const AdamOptions& options = {.weight_decay = 0.01});
+  explicit AdamW(const AdamWOptions& options = {});
 };
 struct LionOptions {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;

@@ -93,7 +93,8 @@ std::string pooled(const char* type, const Pair& kernel, const std::optional<Pai
   return Text(type).add("kernel_size", kernel).add("stride", stride.value_or(kernel)).done();
 }
 
-std::string adam(const char* type, const AdamOptions& options) {
+template <class AnyOptions>
+std::string adam(const char* type, const AnyOptions& options) {
   return Text(type)
       .add("lr", options.lr)
       .add("betas", std::vector{options.beta1, options.beta2})
@@ -194,7 +195,7 @@ SGD::SGD(const SgdOptions& options)
                     .add("nesterov", options.nesterov)
                     .done()) {}
 Adam::Adam(const AdamOptions& options) : Optimizer(adam("Adam", options)) {}
-AdamW::AdamW(const AdamOptions& options) : Optimizer(adam("AdamW", options)) {}
+AdamW::AdamW(const AdamWOptions& options) : Optimizer(adam("AdamW", options)) {}
 Lion::Lion(const LionOptions& options)
     : Optimizer(Text("Lion")
                     .add("lr", options.lr)

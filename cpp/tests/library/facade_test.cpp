@@ -194,6 +194,12 @@ BOOST_AUTO_TEST_CASE(descriptions_are_checked) {
   BOOST_TEST(holds(refusal<std::invalid_argument>(endless), "Linear: weight_init = inf; expected a finite number"));
 }
 
+BOOST_AUTO_TEST_CASE(a_weight_decay_is_adamws_own_unless_it_is_given) {
+  BOOST_TEST(AdamW({.lr = 0.1}).json == AdamW({.lr = 0.1, .weight_decay = 0.01}).json);
+  BOOST_TEST(holds(AdamW().json, "\"weight_decay\": 0.01"));
+  BOOST_TEST(holds(Adam({.lr = 0.1}).json, "\"weight_decay\": 0.0"));
+}
+
 BOOST_AUTO_TEST_CASE(every_loss_and_optimizer_trains) {
   const Task task;
   const RowMatrix<float> halves = RowMatrix<float>::Constant(64, 2, 0.5F);
