@@ -92,8 +92,8 @@ class PDNN_API Ranks {
   std::shared_ptr<comm::Communicator> communicator_;
 };
 
-/// Calls f on so many threads, each a rank of its own; throws the first error of any. For "ddp" and every other
-/// strategy between ranks, without MPI.
+/// Calls f on so many threads, each a rank of its own; throws the first error of any, which is also that one waits for
+/// another that has returned. For "ddp" and every other strategy between ranks, without MPI.
 PDNN_API void run_ranks(int ranks, const std::function<void(const Ranks&)>& f);
 
 /// A parameter or a buffer of a model: a view of its memory, in C order.

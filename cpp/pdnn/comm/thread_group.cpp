@@ -301,6 +301,8 @@ std::shared_ptr<Communicator> make_self() {
 void run_ranks(int ranks, const std::function<void(Communicator&)>& f) {
   const ThreadGroup group(ranks);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  // Kept until all have returned, so that those who wait for one of them know its group.
+  std::vector<std::shared_ptr<Communicator>> all(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   const auto join = [&] {
     for (std::thread& thread : threads) thread.join();
@@ -308,7 +310,10 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& f) {
   for (int rank = 0; rank < ranks; ++rank) try {
       threads.emplace_back([&, rank] {
         try {
-          f(*group.communicator(rank));
+          std::shared_ptr<Communicator>& comm = all[static_cast<std::size_t>(rank)];
+          comm = group.communicator(rank);
+          f(*comm);
+          comm->end_record("has returned");
         } catch (const Died&) {  // NOLINT(bugprone-empty-catch): no error of the ranks that are left
         } catch (...) {
           errors[static_cast<std::size_t>(rank)] = std::current_exception();

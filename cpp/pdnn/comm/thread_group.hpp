@@ -22,7 +22,8 @@ class ThreadGroup {
   int size_;
 };
 
-/// Runs f(communicator) on `ranks` threads and rethrows the first real error; a rank that has died is none.
+/// Runs f(communicator) on `ranks` threads and rethrows the first real error; a rank that has died is none. That a rank
+/// waits for one that has returned is an error.
 void run_ranks(int ranks, const std::function<void(Communicator&)>& f);
 
 }  // namespace pdnn::comm

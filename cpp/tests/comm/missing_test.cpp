@@ -102,6 +102,18 @@ BOOST_AUTO_TEST_CASE(a_rank_that_has_ended_is_not_waited_for) {
   contains(said, "has returned");
 }
 
+BOOST_AUTO_TEST_CASE(a_rank_whose_function_has_returned_is_not_waited_for) {
+  std::string said;
+  try {
+    run_ranks(2, [](Communicator& comm) {
+      if (comm.rank() == 0) comm.barrier();
+    });
+  } catch (const CommunicationError& error) {
+    said = error.what();
+  }
+  contains(said, "rank 0 waits in vain for rank 1 in #1 barrier; let every rank make the same calls");
+}
+
 BOOST_AUTO_TEST_CASE(calls_that_differ_are_told_side_by_side) {
   std::array<std::string, 3> said;
   run_ranks(3, [&](Communicator& comm) {
