@@ -1,6 +1,7 @@
 #pragma once
 /// Eigen's matrices in and out of pdnn, without a copy.
 #include <Eigen/Core>
+#include <stdexcept>
 
 #include "pdnn/pdnn.hpp"
 
@@ -19,6 +20,11 @@ Samples samples(const Eigen::MatrixBase<Derived>& x, std::vector<Index> shape = 
                 "samples: rows must lie in memory; evaluate the expression into a RowMatrix, or transpose");
   if (x.innerStride() != 1) throw std::invalid_argument("samples: the elements of a row lie apart in memory");
   if (shape.empty()) shape = {x.cols()};
+  Index elements = 1;
+  for (const Index extent : shape) elements *= extent;
+  if (elements != x.cols())
+    throw std::invalid_argument("samples: a shape of " + std::to_string(elements) + " elements for rows of " +
+                                std::to_string(x.cols()) + "; expected as many");
   return Samples(x.derived().data(), x.rows(), std::move(shape), scale, shift, x.outerStride());
 }
 template <class Derived>

@@ -55,6 +55,13 @@ BOOST_AUTO_TEST_CASE(a_training_writes_into_the_views) {
   BOOST_TEST((predict(trainer, samples(task.x)) == predict(network, samples(task.x))));
 }
 
+BOOST_AUTO_TEST_CASE(a_shape_has_all_elements_of_a_row) {
+  const Task task;
+  BOOST_TEST((samples(task.x, {2, 4}).sample == std::vector<Index>{2, 4}));
+  for (const std::vector<Index>& shape : {std::vector<Index>{7}, std::vector<Index>{3, 3}})
+    BOOST_CHECK_THROW((void)samples(task.x, shape), std::invalid_argument);
+}
+
 BOOST_AUTO_TEST_CASE(values_are_targets) {
   const Task task;
   const RowMatrix<float> y = task.x * Eigen::MatrixXf::Constant(8, 3, 0.5F);
