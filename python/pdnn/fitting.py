@@ -92,6 +92,7 @@ class Fitting:
         }
         shown = settings.verbose and training.comm.rank == 0
         directory = settings.checkpoint if settings.resume else None
+        checkpoints.meet_to_resume(directory, everyone)
         if training.wants_auto or (training.wants_fastest and training.choice is None):
             had = None if directory is None else checkpoints.strategy_of(directory)
             if had is not None and not strategies.parse(had).fits(training.comm.size):
@@ -115,9 +116,8 @@ class Fitting:
             training.tell_converted(train=source, validation=held_out)
         first, resumed = training.epoch, None
         if directory is not None:
-            first, resumed = 0, checkpoints.resume(training, directory, batch_size, everyone)
-            at = f"of epoch {training.epoch}, step {training.step}"
-            alike["a checkpoint to resume"] = None if resumed is None else at
+            first, resumed = 0, checkpoints.resume(training, directory, batch_size)
+            alike["a checkpoint to resume"] = resumed and f"of epoch {training.epoch}, step {training.step}"
         _check_position(training, len(source), source.shuffled(settings.shuffle))
         training.agree(alike, comm=everyone)
         self._training, self._held_out, self._settings = training, held_out, settings

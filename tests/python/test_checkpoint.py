@@ -77,9 +77,10 @@ def test_ranks_resume_what_one_of_them_still_writes(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("resumes", [0, 1])
-def test_ranks_of_which_one_resumes_are_told(resumes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["ddp", "auto"])
+def test_ranks_of_which_one_resumes_are_told(resumes: int, strategy: str, tmp_path: Path) -> None:
     def job() -> None:
-        fit(make(strategy="ddp"), 1, checkpoint=tmp_path, resume=pdnn.world().rank == resumes)
+        fit(make(strategy=strategy), 1, checkpoint=tmp_path, resume=pdnn.world().rank == resumes)
 
     with pytest.raises(ValueError, match=r"fit: rank 1 has resume (None|True), rank 0 has (None|True);"):
         run_threads(job, 2)

@@ -3,7 +3,7 @@
 from pdnn.checkpoint.collect import collect
 from pdnn.checkpoint.content import Content, load, save
 from pdnn.checkpoint.folder import FILE, Writer, seed_of, strategy_of
-from pdnn.checkpoint.resume import resume, resume_session
+from pdnn.checkpoint.resume import meet_to_resume, resume, resume_session
 
 __all__ = [
     "FILE",
@@ -11,6 +11,7 @@ __all__ = [
     "Writer",
     "collect",
     "load",
+    "meet_to_resume",
     "resume",
     "resume_session",
     "save",

@@ -41,12 +41,20 @@ class Resumed(NamedTuple):
     same: bool
 
 
-def resume(
-    training: Training, directory: str | os.PathLike[str], batch_size: int, everyone: Communicator
-) -> Resumed | None:
-    """Reads the newest checkpoint of a directory, on every rank; None if there is none. Collective.
+def meet_to_resume(directory: object, everyone: Communicator) -> None:
+    """Waits for all ranks if there is a directory: of a fit that ended by an error rank 0 may still write.
 
-    Nobody reads before all are here: of a fit that ended by an error rank 0 may still be writing.
+    Raises
+    ------
+    ValueError
+        If some ranks do not resume.
+    """
+    if directory is not None and everyone.size > 1:
+        compare(everyone, "fit", {"resume": True}, "every rank must start the same job, on the same data")
+
+
+def resume(training: Training, directory: str | os.PathLike[str], batch_size: int) -> Resumed | None:
+    """Reads the newest checkpoint of a directory, on every rank; None if there is none.
 
     With the strategy that wrote it, on as many ranks, each rank gets its own back. Otherwise all begin with
     the model that the ranks would have agreed on; of optimizers' states of their own they get the mean,
@@ -59,8 +67,6 @@ def resume(
         If it belongs to another model or optimizer, or to updates of another number of rows.
     """
     comm = training.comm
-    if everyone.size > 1:
-        compare(everyone, "fit", {"resume": True}, "every rank must start the same job, on the same data")
     found = newest(directory, warn=comm.rank == 0)
     if found is None:
         return None
