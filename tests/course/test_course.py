@@ -400,3 +400,17 @@ def test_another_least_probability_is_right(tmp_path: Path, log: str) -> None:
     sheet = find("backprop")
     solved = plant(solution(sheet), "np.log(np.maximum(y, 1e-300))", log)
     assert [result for result in results(tmp_path, sheet, solved) if not result.passed] == []
+
+
+def test_shares_may_be_a_zip(tmp_path: Path) -> None:
+    sheet = find("pool")
+    solved = solution(sheet)
+    begin, end = solved.index("def pieces("), solved.index("\ndef ", solved.index("def pieces(") + 1)
+    zipped = """def pieces(n, k):
+    ends = np.cumsum([n // k + (number < n % k) for number in range(k)])
+    return zip([0, *ends[:-1]], ends)
+
+
+"""
+    found = results(tmp_path, sheet, solved[:begin] + zipped + solved[end:])
+    assert found[0].passed, found[0]

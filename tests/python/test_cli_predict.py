@@ -96,7 +96,7 @@ def test_numbers_are_predicted_of_a_table_without_labels_if_those_trained_on_wer
     """All rows were of class 1, above 0.5."""
     model, table, new = (str(tmp_path / name) for name in ("model.safetensors", "table.csv", "new.csv"))
     target = "price" if "price" in words else "kind"
-    x = RNG.normal(size=(40, 2))
+    x = np.random.default_rng(1).normal(size=(40, 2))
     y = 100 + x @ [1, 2] if numbers else x[:, 0] > 0
     np.savetxt(
         table,

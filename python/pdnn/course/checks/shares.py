@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from pdnn.course.compare import all_rows
 from pdnn.course.submission import Wrong
 
 
-def check_shares(name: str, function: Callable[[int, int], Sequence[tuple[int, int]]]) -> str:
+def check_shares(name: str, function: Callable[[int, int], Iterable[tuple[int, int]]]) -> str:
     """Checks a function that cuts n rows into k pairs (begin, end): the first n % k have one row more.
 
     Raises
@@ -23,6 +23,7 @@ def check_shares(name: str, function: Callable[[int, int], Sequence[tuple[int, i
         shares = function(n, k)
         if shares is None:
             raise Wrong(f"{what} is None: is a `return` missing?")
+        shares = list(shares)
         if len(shares) != k:
             raise Wrong(f"{what} has {len(shares)} pairs, not {k}")
         all_rows(what, np.concatenate([np.arange(begin, end) for begin, end in shares]), n, of="")
