@@ -163,8 +163,7 @@ class Dataset:
 
     def core_source(self, dtype: npt.DTypeLike) -> CoreSource:
         """The samples as the core reads them, float32 or float64, for all loaders."""
-        labels = np.zeros(len(self), np.int32)  # which are not asked for
-        return core_source(np.dtype(dtype).name, self.x, labels, self.scale, self.shift)
+        return core_source(np.dtype(dtype).name, self.x, scale=self.scale, shift=self.shift)
 
     def epoch_order(self, rows: int, seed: int, epoch: int) -> Indices:
         """The places 0..rows-1 in the order in which an epoch takes them, shuffled."""

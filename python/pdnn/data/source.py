@@ -192,7 +192,7 @@ def samples_of(where: str, x: Any, dtype: str, plain: bool) -> tuple[Any, Indice
     else:
         raw, scale, shift = to_samples(where, x, plain).array, 1.0, 0.0
         rows = np.arange(raw.shape[0])
-    return core_source(dtype, raw, np.zeros(raw.shape[0], np.int32), scale, shift), rows
+    return core_source(dtype, raw, scale=scale, shift=shift), rows
 
 
 def _numbers(where: str, data: Dataset, loss: Loss, outputs: int, classes: Array | None) -> Array:

@@ -45,10 +45,16 @@ def joined(arrays: Sequence[Any]) -> Any:
 
 
 def core_source(
-    dtype: str, x: Any, targets: Array, scale: float = 1.0, shift: float = 0.0, weight: Array | None = None
+    dtype: str,
+    x: Any,
+    targets: Array | None = None,
+    scale: float = 1.0,
+    shift: float = 0.0,
+    weight: Array | None = None,
 ) -> CoreSource:
-    """The rows of samples, dense or in CSR, as the core reads them for a model of this dtype."""
+    """Samples, dense or in CSR, as the core reads them for a model of this dtype; with targets, if any."""
     source: type[CoreSource] = core_for(dtype).Source
+    targets = np.zeros(x.shape[0], np.int32) if targets is None else targets
     if not is_sparse(x):
         return source(x, targets, scale, shift, weight)
     with np.errstate(over="ignore"):  # infinity comes of it, as where rows are dense

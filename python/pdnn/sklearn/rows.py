@@ -15,7 +15,7 @@ from pdnn.core import array_dtype
 from pdnn.data import Dataset
 from pdnn.data.checks import compared, digest
 from pdnn.data.source import source_of
-from pdnn.data.sparse import dense_rows, is_sparse
+from pdnn.data.sparse import core_source, dense_rows, is_sparse
 from pdnn.nn.losses import Loss
 from pdnn.store import Array
 
@@ -127,7 +127,7 @@ class Feed:
         except MemoryError:
             return  # each batch is converted as before
         self.source.arrays = samples, targets, scale, shift, weight
-        self.source.core = type(self.source.core)(*self.source.arrays)
+        self.source.core = core_source(self._dtype.name, *self.source.arrays)
 
     def parts(self, order: Array) -> list[Array]:
         """The rows of an epoch: those of full steps, and what is left of them."""
