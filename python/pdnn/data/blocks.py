@@ -138,11 +138,7 @@ class BlockStream:
         """
         blocks, done, number, left = self._blocks(epoch), 0, 0, None
         while done < self.rows:
-            window = list(islice(blocks, self.window))
-            for made in window:
-                made.check_kept()
-            some = [made.data for made in window]
-            window.clear()
+            some = _kept(islice(blocks, self.window))
             rows = sum(map(len, some))
             order = np.arange(rows)
             if shuffle:
@@ -223,6 +219,14 @@ class _Made(NamedTuple):
                 f"BlockStream: a block after block {self.number} overwrites its memory, which is still to be "
                 "trained on; make each block in memory of its own, or yield copies"
             )
+
+
+def _kept(blocks: Iterator[_Made]) -> list[Dataset]:
+    """The rows of these blocks, once all are made and none in the memory of another."""
+    made = list(blocks)
+    for each in made:
+        each.check_kept()
+    return [each.data for each in made]
 
 
 def _held(block: Dataset) -> int:
