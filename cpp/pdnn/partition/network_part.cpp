@@ -182,7 +182,8 @@ void PartialModel<T>::each_array(Copy copy) {
 
 template <class T>
 void PartialModel<T>::take() {
-  const Blocks& own = params_[static_cast<std::size_t>(group_->rank())];
+  const auto rank = static_cast<std::size_t>(group_->rank());
+  const Blocks& own = params_[rank];
   AlignedArray<T> room(adjacent(own) ? 0 : model_.count(), Contents::anything);
   take_segments();
   each_array([&](std::span<const T> whole, std::span<T> part) {
@@ -190,7 +191,7 @@ void PartialModel<T>::take() {
     take_array<T>(whole, own, room.span());
     layout_.from_rows(room.span(), part);
   });
-  take_array<T>(whole_->buffers->span(), buffers_[static_cast<std::size_t>(group_->rank())], model_.buffers->span());
+  take_array<T>(whole_->buffers->span(), buffers_[rank], model_.buffers->span());
   part_optimizer_->set_steps(optimizer_->steps());
 }
 
