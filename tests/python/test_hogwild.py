@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 import time
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import pdnn
+from ctrl_c import ctrl_c
 from pdnn import nn, optim
 from pdnn.data import Dataset
 
@@ -110,14 +110,8 @@ def test_a_checkpoint_goes_on(tmp_path: Path) -> None:
 def test_ctrl_c_ends_all_workers_between_two_updates() -> None:
     trainer = make("hogwild:2")
     threads = threading.active_count()
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            trainer.fit(DATA, 10**9, 1, verbose=False)
-    finally:
-        timer.cancel()
-        timer.join()
+    with pytest.raises(KeyboardInterrupt), ctrl_c(0.5):
+        trainer.fit(DATA, 10**9, 1, verbose=False)
     assert threading.active_count() == threads
     assert np.isfinite(trainer.model.flat_parameters).all()
     trainer.fit(DATA, 1, 10, verbose=False)

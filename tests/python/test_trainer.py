@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -17,6 +18,7 @@ import pytest
 
 import pdnn
 import reference
+from ctrl_c import ctrl_c
 from pdnn import models, nn, optim, strategies
 from pdnn.callbacks import Callback, EarlyStopping
 from pdnn.data import Dataset, Subset
@@ -207,15 +209,16 @@ def test_early_stopping_says_what_it_misses() -> None:
 
 def test_ctrl_c_ends_between_two_steps_and_keeps_the_history() -> None:
     trainer = make()
+    interrupted = contextlib.ExitStack()
 
     class Interrupt(Callback):
         def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
             if epoch == 1:
-                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                interrupted.enter_context(ctrl_c(0.2))
 
     big = Dataset(np.tile(X, (2000, 1)), np.tile(Y, 2000), scale=1 / 255)
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), interrupted:
         fit(trainer, big, epochs=10**6, callbacks=[Interrupt()])
     assert time.monotonic() - began < 60
     assert trainer.history.epochs >= 2
@@ -264,15 +267,7 @@ def test_ctrl_c_ends_evaluation_prediction_and_validation(strategy: str) -> None
         "fit": lambda: trainer.fit((x[:1], y[:1]), 1, 1, validation=(x, y), verbose=False),
     }
     for name, call in calls.items():
-        pressed = []
-
-        def press(pressed: list[float] = pressed) -> None:
-            pressed.append(time.monotonic())
-            os.kill(os.getpid(), signal.SIGINT)
-
-        timer = threading.Timer(0.3, press)
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), ctrl_c(0.3) as pressed:
             call()
         assert time.monotonic() - pressed[0] < 2, name
         if name != "fit":
