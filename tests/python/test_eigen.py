@@ -1,4 +1,7 @@
-"""Eigen as a peer: its products are NumPy's, its steps are pdnn's, and without it its rows are left out."""
+"""Eigen as a peer: its products are NumPy's, its steps are pdnn's, and without it its rows are left out.
+
+To compile it takes long.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ def eigen(benchmarks: None) -> ModuleType:
     return eigen
 
 
+@pytest.mark.long
 def test_its_products_are_numpys(eigen: ModuleType) -> None:
     rng = np.random.default_rng(0)
     for m, k, n in [(1, 1, 1), (5, 7, 3), (33, 129, 65), (250, 40, 25), (3, 0, 2), (0, 4, 2)]:
@@ -42,6 +46,7 @@ def test_its_products_are_numpys(eigen: ModuleType) -> None:
             np.testing.assert_allclose(product, want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long
 def test_matrices_that_do_not_fit_are_refused(eigen: ModuleType) -> None:
     a, b = np.ones((2, 3)), np.ones((3, 4))
     for wrong in [(a, a), (a, b.astype("float32")), (a, b[:, ::2])]:
@@ -49,6 +54,7 @@ def test_matrices_that_do_not_fit_are_refused(eigen: ModuleType) -> None:
             eigen.product_into(np.empty((2, 4)), *wrong)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("activation", "bias"), [("sigmoid", True), ("tanh", False)])
 def test_its_steps_are_pdnns(eigen: ModuleType, activation: str, bias: bool) -> None:
     """The mean losses of two passes, so after updates of every layer."""
@@ -60,6 +66,7 @@ def test_its_steps_are_pdnns(eigen: ModuleType, activation: str, bias: bool) -> 
         assert theirs()[1] == pytest.approx(ours()[1], rel=1e-12)
 
 
+@pytest.mark.long
 def test_it_is_a_side_of_both_programs(eigen: ModuleType) -> None:
     import kernels
     import step
