@@ -97,10 +97,9 @@ workers=$(python -c 'import os; print(min(4, len(getattr(os, "sched_getaffinity"
 tree=$PWD/build/test-$(python -c 'import sys; print(sys.implementation.cache_tag)')
 part install install
 if [ -e "$reports/install.passed" ]; then
-  part python python_tests tests/python tests/course
   set -m # beside what follows, in the time that it waits; as a group of processes, which ends with this script
   (
-    renice -n 10 -p $BASHPID >/dev/null # MPI and notebook tests come first
+    renice -n 10 -p $BASHPID >/dev/null # tests of Python come first
     part cpp cpp_tests
     part architecture python_tests tests/test_architecture.py
     if [ -n "$all" ]; then
@@ -111,6 +110,7 @@ if [ -e "$reports/install.passed" ]; then
   beside=$!
   set +m
   trap 'kill -- -$beside 2>/dev/null || true' EXIT
+  part python python_tests tests/python tests/course
   # Two at a time: each starts ranks or threads of its own, and waits for half of its time.
   workers=2 part mpi python_tests tests/mpi
   workers=2 part notebooks python_tests --dist=load tests/notebooks
