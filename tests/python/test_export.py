@@ -228,15 +228,21 @@ def test_softplus_of_any_numbers(beta: float, threshold: float, tmp_path: Path) 
         np.testing.assert_allclose(got, model.predict(x), rtol=1e-5)
 
 
-@pytest.mark.parametrize("layer", ["ReLU", "LeakyReLU", "MaxPool1d"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_nan_stays_nan_in_c(layer: str, dtype: str, tmp_path: Path) -> None:
+CURVES = ["ReLU", "LeakyReLU", "Sigmoid", "Tanh", "ELU", "SiLU", "Softplus", "GELU"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "dtype"),
+    [*((curve, "float32") for curve in CURVES), ("GELU", "float64"), ("MaxPool1d", "float64")],
+)
+def test_all_numbers_and_nan_in_c(layer: str, dtype: str, tmp_path: Path) -> None:
     model = nn.Sequential(nn.MaxPool1d(2) if layer == "MaxPool1d" else getattr(nn, layer)(), dtype=dtype)
-    x = np.array([[[np.nan, 1, 2, np.nan, -1, 3, -0.0, 0]]], dtype)
-    model.to_c(tmp_path / f"nan_{layer}{dtype}.c", (1, 8))
+    x = np.array([[[np.nan, 1, 2, np.nan, -1, 3, -0.0, 0, np.inf, -np.inf, -200, -9, -5, 300]]], dtype)
+    model.to_c(tmp_path / f"all_{layer}{dtype}.c", (1, 14))
     want = model.predict(x)
     assert np.isnan(want).any()
-    np.testing.assert_allclose(by_c(tmp_path / f"nan_{layer}{dtype}.c", x, want.shape[1:]), want, rtol=1e-6)
+    got = by_c(tmp_path / f"all_{layer}{dtype}.c", x, want.shape[1:])
+    np.testing.assert_allclose(got, want, rtol=5e-6 if dtype == "float32" else 1e-13)
 
 
 def test_layer_norms_of_many_features_far_from_0(tmp_path: Path) -> None:

@@ -165,14 +165,18 @@ static void softplus(const float *x, float beta, float threshold, int n, float *
 /* y = x (1 + erf(x / sqrt(2))) / 2. */
 static void gelu(const float *x, int n, float *y)
 {
-    for (int i = 0; i < n; ++i)
-        y[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678118654752f));
+    for (int i = 0; i < n; ++i) {
+        const float factor = x[i] < -1000.0f ? -1000.0f : x[i]; /* -infinity times 0 would be NaN */
+        y[i] = 0.5f * factor * erfcf(x[i] * -0.70710678118654752f);
+    }
 }
 
 static void silu(const float *x, int n, float *y)
 {
-    for (int i = 0; i < n; ++i)
-        y[i] = x[i] / (1.0f + expf(-x[i]));
+    for (int i = 0; i < n; ++i) {
+        const float above = x[i] < -1000.0f ? -1000.0f : x[i]; /* -infinity / infinity would be NaN */
+        y[i] = above / (1.0f + expf(-x[i]));
+    }
 }
 
 /* y = exp(x) / sum exp(x). */

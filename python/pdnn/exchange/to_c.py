@@ -221,7 +221,7 @@ def _text(name: str, network: Network) -> str:
     )
     if network.dtype == np.float64:
         code = re.sub(r"\bfloat\b", "double", code)
-        code = re.sub(r"\b(exp|expm1|tanh|erf|sqrt|log|log1p|floor)f\(", r"\1(", code)
+        code = re.sub(r"\b(exp|expm1|tanh|erfc|sqrt|log|log1p|floor)f\(", r"\1(", code)
         code = re.sub(r"(\d\.\d+)f\b", r"\1", code)
     return re.sub(r"^@(\w+)$", lambda found: arrays[found[1]], code, flags=re.MULTILINE)
 
