@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import re
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -161,6 +162,44 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / 'file'}'"):
         written(tmp_path / "file")
     assert not [*tmp_path.iterdir()]
+
+
+def test_who_may_read_a_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A private file was public when it had been written again."""
+    before = os.umask(0o027)
+    try:
+        written(tmp_path / "file")
+        assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+        (tmp_path / "file").chmod(0o600)
+        # The mask is the process's: other threads that make files meanwhile had none.
+        monkeypatch.setattr("os.umask", None)
+        written(tmp_path / "file")
+        assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+
+
+def test_a_name_of_any_length_that_the_system_takes_is_written(tmp_path: Path) -> None:
+    name = "é" * 125 + ".file"  # 255 bytes
+    written(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    with pytest.raises(OSError, match=f"too long: '{tmp_path / name}s'"):
+        written(tmp_path / (name + "s"))
+
+
+def test_a_folder_that_cannot_be_flushed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file was written, and training ended by an error: some network file systems refuse it."""
+    fsync = os.fsync
+
+    def refuse_folders(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        fsync(file)
+
+    monkeypatch.setattr("os.fsync", refuse_folders)
+    written(tmp_path / "file")
+    assert "a" in safetensors.read(tmp_path / "file")[0]
 
 
 def test_a_model_comes_back_with_the_metadata_it_was_saved_with(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import ENOENT
 from pathlib import Path
+from stat import S_IMODE
 from typing import IO
 
 
@@ -26,8 +27,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of `path` when the block ends without an error.
 
     The bytes go to a temporary file beside it, are flushed to the disk, and the file is renamed: a crash at
-    any moment leaves the old content or the new one. A link stays, and what it names is replaced; a device or
-    a pipe is written to as it is.
+    any moment leaves the old content or the new one. Who may read and write it stays, too. A link stays, and
+    what it names is replaced; a device or a pipe is written to as it is.
 
     Raises
     ------
@@ -39,31 +40,33 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with named(target), open(target, "wb") as device:  # of a folder this is the error
             yield device
         return
-    from tempfile import NamedTemporaryFile  # here, because `import pdnn` is to be quick
-
     directory = target.parent
     if not directory.is_dir():
         raise FileNotFoundError(ENOENT, f"there is no such folder for {target.name}", str(directory))
-    prefix = f".{target.name}."
-    with named(target), NamedTemporaryFile(dir=directory, prefix=prefix, delete=False) as file:
+    with named(target), _beside(target) as file:
         try:
+            with suppress(FileNotFoundError):
+                os.fchmod(file.fileno(), S_IMODE(target.stat().st_mode))
             yield file
             file.flush()
             os.fsync(file.fileno())
-            os.chmod(file.name, 0o666 & ~_umask())
             os.replace(file.name, target)
         except BaseException:
             with suppress(OSError):
                 os.unlink(file.name)
             raise
-    handle = os.open(directory, os.O_RDONLY)
+    with suppress(OSError):  # a folder that may not be read, or a file system that does this by itself
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _beside(target: Path) -> IO[bytes]:
+    """A new file in the folder of another one, whose name may be as long as the system allows."""
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        return open(target.with_name(f".{target.name[:40]}.{os.urandom(4).hex()}"), "xb")
+    except OSError as error:
+        error.filename = os.fspath(target)
+        raise
