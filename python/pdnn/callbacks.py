@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from math import isnan
+from pathlib import Path
 
 from pdnn.checks import integer, number
 from pdnn.files.atomic import named
@@ -273,7 +274,7 @@ class ModelCheckpoint(_Watching):
     Parameters
     ----------
     path : path
-        The file, .safetensors.
+        The file, .safetensors. A relative one counts from the working directory of now.
     monitor : str
         A name of `History.history`.
     mode : "auto", "min" or "max"
@@ -297,7 +298,7 @@ class ModelCheckpoint(_Watching):
         min_delta: float = 0.0,
     ) -> None:
         super().__init__(monitor, mode, min_delta)
-        self.path = path
+        self.path = Path(path).absolute()
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Remembers the best epoch so far, if its file is there.
@@ -343,12 +344,13 @@ class CSVLogger(Callback):
     Parameters
     ----------
     path : path
+        A relative one counts from the working directory of now.
     append : bool
         Whether lines are added to a file that is there; otherwise each fit begins a new one.
     """
 
     def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
-        self.path = os.fspath(path)  # a number would be an open file's
+        self.path = os.path.abspath(path)  # of a number, which would be an open file's, an error
         self.append = append
         self._last = -1, 0  # the last line's epoch, and where it begins
 

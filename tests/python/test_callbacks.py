@@ -91,11 +91,11 @@ def test_the_best_model_stays_though_later_ones_are_worse(tmp_path: Path) -> Non
     again = make()
     again.model.load_state_dict(pdnn.load_model(best.path).state_dict())
     assert again.evaluate(X, Y)["r2"] == best.best
-    changed = best.path.stat().st_mtime_ns  # type: ignore[union-attr]
+    changed = best.path.stat().st_mtime_ns
     later = ModelCheckpoint(best.path, "val_r2")
     fit(trainer, 1, later, Worsen(0))
     assert (later.best, later.best_epoch) == (best.best, best.best_epoch)
-    assert best.path.stat().st_mtime_ns == changed  # type: ignore[union-attr]
+    assert best.path.stat().st_mtime_ns == changed
 
 
 def test_directions(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 import pdnn
 import processes
 from pdnn import models, nn, optim
-from pdnn.callbacks import Callback
+from pdnn.callbacks import Callback, CSVLogger, ModelCheckpoint
 from pdnn.checkpoint import FILE, Content, folder
 from pdnn.comm import run_threads
 from pdnn.progress import Progress
@@ -182,6 +182,25 @@ def test_the_last_ones_are_kept(tmp_path: Path) -> None:
     assert steps() == {FILE: 36, "checkpoint.1.safetensors": 35}
     fit(make(), 5, checkpoint=tmp_path, resume=True)
     assert steps() == {FILE: 45}
+
+
+def test_files_stay_where_they_are_in_another_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They went on there, in silence."""
+
+    class Goes(Callback):
+        def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
+            monkeypatch.chdir(tmp_path / "other")
+
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    callbacks = [CSVLogger("log.csv"), ModelCheckpoint("best", "loss"), Goes()]
+    fit(make(), 3, checkpoint="run", callbacks=callbacks)
+    assert not [*(tmp_path / "other").iterdir()]
+    assert Content.read(tmp_path / "run" / FILE).state["epoch"] == 3
+    assert len((tmp_path / "log.csv").read_text().splitlines()) == 4
+    assert (tmp_path / "best").is_file()
 
 
 def test_the_newest_whole_one_is_resumed(tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ class Writer:
     Parameters
     ----------
     directory : path
+        It stays where it is, though a callback goes to another working directory.
     keep : int
         So many of the last ones stay.
 
@@ -103,7 +104,7 @@ class Writer:
     """
 
     def __init__(self, directory: str | os.PathLike[str], keep: int) -> None:
-        self._directory, self._keep = Path(directory), keep
+        self._directory, self._keep = Path(directory).absolute(), keep
         self.place = self._directory.resolve()
         self._thread: threading.Thread | None = None
         self._written = threading.Event()
