@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -213,6 +214,24 @@ def test_the_newest_whole_one_is_resumed(tmp_path: Path) -> None:
         fit(resumed, 3, checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(resumed.model.flat_parameters, whole.model.flat_parameters)
     assert resumed.history.history["loss"] == whole.history.history["loss"]
+
+
+def test_a_flipped_bit_is_no_other_training(tmp_path: Path) -> None:
+    """The newest whole one is resumed; what had changed on the disk was taken as it was."""
+    model = nn.Sequential(nn.Linear(10, 3), seed=1)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), optim.SGD(model.parameters(), lr=0.1))
+    trainer.fit((X, Y), 2, 7, checkpoint=tmp_path, keep=2, verbose=False)
+    path, draw = tmp_path / FILE, random.Random(0)
+    whole = path.read_bytes()
+    name = range(whole.index(b"pdnn.checksum"), whole.index(b"pdnn.checksum") + len("pdnn.checksum"))
+    for place in (*range(name.start), *range(name.stop, len(whole))):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            Content.read(path)
+    with pytest.warns(UserWarning, match=r"its checksum is not that of .*; goes on from an earlier"):
+        trainer.fit((X, Y), 2, 7, checkpoint=tmp_path, resume=True, verbose=False)
 
 
 def test_a_file_system_without_links_gets_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -20,6 +21,7 @@ FORMAT = 2
 """Of the files that this version writes; it reads those before, too. 1: only between epochs, not numbered."""
 
 KEY = "pdnn.checkpoint"
+CHECKSUM = "pdnn.checksum"  # not in files of the first versions
 BEST = "best."  # names of what is kept of the best epochs: "best.val_loss.parameters"
 RANK = "rank."  # names of what belongs to one rank: "rank.1.parameters"
 
@@ -38,12 +40,12 @@ class Content:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The state as it is now, as the file has it."""
+        """The state as it is now, as the file has it beside its checksum."""
         return {KEY: json.dumps(self.state)}
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """All or nothing."""
-        safetensors.write(path, self.arrays, self.metadata)
+        safetensors.write(path, self.arrays, sealed(self.arrays, self.metadata))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Content:
@@ -55,6 +57,8 @@ class Content:
             If the file is damaged, no checkpoint, or a later version's.
         """
         arrays, metadata = safetensors.read(path)
+        if CHECKSUM in metadata and sealed(arrays, metadata) != metadata:
+            raise ValueError(f"{path}: its checksum is not that of its content; the file is damaged")
         try:
             state = dict(json.loads(metadata[KEY]))
             number = int(state.get("format", 1))
@@ -76,6 +80,15 @@ class Content:
             for name, values in self.arrays.items()
             if name.startswith(prefix)
         }
+
+
+def sealed(arrays: dict[str, Array], metadata: dict[str, str]) -> dict[str, str]:
+    """Metadata with the checksum of all that a file holds."""
+    found = crc32(metadata.get(KEY, "").encode())
+    for name, values in sorted(arrays.items()):
+        found = crc32(f"{name} {values.dtype.name} {values.shape}".encode(), found)
+        found = crc32(np.ascontiguousarray(values, values.dtype.newbyteorder("<")).data, found)
+    return metadata | {CHECKSUM: f"{found:08x}"}
 
 
 def content_of(training: Training) -> Content:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from pdnn.checkpoint.content import Content
+from pdnn.checkpoint.content import Content, sealed
 from pdnn.files import safetensors
 from pdnn.files.atomic import replacing
 from pdnn.store import Array
@@ -168,7 +168,7 @@ class Writer:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             keep_last(self._directory, self._keep)
-            safetensors.write(numbered(self._directory, 0), arrays, metadata)
+            safetensors.write(numbered(self._directory, 0), arrays, sealed(arrays, metadata))
         except BaseException as error:
             self._error = error
         finally:
