@@ -123,8 +123,8 @@ class Fitting:
         self._training, self._held_out, self._settings = training, held_out, settings
         self._batch_size = batch_size
         self._source = source
-        folder = settings.checkpoint
-        self._writer = None if folder is None else checkpoints.Writer(folder, settings.keep)
+        folder, path = settings.checkpoint, resumed and resumed.path
+        self._writer = None if folder is None else checkpoints.Writer(folder, settings.keep, path)
         self._written = time.monotonic()  # or begun
         self._end = first + settings.epochs
         self._first, self._shown, self._copy_every = first, shown, copy_every
@@ -233,7 +233,7 @@ class Fitting:
         self._progress = progress = Progress(self._shown, self._first, self._settings.epochs, run.steps)
         with closing(progress), run.together(), self._writer or nullcontext():
             if self._writer is not None and run.comm.rank == 0:
-                self._writer.begin(self.copies.failures > 0 or training.checkpoints == self._writer.place)
+                self._writer.begin(training.checkpoints == self._writer.place, self.copies.failures > 0)
 
             def poll(sums: EpochSums) -> bool:
                 progress.at_step(sums.steps, sums.loss / (sums.weight or 1))

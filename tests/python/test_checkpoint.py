@@ -173,7 +173,7 @@ def test_checkpoints_as_often_as_possible_change_nothing(strategy: str, ranks: i
     assert older.state["position"] is not None and 0 < older.state["step"] < want[0][2]
 
 
-def test_the_last_ones_are_kept(tmp_path: Path) -> None:
+def test_the_last_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def steps() -> dict[str, int]:
         return {path.name: Content.read(path).state["step"] for path in sorted(tmp_path.iterdir())}
 
@@ -181,8 +181,12 @@ def test_the_last_ones_are_kept(tmp_path: Path) -> None:
     assert steps() == {FILE: 27, "checkpoint.1.safetensors": 24, "checkpoint.2.safetensors": 20}
     fit(make(), 4, checkpoint=tmp_path, every_steps=5, every=9, keep=2, resume=True)
     assert steps() == {FILE: 36, "checkpoint.1.safetensors": 35}
-    fit(make(), 5, checkpoint=tmp_path, resume=True)
-    assert steps() == {FILE: 45}
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.copyfileobj", None)  # that of before gets another name, without a copy
+        fit(make(), 5, checkpoint=tmp_path, keep=2, resume=True)
+    assert steps() == {FILE: 45, "checkpoint.1.safetensors": 36}
+    fit(make(), 6, checkpoint=tmp_path, resume=True)
+    assert steps() == {FILE: 54}
 
 
 def test_files_stay_where_they_are_in_another_working_directory(
@@ -214,6 +218,26 @@ def test_the_newest_whole_one_is_resumed(tmp_path: Path) -> None:
         fit(resumed, 3, checkpoint=tmp_path, resume=True)
     np.testing.assert_array_equal(resumed.model.flat_parameters, whole.model.flat_parameters)
     assert resumed.history.history["loss"] == whole.history.history["loss"]
+
+
+@pytest.mark.parametrize("keep", [1, 2, 3])
+def test_the_only_whole_one_stays_until_another_one_is_written(
+    keep: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was removed, or replaced by the damaged one, before the next one was written to a full disk."""
+    fit(make(), 2, checkpoint=tmp_path, every_steps=13, every=9, keep=2)
+    os.truncate(tmp_path / FILE, 1000)
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with (
+        pytest.raises(OSError, match=f"{re.escape(FILE)}'"),
+        pytest.warns(UserWarning, match="goes on from an earlier checkpoint"),
+    ):
+        fit(make(), 3, checkpoint=tmp_path, keep=keep, resume=True)
+    assert Content.read(tmp_path / FILE).state["step"] == 13
 
 
 def test_a_flipped_bit_is_no_other_training(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def keep_last(directory: str | os.PathLike[str], keep: int) -> None:
     for age in range(keep - 1, 1, -1):
         if numbered(directory, age - 1).exists():
             os.replace(numbered(directory, age - 1), numbered(directory, age))
+    before.unlink(missing_ok=True)
     try:
         os.link(last, before)
     except OSError:  # a file system without links
@@ -96,6 +97,9 @@ class Writer:
         It stays where it is, though a callback goes to another working directory.
     keep : int
         So many of the last ones stay.
+    resumed : path, optional
+        The one of them from which the training goes on. It becomes the newest when the context begins: later
+        ones are damaged, and would be kept in its place.
 
     Attributes
     ----------
@@ -103,21 +107,24 @@ class Writer:
         The directory, by a path without links.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], keep: int) -> None:
+    def __init__(self, directory: str | os.PathLike[str], keep: int, resumed: Path | None = None) -> None:
         self._directory, self._keep = Path(directory).absolute(), keep
+        self._resumed = None if resumed is None else resumed.absolute()
         self.place = self._directory.resolve()
         self._thread: threading.Thread | None = None
         self._written = threading.Event()
         self._error: BaseException | None = None
         self._lock: int | None = None
 
-    def begin(self, own: bool) -> None:
+    def begin(self, own: bool, again: bool = False) -> None:
         """Makes the directory, and takes it for this training alone until the context ends.
 
         Parameters
         ----------
         own : bool
             Whether checkpoints that are there are this training's, which go on.
+        again : bool
+            Whether another rank that has died may have begun before: they are in any case.
 
         Raises
         ------
@@ -136,12 +143,14 @@ class Writer:
         if not _take(self._lock):
             words = "another training writes its checkpoints into this folder; give each a folder of its own"
             raise BlockingIOError(errno.EWOULDBLOCK, words, str(self._directory))
-        if not own and any(self._directory.glob("checkpoint*.safetensors")):
+        if not (own or again) and any(self._directory.glob("checkpoint*.safetensors")):
             words = (
                 "the checkpoint of another training is in this folder and would be replaced; go on from it "
                 "with resume=True (--resume), give this training a folder of its own, or remove that one"
             )
             raise FileExistsError(errno.EEXIST, words, str(self._directory))
+        if self._resumed is not None and not again:
+            os.replace(self._resumed, numbered(self._directory, 0))
 
     def write(self, content: Content) -> None:
         """Begins to write a checkpoint, when the one before is written; its arrays must not change."""
