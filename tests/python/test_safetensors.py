@@ -9,6 +9,7 @@ import re
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,6 +163,22 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / 'file'}'"):
         written(tmp_path / "file")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was sound was said to be cut, if it had been replaced by one of another size."""
+    path, real = tmp_path / "file", open
+    safetensors.write(path, {"a": np.ones(100)}, {})
+
+    def before(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        safetensors.write(path, ARRAYS, {})
+        return real(*arguments)
+
+    monkeypatch.setattr("builtins.open", before)
+    assert safetensors.read(path)[0].keys() == ARRAYS.keys()
 
 
 def test_who_may_read_a_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping
 from math import prod
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -63,8 +62,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
     FileNotFoundError
         If there is no such file.
     """
-    size = Path(path).stat().st_size
     with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size  # of this file, which another may replace meanwhile
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(MAX_HEADER, size - 8):
             raise ValueError(
