@@ -310,7 +310,10 @@ def test_two_trainings_do_not_write_into_one_folder(tmp_path: Path, monkeypatch:
     with pytest.raises(BlockingIOError, match="another training writes its checkpoints into this folder"):
         fit(make(), 2, checkpoint=tmp_path, keep=2, callbacks=[FitMeanwhile(tmp_path)])
     fit(make(), 2, checkpoint=tmp_path, callbacks=[FitMeanwhile(tmp_path / "other")])
+    (part := tmp_path / f".{FILE}.0a1b2c3d").touch()
     fit(make(), 3, checkpoint=tmp_path, resume=True)
+    assert not part.exists(), "what a killed one has left"
+    part.touch()
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks here")
@@ -318,6 +321,7 @@ def test_two_trainings_do_not_write_into_one_folder(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("fcntl.flock", refuse)
     fit(make(), 4, checkpoint=tmp_path, resume=True)
     assert Content.read(tmp_path / FILE).state["epoch"] == 4
+    assert part.exists(), "it may be another training's"
 
 
 @pytest.mark.parametrize(("strategy", "ranks"), [("serial", 1), ("ddp", 2)])

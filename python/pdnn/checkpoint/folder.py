@@ -140,7 +140,8 @@ class Writer:
         with TemporaryFile(dir=self._directory):
             pass
         self._lock = os.open(self._directory, os.O_RDONLY)
-        if not _take(self._lock):
+        alone = _take(self._lock)
+        if alone is False:
             words = "another training writes its checkpoints into this folder; give each a folder of its own"
             raise BlockingIOError(errno.EWOULDBLOCK, words, str(self._directory))
         if not (own or again) and any(self._directory.glob("checkpoint*.safetensors")):
@@ -149,6 +150,8 @@ class Writer:
                 "with resume=True (--resume), give this training a folder of its own, or remove that one"
             )
             raise FileExistsError(errno.EEXIST, words, str(self._directory))
+        for part in self._directory.glob(".checkpoint*.safetensors.*") if alone else ():
+            part.unlink(missing_ok=True)  # what a training that was killed had begun to write
         if self._resumed is not None and not again:
             os.replace(self._resumed, numbered(self._directory, 0))
 
@@ -202,8 +205,8 @@ class Writer:
                 self._lock = None
 
 
-def _take(directory: int) -> bool:
-    """Whether an open directory is now locked by this training alone, or cannot be by any."""
+def _take(directory: int) -> bool | None:
+    """Whether an open directory is now locked by this training alone; None if it cannot be by any."""
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         try:
@@ -211,7 +214,7 @@ def _take(directory: int) -> bool:
         except BlockingIOError:
             time.sleep(0.02)
         except OSError:  # some network file systems have no such locks
-            return True
+            return None
         else:
             return True
     return False
