@@ -117,7 +117,7 @@ class Fitting:
         first, resumed = training.epoch, None
         if directory is not None:
             first, resumed = 0, checkpoints.resume(training, directory, batch_size)
-            alike["a checkpoint to resume"] = resumed and f"of epoch {training.epoch}, step {training.step}"
+            alike["a checkpoint to resume"] = resumed and resumed.told
         _check_position(training, len(source), source.shuffled(settings.shuffle))
         training.agree(alike, comm=everyone)
         self._training, self._held_out, self._settings = training, held_out, settings

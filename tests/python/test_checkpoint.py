@@ -284,14 +284,22 @@ def test_what_cannot_be_written_is_said_before_the_first_step(
     assert pdnn.run(job, ranks=ranks, backend="threads") == [0] * ranks
 
 
-def test_a_rank_that_does_not_see_the_checkpoint_is_named(tmp_path: Path) -> None:
-    fit(make(strategy="serial"), 1, checkpoint=tmp_path / "0")
+@pytest.mark.parametrize(
+    ("other", "found"), [(False, "None"), (True, "of epoch 1, step 9, with the checksum [0-9a-f]{8}")]
+)
+def test_a_rank_that_does_not_see_the_checkpoint_is_named(other: bool, found: str, tmp_path: Path) -> None:
+    """That of another training after as many steps was found at the end, when the models differed."""
+    fit(make(), 1, checkpoint=tmp_path / "0")
+    if other:
+        trainer = make()
+        trainer.model.flat_parameters[:] *= 2
+        fit(trainer, 1, checkpoint=tmp_path / "1")
 
     def job() -> None:
         fit(make(strategy="ddp"), 2, checkpoint=tmp_path / str(pdnn.world().rank), resume=True)
 
-    found = "rank 1 has a checkpoint to resume None, rank 0 has of epoch 1, step 9; every rank must"
-    with pytest.raises(ValueError, match=found):
+    words = f"rank 1 has a checkpoint to resume {found}, rank 0 has of epoch 1, step 9, .*; every rank must"
+    with pytest.raises(ValueError, match=words):
         pdnn.run(job, ranks=2, backend="threads")
 
 

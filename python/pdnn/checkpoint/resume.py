@@ -11,7 +11,7 @@ import numpy as np
 
 from pdnn._core import EpochSums
 from pdnn.checkpoint.collect import MEMORY, own_arrays
-from pdnn.checkpoint.content import Content, deal_sums, models_apart, take
+from pdnn.checkpoint.content import CHECKSUM, Content, deal_sums, models_apart, sealed, take
 from pdnn.checkpoint.folder import newest
 from pdnn.comm import Communicator
 from pdnn.comm.settings import compare
@@ -33,12 +33,15 @@ class Resumed(NamedTuple):
         What the strategy remembered on this rank, if it is the one that wrote the checkpoint.
     same : bool
         Whether it is, on as many ranks.
+    told : str
+        Which it is, for ranks that compare theirs.
     """
 
     path: Path
     rows_apart: tuple[float, float]
     memory: Array | None
     same: bool
+    told: str
 
 
 def meet_to_resume(directory: object, everyone: Communicator) -> None:
@@ -71,6 +74,7 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
     if found is None:
         return None
     path, content = found
+    checksum = sealed(content.arrays, content.metadata)[CHECKSUM]
     layout = content.state["layout"]
     if layout.get("batch size") != batch_size:
         raise ValueError(
@@ -103,7 +107,8 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
     else:
         deal_sums(training)
     training.checkpoints = path.resolve().parent
-    return Resumed(path, (float(counts[0]), float(counts[1])), memory, same)
+    told = f"of epoch {training.epoch}, step {training.step}, with the checksum {checksum}"
+    return Resumed(path, (float(counts[0]), float(counts[1])), memory, same, told)
 
 
 def _merge(content: Content, warn: bool, written: str) -> None:
