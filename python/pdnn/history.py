@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from pdnn.drawing import new_figure
@@ -28,7 +29,8 @@ class History:
     history : dict of str to list of float
         ``loss`` (mean over the epoch's rows, without the L2 term, as the parameters changed under way),
         ``accuracy`` (classification only), ``val_loss``, ``val_accuracy``, ``val_`` and the name of each of
-        the trainer's metrics, ``seconds`` (training only).
+        the trainer's metrics, ``seconds`` (training only). What was not measured in an epoch, as by a `fit`
+        without validation, is NaN there.
     phases : list of dict of str to float
         Seconds of an epoch's steps on this rank (in a file: on rank 0): ``gradient``, computing it;
         ``messages``, waits during that for ranks that share the network or a batch; ``agreement``, waiting
@@ -115,8 +117,10 @@ class History:
         ranks: list[dict[str, float]] | None = None,
     ) -> None:
         """Appends an epoch."""
-        for name, value in values.items():
-            self.history.setdefault(name, []).append(value)
+        epochs = self.epochs
+        for name in dict.fromkeys([*self.history, *values]):
+            column = self.history.setdefault(name, [])
+            column += [nan] * (epochs - len(column)) + [values.get(name, nan)]
         self.phases.append(phases)
         self.updates.append(updates or {})
         self.compression.append(compression or {})
@@ -144,16 +148,13 @@ class History:
             str(name): [float(v) for v in values] for name, values in content["history"].items()
         }
         history.phases = [{str(k): float(v) for k, v in phase.items()} for phase in content["phases"]]
-        history.updates = [
-            {str(k): v if isinstance(v, int) else float(v) for k, v in epoch.items()}
-            for epoch in content["updates"]
-        ]
+        history.updates = [_counts(epoch) for epoch in content["updates"]]
         compression = content.get("compression", content.get("books"))
         if compression is None:  # in older files
             compression = [{} for _ in history.updates]
-        history.compression = [{str(k): float(v) for k, v in epoch.items()} for epoch in compression]
+        history.compression = [_counts(epoch) for epoch in compression]
         ranks = content.get("ranks", [[] for _ in history.updates])
-        history.ranks = [[{str(k): float(v) for k, v in rank.items()} for rank in epoch] for epoch in ranks]
+        history.ranks = [[_counts(rank) for rank in epoch] for epoch in ranks]
         history.fingerprint = str(content.get("fingerprint", ""))
         if "estimate" in content:
             from pdnn.estimate import Estimate
@@ -226,6 +227,11 @@ class History:
     def __repr__(self) -> str:
         last = ", ".join(f"{name} {values[-1]:.4g}" for name, values in self.history.items())
         return f"History({self.epochs} epochs: {last})" if last else "History(no epochs)"
+
+
+def _counts(content: dict[str, Any]) -> dict[str, float]:
+    """Numbers by name, of which those that count something are integers."""
+    return {str(name): value if isinstance(value, int) else float(value) for name, value in content.items()}
 
 
 def _times(ranks: list[dict[str, float]]) -> list[dict[str, float]]:

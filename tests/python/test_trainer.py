@@ -20,7 +20,7 @@ import pdnn
 import reference
 from ctrl_c import ctrl_c
 from pdnn import models, nn, optim, strategies
-from pdnn.callbacks import Callback, EarlyStopping
+from pdnn.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from pdnn.data import Dataset, Subset
 from pdnn.history import History
 
@@ -307,13 +307,28 @@ def test_history_is_saved_loaded_and_drawn(tmp_path: Path) -> None:
     assert set(json.loads((tmp_path / "history.json").read_text())["history"]) == set(history.history)
     loaded = History.load(tmp_path / "history.json")
     assert loaded.history == history.history
-    assert json.dumps(loaded.updates) == json.dumps(history.updates)
+    assert json.dumps(loaded.to_dict()) == json.dumps(history.to_dict())
     figure = history.plot(tmp_path / "history.png")
     assert len(figure.axes) == 2
     assert (tmp_path / "history.png").stat().st_size > 5000
     (tmp_path / "broken").write_text("[1]")
     with pytest.raises(ValueError, match="broken"):
         History.load(tmp_path / "broken")
+
+
+def test_every_list_of_a_history_has_a_value_for_each_epoch(tmp_path: Path) -> None:
+    """Those of validation were shorter: they could not be drawn, and callbacks counted other epochs."""
+    trainer = make()
+    fit(trainer, epochs=2)
+    fit(trainer, epochs=2, validation=DATA)
+    found = fit(trainer, epochs=1).history
+    assert {len(values) for values in found.values()} == {5}
+    assert np.flatnonzero(np.isfinite(found["val_loss"])).tolist() == [2, 3]
+    best = ModelCheckpoint(tmp_path / "best", "val_loss")
+    trainer.model.save(best.path)
+    fit(trainer, epochs=1, validation=DATA, callbacks=[best])
+    assert best.best_epoch == np.nanargmin(trainer.history.history["val_loss"])
+    trainer.history.plot(tmp_path / "history.png")
 
 
 def test_phases_account_for_the_seconds() -> None:
