@@ -105,6 +105,27 @@ def test_a_sweep_keeps_all_that_was_measured(
     assert runs_of(file)[:2] == json.loads(before)["runs"]
 
 
+def test_runs_that_another_sweep_adds_meanwhile_stay(tmp_path: Path) -> None:
+    """The file had those of the sweep that ended last."""
+
+    def run(strategy: str, message: str = "") -> sweep.Run:
+        configuration = sweep.Configuration("m", strategy, 1, 8, 0)
+        return sweep.Run(configuration, 0, 1, "2000-01-01", 1.0, None, message, {}, {})
+
+    file = tmp_path / "results.json"
+    one, other = (sweep.Results.open(file, {"--seed": "0"}) for _ in range(2))
+    one.add(run("serial", "failed"), file)
+    other.add(run("team:2"), file)
+    other.add(run("serial", "tried again"), file)
+    one.add(run("ddp"), file)
+    assert {run.configuration.strategy: run.message for run in sweep.Results.load(file).runs.values()} == {
+        "serial": "tried again", "team:2": "", "ddp": ""
+    }  # fmt: skip
+    file.write_text("{}")
+    with pytest.raises(ValueError, match=r"results\.json: holds no results of pdnn sweep"):
+        one.add(run("pool:2"), file)
+
+
 def test_full_batches_are_the_default_where_the_optimizer_needs_them(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

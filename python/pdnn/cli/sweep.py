@@ -136,8 +136,7 @@ def main(arguments: argparse.Namespace) -> int:
     for number, configuration in enumerate(missing, 1):
         print(f"[{number}/{len(missing)}] {configuration}: ", end="", flush=True)
         run = sweep.train(configuration, launch)
-        results.runs[configuration] = run
-        results.save(arguments.file)
+        results.add(run, arguments.file)
         remaining = (time.monotonic() - began) / number * (len(missing) - number)
         print(_told(run) + (f"; about {remaining:.0f} s to go" if number < len(missing) else ""), flush=True)
         if arguments.csv:

@@ -126,6 +126,17 @@ class Results:
             )
         return results
 
+    def add(self, run: Run, path: str | os.PathLike[str]) -> None:
+        """Adds a run, also to the file, which keeps what another sweep has added to it meanwhile.
+
+        Raises
+        ------
+        ValueError
+            If the file holds something else by now, or was made with other settings.
+        """
+        self.runs |= Results.open(path, self.settings).runs | {run.configuration: run}
+        self.save(path)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all of it, all or nothing."""
         runs = [run.to_dict() for run in self.runs.values()]
