@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -214,3 +215,29 @@ def test_a_loss_that_this_version_does_not_have_is_named(
     np.save(samples, np.zeros((1, 2)))
     assert cli.main(["predict", model, str(samples)]) == 1
     assert f"{model}: 'other' names no loss; expected one of " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["csv", "npy"])
+def test_predictions_that_do_not_fit_on_the_disk_leave_those_before(
+    ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of a table was left, which looks like a whole one, and a .npy file was not named."""
+    model, table, out = (
+        saved(tmp_path / "model.safetensors", [1, 2]),
+        tmp_path / "t.csv",
+        tmp_path / f"o.{ending}",
+    )
+    table.write_text("1,2,0\n" * 5000)
+    words, limits = (
+        ["predict", model, str(table), "--out", str(out)],
+        resource.getrlimit(resource.RLIMIT_FSIZE),
+    )
+    assert cli.main(words) == 0
+    before = out.read_bytes()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        assert cli.main(words) != 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert f"File too large: '{out}'" in capsys.readouterr().err
+    assert out.read_bytes() == before

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 from collections.abc import Callable
 from itertools import zip_longest
@@ -25,6 +26,7 @@ import numpy as np
 
 from pdnn.cli import specs, tables
 from pdnn.cli.values import distinct, output
+from pdnn.files.atomic import replacing
 
 if TYPE_CHECKING:
     from pdnn import Trainer, nn
@@ -173,14 +175,18 @@ def _out(text: str) -> Path:
 
 def _write(path: Path, predicted: Array) -> None:
     if path.suffix == ".npy":
-        np.save(path, predicted)
+        content = io.BytesIO()
+        np.save(content, predicted)
     else:
         floats = predicted.dtype.kind == "f"
         names = [f"output {number}" for number in range(predicted.shape[1])] if floats else ["class"]
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file, lineterminator="\n")
-            table.writerow(names)
-            table.writerows(
-                [str(value).removesuffix(".0") if floats else value for value in np.atleast_1d(row)]
-                for row in predicted
-            )
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(names)
+        table.writerows(
+            [str(value).removesuffix(".0") if floats else value for value in np.atleast_1d(row)]
+            for row in predicted
+        )
+        content = io.BytesIO(text.getvalue().encode())
+    with replacing(path) as file:
+        file.write(content.getbuffer())
