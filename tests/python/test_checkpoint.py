@@ -303,6 +303,23 @@ def test_a_rank_that_does_not_see_the_checkpoint_is_named(other: bool, found: st
         pdnn.run(job, ranks=2, backend="threads")
 
 
+def test_other_layers_or_another_loss_of_the_same_shapes_are_told(tmp_path: Path) -> None:
+    """A training that was resumed with another activation went on in silence, as if it had always had it."""
+
+    def train(epochs: int, activation: nn.Module, loss: nn.Loss) -> None:
+        model = nn.Sequential(nn.Linear(10, 8), activation, nn.Linear(8, 3), seed=1)
+        trainer = pdnn.Trainer(model, loss, optim.SGD(model.parameters(), lr=0.1))
+        trainer.fit((X, Y), epochs, 7, checkpoint=tmp_path, resume=True, verbose=False)
+
+    train(1, nn.Tanh(), nn.CrossEntropyLoss())
+    train(2, nn.Tanh(), nn.CrossEntropyLoss())
+    with pytest.warns(UserWarning, match=rf"{FILE}: was trained with layer 1 .*Tanh.*, this .* on .*ReLU"):
+        train(3, nn.ReLU(), nn.CrossEntropyLoss())
+    other = nn.CrossEntropyLoss(label_smoothing=0.1)
+    with pytest.warns(UserWarning, match=r"was trained with loss CrossEntropyLoss.*, this .*0\.1"):
+        train(4, nn.ReLU(), other)
+
+
 class FitMeanwhile(Callback):
     """Another training into a folder begins when the first epoch of this one is over."""
 

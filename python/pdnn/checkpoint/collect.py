@@ -19,6 +19,12 @@ def own_arrays(training: Training, counts: Array) -> dict[str, Array]:
     return {"parameters": model.flat_parameters, "state": model.flat_buffers, **memory, "counts": counts}
 
 
+def what_is_trained(training: Training) -> dict[str, list[str]]:
+    """What arrays of the same names and shapes may belong to, in words: the layers and the loss."""
+    layers = training.model.config().get("layers", [])  # a model with a `forward` of its own tells none
+    return {"layer": list(map(str, layers)), "loss": [repr(training.loss)]}
+
+
 def collect(training: Training, batch_size: int, session: CoreSession, comm: Communicator) -> Content | None:
     """A copy of a training as it is now, on rank 0; None on the others. Collective.
 
@@ -60,6 +66,7 @@ def collect(training: Training, batch_size: int, session: CoreSession, comm: Com
         content.state["position"]["ranks"] = sums
     content.state["layout"] = {
         "strategy": str(training.strategy), "ranks": comm.size, "batch size": batch_size,
+        **what_is_trained(training),
     }  # fmt: skip
     return content
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pdnn._core import EpochSums
-from pdnn.checkpoint.collect import MEMORY, own_arrays
+from pdnn.checkpoint.collect import MEMORY, own_arrays, what_is_trained
 from pdnn.checkpoint.content import CHECKSUM, Content, deal_sums, models_apart, sealed, take
 from pdnn.checkpoint.folder import newest
 from pdnn.comm import Communicator
@@ -62,7 +63,7 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
     With the strategy that wrote it, on as many ranks, each rank gets its own back. Otherwise all begin with
     the model that the ranks would have agreed on; of optimizers' states of their own they get the mean,
     weighted by the rows of which the ranks' models were made; and what codecs had not sent is dropped. Rank 0
-    warns of that.
+    warns of that, and if layers without parameters or the loss are others than before.
 
     Raises
     ------
@@ -80,6 +81,8 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
         raise ValueError(
             f"{path}: was written with batch size {layout.get('batch size')}, this run has {batch_size}"
         )
+    if comm.rank == 0:
+        _warn_of_changes(training, path, layout)
     same = (layout.get("strategy"), layout.get("ranks")) == (str(training.strategy), comm.size)
     mine = content.of_rank(comm.rank) if same else {}
     memory = mine.pop(MEMORY, None)
@@ -109,6 +112,18 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
     training.checkpoints = path.resolve().parent
     told = f"of epoch {training.epoch}, step {training.step}, with the checksum {checksum}"
     return Resumed(path, (float(counts[0]), float(counts[1])), memory, same, told)
+
+
+def _warn_of_changes(training: Training, path: Path, layout: dict[str, Any]) -> None:
+    """Warns of what is trained now and was not before, though names and shapes are the same."""
+    for name, now in what_is_trained(training).items():
+        had = layout.get(name, now)  # earlier files have none
+        for number, (one, other) in enumerate(zip_longest(had, now)):
+            if one != other:
+                which = f"{name} {number}" if len(had) > 1 else name
+                words = f"{path}: was trained with {which} {one}, this trainer goes on with {other}"
+                warnings.warn(words, stacklevel=2)
+                break
 
 
 def _merge(content: Content, warn: bool, written: str) -> None:
