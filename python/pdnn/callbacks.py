@@ -305,8 +305,8 @@ class ModelCheckpoint(_Watching):
 
         Raises
         ------
-        FileNotFoundError
-            If there is no folder for the file.
+        FileNotFoundError, IsADirectoryError
+            If there is no folder for the file, or it is a folder itself.
         ValueError
             If the value is one of validation, and `fit` was given no data for it.
         """
@@ -314,6 +314,8 @@ class ModelCheckpoint(_Watching):
         folder = os.path.dirname(os.path.realpath(self.path))
         if trainer.comm.rank == 0 and not os.path.isdir(folder):
             raise FileNotFoundError(f"ModelCheckpoint: {self.path}: there is no folder {folder}")
+        if trainer.comm.rank == 0 and self.path.is_dir():
+            raise IsADirectoryError(f"ModelCheckpoint: {self.path} is a folder; expected a file")
 
     def _recall(self, trainer: Trainer, until: int) -> None:
         super()._recall(trainer, until)

@@ -227,6 +227,8 @@ def test_a_file_that_has_no_folder_is_refused_before_the_first_epoch(kind: Any, 
     trainer = make()
     with pytest.raises(FileNotFoundError, match="none"):
         fit(trainer, 1, kind(tmp_path / "none" / "file"))
+    with pytest.raises(IsADirectoryError, match=tmp_path.name):
+        fit(trainer, 1, kind(tmp_path))
     assert trainer.history.epochs == 0
 
 
