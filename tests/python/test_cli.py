@@ -13,6 +13,7 @@ import pytest
 from pdnn import cli
 from pdnn.cli import health
 from pdnn.comm.mpiexec import Mpiexec
+from pdnn.history import History
 from processes import Completed
 
 
@@ -60,6 +61,19 @@ def test_no_work_is_lost_where_a_letter_cannot_be_shown(run_python: Callable[...
     assert " ?s a step" in out and "test: loss" in out
     out = run_python(["-c", IN_GERMAN], env=ascii_only | {"PYTHONUTF8": "1"}).stdout
     assert "val_gr??e" in out and "trained" in out
+
+
+def test_a_model_that_cannot_be_written_takes_nothing_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The history and what was measured were lost, too."""
+    small = ["--epochs", "1", "--model", "mlp:784-4-10", "--strategy", "serial"]
+    words = ["train", *small, "--save", "/dev/full", "--json"]
+    assert cli.main([*words, str(tmp_path / "history.json")]) == 1
+    told = capsys.readouterr()
+    assert "fingerprint: " in told.out and "test: loss " in told.out
+    assert told.err == "pdnn train: [Errno 28] No space left on device: '/dev/full'\n"
+    assert History.load(tmp_path / "history.json").epochs == 1
 
 
 def test_no_command_is_an_error_that_lists_them(capsys: pytest.CaptureFixture[str]) -> None:

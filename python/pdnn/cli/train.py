@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ from pdnn.nn.module import DTYPES
 
 if TYPE_CHECKING:
     import pdnn
+    from pdnn.comm import Communicator
     from pdnn.data import Dataset, Subset
 
 MODEL = "mlp:784-256-10:sigmoid"
@@ -169,7 +171,6 @@ def main(arguments: argparse.Namespace) -> int:
     distinct(arguments, {"--data": table, **results})
     optimizing.check(arguments)
     import pdnn
-    from pdnn import _core
     from pdnn.data import PadCropFlip
 
     if arguments.spares and not arguments.elastic:
@@ -227,39 +228,53 @@ def main(arguments: argparse.Namespace) -> int:
         targets.undo(trainer.model)
     result = trainer.evaluate(test, comm=world)
     if world.rank == 0:
-        if history.estimate is not None and history.history and not arguments.quiet:
-            seconds = median(history.history["seconds"])
-            print(history.estimate.beside(seconds / history.estimate.steps, others))
-        if arguments.save:
-            model = trainer.model
-            loss = _loss(arguments) or next(
-                name for name, kind in tables.LOSSES.items() if kind is type(trainer.loss)
-            )
-            own = model if standardization is None else standardization.within(model)
-            names = tables.names(whole)
-            columns = {} if names is None else {specs.COLUMNS_KEY: json.dumps(names)}
-            usual = tables.loss(None, trainer.model, train)
-            kind = specs.CLASSES if tables.are_classes(usual, trainer.loss) else specs.NUMBERS
-            own.save(arguments.save, {specs.LOSS_KEY: loss, specs.PREDICTS_KEY: kind, **columns})
-        if arguments.json:
-            history.save(arguments.json)
-        if arguments.plot:
-            history.plot(arguments.plot)
-        if world.size > 1 and any(history.ranks) and not arguments.quiet:
-            print(accounts.of_ranks(history))
-            if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
-                print(accounts.of_codec(history))
-        if not arguments.quiet:
-            isa, leaves = _core.active_isa(), trainer.strategy.leaves
-            if leaves:
-                unlike = {"v2": "v3, v4 and neon"}
-                if trainer.model.dtype == "bfloat16":
-                    unlike |= {"v4-bf16": "v3", "v4-amx": "v3 and v4-bf16", "neon-bf16": "v3 and v4-bf16"}
-                differs = f", which differs from {unlike[isa]}" if isa in unlike else ""
-                isa = f"{leaves} leaves, {isa}{differs}"
-            print(f"fingerprint: {history.fingerprint} ({isa})")
-        print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
+        with ExitStack() as outputs:  # of which each is written, though what is printed or another one fails
+            if arguments.plot:
+                outputs.callback(history.plot, arguments.plot)
+            if arguments.json:
+                outputs.callback(history.save, arguments.json)
+            if arguments.save:
+                own = trainer.model if standardization is None else standardization.within(trainer.model)
+                outputs.callback(own.save, arguments.save, _metadata(arguments, trainer, whole, train))
+            if not arguments.quiet:
+                _tell(history, trainer, world, others)
+            print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0
+
+
+def _metadata(
+    arguments: argparse.Namespace, trainer: pdnn.Trainer, whole: Dataset, train: Dataset | Subset
+) -> dict[str, str]:
+    """What the model's file says beside the model."""
+    loss = _loss(arguments) or next(
+        name for name, kind in tables.LOSSES.items() if kind is type(trainer.loss)
+    )
+    names = tables.names(whole)
+    columns = {} if names is None else {specs.COLUMNS_KEY: json.dumps(names)}
+    usual = tables.loss(None, trainer.model, train)
+    kind = specs.CLASSES if tables.are_classes(usual, trainer.loss) else specs.NUMBERS
+    return {specs.LOSS_KEY: loss, specs.PREDICTS_KEY: kind, **columns}
+
+
+def _tell(history: pdnn.History, trainer: pdnn.Trainer, world: Communicator, others: float) -> None:
+    """Prints what was estimated and measured, and the fingerprint."""
+    from pdnn import _core
+
+    if history.estimate is not None and history.history:
+        seconds = median(history.history["seconds"])
+        print(history.estimate.beside(seconds / history.estimate.steps, others))
+    if world.size > 1 and any(history.ranks):
+        print(accounts.of_ranks(history))
+        if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
+            print(accounts.of_codec(history))
+    isa, leaves = _core.active_isa(), trainer.strategy.leaves
+    if leaves:
+        unlike = {"v2": "v3, v4 and neon"}
+        if trainer.model.dtype == "bfloat16":
+            unlike |= {"v4-bf16": "v3", "v4-amx": "v3 and v4-bf16", "neon-bf16": "v3 and v4-bf16"}
+        differs = f", which differs from {unlike[isa]}" if isa in unlike else ""
+        isa = f"{leaves} leaves, {isa}{differs}"
+    print(f"fingerprint: {history.fingerprint} ({isa})")
 
 
 def usual_model(arguments: argparse.Namespace, load: Callable[[], Iterable[Dataset | Subset]]) -> str:
