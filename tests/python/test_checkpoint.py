@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -185,8 +186,11 @@ def test_the_last_ones_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         patched.setattr("shutil.copyfileobj", None)  # that of before gets another name, without a copy
         fit(make(), 5, checkpoint=tmp_path, keep=2, resume=True)
     assert steps() == {FILE: 45, "checkpoint.1.safetensors": 36}
+    (tmp_path / "checkpoint.1.safetensors").rename(tmp_path / "checkpoint.2.safetensors")  # as a kill may
+    copy = tmp_path / "checkpoint.20260101.safetensors"  # was removed, after years of numbers
+    shutil.copy(tmp_path / FILE, copy)
     fit(make(), 6, checkpoint=tmp_path, resume=True)
-    assert steps() == {FILE: 54}
+    assert steps() == {FILE: 54, copy.name: 45}
 
 
 def test_files_stay_where_they_are_in_another_working_directory(

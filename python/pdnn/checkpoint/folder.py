@@ -83,9 +83,15 @@ def keep_last(directory: str | os.PathLike[str], keep: int) -> None:
 
 
 def _ages(directory: str | os.PathLike[str]) -> int:
-    """One more than the age of the oldest checkpoint; at least 1."""
-    names = (path.name.split(".")[1] for path in Path(directory).glob("checkpoint.*.safetensors"))
-    return 1 + max((int(name) for name in names if name.isdecimal()), default=0)
+    """One more than the age of the oldest checkpoint; at least 1.
+
+    Ages follow one another, but for one that was missing when a training was killed. A higher number is that
+    of a copy that somebody has named, which stays.
+    """
+    age = 1
+    while numbered(directory, age).exists() or numbered(directory, age + 1).exists():
+        age += 1
+    return age
 
 
 class Writer:
