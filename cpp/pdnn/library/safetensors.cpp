@@ -1,13 +1,17 @@
 #include "pdnn/library/safetensors.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 
 #include "pdnn/library/json.hpp"
 
@@ -64,6 +68,38 @@ void read_header(StoredFile& file, const Json& header, std::span<const std::byte
   require(end == std::ssize(data), "it has ", data.size(), " bytes of data, expected ", end);
 }
 
+/// Whether all of it is in the file; otherwise errno says why.
+bool write_all(int file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = write(file, bytes.data(), bytes.size());
+    if (count < 0 && errno != EINTR) return false;
+    if (count > 0) bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+/// Writes a file beside it, which takes its place and its permissions once all is on the disk. A link stays, and what
+/// it names is replaced; a device or a pipe is written to as it is. Returns 0, or the number of what went wrong.
+int replace_file(const std::string& path, std::span<const std::span<const std::byte>> pieces) {
+  std::error_code unknown;
+  std::filesystem::path target = std::filesystem::weakly_canonical(path, unknown);
+  if (unknown) target = path;
+  struct stat former{};
+  const bool there = stat(target.c_str(), &former) == 0, whole = !there || S_ISREG(former.st_mode);
+  std::string part = target.string();
+  if (whole) part += ".part" + std::to_string(std::random_device()());
+  const int file = open(part.c_str(), O_WRONLY | O_CLOEXEC | (whole ? O_CREAT | O_EXCL : 0), 0666);
+  if (file < 0) return errno;
+  const auto written = [&](std::span<const std::byte> piece) { return write_all(file, piece); };
+  bool done = std::ranges::all_of(pieces, written);
+  if (whole) done = done && (!there || fchmod(file, former.st_mode & 07777) == 0) && fsync(file) == 0;
+  int error = done ? 0 : errno;
+  if (close(file) != 0 && error == 0) error = errno;
+  if (whole && error == 0 && std::rename(part.c_str(), target.c_str()) != 0) error = errno;
+  if (whole && error != 0) unlink(part.c_str());
+  return error;
+}
+
 }  // namespace
 
 const StoredArray* StoredFile::find(const std::string& name) const {
@@ -88,30 +124,12 @@ void write_safetensors(const std::string& path, const std::vector<StoredArray>& 
   header += '}';
   header.append((8 - header.size() % 8) % 8, ' ');  // data start aligned
 
-  // A link stays, and what it names is replaced; a device or a pipe is written to as it is.
-  std::error_code error;
-  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
-  if (error) target = path;
-  const bool whole = !std::filesystem::exists(target, error) || std::filesystem::is_regular_file(target, error);
-  const std::filesystem::path part = whole ? target.string() + ".part" + std::to_string(getpid()) : target.string();
-  errno = 0;
-  std::ofstream file(part, std::ios::binary);
   const std::uint64_t length = header.size();
-  std::array<char, sizeof length> prefix{};
-  std::memcpy(prefix.data(), &length, sizeof length);
-  file.write(prefix.data(), prefix.size()).write(header.data(), static_cast<std::streamsize>(header.size()));
-  for (const StoredArray& array : arrays) {
-    const std::string_view bytes(reinterpret_cast<const char*>(array.data.data()), array.data.size());
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
-  file.close();
-  error = file ? std::error_code() : std::error_code(errno, std::generic_category());
-  if (file && whole) std::filesystem::rename(part, target, error);
-  if (!file || error) {
-    std::error_code ignored;
-    if (whole) std::filesystem::remove(part, ignored);
-    throw std::runtime_error(message(path, ": could not be written: ", error.message()));
-  }
+  std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(&length, 1)),
+                                                 std::as_bytes(std::span(header))};
+  for (const StoredArray& array : arrays) pieces.emplace_back(array.data);
+  if (const int error = replace_file(path, pieces); error != 0)
+    throw std::runtime_error(message(path, ": could not be written: ", std::generic_category().message(error)));
 }
 
 StoredFile read_safetensors(const std::string& path) {

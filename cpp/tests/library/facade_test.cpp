@@ -148,6 +148,16 @@ BOOST_AUTO_TEST_CASE(files_are_written_through_links_and_into_devices) {
   std::filesystem::remove(link);
 }
 
+BOOST_AUTO_TEST_CASE(files_that_are_written_again_keep_their_permissions) {
+  const File file;
+  const Sequential<float> model({Linear(3, 2)});
+  model.save(file.path);
+  const auto own = std::filesystem::perms::owner_read | std::filesystem::perms::owner_write;
+  std::filesystem::permissions(file.path, own);
+  model.save(file.path);
+  BOOST_TEST((std::filesystem::status(file.path).permissions() == own));
+}
+
 BOOST_AUTO_TEST_CASE(errors_of_files_have_a_reason) {
   const Sequential<float> model({Linear(3, 2)});
   BOOST_TEST(holds(refusal<std::runtime_error>([&] { model.save("/nowhere/model"); }), "No such file or directory"));
