@@ -151,8 +151,8 @@ def test_pickles_that_are_no_batch(tmp_path: Path, data: bytes, words: str) -> N
         b"\x8e" + struct.pack("<Q", 1 << 40),
         b"\x95" + struct.pack("<Q", 1 << 40),  # a frame of a TiB
         b"\x8b\xff\xff\xff\x7f",  # an integer of 2 GiB
-        b"]" * 270_000,  # lists without end
-        b"(" * 270_000,
+        b"]" * 420_000,  # lists without end
+        b"(" * 420_000,
         b"N" + b"\x85" * 300_000,  # one inside the other
         b"I" + b"9" * 100_000 + b"\n",
     ],

@@ -225,7 +225,9 @@ def test_ctrl_c_ends_between_two_steps_and_keeps_the_history() -> None:
     assert np.isfinite(trainer.model.flat_parameters).all()
 
 
-@pytest.mark.parametrize(("strategy", "times"), [("serial", 5_000), ("pool:2/4", 800), ("hogwild:2", 5_000)])
+@pytest.mark.parametrize(
+    ("strategy", "times"), [("serial", 10_000), ("pool:2/4", 1500), ("hogwild:2", 10_000)]
+)
 def test_during_an_epoch_others_see_the_last_finished_one(strategy: str, times: int) -> None:
     """The rows are repeated, so that an epoch is far longer than the 40 ms between two calls of Python."""
     model = models.mlp([12, 80, 40, 4], "relu", dtype="float64", seed=2)  # of several panels
