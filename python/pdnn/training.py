@@ -195,6 +195,11 @@ class Training:
         """The learning rates of the optimizer's groups now."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
+    @property
+    def _groups(self) -> list[dict[str, float]]:
+        """The numbers of the optimizer's groups now."""
+        return [{key: group[key] for key in GROUP_KEYS} for group in self.optimizer.param_groups]
+
     def state(self) -> State:
         """Where it stands."""
         return State(
@@ -285,7 +290,7 @@ class Training:
             "kernels": kernels_of(model.dtype),
             "loss": repr(self.loss),
             "optimizer": str(self.optimizer.config()),
-            "groups": str([{key: group[key] for key in GROUP_KEYS} for group in self.optimizer.param_groups]),
+            "groups": str(self._groups),
             "clipping": str((self.clip_norm, self.clip_value)),
             "on_nonfinite": self.on_nonfinite,
             "metrics": list(self.metrics),
@@ -330,18 +335,15 @@ class Training:
         Raises
         ------
         ValueError
-            On every rank, if a callback has given a rank other learning rates.
+            On every rank, if a callback has given a rank other learning rates or weight decays.
         """
         if comm.size > 1:
-            decides = comm.rank == 0
-            rates = np.array([group["lr"] for group in self.optimizer.param_groups])
-            wishes = [self.stop_training and decides, terminated, due and decides]
-            agreed = comm.all_reduce(np.array([*wishes, *rates, *-rates]), op="max")
-            largest, least = np.split(agreed[3:], [len(rates)])
-            if (largest != -least).any():
-                raise ValueError(
-                    f"fit: the ranks' learning rates differ, this one has {rates.tolist()} and the largest "
-                    f"are {largest.tolist()}; what a callback sets it must set on every rank"
+            numbers = np.array([list(group.values()) for group in self._groups], np.float64).ravel()
+            wishes = [self.stop_training and comm.rank == 0, terminated, due and comm.rank == 0]
+            agreed = comm.all_reduce(np.array([*wishes, *numbers, *-numbers]), op="max")
+            if (agreed[3 : 3 + len(numbers)] != -agreed[3 + len(numbers) :]).any():
+                compare(
+                    comm, "fit", {"groups": str(self._groups)}, "callbacks must set the same on every rank"
                 )
             self.stop_training, terminated, due = agreed[:3].astype(bool).tolist()
         return terminated, due

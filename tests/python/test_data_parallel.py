@@ -251,17 +251,17 @@ def test_a_rank_that_fails_between_steps_releases_the_others(strategy: DataParal
         pdnn.run(train, ranks=2, backend="threads")
 
 
-def test_a_learning_rate_that_one_rank_alone_changes_is_told_on_all() -> None:
-    class Lower(Callback):
+@pytest.mark.parametrize(("key", "value"), [("lr", 0.01), ("weight_decay", 0.5)])
+def test_a_number_of_a_group_that_one_rank_alone_changes_is_told_on_all(key: str, value: float) -> None:
+    class Change(Callback):
         def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
             if pdnn.world().rank == 0:
-                trainer.optimizer.param_groups[0]["lr"] = 0.01
+                trainer.optimizer.param_groups[0][key] = value
 
     def work() -> None:
-        own = 0.01 if pdnn.world().rank == 0 else 0.1
-        told = rf"learning rates differ, this one has \[{own}\] and the largest are \[0.1\]"
+        told = f"rank 1 has groups .*, rank 0 has .*'{key}': {value}.*must set the same on every rank"
         with pytest.raises(ValueError, match=told):
-            trained("ddp", callbacks=[Lower()])
+            trained("ddp", callbacks=[Change()])
 
     pdnn.run(work, ranks=2, backend="threads")
 
