@@ -300,18 +300,17 @@ class Epochs:
         """Notes how far the training has come; ranks of their own that stop have no common place."""
         training, schedule = self._training, self._training.schedule
         steps, rows = sums.steps - before.steps, len(self._source)
-        training.step += steps
         row = min(row + steps * self._rows, rows)
         scattered = sums.stopped and training.strategy.models_apart
-        self.complete = row == rows and not scattered
+        complete = row == rows and not scattered
+        if schedule is not None and (complete or training.schedule_per == "step"):  # first, as it may raise
+            schedule.step_to(schedule.last_epoch + (steps if training.schedule_per == "step" else 1))
+        training.step += steps
+        self.complete = complete
         self._uncounted = sums.steps if self.complete else 0
         training.position = None
         if not self.complete and not scattered:
             training.position = Position(row, rows, self._source.shuffled(self._shuffle), sums)
-        if schedule is not None and training.schedule_per == "step":
-            schedule.step_to(schedule.last_epoch + steps)
-        elif schedule is not None and self.complete:
-            schedule.step_to(schedule.last_epoch + 1)
 
     def _begin_again(self) -> None:
         """An error ended an epoch whose steps are not recorded: it begins again with its first row."""

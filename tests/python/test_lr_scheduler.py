@@ -162,3 +162,41 @@ def test_what_does_not_fit_is_refused() -> None:
         pdnn.Trainer(model, loss, sgd, schedule=lambda t: 1.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Sequential"):
         optim.StepLR(model, 1)  # type: ignore[arg-type]
+
+
+class Own(optim.LRScheduler):
+    """A schedule whose rates are those of a test."""
+
+    given: Callable[[int], Any]
+
+    def rates(self, t: int) -> Any:
+        return type(self).given(t)
+
+
+@pytest.mark.parametrize("per", ["epoch", "step"])
+@pytest.mark.parametrize(
+    ("late", "error", "words"),
+    [
+        ([0.1], ValueError, r"Own: rates\(2\) gives 1 for 2 parameter groups"),
+        ([0.1, None], TypeError, "Own: the rate at t = 2 is None, expected a number"),
+        (ZeroDivisionError("in a rate"), ZeroDivisionError, "in a rate"),
+    ],
+)
+def test_a_schedule_of_ones_own_is_told_what_is_wrong(
+    late: Any, error: type[Exception], words: str, per: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def given(t: int) -> Any:
+        if t < 2:
+            return [0.1, 0.1]
+        if isinstance(late, Exception):
+            raise late
+        return late
+
+    monkeypatch.setattr(Own, "given", staticmethod(given), raising=False)
+    model = network()
+    sgd = two_rates(model)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, schedule=Own(sgd), schedule_per=per)
+    with pytest.raises(error, match=words):
+        trainer.fit((X, Y), 3, 8, verbose=False)
+    assert trainer.schedule is not None and trainer.schedule.last_epoch == (1 if per == "epoch" else 0)
+    assert trainer.step == trainer.epoch * -(-len(X) // 8) and trainer.position is None

@@ -58,7 +58,7 @@ class LRScheduler:
 
     def table(self, times: range) -> Array:
         """The learning rates at these times, (times, groups), up to the first that no group may have."""
-        rates = np.array([self.rates(t) for t in times])
+        rates = np.array([self._rates(t) for t in times])
         wrong = ~((rates >= 0) & (rates < np.inf)).all(axis=1)
         return rates[: wrong.argmax()] if wrong.any() else rates
 
@@ -79,7 +79,7 @@ class LRScheduler:
         TypeError, ValueError
             If t is no integer from 0.
         """
-        rates = self.rates(integer(self, "t", t, 0))
+        rates = self._rates(integer(self, "t", t, 0))
         self.last_epoch = int(t)
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate
@@ -89,8 +89,20 @@ class LRScheduler:
         return self.rates(self.last_epoch)
 
     def config(self) -> dict[str, Any]:
-        """The schedule's own settings, which a checkpoint compares."""
+        """The schedule's own settings, which ranks and a checkpoint compare; as JSON can hold them."""
         return {"type": type(self).__name__}
+
+    def _rates(self, t: int) -> list[float]:
+        """`rates`, a number for each group."""
+        rates, groups = list(self.rates(t)), len(self.base_lrs)
+        if len(rates) != groups:
+            raise ValueError(
+                f"{type(self).__name__}: rates({t}) gives {len(rates)} for {groups} parameter groups; "
+                "expected one for each"
+            )
+        for rate in rates:
+            number(self, f"the rate at t = {t}", rate, valid=lambda _: True)
+        return rates
 
     def _check_optimizer(self, optimizer: object) -> None:
         if not isinstance(optimizer, Optimizer):
