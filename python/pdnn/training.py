@@ -22,6 +22,7 @@ from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
+from pdnn.optim.lr_scheduler import check_schedule
 from pdnn.optim.optimizer import GROUP_KEYS
 from pdnn.store import Array
 
@@ -380,15 +381,11 @@ def _check(
         raise TypeError(
             f"Trainer: optimizer is of type {type(optimizer).__name__}, expected one of pdnn.optim's"
         )
+    optimizer.check_own_step("Trainer")
     if not (comm is None or isinstance(comm, Communicator)):
         raise TypeError(f"Trainer: comm is of type {type(comm).__name__}, expected a pdnn.comm.Communicator")
-    if not (schedule is None or isinstance(schedule, LRScheduler)):
-        raise TypeError(
-            f"Trainer: schedule is of type {type(schedule).__name__}, "
-            "expected one of pdnn.optim.lr_scheduler; a function goes into LambdaLR"
-        )
-    if schedule is not None and schedule.optimizer is not optimizer:
-        raise ValueError("Trainer: the schedule is of another optimizer")
+    if schedule is not None:
+        check_schedule("Trainer", schedule, optimizer)
     if schedule_per not in ("epoch", "step"):
         raise ValueError(f'Trainer: schedule_per "{schedule_per}"; expected "epoch" or "step"')
     for name, largest in {"clip_norm": clip_norm, "clip_value": clip_value}.items():

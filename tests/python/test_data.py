@@ -112,6 +112,14 @@ def test_a_subset_keeps_indices_not_rows() -> None:
     assert len(data[[]]) == 0
 
 
+@pytest.mark.parametrize("name", ["__getitem__", "gather"])
+def test_rows_of_a_subclass_are_refused_that_nobody_would_read(name: str) -> None:
+    with pytest.raises(
+        TypeError, match=f"Own: loaders and trainers .* do not call its {name}; change the ar"
+    ):
+        type("Own", (Dataset,), {name: lambda self, rows: None})
+
+
 def test_subsets_of_subsets_collapse() -> None:
     data = bytes_data()
     once = data[np.arange(10, 20)]

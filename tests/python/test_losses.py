@@ -104,6 +104,11 @@ def test_a_call_of_its_own_is_refused_where_the_core_would_not_call_it() -> None
             call(lambda outputs, targets: 0)
 
 
+def test_a_forward_is_refused_that_nothing_would_call() -> None:
+    with pytest.raises(TypeError, match="Own: a loss has no forward; name it __call__"):
+        type("Own", (nn.MSELoss,), {"forward": lambda self, outputs, targets: outputs})
+
+
 def test_integers_are_targets_where_the_loss_takes_no_classes() -> None:
     y = RNG.integers(-5, 6, 40)
     want, got = trainer_of(nn.MSELoss(), outputs=1), trainer_of(nn.MSELoss(), outputs=1)

@@ -200,3 +200,15 @@ def test_a_schedule_of_ones_own_is_told_what_is_wrong(
         trainer.fit((X, Y), 3, 8, verbose=False)
     assert trainer.schedule is not None and trainer.schedule.last_epoch == (1 if per == "epoch" else 0)
     assert trainer.step == trainer.epoch * -(-len(X) // 8) and trainer.position is None
+
+
+def test_what_torch_calls_and_a_trainer_does_not_is_refused() -> None:
+    with pytest.raises(TypeError, match="Rates: nothing calls get_lr; define rate"):
+        type("Rates", (optim.StepLR,), {"get_lr": lambda self: [0.1]})
+    model = network()
+    sgd = two_rates(model)
+    with pytest.raises(NotImplementedError, match="Empty: define rate"):
+        type("Empty", (optim.LRScheduler,), {})(sgd)
+    steps = type("Steps", (optim.StepLR,), {"step": lambda self: None})
+    with pytest.raises(TypeError, match="Trainer: Steps has a step of its own, which only loops by hand"):
+        pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, schedule=steps(sgd, 1))

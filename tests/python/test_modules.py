@@ -184,10 +184,17 @@ def test_a_trainer_takes_what_has_a_static_form() -> None:
         def forward(self, x: object) -> object:
             return x
 
+    class Called(nn.Linear):
+        def __call__(self, x: np.ndarray) -> Any:
+            return super().__call__(x) * 2
+
+    x = np.ones((1, 2), np.float32)
+    once, twice = nn.Sequential(nn.Linear(2, 2), seed=3), nn.Sequential(Called(2, 2), seed=3)
+    np.testing.assert_array_equal(twice(x).data, once(x).data * 2)
     optimizer = optim.SGD(nn.Sequential(nn.Linear(2, 2)).parameters(), lr=0.1)
     with pytest.raises(TypeError, match=r"model is of type Net, expected an nn\.Sequential.*by hand"):
         pdnn.Trainer(Net(), nn.CrossEntropyLoss(), optimizer)  # type: ignore[arg-type]
-    for layer in (Net(), Twice(2, 2)):
+    for layer in (Net(), Twice(2, 2), Called(2, 2)):
         model = nn.Sequential(layer)
         assert model.flat_parameters.size
         with pytest.raises(TypeError, match=r"has its forward in Python.*write the loop by hand"):

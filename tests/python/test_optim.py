@@ -446,6 +446,29 @@ def test_parameters_that_do_not_fit_are_refused() -> None:
         pdnn.Trainer(models.mlp([2, 2]), nn.CrossEntropyLoss(), sgd)
 
 
+@pytest.mark.parametrize("base", [optim.SGD, optim.LBFGS, optim.GaussNewton])
+def test_a_step_of_its_own_is_refused_where_the_core_would_not_call_it(base: type[optim.Optimizer]) -> None:
+    class Own(base):  # type: ignore[misc,valid-type]
+        def step(self) -> None:
+            raise AssertionError("called")
+
+    model = models.mlp([4, 3])
+    own = Own(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="Trainer: Own has a step of its own, which the core does not call"):
+        pdnn.Trainer(model, nn.CrossEntropyLoss(), own)
+    if base is not optim.LBFGS:  # which such steps refuse anyway
+        with pytest.raises(TypeError, match=r"step: Own has a step of its own, .* write the loop by hand"):
+            model.step(np.ones((2, 4), np.float32), np.zeros(2, np.int64), nn.CrossEntropyLoss(), own)
+
+
+def test_a_rule_that_the_core_lacks_is_refused() -> None:
+    model = models.mlp([4, 3])
+    own = type("Own", (optim.Optimizer,), {})(model.parameters(), 0.1, 0.0)
+    for use in (own.step, lambda: pdnn.Trainer(model, nn.CrossEntropyLoss(), own)):
+        with pytest.raises(TypeError, match=r"Own: the core has no such rule; subclass one that it has"):
+            use()
+
+
 def on_ranks(change: dict[str, Any]) -> Any:
     """Parameters after some epochs of a rank; rank 1 differs from the others by `change`."""
     numbers = {"lr": 0.01, "start": 0.5, "clip_norm": 0.5, **(change if pdnn.world().rank == 1 else {})}

@@ -75,6 +75,14 @@ class Dataset:
     Dataset(10 samples of 784, uint8 * 0.00392157, labels int64)
     """
 
+    def __init_subclass__(cls) -> None:
+        """Refuses rows of a subclass's own, by a TypeError: batches are read from the arrays."""
+        if own := {"__getitem__", "gather"} & vars(cls).keys():
+            raise TypeError(
+                f"{cls.__name__}: loaders and trainers read the arrays of a Dataset, and do not call its "
+                f"{min(own)}; change the arrays, or make blocks of rows with a BlockStream"
+            )
+
     def __init__(
         self,
         x: npt.ArrayLike,

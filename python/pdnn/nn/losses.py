@@ -47,6 +47,14 @@ class Loss:
     #: Where a single output lies above this, its row is predicted to be of class 1.
     threshold: ClassVar[float] = 0.5
 
+    def __init_subclass__(cls) -> None:
+        """Refuses a `forward`, by a TypeError: a loss of one's own is a `__call__`, in a loop by hand."""
+        if "forward" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__}: a loss has no forward; name it __call__(outputs, targets, weight=None), "
+                "and write the loop by hand"
+            )
+
     def __init__(self, reduction: str = "mean") -> None:
         if reduction not in REDUCTIONS:
             raise ValueError(

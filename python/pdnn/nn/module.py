@@ -391,10 +391,10 @@ def builds(module: Module) -> bool:
 
 
 def runs_in_python(module: Module) -> Module | None:
-    """The first module, this one or inside it, whose `forward` is Python's and not the core's."""
+    """The first module, this one or inside it, whose `forward` or call is Python's and not the core's."""
     bases = type(module).__mro__
-    own_forward = next(index for index, base in enumerate(bases) if "forward" in vars(base))
+    own_call = next(index for index, base in enumerate(bases) if {"forward", "__call__"} & vars(base).keys())
     own_build = next(index for index, base in enumerate(bases) if "build" in vars(base))
-    if own_forward < own_build or type(module).build is Module.build:
+    if own_call < own_build or type(module).build is Module.build:
         return module
     return next(filter(None, map(runs_in_python, module.children())), None)

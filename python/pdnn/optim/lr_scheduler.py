@@ -48,9 +48,21 @@ class LRScheduler:
         self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
         self.step_to(begin)
 
+    def __init_subclass__(cls) -> None:
+        """Refuses torch's `get_lr`, by a TypeError: a rate is a function of time here, not of the last."""
+        if "get_lr" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__}: nothing calls get_lr; define rate(base, t), the learning rate after t "
+                "steps of a group that began with base"
+            )
+
     def rate(self, base: float, t: int) -> float:
-        """The learning rate at time t ≥ 0 of a group that began with `base`."""
-        raise NotImplementedError
+        """The learning rate at time t ≥ 0 of a group that began with `base`; your own schedule defines it.
+
+        It must depend on nothing else: an epoch's rates may be computed before it begins, those of a training
+        that resumes again, and those of several ranks on each of them.
+        """
+        raise NotImplementedError(f"{type(self).__name__}: define rate(self, base, t)")
 
     def rates(self, t: int) -> list[float]:
         """The learning rate of each group at time t."""
@@ -351,3 +363,20 @@ class SequentialLR(LRScheduler):
             "schedulers": [scheduler.config() for scheduler in self.schedulers],
             "milestones": self.milestones,
         }
+
+
+def check_schedule(where: str, schedule: object, optimizer: Optimizer) -> None:
+    """Raises TypeError or ValueError unless it is a schedule of this optimizer that a Trainer can advance."""
+    name = type(schedule).__name__
+    if not isinstance(schedule, LRScheduler):
+        raise TypeError(
+            f"{where}: schedule is of type {name}, "
+            "expected one of pdnn.optim.lr_scheduler; a function goes into LambdaLR"
+        )
+    if type(schedule).step is not LRScheduler.step:
+        raise TypeError(
+            f"{where}: {name} has a step of its own, which only loops by hand call; "
+            "define rate(base, t), of the number of steps t"
+        )
+    if schedule.optimizer is not optimizer:
+        raise ValueError(f"{where}: the schedule is of another optimizer")

@@ -143,10 +143,19 @@ class Optimizer:
         TypeError, ValueError
             As `Sequential.step`.
         """
+        self.check_own_step("step")
         kept = self._stepper
         if kept is None or kept.model is not model or kept.criterion is not criterion:
             kept = self._stepper = Stepper(model, criterion, self)
         return kept
+
+    def check_own_step(self, where: str) -> None:
+        """Raises TypeError if a subclass outside pdnn has its own `step`, which the core does not call."""
+        if not type(self).step.__module__.startswith("pdnn."):
+            raise TypeError(
+                f"{where}: {type(self).__name__} has a step of its own, which the core does not call; write "
+                "the loop by hand"
+            )
 
     def store(self) -> Store:
         """The memory of the model whose parameters these are.
@@ -229,8 +238,16 @@ class Optimizer:
     # ---- the core's side
 
     def rule(self) -> Any:
-        """The rule with its numbers, as the core has it."""
-        raise NotImplementedError
+        """The rule with its numbers, as the core has it.
+
+        Raises
+        ------
+        TypeError
+            If it is a subclass of none of pdnn's rules.
+        """
+        raise TypeError(
+            f"{type(self).__name__}: the core has no such rule; subclass one that it has, such as optim.SGD"
+        )
 
     def core_numbers(self, group: dict[str, Any]) -> tuple[float, float]:
         """Learning rate and weight decay of a group, as the core is to know them."""

@@ -152,6 +152,7 @@ class SecondOrder(ClosureOptimizer):
         TypeError, ValueError
             As `Sequential.step`.
         """
+        self.check_own_step("step")
         return RowStepper(model, criterion, self)
 
     # ---- the core's side
