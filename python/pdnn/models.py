@@ -150,7 +150,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[nn.Sequential, dict[str, s
         described = sum(array.size for array in _arrays(model))
     except (AttributeError, KeyError, RecursionError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(
-            f"{path}: its architecture is not one that this version of pdnn can build ({error})"
+            f"{path}: its architecture is not one that this version of pdnn can build ({error}); build the "
+            "model and call its load()"
         ) from error
     held = sum(array.size for array in arrays.values())
     if described != held:  # said before any memory is allocated for them

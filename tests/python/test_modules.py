@@ -167,6 +167,28 @@ def test_state_goes_to_a_file_and_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(other.flat_parameters, net.flat_parameters)
 
 
+def test_a_file_does_not_describe_what_it_has_no_code_of(tmp_path: Path) -> None:
+    class ReLU(nn.ReLU):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) * 2
+
+    class Twice(nn.Sequential):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) * 2
+
+    file, x = tmp_path / "net.safetensors", np.ones((1, 4), np.float32)
+    for make in (
+        lambda seed: nn.Sequential(nn.Linear(4, 3), ReLU(), seed=seed),
+        lambda seed: Twice(nn.Linear(4, 3), seed=seed),
+    ):
+        model, other = make(1), make(2)
+        model.save(file)
+        with pytest.raises(ValueError, match="holds no pdnn architecture; build the model and call its load"):
+            pdnn.load_model(file)
+        other.load(file)
+        np.testing.assert_array_equal(other.predict(x), model.predict(x))
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
 def test_copies_are_equal_and_independent(duplicate: object) -> None:
     net = Net(dtype="float64")

@@ -13,7 +13,7 @@ from pdnn.checks import integer, shape_of_sample, unmasked
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
 from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss, check_loss
-from pdnn.nn.module import Module, builds, runs_in_python
+from pdnn.nn.module import Module, runs_in_python
 from pdnn.nn.place import Place
 from pdnn.nn.targets import prepare_rows
 from pdnn.store import Array, Handle, Store
@@ -312,7 +312,7 @@ class Sequential(Exportable):
     # ---- as a module
 
     def _metadata(self) -> dict[str, str]:
-        if not builds(self):
+        if runs_in_python(self) is not None:  # a file has no code: it would be read as another model
             return super()._metadata()
         architecture = {"dtype": self.dtype, **self.config()}
         return {"pdnn.architecture": json.dumps(architecture), **super()._metadata()}
