@@ -187,7 +187,7 @@ class Fitting:
                 "fit",
                 {"model": fingerprint[:16]},
                 "all hold the same model between epochs, so pass the same callbacks on every rank; or a "
-                "registered all_reduce gives ranks different sums",
+                "registered all_reduce, or a codec of your own, gives ranks different sums",
             )
 
     def _epochs(self) -> Epochs:

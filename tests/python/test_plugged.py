@@ -33,6 +33,14 @@ def test_ranks_that_are_started_use_what_was_registered_before() -> None:
     assert on_threads(lambda: pdnn.world().core.all_reduce_name, 2) == [None, None]
 
 
+def test_auto_measures_no_codec_beside_an_all_reduce_of_ones_own() -> None:
+    with pdnn.comm.register("all_reduce", plugged_parts.ring):
+        trainers = on_threads(lambda: plugged_parts.train("auto")[1], 2)
+    for trainer in trainers:  # of a network so small, whose exchange does not pay
+        assert str(trainer.strategy) == "ddp" and not trainer.choice.alternatives.pays
+        assert "1 rank" in trainer.choice.alternatives.instead
+
+
 def test_an_error_in_an_all_reduce_ends_the_training_with_its_traceback() -> None:
     def fails(comm: pdnn.comm.Communicator, array: plugged_parts.Array) -> None:
         if comm.rank == 1:

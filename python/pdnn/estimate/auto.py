@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from pdnn.codec.recommend import CODECS
 from pdnn.comm import SELF, Communicator
 from pdnn.comm.costs import text
 from pdnn.estimate.instead import Alternatives
@@ -122,6 +123,7 @@ def choose(race: Race, rows: int, comm: Communicator, cores: int, leaves: int = 
         lambda other: race([other], rows, comm, comm)[0],
         ranks_of_node,
         of_node,
+        CODECS if comm.core.all_reduce_name is None else (),  # by a program's own none is added up
     )
     return AutoChoice(strategy, comm.size, measured, seconds, alternatives)
 

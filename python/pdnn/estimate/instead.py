@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from math import ceil, log2
 from typing import TYPE_CHECKING
@@ -52,6 +52,7 @@ class Alternatives:
         seconds_of: Callable[[Strategy], float],
         ranks_of_node: int = 1,
         of_node: Callable[[], float] | None = None,
+        codecs: Iterable[str] = CODECS,
     ) -> Alternatives:
         """Looks for what would pay, if a step of all ranks does not; collective where the callables are.
 
@@ -68,6 +69,8 @@ class Alternatives:
             Ranks of each machine.
         of_node : callable, optional
             Seconds of a step that only they make together.
+        codecs : iterable of str
+            What gradients may be sent by.
         """
         if seconds <= WORTH * alone:
             return cls(alone, True)
@@ -82,9 +85,9 @@ class Alternatives:
         averaged = alone + average / every
         if every <= MOST_STEPS and averaged < ranks * alone:
             found[f"{ModelAveraging(every, engine=engine)}"] = averaged
-        coded = {other: seconds_of(other) for other in (DataParallel(engine, codec=code) for code in CODECS)}
-        best = min(coded, key=lambda other: coded[other])
-        if coded[best] < alone:
+        coded = {other: seconds_of(other) for other in (DataParallel(engine, codec=code) for code in codecs)}
+        best = min(coded, key=lambda other: coded[other], default=None)
+        if best is not None and coded[best] < alone:
             found[str(best)] = coded[best]
         return cls(alone, False, found)
 
