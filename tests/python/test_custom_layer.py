@@ -91,6 +91,16 @@ def test_its_gradients_are_finite_differences(scale: type[nn.CustomLayer]) -> No
     np.testing.assert_allclose(model.flat_gradients, gradient, rtol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(2, 3), (2, 2, 3)])
+def test_channels_come_last(scale: type[nn.CustomLayer], shape: tuple[int, ...]) -> None:
+    model = nn.Sequential(scale(3), dtype="float64")
+    model.flat_parameters[:] = [1, 10, 100]
+    x = np.arange(1.0, 1 + np.prod((1, *shape))).reshape(1, *shape)
+    memory = np.moveaxis(x, 1, -1)
+    expected = memory.reshape(-1) * np.resize(model.flat_parameters, x.size)
+    np.testing.assert_array_equal(model.predict(x), np.moveaxis(expected.reshape(memory.shape), -1, 1))
+
+
 def test_threads_and_ranks_change_nothing_but_rounding(scale: type[nn.CustomLayer]) -> None:
     random = np.random.default_rng(5)
     x, y = random.normal(size=(60, 6)), random.normal(size=(60, 2))

@@ -18,8 +18,9 @@ using Index = std::ptrdiff_t;
 
 namespace custom {
 
-/// Samples, one behind the other, in C order; but an image, whose shape is (channels, height, width), lies with its
-/// channels last, (height, width, channels). Null data: the values are not wanted.
+/// Samples, one behind the other, in C order; but an image, whose shape is (channels, height, width), and a line,
+/// (channels, length), lie with their channels last: (height, width, channels), (length, channels). Null data: the
+/// values are not wanted.
 template <class T>
 struct Batch {
   T* data;
