@@ -126,6 +126,9 @@ def test_files_and_pickles_bring_it_back(scale: type[nn.CustomLayer], tmp_path: 
     assert model.flat_parameters.size == 42
     assert model[1].weight.data[3] == model[1].weight.data[0] + 3
     assert repr(model[1]) == "Scale(features=4)"
+    changed = scale(3)
+    changed.features = 4
+    assert changed.config() == {"features": 4}
     model.save(tmp_path / "model.safetensors")
     copies = [pdnn.load_model(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(model))]
     for other in [*copies, copy.deepcopy(model)]:
@@ -176,6 +179,20 @@ def test_what_is_no_layer_is_refused(scale: type[nn.CustomLayer], monkeypatch: p
     layer.build(pdnn.core.core_for("float32"))
     with pytest.raises(ValueError, match="in use already; make a new one each time"):
         layer.build(pdnn.core.core_for("float32"))
+
+
+def test_arguments_that_files_could_not_bring_back_are_refused(scale: type[nn.CustomLayer]) -> None:
+    with pytest.raises(TypeError, match=r"Scale: files of models cannot hold the arguments .*int64"):
+        scale(np.int64(4))  # type: ignore[arg-type]
+
+    def other_names(self: nn.CustomLayer, width: int) -> None:
+        nn.CustomLayer.__init__(self, features=width)
+
+    other = type("Other", (scale,), {"__init__": other_names, "__module__": scale.__module__})
+    with pytest.raises(
+        TypeError, match=r"Other: files of models could not make it again by Other\(.*their own"
+    ):
+        other(4)
 
 
 def test_names_that_files_could_not_tell_apart_are_refused(scale: type[nn.CustomLayer]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from abc import ABC, abstractmethod
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pdnn.core import CoreCustom, Width, core_for
@@ -19,13 +21,13 @@ class CustomLayer(Module, ABC):
     Parameters
     ----------
     **arguments
-        Those of your class, which become attributes. They make the layer again when a file is read, so they
-        must be what JSON can hold.
+        Those of your class, by their names there, which become attributes. They make the layer again when a
+        file is read, so they must be what JSON can hold.
 
     Raises
     ------
     TypeError
-        If `make` returns something else than a layer.
+        If `make` returns something else than a layer, or JSON or the class cannot take the arguments.
     ValueError
         If the extension was built for another version of pdnn's headers, or a parameter's name is no
         identifier or an attribute already.
@@ -56,7 +58,8 @@ class CustomLayer(Module, ABC):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__()
-        self._arguments = arguments
+        self._arguments = tuple(arguments)
+        self._check_arguments(arguments)
         for name, value in arguments.items():
             setattr(self, name, value)
         for name, shape in self.build(core_for("float32")).parameters():
@@ -66,6 +69,23 @@ class CustomLayer(Module, ABC):
                     "identifier that is no attribute of a layer"
                 )
             setattr(self, name, Parameter(name, tuple(shape)))
+
+    def _check_arguments(self, arguments: dict[str, Any]) -> None:
+        """Raises TypeError if a file of a model could not bring the layer back by them."""
+        name = type(self).__name__
+        try:
+            json.dumps(arguments)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"{name}: files of models cannot hold the arguments {arguments} ({error}); pass what JSON can"
+            ) from None
+        try:
+            signature(type(self)).bind(**arguments)
+        except TypeError as error:
+            raise TypeError(
+                f"{name}: files of models could not make it again by {name}(**{arguments}) ({error}); hand "
+                "its arguments to super().__init__ by their own names"
+            ) from None
 
     @abstractmethod
     def make(self, dtype: str) -> object:
@@ -87,5 +107,5 @@ class CustomLayer(Module, ABC):
         return core.Custom(type(self).__name__, self.make(str(core.zeros(0).dtype)))
 
     def config(self) -> dict[str, Any]:
-        """The arguments."""
-        return self._arguments
+        """The arguments, as they are now."""
+        return {name: getattr(self, name) for name in self._arguments}
