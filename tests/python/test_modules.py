@@ -87,6 +87,19 @@ def test_parts_cannot_be_added_once_parameters_are_gathered() -> None:
     with pytest.raises(ValueError, match=r"Net\.zeta: .*gathered already"):
         net.zeta = None
     net.act = nn.ReLU()  # has none
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+    for rate in (0.2, 0.4):
+        model[1].p = rate
+    assert model.config()["layers"][1]["p"] == 0.4
+    model.flat_parameters  # noqa: B018
+    with pytest.raises(
+        ValueError, match=r"Dropout\.p: the model is built .*; assign it before, or in a copy"
+    ):
+        model[1].p = 0.9
+    assert model[1].p == 0.4
+    other = copy.deepcopy(model)
+    other[1].p = 0.9
+    assert other.config()["layers"][1]["p"] == 0.9 and (other.flat_parameters == model.flat_parameters).all()
     parts = nn.ModuleList([nn.Linear(2, 2)])
     Wrapper(parts).flat_parameters  # noqa: B018
     with pytest.raises(ValueError, match="gathered already"):

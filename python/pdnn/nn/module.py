@@ -91,10 +91,11 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         if self._place is not None:
             for part in (value, vars(self).get(name)):
-                if isinstance(part, Handle) or (isinstance(part, Module) and part._named(Handle)):
+                held = isinstance(part, Handle) or (isinstance(part, Module) and part._named(Handle))
+                if held or name in self.config():
                     raise ValueError(
-                        f"{type(self).__name__}.{name}: the model's parameters are gathered already, at its "
-                        "first call or use of its parameters; assign all parts before"
+                        f"{type(self).__name__}.{name}: the model is built and its parameters gathered "
+                        "already, at its first call or use of them; assign it before, or in a copy.deepcopy"
                     )
         super().__setattr__(name, value)
 
@@ -196,11 +197,10 @@ class Module:
     def _allocate(self, named: dict[str, Handle], dtype: str, seed: int) -> Store:
         """New memory with the values in it: those that parts have, else initial ones."""
         core = core_for(dtype)
-        sizes = {
-            kind: sum(handle.size for handle in named.values() if isinstance(handle, kind))
-            for kind in (Parameter, Buffer)
-        }
-        data, buffers = core.zeros(sizes[Parameter]), core.zeros(sizes[Buffer])
+        kinds = [
+            [own.size for own in named.values() if isinstance(own, kind)] for kind in (Parameter, Buffer)
+        ]
+        data, buffers = (core.zeros(sum(sizes)) for sizes in kinds)
         self._draw(core, seed, [], offsets_of(named.values()), data, buffers)
         return Store(named, data, core.zeros(data.size), buffers, seed, dtype)
 
