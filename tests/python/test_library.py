@@ -15,6 +15,7 @@ import pdnn
 from pdnn import nn, optim
 from pdnn.data import Dataset
 from pdnn.models import load_model
+from pdnn.optim import rules
 from pdnn.strategies.base import KINDS, Strategy
 from pdnn.strategies.spec import parse
 from processes import mpi_command, own_mpiexec, run
@@ -125,6 +126,19 @@ def test_programs_train_what_python_trains(installed: Installed, kind: str, stra
 def test_errors_say_what_was_wrong(installed: Installed) -> None:
     with pytest.raises(AssertionError, match='strategy "team:0"; expected one of'):
         installed("train", "images", "labels", "mlp", "team:0")
+
+
+def test_every_layer_loss_and_optimizer_of_python_is_in_it(root: Path) -> None:
+    folder = root / "cpp" / "pdnn"
+    built, described = ((folder / name).read_text() for name in ("library/build.cpp", "descriptions.hpp"))
+    others = (nn.Sequential, nn.CustomLayer, nn.ColumnParallelLinear, nn.RowParallelLinear)
+    kinds = [kind for name in nn.__all__ if isinstance(kind := getattr(nn, name), type)]
+    layers = [kind for kind in kinds if issubclass(kind, nn.Module) and kind.build is not nn.Module.build]
+    losses = [kind for kind in kinds if issubclass(kind, nn.Loss) and kind.core_name]
+    names = {kind.__name__ for kind in [*layers, *losses] if not issubclass(kind, others)}
+    missing = [name for name in names | {*rules.__all__} if f'"{name}"' not in built]
+    missing += [name for name in names | {*rules.__all__} if f"struct PDNN_API {name} " not in described]
+    assert len(names) > 30 and not missing
 
 
 @pytest.mark.long
