@@ -246,3 +246,20 @@ def test_a_sampler_of_ones_own_gives_the_rows_of_a_loader() -> None:
 
     loader = data.DataLoader(data.Dataset(np.arange(10.0)[:, None], np.arange(10)), 2, sampler=EveryThird())
     assert [y.tolist() for _, y in loader] == [[0, 3], [6, 9]]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("length", "gave"), [(4, "more than 4"), (8, "7")])
+def test_a_sampler_of_another_length_than_it_gives_rows_is_told_so(
+    length: int, gave: str, drop_last: bool
+) -> None:
+    class Rows(list[int]):
+        def __len__(self) -> int:
+            return length
+
+    dataset = data.Dataset(np.arange(10.0)[:, None], np.arange(10))
+    loader = data.DataLoader(dataset, 2, drop_last=drop_last, sampler=Rows(range(7)))
+    with pytest.raises(
+        ValueError, match=f"Rows: gave {gave} rows in an epoch, but its length is {length}; its"
+    ):
+        list(loader)

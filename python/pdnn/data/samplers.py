@@ -118,7 +118,7 @@ class BatchSampler:
     TypeError
         If `batch_size` is no integer.
     ValueError
-        If it is below 1.
+        If it is below 1; at the end of an epoch, if the sampler gave more or fewer rows than its length.
     """
 
     def __init__(self, sampler: Sampler, batch_size: int, drop_last: bool) -> None:
@@ -133,8 +133,18 @@ class BatchSampler:
         return int(-(-getattr(self.sampler, "num_samples", len(self.sampler)) // self.batch_size))
 
     def __iter__(self) -> Iterator[list[int]]:
-        rows = iter(self.sampler)
-        return (list(islice(rows, self.batch_size)) for _ in range(len(self)))
+        rows, length, given = iter(self.sampler), len(self.sampler), 0
+        for _ in range(len(self)):
+            batch = list(islice(rows, self.batch_size))
+            given += len(batch)
+            yield batch
+        given += sum(1 for _ in islice(rows, length + 1))
+        if given != length:
+            more = "more than " * (given > length)
+            raise ValueError(
+                f"{type(self.sampler).__name__}: gave {more}{min(given, length)} rows in an epoch, but its "
+                f"length is {length}; its __len__ must say how many rows it gives"
+            )
 
 
 def tell_epoch(sampler: Any, epoch: int) -> None:
