@@ -56,6 +56,39 @@ def test_values_depend_on_seed_layer_and_element_alone() -> None:
     np.testing.assert_array_equal(one, other[: one.size])  # a wider layer draws more of the same sequence
 
 
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (
+            lambda: init.constant(float("nan")),
+            ValueError,
+            "Linear: the value of weight_init = nan; expected a fin",
+        ),
+        (lambda: init.normal(float("inf")), ValueError, "Linear: the value of weight_init = inf"),
+        (
+            lambda: init.uniform("1"),
+            TypeError,
+            "Linear: the value of weight_init is '1', expected a finite num",
+        ),
+        (
+            lambda: init.Initializer("gamma", 1.0),
+            ValueError,
+            "distribution 'gamma'; expected one of .'uniform'",
+        ),
+        (
+            lambda: init.Initializer("normal", 1.0, "all"),
+            ValueError,
+            "fan 'all'; expected one of .'none', 'in'",
+        ),
+        (lambda: init.kaiming_normal(float("nan")), ValueError, "init: a = nan; expected a finite number"),
+        (lambda: init.xavier_uniform(None), TypeError, "init: gain is None, expected a finite number"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(make: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        nn.Linear(2, 3, weight_init=make())
+
+
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match='mode "fan_sum"'):
         init.kaiming_normal(mode="fan_sum")  # type: ignore[arg-type]

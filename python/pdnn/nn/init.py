@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import Literal, NamedTuple
+from math import isfinite, sqrt
+from typing import Literal, NamedTuple, get_args
+
+from pdnn.checks import number
+
+Distribution = Literal["uniform", "normal", "constant"]
+Fan = Literal["none", "in", "out", "sum"]
+DISTRIBUTIONS, FANS = get_args(Distribution), get_args(Fan)
 
 
 class Initializer(NamedTuple):
@@ -19,9 +25,9 @@ class Initializer(NamedTuple):
         What the width depends on: nothing, the number of inputs of a unit, that of outputs, or both.
     """
 
-    distribution: Literal["uniform", "normal", "constant"]
+    distribution: Distribution
     value: float
-    fan: Literal["none", "in", "out", "sum"] = "none"
+    fan: Fan = "none"
 
     def resolve(self, fan_in: int, fan_out: int) -> tuple[str, float]:
         """The distribution and its width a for a layer of these fans."""
@@ -30,13 +36,27 @@ class Initializer(NamedTuple):
 
 
 def initializer(owner: object, name: str, given: Initializer | None, default: Initializer) -> Initializer:
-    """What a layer was given, or its default; raises TypeError if it is no Initializer."""
+    """What a layer was given, or its default.
+
+    Raises
+    ------
+    TypeError
+        If it is no Initializer, or its value no number.
+    ValueError
+        If its value is not finite, or its distribution or fan none of those above.
+    """
     if not (given is None or isinstance(given, Initializer)):
         raise TypeError(
             f"{type(owner).__name__}: {name} is {given!r}, expected what a function of pdnn.nn.init returns, "
             "such as nn.init.zeros()"
         )
-    return given or default
+    if given is None:
+        return default
+    number(owner, f"the value of {name}", given.value, "a finite number", isfinite)
+    for part, known in (("distribution", DISTRIBUTIONS), ("fan", FANS)):
+        if (found := getattr(given, part)) not in known:
+            raise ValueError(f"{type(owner).__name__}: {name} has {part} {found!r}; expected one of {known}")
+    return given
 
 
 def constant(value: float) -> Initializer:
@@ -79,25 +99,31 @@ def kaiming_uniform(a: float = 0.0, mode: Literal["fan_in", "fan_out"] = "fan_in
     mode : "fan_in" or "fan_out"
         Keeps the size of outputs or that of gradients.
     """
+    a = _finite("a", a)
     return Initializer("uniform", sqrt(6.0 / (1 + a * a)), _fan(mode))
 
 
 def kaiming_normal(a: float = 0.0, mode: Literal["fan_in", "fan_out"] = "fan_in") -> Initializer:
     """Normal with standard deviation √(2/((1 + a²) fan)); parameters as for `kaiming_uniform`."""
+    a = _finite("a", a)
     return Initializer("normal", sqrt(2.0 / (1 + a * a)), _fan(mode))
 
 
 def xavier_uniform(gain: float = 1.0) -> Initializer:
     """Uniform in ±gain √(6/(fan_in + fan_out)) (Glorot and Bengio, AISTATS 2010, eq. 16)."""
-    return Initializer("uniform", gain * sqrt(6.0), "sum")
+    return Initializer("uniform", _finite("gain", gain) * sqrt(6.0), "sum")
 
 
 def xavier_normal(gain: float = 1.0) -> Initializer:
     """Normal with standard deviation gain √(2/(fan_in + fan_out)) (the same, eq. 12)."""
-    return Initializer("normal", gain * sqrt(2.0), "sum")
+    return Initializer("normal", _finite("gain", gain) * sqrt(2.0), "sum")
 
 
 def _fan(mode: str) -> Literal["in", "out"]:
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f'init: mode "{mode}"; expected "fan_in" or "fan_out"')
     return "in" if mode == "fan_in" else "out"
+
+
+def _finite(name: str, value: float) -> float:
+    return number("init", name, value, "a finite number", isfinite)
