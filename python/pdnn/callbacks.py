@@ -6,12 +6,13 @@ import io
 import os
 from math import isnan
 from pathlib import Path
+from re import fullmatch
 
 from pdnn.checks import integer, number
 from pdnn.files.atomic import named
 from pdnn.metrics import rises
 from pdnn.store import Array
-from pdnn.trainer import Trainer
+from pdnn.trainer import HOOKS, Trainer
 from pdnn.training import Best
 
 
@@ -20,6 +21,12 @@ class Callback:
 
     Set ``trainer.stop_training = True`` to end training after the epoch; rank 0's wish counts.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Refuses hooks that `fit` does not call, as ``on_epoch_begin``, by a TypeError."""
+        for name in vars(cls):
+            if fullmatch("on_.*_(begin|start|end)", name) and name not in HOOKS:
+                raise TypeError(f"{cls.__name__}: fit does not call {name}, but only {', '.join(HOOKS)}")
 
     def on_train_begin(self, trainer: Trainer) -> None:
         """Before the first epoch of a fit."""

@@ -388,3 +388,12 @@ def test_the_fingerprint_is_that_of_the_parameters_that_were_put_back() -> None:
     trainer = make()
     fit(trainer, 5, Worsen(2), EarlyStopping(patience=1))
     assert trainer.history.fingerprint == trainer.model.fingerprint()
+
+
+@pytest.mark.parametrize("name", ["on_epoch_begin", "on_batch_end", "on_train_start"])
+def test_a_hook_that_fit_does_not_call_is_refused(name: str) -> None:
+    with pytest.raises(
+        TypeError, match=f"Own: fit does not call {name}, but only on_train_begin, on_epoch_end"
+    ):
+        type("Own", (Callback,), {name: lambda self, *arguments: None})
+    type("Own", (Callback,), {"on_improvement": lambda self: None})
