@@ -411,3 +411,31 @@ def test_a_gradient_alone_makes_no_step(kind: Any) -> None:
     for arguments in ([], [lambda: None]):
         with pytest.raises(TypeError, match=r"needs the rows of a batch.*call model.step\(x, y, criterion"):
             optimizer.step(*arguments)
+
+
+def hooked(model: nn.Sequential) -> None:
+    next(model.parameters()).register_hook(lambda gradient: None)
+
+
+REFUSED: dict[str, tuple[Any, Any, Callable[[nn.Sequential], object], type[Exception], str]] = {
+    "masked": (np.ma.masked_array(X, X > 1), VALUES, lambda model: None, ValueError, "masked"),
+    "integers": (X.astype(int), VALUES, lambda model: None, TypeError, "int64"),
+    "list": (X.tolist(), VALUES, lambda model: None, TypeError, "array"),
+    "rows": (X, VALUES[:50], lambda model: None, ValueError, "60 rows"),
+    "hooks": (X, VALUES, hooked, ValueError, "hooks"),
+    "modes": (X, VALUES, lambda model: model[0].eval(), ValueError, "evaluation mode"),
+}
+
+
+@pytest.mark.parametrize("kind", EACH)
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_single_step_refuses_what_every_step_does(case: str, kind: Any) -> None:
+    x, y, change, error, told = REFUSED[case]
+    for make in (kind, lambda parameters: optim.SGD(parameters, lr=0.1)):
+        model = network()
+        rule = make(model.parameters())
+        change(model)
+        before = model.flat_parameters.copy()
+        with pytest.raises(error, match=told):
+            model.step(x, y, nn.MSELoss(), rule)
+        np.testing.assert_array_equal(model.flat_parameters, before)

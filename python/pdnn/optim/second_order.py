@@ -12,12 +12,12 @@ from pdnn import _core
 from pdnn.checks import positive
 from pdnn.core import core_for
 from pdnn.nn.losses import Loss, check_loss
-from pdnn.nn.sequential import Sequential, batch_of
-from pdnn.nn.targets import prepare_rows
+from pdnn.nn.sequential import Sequential
 from pdnn.optim.batch_loss import BatchLoss, Solver
 from pdnn.optim.closure_optimizer import ClosureOptimizer
 from pdnn.optim.inverse_hessian import dot
 from pdnn.optim.optimizer import Params
+from pdnn.optim.stepper import converted, hooks_of, mode_of, refuse_hooks
 from pdnn.store import Array
 
 LONGEST = 20
@@ -176,14 +176,12 @@ class RowStepper:
 
     def __call__(self, x: Array, y: Array, weight: npt.ArrayLike | None = None) -> float:
         """One step."""
-        model, core = self._model, core_for("float64")
-        x = np.ascontiguousarray(x, np.float64)
-        x = batch_of("step", x, model)
-        sample = x.shape[1:]
-        outputs = int(np.prod(model.output_shape(sample), dtype=np.int64))
-        targets, weights = prepare_rows("step", y, weight, self._criterion, outputs, "float64")
-        batch = self._optimizer.batch_loss(model, self._criterion, sample)
-        batch.take(core.Source(x, targets, 1.0, 0.0, weights), np.arange(len(x)))
+        refuse_hooks(hooks_of(self._model.place().store))
+        mode_of(tuple(self._model.modules()))
+        x, targets, weights = converted(self._model, self._criterion, x, y, weight, "float64")
+        batch = self._optimizer.batch_loss(self._model, self._criterion, x.shape[1:])
+        source = core_for("float64").Source(x, targets, 1.0, 0.0, weights)
+        batch.take(source, np.arange(len(x)))
         return self._optimizer.minimize(batch)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sized
 from math import prod
 from typing import Protocol
 
@@ -11,9 +12,10 @@ import numpy.typing as npt
 from pdnn.comm import world
 from pdnn.core import CoreOptimizer, CoreStepper, array_dtype, core_for
 from pdnn.nn.losses import Loss, check_loss
+from pdnn.nn.module import Module
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows, row_weights
-from pdnn.store import Array
+from pdnn.store import Array, Store
 
 
 class Updates(Protocol):
@@ -46,9 +48,8 @@ class Stepper:
         self.model, self.criterion, self.optimizer = model, criterion, optimizer
         self._model, self._store = model.core, model.place().store
         self._modules = tuple(model.modules())
-        hooks = [(handle.hooks, handle.post_hooks) for handle in self._store.handles]
-        self._hooks = [self._store.pass_hooks, *(each for pair in hooks for each in pair)]
-        self._refuse_hooks()
+        self._hooks = hooks_of(self._store)
+        refuse_hooks(self._hooks)
         self._width = core_for(model.dtype)
         self._loss = criterion.build(self._width)
         optimizer.attach(model)
@@ -60,14 +61,8 @@ class Stepper:
     def __call__(self, x: Array, y: Array, weight: npt.ArrayLike | None = None) -> float:
         """One step; arguments, result and errors are those of `Sequential.step`."""
         self.optimizer.sync_groups()
-        self._refuse_hooks()
-        training, store = self.model.training, self._store
-        for module in self._modules:
-            if module.training is not training:
-                raise ValueError(
-                    "step: some layers are in training mode and some in evaluation mode; call train() or "
-                    "eval() of the model, or write the step by hand"
-                )
+        refuse_hooks(self._hooks)
+        training, store = mode_of(self._modules), self._store
         ranks = None
         if store.synchronized and training and world().size > 1:
             ranks = world().core
@@ -88,30 +83,57 @@ class Stepper:
         assert loss is not None, "converted arrays are as it takes them"
         return loss
 
-    def _refuse_hooks(self) -> None:
-        if any(self._hooks):
-            raise ValueError(
-                "step: the model has hooks, which only backward passes by hand run; remove them, or write "
-                "the step by hand"
-            )
-
     def _converted(
         self, x: Array, y: Array, weights: Array | None
     ) -> tuple[CoreStepper, Array, Array, Array | None]:
         """The core's object for such samples, and the arrays as it takes them."""
-        model, dtype = self.model, array_dtype(self.model.dtype)
-        x = batch_of("step", x, model)
-        if x.dtype.kind != "f":
-            raise TypeError(f"step: x is {x.dtype}, expected floats")
-        sample = x.shape[1:]
-        outputs = prod(model.output_shape(sample))
-        targets, weights = prepare_rows("step", y, weights, self.criterion, outputs, dtype)
-        if len(targets) != len(x):
-            raise ValueError(f"step: y has {len(targets)} labels, x has {len(x)} rows")
-        if self._core is None or sample != self._sample:
+        dtype = array_dtype(self.model.dtype)
+        x, targets, weights = converted(self.model, self.criterion, x, y, weights, dtype)
+        if self._core is None or x.shape[1:] != self._sample:
+            self._sample = x.shape[1:]
             takes_classes = self.criterion.takes_classes
             self._core = self._width.Stepper(
-                self._model, self._loss, self.optimizer.core, list(sample), takes_classes
+                self._model, self._loss, self.optimizer.core, list(self._sample), takes_classes
             )
-            self._sample = sample
-        return self._core, np.ascontiguousarray(x, dtype), targets, weights
+        return self._core, x, targets, weights
+
+
+def hooks_of(store: Store) -> list[Sized]:
+    """What holds the hooks of a model, if it has some."""
+    hooks = [(handle.hooks, handle.post_hooks) for handle in store.handles]
+    return [store.pass_hooks, *(each for pair in hooks for each in pair)]
+
+
+def refuse_hooks(hooks: Iterable[Sized]) -> None:
+    """Raises ValueError if there are some in what `hooks_of` gave."""
+    if any(hooks):
+        raise ValueError(
+            "step: the model has hooks, which only backward passes by hand run; remove them, or write "
+            "the step by hand"
+        )
+
+
+def mode_of(modules: tuple[Module, ...]) -> bool:
+    """Whether these modules are in training mode; ValueError if some are and some are not."""
+    training = modules[0].training
+    for module in modules:
+        if module.training is not training:
+            raise ValueError(
+                "step: some layers are in training mode and some in evaluation mode; call train() or "
+                "eval() of the model, or write the step by hand"
+            )
+    return training
+
+
+def converted(
+    model: Sequential, criterion: Loss, x: Array, y: Array, weight: npt.ArrayLike | None, dtype: str
+) -> tuple[Array, Array, Array | None]:
+    """Samples, targets and weights of a step as the core takes them; raises as `Sequential.step`."""
+    x = batch_of("step", x, model)
+    if x.dtype.kind != "f":
+        raise TypeError(f"step: x is {x.dtype}, expected floats")
+    outputs = prod(model.output_shape(x.shape[1:]))
+    targets, weights = prepare_rows("step", y, weight, criterion, outputs, dtype)
+    if len(targets) != len(x):
+        raise ValueError(f"step: y has {len(targets)} labels, x has {len(x)} rows")
+    return np.ascontiguousarray(x, dtype), targets, weights
