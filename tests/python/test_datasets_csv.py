@@ -124,7 +124,7 @@ def test_options_may_be_numpys_numbers_and_what_is_none_is_told(file: Path) -> N
     for wrong, words in (
         ({"header": "no"}, "header is 'no', expected True, False or None"),
         ({"header": 0}, "header is 0, expected True"),
-        ({"test": None}, "test is of type NoneType, expected a share or another file"),
+        ({"test": None}, r"test is None, expected a share in \[0, 1\], or another file"),
         ({"target": None}, r"target is None, expected the name or number of a column; \(\) for none"),
         ({"target": ["a", 0.5]}, "target is 0.5, expected the name"),
         ({"weight": ["a", "b"]}, r"weight is \['a', 'b'\], expected the name or number of a column$"),
@@ -248,5 +248,13 @@ def test_bytes_that_are_no_text_and_other_columns_are_refused(tmp_path: Path) ->
     good.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"broken\.csv: has the columns \['a', 'c'\], .* has \['a', 'b'\]"):
         datasets.csv(good, test=broken)
-    with pytest.raises(ValueError, match="test is 2, expected a share"):
+    with pytest.raises(ValueError, match=r"test = 2; expected a share in .*, or another file"):
         datasets.csv(good, test=2)
+
+
+@pytest.mark.parametrize("seed", [None, -1, 2.5, "1", 2**32])
+def test_a_draw_that_could_not_be_repeated_is_refused(file: Path, seed: Any) -> None:
+    """With NumPy's None for a seed, the rows of a call for one part would be in that for the other."""
+    file.write_text("1,2\n3,4\n5,6\n7,8\n")
+    with pytest.raises((TypeError, ValueError), match=rf"table\.csv: seed (is|=) {seed!r}.* from 0"):
+        datasets.csv(file, True, test=0.5, seed=seed)

@@ -89,6 +89,15 @@ def test_ex4_can_hold_rows_out() -> None:
     np.testing.assert_array_equal(train.y, whole.y[order[1000:]])
 
 
+@pytest.mark.parametrize("given", [{"train": "test"}, {"train": [0]}, {"seed": -1}, {"test": 2}], ids=str)
+def test_ex4_refuses_what_is_no_part_or_draw(tmp_path: Path, given: dict[str, Any]) -> None:
+    io = pytest.importorskip("scipy.io", reason="writes the file to read")
+    io.savemat(tmp_path / "ex4data1.mat", {"X": np.eye(10, 400), "y": np.arange(1, 11)[:, None]})
+    assert len(exercises.ex4(tmp_path, train=True)) == 10
+    with pytest.raises((TypeError, ValueError), match=f"^ex4: {next(iter(given))} "):
+        exercises.ex4(tmp_path, **given)
+
+
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
 def test_matrices_equal_those_that_scipy_wrote(tmp_path: Path, dtype: str, compress: bool) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from math import ceil
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pdnn.checks import integer, number
 from pdnn.data.dataset import Dataset, Subset
@@ -22,7 +24,7 @@ def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 
     dataset : Dataset or Subset
     test : float in [0, 1]
         Share of the rows held out.
-    seed : int, not negative
+    seed : int from 0 to 2**32 - 1
 
     Returns
     -------
@@ -31,9 +33,19 @@ def train_test_split(dataset: Dataset | Subset, test: float = 0.25, seed: int = 
     Raises
     ------
     TypeError, ValueError
-        If `test` is not a share, or the seed no such integer.
+        If `test` is no share, or the seed no such integer.
     """
-    number("train_test_split", "test", test, "a share in [0, 1]", lambda found: 0 <= found <= 1)
-    order = np.random.RandomState(integer("train_test_split", "seed", seed, 0)).permutation(len(dataset))
-    held_out = ceil(test * len(dataset))
+    check_draw("train_test_split", test, seed)
+    order, held_out = drawn(len(dataset), test, seed)
     return Subset(dataset, order[held_out:]), Subset(dataset, order[:held_out])
+
+
+def check_draw(where: str, test: float, seed: int, expected: str = "a share in [0, 1]") -> None:
+    """Raises TypeError or ValueError if `test` is no share or `seed` not as in `train_test_split`."""
+    number(where, "test", test, expected, lambda found: 0 <= found <= 1)
+    integer(where, "seed", seed, 0, bits=33)
+
+
+def drawn(rows: int, test: float, seed: int) -> tuple[npt.NDArray[Any], int]:
+    """The permutation of the rows that `train_test_split` draws, and how many of its first it holds out."""
+    return np.random.RandomState(seed).permutation(rows), ceil(test * rows)

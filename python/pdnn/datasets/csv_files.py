@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from math import ceil, isfinite
-from numbers import Real
+from math import isfinite
 from operator import index
 from typing import SupportsIndex, TypeAlias, overload
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from pdnn.data import Dataset
 from pdnn.data.checks import Array
+from pdnn.data.split import check_draw, drawn
 from pdnn.datasets.parts import both
 
 Columns: TypeAlias = "str | int | Sequence[str | int]"
@@ -91,7 +91,7 @@ def csv(
     test : float or path
         The share of the rows, drawn at random, that is the test set (the rows of `train_test_split`; with 0
         or 1 all are in the order of the file), or another file with the same columns.
-    seed : int
+    seed : int from 0 to 2**32 - 1
         Of that draw.
     header : bool, optional
         Whether the first line has names; unless given it has if none of its fields is a number. Where those
@@ -106,24 +106,21 @@ def csv(
     Raises
     ------
     TypeError
-        If header is no bool, test no share or file, or a column is neither a name nor a number.
+        If header is no bool, test no share or file, the seed no integer, or a column is neither a name nor a
+        number.
     ValueError
-        With the file's name and the line, if a number is missing or a word, a line has another number of
-        columns, or a quotation mark is not closed; if there is no such column, or one of the samples has no
-        name where others have.
+        If the share or the seed is out of range. With the file's name and the line, if a number is missing or
+        a word, a line has another number of columns, or a quotation mark is not closed; if there is no such
+        column, or one of the samples has no name where others have.
     """
     if not isinstance(header, bool | np.bool_ | None):
         raise TypeError(f"{path}: header is {header!r}, expected True, False or None")
-    if not isinstance(test, Real | str | os.PathLike):
-        raise TypeError(f"{path}: test is of type {type(test).__name__}, expected a share or another file")
     if not isinstance(test, str | os.PathLike):
-        if not 0 <= test <= 1:
-            raise ValueError(f"{path}: test is {test}, expected a share in [0, 1], or another file")
+        check_draw(str(path), test, seed, "a share in [0, 1], or another file")
         table = _read(path, target, weight, header)
-        held_out = ceil(test * len(table.x))
-        order = np.arange(len(table.x))
-        if 0 < held_out < len(order):
-            order = np.random.RandomState(seed).permutation(len(order))
+        order, held_out = drawn(len(table.x), test, seed)
+        if held_out in (0, len(order)):
+            order = np.arange(len(order))
         x, y, weights = table.x[order], _targets([table])[order], table.weights[order]
     else:
         other, table = (_read(file, target, weight, header) for file in (test, path))

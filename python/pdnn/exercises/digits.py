@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pdnn.data import Dataset, train_test_split
+from pdnn.data.split import check_draw
 from pdnn.datasets import mnist
 from pdnn.datasets.matlab import Matrix, read_mat
-from pdnn.datasets.parts import places, wrap
+from pdnn.datasets.parts import both, places, wrap
 
 DATA_FILES = ("mnistdata.mat", "ex4data1.mat")
 WEIGHT_FILES = ("mnistweights.mat", "ex4weights.mat")
@@ -72,7 +73,7 @@ def ex4(
         Whether to fetch MNIST if it is needed and not there.
     test : float in [0, 1]
         Share to hold out, chosen as by `pdnn.data.train_test_split`.
-    seed : int
+    seed : int from 0 to 2**32 - 1
         Of that choice.
 
     Returns
@@ -86,16 +87,18 @@ def ex4(
         If the file is not in `path`, or nothing was found and `download` is False.
     OSError
         If MNIST is needed and its download fails.
-    ValueError
-        With the file's name, if it is damaged or holds something else.
+    TypeError, ValueError
+        If `train` is no bool, `test` no share or the seed no such integer; ValueError, with the file's name,
+        if it is damaged or holds something else.
     """
+    check_draw("ex4", test, seed)
     file = _file(path, DATA_FILES)
     whole = _from_file(file) if file else _from_mnist(download)
     if test:
         parts = [Dataset(*part.gather(dtype=np.float64)) for part in train_test_split(whole, test, seed)]
     else:
         parts = [whole, whole[:0]]
-    return (parts[0], parts[1]) if train is None else parts[0 if train else 1]
+    return both("ex4", train, lambda is_train: parts[0 if is_train else 1])
 
 
 def ex4_weights(path: str | os.PathLike[str] | None = None) -> tuple[Matrix, Matrix]:
