@@ -12,6 +12,7 @@ import pytest
 import pdnn
 import plugged_parts
 from pdnn import codec, data, strategies
+from pdnn.estimate.formulas import coded
 
 
 def on_threads(function: Callable[[], Any], ranks: int) -> list[Any]:
@@ -147,6 +148,15 @@ def test_a_codec_that_breaks_its_promise_is_told_so(
     broken = Broken()
     with pytest.raises(error, match=f'codec "Broken": .*{words}'):
         broken.decode(broken.encode(np.ones(3)), 3, "float64")
+
+
+def test_a_codec_is_judged_by_what_it_is_and_not_by_its_name() -> None:
+    class Raw(plugged_parts.Raw):
+        name = "powersgd-free"
+
+    advice = codec.recommend_codec(1e6, 0, 100, 2, dtype="float64", codecs=[Raw()])
+    assert advice.choices[1].bytes == 800
+    assert coded(Raw(), 100, 8).bytes == 800
 
 
 @pytest.mark.parametrize(

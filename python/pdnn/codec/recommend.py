@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pdnn import _core
 from pdnn.checks import integer, number
-from pdnn.codec.codecs import Codec, dtype_name, parse
+from pdnn.codec.codecs import Codec, PowerSGD, dtype_name, parse
 from pdnn.codec.feedback import ErrorFeedback
 from pdnn.comm import costs
 from pdnn.comm.costs import Link, text
@@ -150,7 +150,7 @@ def _uncompressed(link: Link, size: int, ranks: int) -> Choice:
 
 def _coded(codec: Codec, link: Link, elements: int, ranks: int, dtype: str) -> tuple[Choice, ...]:
     """The two forms, of which `CompressedAllReduce` takes the same for two ranks."""
-    if str(codec).startswith("powersgd"):
+    if isinstance(codec, PowerSGD):
         raise ValueError("recommend_codec: PowerSGD's bytes depend on the shapes of an array; leave it out")
     encode, decode = coding_seconds(codec, elements, dtype)
     code = codec.bytes(elements, dtype)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pdnn import _core
 from pdnn import codec as codecs
-from pdnn.codec import Codec
+from pdnn.codec import Codec, PowerSGD
 from pdnn.codec.recommend import coding_seconds
 from pdnn.comm import costs
 from pdnn.comm.costs import NOTHING, Cost, Link, text
@@ -319,7 +319,7 @@ def coded(codec: str | Codec, elements: int, itemsize: int) -> Coded:
         If it is PowerSGD, whose bytes and times depend on the shapes of matrices.
     """
     parsed, dtype = codecs.parse(codec), f"float{8 * itemsize}"
-    if str(parsed).startswith("powersgd"):
+    if isinstance(parsed, PowerSGD):
         raise ValueError(f'estimate: codec "{parsed}" is not estimated; others are, and no codec is')
     encode, decode = coding_seconds(parsed, max(elements, 1), dtype)
     return Coded(parsed.bytes(elements, dtype), encode, decode)
