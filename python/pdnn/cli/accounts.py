@@ -1,4 +1,4 @@
-"""What `pdnn train` says of a training on ranks: bytes and times of a step, and what a codec saved."""
+"""What `pdnn train` says of a training: on ranks the bytes and times of a step; what a codec saved."""
 
 from __future__ import annotations
 
@@ -42,3 +42,17 @@ def of_codec(history: pdnn.History) -> str:
     )
     errors = [epoch["error"] for epoch in kept if "error" in epoch]
     return f"{words}, {errors[-1]:.2%} lost" if errors else words
+
+
+def of_arithmetic(trainer: pdnn.Trainer) -> str:
+    """The instructions that a fingerprint is of, and with leaves how many, and whose bits are others."""
+    from pdnn import _core
+
+    isa, leaves = _core.active_isa(), trainer.strategy.leaves
+    if not leaves:
+        return isa
+    unlike = {"v2": "v3, v4 and neon"}
+    if trainer.model.dtype == "bfloat16":
+        unlike |= {"v4-bf16": "v3", "v4-amx": "v3 and v4-bf16", "neon-bf16": "v3 and v4-bf16"}
+    differs = f", which differs from {unlike[isa]}" if isa in unlike else ""
+    return f"{leaves} leaves, {isa}{differs}"

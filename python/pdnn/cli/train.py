@@ -52,7 +52,12 @@ CHOSEN = ("auto", "fastest")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``pdnn train``."""
-    what = parser.add_argument_group("data and model")
+    _add_what(parser.add_argument_group("data and model"))
+    _add_how(parser.add_argument_group("training"))
+    _add_output(parser.add_argument_group("output"))
+
+
+def _add_what(what: argparse._ArgumentGroup) -> None:
     what.add_argument("--data", type=specs.data, default="mnist-mini", metavar="DATA", help=specs.DATA_HELP)
     what.add_argument(
         "--model",
@@ -69,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seed of parameters, of the order of rows and of those held out; with --resume it must be the "
         "checkpoint's; default: %(default)s",
     )
-    how = parser.add_argument_group("training")
+
+
+def _add_how(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--strategy",
         default="auto",
@@ -137,7 +144,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help=f"what else is measured on those data and on the test set, as in r2,mae: {NAMES}",
     )
-    out = parser.add_argument_group("output")
+
+
+def _add_output(out: argparse._ArgumentGroup) -> None:
     out.add_argument("--json", type=output, metavar="FILE", help="the history, one value per epoch")
     out.add_argument(
         "--plot", type=picture, metavar="FILE", help="a picture of the history: .png, .svg, .pdf"
@@ -159,22 +168,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(arguments: argparse.Namespace) -> int:
     """Trains; 0 if all went well."""
-    for option in ("resume", "every_steps", "every_seconds", "keep"):
-        if getattr(arguments, option) and arguments.checkpoint is None:
-            arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
-    if arguments.patience and not isinstance(arguments.validation, float):
-        arguments.error("--patience needs --validation FRACTION: rows of neither the training nor the test")
-    table = arguments.data.path if isinstance(arguments.data, tables.Table) else None
-    if arguments.standardize_target and table is None:
-        arguments.error("--standardize-target is for tables: --data FILE.csv")
-    results = {f"--{name}": getattr(arguments, name) for name in ("save", "json", "plot")}
-    distinct(arguments, {"--data": table, **results})
-    optimizing.check(arguments)
+    _check(arguments)
     import pdnn
-    from pdnn.data import PadCropFlip
 
-    if arguments.spares and not arguments.elastic:
-        arguments.error("--spares needs --elastic")
     world = pdnn.world()
     if arguments.resume:
         _check_seed(arguments)
@@ -194,35 +190,14 @@ def main(arguments: argparse.Namespace) -> int:
         standardization.apply(train, test, held_out)
     arguments.batch_size = optimizing.batch_size(arguments, len(train))
     trainer = _trainer(arguments, train, test)
-    if table is not None:
+    if isinstance(arguments.data, tables.Table):
         trainer.notes = tables.notes(arguments, whole)
     if isinstance(arguments.validation, float):
         trainer.notes["--validation"] = arguments.validation  # no other rows may be held out later
     targets = _standardize_target(arguments, trainer, train, test, held_out)
-    wanted = bool(arguments.json) or not arguments.quiet
     contention = Contention()
-    if wanted and arguments.strategy not in CHOSEN:
-        _estimate(trainer, train, arguments)
-    stopping = pdnn.callbacks.EarlyStopping(patience=arguments.patience) if arguments.patience else None
-    history = trainer.fit(
-        train,
-        epochs=arguments.epochs,
-        batch_size=arguments.batch_size,
-        validation=held_out,
-        callbacks=[stopping] if stopping else [],
-        augment=None if arguments.augment is None else PadCropFlip(arguments.augment),
-        checkpoint=arguments.checkpoint,
-        every_steps=arguments.every_steps,
-        every_seconds=arguments.every_seconds,
-        keep=arguments.keep or 1,
-        resume=arguments.resume,
-        verbose=not arguments.quiet,
-    )
-    if wanted and arguments.strategy in CHOSEN:
-        _estimate(trainer, train, arguments)
+    history = _fit(arguments, trainer, train, held_out)
     world = pdnn.world()  # fewer ranks, if one has died
-    if stopping and stopping.best is not None and world.rank == 0 and not arguments.quiet:
-        print(f"best epoch: {stopping.best_epoch + 1}, val_loss {stopping.best:.4f}")
     others = contention.share(world)
     if targets is not None:
         targets.undo(trainer.model)
@@ -242,24 +217,8 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _metadata(
-    arguments: argparse.Namespace, trainer: pdnn.Trainer, whole: Dataset, train: Dataset | Subset
-) -> dict[str, str]:
-    """What the model's file says beside the model."""
-    loss = _loss(arguments) or next(
-        name for name, kind in tables.LOSSES.items() if kind is type(trainer.loss)
-    )
-    names = tables.names(whole)
-    columns = {} if names is None else {specs.COLUMNS_KEY: json.dumps(names)}
-    usual = tables.loss(None, trainer.model, train)
-    kind = specs.CLASSES if tables.are_classes(usual, trainer.loss) else specs.NUMBERS
-    return {specs.LOSS_KEY: loss, specs.PREDICTS_KEY: kind, **columns}
-
-
 def _tell(history: pdnn.History, trainer: pdnn.Trainer, world: Communicator, others: float) -> None:
     """Prints what was estimated and measured, and the fingerprint."""
-    from pdnn import _core
-
     if history.estimate is not None and history.history:
         seconds = median(history.history["seconds"])
         print(history.estimate.beside(seconds / history.estimate.steps, others))
@@ -267,14 +226,24 @@ def _tell(history: pdnn.History, trainer: pdnn.Trainer, world: Communicator, oth
         print(accounts.of_ranks(history))
         if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
             print(accounts.of_codec(history))
-    isa, leaves = _core.active_isa(), trainer.strategy.leaves
-    if leaves:
-        unlike = {"v2": "v3, v4 and neon"}
-        if trainer.model.dtype == "bfloat16":
-            unlike |= {"v4-bf16": "v3", "v4-amx": "v3 and v4-bf16", "neon-bf16": "v3 and v4-bf16"}
-        differs = f", which differs from {unlike[isa]}" if isa in unlike else ""
-        isa = f"{leaves} leaves, {isa}{differs}"
-    print(f"fingerprint: {history.fingerprint} ({isa})")
+    print(f"fingerprint: {history.fingerprint} ({accounts.of_arithmetic(trainer)})")
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Ends the program, with its usage, if options do not go together."""
+    for option in ("resume", "every_steps", "every_seconds", "keep"):
+        if getattr(arguments, option) and arguments.checkpoint is None:
+            arguments.error(f"--{option.replace('_', '-')} needs --checkpoint FOLDER")
+    if arguments.patience and not isinstance(arguments.validation, float):
+        arguments.error("--patience needs --validation FRACTION: rows of neither the training nor the test")
+    table = arguments.data.path if isinstance(arguments.data, tables.Table) else None
+    if arguments.standardize_target and table is None:
+        arguments.error("--standardize-target is for tables: --data FILE.csv")
+    results = {f"--{name}": getattr(arguments, name) for name in ("save", "json", "plot")}
+    distinct(arguments, {"--data": table, **results})
+    optimizing.check(arguments)
+    if arguments.spares and not arguments.elastic:
+        arguments.error("--spares needs --elastic")
 
 
 def usual_model(arguments: argparse.Namespace, load: Callable[[], Iterable[Dataset | Subset]]) -> str:
@@ -362,6 +331,41 @@ def _standardize_target(
     return targets
 
 
+def _fit(
+    arguments: argparse.Namespace,
+    trainer: pdnn.Trainer,
+    train: Dataset | Subset,
+    held_out: Dataset | Subset | None,
+) -> pdnn.History:
+    """The training itself; the time of a step is estimated as soon as the strategy is known."""
+    import pdnn
+    from pdnn.data import PadCropFlip
+
+    wanted = bool(arguments.json) or not arguments.quiet
+    if wanted and arguments.strategy not in CHOSEN:
+        _estimate(trainer, train, arguments)
+    stopping = pdnn.callbacks.EarlyStopping(patience=arguments.patience) if arguments.patience else None
+    history = trainer.fit(
+        train,
+        epochs=arguments.epochs,
+        batch_size=arguments.batch_size,
+        validation=held_out,
+        callbacks=[stopping] if stopping else [],
+        augment=None if arguments.augment is None else PadCropFlip(arguments.augment),
+        checkpoint=arguments.checkpoint,
+        every_steps=arguments.every_steps,
+        every_seconds=arguments.every_seconds,
+        keep=arguments.keep or 1,
+        resume=arguments.resume,
+        verbose=not arguments.quiet,
+    )
+    if wanted and arguments.strategy in CHOSEN:
+        _estimate(trainer, train, arguments)
+    if stopping and stopping.best is not None and pdnn.world().rank == 0 and not arguments.quiet:
+        print(f"best epoch: {stopping.best_epoch + 1}, val_loss {stopping.best:.4f}")
+    return history
+
+
 def _estimate(trainer: pdnn.Trainer, train: Dataset | Subset, arguments: argparse.Namespace) -> None:
     """Stores the estimated time of a step in the history; prints why if there is no estimate."""
     try:
@@ -385,3 +389,17 @@ def _parts(
     if isinstance(validation, float):
         return train_test_split(train, validation, seed)
     return train, test if validation == "test" else None
+
+
+def _metadata(
+    arguments: argparse.Namespace, trainer: pdnn.Trainer, whole: Dataset, train: Dataset | Subset
+) -> dict[str, str]:
+    """What the file of the model tells ``pdnn predict``."""
+    loss = _loss(arguments) or next(
+        name for name, kind in tables.LOSSES.items() if kind is type(trainer.loss)
+    )
+    usual = tables.loss(None, trainer.model, train)
+    kind = specs.CLASSES if tables.are_classes(usual, trainer.loss) else specs.NUMBERS
+    names = tables.names(whole)
+    columns = {} if names is None else {specs.COLUMNS_KEY: json.dumps(names)}
+    return {specs.LOSS_KEY: loss, specs.PREDICTS_KEY: kind, **columns}
