@@ -2,8 +2,7 @@
 
 Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19,
 2005; the ring: Patarasuk, Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC
-69, 2009.
-The time of additions is left out: they overlap with the arrival of the next bytes.
+69, 2009. The time of additions is left out: they overlap with the arrival of the next bytes.
 """
 
 from __future__ import annotations

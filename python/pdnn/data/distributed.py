@@ -27,8 +27,7 @@ class DistributedSampler:
         The rest is left out: other rows in each epoch if shuffled, otherwise the same ones.
     ``"exact"``
         Every row is used once; some ranks have one more. A `BatchSampler` of this sampler gives all ranks
-        the same
-        number of batches, with sizes that differ by at most one row.
+        the same number of batches, with sizes that differ by at most one row.
 
     Parameters
     ----------

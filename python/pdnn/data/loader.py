@@ -47,7 +47,6 @@ class DataLoader:
         Gives the rows of an epoch, instead of `shuffle`.
     batch_sampler : sized iterable of lists of int, optional
         Gives the rows of each batch, instead of `batch_size`, `shuffle`, `drop_last` and `sampler`.
-
     augment : PadCropFlip, optional
         What happens to each image, a function of (seed, epoch, its number in the data set).
 

@@ -51,9 +51,8 @@ class DistributedOptimizer(Optimizer):
     Rank k's loss l_k is a mean over m_k rows, or over rows whose weights are m_k together. With n = Σ m_k on
     all ranks, the mean loss over all of them has the gradient ∂L/∂w = Σ_k (m_k / n) ∂l_k/∂w. ``op=Average``
     uses this gradient, for any m_k. (A plain mean of the ranks' gradients would give more weight to the rows
-    of a rank with few rows.)
-    ``op=Sum`` is another optimizer: its gradient is Σ_k ∂l_k/∂w, p times as long on p ranks with equal
-    batches; it is right for losses that are themselves sums over rows.
+    of a rank with few rows.) ``op=Sum`` is another optimizer: its gradient is Σ_k ∂l_k/∂w, p times as long on
+    p ranks with equal batches; it is right for losses that are themselves sums over rows.
 
     The weights m_k are applied where a backward pass begins, so that layers with sums over all ranks
     (``nn.BatchNorm2d(…, sync=True)``) use them too. Until `synchronize`, `Parameter.grad` therefore
@@ -72,8 +71,7 @@ class DistributedOptimizer(Optimizer):
     op : Average or Sum
     backward_passes_per_step : int
         Passes whose gradients are added up before the ranks exchange them: with Average, the gradient is
-        that of
-        the mean over the rows of all of them. (Horovod adds up the means instead.)
+        that of the mean over the rows of all of them. (Horovod adds up the means instead.)
     bucket_bytes : int
         Size of a bucket: at most so many bytes of gradients, or one parameter.
     compression : str or Codec, optional

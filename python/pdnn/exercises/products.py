@@ -109,8 +109,7 @@ def matmul_by_reduction(
     -------
     ndarray, shape (m, n)
         On every rank. Columns of a and rows of b are sent once, from the root; the all-reduce takes and
-        gives
-        the whole of the product. Sums are taken in another order than `matmul`'s.
+        gives the whole of the product. Sums are taken in another order than `matmul`'s.
 
     Raises
     ------

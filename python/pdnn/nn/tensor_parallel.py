@@ -49,9 +49,8 @@ class ColumnParallelLinear(PartOfLinear):
     All ranks of the group must pass the same x; forward needs no message. In the backward pass dx is summed
     over the group if a layer below needs it. Put a `RowParallelLinear` of the same group after it, with
     only activations between, and every rank gets the same y from the pair. (`Dropout` between them would
-    drop
-    the same columns of every rank's part; the strategy ``"tp:N"`` gives each its own.) Shoeybi et al.,
-    Megatron-LM, arXiv:1909.08053, 2019.
+    drop the same columns of every rank's part; the strategy ``"tp:N"`` gives each its own.) Shoeybi et al.,
+    "Megatron-LM", arXiv:1909.08053, 2019.
 
     Initial values are those that `Linear` would draw for this part, in this place, from the same seed. All
     ranks must make the same passes over the same rows, also for predictions: train with

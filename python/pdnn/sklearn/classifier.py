@@ -87,11 +87,9 @@ class MLPClassifier(ClassifierMixin, Perceptron):
     n_jobs : int, optional
         Threads; -1 is all cores. None: what ``joblib.parallel_config`` says; in a worker of joblib, such as
         that of a search, one; else as many as pay, by the first steps of a fit that takes more than .01 s.
-
     class_weight : dict, "balanced" or None
         What a row of each class counts in the loss, beside its own weight; "balanced": n / (classes · rows of
         the class). With several labels a list of dicts, one for each.
-
     label_smoothing : float
         Share of a row's probability that its target spreads evenly over all classes.
 

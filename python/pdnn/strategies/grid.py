@@ -116,8 +116,8 @@ class TensorParallel(PartOfGrid):
     """Pairs of Linears are divided among the ranks: the first by columns and the second by rows.
 
     A pair needs one all-reduce forward, and one backward unless it is the first layer. Activations and
-    Dropout may be between the two. All other layers are computed by every rank. Shoeybi et
-    al., "Megatron-LM", arXiv:1909.08053, 2019.
+    Dropout may be between the two. All other layers are computed by every rank. Shoeybi et al.,
+    "Megatron-LM", arXiv:1909.08053, 2019.
 
     Parameters
     ----------
@@ -159,8 +159,7 @@ class Pipeline(PartOfGrid):
         Ranks that hold a replica of the network.
     micro_batches : int, optional
         Pieces of the rows of a replica; four per stage by default. p stages idle for (p - 1) / (m + p - 1)
-        of
-        the time with m of them.
+        of the time with m of them.
     schedule : "1f1b", "gpipe", "interleaved", or passes
         The order of a rank's passes: one forward and one backward by turns, which stores fewest
         activations; all forward first; or by turns with two stages per rank, which idles less and sends

@@ -18,8 +18,7 @@ class Hogwild(Strategy):
     A worker takes the epoch's next batch, makes its gradient on a copy of the parameters, and updates the
     shared ones by its own optimizer. `batch_size` is the rows of one worker's update. The number of updates
     that others made meanwhile is measured as staleness, see `History.updates`. Runs differ from one to the
-    next,
-    unless there is one worker: that is serial, bit for bit.
+    next, unless there is one worker: that is serial, bit for bit.
 
     Every worker has an optimizer state and buffers (running statistics) of its own. They begin as the
     Trainer's. At the end of an epoch the buffers become their average, weighted by rows. Checkpoints and
