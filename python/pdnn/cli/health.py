@@ -37,14 +37,14 @@ import json, os, mpi4py
 mpi4py.rc.initialize = False
 from mpi4py import MPI
 from pdnn.cli.health import libraries_in
+from pdnn.comm.mpi import first_line
 maps = open("/proc/self/maps", "rb").read() if os.path.exists("/proc/self/maps") else b""
-version = " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].strip("\\0").split())
 try:
     from pdnn import _mpi
     module = _mpi.wrap.__module__
 except ImportError:  # built for another: the ranks say it
     module = None
-print(json.dumps([version, ", ".join(libraries_in(maps)) or None, module]))
+print(json.dumps([first_line(MPI), ", ".join(libraries_in(maps)) or None, module]))
 """
 _RANKS = """
 import sys, pdnn

@@ -155,8 +155,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _told(run: sweep.Run) -> str:
     """What came of a run, in a few words."""
+    from pdnn.sweep.results import MEASURES
+
     if run.history is None:
         return f"failed after {run.seconds:.1f} s"
     last = {name: values[-1] for name, values in run.history.history.items()}
-    name = next(name for name in ("val_accuracy", "accuracy", "val_loss", "loss") if name in last)
+    name = next(name for name in MEASURES if name in last)
     return f"{last['seconds']:.3g} s an epoch, {name} {last[name]:.4f}"

@@ -100,7 +100,7 @@ def mpi_world(launched: int) -> Communicator:
 
         raise _core.CommunicationError(
             f"world: {_launcher()} started {launched} ranks, but to the MPI library that mpi4py loads "
-            f"({_first_line(world)}) each of them is alone; start them with {_own_mpiexec(world)}"
+            f"({first_line(world)}) each of them is alone; start them with {_own_mpiexec(world)}"
         )
     ranks = from_mpi4py(world.COMM_WORLD)
     ranks.spares = _spares(ranks.size)
@@ -189,7 +189,7 @@ def _import_native(module: Any) -> ModuleType:
         from pdnn import _mpi
     except ImportError as error:
         built = " and ".join(built_for()) or "no MPI"
-        loads = f"mpi4py loads {_first_line(module)}"
+        loads = f"mpi4py loads {first_line(module)}"
         raise ImportError(f"pdnn is built for {built}, but {loads} ({error}); {_REBUILD}") from error
     if not hasattr(_mpi, "interface") or _mpi.interface() != _core.interface():
         raise ImportError(
@@ -206,7 +206,7 @@ def built_for() -> list[str]:
     return [names[module.name] for module in modules]
 
 
-def _first_line(module: Any) -> str:
+def first_line(module: Any) -> str:
     """``"Open MPI v5.0.11"``."""
     first = str(module.Get_library_version()).splitlines()[0].split(",")[0]
     return " ".join(first.strip("\0").split())
@@ -224,6 +224,6 @@ def _own_mpiexec(module: Any) -> str:
     from pdnn.comm.mpiexec import find
 
     with suppress(RuntimeError):
-        if (found := find()).open_mpi == _first_line(module).startswith("Open MPI"):
+        if (found := find()).open_mpi == first_line(module).startswith("Open MPI"):
             return found.path
     return "the mpiexec of that library"

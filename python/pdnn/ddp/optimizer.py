@@ -15,12 +15,12 @@ from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.ddp.collectives import Average, Sum
 from pdnn.moved import former
+from pdnn.nn.seeds import GOLDEN_RATIO
 from pdnn.nn.sequential import Sequential
 from pdnn.optim import Optimizer
 from pdnn.store import Parameter, Store
 
 BUCKET_BYTES = 512 * 1024
-GOLDEN_RATIO = 0x9E3779B97F4A7C15  # of 2^64: multiples of it lie far apart
 
 
 def cut(parameters: Iterable[Parameter], bucket_elements: int) -> list[tuple[int, int]]:

@@ -6,6 +6,9 @@ from itertools import count
 
 from pdnn.checks import integer
 
+GOLDEN_RATIO = 0x9E3779B97F4A7C15
+"""Of 2^64: its multiples lie far apart, so neighboring numbers give unrelated seeds."""
+
 
 class _Seeds:
     """What models without a seed of their own draw from: manual_seed's number, and how many came before."""
@@ -15,8 +18,7 @@ class _Seeds:
         self.models = count()
 
     def next(self) -> int:
-        # The golden ratio's multiples lie far apart, so neighboring seeds give unrelated models.
-        return (self.base * 0x9E3779B97F4A7C15 + next(self.models)) % 2**64
+        return (self.base * GOLDEN_RATIO + next(self.models)) % 2**64
 
 
 _seeds = _Seeds()

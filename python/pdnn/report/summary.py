@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean, median
 
 from pdnn.history import History
-from pdnn.sweep.results import Run
+from pdnn.sweep.results import MEASURES, Run
 
 PARTS = ("gradient", "update", "exposed communication", "waiting for the slowest", "other")
 """What the time of an epoch goes to on a rank."""
@@ -154,10 +154,9 @@ def summary(runs: Iterable[Run], baseline: str = "serial") -> list[Workload]:
             )
             for key, histories in group.items()
         )
-        names = ("val_accuracy", "accuracy", "val_loss", "loss")
         kept = [set(history.history) for line in lines for history in line.histories]
-        measure = next(measure for measure in names if all(measure in each for each in kept))
+        measure = next(measure for measure in MEASURES if all(measure in each for each in kept))
         others = (other for other in lines[0].histories[0].history if other.startswith("val_"))
-        metrics = [other for other in others if other not in names and all(other in each for each in kept)]
+        metrics = [other for other in others if other not in MEASURES and all(other in each for each in kept)]
         workloads.append(Workload(name, measure, tuple(metrics), lines))
     return workloads

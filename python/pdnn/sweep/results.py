@@ -16,6 +16,9 @@ from pdnn.sweep.configuration import Configuration
 
 _FORMAT = "pdnn sweep 2"
 
+MEASURES = ("val_accuracy", "accuracy", "val_loss", "loss")
+"""A run is judged by the first of these that it has."""
+
 
 @dataclass(frozen=True)
 class Run:
