@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pdnn.comm import Communicator, world
+
 if TYPE_CHECKING:
-    from pdnn.comm import Communicator
     from pdnn.nn.module import Module
 
 
@@ -65,8 +66,6 @@ def check_parameter_closeness(
     ValueError
         If the ranks' models have different numbers of parameters or dtypes.
     """
-    from pdnn.comm import world
-
     comm = world() if comm is None else comm
     parameters = list(model.named_parameters())
     first = model.flat_parameters.copy()

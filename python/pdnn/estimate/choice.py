@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from pdnn.comm.costs import text
 from pdnn.estimate.compute import MeasuredCompute, timed
 from pdnn.estimate.estimate import Estimate
@@ -156,7 +158,5 @@ def _from_root(words: list[str], comm: Communicator) -> list[str]:
     """Rank 0's words, on all ranks."""
     if comm.size == 1:
         return words
-    import numpy as np
-
     own = np.frombuffer("\n".join(words).encode(), np.uint8)
     return str(comm.all_gather(own, check=True)[0].tobytes(), "utf-8").split("\n")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from pdnn.checks import integer, unmasked
+from pdnn.comm import Communicator, world
 from pdnn.comm.agree import HEADER_BYTES, Header, decode, describe, encode
 from pdnn.core import core_for
-
-if TYPE_CHECKING:
-    from pdnn.comm import Communicator
-    from pdnn.nn.module import Array
+from pdnn.nn.module import Array
 
 
 def matmul(a: Array, b: Array, threads: int = 1) -> Array:
@@ -127,8 +123,6 @@ def matmul_by_reduction(
 
 
 def _world_unless(comm: Communicator | None) -> Communicator:
-    from pdnn.comm import world
-
     return world() if comm is None else comm
 
 

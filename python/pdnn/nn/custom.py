@@ -9,7 +9,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pdnn.core import CoreCustom, Width, core_for
-from pdnn.nn.module import Module, Parameter
+from pdnn.nn.module import Module
+from pdnn.store import Parameter
 
 
 class CustomLayer(Module, ABC):

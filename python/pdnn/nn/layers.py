@@ -7,7 +7,8 @@ from typing import Any
 from pdnn.checks import integer, number, positive
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer, fan_in_uniform, initializer
-from pdnn.nn.module import Module, Parameter
+from pdnn.nn.module import Module
+from pdnn.store import Parameter
 
 
 class Linear(Module):

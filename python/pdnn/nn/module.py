@@ -18,8 +18,7 @@ from pdnn.nn.eager import Runner, as_tensor
 from pdnn.nn.place import Place
 from pdnn.nn.seeds import next_seed
 from pdnn.store import Array as Array
-from pdnn.store import Buffer, Handle, Store, offsets_of
-from pdnn.store import Parameter as Parameter
+from pdnn.store import Buffer, Handle, Parameter, Store, offsets_of
 from pdnn.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")

@@ -9,7 +9,7 @@ import numpy as np
 
 from pdnn.checks import positive
 from pdnn.core import core_for
-from pdnn.nn.module import Parameter
+from pdnn.store import Parameter
 
 
 def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float) -> float:
