@@ -102,7 +102,7 @@ class Fitting:
                     training.choose_auto(source, batch_size, settings.augment, had, alike, shown)
                 waiting = range(everyone.size - everyone.spares, everyone.size)
                 training.strategy = give(everyone, waiting, lambda: training.strategy) or training.strategy
-            elif training.wants_fastest:
+            else:
                 if everyone.spares:
                     raise ValueError(
                         'fit: strategy "fastest" is chosen where no rank waits; name the strategy'
@@ -194,7 +194,7 @@ class Fitting:
         settings = self._settings
         optimizer = self._training.optimizer
         kind = Epochs
-        if optimizer.needs_rows or optimizer.needs_closure:
+        if optimizer.needs_closure:
             from pdnn.closures import ClosureEpochs, RowEpochs
 
             kind = RowEpochs if optimizer.needs_rows else ClosureEpochs

@@ -42,10 +42,8 @@ class ErrorFeedback:
         out = np.empty(self.codec.bytes(*like), np.uint8)
         if self._like is None:
             core = core_for(like[1])
-            self._core, self._like = (
-                core.ErrorFeedback(self.codec.spec, array.size, [like[0]]),
-                like,
-            )
+            self._core = core.ErrorFeedback(self.codec.spec, array.size, [like[0]])
+            self._like = like
         if like != self._like:
             raise ValueError(
                 f"ErrorFeedback: got a {like[0]} array of {like[1]}, it remembers the error of "

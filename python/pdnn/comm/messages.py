@@ -42,9 +42,8 @@ def recv(core: _core.Communicator, source: int, tag: int, out: Array | None, che
     _refuse_problems(sent, source)
     fits = out is None or (sent.dtype, sent.shape) == (str(out.dtype), out.shape)
     received = out if out is not None and fits else np.empty(sent.shape, sent.dtype)
-    core.start_recv(
-        received, source, tag
-    ).wait()  # also where it does not fit, so that the next message is the next
+    # Also where it does not fit, so that the next message is the next.
+    core.start_recv(received, source, tag).wait()
     if out is not None and not fits:
         raise _misfit(sent, source, out, core.rank)
     return received
@@ -80,10 +79,9 @@ def _check_numbers(call: str, **numbers: int) -> None:
         with_integer(Header(call), name, value).check()
 
 
-def _refuse_problems(sent: Header, source: int) -> Header:
+def _refuse_problems(sent: Header, source: int) -> None:
     if sent.problem:
         raise sent.error(f"rank {source} passed {sent.problem}")
-    return sent
 
 
 def _misfit(sent: Header, source: int, out: Array, rank: int) -> ValueError:

@@ -102,8 +102,7 @@ def block_source(stream: BlockStream, model: Sequential, loss: Loss, batch_size:
     """
     first = stream.first()
     source = source_of("train", first, model, loss, None)
-    rows = np.resize(
-        source.rows, max(batch_size, len(source))
-    )  # enough for a batch, where steps are measured
+    # Enough for a batch, where steps are measured.
+    rows = np.resize(source.rows, max(batch_size, len(source)))
     fields = vars(source) | {"rows": rows, "converted": first.converted}
     return BlockSource(**fields, stream=stream, model=model, loss=loss)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
-from math import ceil
+from math import ceil, prod
 from platform import node as name_of_machine
 from statistics import median
 from time import perf_counter
@@ -109,7 +109,7 @@ def describe(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows:
 def _on_a_rank(model: nn.Sequential, loss: nn.Loss, sample: tuple[int, ...], rows: int) -> Machine:
     rng = np.random.default_rng(0)
     dtype, count = array_dtype(model.dtype), max(2, 2 * rows)
-    outputs = int(np.prod(model.output_shape(sample)))
+    outputs = prod(model.output_shape(sample))
     indices = any(isinstance(module, nn.Embedding) for module in model.modules())
     x = (rng.random((count, *sample)) * (not indices)).astype(dtype)  # 0 is an index of any Embedding
     samples = Samples(x, rng.integers(0, outputs, count).astype(np.int32), 0)

@@ -113,9 +113,8 @@ def _settings(threads: int) -> dict[str, str]:
     settings = dict.fromkeys(_THREADS, str(threads))
     settings["PYTHONUNBUFFERED"] = "1"  # a rank's lines appear when they are written
     settings["I_MPI_PIN"] = "0"  # Intel MPI binds ranks whatever -bind-to says
-    settings["HOME"] = (
-        tempfile.gettempdir()
-    )  # without one Open MPI does not start; it looks for settings there
+    # Without one Open MPI does not start; it looks for settings there.
+    settings["HOME"] = tempfile.gettempdir()
     if os.geteuid() == 0:
         settings |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if one_machine():  # the libfabric probe is a second of a job's start, and of use between machines only

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
@@ -240,7 +241,7 @@ class Sequential(Exportable):
         x = batch_of("gradient", x, self)
         check_loss("gradient", "criterion", criterion)
         seed = integer("gradient", "seed", seed) % 2**64
-        outputs = int(np.prod(self.output_shape(x.shape[1:]), dtype=np.int64))
+        outputs = prod(self.output_shape(x.shape[1:]))
         dtype = array_dtype(self.dtype)
         targets, weights = prepare_rows("gradient", y, weight, criterion, outputs, dtype)
         loss = criterion.build(core_for(self.dtype))

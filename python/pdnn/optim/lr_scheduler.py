@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from math import cos, pi
+from math import cos, inf, pi
 from typing import Any
 
 import numpy as np
@@ -123,9 +123,7 @@ class LRScheduler:
             )
 
     def _checked(self, name: str, value: float, least: float) -> float:
-        return number(
-            self, name, value, f"a number from {least}", lambda found: least <= found < float("inf")
-        )
+        return number(self, name, value, f"a number from {least}", lambda found: least <= found < inf)
 
 
 class LambdaLR(LRScheduler):

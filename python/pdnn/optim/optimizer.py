@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -379,7 +380,7 @@ class Optimizer:
 
     def checked_number(self, name: str, value: Any) -> float:
         """The value; raises ValueError unless it is finite and at least 0, TypeError if it is no number."""
-        return number(self, name, value, "a number from 0", lambda found: 0 <= found < float("inf"))
+        return number(self, name, value, "a number from 0", lambda found: 0 <= found < inf)
 
     def checked_share(self, name: str, value: float) -> float:
         """The value; raises ValueError unless it lies in [0, 1), TypeError if it is no number."""

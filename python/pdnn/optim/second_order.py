@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, ClassVar, NoReturn, get_args
 
 import numpy as np
@@ -375,4 +375,4 @@ def _loss_at(batch: BatchLoss, parameters: Array, place: Array) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         parameters[...] = place
     loss = batch.loss()
-    return loss if isfinite(loss) else float("inf")
+    return loss if isfinite(loss) else inf

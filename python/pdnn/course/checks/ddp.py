@@ -23,18 +23,18 @@ STEPS = EPOCHS * 4
 class _Sampler:
     """Rows r, r + p, … of an order that depends on the epoch."""
 
-    def __init__(self, rank: int, ranks: int = RANKS) -> None:
-        self.rank, self.ranks, self.epoch = rank, ranks, 0
+    def __init__(self, rank: int) -> None:
+        self.rank, self.epoch = rank, 0
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
         order = np.random.default_rng(100 + self.epoch).permutation(N)
-        return iter(order[self.rank :: self.ranks].tolist())
+        return iter(order[self.rank :: RANKS].tolist())
 
     def __len__(self) -> int:
-        return len(range(self.rank, N, self.ranks))
+        return len(range(self.rank, N, RANKS))
 
 
 def _data() -> Dataset:
