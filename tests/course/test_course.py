@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 
@@ -84,6 +83,8 @@ def test_the_picture_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 
 
 def test_script_and_notebook_are_the_same(tmp_path: Path) -> None:
+    import nbformat  # here, because its seconds would be those of every process that collects tests
+
     for sheet in SHEETS:
         script, notebook = new(sheet, tmp_path / "course")
         nbformat.validate(nbformat.read(notebook, 4))
