@@ -155,7 +155,13 @@ def test_checkpoints_as_often_as_possible_change_nothing(strategy: str, ranks: i
         trainer.fit(rows(count), 2, 7, verbose=False, **options)  # type: ignore[arg-type]
         return trainer.model.flat_parameters.copy(), trainer.history.history["loss"], trainer.step
 
-    for count in (6_000, 60_000, 600_000):  # until an epoch lasts long enough for a checkpoint within
+    for count in (
+        6_000,
+        20_000,
+        60_000,
+        200_000,
+        600_000,
+    ):  # until an epoch lasts long enough for a checkpoint within
         want = pdnn.run(train, count, ranks=ranks, backend="threads")
         folder = tmp_path / str(count)
         options = {"checkpoint": folder, "every_seconds": 0, "keep": 3}
