@@ -164,9 +164,7 @@ def test_general_batching_takes_any_number_of_rows_and_shuffles_anew(w0: ModuleT
         return trainer.model.flat_parameters
 
     np.testing.assert_array_equal(after(1, 1009), after(1, 2000))
-    trainer = w0.make_trainer(
-        "serial"
-    )  # two epochs in one fixed order are another run than two fresh shuffles
+    trainer = w0.make_trainer("serial")  # two epochs in one fixed order are no two fresh shuffles
     trainer.fit(
         Subset(train, np.concatenate(minibatches(len(train), 105))), 2, 105, shuffle=False, verbose=False
     )
