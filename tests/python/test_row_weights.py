@@ -43,7 +43,7 @@ ALIKE: list[tuple[str | Strategy, int]] = [
     ("pipeline:2 x ddp/8", 4),
 ]
 #: Also those, if every step takes all rows and the loss is a mean.
-WITH_ALL_ROWS = [("scatter-gather:once", 2), ("average:1", 3)]
+WITH_ALL_ROWS: list[tuple[str | Strategy, int]] = [("scatter-gather:once", 2), ("average:1", 3)]
 #: Those whose ranks or workers have batches of their own.
 OTHERS: list[tuple[str | Strategy, int]] = [
     ("ddp:sum", 2),
@@ -90,10 +90,8 @@ def same(got: pdnn.Trainer, want: pdnn.Trainer, tolerance: float = 1e-12) -> Non
             )
 
 
-@pytest.mark.parametrize(("strategy", "ranks"), ALIKE)
-@pytest.mark.parametrize(
-    "loss", [nn.CrossEntropyLoss(), nn.MSELoss("batchmean"), nn.BCEWithLogitsLoss("sum")]
-)
+@pytest.mark.parametrize(("strategy", "ranks"), ALIKE + WITH_ALL_ROWS)
+@pytest.mark.parametrize("loss", LOSSES)
 def test_a_weight_is_a_number_of_rows(strategy: str | Strategy, ranks: int, loss: nn.Loss) -> None:
     if (strategy, loss.reduction) == ("average:1", "sum"):
         pytest.skip("an average of models that have each gone down a sum is no sum")
