@@ -14,6 +14,7 @@ import pytest
 
 import cifar_made
 import pdnn
+from blobs import write_blobs
 from pdnn import _core, cli, estimate, models, nn, optim
 from pdnn.cli import specs
 from pdnn.comm import run_threads
@@ -21,16 +22,7 @@ from pdnn.comm import run_threads
 
 @pytest.fixture(scope="module")
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A .npz file of three classes that are easy to tell apart: 203 rows to train, 60 to test."""
-    rng = np.random.default_rng(3)
-    arrays = {}
-    for part, rows in [("train", 203), ("test", 60)]:
-        y = rng.integers(0, 3, rows)
-        arrays[f"x_{part}"] = (rng.normal(size=(rows, 4)) + 4 * np.eye(4)[y]).astype(np.float32)
-        arrays[f"y_{part}"] = y
-    path = tmp_path_factory.mktemp("data") / "blobs.npz"
-    np.savez(path, **arrays)
-    return path
+    return write_blobs(tmp_path_factory.mktemp("data") / "blobs.npz")
 
 
 def train(blobs: Path, *words: str | Path) -> int:

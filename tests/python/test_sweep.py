@@ -14,24 +14,13 @@ import numpy as np
 import pytest
 
 import processes
+from blobs import write_blobs
 from pdnn import cli, sweep
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A .npz file of three classes: 203 rows to train, 60 to test."""
-    return write_data(tmp_path / "blobs.npz")
-
-
-def write_data(path: Path) -> Path:
-    rng = np.random.default_rng(3)
-    arrays = {}
-    for part, rows in [("train", 203), ("test", 60)]:
-        y = rng.integers(0, 3, rows)
-        arrays[f"x_{part}"] = (rng.normal(size=(rows, 4)) + 4 * np.eye(4)[y]).astype(np.float32)
-        arrays[f"y_{part}"] = y
-    np.savez(path, **arrays)
-    return path
+    return write_blobs(tmp_path / "blobs.npz")
 
 
 def words(file: Path, data: Path, *more: str | Path) -> list[str]:
@@ -213,7 +202,7 @@ def test_failed_runs_are_told_and_tried_again_when_asked(
     assert "later.npz" in capsys.readouterr().err
     (failed,) = sweep.Results.load(file).runs.values()
     assert failed.history is None and failed.message.startswith("exit code 1: ")
-    write_data(data)
+    write_blobs(data)
     assert cli.main(once) == 1  # told again, not tried again
     assert "trainings: 1, done: 1" in capsys.readouterr().out
     assert cli.main([*once, "--retry-failed", "--timeout", "0.01"]) == 1
