@@ -21,10 +21,8 @@ Array = npt.NDArray[Any]
 Product = Callable[[Array, Array], Array]
 
 INPUTS, HIDDEN, CLASSES = 400, 25, 10
-SHAPES = (
-    (HIDDEN, INPUTS + 1),
-    (CLASSES, HIDDEN + 1),
-)  # of Theta1 and Theta2; biases are column 0, as in the exercise
+SHAPES = ((HIDDEN, INPUTS + 1), (CLASSES, HIDDEN + 1))
+"""Of Theta1 and Theta2; biases are column 0, as in the exercise."""
 PHASES = (
     *("bcast", "scatter inputs", "scatter labels", "hidden product", "output product"),
     *("forward", "back", "gather 1", "gather 2", "update"),

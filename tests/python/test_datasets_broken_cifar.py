@@ -143,10 +143,8 @@ def test_pickles_that_are_no_batch(tmp_path: Path, data: bytes, words: str) -> N
     refused(tmp_path / "test_batch", data, load, words)
 
 
-SMALL, A_TENTH = (
-    6 * MIB,
-    20 * MIB,
-)  # of what may be allocated: the latter for a tenth of the parts of a pickle
+SMALL, A_TENTH = 6 * MIB, 20 * MIB
+"""What may be allocated; the latter where a pickle may have a tenth of the parts."""
 
 
 @pytest.mark.parametrize(

@@ -186,9 +186,8 @@ def test_how_products_are_spelled() -> None:
 
 
 def test_training_goes_on_where_it_ended(tmp_path: Any) -> None:
-    grid = Grid(
-        Pipeline(2, cut=(4,)), TensorParallel(2)
-    )  # measured, another cut might add up in another order
+    # With a cut by measured times, another one might add up in another order.
+    grid = Grid(Pipeline(2, cut=(4,)), TensorParallel(2))
 
     def twice() -> np.ndarray:
         return trained(grid, perceptron, epochs=2)[0]["parameters"]

@@ -121,9 +121,8 @@ def check(rng: np.random.Generator, kind: str) -> None:
         Part("Linear", (hidden, classes)),
     )
     rows = int(rng.integers(1, 50)) if parts else int(rng.integers(1, 200))
-    batch = int(
-        rng.integers(1, (rows if rng.integers(3) else min(rows, 4)) + 1)
-    )  # also smaller than the ranks
+    most = rows if rng.integers(3) else min(rows, 4)  # also smaller than the ranks
+    batch = int(rng.integers(1, most + 1))
     x, y = rng.standard_normal((rows, *shape)), rng.integers(0, classes, rows)
     optimizer = draw_optimizer(rng)
     clip = {"clip_norm": 0.5} if rng.integers(3) == 0 else {}

@@ -87,9 +87,8 @@ def test_a_trainer_and_eager_loops_train_pairs_as_one_rank(ranks: int, hidden: i
 
     def check() -> None:
         comm = pdnn.world()
-        check_part(
-            nn.Sequential(*layers(comm, hidden), seed=5), wanted, comm
-        )  # initial values, to the last bit
+        fresh = nn.Sequential(*layers(comm, hidden), seed=5)
+        check_part(fresh, wanted, comm)  # initial values, to the last bit
         model = trained(comm)
         check_part(model, whole, comm)
         np.testing.assert_allclose(model.predict(x), outputs, rtol=1e-12)
