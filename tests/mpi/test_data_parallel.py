@@ -20,13 +20,18 @@ pytestmark = pytest.mark.mpi
 
 Mpiexec = Callable[..., Completed]
 
+FEATURES = 128  # so that the data, which every process draws, are there at once
+
 
 @functools.cache
 def alone(ranks: int, reduce: str, steps: int, every: int) -> list[float]:
     """All ranks' batches as one, through the Trainer; summed gradients are a learning rate times as high."""
-    seen, _ = pdnn.datasets.make_classification(n_samples=2000, n_train=1000)
+    seen, _ = pdnn.datasets.make_classification(
+        n_samples=2000, n_train=1000, n_features=FEATURES, n_informative=FEATURES // 2
+    )
     init = nn.init.kaiming_uniform()
-    layers = [nn.Linear(a, b, bias=False, weight_init=init) for a, b in [(1024, 256), (256, 256), (256, 256)]]
+    sizes = [(FEATURES, 256), (256, 256), (256, 256)]
+    layers = [nn.Linear(a, b, bias=False, weight_init=init) for a, b in sizes]
     last = nn.Linear(256, 32, bias=False, weight_init=init)
     model = nn.Sequential(
         layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2], nn.Tanh(), last, seed=3, dtype="float64"
@@ -50,7 +55,8 @@ def alone(ranks: int, reduce: str, steps: int, every: int) -> list[float]:
 def test_ranks_equal_one_process_on_their_joint_batches(
     mpiexec: Mpiexec, run_python: Callable[..., Completed], root: Path, ranks: int
 ) -> None:
-    options = ["--niters", "4", "--every", "3", "--train-size", "2000", "--seed", "3", "--dtype", "float64"]
+    options = ["--niters", "4", "--every", "3", "--train-size", "2000", "--dim-in", str(FEATURES)]
+    options += ["--seed", "3", "--dtype", "float64"]
     script = [root / "examples" / "data_parallel.py", *options]
     if ranks == 2:  # the script starts them itself
         output = run_python([*script, "--world-size", "2"], timeout=110).stdout
