@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -310,15 +310,17 @@ def tensors(model: nn.Module) -> Tensors:
 def check_equal(got: Mapping[str, Array], want: Mapping[str, Array], case: Case) -> None:
     """Raises AssertionError where a tensor is further off than the case's tolerance; names it."""
     assert got.keys() == want.keys()
-    drifting = _biases_before_normalization(case.build(0))
+    drifting = _biases_before_normalization(case)
     for name, values in want.items():
         difference, largest = np.abs(got[name] - values).max(), np.abs(values).max()
         tolerance = case.tolerance * (1000 if name in drifting else 1)
         assert difference <= tolerance * largest, f"{name}: off by {difference / largest:.1e}"
 
 
-def _biases_before_normalization(model: nn.Sequential) -> set[str]:
+@cache
+def _biases_before_normalization(case: Case) -> set[str]:
     """Biases that a BatchNorm takes away again: Adam makes steps of a gradient that is rounding alone."""
+    model = case.build(0)
     modules = list(model.modules())
     normalized = [
         module.bias
