@@ -1,11 +1,13 @@
-"""What `pdnn train` says of a training: on ranks the bytes and times of a step; what a codec saved."""
+"""What `pdnn train` says of a training: its steps' time, on ranks also their bytes; what a codec saved."""
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pdnn
+    from pdnn.comm import Communicator
 
 
 def of_ranks(history: pdnn.History) -> str:
@@ -56,3 +58,15 @@ def of_arithmetic(trainer: pdnn.Trainer) -> str:
         unlike |= {"v4-bf16": "v3", "v4-amx": "v3 and v4-bf16", "neon-bf16": "v3 and v4-bf16"}
     differs = f", which differs from {unlike[isa]}" if isa in unlike else ""
     return f"{leaves} leaves, {isa}{differs}"
+
+
+def tell(history: pdnn.History, trainer: pdnn.Trainer, world: Communicator, others: float) -> None:
+    """Prints what was estimated and measured, while other programs used that share of the cores' time."""
+    if history.estimate is not None and history.history:
+        seconds = median(history.history["seconds"])
+        print(history.estimate.beside(seconds / history.estimate.steps, others))
+    if world.size > 1 and any(history.ranks):
+        print(of_ranks(history))
+        if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
+            print(of_codec(history))
+    print(f"fingerprint: {history.fingerprint} ({of_arithmetic(trainer)})")

@@ -28,7 +28,6 @@ import json
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from math import ceil
-from statistics import median
 from typing import TYPE_CHECKING
 
 from pdnn.cli import accounts, optimizing, specs, standardizing, tables
@@ -40,7 +39,6 @@ from pdnn.nn.module import DTYPES
 
 if TYPE_CHECKING:
     import pdnn
-    from pdnn.comm import Communicator
     from pdnn.data import Dataset, Subset
 
 MODEL = "mlp:784-256-10:sigmoid"
@@ -212,21 +210,9 @@ def main(arguments: argparse.Namespace) -> int:
                 own = trainer.model if standardization is None else standardization.within(trainer.model)
                 outputs.callback(own.save, arguments.save, _metadata(arguments, trainer, whole, train))
             if not arguments.quiet:
-                _tell(history, trainer, world, others)
+                accounts.tell(history, trainer, world, others)
             print("test: " + ", ".join(f"{name} {value:.4f}" for name, value in result.items()), flush=True)
     return 0
-
-
-def _tell(history: pdnn.History, trainer: pdnn.Trainer, world: Communicator, others: float) -> None:
-    """Prints what was estimated and measured, and the fingerprint."""
-    if history.estimate is not None and history.history:
-        seconds = median(history.history["seconds"])
-        print(history.estimate.beside(seconds / history.estimate.steps, others))
-    if world.size > 1 and any(history.ranks):
-        print(accounts.of_ranks(history))
-        if trainer.step > 0 and any("sums" in epoch for epoch in history.compression):
-            print(accounts.of_codec(history))
-    print(f"fingerprint: {history.fingerprint} ({accounts.of_arithmetic(trainer)})")
 
 
 def _check(arguments: argparse.Namespace) -> None:
