@@ -117,6 +117,21 @@ def test_integers_are_targets_where_the_loss_takes_no_classes() -> None:
     np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
 
 
+@pytest.mark.parametrize("loss", [nn.BCELoss(), nn.BCEWithLogitsLoss()])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
+def test_a_column_of_integers_is_classes_of_a_single_output(loss: nn.Loss, dtype: str) -> None:
+    trainer = trainer_of(loss, outputs=1)
+    for y in (np.ones(40), np.zeros(40), Y):  # rows of ones alone look one-hot
+        column = y.astype(dtype)[:, None]
+        want = trainer.model.gradient(X, y.astype("float32"), loss)
+        got = trainer.model.gradient(X, column, loss)
+        assert got[0] == want[0] == pytest.approx(loss(trainer.model(X), column).item())
+        np.testing.assert_array_equal(got[1], want[1])
+        assert trainer.evaluate((X, column)) == trainer.evaluate((X, y.astype(dtype)))
+    with pytest.raises(ValueError, match="label 2 of row 0 is outside 0 … 1"):
+        loss(np.zeros((1, 1)), np.array([[2]]))
+
+
 @pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(weight=[1.0]), nn.NLLLoss()])
 def test_classes_need_an_output_each(loss: nn.Loss) -> None:
     trainer = trainer_of(loss, outputs=1)

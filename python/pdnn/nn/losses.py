@@ -206,7 +206,8 @@ class NLLLoss(Loss):
 class BCELoss(Loss):
     """Binary cross-entropy -t log y - (1 - t) log(1 - y) of probabilities, one target an output.
 
-    Targets: values (n, outputs), one-hot integer rows, or classes (n,) (for a single output: 0 and 1).
+    Targets: values (n, outputs), one-hot integer rows, or classes (n,) (for a single output: 0 and 1, also
+    as a column (n, 1)).
     Logarithms are at least -100, as in torch.
     """
 

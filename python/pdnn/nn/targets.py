@@ -58,9 +58,9 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
         Begins the messages.
     y : ndarray
         Integers (n,): classes, checked to lie in [0, outputs) (for a single output: 0 and 1), where the loss
-        takes classes. Integers (n, outputs): one-hot rows or targets. Numbers (n, outputs), or floats (n,),
-        and integers where the loss takes no classes, for a single output: targets. If the loss has one
-        target a row, it is that of all outputs.
+        takes classes; those of a single output may be a column, (n, 1). Integers (n, outputs): one-hot rows
+        or targets. Numbers (n, outputs), or floats (n,), and integers where the loss takes no classes, for a
+        single output: targets. If the loss has one target a row, it is that of all outputs.
     outputs : int
         Width of the model's output.
 
@@ -90,6 +90,8 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
         y = np.repeat(y.reshape(-1, 1), outputs, axis=1)
     if y.ndim == 1 and (kind == "f" or (outputs == 1 and not loss.takes_classes)):
         y = y[:, np.newaxis]
+    if loss.takes_classes and kind != "f" and outputs == 1 and y.shape[1:] == (1,):
+        y = y[:, 0]  # a row of one integer is a class: 1 is not the class 0 that is one-hot
     if y.ndim == 1:
         return _classes(where, y, max(outputs, 2))  # which a loss that takes none refuses
     if y.ndim != 2 or y.shape[1] != outputs:
