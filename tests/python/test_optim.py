@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import pdnn
 from pdnn import models, nn, optim, strategies
 from pdnn.comm import run_threads
+from pdnn.store import Handle
 
 X = np.random.default_rng(0).normal(size=(40, 6))
 Y = np.arange(40) % 3
@@ -236,6 +238,29 @@ def test_a_parameter_is_not_frozen_as_in_torch() -> None:
     ):
         first.requires_grad = False
     assert first.requires_grad
+
+
+def test_what_is_given_by_place_is_what_torch_takes_there() -> None:
+    """SGD has no dampening: what is after it must come by name."""
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
+
+    def places(function: Any) -> list[str]:
+        parameters = inspect.signature(function).parameters.values()
+        return [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+
+    modules = [(optim, torch.optim), (optim, torch.optim.lr_scheduler), (nn, torch.nn)]
+    shared = [
+        (name, places(getattr(own, name)), places(getattr(theirs, name)))
+        for own, theirs in modules
+        for name in {*own.__all__} & {*dir(theirs)}
+        if isinstance(getattr(own, name), type) and not issubclass(getattr(own, name), (nn.Loss, Handle))
+    ]
+    assert {"SGD", "LBFGS", "StepLR", "Conv2d", "Embedding"} <= {name for name, *_ in shared}
+    for name, ours, theirs in shared:
+        if name not in ("Optimizer", "LBFGS"):  # a base; one more at the end
+            assert ours == theirs[: len(ours)], name
+    with pytest.raises(TypeError, match="positional"):
+        optim.SGD(models.mlp([2, 2]).parameters(), 0.1, 0.9, 0, 1e-4)  # type: ignore[misc]
 
 
 def test_a_step_by_hand_is_the_formula() -> None:

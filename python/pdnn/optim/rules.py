@@ -23,7 +23,8 @@ class SGD(Optimizer):
     momentum : float
         μ, in [0, 1).
     weight_decay : float
-        λ, added to the gradient (L2), of the groups that give none.
+        λ, added to the gradient (L2), of the groups that give none. It and `nesterov` are given by name:
+        torch has a dampening between `momentum` and them.
     nesterov : bool
         Nesterov's momentum, as torch writes it.
 
@@ -40,6 +41,7 @@ class SGD(Optimizer):
         params: Params,
         lr: float,
         momentum: float = 0.0,
+        *,
         weight_decay: float = 0.0,
         nesterov: bool = False,
     ) -> None:
