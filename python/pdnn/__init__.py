@@ -11,7 +11,8 @@ from pdnn.comm import world
 from pdnn.deferred import deferred
 from pdnn.models import load_model
 from pdnn.nn import manual_seed
-from pdnn.tensor import Tensor, cat, no_grad
+from pdnn.recording import no_grad
+from pdnn.tensor import Tensor, cat
 from pdnn.trainer import Trainer
 
 if TYPE_CHECKING:

@@ -4,67 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ContextDecorator, ExitStack
-from contextvars import ContextVar, Token
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from contextlib import ExitStack
 from itertools import count
 from math import prod
 from numbers import Real
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from pdnn.recording import recording
 from pdnn.store import Array, ArrayInterface, Parameter, Store
 
 Final: TypeAlias = Callable[[Parameter], None]
 
-_recording: ContextVar[bool] = ContextVar("pdnn_recording", default=True)
 _numbers = count()
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-class no_grad(ContextDecorator):
-    """Within it, or in a function decorated with it, no graph is recorded: for evaluation.
-
-    Raises
-    ------
-    TypeError
-        If it decorates a generator or coroutine function, whose body runs after the call.
-
-    Examples
-    --------
-    >>> with pdnn.no_grad():
-    ...     outputs = net(x)
-    """
-
-    def __init__(self) -> None:
-        self._before: list[Token[bool]] = []
-
-    def __enter__(self) -> no_grad:
-        self._before.append(_recording.set(False))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _recording.reset(self._before.pop())
-
-    def __call__(self, func: F) -> F:
-        """The function, decorated."""
-        if any(kind(func) for kind in (isgeneratorfunction, iscoroutinefunction, isasyncgenfunction)):
-            raise TypeError(
-                f"no_grad: {func} is a generator or coroutine function, whose body runs after the call; "
-                'write "with no_grad():" around calls of the model in it'
-            )
-        return super().__call__(func)
-
-    def _recreate_cm(self) -> no_grad:
-        return no_grad()  # a decorated function may be called by several threads
-
-
-def recording() -> bool:
-    """Whether operations are recorded, which `no_grad` turns off."""
-    return _recording.get()
 
 
 class Values(np.ndarray):
@@ -225,6 +178,15 @@ class Tensor(ArrayInterface):
         return Tensor(self.data)
 
     # ---- operations
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (Tensor, np.ndarray, Real)):
+            raise TypeError(
+                "Tensor: == and != do not compare elements; compare arrays, as in tensor.data == other"
+            )
+        return NotImplemented
+
+    __hash__ = object.__hash__
 
     def __add__(self, other: Tensor | Array | float) -> Tensor:
         if isinstance(other, Real):

@@ -11,8 +11,9 @@ from pdnn._core import Communicator
 from pdnn.checks import unmasked
 from pdnn.comm import world
 from pdnn.core import CoreLayer, LayerCall, Width
+from pdnn.recording import recording
 from pdnn.store import Array, Store
-from pdnn.tensor import Final, Node, Tensor, recording
+from pdnn.tensor import Final, Node, Tensor
 
 
 class Runner:

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from pdnn.checks import integer, number
 from pdnn.core import CoreLoss, Width, core_for
 from pdnn.nn.targets import prepare_rows, row_weights
+from pdnn.recording import recording
 from pdnn.store import Array
-from pdnn.tensor import Final, Node, Tensor, Values, recording
+from pdnn.tensor import Final, Node, Tensor, Values
 
 REDUCTIONS = ("mean", "sum", "batchmean")
 

@@ -17,8 +17,8 @@ from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.module import Module, runs_in_python
 from pdnn.nn.place import Place
 from pdnn.nn.targets import prepare_rows
+from pdnn.recording import no_grad
 from pdnn.store import Array, Handle, Store
-from pdnn.tensor import no_grad
 
 if TYPE_CHECKING:
     from pdnn.nn.summary import Summary
