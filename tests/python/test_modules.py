@@ -114,6 +114,18 @@ def test_a_module_used_twice_counts_once() -> None:
     assert [path for path, _ in net.named_modules()] == ["", "module"]
 
 
+@pytest.mark.parametrize("second", [nn.Linear(3, 3), nn.Linear(3, 3, bias=False), nn.Embedding(3, 3)])
+def test_layers_share_no_parameters(second: Any) -> None:
+    """Their arrays would be at other places, or transposed, for the core."""
+    first = nn.Linear(3, 3)
+    second.weight = first.weight
+    for model in (nn.Sequential(first, second), Wrapper(nn.ModuleList([first, second]))):
+        with pytest.raises(
+            ValueError, match=r"1\.weight is (module\.)?0\.weight; layers share no parameters"
+        ):
+            model.parameters()
+
+
 def test_a_wrapper_shares_the_memory_of_what_it_wraps() -> None:
     net = nn.Sequential(nn.Linear(4, 3), dtype="float64", seed=1)
     before = net.flat_parameters

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from pdnn import _core
 from pdnn.checks import shape_of_sample
 from pdnn.core import Width, array_dtype, core_for, model_dtype
-from pdnn.nn.module import Module, runs_in_python
+from pdnn.nn.module import Module
 from pdnn.nn.state_dict import naming, read
+from pdnn.nn.static import runs_in_python
 from pdnn.store import Array, Handle
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from pdnn.nn import state_dict
 from pdnn.nn.eager import Runner, as_tensor
 from pdnn.nn.place import Place
 from pdnn.nn.seeds import next_seed
+from pdnn.nn.static import builds, runs_in_python
 from pdnn.store import Array as Array
 from pdnn.store import Buffer, Handle, Parameter, Store, offsets_of
 from pdnn.tensor import Tensor
@@ -117,12 +118,17 @@ class Module:
         return iter(self._named(Parameter).values())
 
     def _named(self, kind: type[H]) -> dict[str, H]:
-        """Every handle of a kind once, by its first name, in order."""
+        """The handles of a kind by their names, in order; ValueError if one has two."""
         names: dict[H, str] = {}
         for path, module in self.named_modules():
             for name, value in vars(module).items():
                 if isinstance(value, kind):
-                    names.setdefault(value, f"{path}.{name}" if path else name)
+                    own = f"{path}.{name}" if path else name
+                    if names.setdefault(value, own) != own:
+                        raise ValueError(
+                            f"{type(self).__name__}: {own} is {names[value]}; layers share no parameters: "
+                            "use one layer in both places"
+                        )
         return {name: handle for handle, name in names.items()}
 
     def parameters(self) -> Iterator[Parameter]:
@@ -382,18 +388,3 @@ class Module:
             return f"{type(self).__name__}(\n{lines}\n)"
         arguments = ", ".join(f"{key}={value}" for key, value in self.config().items())
         return f"{type(self).__name__}({arguments})"
-
-
-def builds(module: Module) -> bool:
-    """Whether the core can build the module, and all inside it."""
-    return type(module).build is not Module.build and all(map(builds, module.children()))
-
-
-def runs_in_python(module: Module) -> Module | None:
-    """The first module, this one or inside it, whose `forward` or call is Python's and not the core's."""
-    bases = type(module).__mro__
-    own_call = next(index for index, base in enumerate(bases) if {"forward", "__call__"} & vars(base).keys())
-    own_build = next(index for index, base in enumerate(bases) if "build" in vars(base))
-    if own_call < own_build or type(module).build is Module.build:
-        return module
-    return next(filter(None, map(runs_in_python, module.children())), None)

@@ -14,8 +14,9 @@ from pdnn.checks import integer, shape_of_sample, unmasked
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
 from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss, check_loss
-from pdnn.nn.module import Module, runs_in_python
+from pdnn.nn.module import Module
 from pdnn.nn.place import Place
+from pdnn.nn.static import runs_in_python
 from pdnn.nn.targets import prepare_rows
 from pdnn.recording import no_grad
 from pdnn.store import Array, Handle, Store
