@@ -2,57 +2,43 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from math import prod
 from threading import RLock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
+from pdnn.arrays import Array as Array
+from pdnn.arrays import ArrayInterface
+
 Hook: TypeAlias = Callable[[Array], Any]
 PostHook: TypeAlias = Callable[["Parameter"], Any]
 PassHook: TypeAlias = Callable[[Sequence[Any]], float]
 
 
-class ArrayInterface:
-    """Lets NumPy and other libraries use `data` without a copy.
+H = TypeVar("H", bound="Handle")
 
-    ``np.asarray(a)``, ``np.from_dlpack(a)``, ``torch.from_dlpack(a)`` and, since Python 3.12,
-    ``memoryview(a)`` share its memory. ``np.array(a)``, and `np.asarray` with another dtype, copy.
-    """
 
-    __slots__ = ()
-    data: Array
+def _in_place(operation: Callable[[Array, Any], Array]) -> Callable[[H, Any], H]:
+    """The method of a Handle that changes its values by an operation."""
 
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
-        values = self.data
-        if dtype is None or np.dtype(dtype) == values.dtype:
-            return values.copy() if copy else values
-        if copy is False:
-            raise ValueError(
-                f"{type(self).__name__}: its values are {values.dtype}; as {np.dtype(dtype)} they must be "
-                "copied, and copy=False forbids that"
-            )
-        return values.astype(dtype)
+    def change(handle: H, other: Any) -> H:
+        operation(handle.data, other)
+        return handle
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.data.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.data.__dlpack_device__()
-
-    def __buffer__(self, flags: int) -> memoryview:  # Python calls it since 3.12
-        return self.data.data
+    return change
 
 
 class Handle(ArrayInterface):
     """A name and a shape for values that live in a model's flat memory once the model has gathered them.
 
-    It does so when it is first called, asked for its `parameters()`, or given to a Trainer.
+    It does so when it is first called, asked for its `parameters()`, or given to a Trainer. ``p += a``,
+    ``p -= a``, ``p *= a`` and ``p /= a`` change the values in place, under `no_grad` or not.
 
     Attributes
     ----------
@@ -101,6 +87,11 @@ class Handle(ArrayInterface):
                 f"{type(self).__name__} {self.name}: got shape {array.shape}, expected {self.shape}"
             )
         own[...] = array
+
+    __iadd__ = _in_place(operator.iadd)
+    __isub__ = _in_place(operator.isub)
+    __imul__ = _in_place(operator.imul)
+    __itruediv__ = _in_place(operator.itruediv)
 
     def _homeless(self) -> ValueError:
         return ValueError(

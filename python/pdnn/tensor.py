@@ -12,8 +12,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pdnn.arrays import Array, ArrayInterface
 from pdnn.recording import recording
-from pdnn.store import Array, ArrayInterface, Parameter, Store
+from pdnn.store import Parameter, Store
 
 Final: TypeAlias = Callable[[Parameter], None]
 

@@ -56,6 +56,22 @@ def test_writing_to_such_an_array_changes_the_model() -> None:
     np.testing.assert_allclose(model.predict(X), 2 * (before - bias) + bias, rtol=1e-12)
 
 
+def test_a_parameter_is_changed_in_place() -> None:
+    """Not a copy of it, which would leave the model as it is."""
+    model, want = small(), small().flat_parameters.copy()
+    with pdnn.no_grad():
+        for given in model.parameters():
+            p = given
+            p -= 0.5 * np.ones(p.shape)
+            p += 2
+            p *= np.float32(3)
+            p /= 4
+            assert p is given
+    np.testing.assert_allclose(model.flat_parameters, (want + 1.5) * 0.75, rtol=1e-14)
+    with pytest.raises(ValueError, match="broadcast"):
+        p -= np.ones((2, *p.shape))
+
+
 def test_images_of_a_convolution_are_a_view_too() -> None:
     tensor = nn.Sequential(nn.Conv2d(2, 3, 3))(np.ones((2, 2, 5, 5), np.float32))
     assert not tensor.data.flags.c_contiguous

@@ -1,0 +1,41 @@
+"""Arrays, and what lets other libraries use those inside an object without a copy."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+
+
+class ArrayInterface:
+    """Lets NumPy and other libraries use `data` without a copy.
+
+    ``np.asarray(a)``, ``np.from_dlpack(a)``, ``torch.from_dlpack(a)`` and, since Python 3.12,
+    ``memoryview(a)`` share its memory. ``np.array(a)``, and `np.asarray` with another dtype, copy.
+    """
+
+    __slots__ = ()
+    data: Array
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        values = self.data
+        if dtype is None or np.dtype(dtype) == values.dtype:
+            return values.copy() if copy else values
+        if copy is False:
+            raise ValueError(
+                f"{type(self).__name__}: its values are {values.dtype}; as {np.dtype(dtype)} they must be "
+                "copied, and copy=False forbids that"
+            )
+        return values.astype(dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.data.__dlpack_device__()
+
+    def __buffer__(self, flags: int) -> memoryview:  # Python calls it since 3.12
+        return self.data.data
