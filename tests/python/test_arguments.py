@@ -266,7 +266,10 @@ def test_a_schedule_names_the_argument(make: Callable[[optim.Optimizer], Any], w
         (lambda: nn.LeakyReLU(True), "LeakyReLU: negative_slope is True, expected a number"),
         (lambda: nn.BatchNorm2d(8, True), "BatchNorm2d: eps is True, expected a number above 0"),
         (lambda: nn.CrossEntropyLoss(label_smoothing=True), "CrossEntropyLoss: label_smoothing is True"),
-        (lambda: optim.SGD(network().parameters(), 0.1, 0.9, True), "SGD: weight_decay is True, expected"),
+        (
+            lambda: optim.SGD(network().parameters(), 0.1, 0.9, weight_decay=True),
+            "SGD: weight_decay is True, expected",
+        ),
         (lambda: pdnn.models.mlp(3), "mlp: sizes is 3, expected the widths"),
         (lambda: schedule("1f1b", "4", 8), "schedule: stages is '4', expected an integer"),
         (
