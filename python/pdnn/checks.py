@@ -70,6 +70,12 @@ def _named(owner: object) -> str:
     return owner if isinstance(owner, str) else type(owner).__name__
 
 
+def kind_of(given: object) -> str:
+    """The name of its class, with its library where that has a Tensor of its own."""
+    kind = type(given)
+    return f"torch.{kind.__name__}" if kind.__module__.partition(".")[0] == "torch" else kind.__name__
+
+
 def masked(given: object) -> bool:
     """Whether it is a masked array with masked entries, whose values mean nothing."""
     return isinstance(given, np.ma.MaskedArray) and bool(np.ma.getmaskarray(given).any())

@@ -171,6 +171,25 @@ def test_targets_may_be_tensors_that_nothing_lies_behind() -> None:
     assert nn.MSELoss()(y, want).item() == nn.MSELoss()(y, want.numpy()).item() > 0
 
 
+@pytest.mark.parametrize("loss", [nn.MSELoss(), nn.BCEWithLogitsLoss("sum")])
+@pytest.mark.parametrize("shape", [(3, 2, 4, 5), (3, 2, 7), (0, 2, 7)])
+def test_targets_may_have_the_shape_of_images(loss: nn.Loss, shape: tuple[int, ...]) -> None:
+    kind = nn.Conv2d if len(shape) == 4 else nn.Conv1d
+    net = nn.Sequential(kind(2, 2, 3, padding=1), nn.Sigmoid(), dtype="float64", seed=1)
+    x, target = np.random.default_rng(2).random((2, *shape))
+    want, gradient = net.gradient(x, target.reshape(shape[0], -1) if shape[0] else np.zeros((0, 14)), loss)
+    for given in (target, pdnn.Tensor(target), target.transpose(0, 2, 1, *range(3, len(shape)))):
+        net.flat_gradients[...] = 0
+        if given.shape != shape:
+            with pytest.raises(ValueError, match=r"labels have shape .* expected .*\(n, "):
+                loss(net(x), given)
+            continue
+        value = loss(net(x), given)
+        value.backward()
+        assert value.item() == pytest.approx(want, rel=1e-14)
+        np.testing.assert_allclose(net.flat_gradients, gradient, rtol=1e-12)
+
+
 def test_values_that_a_mask_hides_are_refused() -> None:
     net, criterion = models.mlp([6, 3], dtype="float64"), nn.CrossEntropyLoss()
     optimizer = optim.SGD(net.parameters(), lr=0.1)
@@ -743,7 +762,7 @@ def test_long_graphs_neither_recurse_nor_stay() -> None:
         (lambda net: loss_of(net, y=Y + 1), ValueError, "label 3 of row"),
         (lambda net: loss_of(net, y=Y[:5]), ValueError, r"\(5,\) for 12 samples"),
         (lambda net: nn.MSELoss()(net(X), net(X)), ValueError, r"behind the targets.*detach\(\)"),
-        (lambda net: nn.MSELoss()([1.0], Y), TypeError, "outputs are of type list"),
+        (lambda net: nn.MSELoss()([1.0], Y), TypeError, "outputs are of type list, expected a pdnn.Tensor"),
         (lambda net: nn.MSELoss()(np.ones(3), Y), ValueError, r"outputs have shape \(3,\)"),
     ],
 )

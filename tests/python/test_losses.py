@@ -76,6 +76,21 @@ def test_an_option_that_is_no_number_is_told(make: Callable[[], nn.Loss], words:
         make()
 
 
+def test_weights_are_given_by_name_and_may_be_a_tensor_of_torch() -> None:
+    weight = np.array([1.0, 3.0])
+    for given in (weight, [1.0, 3.0], None):
+        with pytest.raises(TypeError, match=r"CrossEntropyLoss: reduction is of type .* given by name"):
+            nn.CrossEntropyLoss(given)  # type: ignore[arg-type]
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
+    assert repr(nn.CrossEntropyLoss(weight=torch.tensor(weight))) == repr(nn.CrossEntropyLoss(weight=weight))
+    with pytest.raises(TypeError, match=r"outputs are of type torch\.Tensor, expected a pdnn\.Tensor"):
+        nn.CrossEntropyLoss()(torch.zeros(2, 2), np.zeros(2, np.int64))
+    with pytest.raises(
+        TypeError, match=r"Linear: got torch\.Tensor, expected a NumPy array or a pdnn\.Tensor"
+    ):
+        nn.Linear(2, 2)(torch.zeros(2, 2))
+
+
 def test_a_loss_that_the_core_lacks_is_refused() -> None:
     own = type("Own", (nn.Loss,), {})
     with pytest.raises(TypeError, match="Own: the core has no such loss; subclass"):

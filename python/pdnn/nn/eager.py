@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pdnn._core import Communicator
-from pdnn.checks import unmasked
+from pdnn.checks import kind_of, unmasked
 from pdnn.comm import world
 from pdnn.core import CoreLayer, LayerCall, Width
 from pdnn.recording import recording
@@ -74,7 +74,7 @@ def as_tensor(where: str, index: int, x: Any, store: Store) -> Any:
     """
     if not isinstance(x, np.ndarray):
         if index == 0 and not isinstance(x, Tensor):
-            raise TypeError(f"{where}: got {type(x).__name__}, expected a NumPy array")
+            raise TypeError(f"{where}: got {kind_of(x)}, expected a NumPy array or a pdnn.Tensor")
         return x
     unmasked(where, "x", x)
     dtype = store.dtype

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer, number
+from pdnn.checks import integer, kind_of, number
 from pdnn.core import CoreLoss, Width, core_for
 from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.recording import recording
@@ -31,8 +31,8 @@ class Loss:
 
     Raises
     ------
-    ValueError
-        If the reduction is none of these.
+    TypeError, ValueError
+        If the reduction is no string, or none of these.
     """
 
     #: The name of what computes it in the core; a subclass computes as its base does.
@@ -57,6 +57,11 @@ class Loss:
             )
 
     def __init__(self, reduction: str = "mean") -> None:
+        if not isinstance(reduction, str):
+            raise TypeError(
+                f"{type(self).__name__}: reduction is of type {type(reduction).__name__}, expected one of "
+                f"{', '.join(REDUCTIONS)}; other options, such as weight, are given by name"
+            )
         if reduction not in REDUCTIONS:
             raise ValueError(
                 f'{type(self).__name__}: reduction "{reduction}"; expected one of {", ".join(REDUCTIONS)}'
@@ -74,8 +79,9 @@ class Loss:
         Parameters
         ----------
         outputs : Tensor, shape (n, k)
+            Or of images or lines, whose k elements count as outputs.
         targets : ndarray or Tensor
-            As each loss says. No gradient goes back through them.
+            As each loss says, or of the outputs' shape. No gradient goes back through them.
         weight : array, shape (n,), optional
             Of the rows, numbers from 0; each is 1 unless given. If all are 0, so are the loss and its
             gradient.
@@ -90,7 +96,7 @@ class Loss:
         where = type(self).__name__
         if not isinstance(outputs, Tensor):
             if not isinstance(outputs, np.ndarray):
-                raise TypeError(f"{where}: outputs are of type {type(outputs).__name__}, expected a Tensor")
+                raise TypeError(f"{where}: outputs are of type {kind_of(outputs)}, expected a pdnn.Tensor")
             outputs = Tensor(outputs)
         if outputs.ndim < 2:
             raise ValueError(
@@ -102,8 +108,10 @@ class Loss:
                 "targets.detach(), or make them under no_grad()"
             )
         dtype = str(outputs.dtype)
-        core = core_for(dtype)
-        rows, weights = prepare_rows(where, targets, weight, self, prod(outputs.shape[1:]), dtype)
+        core, width = core_for(dtype), prod(outputs.shape[1:])
+        if outputs.ndim > 2 and np.shape(targets) == outputs.shape:  # values of images or lines
+            targets = np.reshape(targets, (len(outputs), width))
+        rows, weights = prepare_rows(where, targets, weight, self, width, dtype)
         wanted = recording() and outputs.requires_grad
         y = np.ascontiguousarray(outputs.data)
         value, counted, dy = core.evaluate_loss(self.build(core), y, rows, weights, wanted)
@@ -179,7 +187,7 @@ class CrossEntropyLoss(Loss):
         super().__init__(reduction)
         if weight is not None:
             where = f"{type(self).__name__}, classes"
-            self._options["weight"] = row_weights(where, weight, max(1, np.size(weight))).tolist()
+            self._options["weight"] = row_weights(where, weight, max(1, np.asarray(weight).size)).tolist()
         self.ignore_index = integer(self, "ignore_index", ignore_index)
         if ignore_index != -100:
             self._options["ignore_index"] = self.ignore_index
