@@ -192,8 +192,8 @@ class Tensor(ArrayInterface):
     def __add__(self, other: Tensor | Array | float) -> Tensor:
         if isinstance(other, Real):
             return _result(self.data + float(other), [self], lambda dy: [dy])
-        other = self._like(other, "+")
-        return _result(self.data + other.data, [self, other], lambda dy: [dy, dy])
+        one, other = self._alike(other, "+")
+        return _result(one.data + other.data, [one, other], lambda dy: [dy, dy])
 
     __radd__ = __add__
 
@@ -210,9 +210,9 @@ class Tensor(ArrayInterface):
         if isinstance(other, Real):
             factor = float(other)
             return _result(self.data * factor, [self], lambda dy: [dy * factor])
-        other = self._like(other, "*")
-        a, b = self.data, other.data
-        return _result(a * b, [self, other], lambda dy: [dy * b, dy * a])
+        one, other = self._alike(other, "*")
+        a, b = one.data, other.data
+        return _result(a * b, [one, other], lambda dy: [dy * b, dy * a])
 
     __rmul__ = __mul__
 
@@ -242,16 +242,23 @@ class Tensor(ArrayInterface):
             raise ValueError(f"flatten: start_dim {start_dim} of a Tensor with {self.ndim} axes")
         return self.reshape(*self.shape[:start_dim], prod(self.shape[start_dim:]))
 
-    def _like(self, other: object, operation: str) -> Tensor:
-        """The other operand, of the same shape and dtype: nothing is broadcast."""
+    def _alike(self, other: object, operation: str) -> tuple[Tensor, Tensor]:
+        """Both operands, of one shape and dtype: single numbers in the wider one, nothing is broadcast."""
         if not isinstance(other, (Tensor, np.ndarray)):
             raise TypeError(f"Tensor: {operation} with {type(other).__name__}")
-        if other.shape != self.shape or other.dtype != self.dtype:
+        if other.shape != self.shape or (other.dtype != self.dtype and self.ndim > 0):
             raise ValueError(
                 f"Tensor: {operation} of {self.dtype} {self.shape} and {other.dtype} {other.shape}; "
                 "both must be alike"
             )
-        return other if isinstance(other, Tensor) else Tensor(other)
+        dtype = np.promote_types(self.dtype, other.dtype)
+        return self._as(dtype), (other if isinstance(other, Tensor) else Tensor(other))._as(dtype)
+
+    def _as(self, dtype: np.dtype[Any]) -> Tensor:
+        before = self.dtype
+        if dtype == before:
+            return self
+        return _result(self.data.astype(dtype), [self], lambda dy: [dy.astype(before)])
 
     # ---- gradients
 

@@ -82,6 +82,21 @@ def test_losses_of_ones_own_have_gradients() -> None:
     assert relative(net.flat_gradients, differences(net, loss)) <= 1e-7
 
 
+def test_a_loss_takes_terms_of_a_float32_model() -> None:
+    """A loss is a float64; so is its sum with a number of another model, and its product."""
+    net, want = models.mlp([6, 3], seed=1), models.mlp([6, 3], dtype="float64", seed=1)
+    want.flat_parameters[...] = net.flat_parameters
+    for model, x in ((net, X.astype(np.float32)), (want, X)):
+        for swap in (False, True):
+            y = model(x)
+            loss, term = nn.CrossEntropyLoss()(y, Y), 0.1 * (y * y).mean()
+            total = (term + loss) * term if swap else (loss + term) * term - loss
+            assert total.dtype == np.float64
+            total.backward()
+        assert model.flat_gradients.dtype == model.dtype
+    assert relative(net.flat_gradients, want.flat_gradients) <= 1e-5
+
+
 def test_eager_and_static_training_agree() -> None:
     def build() -> nn.Sequential:
         layers = nn.Linear(6, 7), nn.Sigmoid(), nn.Linear(7, 5), nn.ReLU(), nn.Linear(5, 3)
