@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pdnn.advice import TENSOR, Advising
 from pdnn.arrays import Array, ArrayInterface
 from pdnn.recording import recording
 from pdnn.store import Parameter, Store
@@ -21,7 +22,7 @@ Final: TypeAlias = Callable[[Parameter], None]
 _numbers = count()
 
 
-class Values(np.ndarray):
+class Values(Advising, np.ndarray):
     """An array that also answers ``numpy()``, as tensors of other libraries do.
 
     The batches of a loader and the `data` of a loss are such arrays, so that a loop written for those
@@ -112,7 +113,7 @@ class _Operation(Node):
         return self._function is None
 
 
-class Tensor(ArrayInterface):
+class Tensor(ArrayInterface, Advising):
     """A batch between layers, or a loss: a NumPy array with the operation that made it.
 
     Layers, losses and the operations here give Tensors; `backward` on a loss adds the gradients of all
@@ -130,6 +131,7 @@ class Tensor(ArrayInterface):
     """
 
     __slots__ = ("__weakref__", "data", "node")
+    advice = TENSOR
     __array_ufunc__ = None  # array + tensor is the tensor's business
 
     def __init__(self, data: Array, node: Node | None = None) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import pdnn
 from pdnn import nn, optim
+from pdnn.data import DataLoader, Dataset
 
 RNG = np.random.default_rng(0)
 
@@ -361,3 +362,31 @@ def test_arrays_larger_than_any_memory_are_refused() -> None:
     for width in (2**31, 2**32):
         with pytest.raises(ValueError, match=f"{width}x{width} elements is larger than any memory"):
             nn.Sequential(nn.Linear(width, width)).predict(np.zeros((1, 2), np.float32))
+
+
+ROW = np.ones((1, 2), "float32")
+
+
+class Odd(nn.Module):
+    @property
+    def width(self) -> int:
+        return self.nothing  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("find", "words"),
+    [
+        (lambda net: net.to("cpu"), r"'Sequential' .* no attribute 'to'; all arrays .* leave it out$"),
+        (lambda net: net.double(), "'double'; pass dtype="),
+        (lambda net: net.zero_grad(), r"'zero_grad'; call zero_grad\(\) of the optimizer"),
+        (lambda net: net.nothing, "'Sequential' object has no attribute 'nothing'$"),
+        (lambda net: Odd().width, "'Odd' object has no attribute 'nothing'$"),
+        (lambda net: net(ROW).argmax(1), r"'argmax'; its array has one, tensor\.data\.argmax"),
+        (lambda net: net(ROW).cuda(), "'cuda'; all arrays are"),
+        (lambda net: net(ROW).view(-1), "'view'; write reshape"),
+        (lambda net: next(iter(DataLoader(Dataset(ROW, [0]))))[0].to("cpu"), "'to'; all arrays"),
+    ],
+)
+def test_an_attribute_of_torch_is_told_what_to_write(find: Callable[[Any], object], words: str) -> None:
+    with pytest.raises(AttributeError, match=words):
+        find(nn.Sequential(nn.Linear(2, 2)))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy.typing as npt
 
+from pdnn.advice import MODULE, Advising
 from pdnn.checks import integer
 from pdnn.core import DTYPES as DTYPES
 from pdnn.core import CoreLayer, Width, core_for, model_dtype
@@ -26,7 +27,7 @@ Self = TypeVar("Self", bound="Module")
 H = TypeVar("H", bound=Handle)
 
 
-class Module:
+class Module(Advising):
     """Base of layers and models.
 
     Your own model is a subclass: attributes that are Modules become parts of it, in the order in which
@@ -49,6 +50,7 @@ class Module:
         If the seed is no integer, or the dtype is none of these.
     """
 
+    advice = MODULE
     training: bool = True
     seed: int | None = None
     _dtype: str | None = None
