@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,3 +163,29 @@ def test_resnet9_with_adam_equals_torch_after_twenty_steps() -> None:
         torch.nn.functional.cross_entropy(outputs, torch.from_numpy(labels[rows])).backward()
         theirs.step()
     assert distance(model, peer) <= 1e-9
+
+
+def test_the_program_and_the_claims_of_the_page_for_its_users(root: Path) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", (root / "docs/pytorch.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(program, names)
+    assert names["right"] > 0.85 * len(names["test"])
+
+    y, weight = Y[:ROWS] % 2, np.where(Y[:ROWS] % 2 == 1, 3.0, 1.0)
+    theirs = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor([3.0]))
+    want = theirs(torch.from_numpy(X[:ROWS, :1]), torch.from_numpy(y[:, None].astype(float))).item()
+    got = nn.BCEWithLogitsLoss()(X[:ROWS, :1], y, weight).item()
+    assert got * weight.sum() / ROWS == pytest.approx(want)
+
+    model = nn.Sequential(nn.Linear(INPUTS, CLASSES), dtype="float64", seed=3)
+    sgd = optim.SGD(model.parameters(), lr=1.0)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial")
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        torch.optim.SGD([torch.zeros(1)], lr=1.0), factor=0.5, patience=2, threshold_mode="abs"
+    )
+    ours = pdnn.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=3)
+    for epoch, loss in enumerate([3.0, 2.0, 2.0, 2.5, 1.99995, 1.9, 2.0, 1.8, 2.0, 2.0, 2.0]):
+        ours.on_epoch_end(trainer, epoch, {"loss": loss})
+        plateau.step(loss)
+        assert sgd.param_groups[0]["lr"] == plateau.get_last_lr()[0]
+    assert sgd.param_groups[0]["lr"] == 0.25
