@@ -210,6 +210,13 @@ def test_steps_leave_out_the_ignored_class() -> None:
             value = got.step(Y, labels, loss, optimizer_of(got))
             assert value == pytest.approx(want.step(Y[kept], CLASSES[kept], loss, optimizer_of(want)))
             np.testing.assert_allclose(got.flat_parameters, want.flat_parameters, atol=1e-14)
+        one_hot = np.eye(OUTPUTS, dtype=bool)[CLASSES]
+        if ignored == 2:
+            assert loss(Y, one_hot).item() == loss(Y, CLASSES).item() == loss(Y[kept], CLASSES[kept]).item()
+            assert got.step(Y, one_hot, loss, optimizer_of(got)) == pytest.approx(
+                want.step(Y[kept], CLASSES[kept], loss, optimizer_of(want))
+            )
+            np.testing.assert_allclose(got.flat_parameters, want.flat_parameters, atol=1e-14)
         before = got.flat_parameters.copy()
         assert got.step(Y, np.full(ROWS, ignored), loss, optimizer_of(got)) == 0
         np.testing.assert_array_equal(got.flat_parameters, before)

@@ -41,9 +41,10 @@ def prepare_rows(
     unmasked(where, "y", y)
     y = np.asarray(y)
     weights = None if weight is None else row_weights(where, weight, len(y))
-    if loss.ignore_index is not None and y.ndim == 1 and y.dtype.kind in "iu":
-        ignored = y == loss.ignore_index
-        if ignored.any():
+    if loss.ignore_index is not None and y.dtype.kind in "iub":
+        if y.shape[1:] == (outputs,) and _one_hot(y):
+            y = y.argmax(axis=1)
+        if y.ndim == 1 and (ignored := y == loss.ignore_index).any():
             y = np.where(ignored, 0, y)
             weights = np.where(ignored, 0.0, 1.0 if weights is None else weights)
     return prepare_targets(where, y, loss, outputs, dtype), weights
