@@ -39,15 +39,15 @@ def prepare_rows(
         As these two do.
     """
     unmasked(where, "y", y)
-    y = np.asarray(y)
-    weights = None if weight is None else row_weights(where, weight, len(y))
-    if loss.ignore_index is not None and y.dtype.kind in "iub":
-        if y.shape[1:] == (outputs,) and _one_hot(y):
-            y = y.argmax(axis=1)
-        if y.ndim == 1 and (ignored := y == loss.ignore_index).any():
-            y = np.where(ignored, 0, y)
+    rows: Array = np.asarray(y)
+    weights = None if weight is None else row_weights(where, weight, len(rows))
+    if loss.ignore_index is not None and rows.dtype.kind in "iub":
+        if rows.shape[1:] == (outputs,) and _one_hot(rows):
+            rows = rows.argmax(axis=1)
+        if rows.ndim == 1 and (ignored := rows == loss.ignore_index).any():
+            rows = np.where(ignored, 0, rows)
             weights = np.where(ignored, 0.0, 1.0 if weights is None else weights)
-    return prepare_targets(where, y, loss, outputs, dtype), weights
+    return prepare_targets(where, rows, loss, outputs, dtype), weights
 
 
 def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str) -> Array:
