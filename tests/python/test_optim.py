@@ -216,8 +216,12 @@ def test_clipping_is_refused_without_a_bound_or_with_two() -> None:
     ]:
         with pytest.raises(ValueError, match=words):
             pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, **options)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="max_norm = 0"):
-        nn.clip_grad_norm_(model.parameters(), 0)
+    model.flat_gradients[...] = 2
+    assert nn.clip_grad_norm_(model.parameters(), float("inf")) == pytest.approx(24**0.5)
+    assert (model.flat_gradients == 2).all()
+    for wrong in (0, float("nan")):
+        with pytest.raises(ValueError, match=f"max_norm = {wrong}; expected a number above 0"):
+            nn.clip_grad_norm_(model.parameters(), wrong)
     with pytest.raises(ValueError, match="clip_value = nan"):
         nn.clip_grad_value_(model.parameters(), float("nan"))
 

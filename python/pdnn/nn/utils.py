@@ -7,7 +7,7 @@ from math import sqrt
 
 import numpy as np
 
-from pdnn.checks import positive
+from pdnn.checks import number, positive
 from pdnn.core import core_for
 from pdnn.store import Parameter
 
@@ -19,7 +19,7 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
     ----------
     parameters : Parameter or iterable of them
     max_norm : float
-        Above 0.
+        Above 0; infinity leaves them as they are, to know the norm.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
     TypeError, ValueError
         If max_norm is no number above 0.
     """
-    positive("clip_grad_norm_", "max_norm", max_norm)
+    number("clip_grad_norm_", "max_norm", max_norm, "a number above 0", lambda found: found > 0)
     grads = [parameter.grad for parameter in _list(parameters)]
     norm = sqrt(sum(core_for(str(grad.dtype)).square_sum(grad) for grad in grads))
     factor = max_norm / (norm + 1e-6)
