@@ -71,9 +71,11 @@ def _named(owner: object) -> str:
 
 
 def kind_of(given: object) -> str:
-    """The name of its class, with its library where that has a Tensor of its own."""
+    """The name of its class, with its module where that is of torch, which has pdnn's names."""
     kind = type(given)
-    return f"torch.{kind.__name__}" if kind.__module__.partition(".")[0] == "torch" else kind.__name__
+    if kind.__module__.startswith("torch"):
+        return f"{kind.__module__}.{kind.__name__}"
+    return kind.__name__
 
 
 def masked(given: object) -> bool:

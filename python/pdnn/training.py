@@ -11,7 +11,7 @@ import numpy as np
 
 from pdnn import strategies
 from pdnn._core import EpochSums
-from pdnn.checks import integer, number
+from pdnn.checks import integer, kind_of, number
 from pdnn.comm import Communicator, become_world, world
 from pdnn.comm.settings import compare
 from pdnn.core import CoreOptimizer, core_for, kernels_of
@@ -373,14 +373,12 @@ def _check(
 ) -> None:
     if not isinstance(model, Sequential):
         raise TypeError(
-            f"Trainer: model is of type {type(model).__name__}, expected an nn.Sequential; "
+            f"Trainer: model is of type {kind_of(model)}, expected an nn.Sequential; "
             "use that, or write the loop by hand"
         )
     check_loss("Trainer", "loss", loss)
     if not isinstance(optimizer, Optimizer):
-        raise TypeError(
-            f"Trainer: optimizer is of type {type(optimizer).__name__}, expected one of pdnn.optim's"
-        )
+        raise TypeError(f"Trainer: optimizer is of type {kind_of(optimizer)}, expected one of pdnn.optim's")
     optimizer.check_own_step("Trainer")
     if not (comm is None or isinstance(comm, Communicator)):
         raise TypeError(f"Trainer: comm is of type {type(comm).__name__}, expected a pdnn.comm.Communicator")

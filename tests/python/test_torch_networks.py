@@ -165,6 +165,29 @@ def test_resnet9_with_adam_equals_torch_after_twenty_steps() -> None:
     assert distance(model, peer) <= 1e-9
 
 
+def test_what_is_torchs_is_called_so() -> None:
+    """Its classes have pdnn's names: "got Linear, expected a Module" says nothing."""
+    theirs, model = torch.nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2))
+    adam, criterion = torch.optim.Adam(theirs.parameters()), torch.nn.MSELoss()
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    wrong: dict[str, Any] = {
+        "layer 0 is of type torch.nn.modules.linear.Linear": lambda: nn.Sequential(theirs),
+        "fn is of type torch.nn.modules.linear.Linear": lambda: nn.Residual(theirs),
+        "ModuleList: got torch.nn.modules.linear.Linear": lambda: nn.ModuleList([theirs]),
+        "SGD: got torch.nn.parameter.Parameter": lambda: optim.SGD(theirs.parameters(), lr=0.1),
+        "StepLR: got torch.optim.adam.Adam": lambda: optim.StepLR(adam, 1),
+        "model is of type torch.nn.modules.linear.Linear": lambda: pdnn.Trainer(theirs, nn.MSELoss(), sgd),
+        "loss is of type torch.nn.modules.loss.MSELoss": lambda: pdnn.Trainer(model, criterion, sgd),
+        "optimizer is of type torch.optim.adam.Adam": lambda: pdnn.Trainer(model, nn.MSELoss(), adam),
+        "got torch.utils.data.dataset.TensorDataset": lambda: pdnn.Trainer(model, nn.MSELoss(), sgd).fit(
+            torch.utils.data.TensorDataset(torch.zeros(2, 2))
+        ),
+    }
+    for words, call in wrong.items():
+        with pytest.raises(TypeError, match=re.escape(words)):
+            call()
+
+
 def test_the_program_and_the_claims_of_the_page_for_its_users(root: Path) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", (root / "docs/pytorch.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import number
+from pdnn.checks import kind_of, number
 from pdnn.core import CoreSource
 from pdnn.data.batches import epoch_order
 from pdnn.data.checks import Array, Indices, check_dtype, row_numbers
@@ -216,9 +216,7 @@ class Subset:
 
     def __init__(self, dataset: Dataset | Subset, indices: npt.ArrayLike) -> None:
         if not isinstance(dataset, (Dataset, Subset)):
-            raise TypeError(
-                f"Subset: dataset is of type {type(dataset).__name__}, expected a Dataset or a Subset"
-            )
+            raise TypeError(f"Subset: dataset is of type {kind_of(dataset)}, expected a Dataset or a Subset")
         rows = row_numbers("Subset", indices, len(dataset))
         self.dataset: Dataset = dataset.dataset if isinstance(dataset, Subset) else dataset
         self.indices: Indices = dataset.indices[rows] if isinstance(dataset, Subset) else rows

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer
+from pdnn.checks import integer, kind_of
 from pdnn.data.batches import cut
 from pdnn.data.blocks import Ahead, BlockStream, blocks_of
 from pdnn.data.checks import Indices, check_dtype, row_numbers
@@ -79,7 +79,7 @@ class DataLoader:
     ) -> None:
         if not isinstance(dataset, (Dataset, Subset, BlockStream)):
             raise TypeError(
-                f"DataLoader: dataset is of type {type(dataset).__name__}, expected a Dataset or a Subset; "
+                f"DataLoader: dataset is of type {kind_of(dataset)}, expected a Dataset or a Subset; "
                 f"wrap arrays as Dataset(x, y){blocks_of(dataset)}"
             )
         batch_size = integer(self, "batch_size", batch_size, 1)

@@ -12,6 +12,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import kind_of
 from pdnn.core import array_dtype
 from pdnn.data.blocks import blocks_of
 from pdnn.data.checks import Array, Indices, digest
@@ -129,8 +130,7 @@ def data_of(where: str, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = No
         return Dataset(*data)
     if not isinstance(data, (Dataset, Subset)):
         raise TypeError(
-            f"{where}: got {type(data).__name__}, expected a Dataset, a Subset, (x, y), or x and y"
-            f"{blocks_of(data)}"
+            f"{where}: got {kind_of(data)}, expected a Dataset, a Subset, (x, y), or x and y{blocks_of(data)}"
         )
     return data
 

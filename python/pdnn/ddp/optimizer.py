@@ -8,7 +8,7 @@ from math import isclose
 from typing import Any
 
 from pdnn import _core
-from pdnn.checks import integer
+from pdnn.checks import integer, kind_of
 from pdnn.codec import Codec, CompressionStats, parse
 from pdnn.comm import world
 from pdnn.comm.settings import compare
@@ -102,9 +102,7 @@ class DistributedOptimizer(Optimizer):
         error_feedback: bool | None = None,
     ) -> None:
         if not isinstance(optimizer, Optimizer) or isinstance(optimizer, DistributedOptimizer):
-            raise TypeError(
-                f"DistributedOptimizer: got {type(optimizer).__name__}, expected one of pdnn.optim's"
-            )
+            raise TypeError(f"DistributedOptimizer: got {kind_of(optimizer)}, expected one of pdnn.optim's")
         if optimizer.needs_closure:
             raise TypeError(
                 f"DistributedOptimizer: {type(optimizer).__name__} takes several evaluations a step; "
@@ -389,7 +387,7 @@ def join(optimizer: DistributedOptimizer) -> Iterator[None]:
         If layers add up over ranks, and this rank has had no batch.
     """
     if not isinstance(optimizer, DistributedOptimizer):
-        raise TypeError(f"join: got {type(optimizer).__name__}, expected a DistributedOptimizer")
+        raise TypeError(f"join: got {kind_of(optimizer)}, expected a DistributedOptimizer")
     yield
     while optimizer.step_without_batch():
         pass

@@ -59,7 +59,7 @@ class Loss:
     def __init__(self, reduction: str = "mean") -> None:
         if not isinstance(reduction, str):
             raise TypeError(
-                f"{type(self).__name__}: reduction is of type {type(reduction).__name__}, expected one of "
+                f"{type(self).__name__}: reduction is of type {kind_of(reduction)}, expected one of "
                 f"{', '.join(REDUCTIONS)}; other options, such as weight, are given by name"
             )
         if reduction not in REDUCTIONS:
@@ -373,7 +373,7 @@ def check_loss(where: str, name: str, loss: object) -> None:
     """Raises TypeError unless it is a loss that the core computes as a call of it does."""
     kind = type(loss)
     if not isinstance(loss, Loss):
-        raise TypeError(f"{where}: {name} is of type {kind.__name__}, expected one of pdnn.nn's losses")
+        raise TypeError(f"{where}: {name} is of type {kind_of(loss)}, expected one of pdnn.nn's losses")
     if kind.__call__ is not Loss.__call__:
         raise TypeError(
             f"{where}: {kind.__name__} has a __call__ of its own, which the core does not call; write the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pdnn.checks import kind_of
 from pdnn.nn.module import Module
 
 
@@ -30,7 +31,7 @@ class ModuleList(Module):
     def append(self, module: Module) -> ModuleList:
         """Adds one at the end; returns self."""
         if not isinstance(module, Module):
-            raise TypeError(f"ModuleList: got {type(module).__name__}, expected an nn.Module")
+            raise TypeError(f"ModuleList: got {kind_of(module)}, expected an nn.Module")
         if self._place is not None:
             raise ValueError("ModuleList: the model's parameters are gathered already; append before")
         self._list.append(module)

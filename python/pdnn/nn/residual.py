@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pdnn.checks import kind_of
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.module import Module
 
@@ -25,7 +26,7 @@ class Residual(Module):
     def __init__(self, fn: Module) -> None:
         super().__init__()
         if not isinstance(fn, Module):
-            raise TypeError(f"Residual: fn is of type {type(fn).__name__}, expected an nn.Module")
+            raise TypeError(f"Residual: fn is of type {kind_of(fn)}, expected an nn.Module")
         self.fn = fn
 
     def forward(self, x: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer, shape_of_sample, unmasked
+from pdnn.checks import integer, kind_of, shape_of_sample, unmasked
 from pdnn.core import CoreModel, CoreNetwork, Width, array_dtype, core_for
 from pdnn.nn.export import Exportable
 from pdnn.nn.losses import Loss, check_loss
@@ -59,7 +59,7 @@ class Sequential(Exportable):
         for index, layer in enumerate(layers):
             if not isinstance(layer, Module):
                 raise TypeError(
-                    f"Sequential: layer {index} is of type {type(layer).__name__}, expected an nn.Module"
+                    f"Sequential: layer {index} is of type {kind_of(layer)}, expected an nn.Module"
                 )
             if layer in layers[:index]:
                 raise ValueError(
@@ -298,14 +298,12 @@ class Sequential(Exportable):
             layers are not all in one mode. Nothing changes then.
         """
         if not hasattr(optimizer, "stepper"):
-            raise TypeError(
-                f"step: optimizer is of type {type(optimizer).__name__}, expected one of pdnn.optim's"
-            )
+            raise TypeError(f"step: optimizer is of type {kind_of(optimizer)}, expected one of pdnn.optim's")
         return optimizer.stepper(self, criterion)(x, y, weight)
 
     def _check_out(self, out: Array, x: Array, targets: Array) -> None:
         if not isinstance(out, np.ndarray):
-            raise TypeError(f"gradient: out is of type {type(out).__name__}, expected a NumPy array")
+            raise TypeError(f"gradient: out is of type {kind_of(out)}, expected a NumPy array")
         read = {"x": x, "y": targets, "the parameters": self.flat_parameters}
         for name, array in read.items():
             if np.may_share_memory(out, array):
@@ -374,7 +372,7 @@ def batch_of(where: str, x: Array, model: Module) -> Array:
         If it is no array, one without rows, or of raw integers.
     """
     if not isinstance(x, np.ndarray):
-        raise TypeError(f"{where}: x is of type {type(x).__name__}, expected a NumPy array")
+        raise TypeError(f"{where}: x is of type {kind_of(x)}, expected a NumPy array")
     if x.ndim < 2:
         raise ValueError(f"{where}: x has shape {x.shape}, expected one row a sample, (n, features)")
     unmasked(where, "x", x)

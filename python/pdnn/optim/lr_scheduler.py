@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pdnn.checks import integer, number
+from pdnn.checks import integer, kind_of, number
 from pdnn.optim.optimizer import Optimizer
 from pdnn.store import Array
 
@@ -118,9 +118,7 @@ class LRScheduler:
 
     def _check_optimizer(self, optimizer: object) -> None:
         if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                f"{type(self).__name__}: got {type(optimizer).__name__}, expected one of pdnn.optim's"
-            )
+            raise TypeError(f"{type(self).__name__}: got {kind_of(optimizer)}, expected one of pdnn.optim's")
 
     def _checked(self, name: str, value: float, least: float) -> float:
         return number(self, name, value, f"a number from {least}", lambda found: least <= found < inf)

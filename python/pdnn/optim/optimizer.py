@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from pdnn.checks import integer, number
+from pdnn.checks import integer, kind_of, number
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
@@ -52,14 +52,14 @@ class Optimizer:
         self.checked_number("weight_decay", weight_decay)
         name = type(self).__name__
         if not isinstance(params, Iterable):
-            raise TypeError(f"{name}: params is of type {type(params).__name__}, expected {PARAMS}")
+            raise TypeError(f"{name}: params is of type {kind_of(params)}, expected {PARAMS}")
         groups = list(params)
         if groups and isinstance(groups[0], Parameter):
             groups = [{"params": groups}]
         self.param_groups: list[dict[str, Any]] = []
         for group in groups:
             if not isinstance(group, Mapping):
-                raise TypeError(f"{name}: got {type(group).__name__}, expected {PARAMS}")
+                raise TypeError(f"{name}: got {kind_of(group)}, expected {PARAMS}")
             if "params" not in group:
                 raise ValueError(f'{name}: a parameter group has {sorted(group)}, and no "params"')
             full = {"lr": lr, "weight_decay": weight_decay, **group}
@@ -88,7 +88,7 @@ class Optimizer:
         found = list(params) if isinstance(params, Iterable) else [params]
         for each in found:
             if not isinstance(each, Parameter):
-                kind = type(each).__name__
+                kind = kind_of(each)
                 raise TypeError(
                     f"{type(self).__name__}: got {kind} in a parameter group, expected Parameters"
                 )
