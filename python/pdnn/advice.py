@@ -18,6 +18,14 @@ MODULE = {
     "zero_grad": "call zero_grad() of the optimizer, or write flat_gradients[...] = 0",
     "requires_grad_": "to keep parameters as they are, pass the optimizer the others only",
 }
+HANDLE = {
+    **{name: f"its array has one, data.{name}" for name in dir(np.ndarray)},
+    **dict.fromkeys(("detach", "numpy", "clone"), "its values are the array data; data.copy() is a copy"),
+    "numel": "write size",
+    "dim": "write len(shape)",
+    **PLACE,
+    "requires_grad_": MODULE["requires_grad_"],
+}
 TENSOR = {
     **{name: f"its array has one, tensor.data.{name}, without a gradient" for name in dir(np.ndarray)},
     **PLACE,

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.advice import HANDLE, Advising
 from pdnn.arrays import Array as Array
 from pdnn.arrays import ArrayInterface
 
@@ -34,7 +35,7 @@ def _in_place(operation: Callable[[Array, Any], Array]) -> Callable[[H, Any], H]
     return change
 
 
-class Handle(ArrayInterface):
+class Handle(ArrayInterface, Advising):
     """A name and a shape for values that live in a model's flat memory once the model has gathered them.
 
     It does so when it is first called, asked for its `parameters()`, or given to a Trainer. ``p += a``,
@@ -50,6 +51,8 @@ class Handle(ArrayInterface):
     offset : int
         Where its elements begin in the flat array.
     """
+
+    advice = HANDLE
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         self.name = name

@@ -383,6 +383,8 @@ class Odd(nn.Module):
         (lambda net: Odd().width, "'Odd' object has no attribute 'nothing'$"),
         (lambda net: net(ROW).argmax(1), r"'argmax'; its array has one, tensor\.data\.argmax"),
         (lambda net: net(ROW).cuda(), "'cuda'; all arrays are"),
+        (lambda net: net[0].weight.mean(), r"'Parameter' .* 'mean'; its array has one, data\.mean$"),
+        (lambda net: net[0].weight.numel(), "'Parameter' object has no attribute 'numel'; write size$"),
         (lambda net: net(ROW).view(-1), "'view'; write reshape"),
         (lambda net: next(iter(DataLoader(Dataset(ROW, [0]))))[0].to("cpu"), "'to'; all arrays"),
     ],
