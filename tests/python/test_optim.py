@@ -267,6 +267,27 @@ def test_what_is_given_by_place_is_what_torch_takes_there() -> None:
         optim.SGD(models.mlp([2, 2]).parameters(), 0.1, 0.9, 0, 1e-4)  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("key", ["lr", "weight_decay"])
+def test_a_number_of_the_groups_is_no_attribute_that_is_set_in_vain(key: str) -> None:
+    sgd = optim.SGD(models.mlp([2, 2]).parameters(), lr=0.1)
+    with pytest.raises(AttributeError, match=rf'SGD: {key} is its groups.; set param_groups\[0\]\["{key}"\]'):
+        setattr(sgd, key, 0.5)
+    assert not hasattr(sgd, key)
+
+
+def test_a_parameter_is_in_one_group_also_later() -> None:
+    first, *rest = (model := models.mlp([2, 2], seed=1)).parameters()
+    sgd, before = optim.SGD([first], lr=0.1), model.flat_parameters.copy()
+    model.flat_gradients[...] = 1
+    sgd.param_groups.append({"params": [first, *rest], "lr": 0.2, "weight_decay": 0.0})
+    with pytest.raises(ValueError, match="SGD: a parameter appears twice"):
+        sgd.step()
+    np.testing.assert_array_equal(model.flat_parameters, before)
+    sgd.param_groups[1]["params"] = rest
+    sgd.step()
+    np.testing.assert_allclose(before - model.flat_parameters, [0.1] * 4 + [0.2] * 2, rtol=1e-5)
+
+
 def test_a_step_by_hand_is_the_formula() -> None:
     model = models.mlp([6, 5, 3], dtype="float64", seed=1)
     first, *rest = model.parameters()

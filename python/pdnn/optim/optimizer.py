@@ -66,11 +66,8 @@ class Optimizer:
             full["params"] = self._checked(group["params"])
             self._check_group(full)
             self.param_groups.append(full)
-        seen = [id(parameter) for parameter in self.parameters()]
-        if not seen:
+        if not self._groups_by_parameter():
             raise ValueError(f"{name}: there are no parameters")
-        if len(seen) != len(set(seen)):
-            raise ValueError(f"{name}: a parameter appears twice")
         self._core: CoreOptimizer | None = None  # the core's optimizer, of the parameters _handles in _store
         self._store: Store | None = None
         self._handles: list[Parameter] = []
@@ -81,6 +78,10 @@ class Optimizer:
         if name in self.fixed and name in vars(self):
             kind = type(self).__name__
             raise AttributeError(f"{kind}: {name} is fixed; make a new {kind}, which can load_state_dict")
+        if name in GROUP_KEYS:
+            raise AttributeError(
+                f'{type(self).__name__}: {name} is its groups\'; set param_groups[0]["{name}"], and so on'
+            )
         super().__setattr__(name, value)
 
     def _checked(self, params: Any) -> list[Parameter]:
@@ -109,6 +110,13 @@ class Optimizer:
         """Those of all groups."""
         for group in self.param_groups:
             yield from group["params"]
+
+    def _groups_by_parameter(self) -> dict[Parameter, int]:
+        """The number of each parameter's group; raises ValueError if one is in two."""
+        pairs = [(own, number) for number, group in enumerate(self.param_groups) for own in group["params"]]
+        if len(found := dict(pairs)) != len(pairs):
+            raise ValueError(f"{type(self).__name__}: a parameter appears twice")
+        return found
 
     # ---- by hand
 
@@ -326,7 +334,7 @@ class Optimizer:
             raise self._elsewhere()
         for group in self.param_groups:
             self._check_group(group)
-        numbers = {own: number for number, group in enumerate(self.param_groups) for own in group["params"]}
+        numbers = self._groups_by_parameter()
         segments, end = [], 0
         for handle in self._handles:
             end += handle.size
