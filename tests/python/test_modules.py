@@ -88,23 +88,35 @@ def test_parts_cannot_be_added_once_parameters_are_gathered() -> None:
     with pytest.raises(ValueError, match=r"Net\.zeta: .*gathered already"):
         net.zeta = None
     net.act = nn.ReLU()  # has none
-    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
-    for rate in (0.2, 0.4):
-        model[1].p = rate
-    assert model.config()["layers"][1]["p"] == 0.4
-    model.flat_parameters  # noqa: B018
-    with pytest.raises(
-        ValueError, match=r"Dropout\.p: the model is built .*; assign it before, or in a copy"
-    ):
-        model[1].p = 0.9
-    assert model[1].p == 0.4
-    other = copy.deepcopy(model)
-    other[1].p = 0.9
-    assert other.config()["layers"][1]["p"] == 0.9 and (other.flat_parameters == model.flat_parameters).all()
     parts = nn.ModuleList([nn.Linear(2, 2)])
     Wrapper(parts).flat_parameters  # noqa: B018
     with pytest.raises(ValueError, match="gathered already"):
         parts.append(nn.Linear(2, 2))
+
+
+def test_what_a_layer_was_made_with_is_fixed_once_the_core_has_it() -> None:
+    """It would go on with the former number."""
+    x = np.random.default_rng(0).normal(1, 2, (50, 20)).astype("float32")
+    for make in (
+        lambda *layers: nn.Sequential(*layers, seed=1),
+        lambda *layers: Wrapper(nn.ModuleList(layers)),
+    ):
+        model = make(nn.BatchNorm1d(20), nn.Dropout(0.5))
+        *_, norm, dropout = model.modules()
+        norm.momentum = 1.0  # type: ignore[assignment]
+        model.parameters()
+        norm(x)
+        np.testing.assert_allclose(norm.running_mean.data, x.mean(0), rtol=1e-5)  # type: ignore[union-attr]
+        for layer, name in ((norm, "momentum"), (dropout, "p")):
+            with pytest.raises(ValueError, match=rf"\.{name}: it is fixed since .* copy\.deepcopy"):
+                setattr(layer, name, 0.0)
+        twin = copy.deepcopy(model)
+        *_, norm, dropout = twin.modules()
+        norm.momentum, dropout.p = 0.0, 0.0  # type: ignore[assignment]
+        twin.parameters()
+        norm(2 * x)
+        np.testing.assert_allclose(norm.running_mean.data, x.mean(0), rtol=1e-5)  # type: ignore[union-attr]
+        np.testing.assert_array_equal(dropout(x).data, x)
 
 
 def test_a_module_used_twice_counts_once() -> None:

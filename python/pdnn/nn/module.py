@@ -93,12 +93,16 @@ class Module(Advising):
     def __setattr__(self, name: str, value: Any) -> None:
         if self._place is not None:
             for part in (value, vars(self).get(name)):
-                held = isinstance(part, Handle) or (isinstance(part, Module) and part._named(Handle))
-                if held or name in self.config():
+                if isinstance(part, Handle) or (isinstance(part, Module) and part._named(Handle)):
                     raise ValueError(
-                        f"{type(self).__name__}.{name}: the model is built and its parameters gathered "
-                        "already, at its first call or use of them; assign it before, or in a copy.deepcopy"
+                        f"{type(self).__name__}.{name}: the model's parameters are gathered already, at its "
+                        "first call or use of its parameters; assign all parts before"
                     )
+            if name != "training" and name[0] != "_" and name in self.config():
+                raise ValueError(
+                    f"{type(self).__name__}.{name}: it is fixed since the model's first call or use of its "
+                    "parameters; change it in a copy.deepcopy of the whole model"
+                )
         super().__setattr__(name, value)
 
     # ---- modes
