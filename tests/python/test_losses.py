@@ -91,6 +91,23 @@ def test_weights_are_given_by_name_and_may_be_a_tensor_of_torch() -> None:
         nn.Linear(2, 2)(torch.zeros(2, 2))
 
 
+@pytest.mark.parametrize(
+    ("loss", "names"),
+    [
+        (nn.CrossEntropyLoss(), ["reduction", "weight", "ignore_index", "label_smoothing"]),
+        (nn.SmoothL1Loss(), ["reduction", "beta"]),
+        (nn.HuberLoss(), ["reduction", "delta"]),
+        (nn.PoissonNLLLoss(), ["reduction", "log_input", "full", "eps"]),
+        (nn.QuantileLoss(), ["reduction", "quantile"]),
+    ],
+)
+def test_options_are_not_set_in_vain(loss: nn.Loss, names: list[str]) -> None:
+    for name in names:
+        with pytest.raises(AttributeError, match=f"{name} is fixed; make a new {type(loss).__name__}"):
+            setattr(loss, name, 0.5)
+    loss.note = "one's own"  # type: ignore[attr-defined]
+
+
 def test_a_loss_that_the_core_lacks_is_refused() -> None:
     own = type("Own", (nn.Loss,), {})
     with pytest.raises(TypeError, match="Own: the core has no such loss; subclass"):

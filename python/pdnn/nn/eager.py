@@ -174,3 +174,29 @@ class _LayerNode(Node):
     @property
     def freed(self) -> bool:
         return self._arrays is None
+
+
+class LossNode(Node):
+    """A loss: the derivative by its outputs, which is known at once."""
+
+    __slots__ = ("_dy", "rows")
+
+    def __init__(self, outputs: Tensor, dy: Array, counted: float) -> None:
+        super().__init__([outputs])
+        self._dy: Array | None = dy
+        self.rows = counted
+
+    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
+        """That derivative, times the loss's own."""
+        assert self._dy is not None
+        factor = float(dy)
+        return [self._dy if factor == 1 else self._dy * factor]
+
+    def free(self) -> None:
+        """Lets go of it."""
+        self._dy = None
+
+    @property
+    def freed(self) -> bool:
+        """Whether it is gone."""
+        return self._dy is None

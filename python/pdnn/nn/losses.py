@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from pdnn.checks import integer, kind_of, number
 from pdnn.core import CoreLoss, Width, core_for
+from pdnn.nn.eager import LossNode
 from pdnn.nn.targets import prepare_rows, row_weights
 from pdnn.recording import recording
 from pdnn.store import Array
-from pdnn.tensor import Final, Node, Tensor, Values
+from pdnn.tensor import Tensor, Values
 
 REDUCTIONS = ("mean", "sum", "batchmean")
 
@@ -47,6 +48,8 @@ class Loss:
     ignore_index: int | None = None
     #: Where a single output lies above this, its row is predicted to be of class 1.
     threshold: ClassVar[float] = 0.5
+    #: Its arguments, which belong to what computes it in the core.
+    fixed: ClassVar[tuple[str, ...]] = ("reduction",)
 
     def __init_subclass__(cls) -> None:
         """Refuses a `forward`, by a TypeError: a loss of one's own is a `__call__`, in a loop by hand."""
@@ -68,6 +71,11 @@ class Loss:
             )
         self.reduction = reduction
         self._options: dict[str, Any] = {}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.fixed and "_options" in vars(self):
+            raise AttributeError(f"{type(self).__name__}: {name} is fixed; make a new {type(self).__name__}")
+        super().__setattr__(name, value)
 
     def __call__(
         self, outputs: Tensor | Array, targets: Tensor | Array, weight: npt.ArrayLike | None = None
@@ -115,7 +123,7 @@ class Loss:
         wanted = recording() and outputs.requires_grad
         y = np.ascontiguousarray(outputs.data)
         value, counted, dy = core.evaluate_loss(self.build(core), y, rows, weights, wanted)
-        loss = Tensor(np.float64(value), None if dy is None else _LossNode(outputs, dy, counted))
+        loss = Tensor(np.float64(value), None if dy is None else LossNode(outputs, dy, counted))
         loss.data = loss.data.view(Values)
         return loss
 
@@ -174,6 +182,7 @@ class CrossEntropyLoss(Loss):
     """
 
     core_name = "CrossEntropyLoss"
+    fixed = ("reduction", "weight", "ignore_index", "label_smoothing")
     one_class_a_row = True
 
     def __init__(
@@ -184,11 +193,11 @@ class CrossEntropyLoss(Loss):
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
     ) -> None:
+        self.ignore_index = integer(self, "ignore_index", ignore_index)
         super().__init__(reduction)
         if weight is not None:
             where = f"{type(self).__name__}, classes"
             self._options["weight"] = row_weights(where, weight, max(1, np.asarray(weight).size)).tolist()
-        self.ignore_index = integer(self, "ignore_index", ignore_index)
         if ignore_index != -100:
             self._options["ignore_index"] = self.ignore_index
         smoothing = number(
@@ -265,6 +274,7 @@ class SmoothL1Loss(Loss):
     """
 
     core_name = "SmoothL1Loss"
+    fixed = ("reduction", "beta")
     takes_classes = False
 
     def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
@@ -293,6 +303,7 @@ class HuberLoss(Loss):
     """
 
     core_name = "HuberLoss"
+    fixed = ("reduction", "delta")
     takes_classes = False
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -324,6 +335,7 @@ class PoissonNLLLoss(Loss):
     """
 
     core_name = "PoissonNLLLoss"
+    fixed = ("reduction", "log_input", "full", "eps")
     takes_classes = False
 
     def __init__(
@@ -354,6 +366,7 @@ class QuantileLoss(Loss):
     """
 
     core_name = "QuantileLoss"
+    fixed = ("reduction", "quantile")
     takes_classes = False
 
     def __init__(self, quantile: float | Sequence[float] = 0.5, reduction: str = "mean") -> None:
@@ -379,24 +392,3 @@ def check_loss(where: str, name: str, loss: object) -> None:
             f"{where}: {kind.__name__} has a __call__ of its own, which the core does not call; write the "
             "loop by hand"
         )
-
-
-class _LossNode(Node):
-    __slots__ = ("_dy", "rows")
-
-    def __init__(self, outputs: Tensor, dy: Array, counted: float) -> None:
-        super().__init__([outputs])
-        self._dy: Array | None = dy
-        self.rows = counted
-
-    def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
-        assert self._dy is not None
-        factor = float(dy)
-        return [self._dy if factor == 1 else self._dy * factor]
-
-    def free(self) -> None:
-        self._dy = None
-
-    @property
-    def freed(self) -> bool:
-        return self._dy is None
