@@ -390,19 +390,6 @@ class Optimizer:
         """The value; raises ValueError unless it is finite and at least 0, TypeError if it is no number."""
         return number(self, name, value, "a number from 0", lambda found: 0 <= found < inf)
 
-    def checked_share(self, name: str, value: float) -> float:
-        """The value; raises ValueError unless it lies in [0, 1), TypeError if it is no number."""
-        return number(self, name, value, "a number in [0, 1)", lambda found: 0 <= found < 1)
-
-    def checked_betas(self, betas: tuple[float, float]) -> tuple[float, float]:
-        """The shares of two running means; raises as `checked_share`, and TypeError if they are not two."""
-        try:
-            first, second = betas
-        except (TypeError, ValueError):
-            name = type(self).__name__
-            raise TypeError(f"{name}: betas is {betas!r}, expected two numbers in [0, 1)") from None
-        return self.checked_share("beta1", first), self.checked_share("beta2", second)
-
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:
     """A parameter group without its parameters."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pdnn import _core
+from pdnn.checks import number
 from pdnn.optim.optimizer import Optimizer, Params
 
 __all__ = ["SGD", "Adam", "AdamW", "Lion", "RMSprop"]
@@ -46,7 +47,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        self.momentum = self.checked_share("momentum", momentum)
+        self.momentum = _share(self, "momentum", momentum)
         self.nesterov = bool(nesterov)
         if self.nesterov and self.momentum == 0:
             raise ValueError("SGD: nesterov needs a momentum above 0")
@@ -103,7 +104,7 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(params, lr, weight_decay)
         self.eps = self.checked_number("eps", eps)
-        self.betas = self.checked_betas(betas)
+        self.betas = _betas(self, betas)
 
     def rule(self) -> _core.Adam:
         """The core's Adam."""
@@ -172,7 +173,7 @@ class Lion(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        self.betas = self.checked_betas(betas)
+        self.betas = _betas(self, betas)
 
     def rule(self) -> _core.Lion:
         """The core's Lion."""
@@ -230,9 +231,9 @@ class RMSprop(Optimizer):
         centered: bool = False,
     ) -> None:
         super().__init__(params, lr, weight_decay)
-        self.alpha = self.checked_share("alpha", alpha)
+        self.alpha = _share(self, "alpha", alpha)
         self.eps = self.checked_number("eps", eps)
-        self.momentum = self.checked_share("momentum", momentum)
+        self.momentum = _share(self, "momentum", momentum)
         self.centered = bool(centered)
 
     def rule(self) -> _core.RMSprop:
@@ -251,3 +252,18 @@ class RMSprop(Optimizer):
         """Alpha, eps, momentum and whether it is centered."""
         numbers = {"alpha": self.alpha, "eps": self.eps, "momentum": self.momentum, "centered": self.centered}
         return {"type": "RMSprop", **numbers}
+
+
+def _share(owner: Optimizer, name: str, value: float) -> float:
+    """The value; raises ValueError unless it lies in [0, 1), TypeError if it is no number."""
+    return number(owner, name, value, "a number in [0, 1)", lambda found: 0 <= found < 1)
+
+
+def _betas(owner: Optimizer, betas: tuple[float, float]) -> tuple[float, float]:
+    """The shares of two running means; raises as `_share`, and TypeError if they are not two."""
+    try:
+        first, second = betas
+    except (TypeError, ValueError):
+        name = type(owner).__name__
+        raise TypeError(f"{name}: betas is {betas!r}, expected two numbers in [0, 1)") from None
+    return _share(owner, "beta1", first), _share(owner, "beta2", second)
