@@ -9,6 +9,7 @@ from itertools import count
 from math import prod
 from threading import RLock
 from typing import Any, TypeAlias, TypeVar
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -265,12 +266,12 @@ class RemovableHandle:
 class Store:
     """The memory of a model: its parameters as one array, their gradients as another, its buffers as a third.
 
+    Handles keep it, and it keeps no handle, so that a model that nobody has any more is gone at once.
+
     Attributes
     ----------
-    handles : list of Parameter
-        In the order of the arrays.
-    buffers : list of Buffer
-        In the order of `flat_buffers`.
+    shapes : list of tuple of int
+        Of the parameters, in the order of the arrays.
     flat_parameters, flat_gradients : ndarray, shape (count,)
     flat_buffers : ndarray, shape (elements of all buffers,)
     dtype : "float32" or "float64"
@@ -292,8 +293,8 @@ class Store:
     def __init__(
         self, named: dict[str, Handle], data: Array, grads: Array, buffers: Array, seed: int, arithmetic: str
     ) -> None:
-        self.handles = [handle for handle in named.values() if isinstance(handle, Parameter)]
-        self.buffers = [handle for handle in named.values() if isinstance(handle, Buffer)]
+        self._handles = [ref(handle) for handle in named.values()]
+        self.shapes = [handle.shape for handle in named.values() if isinstance(handle, Parameter)]
         self.flat_parameters = data
         self.flat_gradients = grads
         self.flat_buffers = buffers
@@ -311,9 +312,14 @@ class Store:
         for name, handle in named.items():
             handle.attach(name, self, offsets[handle])
 
+    @property
+    def handles(self) -> list[Handle]:
+        """Those that somebody still has: parameters and buffers, in the order of their names."""
+        return [handle for each in self._handles if (handle := each()) is not None]
+
     def parameters(self) -> Iterator[Parameter]:
-        """The handles, as a model iterates them."""
-        return iter(self.handles)
+        """The parameters of these, as a model iterates them."""
+        return (handle for handle in self.handles if isinstance(handle, Parameter))
 
     def register_pass_hook(self, hook: PassHook) -> RemovableHandle:
         """Calls ``hook(nodes)`` when a backward pass that reaches this model begins.
@@ -368,16 +374,12 @@ class Store:
 
     def find(self, handles: Sequence[Handle]) -> slice | None:
         """Where these, all parameters or all buffers, lie in their array, if together and in this order."""
-        if not handles:
-            return slice(0, 0)
-        first = handles[0]
-        if first.store is not self:
-            return None
-        own: Sequence[Handle] = self.handles if isinstance(first, Parameter) else self.buffers
-        at = own.index(first)
-        if list(own[at : at + len(handles)]) != list(handles):
-            return None
-        return slice(first.offset, handles[-1].offset + handles[-1].size)
+        begin = end = handles[0].offset if handles else 0
+        for handle in handles:
+            if handle.store is not self or handle.offset != end:
+                return None
+            end += handle.size
+        return slice(begin, end)
 
 
 def offsets_of(handles: Iterable[Handle]) -> dict[Handle, int]:

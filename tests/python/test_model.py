@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import weakref
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
 
 import pdnn
-from pdnn import models, nn
+from pdnn import models, nn, optim
 from processes import Completed
 
 
@@ -42,6 +44,68 @@ def test_views_outlive_the_model() -> None:
     gc.collect()
     np.testing.assert_array_equal(flat, want)
     np.testing.assert_array_equal(weight.ravel(), want[:12])
+
+
+def fitted(strategy: str) -> list[nn.Sequential]:
+    x, y = np.ones((8, 4), np.float32), np.arange(8) % 2
+    model = small()
+    trainer = pdnn.Trainer(
+        model, nn.CrossEntropyLoss(), optim.Adam(model.parameters(), lr=0.1), strategy=strategy
+    )
+    trainer.fit(x, y, 2, validation=(x, y), callbacks=[pdnn.callbacks.Callback()], verbose=False)
+    trainer.predict(x)
+    return [model]
+
+
+def stepped() -> list[nn.Sequential]:
+    x, y = np.ones((8, 4), np.float32), np.arange(8) % 2
+    by_hand, in_the_core = small(), small()
+    optimizer = optim.SGD(by_hand.parameters(), lr=0.1)
+    nn.CrossEntropyLoss()(by_hand(x), y).backward()
+    optimizer.step()
+    in_the_core.step(x, y, nn.CrossEntropyLoss(), optim.SGD(in_the_core.parameters(), lr=0.1))
+    return [by_hand, in_the_core]
+
+
+def copied() -> list[nn.Sequential]:
+    model = small()
+    model.flat_parameters[0] = 0
+    return [model, copy.deepcopy(model), nn.Sequential(model), model[:2]]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [stepped, copied, *(partial(fitted, strategy) for strategy in ("serial", "team:2", "pool:2/2"))],
+    ids=["stepped", "copied", "serial", "team", "pool"],
+)
+def test_a_model_that_nobody_has_is_gone_at_once(made: Callable[[], list[nn.Sequential]]) -> None:
+    made()  # what is made once stays
+    gc.collect()
+    gc.disable()  # a service that makes models would have gigabytes of them before the collector comes
+    try:
+        models = made()
+        memory = [weakref.ref(part) for model in models for part in (model, model.place().store)]
+        del models
+        assert [each for each in memory if each() is not None] == []
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_parameters_of_a_model_that_is_gone_are_still_where_they_were() -> None:
+    model = small()
+    flat, want, last = model.flat_parameters, model.flat_parameters.copy(), model.layers[2]
+    optimizer = optim.SGD(last.parameters(), lr=1)
+    del model
+    for parameter in optimizer.parameters():
+        parameter.grad = np.ones(parameter.shape)
+    optimizer.step()
+    want[15:] -= 1
+    np.testing.assert_array_equal(flat, want)
+    optimizer.zero_grad()
+    assert not last.flat_gradients.any()
+    whole = nn.Sequential(last, nn.Linear(2, 1))
+    np.testing.assert_array_equal(whole.flat_parameters[:8], want[15:])
 
 
 def test_a_parameter_refuses_another_shape() -> None:

@@ -154,7 +154,7 @@ class DistributedOptimizer(Optimizer):
             comm.split(0, comm.rank).core,
             self._buckets,
             None if codec is None else _core.Compression(codec.spec, error_feedback, 16),
-            [each.shape for each in self._memory.handles],
+            self._memory.shapes,
         )
         self._passes = self._rows = 0  # since the ranks last agreed
         self._agreed = False  # whether the gradients are the ranks' common ones, and not stepped with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from pdnn.checks import kind_of, unmasked
 from pdnn.comm import world
 from pdnn.core import CoreLayer, LayerCall, Width
 from pdnn.recording import recording
-from pdnn.store import Array, Store
+from pdnn.store import Array, Parameter, Store
 from pdnn.tensor import Final, Node, Tensor
 
 
@@ -24,19 +24,27 @@ class Runner:
     layer : object of the core
     core : the core's submodule
     store : Store
+    parameters : iterable of Parameter
+        The module's, in the order of the store.
     span, buffers : slice
         The module's part of the store.
     """
 
-    def __init__(self, layer: CoreLayer, core: Width, store: Store, span: slice, buffers: slice) -> None:
+    def __init__(
+        self,
+        layer: CoreLayer,
+        core: Width,
+        store: Store,
+        parameters: Iterable[Parameter],
+        span: slice,
+        buffers: slice,
+    ) -> None:
         self.layer, self.core, self.store, self.span = layer, core, store, span
         flats = store.flat_parameters[span], store.flat_gradients[span], store.flat_buffers[buffers]
         if not (flats[0].size or flats[2].size):  # no values, so no width of its own
             flats = (core.zeros(0),) * 3
         self.params, self.grads, self.buffers = flats
-        self.parameters = [
-            handle for handle in store.handles if span.start <= handle.offset < span.stop and handle.size
-        ]
+        self.parameters = [parameter for parameter in parameters if parameter.size]
         self._bound: dict[tuple[int, ...], LayerCall] = {}
 
     def bound(self, sample: tuple[int, ...]) -> LayerCall:

@@ -75,16 +75,7 @@ class Module(Advising):
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """(path, module) pairs of this module, ``""``, and all inside it; each once, by its first path."""
-        seen: set[int] = set()
-
-        def walk(path: str, module: Module) -> Iterator[tuple[str, Module]]:
-            if id(module) not in seen:
-                seen.add(id(module))
-                yield path, module
-                for name, child in module.named_children():
-                    yield from walk(f"{path}.{name}" if path else name, child)
-
-        return walk(prefix, self)
+        return _walk(prefix, self, set())
 
     def modules(self) -> Iterator[Module]:
         """This module and all inside it, each once."""
@@ -184,13 +175,12 @@ class Module(Advising):
         stores = {id(handle.store): handle.store for handle in named.values() if handle.store is not None}
         store = next(iter(stores.values()), None) if len(stores) == 1 else None
         if store is None or not self._place_in(store).whole:
-            for other in stores.values():
-                for handle in (*other.handles, *other.buffers):
-                    if handle not in named.values():
-                        raise ValueError(
-                            f"{type(self).__name__}: a part belongs to another model, with {handle.name}, "
-                            "which is not inside this one; build new layers, or take the whole model"
-                        )
+            for handle in (each for other in stores.values() for each in other.handles):
+                if handle not in named.values():
+                    raise ValueError(
+                        f"{type(self).__name__}: a part belongs to another model, with {handle.name}, "
+                        "which is not inside this one; build new layers, or take the whole model"
+                    )
             store = self._allocate(named, self.dtype, next_seed() if self.seed is None else self.seed % 2**64)
             store.synchronized = any(getattr(module, "sync", False) for module in self.modules())
             for other in stores.values():
@@ -200,10 +190,9 @@ class Module(Advising):
                 module._settle(module._place_in(store))
 
     def _place_in(self, store: Store) -> Place:
-        parameters, buffers = self._named(Parameter).values(), self._named(Buffer).values()
-        span, stretch = store.find(list(parameters)), store.find(list(buffers))
-        whole = span is not None and stretch is not None
-        return Place(store, span, stretch, whole and runs_in_python(self) is None, tuple(self.modules()))
+        span, stretch = (store.find(list(self._named(kind).values())) for kind in (Parameter, Buffer))
+        fused = span is not None and stretch is not None and runs_in_python(self) is None
+        return Place(store, span, stretch, fused, type(self).__name__, list(self.modules())[1:])
 
     def _allocate(self, named: dict[str, Handle], dtype: str, seed: int) -> Store:
         """New memory with the values in it: those that parts have, else initial ones."""
@@ -356,7 +345,7 @@ class Module(Advising):
         """
         place, name = self.place(), type(self).__name__
         tensors = [as_tensor(name, index, x, place.store) for index, x in enumerate(inputs)]
-        if place.fused and len({module.training for module in place.inside}) == 1:
+        if place.fused and all(module.training == self.training for module in place.inside):
             return Module.forward(self, *tensors, **options)
         return self.forward(*tensors, **options)
 
@@ -374,7 +363,8 @@ class Module(Advising):
         if dtype not in place.runners:
             assert place.span is not None and place.buffers is not None
             core = core_for(store.arithmetic if dtype == store.dtype else dtype)
-            place.runners[dtype] = Runner(self.build(core), core, store, place.span, place.buffers)
+            own = self.own_parameters()
+            place.runners[dtype] = Runner(self.build(core), core, store, own, place.span, place.buffers)
         return place.runners[dtype](x, self.training)
 
     # ---- static form
@@ -394,3 +384,11 @@ class Module(Advising):
             return f"{type(self).__name__}(\n{lines}\n)"
         arguments = ", ".join(f"{key}={value}" for key, value in self.config().items())
         return f"{type(self).__name__}({arguments})"
+
+
+def _walk(path: str, module: Module, seen: set[int]) -> Iterator[tuple[str, Module]]:
+    if id(module) not in seen:
+        seen.add(id(module))
+        yield path, module
+        for name, child in module.named_children():
+            yield from _walk(f"{path}.{name}" if path else name, child, seen)

@@ -24,8 +24,10 @@ class Place:
         The module's part of the parameters and of the buffers; None if another module's lie between its own.
     fused : bool
         Whether the core can run the module, with all inside it, as one layer.
-    inside : tuple of Module
-        The module and all inside it.
+    owner : str
+        What the module is: the name of its class.
+    inside : list of Module
+        All inside it.
     runners : dict
         The module as eager calls run it, for each width met.
     """
@@ -34,7 +36,8 @@ class Place:
     span: slice | None
     buffers: slice | None
     fused: bool
-    inside: tuple[Any, ...]
+    owner: str
+    inside: list[Any]
     runners: dict[str, Runner] = field(default_factory=dict)
 
     @property
@@ -69,7 +72,7 @@ class Place:
         if flat.shape != (span.stop - span.start,):
             raise ValueError(
                 f"split: got shape {flat.shape}, expected {(span.stop - span.start,)}, an element for each "
-                f"parameter of this {type(self.inside[0]).__name__}"
+                f"parameter of this {self.owner}"
             )
         return {
             name: flat[own.offset - span.start :][: own.size].reshape(own.shape)
@@ -80,7 +83,6 @@ class Place:
         span = self.buffers if buffers else self.span
         if span is None:
             raise ValueError(
-                f"{type(self.inside[0]).__name__}: its parameters do not lie together, another module uses "
-                "some of them"
+                f"{self.owner}: its parameters do not lie together, another module uses some of them"
             )
         return span

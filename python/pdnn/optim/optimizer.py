@@ -68,9 +68,8 @@ class Optimizer:
             self.param_groups.append(full)
         if not self._groups_by_parameter():
             raise ValueError(f"{name}: there are no parameters")
-        self._core: CoreOptimizer | None = None  # the core's optimizer, of the parameters _handles in _store
+        self._core: CoreOptimizer | None = None  # the core's optimizer, of all parameters in _store
         self._store: Store | None = None
-        self._handles: list[Parameter] = []
         self._synced: list[list[Any]] = []  # the groups that it knows
         self._carried: dict[str, Any] | None = None  # a copy's `state_dict` until its model has memory
 
@@ -122,10 +121,10 @@ class Optimizer:
 
     def zero_grad(self) -> None:
         """Sets the gradient of every parameter to zero."""
-        parameters = list(self.parameters())
+        parameters = sorted(self.parameters(), key=_place)
         store = parameters[0].store if parameters else None
-        if store is not None and set(parameters) == set(store.handles):  # a whole model's: one array
-            store.flat_gradients[...] = 0
+        if store is not None and (together := store.find(parameters)) is not None:  # one array
+            store.flat_gradients[together] = 0
             return
         for parameter in parameters:
             if parameter.store is not None:  # one that belongs to no model yet has none
@@ -293,10 +292,10 @@ class Optimizer:
             raise ValueError(f"{type(self).__name__}: {len(stray)} of its parameters are not this model's")
         if self._core is None:
             core = core_for(model.dtype).Optimizer(model.flat_parameters.size, self.rule())
-            self._core, self._store, self._handles = core, handles[0].store, handles
+            self._core, self._store = core, handles[0].store
             self._make_state(model.flat_parameters)
             self._take_carried()
-        elif self._handles != handles:
+        elif self._store is not handles[0].store:
             raise self._elsewhere()
         self.sync_groups()
 
@@ -336,13 +335,13 @@ class Optimizer:
             self._check_group(group)
         numbers = self._groups_by_parameter()
         segments, end = [], 0
-        for handle in self._handles:
-            end += handle.size
-            number = numbers.get(handle)
-            if number is None:
-                segments.append((end, 0.0, 0.0, True, 0))
-            else:
-                segments.append((end, *self.core_numbers(self.param_groups[number]), False, number))
+        for own in sorted(numbers, key=_place):
+            if own.offset > end:  # parameters of no group
+                segments.append((own.offset, 0.0, 0.0, True, 0))
+            end, number = own.offset + own.size, numbers[own]
+            segments.append((end, *self.core_numbers(self.param_groups[number]), False, number))
+        if end < store.flat_parameters.size:
+            segments.append((store.flat_parameters.size, 0.0, 0.0, True, 0))
         core.set_segments(segments)
         self._synced = groups
 
@@ -357,7 +356,6 @@ class Optimizer:
         gone: dict[str, Any] = {
             "_core": None,
             "_store": None,
-            "_handles": [],
             "_synced": [],
             "_stepper": None,
         }
@@ -389,6 +387,11 @@ class Optimizer:
     def checked_number(self, name: str, value: Any) -> float:
         """The value; raises ValueError unless it is finite and at least 0, TypeError if it is no number."""
         return number(self, name, value, "a number from 0", lambda found: 0 <= found < inf)
+
+
+def _place(parameter: Parameter) -> tuple[int, int]:
+    """By which parameters are in the order of their model's memory."""
+    return parameter.offset, parameter.size
 
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class RowStepper:
 
     def __call__(self, x: Array, y: Array, weight: npt.ArrayLike | None = None) -> float:
         """One step."""
-        refuse_hooks(hooks_of(self._model.place().store))
+        refuse_hooks(hooks_of(self._model))
         mode_of(tuple(self._model.modules()))
         x, targets, weights = converted(self._model, self._criterion, x, y, weight, "float64")
         batch = self._optimizer.batch_loss(self._model, self._criterion, x.shape[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sized
 from math import prod
 from typing import Protocol
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.module import Module
 from pdnn.nn.sequential import Sequential, batch_of
 from pdnn.nn.targets import prepare_rows, row_weights
-from pdnn.store import Array, Store
+from pdnn.store import Array
 
 
 class Updates(Protocol):
@@ -33,7 +34,7 @@ class Updates(Protocol):
 
 
 class Stepper:
-    """What `Sequential.step` keeps from call to call for a model, a criterion and an optimizer.
+    """What `Sequential.step` keeps from call to call for a model, a criterion and an optimizer, which has it.
 
     Raises
     ------
@@ -45,10 +46,10 @@ class Stepper:
 
     def __init__(self, model: Sequential, criterion: Loss, optimizer: Updates) -> None:
         check_loss("step", "criterion", criterion)
-        self.model, self.criterion, self.optimizer = model, criterion, optimizer
+        self.model, self.criterion, self._optimizer = model, criterion, ref(optimizer)
         self._model, self._store = model.core, model.place().store
         self._modules = tuple(model.modules())
-        self._hooks = hooks_of(self._store)
+        self._hooks = hooks_of(model)
         refuse_hooks(self._hooks)
         self._width = core_for(model.dtype)
         self._loss = criterion.build(self._width)
@@ -83,6 +84,13 @@ class Stepper:
         assert loss is not None, "converted arrays are as it takes them"
         return loss
 
+    @property
+    def optimizer(self) -> Updates:
+        """The one that has this."""
+        optimizer = self._optimizer()
+        assert optimizer is not None
+        return optimizer
+
     def _converted(
         self, x: Array, y: Array, weights: Array | None
     ) -> tuple[CoreStepper, Array, Array, Array | None]:
@@ -98,10 +106,10 @@ class Stepper:
         return self._core, x, targets, weights
 
 
-def hooks_of(store: Store) -> list[Sized]:
+def hooks_of(model: Sequential) -> list[Sized]:
     """What holds the hooks of a model, if it has some."""
-    hooks = [(handle.hooks, handle.post_hooks) for handle in store.handles]
-    return [store.pass_hooks, *(each for pair in hooks for each in pair)]
+    hooks = [(parameter.hooks, parameter.post_hooks) for parameter in model.parameters()]
+    return [model.place().store.pass_hooks, *(each for pair in hooks for each in pair)]
 
 
 def refuse_hooks(hooks: Iterable[Sized]) -> None:
