@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "gil.hpp"
+#include "pdnn/threads/mutex.hpp"
 
 namespace pdnn::bindings {
 
@@ -24,7 +25,7 @@ struct Locked {
   }
 
   std::unique_ptr<Object> object;
-  std::mutex mutex;
+  threads::Mutex mutex;
 };
 
 }  // namespace pdnn::bindings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
@@ -274,10 +275,8 @@ class Store:
         Of the parameters, in the order of the arrays.
     flat_parameters, flat_gradients : ndarray, shape (count,)
     flat_buffers : ndarray, shape (elements of all buffers,)
-    dtype : "float32" or "float64"
-        Of the arrays.
-    arithmetic : "float32", "float64" or "bfloat16"
-        The model's dtype.
+    dtype, arithmetic : str
+        "float32" or "float64", of the arrays; the model's dtype, perhaps "bfloat16".
     seed : int
         Of initial values, and of the dropout masks of eager calls.
     moved : bool
@@ -286,8 +285,6 @@ class Store:
         Whether a layer of the model takes sums over all ranks (``sync=True``).
     indices : bool
         Whether a layer looks up rows, so that integers are indices, which have no scale.
-    turn : RLock
-        Held by a backward pass: it adds to the gradients, and another thread's waits until it has ended.
     """
 
     def __init__(
@@ -301,11 +298,10 @@ class Store:
         self.dtype = str(data.dtype)
         self.arithmetic = arithmetic
         self.seed = seed
-        self.moved = False
-        self.synchronized = False
+        self.moved = self.synchronized = False
         self.indices = any(isinstance(handle, TableParameter) for handle in self.handles)
         self.pass_hooks: dict[int, PassHook] = {}
-        self.turn = RLock()
+        self._turn, self._process = RLock(), os.getpid()
         self._pending: Array | None = None
         self._calls, self._unused_calls = count(), list[int]()
         offsets = offsets_of(named.values())
@@ -335,6 +331,12 @@ class Store:
             Its `remove()` takes the hook back.
         """
         return RemovableHandle(self.pass_hooks, hook)
+
+    def turn(self) -> RLock:
+        """Held by a backward pass: it adds to the gradients, and another thread's waits until it is over."""
+        if self._process != os.getpid():  # a fork, without the threads of its parent and their passes
+            self._turn, self._pending, self._process = RLock(), None, os.getpid()
+        return self._turn
 
     def begin_pass(self, nodes: Sequence[Any]) -> float:
         """The weight of a backward pass through these nodes, 1 unless a hook has another.

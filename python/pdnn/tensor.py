@@ -334,7 +334,7 @@ def _go_back(root: Node, value: Array) -> None:
     stores = [store for store in dict.fromkeys([own.store for own in parameters]) if store is not None]
     with ExitStack() as turns:
         for store in sorted(stores, key=id):  # in one order, so that no two passes wait for each other
-            turns.enter_context(store.turn)
+            turns.enter_context(store.turn())
         _add_gradients(root, value, nodes, parameters, stores)
 
 

@@ -32,6 +32,61 @@ assert np.array_equal(trainer.predict(x), want)
     run_python(["-W", "ignore", "-c", code], timeout=60)
 
 
+def test_a_forked_process_does_not_wait_for_the_threads_of_its_parent(
+    run_python: Callable[..., Completed],
+) -> None:
+    code = """
+import os, signal, sys, threading
+import numpy as np
+import pdnn
+from pdnn import models, nn, optim
+
+model, x, y = models.mlp([8, 256, 256, 3], seed=1), np.ones((2560, 8), np.float32), np.zeros(2560, int)
+loss, sgd = nn.CrossEntropyLoss(), optim.SGD(model.parameters(), 0.1)
+trainer = pdnn.Trainer(model, loss, sgd, strategy="serial")
+begun, ended, parent = threading.Event(), threading.Event(), os.getpid()
+
+def backward():
+    loss(model(x[:9]), y[:9]).backward()
+
+def repeat(call):
+    while not ended.is_set():
+        call()
+
+def backward_in_parts():
+    hook = next(model.parameters()).register_hook(wait)
+    backward()
+    hook.remove()
+
+def wait(gradient):
+    if os.getpid() == parent:
+        begun.set()
+        ended.wait()
+
+for theirs, ours in (
+    (lambda: repeat(lambda: trainer.predict(x)), lambda: trainer.predict(x[:2])),
+    (lambda: repeat(lambda: model.step(x, y, loss, sgd)), lambda: model.step(x[:2], y[:2], loss, sgd)),
+    (backward_in_parts, backward),
+):
+    ours()
+    begun.clear()
+    ended.clear()
+    thread = threading.Thread(target=theirs, daemon=True)
+    thread.start()
+    begun.wait(0.05)
+    for _ in range(4):
+        begun.wait(0.004)
+        if (child := os.fork()) == 0:
+            signal.alarm(8)
+            ours()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    ended.set()
+    thread.join()
+"""
+    run_python(["-W", "ignore", "-c", code], timeout=60)
+
+
 def test_a_thread_that_cannot_be_started_is_an_error_and_no_end(run_python: Callable[..., Completed]) -> None:
     code = """
 import resource

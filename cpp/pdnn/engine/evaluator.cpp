@@ -1,5 +1,7 @@
 #include "pdnn/engine/evaluator.hpp"
 
+#include <mutex>
+
 #include "pdnn/comm/waiting.hpp"
 
 namespace pdnn::engine {

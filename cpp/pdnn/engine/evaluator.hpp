@@ -1,9 +1,8 @@
 #pragma once
 /// Evaluator: outputs and losses of a model in evaluation mode.
-#include <mutex>
-
 #include "pdnn/comm/communicator.hpp"
 #include "pdnn/data/source.hpp"
+#include "pdnn/threads/mutex.hpp"
 
 namespace pdnn::engine {
 
@@ -40,7 +39,7 @@ class Evaluator {
 
   static constexpr Index kChunk = 256;
   const nn::Model<T>& model_;
-  std::mutex mutex_;  // a team does one thing at a time
+  threads::Mutex mutex_;  // a team does one thing at a time
   threads::Team team_;
   nn::WorkspaceStore<T> workspaces_;
 };

@@ -1,5 +1,7 @@
 #include "pdnn/engine/stepper.hpp"
 
+#include <mutex>
+
 #include "pdnn/core/subnormals.hpp"
 
 namespace pdnn::engine {

@@ -1,8 +1,7 @@
 #pragma once
 /// Stepper: training steps one at a time, on rows that the caller has in hand.
-#include <mutex>
-
 #include "pdnn/engine/engine.hpp"
+#include "pdnn/threads/mutex.hpp"
 
 namespace pdnn::engine {
 
@@ -31,7 +30,7 @@ class Stepper {
   Shape sample_, output_;
   std::shared_ptr<const nn::Network<T>> network_;
   UpdateInBackward<T> update_;
-  std::mutex mutex_;
+  threads::Mutex mutex_;
   std::unique_ptr<nn::Workspace<T>> workspace_;  // for the most rows so far
 };
 

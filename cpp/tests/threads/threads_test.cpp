@@ -1,14 +1,19 @@
 // Teams and pools: all members take part, none waits forever, the first real error comes out.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <limits>
+#include <mutex>
 #include <numeric>
 
 #include "allocations.hpp"
 #include "pdnn/core/errors.hpp"
 #include "pdnn/threads/cores.hpp"
+#include "pdnn/threads/mutex.hpp"
 #include "pdnn/threads/thread_pool.hpp"
 
 namespace bdata = boost::unit_test::data;
@@ -35,6 +40,29 @@ BOOST_DATA_TEST_CASE(phases_of_a_team_are_separated_by_barriers, kSizes, size) {
       }
     });
   BOOST_TEST(wrong == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_mutex_admits_one_thread_at_a_time_and_a_forked_process_finds_it_free) {
+  Mutex mutex;
+  Index count = 0;
+  Team(4).run([&](const Member&) {
+    for (int round = 0; round < 2000; ++round) {
+      const std::lock_guard lock(mutex);
+      ++count;
+    }
+  });
+  BOOST_TEST(count == 8000);
+  const std::lock_guard lock(mutex);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(5);
+    mutex.lock();
+    mutex.unlock();
+    _exit(0);
+  }
+  int status = -1;
+  BOOST_TEST(waitpid(child, &status, 0) == child);
+  BOOST_TEST(status == 0);
 }
 
 BOOST_DATA_TEST_CASE(ranges_of_members_cover_every_tile_once, kSizes, size) {
