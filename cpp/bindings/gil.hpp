@@ -22,8 +22,16 @@ struct EndOfThread {};  // nothing is unwound
   for (;;) pause();
 }
 
+/// Later, when Python has ended, it knows no thread, and would make this one a state out of nothing. The thread that
+/// ends Python is known to the last, and its finalizers may call the core.
+struct StayIfPythonHasEnded {
+  StayIfPythonHasEnded() {
+    if (!Py_IsInitialized() && !PyGILState_GetThisThreadState()) stay();
+  }
+};
+
 /// While it lives, this thread has the lock.
-class Gil {
+class Gil : StayIfPythonHasEnded {
  public:
   Gil() try {
   } catch (EndOfThread&) {
@@ -41,6 +49,7 @@ class NoGil {
   NoGil(const NoGil&) = delete;
   NoGil& operator=(const NoGil&) = delete;
   ~NoGil() {
+    const StayIfPythonHasEnded check;
     try {
       PyEval_RestoreThread(state_);
     } catch (EndOfThread&) {

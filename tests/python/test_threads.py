@@ -172,6 +172,30 @@ print("over")
     assert run_python(["-c", code], timeout=30).stdout == "over\n"
 
 
+def test_a_daemon_thread_may_wait_for_another_rank_after_the_end_of_python(
+    run_python: Callable[..., Completed],
+) -> None:
+    code = """
+import ctypes, sys, threading, time, pdnn
+
+def rank():
+    if pdnn.world().rank == 0:
+        waits.set()
+        time.sleep(60)
+    pdnn.world().barrier()
+
+waits = threading.Event()
+ranks = lambda: pdnn.run(rank, ranks=2, backend="threads")
+threading.Thread(target=ranks, daemon=True).start()
+waits.wait()
+libc = ctypes.CDLL(None)
+libc.on_exit(ctypes.cast(libc.sleep, ctypes.c_void_p), None)  # sleeps for the status, when Python is no more
+sys.exit(1)
+"""
+    ended = run_python(["-c", code], timeout=30, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+
+
 def test_an_object_may_predict_when_python_deletes_it_in_the_end(
     run_python: Callable[..., Completed],
 ) -> None:
