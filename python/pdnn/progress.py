@@ -11,7 +11,8 @@ from typing import Any
 def bar_wanted() -> bool:
     """Whether a bar of progress can be drawn: on a terminal, in a process that is no rank, with tqdm."""
     launched = any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
-    return sys.stderr.isatty() and not launched and find_spec("tqdm") is not None
+    terminal = getattr(sys.stderr, "isatty", bool)()  # no stream at all where standard error is closed
+    return terminal and not launched and find_spec("tqdm") is not None
 
 
 def say(text: str) -> None:

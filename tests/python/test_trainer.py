@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import json
 import os
 import pickle
@@ -303,6 +304,17 @@ def test_progress_is_a_line_an_epoch_where_there_is_no_terminal(capsys: pytest.C
     assert len(lines) == 2
     assert lines[1].startswith("epoch 2/2  loss ")
     assert "val_accuracy" in lines[1]
+
+
+@pytest.mark.parametrize(
+    "stream", [None, io.TextIOBase(), object()], ids=["closed", "no terminal", "no file"]
+)
+def test_a_service_may_have_no_standard_error(stream: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr("sys.stdout", None)
+    trainer = make()
+    trainer.fit(DATA, 2, 10)
+    assert trainer.epoch == 2
 
 
 # ---- history
