@@ -9,10 +9,12 @@ import json
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ import reference
 from ctrl_c import ctrl_c
 from pdnn import models, nn, optim, strategies
 from pdnn.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pdnn.comm.ending import end_the_job_on_errors
 from pdnn.data import Dataset, Subset
 from pdnn.history import History
 
@@ -315,6 +318,21 @@ def test_a_service_may_have_no_standard_error(stream: object, monkeypatch: pytes
     trainer = make()
     trainer.fit(DATA, 2, 10)
     assert trainer.epoch == 2
+
+
+def test_an_error_of_a_rank_ends_the_job_also_if_it_cannot_be_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: list[object] = []
+    world = SimpleNamespace(Abort=ended.append)
+    mpi = type("MPI", (), {"COMM_WORLD": world, "Is_finalized": staticmethod(lambda: False)})
+    native = type("Native", (), {"record_end": ended.append})
+    for name in ("sys.excepthook", "threading.excepthook"):
+        monkeypatch.setattr(name, lambda *_: None)
+    end_the_job_on_errors(mpi, native)
+    monkeypatch.setattr("sys.stdout", None)  # closed
+    sys.excepthook(KeyError, KeyError(), None)
+    assert ended == ["raised KeyError", 1]
 
 
 # ---- history

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -35,8 +35,9 @@ def end_the_job_on_errors(mpi: Any, native: Any) -> None:
         if os.getpid() != process:
             return
         native.record_end(f"raised {kind.__name__}")
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # closed, or its disk is full: the others must not wait for that
+                stream.flush()
         if not mpi.Is_finalized():
             mpi.COMM_WORLD.Abort(1)
 
