@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
 
+import pdnn
+from pdnn import nn
 from processes import Completed
 
 
@@ -117,6 +122,24 @@ refused(lambda: pdnn.run(lambda: pdnn.world().barrier(), ranks=1000, backend="th
 assert pdnn.run(lambda: pdnn.world().rank, ranks=3, backend="threads") == [0, 1, 2]
 """
     run_python(["-c", code], timeout=60)
+
+
+def test_what_a_failed_rank_had_is_gone_with_its_error() -> None:
+    had: list[weakref.ref[nn.Module]] = []
+
+    def rank() -> None:
+        model = nn.Linear(2, 2)
+        had.append(weakref.ref(model))
+        raise KeyError(str(model))
+
+    gc.disable()
+    try:
+        with contextlib.suppress(KeyError):
+            pdnn.run(rank, ranks=2, backend="threads")
+        assert had
+        assert [each for each in had if each() is not None] == []
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("times", "least"), [(1, 1.0), (3, 0.3)])

@@ -87,7 +87,10 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
         _end(threads)
         raise
     if errors:
-        raise next((error for error in errors if not isinstance(error, _core.Aborted)), errors[0])
+        try:
+            raise next((error for error in errors if not isinstance(error, _core.Aborted)), errors[0])
+        finally:
+            errors.clear()  # an error knows this frame; together they would keep what the ranks had
     return [results.get(rank) for rank in range(ranks)]  # type: ignore[misc]  # None of the dead
 
 
