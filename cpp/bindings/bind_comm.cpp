@@ -16,6 +16,7 @@
 #include "pdnn/comm/thread_group.hpp"
 #include "pdnn/comm/waiting.hpp"
 #include "pdnn/core/errors.hpp"
+#include "pdnn/core/memory.hpp"
 
 namespace pdnn::bindings {
 
@@ -86,8 +87,15 @@ class HeldRequest {
   }
 
  private:
-  /// MPI may write into the arrays yet: they stay for good.
+  /// Arrays that MPI may yet read or write, which the core has pinned, stay for good.
   void keep() {
+    bool in_use = false;
+    for (const py::handle each : arrays_) {
+      if (each.is_none()) continue;
+      const auto array = py::reinterpret_borrow<py::array>(each);
+      in_use = in_use || pinned(array.data(), array.nbytes());
+    }
+    if (!in_use) return;
     communicator_.release();
     arrays_.release();
   }

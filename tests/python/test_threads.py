@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import time
 import weakref
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import pdnn
-from pdnn import nn
 from processes import Completed
 
 
@@ -124,13 +125,20 @@ assert pdnn.run(lambda: pdnn.world().rank, ranks=3, backend="threads") == [0, 1,
     run_python(["-c", code], timeout=60)
 
 
+class Array(np.ndarray):  # type: ignore[type-arg]
+    """With weak references."""
+
+
 def test_what_a_failed_rank_had_is_gone_with_its_error() -> None:
-    had: list[weakref.ref[nn.Module]] = []
+    had: list[weakref.ref[object]] = []
 
     def rank() -> None:
-        model = nn.Linear(2, 2)
-        had.append(weakref.ref(model))
-        raise KeyError(str(model))
+        comm, sent = pdnn.world(), np.ones(10_000).view(Array)
+        had.extend([weakref.ref(comm.core), weakref.ref(sent)])
+        if comm.rank == 0:
+            comm.all_reduce(sent, check=False)
+        time.sleep(0.05)  # rank 0 waits
+        raise KeyError(str(comm))
 
     gc.disable()
     try:
