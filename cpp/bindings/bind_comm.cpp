@@ -63,7 +63,7 @@ class HeldRequest {
   }
   HeldRequest(HeldRequest&&) = default;
   HeldRequest& operator=(HeldRequest&&) = delete;
-  ~HeldRequest() {
+  ~HeldRequest() {  // NOLINT(bugprone-exception-escape): what asks NumPy for a size throws where there is no NumPy
     if (!request_.pending()) return;
     request_.abandon();
     keep();
