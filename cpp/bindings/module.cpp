@@ -1,9 +1,12 @@
 /// pdnn._core: everything that needs no MPI. The submodules float32 and float64 hold the same names for each width.
+#include <pybind11/numpy.h>
+
 #include "bindings.hpp"
 
 PYBIND11_MODULE(_core, m) {
   using namespace pdnn::bindings;
   m.doc() = "The C++ core of pdnn.";
+  pybind11::detail::npy_api::get();  // lets go of the GIL the first time, where a daemon thread might end (gil.hpp)
   bind_core(m);
   bind_comm(m);
   bind_compression_stats(m);
