@@ -30,7 +30,7 @@ std::unique_ptr<Model<T>> Model<T>::clone() const {
 
 template <class T>
 std::shared_ptr<const Network<T>> Model<T>::bound(const Shape& in) const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = threads::lock_list(mutex_, bound_);
   for (const auto& [shape, network] : bound_)
     if (shape == in) return network;
   auto network = network_->bound(in);

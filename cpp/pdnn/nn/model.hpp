@@ -1,7 +1,5 @@
 #pragma once
 /// Model: a network with its parameters, gradients and buffers, each one flat array.
-#include <mutex>
-
 #include "pdnn/nn/loss.hpp"
 #include "pdnn/nn/workspace.hpp"
 
@@ -53,7 +51,7 @@ class Model {
  private:
   std::shared_ptr<const Network<T>> network_;
   mutable WorkspaceStore<T> workspaces_;
-  mutable std::mutex mutex_;
+  mutable threads::Mutex mutex_;
   mutable std::vector<std::pair<Shape, std::shared_ptr<const Network<T>>>> bound_;
 };
 

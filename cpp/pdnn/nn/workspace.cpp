@@ -74,7 +74,7 @@ Index Workspace<T>::bytes(const Network<T>& network, const Shape& in, Index capa
 template <class T>
 std::unique_ptr<Workspace<T>> WorkspaceStore<T>::take(const Network<T>& network, const Shape& in, Index rows, Use use) {
   {
-    const std::lock_guard lock(mutex_);
+    const auto lock = threads::lock_list(mutex_, idle_);
     auto found = idle_.end();  // the smallest that fits
     for (auto at = idle_.begin(); at != idle_.end(); ++at)
       if ((*at)->in() == in && (*at)->use() == use && (*at)->capacity() >= rows &&
@@ -92,7 +92,7 @@ std::unique_ptr<Workspace<T>> WorkspaceStore<T>::take(const Network<T>& network,
 
 template <class T>
 void WorkspaceStore<T>::give_back(std::unique_ptr<Workspace<T>> workspace) {
-  const std::lock_guard lock(mutex_);
+  const auto lock = threads::lock_list(mutex_, idle_);
   idle_.push_back(std::move(workspace));
   Index bytes = 0;
   for (const auto& each : idle_) bytes += each->bytes();

@@ -1,9 +1,8 @@
 #pragma once
 /// Workspace: the memory of one pass in flight.
-#include <mutex>
-
 #include "pdnn/core/memory.hpp"
 #include "pdnn/nn/network.hpp"
+#include "pdnn/threads/mutex.hpp"
 
 namespace pdnn::nn {
 
@@ -82,7 +81,7 @@ class WorkspaceStore {
  private:
   static constexpr Index kMostBytes = Index{64} << 20;
 
-  std::mutex mutex_;
+  threads::Mutex mutex_;
   std::vector<std::unique_ptr<Workspace<T>>> idle_;  // the one idle for longest first
 };
 

@@ -56,9 +56,9 @@ BOOST_AUTO_TEST_CASE(a_mutex_admits_one_thread_at_a_time_and_a_forked_process_fi
   const pid_t child = fork();
   if (child == 0) {
     alarm(5);
-    mutex.lock();
-    mutex.unlock();
-    _exit(0);
+    std::vector<Index> guarded{1};
+    const auto own = lock_list(mutex, guarded);
+    _exit(guarded.empty() ? 0 : 1);
   }
   int status = -1;
   BOOST_TEST(waitpid(child, &status, 0) == child);
