@@ -34,10 +34,15 @@ class Mutex {
   std::atomic<int> holder_{0};  // 0, or forks() + 1 of the process whose thread has it
 };
 
-/// Locks the mutex of a list. One that a thread of a parent may have been changing is left to it: here it is empty.
+/// Locks the mutex of a list. One that a thread of a parent may have been changing is left as it is: here it is empty.
 template <class T>
 std::unique_lock<Mutex> lock_list(Mutex& mutex, std::vector<T>& list) {
-  if (mutex.lock()) static_cast<void>(new std::vector<T>(std::exchange(list, {})));
+  union Left {  // destroys nothing
+    std::vector<T> list;
+    explicit Left(std::vector<T>&& given) : list(std::move(given)) {}
+    ~Left() {}
+  };
+  if (mutex.lock()) const Left left(std::exchange(list, {}));
   return {mutex, std::adopt_lock};
 }
 
