@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from inspect import getattr_static
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +36,25 @@ TENSOR = {
 }
 
 
+class Missing:
+    """Stands in a class for an attribute that its objects lack: an AttributeError that says what to write.
+
+    In the place of a `__getattr__`, which would slow down all other attributes.
+    """
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name, self._hint = name, hint
+
+    def __get__(self, obj: object, kind: type) -> Any:
+        if obj is None:  # the class's own, as of a property
+            return self
+        raise AttributeError(
+            f"{kind.__name__!r} object has no attribute {self._name!r}; {self._hint}",
+            name=self._name,
+            obj=obj,
+        )
+
+
 class Advising:
     """Base of what errors about an attribute give advice for.
 
@@ -47,13 +67,15 @@ class Advising:
     __slots__ = ()
     advice: ClassVar[dict[str, str]] = PLACE
 
-    if not TYPE_CHECKING:  # types know all attributes
+    def __init_subclass__(cls) -> None:
+        if Advising not in cls.__bases__:
+            return  # it inherits them
+        for name, hint in cls.advice.items():
+            if not (hasattr(cls, name) or name.startswith("__")):
+                setattr(cls, name, Missing(name, hint))
 
-        def __getattr__(self, name: str) -> Any:
-            kind = type(self)
-            if hasattr(kind, name):  # a property's own AttributeError
-                return object.__getattribute__(self, name)
-            hint = f"; {kind.advice[name]}" if name in kind.advice else ""
-            raise AttributeError(
-                f"{kind.__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
-            )
+    def __dir__(self) -> list[str]:
+        kind = type(self)
+        return [
+            name for name in super().__dir__() if not isinstance(getattr_static(kind, name, None), Missing)
+        ]

@@ -151,9 +151,9 @@ class Optimizer:
         TypeError, ValueError
             As `Sequential.step`.
         """
-        self.check_own_step("step")
         kept = self._stepper
         if kept is None or kept.model is not model or kept.criterion is not criterion:
+            self.check_own_step("step")
             kept = self._stepper = Stepper(model, criterion, self)
         return kept
 
