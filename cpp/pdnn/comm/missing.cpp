@@ -200,8 +200,7 @@ std::string Job::in_group(const Entry& entry) const {
 }
 
 std::string Job::doing(const Seen& rank) const {
-  const auto& end = rank.log->end;
-  if (rank.log->has_ended.load(std::memory_order_acquire)) return {end.begin(), std::ranges::find(end, '\0')};
+  if (std::string end = rank.log->how_it_ended(); !end.empty()) return end;
   Process process = rank.log->process;
   if (!in_files_) process.thread = rank.log->thread.load();
   return pdnn::comm::doing(process);
@@ -212,7 +211,7 @@ void Job::tell(const Seen& rank, const std::string& what, std::string& text) {
   const Entry* const waits = rank.at(rank.waits);
   std::string line = message("rank ", rank.rank, " ", what);
   const std::string now = doing(rank);
-  ended_ |= rank.log->has_ended.load() != 0;
+  ended_ |= rank.log->ended.load() != 0;
   if (waits && goes_on(now)) {
     text += message("\n  ", line, ": it waits in ", title(*waits), in_group(*waits), place(*waits), " for ",
                     since(waits->entered));

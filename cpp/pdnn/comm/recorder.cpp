@@ -208,6 +208,13 @@ void Log::Slot::write(const Entry& entry, std::uint64_t its_number) {
   number.store(its_number, std::memory_order_release);
 }
 
+std::string Log::how_it_ended() const {
+  const std::size_t said = std::min<std::size_t>(ended.load(std::memory_order_acquire), ends.size());
+  if (said == 0) return "";
+  const End& last = ends[said - 1];
+  return {last.begin(), std::ranges::find(last, '\0')};
+}
+
 // ---- the rank's side
 
 std::uint64_t Recorder::enter(Entry entry) {
@@ -241,8 +248,10 @@ void Recorder::leave(std::uint64_t number) {
 }
 
 void Recorder::ended(const std::string& how) {
-  copy_text(how.c_str(), log_.end);
-  log_.has_ended.store(true, std::memory_order_release);
+  const std::uint8_t before = log_.ended.load(std::memory_order_relaxed);
+  if (before >= log_.ends.size()) return;
+  copy_text(how.c_str(), log_.ends[before]);
+  log_.ended.store(before + 1, std::memory_order_release);
 }
 
 Log::Group* Recorder::begin_group(std::uint64_t id, int rank, int size) {

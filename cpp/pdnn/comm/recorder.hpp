@@ -91,13 +91,17 @@ struct Log {
   std::atomic<std::int64_t> thread;        // of a rank that is one
   Word entries;                            // so far
   Word waits;                              // the entry that the rank waits for; 0: none
-  // Yes and no; no bool, which a file could give a third value:
-  std::atomic<std::uint8_t> told_missing;  // this rank gave up, and said for whom it had waited
-  std::atomic<std::uint8_t> has_ended;     // `end` is there
-  std::array<char, 80> end;                // how the program ended
+  // Yes and no; no bool, which a file could give a third value. This rank gave up, and said for whom it had waited:
+  std::atomic<std::uint8_t> told_missing;
+  using End = std::array<char, 80>;  // how the program ended
+  std::atomic<std::uint8_t> ended;   // how many of `ends` are there, of which the last one holds
+  std::array<End, 4> ends;
   std::array<Group, 128> groups;
   std::array<Word, 64> told;  // what was reported, so that one rank does it for all
   std::array<Slot, kEntries> slots;
+
+  /// Empty: the program goes on.
+  std::string how_it_ended() const;
 };
 
 /// The log of one rank, in memory or in a file.
@@ -164,7 +168,7 @@ class Recorder {
   void waits(std::uint64_t number) { log_.waits.store(number, std::memory_order_release); }
   /// The rank gives up, and has said for whom it waited.
   void told() { log_.told_missing.store(true); }
-  /// How the program ended.
+  /// How the program ended; said again where more is known.
   void ended(const std::string& how);
   /// A group of which this is a rank; null if there are too many.
   Log::Group* begin_group(std::uint64_t id, int rank, int size);

@@ -46,7 +46,7 @@ void Communicator::look_for_ended(double seconds, std::uint64_t entry) {
   looked_ = seconds;
   RecordedJob& job = record_.recorder()->job();
   const Logs logs = job.logs();
-  if (std::ranges::none_of(logs, [](const auto& log) { return (*log)->has_ended.load() != 0; })) return;
+  if (std::ranges::none_of(logs, [](const auto& log) { return (*log)->ended.load() != 0; })) return;
   const int own = record_.recorder()->log().rank;
   const Missing missing = who_is_missing(logs, own, entry, job.in_files());
   if (!missing.ended || std::exchange(vain_, entry) != entry) return;

@@ -102,6 +102,17 @@ BOOST_AUTO_TEST_CASE(a_rank_that_has_ended_is_not_waited_for) {
   contains(said, "has returned");
 }
 
+BOOST_AUTO_TEST_CASE(the_last_words_about_the_end_hold) {
+  Recorder recorder(std::make_shared<RecordedJob>(), 0, 1);
+  BOOST_TEST(recorder.log().how_it_ended() == "");
+  for (const std::string how : {"raised ValueError", "ended with exit code 3"}) {
+    recorder.ended(how);
+    BOOST_TEST(recorder.log().how_it_ended() == how);
+  }
+  for (int i = 0; i < 300; ++i) recorder.ended("and so on");
+  BOOST_TEST(recorder.log().how_it_ended() == "and so on");
+}
+
 BOOST_AUTO_TEST_CASE(a_rank_whose_function_has_returned_is_not_waited_for) {
   std::string said;
   try {
