@@ -159,6 +159,7 @@ class Estimation(Evaluation):
     def _take(self, choice: AutoChoice | Choice, shown: bool) -> None:
         if choice.strategy != self.strategy:
             self.forget_evaluator()
-        self.choice, self.strategy = choice, choice.strategy
+        self.choice = choice
+        self.train_by(choice.strategy)
         if shown:
             say(choice.why)

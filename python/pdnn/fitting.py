@@ -101,7 +101,7 @@ class Fitting:
                 if not self._waits:
                     training.choose_auto(source, batch_size, settings.augment, had, alike, shown)
                 waiting = range(everyone.size - everyone.spares, everyone.size)
-                training.strategy = give(everyone, waiting, lambda: training.strategy) or training.strategy
+                training.train_by(give(everyone, waiting, lambda: training.strategy) or training.strategy)
             else:
                 if everyone.spares:
                     raise ValueError(

@@ -31,6 +31,9 @@ class Callback(Protocol):
         """After the last epoch."""
 
 
+FIXED = ("model", "loss", "optimizer", "strategy", "schedule_per", "on_nonfinite", "metrics")
+"""Arguments of a Trainer that it has checked, and made its own things of."""
+
 HOOKS = ("on_train_begin", "on_epoch_end", "on_train_end")
 """What a callback has."""
 
@@ -99,6 +102,11 @@ class Trainer(Estimation):
         If the strategy does not fit the number of ranks, the optimizer's parameters are not the model's, or
         the schedule is another optimizer's.
     """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in FIXED and name in vars(self):
+            raise AttributeError(f"Trainer: {name} is fixed; make a new Trainer of this model and optimizer")
+        super().__setattr__(name, value)
 
     @epochs_may_come_second
     def fit(

@@ -170,8 +170,7 @@ class Training:
         self.metrics = named(metrics)
         self.seed = integer("Trainer", "seed", seed)
         self.history = History()
-        self.epoch = 0
-        self.step = 0
+        self.epoch = self.step = 0
         self.position: Position | None = None
         self.notes: dict[str, Any] = {}  # on the data, as JSON has them: checkpoints have them, and compare
         self.checkpoints: Path | None = None  # the folder that has its own: it wrote them, or read one
@@ -250,6 +249,10 @@ class Training:
         self.optimizer.attach(self.model)
         self.optimizer.core.set_clip(self.clip_norm, self.clip_value)
         return self.optimizer.core
+
+    def train_by(self, strategy: strategies.Strategy) -> None:
+        """Trains by this one from now on."""
+        vars(self)["strategy"] = strategy
 
     def go_on_with(self, left: Communicator) -> None:
         """Trains with those that are left of its ranks, as also `pdnn.world` then is if it was its group."""

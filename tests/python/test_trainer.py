@@ -422,6 +422,18 @@ def test_wrong_kinds_are_refused() -> None:
         make().predict(X)
 
 
+def test_what_a_trainer_has_checked_is_fixed() -> None:
+    trainer = make()
+    for name in ("model", "loss", "optimizer", "strategy", "schedule_per", "on_nonfinite", "metrics"):
+        before = getattr(trainer, name)
+        with pytest.raises(AttributeError, match=f"Trainer: {name} is fixed; make a new Trainer"):
+            setattr(trainer, name, before)
+    trainer.clip_norm = 1e-6  # which each fit takes anew
+    before = trainer.model.flat_parameters.copy()
+    fit(trainer)
+    assert 0 < np.abs(trainer.model.flat_parameters - before).max() < 1e-5
+
+
 def test_a_prediction_takes_floats_of_any_width() -> None:
     trainer = make()
     np.testing.assert_allclose(trainer.predict(X.astype(np.float32)), trainer.predict(X.astype(np.float64)))

@@ -132,7 +132,7 @@ class Stochastic(Fitted):
         engines = [trainer.strategy]
         if trainer.wants_auto and workers.comm.size == 1:
             engines = [*engines_up_to(workers.threads)]
-            trainer.strategy = engines[0]
+            trainer.train_by(engines[0])
         run = Epochs(trainer, feed.source, batch, shuffle=False, augment=None, timeline=False)
         passes = Passes(work, trainer, Race(run, engines), feed, batch, self.shuffle)
         try:
