@@ -63,7 +63,7 @@ PYTHON_MAY_LOOK_AT = {
     "deferred": [],
     "advice": [],
     "arrays": [],
-    "store": ["advice", "arrays"],
+    "store": ["advice", "arrays", "checks"],
     "recording": [],
     "tensor": ["advice", "arrays", "recording", "store"],
     "core": ["_core"],

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from pdnn.advice import HANDLE, Advising
 from pdnn.arrays import Array as Array
 from pdnn.arrays import ArrayInterface
+from pdnn.checks import unmasked
 
 Hook: TypeAlias = Callable[[Array], Any]
 PostHook: TypeAlias = Callable[["Parameter"], Any]
@@ -86,6 +87,7 @@ class Handle(ArrayInterface, Advising):
         self._fill(self.data, values)
 
     def _fill(self, own: Array, values: npt.ArrayLike) -> None:
+        unmasked(type(self).__name__, self.name, values)
         array = np.asarray(values)
         if array.shape != self.shape:
             raise ValueError(
@@ -256,6 +258,8 @@ class RemovableHandle:
     _numbers = count()
 
     def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any]) -> None:
+        if not callable(hook):
+            raise TypeError(f"hook is of type {type(hook).__name__}, expected a function")
         self._hooks, self._number = hooks, next(self._numbers)
         hooks[self._number] = hook
 

@@ -94,6 +94,30 @@ def test_parts_cannot_be_added_once_parameters_are_gathered() -> None:
         parts.append(nn.Linear(2, 2))
 
 
+def test_values_do_not_take_the_place_of_a_parameter() -> None:
+    """They would be no part of the model."""
+    layer = nn.Linear(2, 3)
+    for value in (np.ones((2, 3), np.float32), None):
+        with pytest.raises(TypeError, match=rf"Linear\.weight: got {type(value).__name__}, expected a Param"):
+            layer.weight = value  # type: ignore[assignment]
+    layer.weight = nn.Linear(2, 3).weight
+    model = nn.Sequential(layer)
+    model.parameters()
+    masked = np.ma.masked_array(np.ones((2, 3)), np.eye(2, 3))
+    before = model.flat_parameters.copy()
+    with pytest.raises(ValueError, match=r"Parameter: 0\.weight has masked entries"):
+        layer.weight.data = masked
+    with pytest.raises(ValueError, match=r"load_state_dict: 0\.weight has masked entries"):
+        model.load_state_dict({**model.state_dict(), "0.weight": masked})
+    np.testing.assert_array_equal(model.flat_parameters, before)
+
+
+@pytest.mark.parametrize("kind", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_is_a_function(kind: str) -> None:
+    with pytest.raises(TypeError, match="hook is of type int, expected a function"):
+        getattr(nn.Linear(2, 3).weight, kind)(3)
+
+
 def test_what_a_layer_was_made_with_is_fixed_once_the_core_has_it() -> None:
     """It would go on with the former number."""
     x = np.random.default_rng(0).normal(1, 2, (50, 20)).astype("float32")

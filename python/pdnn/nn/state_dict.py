@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pdnn.checks import unmasked
 from pdnn.files import safetensors
 from pdnn.store import Array, Handle, TableParameter
 
@@ -171,10 +172,11 @@ def cast(where: str, state: Mapping[str, npt.ArrayLike], own: Mapping[str, Array
     Raises
     ------
     ValueError
-        If one is not of real numbers.
+        If one is not of real numbers, or has masked entries.
     """
     found = {}
     for name, values in state.items():
+        unmasked(where, name, values)
         given = np.asarray(values)
         try:
             found[name] = given.astype(own[name].dtype, casting="same_kind", copy=False)
