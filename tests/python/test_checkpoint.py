@@ -325,6 +325,29 @@ def test_other_layers_or_another_loss_of_the_same_shapes_are_told(tmp_path: Path
         train(4, nn.ReLU(), other)
 
 
+def test_another_type_and_other_kernels_are_told(tmp_path: Path) -> None:
+    program = """
+import sys
+import numpy as np
+import pdnn
+model = pdnn.models.mlp([10, 8, 3], dtype=sys.argv[2])
+trainer = pdnn.Trainer(model, pdnn.nn.CrossEntropyLoss(), pdnn.optim.SGD(model.parameters(), lr=0.1))
+trainer.fit(np.eye(10), np.arange(10) % 3, int(sys.argv[1]), checkpoint="run", resume=True, verbose=False)
+"""
+
+    def told(epochs: int, dtype: str, isa: str) -> list[str]:
+        command = [sys.executable, "-c", program, str(epochs), dtype]
+        child = processes.run(command, cwd=tmp_path, env={"PDNN_ISA": isa})
+        return re.findall("safetensors: was trained with (.*)", child.stdout)
+
+    widest = pdnn._core.supported_isas()[-1].split("-")[0]
+    if widest in ("v2", "neon"):
+        pytest.skip("all instruction sets of this machine give the same bits")
+    assert told(1, "float32", "v2") == told(2, "float32", "v2") == []
+    assert told(3, "float32", widest) == ["kernels v2, this trainer goes on with v3, v4 and neon"]
+    assert told(4, "bfloat16", widest) == ["dtype float32, this trainer goes on with bfloat16"]
+
+
 class FitMeanwhile(Callback):
     """Another training into a folder begins when the first epoch of this one is over."""
 

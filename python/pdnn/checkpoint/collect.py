@@ -6,7 +6,7 @@ import numpy as np
 
 from pdnn.checkpoint.content import RANK, Content, content_of, models_apart
 from pdnn.comm import Communicator
-from pdnn.core import CoreSession
+from pdnn.core import CoreSession, kernels_of
 from pdnn.store import Array
 from pdnn.training import APART, Training
 
@@ -20,9 +20,15 @@ def own_arrays(training: Training, counts: Array) -> dict[str, Array]:
 
 
 def what_is_trained(training: Training) -> dict[str, list[str]]:
-    """What arrays of the same names and shapes may belong to, in words: the layers and the loss."""
+    """What arrays of the same names and shapes may belong to, in words: layers, loss, type and kernels."""
+    dtype = training.model.dtype
     layers = training.model.config().get("layers", [])  # a model with a `forward` of its own tells none
-    return {"layer": list(map(str, layers)), "loss": [repr(training.loss)]}
+    return {
+        "layer": list(map(str, layers)),
+        "loss": [repr(training.loss)],
+        "dtype": [dtype],
+        "kernels": [kernels_of(dtype)],
+    }
 
 
 def collect(training: Training, batch_size: int, session: CoreSession, comm: Communicator) -> Content | None:

@@ -63,7 +63,7 @@ def resume(training: Training, directory: str | os.PathLike[str], batch_size: in
     With the strategy that wrote it, on as many ranks, each rank gets its own back. Otherwise all begin with
     the model that the ranks would have agreed on; of optimizers' states of their own they get the mean,
     weighted by the rows of which the ranks' models were made; and what codecs had not sent is dropped. Rank 0
-    warns of that, and if layers without parameters or the loss are others than before.
+    warns of that, and if layers without parameters, the loss, the type or the kernels are others than before.
 
     Raises
     ------
