@@ -237,7 +237,7 @@ def test_kernels_are_measured(root: Path, tmp_path: Path, run_python: Callable[.
 
 @pytest.mark.long
 def test_codecs_are_measured(root: Path, tmp_path: Path, run_python: Callable[..., Completed]) -> None:
-    script, report = root / "benchmarks" / "codecs.py", tmp_path / "codecs.json"
+    script, report = root / "benchmarks" / "codec.py", tmp_path / "codecs.json"
     run_python([script, *FEW, "--codecs", "bf16,1bit", "--json", report], timeout=100)
     half, bit = json.loads(report.read_text())["results"]
     assert half["bytes"] == 2 * 203_530

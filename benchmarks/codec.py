@@ -1,7 +1,7 @@
 """Codecs on one core: microseconds, bytes and what is lost of an array like the gradient of a network.
 
-    python benchmarks/codecs.py --json codecs.json
-    python benchmarks/codecs.py --quick
+    python benchmarks/codec.py --json codecs.json
+    python benchmarks/codec.py --quick
 
 Encodes and decodes 203,530 values, as many as 784-256-10 has parameters, normal with a size that differs from
 layer to layer, and prints for each codec: microseconds to encode and to decode, gigabytes a second of the
