@@ -62,6 +62,8 @@ def test_no_work_is_lost_where_a_letter_cannot_be_shown(run_python: Callable[...
     assert " ?s" in out and "test: loss" in out
     out = run_python(["-c", IN_GERMAN], env=ascii_only | {"PYTHONUTF8": "1"}).stdout
     assert "val_gr??e" in out and "trained" in out
+    no_letters = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": None}
+    assert "--save FILE" in run_python(["-m", "pdnn", "train", "--help"], env=no_letters).stdout
 
 
 def test_a_model_that_cannot_be_written_takes_nothing_with_it(

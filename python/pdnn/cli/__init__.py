@@ -66,7 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
     SystemExit
         With code 2 for wrong arguments, 0 after ``--help``.
     """
-    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="replace")  # no work may be lost for a letter that can't be shown
     arguments = command_line().parse_args(
         words, argparse.Namespace(words=sys.argv[1:] if words is None else words)
