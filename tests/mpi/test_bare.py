@@ -16,6 +16,7 @@ from processes import Completed
 pytestmark = pytest.mark.mpi
 
 SMALL = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"'  # as in containers of Docker
+NO_PLACE = 'mount -t tmpfs -o ro tmpfs /dev/shm && TMPDIR=/nonexistent exec "$@"'
 LOOPBACK = """
 import fcntl, os, socket, struct, sys
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 1))  # SIOCSIFFLAGS: up
@@ -23,6 +24,7 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 BARE = {
     "64 MB of /dev/shm": ["unshare", "-m", "sh", "-c", SMALL, "sh"],
+    "no /dev/shm and no TMPDIR": ["unshare", "-m", "sh", "-c", NO_PLACE, "sh"],
     "one core": ["taskset", "-c", "0"],
     "no network": ["unshare", "-n", sys.executable, "-c", LOOPBACK],
     "no loopback": ["unshare", "-n"],
