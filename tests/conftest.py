@@ -9,12 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import processes
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # workers share the cores: NumPy and PyTorch wait for no thread
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of what a shell began in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Hypothesis draws the same cases in every run, and takes the time that a busy machine needs.
+settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pdnn import datasets
@@ -38,7 +38,6 @@ def interpolated(image: Array, size: int) -> Array:
     return out
 
 
-@settings(deadline=None)
 @given(height=st.integers(1, 9), width=st.integers(1, 9), size=st.integers(1, 12))
 def test_resize_interpolates_between_pixel_centers(height: int, width: int, size: int) -> None:
     images = np.random.default_rng(height).random((2, 3, height, width))

@@ -135,7 +135,7 @@ def test_the_check_catches_wrong_gradients() -> None:
     rows=st.integers(1, 50),
     activation=st.sampled_from(sorted(reference.ACTIVATIONS)),
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_any_network_equals_the_oracle(sizes: list[int], rows: int, activation: str) -> None:
     model = models.mlp(sizes, activation, dtype="float64", seed=1)
     parameters = [parameter.data for parameter in model.parameters()]

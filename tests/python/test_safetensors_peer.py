@@ -27,7 +27,9 @@ ARRAYS = st.dictionaries(
     ),
     max_size=4,
 )
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:

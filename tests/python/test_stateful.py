@@ -176,6 +176,7 @@ class Life(RuleBasedStateMachine):
 
 @pytest.mark.timeout(0 if EXAMPLES > 1000 else 120)
 def test_any_order_equals_the_plain_run() -> None:
+    same = "PDNN_RANDOM_ROUNDS" not in os.environ  # else they are drawn anew in every run
     run_state_machine_as_test(
-        Life, settings=settings(max_examples=EXAMPLES, stateful_step_count=12, deadline=None)
+        Life, settings=settings(max_examples=EXAMPLES, stateful_step_count=12, derandomize=same)
     )
