@@ -8,11 +8,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from types import FrameType
 
 
 @contextlib.contextmanager
 def ctrl_c(seconds: float) -> Iterator[list[float]]:
-    """Ctrl-C comes after so many seconds, and each second from then on, until the block ends.
+    """Ctrl-C comes after so many seconds, and again a second after each that was heard, until the block ends.
 
     Python drops an exception that is raised in a callback of its garbage collector (hypothesis has one), and
     with it the one Ctrl-C that comes just then.
@@ -23,19 +24,28 @@ def ctrl_c(seconds: float) -> Iterator[list[float]]:
         When it was pressed, by `time.monotonic`.
     """
     pressed: list[float] = []
-    done = threading.Event()
+    done, heard = threading.Event(), threading.Event()
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.set()
+        signal.default_int_handler(number, frame)
 
     def press() -> None:
         wait = seconds
         while not done.wait(wait):
+            heard.clear()
             pressed.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGINT)
+            heard.wait()
             wait = 1.0
 
     thread = threading.Thread(target=press, daemon=True)
+    former = signal.signal(signal.SIGINT, hear)
     thread.start()
     try:
         yield pressed
     finally:
         done.set()
+        heard.set()
         thread.join()
+        signal.signal(signal.SIGINT, former)
