@@ -82,10 +82,10 @@ def descendants(child: subprocess.Popen[str]) -> list[int]:
     return found
 
 
-def check_nothing_is_left(child: subprocess.Popen[str], within: float = 4) -> None:
+def check_nothing_is_left(child: subprocess.Popen[str], within: float = 20) -> None:
     """Raises AssertionError if any of what the child has started outlives it by so many seconds.
 
-    mpiexec gives its ranks half a second, and the machine may be busy.
+    mpiexec gives its ranks half a second, a launcher mpiexec three; and the machine may be busy.
     """
     deadline = time.monotonic() + within
     while (alive := descendants(child)) and time.monotonic() < deadline:

@@ -50,15 +50,15 @@ def job() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         processes.stop(each)
 
 
-def end(child: subprocess.Popen[str], within: float) -> str:
-    """What the job prints; it must end so many seconds after its ranks have met, and leave no process."""
-    output, _ = child.communicate(timeout=60)
+def end(child: subprocess.Popen[str], within: float = 30) -> str:
+    """What the job prints; it must end so many seconds after its ranks have met, and leave no process.
+
+    Ranks that nobody ends wait for each other for a minute.
+    """
+    output, _ = child.communicate(timeout=90)
     met = max(float(clock) for clock in re.findall(r"met at (\S+)", output))
     assert time.time() - met < within
-    deadline = time.monotonic() + 1  # the kernel may still be taking them away
-    while processes.descendants(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not processes.descendants(child)
+    processes.check_nothing_is_left(child)
     return output
 
 
@@ -77,7 +77,7 @@ def test_a_failing_rank_ends_the_job(
     job: Callable[..., subprocess.Popen[str]], fail: str, code: int, text: str
 ) -> None:
     child = job(fail)
-    assert text in end(child, within=5)
+    assert text in end(child)
     assert child.returncode == code
 
 
@@ -85,7 +85,7 @@ def test_a_failing_rank_ends_the_job(
 def test_a_failing_rank_ends_a_job_that_started_mpi_itself(job: Callable[..., subprocess.Popen[str]]) -> None:
     world = "pdnn.comm.from_mpi4py(__import__('mpi4py.MPI').MPI.COMM_WORLD)"
     child = job("raise ValueError('rank 1 has had enough')", world=world)
-    assert "ValueError: rank 1 has had enough" in end(child, within=5)
+    assert "ValueError: rank 1 has had enough" in end(child)
     assert child.returncode == 1
 
 
@@ -93,7 +93,7 @@ def test_a_failing_rank_ends_a_job_that_started_mpi_itself(job: Callable[..., su
 def test_a_stopped_rank_ends_the_job_after_the_timeout(job: Callable[..., subprocess.Popen[str]]) -> None:
     child = job("os.kill(os.getpid(), signal.SIGSTOP)", {"PDNN_TIMEOUT": "2"})
     said = "pdnn: all_reduce: no answer from rank 1 for 2 s (rank 0 waits at step 812)"
-    assert said in end(child, within=8)
+    assert said in end(child)
     assert child.returncode != 0
 
 
@@ -107,18 +107,19 @@ def test_a_signal_to_mpiexec_ends_ranks_that_wait(
     while "met" not in child.stdout.readline():
         pass
     child.send_signal(number)
-    child.communicate(timeout=5)
+    child.communicate(timeout=30)
     assert child.returncode != 0
 
 
 def test_ctrl_c_interrupts_a_wait(run_python: Callable[..., Completed]) -> None:
     code = (
         "import os, signal, threading; from pdnn.comm import SELF\n"
-        "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        "try: SELF.recv(0)\n"
+        "try:\n"
+        "    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "    SELF.recv(0)\n"
         "except KeyboardInterrupt: print('interrupted')"
     )
-    assert run_python(["-c", code], timeout=10).stdout == "interrupted\n"
+    assert run_python(["-c", code], timeout=30).stdout == "interrupted\n"
 
 
 @pytest.mark.mpi

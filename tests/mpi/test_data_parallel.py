@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,10 +101,8 @@ def test_a_parameter_that_one_rank_does_not_use_is_an_error_and_no_hang(
         "for step in range(int(sys.argv[1])):\n"
         "    model(np.ones((2, 4), np.float32)).sum().backward()\n"
     )
-    began = time.perf_counter()
     once = mpiexec(2, [script, "1"], check=False, env={"PDNN_TIMEOUT": "1"})
     assert once.returncode != 0 and "all_reduce: no answer from" in once.stdout
-    twice = mpiexec(2, [script, "2"], check=False)
+    twice = mpiexec(2, [script, "2"], check=False, timeout=50)  # less than ranks wait for each other
     assert twice.returncode != 0
     assert "rank 1 called all_reduce((4, 3) float32, op=mean), rank 0 all_reduce((4, 4)" in twice.stdout
-    assert time.perf_counter() - began < 20

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,8 +130,6 @@ for step in range(100):
 def test_a_rank_that_raises_in_a_step_ends_the_job(mpiexec: Mpiexec, tmp_path: Path) -> None:
     script = tmp_path / "failing.py"
     script.write_text(FAILING)
-    began = time.perf_counter()
-    done = mpiexec(2, [script], check=False)
+    done = mpiexec(2, [script], check=False, timeout=50)  # less than ranks wait for each other
     assert done.returncode != 0
     assert "ArithmeticError: in the middle of a step" in done.stdout
-    assert time.perf_counter() - began < 15, "start-up included, on a busy machine"

@@ -76,12 +76,12 @@ def test_a_rank_that_fails_on_the_way_ends_the_job(by_hand: bool, how: str, fail
     program = TRAINING.format(by_hand=by_hand, how=how, fail=fail)
     child = processes.start(processes.mpi_command(2, ["-c", program]))
     try:
-        output, _ = child.communicate(timeout=60)
+        output, _ = child.communicate(timeout=90)
         ended = time.time()
     finally:
         processes.stop(child)
     failed = re.search(r"failed at (\S+)", output)
     assert failed, output
-    assert ended - float(failed[1]) < 5
+    assert ended - float(failed[1]) < 30, "half of what ranks wait for each other"
     assert said in output
     assert child.returncode != 0

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -58,8 +57,11 @@ def job() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         processes.stop(each)
 
 
-def end(child: subprocess.Popen[str], within: float) -> str:
-    """The rest of the output of a job that must end within these seconds, and leave nothing behind."""
+def end(child: subprocess.Popen[str], within: float = 40) -> str:
+    """The rest of the output of a job that must end within these seconds, and leave nothing behind.
+
+    One that nobody ends takes a minute.
+    """
     assert child.stdout is not None
     timer = threading.Timer(within, child.kill)
     timer.start()
@@ -88,7 +90,7 @@ def test_ranks_have_cores_threads_settings_and_tagged_lines(
     child = job(
         "-n", "2", "-c", LOOK, "-n", "7", "--help", env={"OMP_NUM_THREADS": "5", "OMPI_MCA_btl": None}
     )
-    lines = end(child, within=30).splitlines()
+    lines = end(child).splitlines()
     assert child.returncode == 0
     each = max(1, CORES // 2)
     for rank in range(2):
@@ -105,7 +107,7 @@ def test_ranks_have_cores_threads_settings_and_tagged_lines(
 
 def test_a_dry_run_prints_a_command_that_works(job: Callable[..., subprocess.Popen[str]]) -> None:
     child = job("-n", "2", "--bind-to", "none", "--dry-run", "-c", "print('it''s', 1 > 0)")
-    command = end(child, within=10).splitlines()[-1]
+    command = end(child).splitlines()[-1]
     said = processes.run(shlex.split(command), timeout=30).stdout
     assert said.splitlines().count("its True") == 2
 
@@ -113,7 +115,7 @@ def test_a_dry_run_prints_a_command_that_works(job: Callable[..., subprocess.Pop
 def test_more_ranks_than_cores_are_started_with_a_warning(job: Callable[..., subprocess.Popen[str]]) -> None:
     ranks = str(CORES + 1)
     child = job("-n", ranks, "--threads", "1", "--no-tag", "-c", "print('here')")
-    lines = end(child, within=30).splitlines()
+    lines = end(child).splitlines()
     assert lines.count("here") == CORES + 1
     assert any(line.startswith(f"launch: {ranks} ranks of 1 thread share") for line in lines)
 
@@ -124,7 +126,7 @@ def test_an_error_on_one_rank_ends_the_job_with_its_traceback(
     fail = "if world.rank == 1: raise ValueError('rank 1 has had enough')\nworld.barrier(); time.sleep(60)"
     child = job("-n", "2", "-c", MEET + fail)
     wait_for(child, "met", times=1)
-    output = end(child, within=5)
+    output = end(child)
     assert child.returncode not in (0, None)
     assert "[1] ValueError: rank 1 has had enough" in output
     assert "[1] Traceback" in output
@@ -137,7 +139,7 @@ def test_a_signal_to_the_launcher_ends_every_rank(
     child = job("-n", "2", "-c", MEET + "time.sleep(60)")
     wait_for(child, "met")
     child.send_signal(number)
-    output = end(child, within=5)
+    output = end(child)
     assert child.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert (f"launch: {number.name} ended the job\n" in output) == (number != signal.SIGKILL)
 
@@ -148,20 +150,19 @@ def test_what_killed_mpiexecs_have_left_keeps_no_job_from_starting(
     """Open MPI 5 calls the folder of a session after mpiexec's PID, and PIDs come again."""
     if not find().version.startswith("5."):
         pytest.skip("is about Open MPI 5")
-    recent = subprocess.Popen(["true"])
-    recent.wait()
-    for pid in range(recent.pid, recent.pid + 2000):
-        folder = tmp_path / f"ompi.{pid}"
-        folder.mkdir()
-        (folder / f"pmix.{platform.node().partition('.')[0]}.tool.{pid}").touch()
-    unlucky = job("-n", "1", "-c", "print('started')", env={"PRTE_MCA_prte_tmpdir_base": str(tmp_path)})
-    assert "listener thread failed to start" in end(unlucky, within=30), "what a user has named is used"
-    lucky = job("-n", "1", "-c", LOOK_AT_SESSION, env={"TMPDIR": str(tmp_path)})
-    output = end(lucky, within=30)
+    mpiexec, session = tmp_path / "mpiexec", f"{tmp_path}/ompi.$$"
+    left = f"{session}/pmix.{platform.node().partition('.')[0]}.tool.$$"
+    mpiexec.write_text(f'#!/bin/sh\nmkdir {session}\ntouch {left}\nexec "{find().path}" "$@"\n')
+    mpiexec.chmod(0o700)
+    words = ["-n", "1", "--mpiexec", str(mpiexec), "-c"]
+    unlucky = job(*words, "print('started')", env={"PRTE_MCA_prte_tmpdir_base": str(tmp_path)})
+    assert "listener thread failed to start" in end(unlucky), "what a user has named is used"
+    lucky = job(*words, LOOK_AT_SESSION, env={"TMPDIR": str(tmp_path)})
+    output = end(lucky)
     assert lucky.returncode == 0, output
-    (session,) = re.findall(r"session (\S+)", output)
-    assert Path(session).parent.parent == tmp_path
-    assert not Path(session).parent.exists(), "nothing is left of it"
+    (used,) = re.findall(r"session (\S+)", output)
+    assert Path(used).parent.parent == tmp_path
+    assert not Path(used).parent.exists(), "nothing is left of it"
 
 
 def test_a_stopped_rank_ends_the_job_after_the_communication_timeout(
@@ -170,10 +171,8 @@ def test_a_stopped_rank_ends_the_job_after_the_communication_timeout(
     stop = "import os, signal\nif world.rank == 1: os.kill(os.getpid(), signal.SIGSTOP)\nworld.barrier()"
     child = job("-n", "2", "-c", MEET + stop, env={"PDNN_TIMEOUT": "2"})
     wait_for(child, "met")
-    began = time.monotonic()
-    output = end(child, within=10)
+    output = end(child)
     assert child.returncode not in (0, None)
-    assert time.monotonic() - began > 1
     assert "barrier: no answer from" in output
     assert "for 2 s (rank 0 waits" in output
 
@@ -181,14 +180,14 @@ def test_a_stopped_rank_ends_the_job_after_the_communication_timeout(
 def test_a_rank_that_ends_before_mpi_starts_is_named(job: Callable[..., subprocess.Popen[str]]) -> None:
     leave = 'import os\nif os.environ["OMPI_COMM_WORLD_RANK"] == "1": os._exit(0)\n'
     child = job("-n", "3", "--timeout", "14", "-c", leave + MEET)
-    assert "launch: rank 1 ended before pdnn.world() was called there" in end(child, within=25)
+    assert "launch: rank 1 ended before pdnn.world() was called there" in end(child)
     assert child.returncode == 124
 
 
 def test_the_timeout_ends_ranks_that_do_not_listen(job: Callable[..., subprocess.Popen[str]]) -> None:
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     child = job("-n", "2", "--timeout", "1", "-c", deaf)
-    output = end(child, within=8)
+    output = end(child)
     assert child.returncode == 124
     assert "still ran after 1 s" in output
 
@@ -197,7 +196,7 @@ def test_the_exit_code_is_the_jobs(job: Callable[..., subprocess.Popen[str]], tm
     script = tmp_path / "fail with 7.py"
     script.write_text("raise SystemExit(7)\n")
     child = job("-n", "2", str(script))
-    end(child, within=10)
+    end(child)
     assert child.returncode == 7
 
 
@@ -207,7 +206,7 @@ def test_output_that_cannot_be_written_ends_no_job(tmp_path: Path, shell: str) -
     script.write_text("import sys\nsys.stdout.buffer.write('\u00e9, and the rest\\n'.encode())\n", "utf-8")
     child = processes.start(["sh", "-c", shell, *LAUNCH, "-n", "2", script])
     try:
-        output = end(child, within=20)
+        output = end(child)
     finally:
         processes.stop(child)
     assert child.returncode == 0, output
@@ -226,13 +225,13 @@ def test_an_error_that_mpiexec_forgets_is_one(
         ("pass", [], 0),
     ):
         child = job("-n", "2", "--mpiexec", str(mpiexec), "-c", f"{MEET}if world.rank == 1: {ends}")
-        output = end(child, within=20)
+        output = end(child)
         assert re.findall("mpiexec ended with 0, but (.*)", output) == want, output
         assert child.returncode == code, output
 
 
 def test_another_mpiexec_must_be_one(job: Callable[..., subprocess.Popen[str]]) -> None:
     child = job("-n", "2", "--mpiexec", "true", "-c", "pass")
-    output = end(child, within=10)
+    output = end(child)
     assert child.returncode == 1
     assert "neither Open MPI's mpiexec nor MPICH's" in output

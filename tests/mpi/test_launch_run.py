@@ -79,9 +79,13 @@ assert type(error) is TypeError and "an argument cannot be pickled for the ranks
 began = time.monotonic()
 error = error_of(time.sleep, 60, ranks=2, timeout=1)
 assert type(error) is TimeoutError and "2 ranks had not ended after 1 s" in str(error), error
-assert time.monotonic() - began < 8
-error = error_of(fail, "late", ranks=2, timeout=4)
-assert type(error) is TimeoutError and "rank 1 never entered #1 barrier" in str(error), error
+assert time.monotonic() - began < 30
+for timeout in (4, 30):  # on a busy machine the ranks may not have met after the first
+    error = error_of(fail, "late", ranks=2, timeout=timeout)
+    assert type(error) is TimeoutError, error
+    if "rank 1 never entered" in str(error):
+        break
+assert "rank 1 never entered #1 barrier" in str(error), error
 assert "mpi4py" not in sys.modules
 """
 MISTAKES = """
@@ -101,7 +105,7 @@ assert not {"mpi4py", "cloudpickle"} & set(sys.modules)
 def test_a_function_on_mpi_ranks(run_python: Callable[..., Completed], tmp_path: Path) -> None:
     script = tmp_path / "calls.py"
     script.write_text(FUNCTIONS + "backend = 'mpi'\n" + BOTH + PROCESSES)
-    output = run_python([script], timeout=60).stdout.splitlines()
+    output = run_python([script], timeout=110).stdout.splitlines()
     assert sorted(output) == ["rank 0 was here", "rank 1 was here"]  # mpiexec's own words do not appear
 
 
