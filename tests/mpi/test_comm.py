@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,7 +72,7 @@ def test_the_first_real_error_of_a_thread_is_raised_and_the_others_are_released(
 
 
 def test_a_thread_that_waits_too_long_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PDNN_TIMEOUT", "0.3")
+    monkeypatch.setenv("PDNN_TIMEOUT", "1")
     released = threading.Event()
 
     def stop() -> None:
@@ -90,18 +89,5 @@ def test_a_thread_that_waits_too_long_says_for_what(monkeypatch: pytest.MonkeyPa
     with pytest.raises(pdnn.CommunicationError) as error:
         run_threads(stop, 2)
     assert str(error.value) == (
-        "all_reduce: no answer from rank 1 for 0.3 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
+        "all_reduce: no answer from rank 1 for 1 s (rank 0 waits at step 812); see PDNN_TIMEOUT"
     )
-
-
-def test_waiting_leaves_python_free() -> None:
-    def wait() -> float:
-        comm = pdnn.world()
-        if comm.rank == 0:
-            time.sleep(0.2)
-        began = time.perf_counter()
-        comm.barrier()
-        return time.perf_counter() - began
-
-    late, early = run_threads(wait, 2)
-    assert late < 0.1 < early

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,12 +23,17 @@ import pdnn
 
 comm = pdnn.world()
 comm.barrier()
+
+def until_wait(ranks):
+    while pdnn._core.state_of_job(os.getpid())[0].count("waits in #3") < ranks:
+        time.sleep(0.01)
+
 print("met at", time.time(), flush=True)
 if comm.rank == 1:
     {act}
 comm.all_reduce(np.ones(3))
 """
-LINE = 11  # of the all_reduce
+LINE = 16  # of the all_reduce
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -116,7 +122,7 @@ def test_a_rank_that_ends_or_raises_says_so(job: Start) -> None:
         return named
 
     soon(seconds, within=2 + 1)
-    child = job(RANKS.format(act="time.sleep(.3); 1 / 0"))
+    child = job(RANKS.format(act="until_wait(2); 1 / 0"))
     assert "ZeroDivisionError" in said_by(child)[0]
     ranks, waits, _ = _core.state_of_job(child.pid) or ("", "", False)
     assert re.search(r"rank 1 of 3, process \d+: raised ZeroDivisionError, last call #2 barrier at", ranks)
@@ -137,7 +143,7 @@ def test_calls_that_differ_are_told_side_by_side(job: Start, act: str, call: str
         said, named = said_by(child, "ValueError: ")
         if sys.version_info >= (3, 11):  # notes
             most = rf"ranks 0, 2: #3 all_reduce\(\(3,\) float64, op=sum\) at <string>:{LINE}"
-            assert re.search(rf"{most}\n  rank 1: #3 {call} at <string>:10\n", said), said
+            assert re.search(rf"{most}\n  rank 1: #3 {call} at <string>:15\n", said), said
         return named
 
     soon(seconds, within=2 + 1)
@@ -151,7 +157,6 @@ import pdnn
 comm = pdnn.world()
 part = comm.split(comm.rank % 2)
 comm.barrier()
-print("met at", time.time(), flush=True)
 if comm.rank == 0:
     part.barrier(check=False)
 if comm.rank == 2:
@@ -163,17 +168,17 @@ time.sleep(60)
 @pytest.mark.mpi
 def test_the_doctor_looks_at_a_living_job(job: Start, run_python: Callable[..., Completed]) -> None:
     child = job(PARTS)
-    assert child.stdout is not None
-    for _ in range(3):
-        assert "met" in child.stdout.readline()
-    time.sleep(0.5)
+    at = ("waits in #1 barrier", "sleeping", "waits in recv")
+    while not all(words in (_core.state_of_job(child.pid) or ("",))[0] for words in at):
+        assert child.poll() is None
+        time.sleep(0.05)
     doctor = ["-m", "pdnn", "doctor", "--job"]
     said = run_python([*doctor, str(child.pid)]).stdout
-    assert re.search(r"rank 0 of 3, process \d+: waits in #1 barrier at <string>:11, entered", said), said
+    assert re.search(r"rank 0 of 3, process \d+: waits in #1 barrier at <string>:10, entered", said), said
     assert re.search(r"rank 1 of 3, process \d+: sleeping, last call #\d barrier at <string>:8", said), said
     assert re.search(
         r"rank 0 waits for rank 2:\n"
-        r"  rank 2 never entered #1 barrier of ranks 0, 2: it waits in recv at <string>:13 for [\d.]+ s\n"
+        r"  rank 2 never entered #1 barrier of ranks 0, 2: it waits in recv at <string>:12 for [\d.]+ s\n"
         r"  rank 1 has not sent the message of tag 7, last seen at <string>:8 ",
         said,
     ), said
@@ -182,13 +187,17 @@ def test_the_doctor_looks_at_a_living_job(job: Start, run_python: Callable[..., 
     assert child.poll() is None
 
 
+WORLD = "import os, time, pdnn; pdnn.world()"
+
+
 @pytest.mark.mpi
-def test_nothing_is_left_of_a_job_that_ends_well(job: Start) -> None:
-    code = "import pdnn, time; from pdnn import _core; world = pdnn.world(); world.barrier(); time.sleep(.5)"
-    child = job(code)
-    while _core.state_of_job(child.pid) is None and child.poll() is None:
+def test_nothing_is_left_of_a_job_that_ends_well(job: Start, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    child = job(f"{WORLD}\nwhile not os.path.exists({str(seen)!r}): time.sleep(.01)")
+    while _core.state_of_job(child.pid) is None:
+        assert child.poll() is None
         time.sleep(0.01)
-    assert child.poll() is None, "its record was seen"
+    seen.touch()
     child.communicate(timeout=60)
     assert child.returncode == 0
     assert _core.state_of_job(child.pid) is None
@@ -200,7 +209,7 @@ def test_a_job_that_was_launched_tells_when_it_fails(
     run_python: Callable[..., Completed], ranks: int
 ) -> None:
     pytest.importorskip("mpi4py")
-    act = "time.sleep(.3); os.kill(os.getpid(), signal.SIGKILL)"
+    act = f"until_wait({ranks - 1}); os.kill(os.getpid(), signal.SIGKILL)"
     said = run_python(
         ["-m", "pdnn", "launch", "-n", str(ranks), "-c", RANKS.format(act=act)], check=False, timeout=30
     ).stdout
@@ -217,7 +226,7 @@ def test_of_a_rank_that_mpiexec_ended_it_is_not_said_that_it_died(
     run_python: Callable[..., Completed],
 ) -> None:
     pytest.importorskip("mpi4py")
-    act = "time.sleep(.3); os.kill(os.getpid(), signal.SIGKILL)\nif comm.rank == 2:\n    time.sleep(60)"
+    act = "until_wait(1); os.kill(os.getpid(), signal.SIGKILL)\nif comm.rank == 2:\n    time.sleep(60)"
     said = run_python(
         ["-m", "pdnn", "launch", "-n", "3", "-c", RANKS.format(act=act)], check=False, timeout=30
     ).stdout

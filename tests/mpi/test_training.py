@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,26 +53,32 @@ def test_train_py_gives_the_same_on_one_two_and_three_ranks(
 def test_sigterm_ends_all_ranks_between_two_steps(tmp_path: Path) -> None:
     script = tmp_path / "long.py"
     script.write_text(
-        "import numpy as np, pdnn\n"
+        "import os, numpy as np, pdnn\n"
         "from pdnn import models, nn, optim\n"
         "model = models.mlp([50, 40, 5], seed=0)\n"
         "x, y = np.ones((5000, 50), np.float32), np.arange(5000) % 5\n"
         "sgd = optim.SGD(model.parameters(), lr=0.1)\n"
         "trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy='ddp')\n"
-        "print('ready', flush=True)\n"
+        "class Tell(pdnn.callbacks.Callback):\n"
+        "    def on_epoch_end(self, trainer, epoch, logs):\n"
+        "        if epoch == 0: print('begins', os.getpid(), flush=True)\n"
         "try:\n"
-        "    trainer.fit((x, y), 10**6, 100, verbose=False)\n"
+        "    trainer.fit((x, y), 10**6, 100, callbacks=[Tell()], verbose=False)\n"
         "finally:\n"
         "    open(f'{__file__}.{pdnn.world().rank}', 'w').write(f'{trainer.step} steps')\n"
+        "    pdnn.world().barrier()\n"  # mpiexec ends the others when one has ended
     )
     child = processes.start(processes.mpi_command(2, [script]))
     try:
         assert child.stdout is not None
-        lines = [child.stdout.readline() for _ in range(2)]
-        assert lines == ["ready\n"] * 2
-        time.sleep(1)
-        child.send_signal(signal.SIGTERM)
-        child.communicate(timeout=20)
+        pids: list[int] = []
+        while len(pids) < 2:
+            line = child.stdout.readline()
+            assert line, "the job has ended"
+            pids += map(int, re.findall(r"begins (\d+)", line))
+        for pid in pids:  # mpiexec itself would give them half a second
+            os.kill(pid, signal.SIGTERM)
+        child.communicate(timeout=60)
         assert child.returncode != 0
     finally:
         processes.stop(child)

