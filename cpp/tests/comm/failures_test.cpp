@@ -135,12 +135,13 @@ BOOST_AUTO_TEST_CASE(a_request_dropped_by_an_error_touches_no_memory_afterwards)
   BOOST_CHECK_THROW(run(), std::domain_error);
 }
 
-struct ShortTimeout {
-  ShortTimeout() { setenv("PDNN_TIMEOUT", "0.2", 1); }
-  ~ShortTimeout() { unsetenv("PDNN_TIMEOUT"); }
+struct Timeout {
+  explicit Timeout(const char* seconds) { setenv("PDNN_TIMEOUT", seconds, 1); }
+  ~Timeout() { unsetenv("PDNN_TIMEOUT"); }
 };
 
-BOOST_FIXTURE_TEST_CASE(a_request_that_is_dropped_waits_for_nobody, ShortTimeout) {
+BOOST_AUTO_TEST_CASE(a_request_that_is_dropped_waits_for_nobody) {
+  const Timeout timeout("20");
   BOOST_CHECK_NO_THROW(run_ranks(2, [](Communicator& comm) {
     std::vector<float> data(2, 1.0f), message(1);
     if (comm.rank() == 0) {
@@ -210,7 +211,8 @@ BOOST_AUTO_TEST_CASE(notices_tell_the_latest_they_are_about) {
   }));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_wait_that_lasts_too_long_names_the_call_the_step_and_the_ranks, ShortTimeout) {
+BOOST_AUTO_TEST_CASE(a_wait_that_lasts_too_long_names_the_call_the_step_and_the_ranks) {
+  const Timeout timeout("0.2");
   const auto from_rank_2 = [&] {
     const ThreadGroup group(3);
     const auto comm = group.communicator(2);

