@@ -37,7 +37,8 @@ for _ in range(2):
     began = time.perf_counter()
     comm.send(data, 1) if comm.rank == 0 else comm.recv(0)
     comm.barrier()
-print(f"4 megabits took {time.perf_counter() - began:.3f} s")
+if comm.rank == 0:  # the other may begin late
+    print(f"4 megabits took {time.perf_counter() - began:.3f} s")
 """
 
 
@@ -48,8 +49,8 @@ def test_ranks_on_two_machines_get_no_more_than_the_link_has(
     said = run_python(job[1:], timeout=60).stdout
     assert "[0] node0 is rank 0 of 2" in said
     assert "[1] node1 is rank 1 of 2" in said
-    for seconds in re.findall(r"took (\S+) s", said):
-        assert 0.08 < float(seconds) < 1  # .1 s at 40 Mbit/s, of which a burst of 40 kB passes at once
+    (seconds,) = re.findall(r"took (\S+) s", said)
+    assert 0.08 < float(seconds) < 5  # .1 s at 40 Mbit/s, of which a burst of 40 kB passes at once
 
 
 def test_a_program_over_the_link_ends_with_its_own_code(
