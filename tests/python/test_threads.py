@@ -169,11 +169,19 @@ def rank():
 def press():
     begun.wait()
     for _ in range(int(sys.argv[1])):
-        pressed.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.3)
+        heard.clear()
+        pressed.append(time.monotonic())
+        while not heard.is_set():  # one that comes just before Python begins to wait for a lock is not heard
+            os.kill(os.getpid(), signal.SIGINT)
+            heard.wait(2)
 
-begun, ended, pressed = threading.Barrier(4), [], []
+def hear(*_):
+    heard.set()
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, hear)
+begun, heard, ended, pressed = threading.Barrier(4), threading.Event(), [], []
 threading.Thread(target=press, daemon=True).start()
 try:
     pdnn.run(rank, ranks=3, backend="threads")
