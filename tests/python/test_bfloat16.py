@@ -15,7 +15,6 @@ import pdnn
 from pdnn import _core, models, nn, optim
 from pdnn.data import Dataset
 
-pytestmark = pytest.mark.filterwarnings("ignore:strategy .* threads share:UserWarning")
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 

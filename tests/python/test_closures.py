@@ -53,7 +53,6 @@ def test_a_trainer_makes_the_steps_by_hand() -> None:
     assert own.step == 5 < own.optimizer.core.steps == optimizer.core.steps
 
 
-@pytest.mark.filterwarnings("ignore:strategy .* threads share")
 @pytest.mark.parametrize(
     ("strategy", "ranks"),
     [

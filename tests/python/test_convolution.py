@@ -124,7 +124,6 @@ def test_the_parallel_sgd_network_is_the_exercise_s() -> None:
         assert 0.8 * bound < np.abs(values).max() <= bound
 
 
-@pytest.mark.filterwarnings("ignore:.*threads share")
 def test_the_parallel_sgd_network_has_the_same_bits_for_any_team() -> None:
     rng = np.random.default_rng(3)
     data = pdnn.data.Dataset(
@@ -151,7 +150,6 @@ def color_network(seed: int = 3) -> nn.Sequential:
     )  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:.*threads share")
 @pytest.mark.parametrize("dtype", ["uint8", "float64"])
 def test_training_on_images_equals_steps_by_hand_for_any_team(dtype: str) -> None:
     rng = np.random.default_rng(1)

@@ -98,7 +98,7 @@ def trained(strategy: str, ranks: int, dtype: str) -> Any:
     return job() if ranks == 1 else pdnn.run(job, ranks=ranks, backend="threads")[0]
 
 
-@pytest.mark.filterwarnings("ignore:.*threads share", "ignore:Dataset")
+@pytest.mark.filterwarnings("ignore:Dataset")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_the_same_bits_on_any_layout(dtype: str) -> None:
     serial = trained("serial/8", 1, dtype)[0]
@@ -106,7 +106,7 @@ def test_the_same_bits_on_any_layout(dtype: str) -> None:
         assert trained(strategy, ranks, dtype)[0] == serial, strategy
 
 
-@pytest.mark.filterwarnings("ignore:.*threads share", "ignore:Dataset")
+@pytest.mark.filterwarnings("ignore:Dataset")
 def test_every_strategy_equals_serial() -> None:
     serial = trained("serial", 1, "float64")[1]
     strategies = [("team:2", 1), ("pool:2", 1), ("hogwild:1", 1), ("ddp", 2), ("scatter-gather", 2)]
@@ -133,7 +133,6 @@ def test_initial_values_are_normal() -> None:
     assert abs(weight.mean()) < 0.05 and abs(weight.std() - 1) < 0.02
 
 
-@pytest.mark.filterwarnings("ignore:.*threads share")
 def test_what_is_no_index_is_refused() -> None:
     model, x = network(), np.tile(CODES.astype("float64"), (10, 1))
     for bad in (11, -1, 2.5, np.nan, np.inf):
@@ -172,7 +171,6 @@ def test_a_refused_step_changes_nothing() -> None:
     assert rules[0].state_dict()["steps"] == rules[1].state_dict()["steps"] == 3
 
 
-@pytest.mark.filterwarnings("ignore:.*threads share")
 @pytest.mark.parametrize("strategy", ["serial", "team:2", "pool:2/4", "serial/8", "ddp", "ddp/8"])
 def test_a_step_of_fit_that_is_refused_does_not_count(strategy: str) -> None:
     x = CODES.astype("float64")

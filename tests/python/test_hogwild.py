@@ -21,7 +21,6 @@ RNG = np.random.default_rng(0)
 CENTERS = RNG.normal(size=(4, 12))
 Y = RNG.integers(0, 4, 203)
 DATA = Dataset(CENTERS[Y] + 0.7 * RNG.normal(size=(203, 12)), Y)
-pytestmark = pytest.mark.filterwarnings("ignore:strategy .* threads share")
 
 
 def make(strategy: str, momentum: float = 0.5, norm: bool = True, **options: Any) -> pdnn.Trainer:

@@ -97,7 +97,6 @@ def line_network(dtype: str) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AvgPool1d(2), nn.Flatten(), nn.Linear(8, 3), dtype=dtype, seed=3)
 
 
-@pytest.mark.filterwarnings("ignore:.*threads share")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_the_same_bits_on_any_layout(dtype: str) -> None:
     rng = np.random.default_rng(4)

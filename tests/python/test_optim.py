@@ -74,7 +74,6 @@ def test_a_hundred_steps_equal_torch(name: str) -> None:
         assert np.abs(mine.data - want).max() <= 1e-12 * np.abs(want).max()
 
 
-@pytest.mark.filterwarnings("ignore:strategy .* threads share")
 @pytest.mark.parametrize("name", RULES)
 def test_neither_team_nor_slices_change_a_bit(name: str) -> None:
     results = []

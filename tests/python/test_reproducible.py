@@ -24,7 +24,6 @@ from pdnn.strategies import (
     parse,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:strategy .* threads share:UserWarning")
 RNG = np.random.default_rng(0)
 INPUTS, CLASSES, ROWS, BATCH, EPOCHS = 13, 4, 67, 29, 3  # batches of 29, 29 and 9 rows in 8 leaves
 FLAT = Dataset(RNG.random((ROWS, INPUTS)), RNG.integers(0, CLASSES, ROWS))

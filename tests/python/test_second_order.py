@@ -160,7 +160,6 @@ def test_a_trainer_makes_the_steps_by_hand(kind: Any) -> None:
     assert own.step == own.optimizer.core.steps == 5
 
 
-@pytest.mark.filterwarnings("ignore:strategy .* threads share")
 @pytest.mark.parametrize(
     ("strategy", "ranks", "kind"),
     [

@@ -239,7 +239,6 @@ SHARED = DataParallel(shared_memory=True)  # else what is faster is measured, an
 SHARED_BY_TEAMS = DataParallel(shared_memory=True, engine=Team(2))
 
 
-@pytest.mark.filterwarnings("ignore:strategy .*share 1 core")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize(
     ("strategy", "ranks"),

@@ -106,7 +106,6 @@ def test_one_batch_a_round_is_the_vanilla_run_bit_for_bit(w0: ModuleType, digits
         np.testing.assert_array_equal(trained(w0, digits, f"pool:{workers}/1", 1), vanilla)
 
 
-@pytest.mark.filterwarnings("ignore:strategy .* threads share")
 def test_the_size_of_a_team_changes_no_bit(w0: ModuleType, digits: Digits) -> None:
     vanilla = trained(w0, digits, "serial", 1)
     for members in (1, 2):

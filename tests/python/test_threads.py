@@ -210,7 +210,7 @@ while not trainer.history.epochs:
     time.sleep(0.01)
 print("over")
 """
-    assert run_python(["-c", code], timeout=30).stdout == "over\n"
+    assert run_python(["-W", "ignore", "-c", code], timeout=30).stdout == "over\n"
 
 
 def test_a_daemon_thread_may_wait_for_another_rank_after_the_end_of_python(

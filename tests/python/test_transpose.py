@@ -77,7 +77,7 @@ def trained(strategy: str, ranks: int) -> Any:
     return job() if ranks == 1 else pdnn.run(job, ranks=ranks, backend="threads")[0]
 
 
-@pytest.mark.filterwarnings("ignore:.*threads share", "ignore:Dataset")
+@pytest.mark.filterwarnings("ignore:Dataset")
 def test_every_strategy_trains_words() -> None:
     serial = trained("serial", 1)[1]
     for strategy, ranks in [("team:2", 1), ("pool:2", 1), ("hogwild:1", 1), ("ddp", 2), ("pipeline:2", 2)]:
