@@ -153,7 +153,7 @@ void each_node(const Pass& pass, const Vars<T>& vars, Index rows, std::span<T> g
 /// What a network, and code that divides it, must know of a layer beside its arithmetic.
 struct Traits {
   bool view = false;         ///< y is x under another shape: aliased, never computed
-  bool elementwise = false;  ///< an element of y is made of the same element of x, and its place, alone
+  bool elementwise = false;  ///< an element of y is made of the same one of x, and its place, alone: no parameters
   /// Takes sums over the whole batch through Pass::batch_sum, so that no part of a batch can go ahead alone.
   bool synchronized = false;
   /// Takes sums over the rows of a call alone, so that y depends on who computes which rows.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "pdnn/core/memory.hpp"
@@ -86,6 +87,13 @@ class LayerRun {
     member.barrier();
   }
 
+  /// From now on passes see these leaves of a batch, all of whose rows are here.
+  void cut(const Leaves& leaves) {
+    leaves_.emplace(leaves);
+    more_nodes.resize((leaves_->nodes().size() - 1) * params.size());
+    leaf_room_ = AlignedArray<double>(layer_->sizes(in_).leaf_room(leaves.count));
+  }
+
   /// The largest relative difference between what backward says and finite differences of Σ y ∘ dy.
   double gradient_error() {
     forward();
@@ -104,19 +112,27 @@ class LayerRun {
   /// What a training pass leaves for the buffers, taken into it.
   void commit() { layer_->commit(pass({}), saved_.span(), rows_, buffers); }
 
-  nn::Vars<double> vars() { return {params, buffers, saved_.span(), scratch_.span()}; }
+  nn::Vars<double> vars() {
+    return {params, buffers, saved_.span(), scratch_.span(), nullptr, leaf_room_.span(), more_nodes};
+  }
+  nn::Traits traits() const { return layer_->traits(); }
 
  private:
-  nn::Pass pass(const Member& member) const { return {.team = &member, .training = training_, .key = Rng(4)}; }
+  nn::Pass pass(const Member& member) const {
+    nn::Pass own{.team = &member, .training = training_, .key = Rng(4)};
+    if (leaves_) own.first_row = leaves_->leaves().rows().begin, own.leaves = &*leaves_;
+    return own;
+  }
 
   std::shared_ptr<const Layer<double>> layer_;
   Shape in_, out_;
   Index rows_;
   bool training_;
-  AlignedArray<double> saved_, scratch_;
+  AlignedArray<double> saved_, scratch_, leaf_room_;
+  std::optional<LeafNodes> leaves_;
 
  public:
-  Vector params, buffers, x, y, dy, dx, grads;
+  Vector params, buffers, x, y, dy, dx, grads, more_nodes;
 };
 
 }  // namespace pdnn::tests

@@ -296,6 +296,59 @@ BOOST_DATA_TEST_CASE(the_size_of_a_team_changes_no_bit, bdata::make({2, 3, 4}), 
     }
 }
 
+BOOST_AUTO_TEST_CASE(an_elementwise_layer_makes_each_element_of_the_same_one_and_has_no_parameters) {
+  for (const Case& test : cases()) {
+    LayerRun run(test.layer, test.in, 2);
+    if (!run.traits().elementwise) continue;
+    BOOST_TEST(run.params.empty(), test.name);
+    run.forward();
+    const tests::Vector before = run.y;
+    run.x[1] += 3;
+    run.forward();
+    run.y[1] = before[1];
+    BOOST_TEST(run.y == before, test.name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_part_of_a_batch_is_that_part_of_the_whole_and_leaves_are_added_up_by_their_tree) {
+  constexpr Index kRows = 11, kLeaves = 4;
+  const auto sum = [](const tests::Vector& a, const tests::Vector& b) {
+    tests::Vector both = a;
+    for (std::size_t i = 0; i < b.size(); ++i) both[i] += b[i];
+    return both;
+  };
+  for (const Case& test : cases()) {
+    LayerRun whole(test.layer, test.in, kRows);
+    if (whole.traits().own_statistics || whole.traits().synchronized) continue;  // which see a batch as one
+    whole.cut({kLeaves, kRows, {0, kLeaves}});
+    whole.forward();
+    whole.backward();
+    const auto part = [&](Range leaves) {
+      const Leaves own{kLeaves, kRows, leaves};
+      const Range rows = own.rows();
+      LayerRun run(test.layer, test.in, rows.size());
+      run.cut(own);
+      const auto of_rows = [&](const tests::Vector& all) {
+        const auto width = std::ssize(all) / kRows;
+        return tests::Vector(all.begin() + rows.begin * width, all.begin() + rows.end * width);
+      };
+      run.x = of_rows(whole.x);
+      run.dy = of_rows(whole.dy);
+      run.forward();
+      run.backward();
+      BOOST_TEST(run.y == of_rows(whole.y), test.name);
+      BOOST_TEST(run.dx == of_rows(whole.dx), test.name);
+      return std::pair(run.grads, run.more_nodes);
+    };
+    const auto leaf = [&](Index number) { return part({number, number + 1}).first; };
+    const tests::Vector right = sum(leaf(2), leaf(3));
+    BOOST_TEST(whole.grads == sum(sum(leaf(0), leaf(1)), right), test.name);
+    const auto [first, second] = part({1, kLeaves});
+    BOOST_TEST(first == leaf(1), test.name);
+    BOOST_TEST(second == right, test.name);
+  }
+}
+
 // More samples than blocks, fewer, and none.
 BOOST_AUTO_TEST_CASE(a_convolution_and_its_pooling_in_blocks_are_the_layers_one_by_one) {
   const Ptr convolution = conv(2, 5, 3, 1, 1), pooling = max_pool(2, 2), relu = activation(Activation::relu);
