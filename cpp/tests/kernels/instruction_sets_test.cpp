@@ -93,6 +93,14 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(element_by_element, T, Elements) {
       table.dropout({}, 5, 3, n, 0.3, Matrix<const T>(x.data(), 1, n), Matrix<T>(out, 1, n));
     });
     const Index row = 0;
+    check_both<T>("gather_bytes", n, [&](const Table<T>& table, T* out) {
+      std::vector<std::uint8_t> from(static_cast<std::size_t>(n));
+      for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(37 * i);
+      table.gather_bytes({}, from.data(), n, &row, 1, n, 1 / 255., 0.1, out);
+    });
+    const std::vector<T> samples = numbers<T>(6 * n, 4);
+    check_both<T>("transpose_samples", 6 * n,
+                  [&](const Table<T>& table, T* out) { table.transpose_samples({}, 2, 3, n, samples.data(), out); });
     check_both<T>("gather_floats", n, [&](const Table<T>& table, T* out) {
       const std::vector<float> from = numbers<float>(n, 4);
       table.gather_floats({}, from.data(), n, &row, 1, n, 1 / 255., 0.1, out);

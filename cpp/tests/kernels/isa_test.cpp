@@ -1,7 +1,11 @@
 // Which instruction set runs, and how fast its arithmetic is.
 #include "pdnn/kernels/isa.hpp"
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <boost/test/unit_test.hpp>
+#include <cstdint>
 #include <cstdlib>
 #include <tuple>
 
@@ -19,7 +23,25 @@ bool is_intel() {
 #endif
 }
 
+/// Whether all of a table, or of a part of one, are functions: a compiler does not tell of one that was not entered.
+template <class Kernels>
+bool is_whole(const Kernels& kernels) {
+  using Entries = std::array<std::uintptr_t, sizeof(Kernels) / sizeof(std::uintptr_t)>;
+  return std::ranges::count(std::bit_cast<Entries>(kernels), std::uintptr_t{0}) == 0;
+}
+
 BOOST_AUTO_TEST_SUITE(instruction_sets)
+
+BOOST_AUTO_TEST_CASE(every_kernel_is_entered_into_every_table) {
+  for (const Isa isa : supported_isas()) {
+    const Tables& all = tables(isa);
+    BOOST_TEST(is_whole(all.floats));
+    BOOST_TEST(is_whole(all.doubles));
+    BOOST_TEST(is_whole<ProductKernels<float>>(all.bfloat16));
+    BOOST_TEST(is_whole<ConvolutionKernels<float>>(all.bfloat16));
+    BOOST_TEST(is_whole<RoundingKernels<float>>(all.bfloat16));
+  }
+}
 
 BOOST_AUTO_TEST_CASE(the_best_supported_one_runs_unless_another_is_forced) {
   const char* forced = std::getenv("PDNN_ISA");
