@@ -12,11 +12,17 @@ namespace pdnn::bindings {
 
 namespace {
 
-/// A class of the rule's name whose constructor takes the rule's fields.
+/// A class of the rule's name whose constructor takes the rule's fields, by name.
 template <class Rule>
 void bind_rule(py::module_& m, const char* name) {
   const auto with_fields = [&]<class... Number>(const kernels::Field<Rule, Number>&... field) {
-    py::class_<Rule>(m, name).def(py::init([](Number... numbers) { return Rule{numbers...}; }), py::arg(field.name)...);
+    static_assert(requires { Rule{Number()...}; } && !requires { Rule{Number()..., 0}; }, "fields() has all numbers");
+    const auto make = [field...](Number... numbers) {
+      Rule rule{};
+      ((rule.*field.number = numbers), ...);
+      return rule;
+    };
+    py::class_<Rule>(m, name).def(py::init(make), py::kw_only(), py::arg(field.name)...);
   };
   std::apply(with_fields, Rule::fields());
 }

@@ -267,16 +267,16 @@ class CodecSpec:
         One in Python, with size(count, dtype), write(values, size) and read(bytes, count, dtype).
         """
 class SGD:
-    def __init__(self, momentum: typing.SupportsFloat | typing.SupportsIndex, nesterov: bool) -> None:
+    def __init__(self, *, momentum: typing.SupportsFloat | typing.SupportsIndex, nesterov: bool) -> None:
         ...
 class Adam:
-    def __init__(self, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, decoupled: bool) -> None:
+    def __init__(self, *, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, decoupled: bool) -> None:
         ...
 class RMSprop:
-    def __init__(self, alpha: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, centered: bool) -> None:
+    def __init__(self, *, alpha: typing.SupportsFloat | typing.SupportsIndex, eps: typing.SupportsFloat | typing.SupportsIndex, momentum: typing.SupportsFloat | typing.SupportsIndex, centered: bool) -> None:
         ...
 class Lion:
-    def __init__(self, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex) -> None:
+    def __init__(self, *, beta1: typing.SupportsFloat | typing.SupportsIndex, beta2: typing.SupportsFloat | typing.SupportsIndex) -> None:
         ...
 class Compression:
     def __init__(self, codec: CodecSpec, feedback: bool | None, measure_every: typing.SupportsInt | typing.SupportsIndex, form: str = 'best') -> None:

@@ -238,7 +238,7 @@ class LBFGS(ClosureOptimizer):
 
     def rule(self) -> _core.SGD:
         """Gradient descent with momentum: after a step from velocity 0, `gradient` is that of the step."""
-        return _core.SGD(0.5, False)
+        return _core.SGD(momentum=0.5, nesterov=False)
 
     @property
     def gradient(self) -> Array:

@@ -54,7 +54,7 @@ class SGD(Optimizer):
 
     def rule(self) -> _core.SGD:
         """The core's SGD."""
-        return _core.SGD(self.momentum, self.nesterov)
+        return _core.SGD(momentum=self.momentum, nesterov=self.nesterov)
 
     def state_names(self) -> list[str]:
         """The velocity, if there is momentum."""
@@ -108,7 +108,8 @@ class Adam(Optimizer):
 
     def rule(self) -> _core.Adam:
         """The core's Adam."""
-        return _core.Adam(*self.betas, self.eps, self.decoupled)
+        beta1, beta2 = self.betas
+        return _core.Adam(beta1=beta1, beta2=beta2, eps=self.eps, decoupled=self.decoupled)
 
     def state_names(self) -> list[str]:
         """Running means of the gradients and of their squares, under torch's names."""
@@ -177,7 +178,8 @@ class Lion(Optimizer):
 
     def rule(self) -> _core.Lion:
         """The core's Lion."""
-        return _core.Lion(*self.betas)
+        beta1, beta2 = self.betas
+        return _core.Lion(beta1=beta1, beta2=beta2)
 
     def state_names(self) -> list[str]:
         """The running mean of the gradients."""
@@ -238,7 +240,7 @@ class RMSprop(Optimizer):
 
     def rule(self) -> _core.RMSprop:
         """The core's RMSprop."""
-        return _core.RMSprop(self.alpha, self.eps, self.momentum, self.centered)
+        return _core.RMSprop(alpha=self.alpha, eps=self.eps, momentum=self.momentum, centered=self.centered)
 
     def state_names(self) -> list[str]:
         """The running mean of squares, and what momentum and centering add, under torch's names."""

@@ -159,7 +159,7 @@ class SecondOrder(ClosureOptimizer):
 
     def rule(self) -> _core.SGD:
         """Gradient descent, of which no step is made."""
-        return _core.SGD(0.0, False)
+        return _core.SGD(momentum=0.0, nesterov=False)
 
     def config(self) -> dict[str, Any]:
         """All numbers but those of groups."""
