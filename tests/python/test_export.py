@@ -258,11 +258,14 @@ def test_layer_norms_of_many_features_far_from_0(tmp_path: Path) -> None:
     [
         ([nn.Tanh(), nn.Linear(7, 2)], [7]),
         ([nn.Residual(nn.Sequential(nn.ReLU(), nn.BatchNorm1d(5)))], [5]),
-        ([nn.Sequential(nn.Dropout()), nn.Sequential(nn.LayerNorm(4))], None),
+        ([nn.Sequential(nn.Dropout()), nn.Sequential(nn.LayerNorm(4))], [4]),
         ([nn.LayerNorm(4), nn.Linear(4, 2)], [4]),
         ([nn.Flatten(), nn.Linear(12, 2)], None),
         ([nn.Conv2d(1, 2, 3)], None),
         ([nn.ReLU()], None),
+        ([nn.Embedding(5, 2)], None),
+        ([nn.BatchNorm2d(3)], None),
+        ([nn.Softmax(), nn.Sequential(), nn.Linear(3, 2)], [3]),
     ],
 )
 def test_the_shape_of_samples_is_asked_for_where_no_layer_says_it(

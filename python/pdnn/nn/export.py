@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -18,19 +19,10 @@ from pdnn.core import Width, array_dtype, core_for, model_dtype
 from pdnn.nn.module import Module
 from pdnn.nn.state_dict import naming, read
 from pdnn.nn.static import runs_in_python
-from pdnn.store import Array, Handle
+from pdnn.store import Array, Handle, Parameter, TableParameter
 
 if TYPE_CHECKING:
     from pdnn.exchange.network import Layer, Network
-
-AS_IT_IS = (
-    *("Dropout", "ELU", "GELU", "LeakyReLU", "LogSoftmax"),
-    *("ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh"),
-)
-"""Layers whose outputs have the shape of their inputs, whatever it is."""
-
-FEATURES = {"Linear": "in_features", "BatchNorm1d": "num_features", "LayerNorm": "normalized_shape"}
-"""Layers that take features, and the argument that says how many."""
 
 
 class Exportable(Module):
@@ -152,14 +144,14 @@ def _network(
             f"{where}: {type(layer).__name__} has its forward in Python; only layers of pdnn.nn are written"
         )
     written = np.dtype(array_dtype(model_dtype(where, model.dtype if dtype is None else dtype)))
-    if sample is None and (sample := _features(model)) is None:
+    core = core_for(model.dtype)
+    if sample is None and (sample := _features(model, core)) is None:
         raise ValueError(
             f"{where}: its first layers take samples of several shapes; say the shape of yours, such as "
             "input_shape=(3, 32, 32), or --input-shape 3x32x32"
         )
     sample = shape_of_sample(where, "input_shape", sample)
     model.place()
-    core = core_for(model.dtype)
     model.build(core).output_shape(list(sample))  # refuses by the name of the layer
     whole = _described(model, core, written, sample, "")
     classes = () if model.classes is None else tuple(model.classes.tolist())
@@ -169,15 +161,23 @@ def _network(
     return Network(whole, written, _core.build_info()["version"], model.fingerprint(), classes)
 
 
-def _features(model: Module) -> tuple[int, ...] | None:
-    """The shape of samples that have features only, where a layer says how many."""
-    for layer in model.children():
-        kind = type(layer).__name__
-        if kind in FEATURES:
-            return (layer.config()[FEATURES[kind]],)
-        inner = _features(layer)
-        if inner is not None or kind not in AS_IT_IS:
-            return inner
+def _features(model: Module, core: Width) -> tuple[int, ...] | None:
+    """The shape of samples that have features only, where the weight of a layer says how many."""
+
+    def output(layer: Module, *sample: int) -> tuple[int, ...] | None:
+        with suppress(ValueError):  # it takes no such samples
+            return tuple(layer.build(core).output_shape([*sample]))
+        return None
+
+    for layer in model.modules():
+        if next(layer.children(), None) is not None:
+            continue  # what is inside comes next
+        weight = vars(layer).get("weight")
+        if isinstance(weight, Parameter) and not isinstance(weight, TableParameter):
+            return weight.shape[:1] if output(layer, *weight.shape[:1]) else None
+        as_it_is = all(output(layer, *shape) == shape for shape in ((1,), (2,)))
+        if not (as_it_is and output(layer, 2, 3) in ((2, 3), None)):
+            return None
     return None
 
 
