@@ -117,6 +117,7 @@ def test_ranks_double_up_to_the_last() -> None:
         (["--json", "x", "--csv", "x"], "--json and --csv are the same file, x"),
         (["--json", "/tmp"], "'/tmp' is a folder; expected a file"),
         (["--output", "picture.xyz"], "'picture.xyz' ends in none of ."),
+        (["--optimizer", "adam", "--momentum", "0.5"], "--momentum is for sgd and rmsprop; adam has none"),
         (["--max-iter", "3"], "--max-iter is for lbfgs; sgd has none"),
         (["--optimizer", "lbfgs"], "--optimizer lbfgs: its steps evaluate a batch as often as they need"),
         (["--optimizer", "gauss-newton"], "--optimizer gauss-newton: its steps"),

@@ -325,7 +325,7 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--optimizer", "adam", "--history-size", "3"], "--history-size is for lbfgs; adam has none"),
         (["--damping", "1"], "--damping is for gauss-newton and natural-gradient; sgd has none"),
         (["--solver", "cg"], "--solver is for levenberg-marquardt, gauss-newton and natural-gradient;"),
-        (["--optimizer", "levenberg-marquardt", "--lr", "1"], "--lr is for all but levenberg-marquardt"),
+        (["--optimizer", "levenberg-marquardt", "--lr", "1"], "; levenberg-marquardt has none"),
         (["--optimizer", "levenberg-marquardt", "--schedule", "cosine"], "levenberg-marquardt has none"),
         (["--schedule", "square"], "'square' names no schedule; expected of the learning rate"),
         (["--schedule", "cosine:0.1:2"], "'cosine:0.1:2' names no schedule"),

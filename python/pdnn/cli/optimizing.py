@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -25,29 +25,24 @@ OPTIMIZERS: dict[str, type[optim.Optimizer]] = {
 FULL_BATCH = tuple(name for name, kind in OPTIMIZERS.items() if kind.needs_closure)
 """Those that take all rows at once, in float64, unless told otherwise."""
 
-_FULL_BATCH_WORDS = " and ".join((", ".join(FULL_BATCH[:-1]), FULL_BATCH[-1]))
-
 DEFAULTS: dict[str, dict[str, Any]] = {
     "sgd": {"lr": 0.1, "momentum": 0.9},
     "lbfgs": {"line_search_fn": "strong_wolfe"},
 }
 """What differs from the defaults of the classes, which are torch's."""
 
-SOME = {
-    "lr": "all but levenberg-marquardt",
-    "momentum": "sgd and rmsprop",
-    "max_iter": "lbfgs",
-    "history_size": "lbfgs",
-    "damping": "gauss-newton and natural-gradient",
-    "tau": "levenberg-marquardt",
-    "solver": "levenberg-marquardt, gauss-newton and natural-gradient",
-}
-"""Options that only some optimizers take, and which do."""
+SOME = ("lr", "momentum", "max_iter", "history_size", "damping", "tau", "solver")
+"""Options that only some optimizers take."""
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
 
 BATCH_SIZE = 128
 """Rows of an update, unless the optimizer is for all rows at once."""
 
-BATCH_SIZE_HELP = f"default: {BATCH_SIZE}; all for {_FULL_BATCH_WORDS}"
+BATCH_SIZE_HELP = f"default: {BATCH_SIZE}; all for {_listed(FULL_BATCH)}"
 
 DTYPE_HELP = "default: float32; float64 for the optimizers that take all rows at once"
 
@@ -134,11 +129,14 @@ def dtype(arguments: argparse.Namespace) -> str:
 
 def check(arguments: argparse.Namespace) -> None:
     """Ends the process if the options do not fit each other."""
-    numbers = inspect.signature(OPTIMIZERS[arguments.optimizer]).parameters
-    for name, owners in SOME.items():
-        if getattr(arguments, name) is not None and name not in numbers:
-            arguments.error(f"--{name.replace('_', '-')} is for {owners}; {arguments.optimizer} has none")
-    if arguments.schedule is not None and "lr" not in numbers:
+    numbers = {word: inspect.signature(kind).parameters for word, kind in OPTIMIZERS.items()}
+    own = numbers[arguments.optimizer]
+    for name in SOME:
+        if getattr(arguments, name) is not None and name not in own:
+            owners = _listed([word for word in OPTIMIZERS if name in numbers[word]])
+            option = f"--{name.replace('_', '-')}"
+            arguments.error(f"{option} is for {owners}; {arguments.optimizer} has none")
+    if arguments.schedule is not None and "lr" not in own:
         arguments.error(f"--schedule is of the learning rate; {arguments.optimizer} has none")
     if arguments.momentum is not None and arguments.momentum >= 1:
         arguments.error(f"--momentum {arguments.momentum:g} is not below 1")

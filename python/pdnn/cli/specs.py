@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 from pdnn.cli.tables import Table, is_table
 from pdnn.cli.values import share
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pdnn import nn
     from pdnn.data import Dataset
 
-Parts = tuple["Dataset", "Dataset"]
+Parts: TypeAlias = "tuple[Dataset, Dataset]"
 
 DATA_HELP = (
     "mnist-mini (part of pdnn), mnist or cifar10 (downloaded once), cifar10:FOLDER, idx:FOLDER, npz:FILE; "
@@ -46,35 +47,47 @@ def noted(metadata: Mapping[str, str]) -> dict[str, str]:
     return {key: metadata[key] for key in (LOSS_KEY, PREDICTS_KEY, COLUMNS_KEY) if key in metadata}
 
 
+Loader = Callable[[ModuleType, str, int | None], Parts]
+"""Of (`pdnn.datasets`, the path, the size of digits that are images)."""
+
+ALONE: dict[str, Loader] = {
+    "mnist-mini": lambda datasets, _, size: datasets.mnist_mini(image=size is not None, size=size),
+    "mnist": lambda datasets, _, size: datasets.mnist(image=size is not None, size=size),
+    "cifar10": lambda datasets, *_: datasets.cifar10(),
+}
+"""Data sets that a word names by itself."""
+
+OF_PATH: dict[str, Loader] = {
+    "cifar10": lambda datasets, path, _: datasets.cifar10(path, download=False),
+    "idx": lambda datasets, path, size: datasets.idx(path, image=size is not None, size=size),
+    "npz": lambda datasets, path, _: datasets.npz(path),
+}
+"""Those that a word names with a path."""
+
+SIZED = ("mnist-mini", "mnist", "idx")
+"""Those of digits, which a size makes images."""
+
+
 def data(text: str) -> Callable[[], Parts]:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""
     if is_table(text):
         return Table(text)
     kind, _, path = text.partition(":")
     size = None
-    if kind in ("mnist-mini", "mnist", "idx"):
+    if kind in SIZED:
         before, _, last = path.rpartition(":")
         if last.isdecimal() and int(last) > 0:
             path, size = before, int(last)
-    if (kind in ("mnist-mini", "mnist", "cifar10") and not path) or (
-        kind in ("cifar10", "idx", "npz") and path
-    ):
-        return lambda: _load(kind, path, size)
-    raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}")
+    load = (OF_PATH if path else ALONE).get(kind)
+    if load is None:
+        raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}")
 
+    def read() -> Parts:
+        from pdnn import datasets
 
-def _load(kind: str, path: str, size: int | None) -> Parts:
-    from pdnn import datasets
+        return load(datasets, path, size)
 
-    if kind == "mnist-mini":
-        return datasets.mnist_mini(image=size is not None, size=size)
-    if kind == "mnist":
-        return datasets.mnist(image=size is not None, size=size)
-    if kind == "cifar10":
-        return datasets.cifar10(path or None, download=not path)
-    if kind == "idx":
-        return datasets.idx(path, image=size is not None, size=size)
-    return datasets.npz(path)
+    return read
 
 
 def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:

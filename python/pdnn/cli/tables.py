@@ -227,7 +227,7 @@ def _misfit(chosen: nn.Loss, model: nn.Sequential, single: bool, y: Array) -> st
         return f"wants {wants}, and the model ends in a Linear layer; --loss {fits} is for that"
     floats = y.dtype.kind == "f"
     told = f"the labels are {'decimal' if floats else 'whole'} numbers from {y.min():g} to {y.max():g}"
-    others = "--loss mse, l1, smooth_l1, huber and quantile are for numbers"
+    others = f"--loss {', '.join(FOR_NUMBERS)} are for numbers"
     if isinstance(chosen, (nn.CrossEntropyLoss, nn.NLLLoss)):
         if not _shares(y) if floats else y.min() < 0:
             return f"takes names, whole numbers from 0, or shares that add up to 1; {told}; {others}"
