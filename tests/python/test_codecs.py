@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import fuzz_targets
 import pdnn
 from pdnn import _core, codec
 from pdnn.codec import (
@@ -68,6 +71,14 @@ SHAPES: tuple[tuple[int, ...], ...] = ((0,), (), (1,), (17,), (1031,), (30, 40),
 
 def normal(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> Array:
     return np.asarray(np.random.default_rng(seed).standard_normal(shape)).astype(dtype)
+
+
+def test_every_codec_that_is_spelled_is_tested_and_fuzzed(root: Path) -> None:
+    spelled = set(re.findall(r'"(\w+)', codec.SPECS))
+    targets = (root / "cpp" / "fuzz" / "targets.cpp").read_text()
+    (in_cpp,) = re.findall(r"kCodecs\{(.*)\};", targets)
+    for specs in (SPECS, fuzz_targets.CODECS, re.findall(r'"(.*?)"', in_cpp)):
+        assert {spec.partition(":")[0] for spec in specs} == spelled
 
 
 def expected_bytes(chosen: Codec, shape: tuple[int, ...], size: int) -> int:

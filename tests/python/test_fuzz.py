@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fuzz_targets
 from fuzz_targets import TARGETS, seeds
+from pdnn import datasets
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 
 
 def test_every_target_has_a_corpus() -> None:
     assert sorted(path.name for path in CORPUS.iterdir()) == sorted(TARGETS)
+
+
+def test_every_reader_of_data_is_a_target() -> None:
+    within = {"cifar_files": ["cifar_batches", "matlab"], "mnist_files": ["idx_files"]}
+    files = [module.name for module in pkgutil.iter_modules(datasets.__path__) if "files" in module.name]
+    assert len(files) >= 5
+    for readers in (within.get(name, [name]) for name in files):
+        assert all(hasattr(fuzz_targets, name) for name in readers), readers
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -55,6 +55,20 @@ LAYERS = {
     "elu": lambda: [nn.Linear(INPUTS, 5), nn.ELU(0.6), nn.Linear(5, OUTPUTS)],
     "softplus": lambda: [nn.Linear(INPUTS, 5), nn.Softplus(1.5, 3.0), nn.Linear(5, OUTPUTS)],
     "layer norm": lambda: [nn.Linear(INPUTS, 5), nn.LayerNorm(5, eps=0.1), nn.Linear(5, OUTPUTS)],
+    "pooling": lambda: [
+        nn.BatchNorm2d(2, eps=0.5),
+        nn.AvgPool2d((2, 1), 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(2, OUTPUTS),
+    ],
+    "pooling of lines": lambda: [
+        nn.AvgPool1d(2, 1),
+        nn.Sigmoid(),
+        nn.AdaptiveAvgPool1d(1),
+        nn.Flatten(),
+        nn.Linear(2, OUTPUTS),
+    ],
     "residual": lambda: [
         nn.Residual(nn.Sequential(nn.Linear(INPUTS, INPUTS), nn.ReLU())),
         nn.Linear(INPUTS, OUTPUTS),
@@ -70,6 +84,20 @@ LOSSES = {
     "bce with logits": (nn.BCEWithLogitsLoss, [], ("classes", "values")),
     "mse": (nn.MSELoss, [], ("values",)),
 }
+
+
+#: Whose samples are indices (test_embedding.py), of extensions (test_custom_layer.py), of ranks.
+LAYERS_ELSEWHERE = {"Embedding", "CustomLayer", "ColumnParallelLinear", "RowParallelLinear"}
+
+
+def test_every_layer_is_in_some_network() -> None:
+    kinds = [kind for name in nn.__all__ if isinstance(kind := getattr(nn, name), type)]
+    layers = {
+        kind.__name__ for kind in kinds if issubclass(kind, nn.Module) and kind.build is not nn.Module.build
+    }
+    here = {type(part).__name__ for make in LAYERS.values() for part in nn.Sequential(*make()).modules()}
+    here |= {layer.__name__ for _, last, _ in LOSSES.values() for layer in last}
+    assert here | LAYERS_ELSEWHERE == layers
 
 
 def error(model: nn.Sequential, x: np.ndarray, y: np.ndarray, loss: nn.Loss, gradient: np.ndarray) -> float:
@@ -91,6 +119,8 @@ def batch(layers: str, kind: str) -> tuple[np.ndarray, np.ndarray]:
     shapes = {
         "flatten": (2, 3),
         "convolution": (2, 3, 1),
+        "pooling": (2, 3, 1),
+        "pooling of lines": (2, 3),
         "lines": (2, 3),
         "transpose": (2, 3),
         "convolution in groups": (2, 3, 2),

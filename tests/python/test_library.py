@@ -129,8 +129,8 @@ def test_errors_say_what_was_wrong(installed: Installed) -> None:
 
 
 def test_every_layer_loss_and_optimizer_of_python_is_in_it(root: Path) -> None:
-    folder = root / "cpp" / "pdnn"
-    built, described = ((folder / name).read_text() for name in ("library/build.cpp", "descriptions.hpp"))
+    files = ("pdnn/library/build.cpp", "pdnn/descriptions.hpp", "tests/library/facade_test.cpp")
+    built, described, tested = ((root / "cpp" / name).read_text() for name in files)
     others = (nn.Sequential, nn.CustomLayer, nn.ColumnParallelLinear, nn.RowParallelLinear)
     kinds = [kind for name in nn.__all__ if isinstance(kind := getattr(nn, name), type)]
     layers = [kind for kind in kinds if issubclass(kind, nn.Module) and kind.build is not nn.Module.build]
@@ -138,6 +138,7 @@ def test_every_layer_loss_and_optimizer_of_python_is_in_it(root: Path) -> None:
     names = {kind.__name__ for kind in [*layers, *losses] if not issubclass(kind, others)}
     missing = [name for name in names | {*rules.__all__} if f'"{name}"' not in built]
     missing += [name for name in names | {*rules.__all__} if f"struct PDNN_API {name} " not in described]
+    missing += [name for name in names | {*rules.__all__} if not re.search(rf"\b{name}\(", tested)]
     assert len(names) > 30 and not missing
 
 

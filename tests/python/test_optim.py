@@ -14,6 +14,7 @@ import pytest
 import pdnn
 from pdnn import models, nn, optim, strategies
 from pdnn.comm import run_threads
+from pdnn.optim import rules
 from pdnn.store import Handle
 
 X = np.random.default_rng(0).normal(size=(40, 6))
@@ -38,6 +39,11 @@ RULES: dict[str, tuple[str, dict[str, Any]]] = {
     "rmsprop centered": ("RMSprop", {"lr": 0.001, "centered": True}),
     "rmsprop of all": ("RMSprop", {"lr": 0.001, "momentum": 0.5, "centered": True}),
 }
+
+
+def test_every_rule_is_compared_with_torch() -> None:
+    """A new one has a line above; Lion, which torch lacks, a test below."""
+    assert {kind for kind, _ in RULES.values()} | {"Lion"} == {*rules.__all__}
 
 
 def of_two_groups(model: nn.Sequential, name: str) -> optim.Optimizer:

@@ -20,6 +20,7 @@ std::vector<Layer> every_layer() {
           Residual(Chain({Conv2d(4, 4, {1, 3}, 1, {0, 2}, {.dilation = {1, 2}, .groups = 2}), LeakyReLU(0.1), ELU(0.5),
                           Softplus(2)})),
           AvgPool2d({2, 1}, Pair(1, 2)),
+          AdaptiveAvgPool2d(),
           Flatten(),
           Linear(4, 6, {.bias = false}),
           LayerNorm(6),
