@@ -124,7 +124,7 @@ def test_a_codec_in_python_encodes_arrays(dtype: str) -> None:
     ("encoded", "decoded", "error", "words"),
     [
         (lambda v: v[v != 0].tobytes(), None, ValueError, "gave 24 bytes for 3 values, and 0 for as many"),
-        (lambda v: v, None, TypeError, "gave a array of float64, expected bytes"),
+        (lambda v: v, None, TypeError, "gave an array of float64, expected bytes"),
         (lambda v: None, None, TypeError, "gave a NoneType, expected bytes"),
         (
             lambda v: v.tobytes(),

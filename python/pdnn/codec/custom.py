@@ -96,9 +96,9 @@ class CustomCodec(Codec, ABC):
         if isinstance(code, (bytes, bytearray, memoryview)):
             return np.frombuffer(code, np.uint8)
         if not (isinstance(code, np.ndarray) and code.dtype == np.uint8 and code.ndim == 1):
-            told = f"array of {code.dtype}" if isinstance(code, np.ndarray) else type(code).__name__
+            told = f"an array of {code.dtype}" if isinstance(code, np.ndarray) else f"a {type(code).__name__}"
             raise TypeError(
-                f'codec "{self}": encode_values gave a {told}, expected bytes or a flat array of uint8; '
+                f'codec "{self}": encode_values gave {told}, expected bytes or a flat array of uint8; '
                 "any array has .tobytes()"
             )
         return np.ascontiguousarray(code)
