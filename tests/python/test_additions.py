@@ -1,4 +1,4 @@
-"""What docs/contributing.md asks of a new kernel, rule, layer or loss: a forgotten step fails here."""
+"""What docs/contributing.md asks of a new kernel, rule, layer, loss or strategy: no step is forgotten."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from pdnn import nn
 from pdnn.optim import rules
+from pdnn.strategies.base import KINDS
 
 KERNELS_ELSEWHERE = {
     "SparseKernels": "kernels/sparse_test.cpp",
@@ -93,3 +94,13 @@ def test_rules_have_the_same_defaults_in_libpdnn(root: Path) -> None:
         }
         here |= dict(zip(("beta1", "beta2"), here.pop("betas", ()), strict=False))
         assert there == here, name
+
+
+def test_every_strategy_has_its_word_in_libpdnn_and_in_the_docs(root: Path) -> None:
+    words = {re.split(r"[^a-z-]", kind.pattern)[0] for kind in KINDS}
+    assert {"team", "average", "tp"} <= words
+    spelled = (root / "cpp" / "pdnn" / "library" / "strategy_spec.cpp").read_text()
+    assert not [word for word in words if f'"{word}' not in spelled]
+    for page in ("algorithms.md", "taxonomy.md", "estimates.md"):
+        text = (root / "docs" / page).read_text()
+        assert not [word for word in words if not re.search(rf"`[^`]*\b{word}\b", text)], page
