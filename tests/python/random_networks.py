@@ -98,14 +98,15 @@ def _draw_part(
         if rng.integers(6) == 0:
             part = Part("ELU", (float(rng.uniform(0.5, 2)),)) if rng.integers(2) else Part("Softplus")
             return part, shape
-        return Part(str(rng.choice(["ReLU", "ReLU", "Tanh", "Sigmoid", "LeakyReLU", "GELU"]))), shape
+        name = str(rng.choice(["ReLU", "ReLU", "Tanh", "Sigmoid", "LeakyReLU", "GELU"]))
+        return Part(name, (0.2,) if name == "LeakyReLU" else ()), shape
     if kind == "linear" and not placed:
         width = int(rng.integers(33, 200) if rng.integers(4) == 0 else rng.integers(1, 33))
         return Part("Linear", (shape[0], width), {"bias": bool(rng.integers(4))}), (width,)
     if kind == "norm" and norms is not None:
         return Part("BatchNorm2d" if image else "BatchNorm1d", (shape[0],), norms), shape
     if kind == "layer norm" and not placed and shape[0] > 2:
-        return Part("LayerNorm", (shape[0],)), shape
+        return Part("LayerNorm", (shape[0], 0.01)), shape
     if kind == "dropout" and dropout:
         return Part("Dropout", (0.3,)), shape
     if kind == "flatten":
@@ -165,7 +166,11 @@ def draw_shape(rng: np.random.Generator) -> tuple[int, ...]:
 
 
 def draw_trained(rng: np.random.Generator) -> tuple[nn.Sequential, tuple[int, ...]]:
-    """A network, with statistics as if it were trained, and the shape of its samples."""
+    """A network, with statistics as if it were trained, and the shape of its samples.
+
+    Its numbers are none that ONNX or C would have without being told.
+    """
+    norms = {"eps": 0.01}
     layers: list[nn.Module] = []
     kind = rng.choice(["nested", "wide", "images", "lines"])
     if kind == "wide":
@@ -176,10 +181,10 @@ def draw_trained(rng: np.random.Generator) -> tuple[nn.Sequential, tuple[int, ..
         places = rng.integers(6, 33, 1 if kind == "lines" else 2)
         shape = out = draw_shape(rng) if kind == "nested" else (3, *map(int, places))
     while kind in ("images", "lines") and len(layers) < 5:
-        parts, after = draw_parts(rng, out, 1, 1, {})
+        parts, after = draw_parts(rng, out, 1, 1, norms)
         if len(after) == len(shape):
             layers, out = [*layers, *(part.static() for part in parts)], after
-    parts, out = draw_parts(rng, out, int(rng.integers(7)), 2, {}, dropout=True)
+    parts, out = draw_parts(rng, out, int(rng.integers(7)), 2, norms, dropout=True)
     ends = ["SiLU", "Dropout"] + ["Softmax", "LogSoftmax"] * (len(out) == 1)
     layers += [*(part.static() for part in parts), getattr(nn, str(rng.choice(ends)))()]
     model = nn.Sequential(*layers, seed=int(rng.integers(1000)))

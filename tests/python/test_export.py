@@ -84,12 +84,16 @@ def test_two_hundred_random_networks(tmp_path: Path) -> None:
 
 def test_every_layer_is_in_some_network() -> None:
     """A layer that is new in pdnn.nn has to be written, and drawn here or in random_networks."""
+    from pdnn.exchange import to_c, to_onnx
+
     layers = {name for name in nn.__all__ if isinstance(thing := getattr(nn, name), type) and is_layer(thing)}
     drawn: set[str] = set()
     for seed in range(200):
         drawn |= {type(part).__name__ for part in draw_trained(np.random.default_rng(seed))[0].modules()}
     # Embedding's samples are drawn below; CustomLayer is the base of layers that only their extensions know.
     assert drawn | {"Embedding", "CustomLayer"} == layers
+    written = {*to_c.FUNCTIONS, "Sequential", "Flatten", "Dropout"}  # three have no function
+    assert {*to_onnx.LAYERS} == written == layers - {"CustomLayer"}
 
 
 def is_layer(thing: type) -> bool:
