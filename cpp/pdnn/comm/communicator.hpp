@@ -83,7 +83,7 @@ class Request {
   /// wait that lasts too long; null: its own.
   void wait(const char* call = nullptr);
   /// Forgets the call, as a wait does that throws. Between threads nothing is left of it. MPI may go on with it: then
-  /// Buffers that it was to read or fill stay allocated, and other memory of more than kSmall bytes must stay.
+  /// AlignedArrays that it was to read or fill stay allocated; other memory of more than kSmall bytes must stay.
   void abandon();
   /// Of the rank's record; 0: there is none.
   std::uint64_t entry() const { return entry_; }

@@ -25,7 +25,7 @@ class OutOfMemory : public std::bad_alloc {
 };
 
 /// From now on these bytes may be read or written even after their owner lets go of them, by a library that cannot
-/// take a call back: a AlignedArray that holds some of them leaves its memory allocated for good.
+/// take a call back: an AlignedArray that holds some of them leaves its memory allocated for good.
 void pin(const void* begin, Index bytes);
 bool pinned(const void* begin, Index bytes);
 

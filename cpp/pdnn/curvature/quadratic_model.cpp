@@ -137,21 +137,20 @@ bool QuadraticModel::solve_kernel(double damping, std::span<double> x) {
   return true;
 }
 
-void QuadraticModel::multiply(std::span<const double> diag, const double* v, double* out) {
+void QuadraticModel::multiply(std::span<const double> diag, const double* v, std::span<double> out) {
   AlignedArray<double> masked(parameters()), u(rows());
-  const std::span<double> result(out, diag.size());
   for (Index j = 0; j < parameters(); ++j) masked[j] = trained_[j] * v[j];
   team_.run([&](const Member& member) { jacobian_.times(rank(), member, masked.span(), u.span()); });
   add_up(u.span());
-  std::ranges::fill(result, 0.0);
-  team_.run([&](const Member& member) { jacobian_.transposed_times(rank(), member, u.span(), result); });
-  add_up(result);
-  for (std::size_t j = 0; j < diag.size(); ++j) result[j] += diag[j] * v[j];
+  std::ranges::fill(out, 0.0);
+  team_.run([&](const Member& member) { jacobian_.transposed_times(rank(), member, u.span(), out); });
+  add_up(out);
+  for (std::size_t j = 0; j < diag.size(); ++j) out[j] += diag[j] * v[j];
 }
 
 Index QuadraticModel::solve_cg(std::span<const double> diag, double tolerance, Index most, std::span<double> x) {
   // D⁻¹ (B + diag) D⁻¹ (D x) = D⁻¹ b, whose diagonal is 1
-  AlignedArray<double> inverse(parameters()), right(parameters()), scaled(parameters());
+  AlignedArray<double> inverse(parameters()), right(parameters()), scaled(parameters()), multiplied(parameters());
   const std::span<const double> squares = diagonal();
   for (std::size_t j = 0; j < diag.size(); ++j) {
     const auto at = static_cast<Index>(j);
@@ -160,8 +159,8 @@ Index QuadraticModel::solve_cg(std::span<const double> diag, double tolerance, I
   }
   auto product = [&](const double* v, double* out) {
     for (Index j = 0; j < parameters(); ++j) scaled[j] = inverse[j] * v[j];
-    multiply(diag, scaled.data(), out);
-    for (Index j = 0; j < parameters(); ++j) out[j] *= inverse[j];
+    multiply(diag, scaled.data(), multiplied.span());
+    for (Index j = 0; j < parameters(); ++j) out[j] = inverse[j] * multiplied[j];
   };
   const Multiply call = [](void* context, const double* v, double* out) {
     (*static_cast<decltype(product)*>(context))(v, out);

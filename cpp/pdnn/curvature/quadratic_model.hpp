@@ -55,8 +55,7 @@ class QuadraticModel {
   const AlignedArray<double>& normal();
   const AlignedArray<double>& kernel();
   bool solve(Index size, const AlignedArray<double>& triangle, const double* diag, double* x);
-  void multiply_transposed(std::span<const double> u, std::span<double> out);
-  void multiply(std::span<const double> diag, const double* v, double* out);
+  void multiply(std::span<const double> diag, const double* v, std::span<double> out);
 
   std::shared_ptr<const nn::Model<double>> model_;
   std::shared_ptr<const Loss<double>> loss_;

@@ -162,11 +162,11 @@ typename optim::Clip<T>::Share PartialModel<T>::share_of_norm() const {
   }
   // Gathered and added in the order of ranks: the same bits on all of them, whatever their MPI does.
   const auto ranks = static_cast<Index>(params_.size());
-  const auto add_up = [group = group_, gathered = std::vector<double>(static_cast<std::size_t>(ranks * squares))](
-                          std::span<const double> mine, std::span<double> all) mutable {
-    group->all_gather(mine, std::span(gathered));
+  const auto gathered = std::make_shared<AlignedArray<double>>(ranks * squares);
+  const auto add_up = [group = group_, gathered](std::span<const double> mine, std::span<double> all) {
+    group->all_gather(mine, gathered->span());
     std::ranges::fill(all, 0);
-    for (std::size_t i = 0; i < gathered.size(); ++i) all[i % all.size()] += gathered[i];
+    for (Index i = 0; i < gathered->size(); ++i) all[static_cast<std::size_t>(i) % all.size()] += (*gathered)[i];
   };
   return {counted, squares, add_up};
 }

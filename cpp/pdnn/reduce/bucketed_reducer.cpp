@@ -21,7 +21,7 @@ BucketedReducer<T>::BucketedReducer(const Replica<T>& replica, std::shared_ptr<c
     : GradientReducer<T>(replica),
       comm_(std::move(comm)),
       compression_(std::move(compression)),
-      leaf_tail_(2 * leaf_sums_.size() + 1) {
+      leaf_tail_(2 * replica.leaves + 1) {
   if (replica.leaves > 0) {
     tree_.emplace(replica.leaves, comm_->size());
     more_nodes_ = AlignedArray<T>((tree_->of_rank(comm_->rank()).size() - 1) * model().count());
@@ -171,20 +171,18 @@ comm::Request BucketedReducer<T>::start_tail(const StepSums& own) {
   const comm::Labeled labeled({.what = "tail"});
   if (!tree_)
     return comm_->start_all_reduce(comm::View(slice(model().grads->span(), model().count(), nn::Model<T>::kTail)));
-  for (std::size_t leaf = 0; leaf < leaf_sums_.size(); ++leaf) {
-    leaf_tail_[2 * leaf] = leaf_sums_[leaf].value;
-    leaf_tail_[2 * leaf + 1] = leaf_sums_[leaf].correct;
-  }
-  leaf_tail_.back() = own.stop ? 1 : 0;
-  return comm_->start_all_reduce(comm::View(std::span(leaf_tail_)));  // exact: the others have zeros
+  double* tail = leaf_tail_.data();
+  for (const nn::LossValue& leaf : leaf_sums_) *tail++ = leaf.value, *tail++ = leaf.correct;
+  *tail = own.stop ? 1 : 0;
+  return comm_->start_all_reduce(comm::View(leaf_tail_.span()));  // exact: the others have zeros
 }
 
 template <class T>
 StepSums BucketedReducer<T>::take_tail(const StepSums& own) {
   if (!tree_) return read_tail(model().grads->data() + model().count(), own.rows);
-  for (std::size_t leaf = 0; leaf < leaf_sums_.size(); ++leaf)
-    leaf_sums_[leaf] = {leaf_tail_[2 * leaf], leaf_tail_[2 * leaf + 1]};
-  return {engine::sum_of_leaves(leaf_sums_), own.rows, leaf_tail_.back() > 0};
+  const double* tail = leaf_tail_.data();
+  for (nn::LossValue& leaf : leaf_sums_) leaf.value = *tail++, leaf.correct = *tail++;
+  return {engine::sum_of_leaves(leaf_sums_), own.rows, *tail > 0};
 }
 
 template class BucketedReducer<float>;

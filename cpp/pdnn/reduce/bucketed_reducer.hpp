@@ -47,12 +47,12 @@ class BucketedReducer : public GradientReducer<T>, public nn::GradReady {
 
   std::shared_ptr<comm::Communicator> comm_;
   std::optional<Compression> compression_;
-  bool all_announce_;              // every rank's engine: all start the same calls at the same places
-  bool tail_apart_;                // or in the first bucket, which starts when the step's sums are there
-  std::optional<NodeTree> tree_;   // of a batch in leaves
-  AlignedArray<T> more_nodes_;     // the gradients of this rank's second, third, … node
-  std::vector<double> leaf_tail_;  // a loss and right answers of each leaf; wishes to stop
-  Index size_ = 0;                 // elements of a bucket; of one with whole parameters, at least
+  bool all_announce_;               // every rank's engine: all start the same calls at the same places
+  bool tail_apart_;                 // or in the first bucket, which starts when the step's sums are there
+  std::optional<NodeTree> tree_;    // of a batch in leaves
+  AlignedArray<T> more_nodes_;      // the gradients of this rank's second, third, … node
+  AlignedArray<double> leaf_tail_;  // a loss and right answers of each leaf; wishes to stop
+  Index size_ = 0;                  // elements of a bucket; of one with whole parameters, at least
   std::unique_ptr<BucketedAllReduce<T>> sums_;
   double alone_ = 0;
   double spent_before_ = 0;  // seconds of agreement when this step began

@@ -25,7 +25,9 @@ ScatterGather<T>::ScatterGather(const Job<T>& job, optim::Optimizer<T>& optimize
       mine_(job.network, job.sample, largest_share(capacity, comm_->size())),
       order_(mine_.capacity()),
       gathered_(root() ? comm_->size() * job.model.grads->size() : 0),
-      counts_(static_cast<std::size_t>(comm_->size())) {
+      counts_(static_cast<std::size_t>(comm_->size())),
+      weights_(mine_.capacity() + 1),
+      all_weights_(root() ? capacity + comm_->size() : 0) {
   std::iota(order_.data(), order_.data() + order_.size(), Index{0});
 }
 
@@ -58,19 +60,19 @@ void ScatterGather<T>::scatter(const Source<T>& source, std::span<const Index> b
 template <class T>
 void ScatterGather<T>::scatter_weights(const Source<T>& source, std::span<const Index> batch, const double* weights) {
   const Index all = static_cast<Index>(batch.size());
-  all_weights_.clear();
+  double* next = all_weights_.data();
   if (root()) weight_ = source.weight(job_.loss, batch);
   for (int r = 0; r < comm_->size(); ++r) {
     const Range rows = share(all, r, comm_->size());
     counts_[static_cast<std::size_t>(r)] = rows.size() + 1;
     if (!root()) continue;
-    for (Index row = rows.begin; row < rows.end; ++row) all_weights_.push_back(weights ? weights[row] : 1.0);
-    all_weights_.push_back(weight_);
+    for (Index row = rows.begin; row < rows.end; ++row) *next++ = weights ? weights[row] : 1.0;
+    *next++ = weight_;
   }
-  weights_.resize(static_cast<std::size_t>(counts_[static_cast<std::size_t>(comm_->rank())]));
-  comm_->scatter(root() ? comm::ConstView(std::span<const double>(all_weights_)) : comm::ConstView(), counts_,
-                 comm::View(std::span(weights_)), kRoot);
-  weight_ = weights_.back();
+  const std::span<double> mine = slice(weights_.span(), 0, counts_[static_cast<std::size_t>(comm_->rank())]);
+  const std::span<const double> everyones = slice(all_weights_.span(), 0, root() ? all + comm_->size() : 0);
+  comm_->scatter(comm::ConstView(everyones), counts_, comm::View(mine), kRoot);
+  weight_ = mine.back();
 }
 
 template <class T>

@@ -37,13 +37,13 @@ class ScatterGather : public SynchronousStrategy<T> {
   reduce::RankSum batch_sum_;
   Index target_width_;
   bool once_, scattered_ = false;
-  nn::Workspace<T> whole_;                     // the batch, at the root
-  nn::Workspace<T> mine_;                      // this rank's rows of it
-  AlignedArray<Index> order_;                  // 0, 1, 2, …: all of mine_
-  AlignedArray<T> gathered_;                   // every rank's gradient and tail, at the root
-  std::vector<Index> counts_;                  // of elements, a rank
-  double weight_ = 0;                          // of the batch
-  std::vector<double> weights_, all_weights_;  // of this rank's rows, behind them that of the batch; everyone's
+  nn::Workspace<T> whole_;                      // the batch, at the root
+  nn::Workspace<T> mine_;                       // this rank's rows of it
+  AlignedArray<Index> order_;                   // 0, 1, 2, …: all of mine_
+  AlignedArray<T> gathered_;                    // every rank's gradient and tail, at the root
+  std::vector<Index> counts_;                   // of elements, a rank
+  double weight_ = 0;                           // of the batch
+  AlignedArray<double> weights_, all_weights_;  // of this rank's rows, behind them that of the batch; everyone's
 };
 
 }  // namespace pdnn::strategy

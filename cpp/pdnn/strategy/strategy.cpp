@@ -141,11 +141,10 @@ typename Guard<T>::Arrays SynchronousStrategy<T>::changed() {
 }
 
 Nonfinite first_of(comm::Communicator& comm, Nonfinite own) {
-  const auto ranks = static_cast<std::size_t>(comm.size());
-  std::vector<std::int64_t> steps(ranks), elements(ranks);
-  comm.all_gather(std::span<const std::int64_t>(&own.step, 1), std::span(steps));
-  comm.all_gather(std::span<const std::int64_t>(&own.element, 1), std::span(elements));
-  const auto rank = static_cast<std::size_t>(std::ranges::min_element(steps) - steps.begin());
+  AlignedArray<std::int64_t> steps(comm.size()), elements(comm.size());
+  comm.all_gather(std::span<const std::int64_t>(&own.step, 1), steps.span());
+  comm.all_gather(std::span<const std::int64_t>(&own.element, 1), elements.span());
+  const Index rank = std::ranges::min_element(steps.span()) - steps.span().begin();
   return {steps[rank], elements[rank], static_cast<int>(rank)};
 }
 
