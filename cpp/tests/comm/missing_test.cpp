@@ -77,15 +77,21 @@ BOOST_FIXTURE_TEST_CASE(a_rank_in_an_endless_loop_is_running, Impatient) {
   contains(said, "running (computing, or in an endless loop)");
 }
 
-BOOST_AUTO_TEST_CASE(ranks_of_a_part_are_named_as_the_whole_counts_and_followed) {
-  const Impatient impatient("2");
-  const std::string said = said_by(4, [](Communicator& comm) {
+BOOST_FIXTURE_TEST_CASE(ranks_of_a_part_are_named_as_the_whole_counts_and_followed, Impatient) {
+  std::atomic<bool> waits = false;
+  const std::string said = said_by(4, [&](Communicator& comm) {
     const auto pair = comm.split(comm.rank() % 2, 0);  // ranks 1 and 3
     float value = 0;
-    if (comm.rank() == 1) pair->barrier();
+    if (comm.rank() == 1) {
+      waits.wait(false);
+      pair->barrier();
+    }
     if (comm.rank() != 3) return;
-    std::this_thread::sleep_for(std::chrono::seconds(1));  // rank 1 gives up first
-    comm.recv(std::span(&value, 1), 2, 7);
+    const Request never = comm.start_recv(std::span(&value, 1), 2, 7);
+    comm.recorded().recorder()->waits(never.entry());  // as recv() does, which might give up before rank 1
+    waits = true;
+    waits.notify_all();
+    while (comm.notified(Notice::failed) < 0) std::this_thread::yield();
   });
   contains(said, "barrier: no answer from rank 3 for ");
   contains(said, "\n  rank 3 never entered #1 barrier of ranks 1, 3: it waits in recv for ");
