@@ -123,7 +123,7 @@ std::shared_ptr<LogMemory> LogMemory::make(int rank, int size, const std::string
   log->machine = this_machine_hash();
   const std::vector<std::int64_t> ancestors = ancestors_of(log->process.number);
   std::copy_n(ancestors.begin(), std::min(ancestors.size(), log->ancestors.size()), log->ancestors.begin());
-  log->layout = kLayout;
+  log->layout.store(kLayout, std::memory_order_release);
   return std::shared_ptr<LogMemory>(new LogMemory(log, path));
 }
 
@@ -139,7 +139,8 @@ std::shared_ptr<LogMemory> LogMemory::open(const std::string& path) {
   auto memory = std::shared_ptr<LogMemory>(new LogMemory(static_cast<Log*>(start), path));
   constexpr int kMostRanks = 1 << 16;  // more are not believed: words are made for each
   const Log& log = **memory;
-  const bool sound = log.layout == kLayout && log.rank >= 0 && log.rank < log.size && log.size <= kMostRanks;
+  const bool sound = log.layout.load(std::memory_order_acquire) == kLayout && log.rank >= 0 && log.rank < log.size &&
+                     log.size <= kMostRanks;
   return sound ? memory : nullptr;
 }
 

@@ -83,7 +83,7 @@ struct Log {
     std::atomic<std::int32_t> rank, size;
   };
 
-  std::uint64_t layout;  // of this structure; written last
+  Word layout;  // of this structure; written last
   std::int32_t rank, size;
   Process process;
   std::uint64_t machine;
