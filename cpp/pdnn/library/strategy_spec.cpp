@@ -250,7 +250,7 @@ class Parser {
     need(!engine.pool && engine.leaves == 0);
     const bool reproducible = pipeline && !tensor && !counted && config.pipeline.codec.empty();
     fit(config.leaves == 0 || reproducible, "does not take part in reproducible sums; leave the leaves out");
-    const int held_by = config.stages * config.tensor, replicas = ranks_ / held_by;
+    const Index held_by = Index{config.stages} * config.tensor, replicas = ranks_ / held_by;
     fit(data ? ranks_ % held_by == 0 : ranks_ == held_by, "deals the network out to ", held_by,
         " ranks, this world has ", ranks_);
     fit(config.leaves == 0 || config.leaves >= replicas, "cuts a batch into ", config.leaves, " leaves for ", replicas,

@@ -40,8 +40,8 @@ BOOST_AUTO_TEST_CASE(ranks_train_together) {
     BOOST_TEST(all[0].print == all[1].print, strategy);
   }
   run_ranks(2, [&](const Ranks& ranks) { trained(" tp:2 x ddp + team:2 ", ranks); });
-  for (const char* const strategy :
-       {"serial", "team:2", "pipeline:3", "hogwild:2", "hogwild-processes:3", "ddp/1", "ddp:int9", "auto"})
+  for (const char* const strategy : {"serial", "team:2", "pipeline:3", "pipeline:65536 x tp:65536", "hogwild:2",
+                                     "hogwild-processes:3", "ddp/1", "ddp:int9", "auto"})
     BOOST_CHECK_THROW(run_ranks(2, [&](const Ranks& ranks) { trained(strategy, ranks); }), std::invalid_argument);
 }
 
