@@ -253,7 +253,8 @@ void bind_errors(py::module_& m) {
 
 void bind_comm(py::module_& m) {
   comm::set_interrupt_hook(run_signal_handlers);
-  own_folder() = py::str(py::module_::import("os.path").attr("dirname")(m.attr("__file__")));
+  const py::module_ path = py::module_::import("os.path");
+  own_folder() = py::str(path.attr("join")(path.attr("dirname")(m.attr("__file__")), ""));
   bind_errors(m);
   m.def(
       "interface", [] { return PDNN_INTERFACE; }, "What this module and the other one pass to one another, as a hash.");

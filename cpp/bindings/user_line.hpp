@@ -11,7 +11,7 @@ namespace pdnn::bindings {
 
 namespace py = pybind11;
 
-/// The folder of pdnn's own modules.
+/// The folder of pdnn's own modules, with the separator behind it.
 inline std::string& own_folder() {
   static std::string folder;
   return folder;

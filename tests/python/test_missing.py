@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,6 +115,15 @@ def test_calls_that_differ_are_told_side_by_side() -> None:
             r"  rank 1: #3 all_reduce\(\(4,\) float64, op=sum\) at test_missing\.py:\1",
             "\n".join(error.value.__notes__),
         )
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="errors have no notes")
+def test_a_folder_whose_name_goes_on_behind_pdnns_is_the_users() -> None:
+    call = "import numpy, pdnn\npdnn.world().all_reduce(numpy.zeros(2 + pdnn.world().rank))"
+    code = compile(call, f"{Path(pdnn.__file__).parent}_of_mine/script.py", "exec")
+    with pytest.raises(ValueError, match="their arguments must agree") as error:
+        run_threads(lambda: exec(code, {}), 2)
+    assert "\n".join(error.value.__notes__).count("at script.py:2") == 2
 
 
 class Stuck(CustomCodec):
