@@ -46,7 +46,7 @@ std::int64_t nanoseconds() { return std::chrono::steady_clock::now().time_since_
 
 /// Where logs are: in memory where the system has such a folder.
 fs::path folder_of_logs() {
-  const fs::path shared = "/dev/shm";
+  fs::path shared = "/dev/shm";
   if (::access(shared.c_str(), W_OK | X_OK) == 0) return shared;
   std::error_code error;  // TMPDIR names no folder
   const fs::path temporary = fs::temp_directory_path(error);
