@@ -292,9 +292,10 @@ std::vector<Lane> PipelineEngine<T>::timeline() const {
   if (lane_.size() < program_.size()) return {};
   const std::vector<Program> programs = programs_of(config_, comm_->size(), static_cast<int>(stages_.size()));
   std::vector<Index> counts;
-  AlignedArray<double> own(2 * std::ssize(lane_));
-  double* to = own.data();
-  for (const Event& event : lane_) *to++ = event.begin, *to++ = event.end;
+  std::vector<double> times;
+  for (const Event& event : lane_) times.insert(times.end(), {event.begin, event.end});
+  AlignedArray<double> own(std::ssize(times));
+  std::ranges::copy(times, own.data());
   for (const Program& program : programs) counts.push_back(2 * std::ssize(program));
   AlignedArray<double> all(std::accumulate(counts.begin(), counts.end(), Index{0}));
   comm_->all_gather(comm::ConstView(own.span()), comm::View(all.span()), counts);
