@@ -81,7 +81,8 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
         for rank, thread in enumerate(threads):
             _start(thread, rank, ranks)
         for thread in threads:
-            thread.join()
+            while thread.is_alive():
+                thread.join(1)  # a Ctrl-C that comes just before a wait without an end is not heard
     except BaseException:  # Ctrl-C
         group.abort()
         _end(threads)
