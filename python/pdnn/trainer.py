@@ -41,6 +41,9 @@ HOOKS = ("on_train_begin", "on_epoch_end", "on_train_end")
 class Trainer(Estimation):
     """Trains and evaluates a model.
 
+    The model, loss, optimizer, strategy and metrics stay as they were given: to assign another is an
+    AttributeError. `clip_norm`, `clip_value` and `schedule` may change between two calls of `fit`.
+
     Parameters
     ----------
     model : nn.Sequential
