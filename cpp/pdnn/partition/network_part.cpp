@@ -162,11 +162,11 @@ typename optim::Clip<T>::Share PartialModel<T>::share_of_norm() const {
   }
   // Gathered and added in the order of ranks: the same bits on all of them, whatever their MPI does.
   const auto ranks = static_cast<Index>(params_.size());
-  const auto gathered = std::make_shared<AlignedArray<double>>(ranks * squares);
-  const auto add_up = [group = group_, gathered](std::span<const double> mine, std::span<double> all) {
-    group->all_gather(mine, gathered->span());
+  const auto add_up = [group = group_, ranks](std::span<const double> mine, std::span<double> all) {
+    AlignedArray<double> gathered(ranks * std::ssize(mine));
+    group->all_gather(mine, gathered.span());
     std::ranges::fill(all, 0);
-    for (Index i = 0; i < gathered->size(); ++i) all[static_cast<std::size_t>(i) % all.size()] += (*gathered)[i];
+    for (Index i = 0; i < gathered.size(); ++i) all[static_cast<std::size_t>(i) % all.size()] += gathered[i];
   };
   return {counted, squares, add_up};
 }
