@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from math import prod
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, TypeAlias, TypeVar
 from weakref import ref
 
@@ -289,6 +289,8 @@ class Store:
         Whether a layer of the model takes sums over all ranks (``sync=True``).
     indices : bool
         Whether a layer looks up rows, so that integers are indices, which have no scale.
+    fits : Lock
+        Held by a `Trainer.fit`: one at a time trains these values.
     """
 
     def __init__(
@@ -305,7 +307,7 @@ class Store:
         self.moved = self.synchronized = False
         self.indices = any(isinstance(handle, TableParameter) for handle in self.handles)
         self.pass_hooks: dict[int, PassHook] = {}
-        self._turn, self._process = RLock(), os.getpid()
+        self.fits, self._turn, self._process = Lock(), RLock(), os.getpid()
         self._pending: Array | None = None
         self._calls, self._unused_calls = count(), list[int]()
         offsets = offsets_of(named.values())

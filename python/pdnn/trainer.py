@@ -189,7 +189,7 @@ class Trainer(Estimation):
         Raises
         ------
         ValueError, TypeError
-            If the arguments do not fit each other or the model, the trainer is within a fit, or callbacks
+            If the arguments do not fit each other or the model, the model is within a fit, or callbacks
             have left ranks with different models.
         CommunicationError
             If a rank was started with another model, data or settings, does not answer, or left `fit` with
@@ -240,15 +240,17 @@ class Trainer(Estimation):
 
     @contextmanager
     def _fit_alone(self) -> Iterator[None]:
-        """Raises ValueError within a fit of this trainer, whose epochs another one's would be."""
-        if not self._fits.acquire(blocking=False):
+        """Raises ValueError within a fit of this model, which would undo the steps of another one."""
+        fits = self.model.place().store.fits
+        if not fits.acquire(blocking=False):
             raise ValueError(
-                "fit: this trainer is within a fit, in a callback or another thread; call fit after it"
+                "fit: the model is within a fit, of this trainer or another one, in a callback or another "
+                "thread; call fit after it, or train a copy.deepcopy of the model"
             )
         try:
             yield
         finally:
-            self._fits.release()
+            fits.release()
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(

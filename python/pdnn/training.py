@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,7 +177,6 @@ class Training:
         self.best: dict[str, Best] = {}  # by the name of the value, while a fit that compares is not over
         self.stop_training = False
         self.validates = False
-        self._fits = Lock()  # one at a time
         self._plain = False  # whether integers that it trained on meant themselves
         self._told: set[str] = set()
         model.core  # noqa: B018  a model without a static form is refused here

@@ -497,10 +497,10 @@ def test_samples_of_many_shapes_share_one_team() -> None:
 
 
 class FitsWithin(Callback):
-    """Calls fit within a fit, in the same thread or another one."""
+    """Calls fit within a fit, in the same thread or another one, of the trainer or of a second one."""
 
-    def __init__(self, by_thread: bool) -> None:
-        self.by_thread = by_thread
+    def __init__(self, by_thread: bool, of_another: bool) -> None:
+        self.by_thread, self.of_another = by_thread, of_another
         self.errors: list[str] = []
 
     def on_epoch_end(self, trainer: pdnn.Trainer, epoch: int, logs: dict[str, float]) -> None:
@@ -512,7 +512,9 @@ class FitsWithin(Callback):
             self.fit(trainer)
 
     def fit(self, trainer: pdnn.Trainer) -> None:
-        with pytest.raises(ValueError, match="fit: this trainer is within a fit") as error:
+        if self.of_another:
+            trainer = pdnn.Trainer(trainer.model, trainer.loss, trainer.optimizer)
+        with pytest.raises(ValueError, match="fit: the model is within a fit") as error:
             fit(trainer)
         self.errors.append(str(error.value))
 
@@ -526,9 +528,10 @@ def test_a_trainer_is_not_copied_and_says_what_to_do(copied: Callable[[object], 
     assert model is not trainer.model and next(optimizer.parameters()) is next(model.parameters())
 
 
+@pytest.mark.parametrize("of_another", [False, True])
 @pytest.mark.parametrize("by_thread", [False, True])
-def test_a_fit_within_a_fit_is_refused(by_thread: bool) -> None:
-    alone, trainer, within = make(), make(), FitsWithin(by_thread)
+def test_a_fit_within_a_fit_is_refused(by_thread: bool, of_another: bool) -> None:
+    alone, trainer, within = make(), make(), FitsWithin(by_thread, of_another)
     fit(trainer, epochs=3, callbacks=[within])
     assert trainer.epoch == len(within.errors) == 3
     with pytest.raises(ValueError, match="no rows"):
