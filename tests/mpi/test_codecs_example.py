@@ -15,6 +15,7 @@ pytestmark = pytest.mark.mpi
 pytest.importorskip("mpi4py")
 Run = Callable[..., Completed]
 WITHOUT = "-without-feedback"
+SCRIPT = "gradient_codecs.py"
 
 
 def table(run: Callable[..., Completed], script: Path, tmp_path: Path, *words: Any) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def test_errors_must_be_fed_back_and_then_little_is_lost(run_python: Run, root: 
     ways = ["none", "int8", *lossy, *(f"{way}{WITHOUT}" for way in lossy)]
     picture = tmp_path / "codecs.png"
     words = ("--network", "mlp", "--epochs", 5, "--plot", picture, "--sweep", *ways)
-    rows = table(run_python, root / "examples" / "codecs.py", tmp_path, *words)
+    rows = table(run_python, root / "examples" / SCRIPT, tmp_path, *words)
     accuracy = {way: row["accuracy"] for way, row in rows.items()}
     assert abs(accuracy["int8"] - accuracy["none"]) < 0.01
     for way in lossy:
@@ -46,6 +47,6 @@ def test_errors_must_be_fed_back_and_then_little_is_lost(run_python: Run, root: 
 def test_ranks_that_are_there_are_used(mpiexec: Run, root: Path, tmp_path: Path) -> None:
     words = ("--network", "lenet", "--epochs", 1, "--sweep", "fp16")
     rows = table(
-        lambda command, **how: mpiexec(3, command, **how), root / "examples" / "codecs.py", tmp_path, *words
+        lambda command, **how: mpiexec(3, command, **how), root / "examples" / SCRIPT, tmp_path, *words
     )
     assert rows["fp16"]["uncompressed"] == pytest.approx(2 * rows["fp16"]["bytes"], rel=1e-4)

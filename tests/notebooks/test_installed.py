@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NO_DATA = "could not be downloaded"
 EXAMPLES = {
-    "codecs": (1, ["--network", "mlp", "--epochs", "1"]),
+    "gradient_codecs": (1, ["--network", "mlp", "--epochs", "1"]),
     "data_parallel": (2, ["--niters", "20", "--every", "10"]),
     "hogwild": (1, ["--sweep", "1", "2", "--epochs", "1"]),
     "matmul_collectives": (2, []),
