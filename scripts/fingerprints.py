@@ -118,7 +118,7 @@ def main() -> int:
     table = {name: fingerprint(training) for name, training in TRAININGS.items()}
     before = json.loads(arguments.compare.read_text()) if arguments.compare else {}
     print(f"instruction set {_core.active_isa()}")
-    changed = [name for name in before.keys() & table.keys() if before[name] != table[name]]
+    changed = [name for name in table if arguments.compare and before.get(name) != table[name]]
     for name, digest in table.items():
         print(f"{digest[:16]}  {name}{'  CHANGED' if name in changed else ''}")
     if arguments.save:

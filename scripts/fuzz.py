@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of the readers, by libFuzzer in the package atheris.
 
-    python scripts/fuzz.py                          # a minute over all targets, as in test.sh --all
+    python scripts/fuzz.py                          # a minute over all; test.sh --all takes half of it
     python scripts/fuzz.py --runs 1000000 idx npz   # so many inputs a target
     python scripts/fuzz.py --list
 
@@ -50,7 +50,8 @@ def import_targets() -> dict[str, fuzz_targets.Target]:
         import fuzz_targets
     for name, target in fuzz_targets.TARGETS.items():
         target(next(fuzz_targets.seeds(name)))
-    return fuzz_targets.TARGETS
+    targets: dict[str, fuzz_targets.Target] = fuzz_targets.TARGETS
+    return targets
 
 
 def fuzz(target: fuzz_targets.Target, arguments: list[str], memory: int, output: int) -> None:

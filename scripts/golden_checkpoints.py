@@ -8,7 +8,7 @@ version must read these files (tests/python/test_checkpoint_formats.py).
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -52,12 +52,15 @@ def write(folder: Path, strategy: str, step: int) -> None:
         whole.model.save(folder / "end.safetensors")
 
 
-def main(folder: str) -> None:
+def main(folder: Path) -> None:
     """All layouts."""
     for name, (strategy, ranks, step) in LAYOUTS.items():
-        path = Path(folder) / name
-        pdnn.run(write, path, strategy, step, ranks=ranks, backend="threads")
+        pdnn.run(write, folder / name, strategy, step, ranks=ranks, backend="threads")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="of the format")
+    main(parser.parse_args().folder)

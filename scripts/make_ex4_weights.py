@@ -1,6 +1,6 @@
 """Train the weights that pdnn has for the scatter-gather exercise, and write them into the package.
 
-    python scripts/make_ex4_weights.py [OUTPUT_FILE]
+    python scripts/make_ex4_weights.py [OUTPUT]
 
 1000 steps of gradient descent on all 5,000 digits at learning rate 2, in float64 on one core, from weights
 drawn within ±0.12 with seed 0; stored as float32.
@@ -8,7 +8,7 @@ drawn within ±0.12 with seed 0; stored as float32.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -43,4 +43,8 @@ def main(output: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FILE)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("output", type=Path, nargs="?", default=FILE, help="a .npz file (%(default)s)")
+    main(parser.parse_args().output)

@@ -1,10 +1,11 @@
 """Makes one stub of the core's two widths, and the protocol `Width` that both modules satisfy.
 
-python scripts/one_width.py FOLDER, which holds the stubs of pdnn._core; `scripts/make_stubs.sh` calls it.
+`scripts/make_stubs.sh` calls it.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import re
 import sys
@@ -54,4 +55,7 @@ def main(folder: Path) -> None:
         file.write(f"{HEAD}    {body}\n")
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="which holds the stubs of pdnn._core")
+    main(parser.parse_args().folder)

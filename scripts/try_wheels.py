@@ -78,7 +78,7 @@ def install(python: str, wheel: Path, mpi: str, folder: Path, uv: bool) -> None:
         folder,
     )
     new = folder / "venv" / "bin" / "python"
-    pip = ["uv", "pip", "install", "--python", new] if uv else [new, "-m", "pip", "install"]
+    pip: list[str | Path] = ["uv", "pip", "install", "--python", new] if uv else [new, "-m", "pip", "install"]
     for words in installations(wheel, mpi):
         run([*pip, "--quiet", *words], folder)
 
