@@ -14,7 +14,8 @@ over the seeds; and the mean difference in points with its standard error.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -79,18 +80,18 @@ def accuracy(task: Task, data: Data, dtype: str, seed: int) -> float:
     return 100 * trainer.evaluate(data[1])["accuracy"]
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Prints a line a network; writes all accuracies if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=3, help="trainings of each; default: 3")
-    parser.add_argument("--networks", default=",".join(TASKS), help="default: all")
+    measure.add_names(parser, "--networks", TASKS)
     parser.add_argument("--json", metavar="FILE", help="all accuracies")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     report = measure.begin()
     print("| network | float32 | bfloat16 | difference |\n|---|--:|--:|--:|")
-    for name in options.networks.split(","):
+    for name in options.networks:
         task, data = TASKS[name], TASKS[name].data()
         right = {
             dtype: [accuracy(task, data, dtype, seed) for seed in range(options.seeds)]
@@ -105,4 +106,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -21,18 +21,16 @@ import peers
 from images import Images
 from measure import Method
 from peers import Network
-from step import W0, W3
+from step import CONTROL, W0, W3
 from workers import Runner, Side
 
-TINY = Network("4-120-84-2 tanh, batch 32", (4, 120, 84, 2), "tanh", True, 32, steps=500)
-NETWORKS: dict[str, Network | Images] = {"tiny": TINY, "w0": W0, "w3": W3, "lenet": images.LENET}
+NETWORKS: dict[str, Network | Images] = {"tiny": CONTROL, "w0": W0, "w3": W3, "lenet": images.LENET}
 """By the name that `--networks` takes."""
 
 
 def side(network: Network | Images, strategy: str) -> Runner:
     """An epoch of `Trainer.fit`, rows in order; of "auto" also its line."""
-    make = images.make_trainer if isinstance(network, Images) else peers.make_trainer
-    trainer, data = make(network, strategy)
+    trainer, data = images.trainer_of(network, strategy)
     run = peers.fitted(trainer, data, network.batch)
 
     def with_line() -> tuple[float, float, dict[str, Any]]:

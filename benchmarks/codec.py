@@ -12,11 +12,9 @@ microseconds to encode with feedback. How it is measured: measure.py.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -136,9 +134,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--json", metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
 
-    report: dict[str, Any] = {"machine": measure.machine()}
-    about = report["machine"]
-    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at first; {options.dtype}")
+    report = measure.begin()
+    print(f"an array of {options.dtype}, one core")
     blocks = options.blocks or (3 if options.quick else 20)
     report["results"] = compare(options.codecs.split(","), options.dtype, blocks, 1e-3 * options.warm_up)
     print(
@@ -152,8 +149,7 @@ def main(arguments: Sequence[str]) -> None:
             f"{both:7.1f} µs{row['gigabytes_per_second']:8.1f}{row['bytes']:10,} {row['of_the_bytes']:6.1%}"
             f"{row['error']:9.4f}"
         )
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    measure.write(report, options.json)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,9 @@ shared memory, all of them at once; over a slow link (slow_link.py), what the li
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -216,15 +214,12 @@ def main(arguments: Sequence[str]) -> None:
     if options.link:
         slow_link.enter(options.link, [__file__, *arguments], parser)
     sizes, blocks = (SIZES[:10], 4) if options.quick else (SIZES, 20)
-    about = measure.machine()
-    print(f"{about['processor']}, {options.ranks} ranks, load {about['load']:.1f} at the start")
-    if options.link:
-        print(f"ranks on two machines, {options.link:g} Mbit/s each way")
-    results = run(options.ranks, sizes, blocks, options.link)
-    report = {"machine": about, "ranks": options.ranks, "megabits": options.link, "results": results}
-    print(table(results))
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    report = measure.begin(ranks=options.ranks, megabits=options.link)
+    where = f"two machines, {options.link:g} Mbit/s each way" if options.link else "one machine"
+    print(f"{options.ranks} ranks on {where}")
+    report["results"] = run(options.ranks, sizes, blocks, options.link)
+    print(table(report["results"]))
+    measure.write(report, options.json)
     if options.plot:
         plot(report, options.plot)
 

@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--strategies", default="ddp,pipeline:2")
     arguments = parser.parse_args()
-    pdnn.fitting.Copies = Timed  # type: ignore[attr-defined,misc]
+    pdnn.fitting.Copies = Timed  # type: ignore[attr-defined]
     data = digits()
     print(f"{-(-ROWS // BATCH)} steps an epoch; seconds of a rank on a processor")
     print("| strategy | a copy every … steps | s an epoch | more | ms a copy | MB of two |")

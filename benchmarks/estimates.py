@@ -12,39 +12,31 @@ how much longer than the best it takes. Needs two free cores; the round trip bet
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import images
 import measure
 import peers
-from images import Images
 from step import NETWORKS
 
 ALONE, TOGETHER = ("serial", "team:2", "pool:2"), ("ddp", "tp:2", "pipeline:2")
-
-
-def trainer(network: Any, strategy: str) -> tuple[Any, Any]:
-    """Of whichever kind of network."""
-    make: Any = images.make_trainer if isinstance(network, Images) else peers.make_trainer
-    return make(network, strategy)
 
 
 def on_ranks(name: str, specs: Sequence[str], rounds: int) -> dict[str, Any]:
     """Calibrates, chooses and measures, in as many ranks as there are."""
     from pdnn import _core
 
-    network: Any = NETWORKS[name]
-    one, data = trainer(network, "auto")
+    network = NETWORKS[name]
+    one, data = images.trainer_of(network, "auto")
     found = [one.estimate(data, network.batch, spec) for spec in specs]
-    chooser, _ = trainer(network, "fastest")
+    chooser, _ = images.trainer_of(network, "fastest")
     chooser.fit(data, batch_size=network.batch, verbose=False)
     runs = {
-        str(each.strategy): peers.fitted(*trainer(network, each.strategy), network.batch, True)
+        str(each.strategy): peers.fitted(*images.trainer_of(network, each.strategy), network.batch, True)
         for each in found
     }
     seconds: dict[str, list[float]] = {spec: [] for spec in runs}
@@ -96,7 +88,7 @@ def plot(report: dict[str, Any], path: str) -> None:
 
     figure = Figure(figsize=(5, 4.5), layout="constrained")
     axes = figure.add_subplot()
-    for name, results in report["networks"].items():
+    for name, results in report["results"].items():
         pairs = [
             (result["measured"][each["strategy"]], each["seconds"], each["strategy"])
             for result in results
@@ -130,25 +122,24 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     import pdnn
 
-    report: dict[str, Any] = {"machine": measure.machine(), "networks": {}}
-    print(f"{report['machine']['processor']}, {report['machine']['cores']} cores")
+    if len(os.sched_getaffinity(0)) < 2:
+        parser.error("two ranks need a core each, and this process may use one")
+    report = measure.begin(results={})
     errors: list[float] = []
     for name in options.networks:
         results = [
             on_ranks(name, ALONE, options.rounds),
             pdnn.run(on_ranks, name, TOGETHER, options.rounds, ranks=2, timeout=300)[0],
         ]
-        report["networks"][name] = results
+        report["results"][name] = results
         text, own = told(name, results)
         errors += own
-        trips = ", ".join(f"{1e9 * result['round_trip']:.0f} ns" for result in results[:1])
-        print(f"\n{text}\ncore-to-core round trip {trips}", flush=True)
+        print(f"\n{text}\ncore-to-core round trip {1e9 * results[0]['round_trip']:.0f} ns", flush=True)
     report["median_error"] = median(map(abs, errors))
-    worst = max(beyond(result) for results in report["networks"].values() for result in results)
+    worst = max(beyond(result) for results in report["results"].values() for result in results)
     print(f"\nmedian |error| of {len(errors)} estimates: {report['median_error']:.1%}")
     print(f"the strategies chosen are at most {worst:.1%} slower than the best measured")
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    measure.write(report, options.json)
     if options.plot:
         plot(report, options.plot)
 

@@ -10,8 +10,9 @@ pdnn's arithmetic is what `dtype="auto"` takes, scikit-learn's float64.
 from __future__ import annotations
 
 import argparse
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from time import perf_counter
@@ -71,20 +72,20 @@ def score(library: Any, task: Task, rows: tuple[Any, Any], seed: int) -> tuple[f
     return model.score(x_test, y_test), perf_counter() - began
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
     """Prints a line a table; writes all scores if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, default=5, help="fits of each; default: 5")
-    parser.add_argument("--tables", default=",".join(TASKS), help="default: all")
+    measure.add_names(parser, "--tables", TASKS)
     parser.add_argument("--json", metavar="FILE", help="all scores")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     report = measure.begin()
     print(
         "| table | pdnn | scikit-learn | difference | pdnn, s | scikit-learn, s |\n|---|--:|--:|--:|--:|--:|"
     )
-    for name in options.tables.split(","):
+    for name in options.tables:
         task, rows = TASKS[name], TASKS[name].load()
         ours, theirs = zip(
             *(
@@ -103,4 +104,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -13,6 +13,7 @@ own). How it is measured: measure.py.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import warnings
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import measure
+from examples import MODULES
 from measure import Method
 from workers import Runner, Side
 
@@ -93,12 +95,8 @@ def side(library: str, table: Table, dtype: str) -> Runner:
     x, y = table.rows()
     settings = table.settings | {"max_iter": table.epochs, "random_state": 0, "n_iter_no_change": 1000}
     if library == "pdnn":
-        from pdnn.sklearn import MLPClassifier
-
         settings |= {"dtype": dtype, "n_jobs": len(os.sched_getaffinity(0))}
-    else:
-        from sklearn.neural_network import MLPClassifier
-    model = MLPClassifier(**settings)
+    model = importlib.import_module(MODULES[library]).MLPClassifier(**settings)
 
     def run() -> tuple[float, float]:
         with warnings.catch_warnings():
@@ -119,8 +117,8 @@ def compare(table: Table, cores: int, method: Method) -> dict[str, Any]:
     found = measure.compare(sides, method)
     measure.check_losses(sides, [result.check for result in found.results])
     trips = 1e9 * float(np.median(found.trips))
-    report = {"table": table.name, "cores": cores, "round_trip_nanoseconds": trips, "blocks": method.blocks}
-    report |= {"kept": len(found.kept(sides[0])), "sides": []}
+    report: dict[str, Any] = {"table": table.name, "cores": cores, "round_trip_nanoseconds": trips}
+    report |= {"blocks": method.blocks, "kept": len(found.kept(sides[0])), "sides": []}
     if report["kept"]:
         first = found.seconds(0)
         for number, each in enumerate(sides):
@@ -148,7 +146,12 @@ def main(arguments: Sequence[str]) -> None:
     )
     measure.add_options(parser, quick="1 core, few blocks: rough figures")
     measure.add_names(parser, "--tables", TABLES)
-    parser.add_argument("--dtype", default="float64", help="of the array (default %(default)s)")
+    parser.add_argument(
+        "--dtype",
+        default="float64",
+        choices=("float32", "float64"),
+        help="of the array (default %(default)s)",
+    )
     options = parser.parse_args(arguments)
     method, report = measure.method(options), measure.begin()
     for name in options.tables:

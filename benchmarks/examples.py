@@ -29,7 +29,7 @@ from typing import Any
 
 import measure
 from digits import mnist_folder
-from workers import Side, pinned
+from workers import pinned
 
 EXAMPLES = {
     "training_curves": "plot_mlp_training_curves.py",
@@ -100,7 +100,7 @@ def compare(path: Path, cores: int, rounds: int) -> list[dict[str, Any]]:
     for _ in range(rounds):
         for side, found in runs.items():
             words = [sys.executable, __file__, "--run", str(path), side]
-            with pinned(Side("", run, cores=cores)):
+            with pinned(cores):
                 found.append(json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout))
     times = {side: median(each["seconds"] for each in found) for side, found in runs.items()}
     return [

@@ -158,12 +158,12 @@ def timed(name: str, program: Program, folder: str, cache: str) -> tuple[float, 
 
 def measured(sides: Mapping[str, Program], rounds: int, cores: int) -> list[dict[str, Any]]:
     """Rows of the table."""
-    from measure import check_losses
-    from workers import Side, pinned
+    from measure import check_same
+    from workers import pinned
 
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     losses: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(prefix="pdnn-first-") as folder, pinned(Side("", timed, cores=cores)):
+    with tempfile.TemporaryDirectory(prefix="pdnn-first-") as folder, pinned(cores):
         store(folder)
         if CACHED in sides:
             timed(CACHED, sides[CACHED], folder, f"{folder}/kept")
@@ -172,7 +172,7 @@ def measured(sides: Mapping[str, Program], rounds: int, cores: int) -> list[dict
                 cache = f"{folder}/kept" if name == CACHED else f"{folder}/{number}"
                 took, losses[name] = timed(name, program, folder, cache)
                 seconds[name].append(took)
-    check_losses([Side(name, timed, tolerance=1e-2) for name in sides], list(losses.values()))
+    check_same("mean loss", [(name, loss, 1e-2) for name, loss in losses.items()])
     first = median(next(iter(seconds.values())))
     return [
         {"side": name, "seconds": median(took), "ratio": median(took) / first, "fastest": min(took)}

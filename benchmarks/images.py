@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import peers
 from peers import Network, fitted, pdnn_trainer
 from pytorch import TorchJob, torch_compiled, torch_steps
 from workers import Runner
@@ -85,6 +86,13 @@ def make_trainer(
         optimizer = optim.Adam(model.parameters(), lr=1e-3, weight_decay=1e-3)
     trainer = pdnn.Trainer(model, loss, optimizer, strategy=strategy, comm=comm)
     return trainer, pdnn.data.Dataset(*images.data())
+
+
+def trainer_of(network: Network | Images, strategy: Any) -> tuple[Any, Any]:
+    """A Trainer of whichever kind of network, and its data set in memory."""
+    if isinstance(network, Images):
+        return make_trainer(network, strategy)
+    return peers.make_trainer(network, strategy)
 
 
 def pdnn_side(
@@ -160,7 +168,7 @@ def _resnet9(nn: Any) -> Any:
         convolution = nn.Conv2d(inputs, outputs, kernel, stride, (kernel - 1) // 2)
         return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
 
-    class Residual(nn.Module):  # type: ignore[misc, name-defined]
+    class Residual(nn.Module):  # type: ignore[misc]
         def __init__(self, channels: int) -> None:
             super().__init__()
             self.fn = nn.Sequential(*block(channels, channels, 3, 1), *block(channels, channels, 3, 1))

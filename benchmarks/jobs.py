@@ -15,14 +15,12 @@ One core; the method is measure.py's, the peers are peers.py's.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +61,7 @@ def whole_fit(network: peers.Network, epochs: int) -> Runner:
     trainer, data = peers.make_trainer(network, "serial")
 
     def fit() -> float:
-        return trainer.fit(data, epochs, network.batch, verbose=False).history["loss"][-1]
+        return float(trainer.fit(data, epochs, network.batch, verbose=False).history["loss"][-1])
 
     return peers.timed(replace(network, steps=network.steps * epochs), fit)
 
@@ -118,8 +116,7 @@ def main(arguments: Sequence[str]) -> None:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         return
     wanted = peers.found(options.peers)
-    report: dict[str, Any] = {"machine": measure.machine(), "results": []}
-    print(f"{report['machine']['processor']}, load {report['machine']['load']:.1f} at the start")
+    report = measure.begin()
     if folder is None:
         print("MNIST is not here (PDNN_DATA names the folder that has it in mnist/): its epoch is left out")
     for what, sides in comparisons(wanted):
@@ -139,8 +136,7 @@ def main(arguments: Sequence[str]) -> None:
             print(
                 f"{steps} steps: {times[0] * steps / 1e6:.3f} s an epoch; {memory:.0f} MB of memory at most"
             )
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    measure.write(report, options.json)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,10 @@ measure.py; what each side runs: products.py and convolutions.py. Peers that are
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import convolutions
@@ -93,16 +91,6 @@ WHAT: dict[str, Callable[[str, bool, Collection[str]], list[Case]]] = {
 }
 
 
-def check_results(checks: Sequence[tuple[str, float]]) -> None:
-    """Raises RuntimeError unless all sides found the same number (to 0.1 %)."""
-    first, expected = checks[0]
-    for name, value in checks:
-        if not math.isclose(value, expected, rel_tol=1e-3):
-            raise RuntimeError(
-                f"{name} has a mean square of {value}, {first} of {expected}: not the same work"
-            )
-
-
 def compare(case: Case, dtype: str, blocks: int, warm_up: float) -> dict[str, Any]:
     """Measures one case.
 
@@ -119,7 +107,8 @@ def compare(case: Case, dtype: str, blocks: int, warm_up: float) -> dict[str, An
     sides = [*case.sides, Side(FLOOR, peak, (case.flop, dtype))]
     results, _ = measure.alternate(sides, blocks, lambda: 0.0, warm_up)
     names = [side.name for side in case.sides]
-    check_results([(name, result.check) for name, result in zip(names, results, strict=False)])
+    own = zip(case.sides, results[:-1], strict=True)
+    measure.check_same("mean square", [(side.name, result.check, side.tolerance) for side, result in own])
     times = [1e6 * measure.fastest_quarter(result.seconds) for result in results]
     return {
         "kernel": case.title,
@@ -128,7 +117,7 @@ def compare(case: Case, dtype: str, blocks: int, warm_up: float) -> dict[str, An
         "gigaflops_peak": case.flop / times[-1] / 1e3,
         "sides": [
             {"side": name, "microseconds": time, "ratio": time / times[0], "peak": times[-1] / time}
-            for name, time in zip(names, times, strict=False)
+            for name, time in zip(names, times[:-1], strict=True)
         ],
     }
 
@@ -183,9 +172,7 @@ def main(arguments: Sequence[str]) -> None:
 
     wanted = peers.found(options.peers)
     blocks = options.blocks or (5 if options.quick else 20)
-    report: dict[str, Any] = {"machine": measure.machine(), "results": []}
-    about = report["machine"]
-    print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
+    report = measure.begin()
     print("a call, its share of the peak, and peers as multiples of its time; one core, " + options.dtype)
     for name in options.what:
         for case in WHAT[name](options.dtype, options.quick, wanted):
@@ -193,10 +180,9 @@ def main(arguments: Sequence[str]) -> None:
             print(line(report["results"][-1]), flush=True)
     if options.map:
         report["map"] = {"widths": products.WIDTHS, "shares": products.heat_map(options.dtype, 105)}
-        title = f"share of the FMA peak, batch 105, {options.dtype}; {about['processor']}"
+        title = f"share of the FMA peak, batch 105, {options.dtype}; {report['machine']['processor']}"
         products.plot_heat_map(report["map"]["shares"], title, options.map)
-    if options.json:
-        Path(options.json).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    measure.write(report, options.json)
     if options.plot:
         plot(report, options.plot)
 

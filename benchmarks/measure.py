@@ -26,9 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
-from typing import Any
+from typing import Any, TypeVar
 
 from workers import Side, Worker, installed_version, start
+
+T = TypeVar("T")
 
 SETTLE = 0.05
 """Seconds from the end of a side's block to what the next side does."""
@@ -71,11 +73,11 @@ def fastest_quarter(seconds: Sequence[float]) -> float:
     return median(sorted(seconds)[: math.ceil(len(seconds) / 4)]) if seconds else math.nan
 
 
-def quiet(seconds: Sequence[float], trips: Sequence[float], slowest: float) -> list[float]:
+def quiet(blocks: Sequence[T], trips: Sequence[float], slowest: float) -> list[T]:
     """The blocks with no round trip over `slowest` before (``trips[i]``) or after (``trips[i + 1]``)."""
     return [
         block
-        for block, before, after in zip(seconds, trips[:-1], trips[1:], strict=True)
+        for block, before, after in zip(blocks, trips[:-1], trips[1:], strict=True)
         if max(before, after) <= slowest
     ]
 
@@ -227,13 +229,18 @@ def compare(sides: Sequence[Side], method: Method) -> Comparison:
 
 def check_losses(sides: Sequence[Side], losses: Sequence[float]) -> None:
     """Raises RuntimeError unless all sides that tell a mean loss tell the first one's, to their tolerance."""
-    found = [each for each in zip(sides, losses, strict=True) if not math.isnan(each[1])]
-    for side, loss in found:
-        first, expected = found[0]
-        if not math.isclose(loss, expected, rel_tol=side.tolerance):
-            raise RuntimeError(
-                f"{side.name} has a mean loss of {loss}, {first.name} of {expected}: not the same work"
-            )
+    found = zip(sides, losses, strict=True)
+    check_same(
+        "mean loss", [(side.name, loss, side.tolerance) for side, loss in found if not math.isnan(loss)]
+    )
+
+
+def check_same(what: str, found: Sequence[tuple[str, float, float]]) -> None:
+    """Raises RuntimeError unless all numbers are the first one: names, numbers and relative tolerances."""
+    for name, number, tolerance in found:
+        first, expected, _ = found[0]
+        if not math.isclose(number, expected, rel_tol=tolerance):
+            raise RuntimeError(f"{name} has a {what} of {number}, {first} of {expected}: not the same work")
 
 
 def round_trip_line(report: Mapping[str, Any]) -> str:
@@ -323,7 +330,7 @@ def begin(**more: Any) -> dict[str, Any]:
     about = machine()
     print(f"{about['processor']}, {about['cores']} cores, load {about['load']:.1f} at the start")
     print(", ".join(f"{name} {version}" for name, version in about["versions"].items()))
-    return {"machine": about, **more, "results": []}
+    return {"machine": about, "results": [], **more}
 
 
 def write(report: Mapping[str, Any], path: str | None) -> None:

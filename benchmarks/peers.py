@@ -163,12 +163,14 @@ def pdnn_trainer(
 
     def run_and_evaluate() -> float:
         run()
-        return trainer.evaluate(data)["loss"]
+        return float(trainer.evaluate(data)["loss"])
 
     return timed(network, run_and_evaluate) if evaluated else run
 
 
-def fitted(trainer: Any, data: Any, batch: int, shuffled: bool = False) -> Runner:
+def fitted(
+    trainer: Any, data: Any, batch: int, shuffled: bool = False
+) -> Callable[[], tuple[float, float, dict[str, float]]]:
     """An epoch of `Trainer.fit`: its own seconds and those of its phases, divided by the steps."""
     steps = -(-len(data) // batch)
 

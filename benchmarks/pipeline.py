@@ -69,8 +69,8 @@ def traveled(timeline: Timeline) -> list[float]:
     for rank, lane in enumerate(timeline.lanes):
         for event in lane:
             if event.what in ("recv_x", "recv_dy"):
-                sender = ("send_y", rank - 1) if event.what == "recv_x" else ("send_dx", rank + 1)
-                if event.begin < (began := sent[(*sender, event.micro)]):
+                what, sender = ("send_y", rank - 1) if event.what == "recv_x" else ("send_dx", rank + 1)
+                if event.begin < (began := sent[what, sender, event.micro]):
                     found.append(event.end - began)
     return found
 

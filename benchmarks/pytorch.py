@@ -77,13 +77,13 @@ def torch_graph(network: Network, threads: int, half: bool) -> Runner:
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             return job.criterion(torch.func.functional_call(job.model, parameters, (x,)), y)
 
-    @torch.compile(fullgraph=True)
     def step(parameters: Any, x: Any, y: Any) -> Any:
         gradients, loss = torch.func.grad_and_value(mean_loss)(parameters, x, y)
         for name, parameter in parameters.items():
             parameter.sub_(LEARNING_RATE * gradients[name])
         return loss
 
+    step = torch.compile(step, fullgraph=True)
     return timed(network, lambda: float(torch.stack([step(parameters, x, y) for x, y in job.batches]).mean()))
 
 
@@ -94,7 +94,6 @@ def torch_compiled(network: Stepped, make: Callable[[], TorchJob], threads: int,
     take_threads(threads)
     job = make()
 
-    @torch.compile
     def step(x: Any, y: Any) -> Any:
         job.optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
@@ -103,6 +102,7 @@ def torch_compiled(network: Stepped, make: Callable[[], TorchJob], threads: int,
         job.optimizer.step()
         return loss.detach()
 
+    step = torch.compile(step)
     return timed(network, lambda: float(torch.stack([step(x, y) for x, y in job.batches]).mean()))
 
 

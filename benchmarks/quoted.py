@@ -83,7 +83,8 @@ class Expm(Network):
         rest = a - half * np.eye(2)  # whose square is -det(rest) times the unit matrix
         root = np.sqrt(-np.linalg.det(rest).astype(complex))[:, None, None]
         exponential = np.exp(half) * (np.cosh(root) * np.eye(2) + np.sinh(root) / root * rest)
-        return tuple(values.reshape(-1, 4).astype(self.dtype) for values in (a, exponential.real))
+        samples, targets = (values.reshape(-1, 4).astype(self.dtype) for values in (a, exponential.real))
+        return samples, targets
 
 
 EXPM = Expm("4-32-16-4 tanh, 10,000 rows, Adam", (4, 32, 16, 4), "tanh", True, 10_000)
@@ -94,7 +95,7 @@ def pdnn_expm(job: Expm, strategy: str, dtype: str) -> Runner:
     import pdnn
 
     model = pdnn.models.mlp(job.sizes, job.activation, dtype=dtype, seed=0)
-    values = [value for layer in job.parameters() for value in layer]
+    values = [value for layer in job.parameters() for value in layer if value is not None]
     for parameter, value in zip(model.parameters(), values, strict=True):
         parameter.data = value
     adam = pdnn.optim.Adam(model.parameters(), lr=job.rate)

@@ -1,6 +1,6 @@
 """A slow link between two machines, on one: a program runs on the first, its mpiexec starts ranks on both.
 
-python benchmarks/slow_link.py [--megabits 1000] -- mpiexec -n 2 python examples/train_mnist.py
+python benchmarks/slow_link.py [--megabits 1000] -- mpiexec -n 2 python train.py
 
 The machines are two network namespaces with a name each, joined by a pair of virtual interfaces that send at
 most so many megabits a second each way (Linux's token bucket, `tc … tbf`). Open MPI is told of both through

@@ -26,7 +26,7 @@ import pytorch
 import scaling
 from measure import Method
 from peers import Network
-from workers import Runner, Side
+from workers import Runner, Side, installed_version
 
 ONE = "pdnn, one core"
 
@@ -82,11 +82,11 @@ def sides(network: Network, folder: str, with_peers: bool) -> list[Side]:
     if not with_peers:
         return found
     found.append(Side("NumPy, two threads", peers.numpy_step, (network,), 2))
-    if measure.installed_version("torch"):
+    if installed_version("torch"):
         meeting_point = str(Path(folder, "meeting"))
         found.append(Side("PyTorch, two threads", pytorch.torch_eager, (network, 2, True), 2))
         found.append(Side("PyTorch DDP", scaling.torch_ranks, (network, meeting_point), 2, ranks=2))
-    if measure.installed_version("jax"):
+    if installed_version("jax"):
         found.append(Side("JAX, two threads", peers.jax_scan, (network,), 2))
     return found
 

@@ -13,7 +13,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,8 +98,7 @@ def sides(network: Network | Images, cores: int, wanted: Collection[str], before
         found.append(Side("PyTorch eager, fused SGD", pytorch.torch_eager, (network, cores, True), cores))
         found.append(Side(COMPILED, pytorch.torch_graph, (network, cores, False), cores))
         if network.dtype == "float32":
-            half = Side(HALF, pytorch.torch_graph, (network, cores, True), cores, tolerance=ROUGH)
-            found.append(half)
+            found.append(Side(HALF, pytorch.torch_graph, (network, cores, True), cores, tolerance=ROUGH))
     if "sklearn" in wanted and network.bias and network.sizes[-1] > 2:  # of two classes it has one output
         found.append(Side("scikit-learn", peers.sklearn_mlp, (network,), cores))
     return found
@@ -178,7 +177,7 @@ def digits(microseconds: float) -> str:
     return f"{microseconds:.0f}" if microseconds >= 100 else f"{microseconds:.3g}"
 
 
-def title(result: dict[str, Any]) -> str:
+def title(result: Mapping[str, Any]) -> str:
     """What a comparison compares."""
     return (
         f"{result['network']}, {result['dtype']}, {result['cores']} core{'s' if result['cores'] > 1 else ''}"

@@ -21,13 +21,14 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from time import process_time
+from types import MappingProxyType
 from typing import Any, Protocol
 
-Runner = Callable[[], tuple[float, float] | tuple[float, float, Mapping[str, float]]]
+Runner = Callable[[], tuple[float, float] | tuple[float, float, Mapping[str, Any]]]
 """Runs one block; returns seconds a step, a number that all sides must agree on, and perhaps the seconds of
 what a step consists of."""
 
-Turn = tuple[float, float, float, Mapping[str, float]]
+Turn = tuple[float, float, float, Mapping[str, Any]]
 """What comes of a block: seconds a step, the number, seconds of processor time, seconds of parts."""
 
 
@@ -86,7 +87,7 @@ class _Process:
         self._side = side
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, side), daemon=True)
-        with pinned(side):
+        with pinned(side.cores, environment=side.environment):
             self._process.start()
         theirs.close()
         self.blas: str = _receive(self._connection, side)
@@ -113,7 +114,7 @@ class _Foreign(_Process):
             "import sys; sys.path.insert(0, sys.argv[1]); import workers; workers.serve_at(int(sys.argv[2]))"
         )
         words = [side.python, "-c", serve, str(Path(__file__).parent), str(theirs.fileno())]
-        with pinned(side), theirs:
+        with pinned(side.cores, environment=side.environment), theirs:
             os.environ.pop("PYTHONPATH", None)  # it is this interpreter's
             self._popen = subprocess.Popen(words, pass_fds=[theirs.fileno()])
         self._connection = Connection(ours.detach())
@@ -137,7 +138,11 @@ class _Ranks:
         self._side = side
         self._connections: list[Connection] = []
         self._thread = ThreadPoolExecutor(1)
-        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server, pinned(side):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            socket.socket(socket.AF_UNIX) as server,
+            pinned(side.cores, side.ranks, side.environment),
+        ):
             address = str(Path(folder, "socket"))
             server.bind(address)
             server.listen(side.ranks)
@@ -184,21 +189,22 @@ def _receive(connection: Connection, side: Side) -> Any:
 
 
 @contextmanager
-def pinned(side: Side) -> Iterator[None]:
+def pinned(
+    cores: int, ranks: int = 1, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
     """What a process started in here inherits: the last cores of this process's mask, and as many threads.
 
-    Ranks share both evenly.
+    Ranks share both evenly. `environment`: more variables.
     """
     threads = {
-        name: str(side.cores // side.ranks)
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        name: str(cores // ranks) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     }
     mask, variables = os.sched_getaffinity(0), dict(os.environ)
-    if side.cores > len(mask):
-        raise ValueError(f"{side.name}: {side.cores} cores, this process may use {len(mask)}")
+    if cores > len(mask):
+        raise ValueError(f"{cores} cores are needed, this process may use {len(mask)}")
     try:
-        os.sched_setaffinity(0, sorted(mask)[-side.cores :])
-        os.environ.update(threads | dict(side.environment))
+        os.sched_setaffinity(0, sorted(mask)[-cores:])
+        os.environ.update(threads | dict(environment))
         yield
     finally:
         os.sched_setaffinity(0, mask)

@@ -1,10 +1,10 @@
 """Gradient compression: two networks of the exercises, trained without a codec and with each.
 
-    python examples/codecs.py                                   # both networks, starts two ranks itself
-    python examples/codecs.py --network mlp --epochs 5 --plot codecs.png
-    python examples/codecs.py --sweep none int8 1bit 1bit-without-feedback --embedded
-    python examples/codecs.py --network mlp --every 8           # models averaged every 8 steps, by codecs
-    mpiexec -n 2 python examples/codecs.py # the same on ranks started by mpiexec
+    python examples/gradient_codecs.py                            # both networks, starts two ranks itself
+    python examples/gradient_codecs.py --network mlp --epochs 5 --plot codecs.png
+    python examples/gradient_codecs.py --sweep none int8 1bit 1bit-without-feedback --embedded
+    python examples/gradient_codecs.py --network mlp --every 8    # models averaged every 8 steps, by codecs
+    mpiexec -n 2 python examples/gradient_codecs.py               # the same on ranks started by mpiexec
 
 Every rank makes the gradient of half of each batch; the halves are added up, encoded by the codec. A line of
 the table is one training, from the same first weights and over the same batches as all others: accuracy on
@@ -86,9 +86,10 @@ def build(network: str, seed: int) -> tuple[nn.Sequential, nn.Loss]:
 def load(network: str, args: argparse.Namespace) -> tuple[Dataset, Dataset]:
     """Training and test images of the size that the network takes."""
     image: dict[str, Any] = {} if network == "mlp" else {"image": True, "size": 32}
-    if args.embedded:
-        return pdnn.datasets.mnist_mini(**image)
-    return pdnn.datasets.mnist(args.data, **image)
+    train, test = (
+        pdnn.datasets.mnist_mini(**image) if args.embedded else pdnn.datasets.mnist(args.data, **image)
+    )
+    return train, test
 
 
 def train(network: str, way: str, digits: tuple[Dataset, Dataset], args: argparse.Namespace) -> Row:

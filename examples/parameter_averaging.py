@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def average_by_master(model: nn.Sequential) -> None:
 def train_by_hand(digits: tuple[Dataset, Dataset], epochs: int, seed: int, different_inits: bool) -> Result:
     """The exercise's program: every rank trains a model of its own on its rows, and they are averaged."""
     comm, (train, test) = pdnn.world(), digits
-    tell = partial(print, flush=True)
+    tell: Callable[[str], object] = partial(print, flush=True)
     say = tell if comm.rank == 0 else lambda *_: None
     model = pdnn.exercises.lenet_psgd(seed=seed + (comm.rank if different_inits else 0))
     descent = optim.SGD(model.parameters(), lr=0.1)

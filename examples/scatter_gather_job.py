@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -105,6 +106,20 @@ class Run:
     timer: Timer = field(default_factory=Timer)
 
 
+def begin(
+    comm: Communicator, digits: Dataset | None, thetas: tuple[Array, Array] | None
+) -> tuple[Array | None, Array | None, Run]:
+    """Rank 0's rows and labels, on the others None, and a run whose thetas are rank 0's on every rank."""
+    x = y = None
+    run = Run(np.empty(SHAPES[0]), np.empty(SHAPES[1]))
+    if comm.rank == 0:
+        assert digits is not None and thetas is not None, "rank 0 has the digits and the first thetas"
+        x, y = digits.x, digits.y
+        run.theta1[...], run.theta2[...] = thetas
+    broadcast(comm, run)
+    return x, y, run
+
+
 def train(
     comm: Communicator,
     digits: Dataset | None,
@@ -129,14 +144,7 @@ def train(
     log : function of str, optional
         Gets rank 0's line of each iteration.
     """
-    x = y = None
-    theta1, theta2 = (np.empty(shape) for shape in SHAPES)
-    if comm.rank == 0:
-        assert digits is not None and thetas is not None, "rank 0 has the digits and the first thetas"
-        x, y = digits.x, digits.y
-        theta1[...], theta2[...] = thetas
-    run = Run(theta1, theta2)
-    broadcast(comm, run)
+    x, y, run = begin(comm, digits, thetas)
     for iteration in range(iterations):
         began = time.perf_counter()
         if iteration == 0 or not once:
@@ -144,18 +152,18 @@ def train(
                 my_x = comm.scatter(x)
             with run.timer("scatter labels"):
                 my_y = comm.scatter(y)
-        cost, gradient1, gradient2 = cost_and_gradients(theta1, theta2, my_x, my_y, product, run.timer)
+        cost, gradient1, gradient2 = cost_and_gradients(
+            run.theta1, run.theta2, my_x, my_y, product, run.timer
+        )
         with run.timer("gather 1"):
             gradients1 = comm.gather(gradient1)
         with run.timer("gather 2"):
             gradients2, costs = comm.gather(gradient2), comm.gather(np.array([cost]))
-        if digits is not None and comm.rank == 0:
-            with run.timer(
-                "update"
-            ):  # dividing once, by the rows of all ranks, is right for uneven shards too
-                theta1 -= learning_rate / len(digits) * sum(gradients1)
-                theta2 -= learning_rate / len(digits) * sum(gradients2)
-                run.costs.append(float(sum(costs)[0]) / len(digits))
+        if x is not None and gradients1 and gradients2 and costs:  # on rank 0
+            with run.timer("update"):  # divided once, by the rows of all ranks: right for uneven shards too
+                run.theta1 -= learning_rate / len(x) * sum(gradients1)
+                run.theta2 -= learning_rate / len(x) * sum(gradients2)
+                run.costs.append(float(np.sum(costs)) / len(x))
         broadcast(comm, run)
         run.seconds.append(time.perf_counter() - began)
         if log and comm.rank == 0:
@@ -179,14 +187,11 @@ def train_ddp(
 
     Parameters are those of `train`; the costs are on every rank.
     """
-    given = digits is not None and thetas is not None and comm.rank == 0
-    theta1, theta2 = thetas if given else tuple(np.empty(shape) for shape in SHAPES)
-    run = Run(theta1.copy(), theta2.copy())
-    broadcast(comm, run)
+    x, y, run = begin(comm, digits, thetas)
     with run.timer("scatter inputs"):
-        my_x = comm.scatter(digits.x if given else None)
+        my_x = comm.scatter(x)
     with run.timer("scatter labels"):
-        my_y = comm.scatter(digits.y if given else None)
+        my_y = comm.scatter(y)
     rows = int(comm.all_reduce(np.array([float(len(my_x))]))[0])
     for _ in range(iterations):
         began = time.perf_counter()
@@ -194,8 +199,9 @@ def train_ddp(
         with run.timer("all-reduce"):
             sums = comm.all_reduce(np.concatenate([*(g.ravel() for g in gradients), [cost]])) / rows
         with run.timer("update"):
-            run.theta1 -= learning_rate * sums[: theta1.size].reshape(theta1.shape)
-            run.theta2 -= learning_rate * sums[theta1.size : -1].reshape(theta2.shape)
+            first, second = np.split(sums[:-1], [run.theta1.size])
+            run.theta1 -= learning_rate * first.reshape(SHAPES[0])
+            run.theta2 -= learning_rate * second.reshape(SHAPES[1])
         run.costs.append(float(sums[-1]))
         run.seconds.append(time.perf_counter() - began)
     return run
@@ -214,17 +220,19 @@ def time_plans(
 
     The ways take turns; a figure is the median of its `rounds` turns. The others wait while rank 0 is alone.
     """
-    options = {"iterations": iterations, "learning_rate": 2.0, "product": product}
+    by_root = partial(
+        train, digits=digits, thetas=thetas, iterations=iterations, learning_rate=2.0, product=product
+    )
     plans: dict[str, Callable[[], Run | None]] = {
-        "1 rank": lambda: (
-            train(pdnn.comm.SELF, digits, thetas, once=True, **options) if comm.rank == 0 else None
-        )
+        "1 rank": lambda: by_root(pdnn.comm.SELF, once=True) if comm.rank == 0 else None
     }
     if comm.size > 1:
         plans |= {
-            f"{comm.size} ranks, scatter every time": lambda: train(comm, digits, thetas, **options),
-            f"{comm.size} ranks, scatter once": lambda: train(comm, digits, thetas, once=True, **options),
-            f"{comm.size} ranks, ddp": lambda: train_ddp(comm, digits, thetas, **options),
+            f"{comm.size} ranks, scatter every time": partial(by_root, comm),
+            f"{comm.size} ranks, scatter once": partial(by_root, comm, once=True),
+            f"{comm.size} ranks, ddp": lambda: train_ddp(
+                comm, digits, thetas, iterations=iterations, learning_rate=2.0, product=product
+            ),
         }
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in plans}
     for _ in range(rounds):

@@ -97,7 +97,7 @@ def time_products(
     rows = []
     for m, k, n in shapes:
         a, b = random.rand(m, k), random.rand(k, n)
-        calls, turns = {}, {}
+        calls, turns = dict[str, int](), dict[str, list[float]]()
         for name, product in products.items():
             product(a, b)
             began = time.perf_counter()

@@ -43,9 +43,11 @@ def test_names_that_are_unknown_are_told(
     benchmark: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for program, option in [
+        ("accuracy", "--networks"),
         ("step", "--peers"),
         ("reproducible", "--strategies"),
         ("estimators", "--tables"),
+        ("estimator_scores", "--tables"),
     ]:
         with pytest.raises(SystemExit):
             benchmark(program).main([option, "strange"])
@@ -215,7 +217,7 @@ def test_widths_are_drawn_a_line_for_each_side(
 @pytest.mark.long
 def test_auto_is_measured_beside_what_it_chooses_from(benchmark: Callable[[str], ModuleType]) -> None:
     auto, measure = benchmark("auto"), benchmark("measure")
-    network = dataclasses.replace(auto.TINY, steps=20)
+    network = dataclasses.replace(auto.CONTROL, steps=20)
     report = auto.compare(network, 2, measure.Method(2, 1.0, 0.001))
     assert [row["side"] for row in report["sides"]] == ["serial", "team:2", "auto"]
     assert auto.table(report).splitlines()[-1] == report["why"]
