@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytorch import take_threads
 from workers import Runner
 
 Array = npt.NDArray[Any]
@@ -122,11 +123,11 @@ def pdnn_convolution(shape: Convolution, which: str, dtype: str) -> Runner:
 
     core = core_for(dtype)
     x, w, b, dy = shape.arrays(dtype)
-    windows = {"stride": shape.stride, "padding": shape.padding}
+    stride, padding = shape.stride, shape.padding
     calls: dict[str, Callable[[], Any]] = {
-        "forward": lambda: core.conv2d(x, w, b, **windows),
-        "dw": lambda: core.conv2d_backward(x, w, dy, **windows, dx=False)[1],
-        "dx": lambda: core.conv2d_backward(x, w, dy, **windows, dw=False)[0],
+        "forward": lambda: core.conv2d(x, w, b, stride=stride, padding=padding),
+        "dw": lambda: core.conv2d_backward(x, w, dy, stride=stride, padding=padding, dx=False)[1],
+        "dx": lambda: core.conv2d_backward(x, w, dy, stride=stride, padding=padding, dw=False)[0],
     }
     return repeated(shape.flop, calls[which], mean_square)
 
@@ -135,7 +136,7 @@ def torch_convolution(shape: Convolution, which: str, dtype: str, channels_last:
     """PyTorch's operation without autograd, on one thread, images in either memory format."""
     import torch
 
-    torch.set_num_threads(1)
+    take_threads(1)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     x, w, b, dy = (torch.from_numpy(array) for array in shape.arrays(dtype))
     x, dy = (t.permute(0, 3, 1, 2).contiguous(memory_format=layout) for t in (x, dy))

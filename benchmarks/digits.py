@@ -94,41 +94,46 @@ def torch_lenet(job: LeNet5, threads: int, compiled: bool, half: bool, whole: bo
     criterion = nn.CrossEntropyLoss()
     state = {name: torch.from_numpy(v.copy()) for name, v in job.build().state_dict(format="torch").items()}
 
-    def begin() -> tuple[Any, Any]:
-        convolutions = [nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2)]
-        convolutions += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
-        layers = [nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
-        model = nn.Sequential(*convolutions, *layers)
+    convolutions = [nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2)]
+    convolutions += [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    layers = [nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+    model = nn.Sequential(*convolutions, *layers)
+    adam = torch.optim.Adam(model.parameters(), lr=job.rate, fused=True)
+
+    def begin_again() -> None:
+        """In the same memory, for which a step is compiled once."""
         model.load_state_dict(state)
-        adam = torch.optim.Adam(model.parameters(), lr=job.rate, fused=True)
+        for moments in adam.state.values():
+            for value in moments.values():
+                value.zero_()
 
-        def step(x: Any, y: Any) -> Any:
-            adam.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=half):
-                loss = criterion(model(x), y)
-            loss.backward()
-            adam.step()
-            return loss.detach()
+    def step(x: Any, y: Any) -> Any:
+        adam.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            loss = criterion(model(x), y)
+        loss.backward()
+        adam.step()
+        return loss.detach()
 
-        return model, torch.compile(step) if compiled else step
+    step = torch.compile(step) if compiled else step
 
-    def one_epoch(step: Any, order: Any) -> float:
+    def one_epoch(order: Any) -> float:
         rows = order.split(job.batch)
         return sum(float(step(x[part], y[part])) * len(part) for part in rows) / len(x)
 
-    _, step = begin()
+    begin_again()
     in_order = torch.arange(len(x))
 
     def epoch() -> tuple[float, float]:
         start = perf_counter()
-        loss = one_epoch(step, in_order)
+        loss = one_epoch(in_order)
         return perf_counter() - start, loss
 
     def all_epochs() -> tuple[float, float, dict[str, float]]:
         start = perf_counter()
-        model, step = begin()
+        begin_again()
         for _ in range(job.epochs):
-            one_epoch(step, torch.randperm(len(x)))
+            one_epoch(torch.randperm(len(x)))
         seconds = perf_counter() - start
         with torch.no_grad():
             right = (model(test_x).argmax(1) == test_y).double().mean()

@@ -38,7 +38,7 @@ from measure import Blocks, Method
 from peers import Network
 from pytorch import TorchJob
 from step import NETWORKS
-from workers import Runner, Side
+from workers import Runner, Side, installed_version
 
 DEFAULT = "w0,w3,lenet,resnet9"
 ONE, RANKS, SYNC, TEAM = "pdnn, one core", "pdnn ddp", "pdnn ddp, synchronized", "pdnn team"
@@ -78,8 +78,7 @@ def torch_ranks(network: Network | Images, meeting_point: str) -> Runner:
 
     import pdnn
 
-    torch.set_num_threads(1)
-    torch.set_num_interop_threads(1)
+    pytorch.take_threads(1)
     comm = pdnn.world()
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{meeting_point}", rank=comm.rank, world_size=comm.size
@@ -220,7 +219,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.link:
         slow_link.enter(options.link, [__file__, *arguments], parser)
 
-    with_torch = not options.no_torch and measure.installed_version("torch") is not None
+    with_torch = not options.no_torch and installed_version("torch") is not None
     method, report = measure.method(options), measure.begin(megabits=options.link)
     if options.link:
         print(f"ranks on two machines, {options.link:g} Mbit/s each way")

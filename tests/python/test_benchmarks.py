@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import math
+import os
 import sys
 from collections.abc import Callable
 from itertools import product
@@ -263,6 +264,44 @@ def test_idle_time_of_a_pipeline_is_measured_beside_its_formula(
         assert 1 > result["more_stages"]["4"] > 0.9 * 3 / (micros + 3)
         assert result["in_flight"] == ([micros] * 2 if name == "gpipe" else [min(micros, 2), 1])
     assert picture.stat().st_size > 1000
+
+
+@pytest.mark.long
+def test_subnormal_numbers_are_0_to_ranks_of_torch(
+    root: Path, tmp_path: Path, run_python: Callable[..., Completed]
+) -> None:
+    pytest.importorskip("torch")
+    code = (
+        "import peers, scaling, torch\n"
+        "network = peers.Network('4-3-2', (4, 3, 2), 'tanh', True, 2, steps=1)\n"
+        f"scaling.torch_ranks(network, {str(tmp_path / 'meeting')!r})()\n"
+        "print('product', float(torch.tensor(1e-30) * 1e-10))\n"
+    )
+    where = os.pathsep.join([str(root / "benchmarks"), *sys.path])
+    said = run_python(["-c", code], timeout=100, env={"PYTHONPATH": where, "PDNN_MPI": "0"}).stdout
+    assert "product 0.0" in said
+
+
+@pytest.mark.long
+def test_a_whole_training_by_torch_is_compiled_before_it_is_timed(
+    root: Path, run_python: Callable[..., Completed]
+) -> None:
+    pytest.importorskip("torch")
+    code = (
+        "import digits, torch\n"
+        "class Few(digits.LeNet5):\n"
+        "    def data(self, train):\n"
+        "        return super().data(train)[:256]\n"
+        "compiled = []\n"
+        "torch.compile = lambda step: compiled.append(step) or step\n"
+        "run, found = digits.torch_lenet(Few(epochs=1, rate=.01), 1, True, False, True), []\n"
+        "for _ in range(2):\n"
+        "    torch.manual_seed(0)\n"
+        "    found.append(run()[2]['accuracy'])\n"
+        "print(len(compiled), 'compiled;', found[0] == found[1] > .2)\n"
+    )
+    where = os.pathsep.join([str(root / "benchmarks"), *sys.path])
+    assert "1 compiled; True" in run_python(["-c", code], timeout=100, env={"PYTHONPATH": where}).stdout
 
 
 @pytest.mark.long
