@@ -1,5 +1,7 @@
 """Levenberg-Marquardt beside Adam and torch's L-BFGS on ten small regressions, in float64 on one thread.
 
+python benchmarks/second_order.py [--sets 10] [--adam-steps 100000] [--without-torch] [--json FILE]
+
 For each set Adam's smallest loss of all rates and steps, a tenth of it as the goal, and the processor seconds
 that each side takes to get there. torch's L-BFGS may take `--patience` times as long as Levenberg-Marquardt.
 """
@@ -7,18 +9,19 @@ that each side takes to get there. torch's L-BFGS may take `--patience` times as
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from time import process_time
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+import measure
 from pdnn import models, nn, optim
+from workers import installed_version
 
 Array = np.ndarray
 WIDTHS = (4, 32, 16, 4)
@@ -62,12 +65,15 @@ def ours(x: Array, y: Array, make: Callable[[nn.Sequential], optim.Optimizer]) -
 
 def adam(x: Array, y: Array, steps: int) -> float:
     """The smallest loss of all rates and steps."""
-    made = (ours(x, y, lambda model, lr=lr: optim.Adam(model.parameters(), lr=lr)) for lr in RATES)
-    return min(min(islice(losses, steps)) for losses in made)
+
+    def losses(lr: float) -> Iterator[float]:
+        return islice(ours(x, y, lambda model: optim.Adam(model.parameters(), lr=lr)), steps)
+
+    return min(min(losses(lr)) for lr in RATES)
 
 
 def torchs(x: Array, y: Array) -> Iterator[float]:
-    """The losses of torch's L-BFGS with a strong Wolfe search, at every evaluation."""
+    """The losses of torch's L-BFGS with a strong Wolfe search, the smallest of each twenty iterations."""
     import torch
 
     torch.set_num_threads(1)
@@ -107,11 +113,11 @@ def torchs(x: Array, y: Array) -> Iterator[float]:
         losses.clear()
 
 
-def reach(losses: Iterator[float], goal: float, patience: float) -> tuple[float, float]:
+def reach(make: Callable[[], Iterator[float]], goal: float, patience: float) -> tuple[float, float]:
     """Processor seconds until a loss is at the goal, or patience ends; and the smallest loss."""
-    next(losses)  # what is made once
+    next(make())  # what a process makes once
     began, least = process_time(), np.inf
-    for loss in losses:
+    for loss in make():
         least, passed = min(least, loss), process_time() - began
         if least <= goal or passed > patience:
             return passed, least
@@ -127,31 +133,38 @@ def main() -> None:
     parser.add_argument(
         "--adam-steps", type=int, default=100_000, help="for each rate (default: %(default)s)"
     )
-    parser.add_argument("--patience", type=float, default=25, help="default: %(default)s")
-    parser.add_argument("--without-torch", action="store_true")
-    parser.add_argument("--json", type=Path, help="where to write the numbers")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=25,
+        help="how many times as long as Levenberg-Marquardt torch may take (default: %(default)s)",
+    )
+    parser.add_argument("--without-torch", action="store_true", help="leave PyTorch out")
+    parser.add_argument("--json", metavar="FILE", help="write everything measured")
     arguments = parser.parse_args()
+    with_torch = not arguments.without_torch and installed_version("torch") is not None
+    report = measure.begin()
     print(
         f"{'set':14}{'Adam':>10}{'goal':>10}{'LM, s':>9}{'LM':>10}{'L-BFGS, s':>11}{'L-BFGS':>10}{'ratio':>8}"
     )
-    table = []
     for name in list(SETS)[: arguments.sets]:
         x, y = rows(name, arguments.rows)
         best = adam(x, y, arguments.adam_steps)
         goal = best / 10
         seconds, loss = reach(
-            ours(x, y, lambda model: optim.LevenbergMarquardt(model.parameters())), goal, patience=600
+            partial(ours, x, y, lambda model: optim.LevenbergMarquardt(model.parameters())),
+            goal,
+            patience=600,
         )
         row = {"set": name, "adam": best, "goal": goal, "seconds": seconds, "loss": loss}
         text = f"{name:14}{best:10.2e}{goal:10.2e}{seconds:9.3f}{loss:10.2e}"
-        if not arguments.without_torch:
-            theirs, least = reach(torchs(x, y), goal, arguments.patience * max(seconds, 0.05))
+        if with_torch:
+            theirs, least = reach(partial(torchs, x, y), goal, arguments.patience * max(seconds, 0.05))
             row |= {"torch_seconds": theirs, "torch_loss": least}
             text += f"{theirs:11.2f}{least:10.2e}{'> ' * (least > goal) + format(theirs / seconds, '.1f'):>8}"
         print(text, flush=True)
-        table.append(row)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(table, indent=1))
+        report["results"].append(row)
+    measure.write(report, arguments.json)
 
 
 if __name__ == "__main__":
