@@ -3,8 +3,8 @@
 python benchmarks/jobs.py [--blocks 10] [--peers numpy,jax,jax-0.4.31,torch] [--json FILE]
 
 * An epoch of MNIST (60,000 images, bytes as they are in the files, shuffled, batch 105, float32) against 572
-  times the bare step, and the most memory that it takes. Needs the data set: PDNN_DATA names its folder's
-  parent.
+  times the bare step, and the most memory that it takes. Without MNIST in the folder mnist/ of PDNN_DATA this
+  job is left out.
 * A network of 8-8-8 at batch 1: what a step costs beside its arithmetic.
 * The same by epochs of 200 steps, all the time of `fit` included; a peer has a call an epoch.
 * The thread-pool exercise's own epoch: float64, 100 batches of 105 rows, then the loss of all 10,500.

