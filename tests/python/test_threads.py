@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import pdnn
+from pdnn import nn
 from processes import Completed
 
 
@@ -255,3 +259,24 @@ class Last:
 last = Last()
 """
     assert run_python(["-c", code], timeout=30).stdout == "(4, 3)\n"
+
+
+def test_threads_that_first_use_a_model_at_once_gather_it_once() -> None:
+    x, y, criterion = np.ones((2, 3), np.float32), np.array([0, 1]), nn.CrossEntropyLoss()
+    began = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads change as often as they can
+    try:
+        with ThreadPoolExecutor(3) as pool:
+            for _ in range(100):
+                model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(8)), seed=0)
+                together = threading.Barrier(3)
+
+                def gradient(model: nn.Sequential = model, together: threading.Barrier = together) -> object:
+                    together.wait()
+                    return model.gradient(x, y, criterion)[1]
+
+                first, *others = [task.result() for task in [pool.submit(gradient) for _ in range(3)]]
+                assert all(np.array_equal(first, other) for other in others)
+                assert all(np.shares_memory(own.data, model.core.params) for own in model.parameters())
+    finally:
+        sys.setswitchinterval(began)

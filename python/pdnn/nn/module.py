@@ -16,7 +16,7 @@ from pdnn.files import safetensors
 from pdnn.moved import former
 from pdnn.nn import state_dict
 from pdnn.nn.eager import Runner, as_tensor
-from pdnn.nn.place import Place
+from pdnn.nn.place import GATHERING, Place
 from pdnn.nn.seeds import next_seed
 from pdnn.nn.static import builds, runs_in_python
 from pdnn.store import Array as Array
@@ -65,7 +65,7 @@ class Module(Advising):
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """(name, module) pairs of the parts, in the order in which they were assigned."""
-        for name, value in vars(self).items():
+        for name, value in tuple(vars(self).items()):  # to which another thread may add _place
             if isinstance(value, Module):
                 yield name, value
 
@@ -123,7 +123,7 @@ class Module(Advising):
         """The handles of a kind by their names, in order; ValueError if one has two."""
         names: dict[H, str] = {}
         for path, module in self.named_modules():
-            for name, value in vars(module).items():
+            for name, value in tuple(vars(module).items()):
                 if isinstance(value, kind):
                     own = f"{path}.{name}" if path else name
                     if names.setdefault(value, own) != own:
@@ -171,7 +171,8 @@ class Module(Advising):
             If a part belongs to another model of which this one has not all.
         """
         if self._place is None or self._place.store.moved:
-            self._gather()
+            with GATHERING:
+                self._gather()
         assert self._place is not None
         return self._place
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 
 import numpy as np
 
 from pdnn.nn.eager import Runner
 from pdnn.store import Array, Parameter, Store
+
+GATHERING = RLock()
+"""Held while a model gathers its parameters: of threads that first use it at once, one does it."""
+os.register_at_fork(  # a forked process has no model that is half gathered
+    before=GATHERING.acquire, after_in_parent=GATHERING.release, after_in_child=GATHERING.release
+)
 
 
 @dataclass
