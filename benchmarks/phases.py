@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -98,21 +99,28 @@ def profiled(network: Network | Images, strategy: str, dtype: str, sampled: str,
     def sample() -> tuple[float, float, Mapping[str, float]]:
         with tempfile.TemporaryDirectory() as folder:
             data = Path(folder) / "perf.data"
-            record = ["perf", "record", "-q", "-e", sampled, "-F", str(FREQUENCY), "-p", str(os.getpid())]
+            record = ["perf", "record", "-e", sampled, "-F", str(FREQUENCY), "-p", str(os.getpid())]
+            wait = ["sh", "-c", f"echo; exec sleep {seconds}"]
             perf = subprocess.Popen(
-                [*record, "-o", str(data), "--", "sleep", str(seconds)], stderr=subprocess.PIPE, text=True
+                [*record, "-o", str(data), "--", *wait],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
-            os.sched_setaffinity(perf.pid, range(os.cpu_count() or 1))  # its own work on another core, if any
+            assert perf.stdout is not None
+            with suppress(ProcessLookupError):  # it has failed
+                os.sched_setaffinity(perf.pid, range(os.cpu_count() or 1))  # its own work on another core
+            perf.stdout.readline()  # it fails if threads of a fit end while it looks which there are
             times, began = list[float](), process_time()
             while perf.poll() is None:
                 times.append(run()[0])
-            used = (process_time() - began) / (len(times) * network.steps)
+            used = process_time() - began
             if perf.returncode != 0:
-                raise RuntimeError(f"perf record failed: {perf.communicate()[0] or perf.returncode}")
+                raise RuntimeError(f"perf record failed: {perf.communicate()[1].strip() or perf.returncode}")
             read = ["perf", "report", "-i", str(data), "--stdio", "--no-children", "--percent-limit", "0"]
             options = ["-F", "overhead,dso,sym", "--field-separator", "|"]
             report = subprocess.run([*read, *options], capture_output=True, text=True, check=True).stdout
-        functions = shares(report)
+        functions, used = shares(report), used / (len(times) * network.steps)
         total = sum(functions.values())
         return (
             median(times),

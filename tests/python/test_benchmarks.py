@@ -379,3 +379,17 @@ def test_phases_say_what_is_missing(
     with pytest.raises(SystemExit):
         benchmark("phases").main([])
     assert "there is no `perf` here; install" in capsys.readouterr().err
+
+
+def test_what_perf_says_when_it_fails_is_told(
+    benchmark: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    perf = tmp_path / "perf"
+    perf.write_text("#!/bin/sh\necho may not look >&2\nexit 255\n")
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    phases, peers = benchmark("phases"), benchmark("peers")
+    network = peers.Network("4-3-2", (4, 3, 2), "tanh", True, 2, steps=3)
+    sample = phases.profiled(network, "serial", "", "cpu-clock", 0.01)
+    with pytest.raises(RuntimeError, match="perf record failed: may not look"):
+        sample()
