@@ -81,16 +81,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--gigabytes", type=float, default=1.0)
+    parser.add_argument("--gigabytes", type=float, default=1.0, help="of a file that is made (default 1)")
     parser.add_argument("--rounds", type=int, default=1, help="0: the stream alone")
     parser.add_argument("--strategy", default="serial")
     parser.add_argument("--file", type=Path, help="where the samples are, or shall be")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=".") as folder:
         file = options.file or Path(folder, "x.npy")
-        rows = int(options.gigabytes * 2**30 / 4 / FEATURES)
         if not file.exists():
-            write(file, rows)
+            write(file, int(options.gigabytes * 2**30 / 4 / FEATURES))
+        rows = len(np.load(file, mmap_mode="r"))
         stream = Stream(file, np.random.default_rng(1).integers(0, CLASSES, rows, dtype=np.int32))
         watch = Watch()
         watch.start()

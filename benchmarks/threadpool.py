@@ -62,6 +62,8 @@ def main(arguments: Sequence[str]) -> None:
         help="blocks beside a slower one are left out (default %(default)s ns)",
     )
     options = parser.parse_args(arguments)
+    if len(os.sched_getaffinity(0)) < 2:
+        parser.error("two threads need a core each, and this process may use one")
 
     sides = [Side(f"{n} thread(s)", gradients, (options.dtype, n), cores=n) for n in (1, 2)]
     (one, two), trips = measure.alternate(sides, options.blocks, _core.measure_round_trip)

@@ -91,14 +91,13 @@ def main(arguments: Sequence[str]) -> None:
     )
     measure.add_options(parser, quick="1 core, few blocks, every third width: rough figures", round_trip=150)
     parser.add_argument("--batch", type=int, default=32, help="rows of a step (default %(default)s)")
-    parser.add_argument("--cores", default="1", help="numbers of cores, such as 1,2 (default %(default)s)")
+    numbers = [str(count + 1) for count in range(len(os.sched_getaffinity(0)))]
+    measure.add_names(parser, "--cores", numbers, "1", "numbers of cores, such as 1,2")
     peers.add_peers(parser, "numpy,jax,jax-0.4.31,torch")
     parser.add_argument("--picture", metavar="FILE", help="write the picture: .svg, .png, .pdf")
     options = parser.parse_args(arguments)
     wanted = peers.found(options.peers)
-    counts = [1] if options.quick else [int(count) for count in options.cores.split(",")]
-    if max(counts) > (most := len(os.sched_getaffinity(0))):
-        parser.error(f"--cores {options.cores}; this process may use {most}")
+    counts = [1] if options.quick else [int(count) for count in options.cores]
     method, report = measure.method(options), measure.begin(batch=options.batch)
     for cores in counts:
         own = []

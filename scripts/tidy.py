@@ -19,11 +19,10 @@ BUILD = ROOT / "build" / "tidy"
 
 
 def changed_files(base: str) -> set[str] | None:
-    """The files that differ from a commit; None if there is no such commit."""
-    diff = subprocess.run(
-        ["git", "diff", "--name-only", "--relative", base], cwd=ROOT, capture_output=True, text=True
-    )
-    return set(diff.stdout.split()) if diff.returncode == 0 else None
+    """The files that differ from a commit, or that git does not know yet; None if there is no such commit."""
+    commands = (["diff", "--name-only", "--relative", base], ["ls-files", "--others", "--exclude-standard"])
+    found = [subprocess.run(["git", *each], cwd=ROOT, capture_output=True, text=True) for each in commands]
+    return None if found[0].returncode else {file for each in found for file in each.stdout.split()}
 
 
 def files_read(source: Path) -> set[Path]:
