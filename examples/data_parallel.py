@@ -110,9 +110,9 @@ def run(args: argparse.Namespace, config: Config) -> bool:
                 say(f"\n{reduce} of gradients, by {way}, seed {seed}")
                 model, lines = WAYS[way](replace(config, seed=seed), reduce, seen, held_out, print)
                 runs.append(lines)
-            close = pdnn.ddp.check_parameter_closeness(model)
-            print(f"rank {comm.rank}: {close}", flush=True)
-            well &= bool(close)
+                close = pdnn.ddp.check_parameter_closeness(model)
+                print(f"rank {comm.rank}: {close}", flush=True)
+                well &= bool(close)
             if args.seeds > 1 and comm.size == 2:
                 say("\n".join(one_worker.beside(RANGES[reduce], one_worker.medians(runs), args.seeds)))
         if len(args.by) > 1:
