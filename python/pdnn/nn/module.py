@@ -82,13 +82,13 @@ class Module(Advising):
         return (module for _, module in self.named_modules())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(vars(self).get(name), Handle) and not isinstance(value, Handle):
+        if isinstance(before := vars(self).get(name), Handle) and not isinstance(value, Handle):
             raise TypeError(
                 f"{type(self).__name__}.{name}: got {type(value).__name__}, expected a Parameter or Buffer; "
                 f"to change its values, call parameters() of the whole model, and write {name}.data = …"
             )
         if self._place is not None:
-            for part in (value, vars(self).get(name)):
+            for part in (value, before):
                 if isinstance(part, Handle) or (isinstance(part, Module) and part._named(Handle)):
                     raise ValueError(
                         f"{type(self).__name__}.{name}: the model's parameters are gathered already, at its "
