@@ -23,6 +23,6 @@ def new_figure(where: str, **options: Any) -> Figure:
     """
     try:
         from matplotlib.figure import Figure
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(f"{where}: matplotlib is missing; pip install matplotlib") from error
     return Figure(**options)

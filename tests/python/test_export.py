@@ -378,3 +378,21 @@ except ImportError as error:
     print(error)
 """
     assert "pip install onnx-ir" in run_python(["-c", code]).stdout
+
+
+def test_an_onnx_ir_that_is_broken_is_not_told_as_missing(
+    run_python: Callable[..., Completed], tmp_path: Path
+) -> None:
+    (tmp_path / "onnx_ir.py").write_text("from numpy import no_such_thing\n")
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import pdnn
+for call in (pdnn.models.mlp([2, 2]).to_onnx, pdnn.models.from_onnx):
+    try:
+        call("never.onnx")
+    except ImportError as error:
+        print(error)
+"""
+    said = run_python(["-c", code]).stdout
+    assert said.count("no_such_thing") == 2 and "pip install" not in said

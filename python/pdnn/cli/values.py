@@ -83,7 +83,7 @@ def can_draw(parser: argparse.ArgumentParser) -> None:
     """Ends a program that draws, before its work, where matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
-    except ImportError:
+    except ModuleNotFoundError:
         parser.exit(2, f"{parser.prog}: matplotlib is missing; pip install matplotlib\n")
 
 
@@ -91,7 +91,7 @@ def picture(text: str) -> str:
     """A file for a picture, with an ending that names a format."""
     try:
         from matplotlib.backend_bases import FigureCanvasBase
-    except ImportError:
+    except ModuleNotFoundError:
         raise argparse.ArgumentTypeError("matplotlib is missing; pip install matplotlib") from None
     known, ending = FigureCanvasBase.get_supported_filetypes(), os.path.splitext(text)[1]
     if ending[1:] and ending[1:].lower() not in known:

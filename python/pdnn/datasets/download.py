@@ -103,7 +103,7 @@ def _locked(folder: Path) -> Iterator[None]:
 def _pooch() -> ModuleType:
     try:
         return import_module("pooch")
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ImportError(
             "downloads need pooch: pip install pooch; or set PDNN_DATA to a folder with the data"
         ) from error

@@ -20,7 +20,7 @@ try:
     from onnx.inliner import inline_local_functions
     from onnx.reference import ReferenceEvaluator
     from onnx_ir.serde import SerdeError
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise ImportError("ONNX files need onnx-ir: pip install onnx-ir") from error
 
 Node: TypeAlias = ir.Node

@@ -14,7 +14,7 @@ from pdnn.files.atomic import replacing
 
 try:
     import onnx_ir as ir
-except ImportError as error:
+except ModuleNotFoundError as error:
     raise ImportError("ONNX files need onnx-ir: pip install onnx-ir") from error
 
 OPSET, IR_VERSION = 17, 8
