@@ -34,6 +34,19 @@ def test_numbers_are_read_whatever_divides_them(file: Path, delimiter: str, end:
     assert data.y[order].tolist() == [3, 6, 9, 12] and data.y.dtype == np.int64
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("header", ["", "a{0}b{0}c"])
+def test_a_first_line_that_tells_excel_the_delimiter_is_no_row(
+    file: Path, delimiter: str, header: str
+) -> None:
+    write(file, delimiter, "\n".join(filter(None, [f"sep={delimiter}", header.format(delimiter)])))
+    data = datasets.csv(file, True, test=0)
+    assert (len(data), data.columns[0]) == (len(ROWS), header[:1] or "0")
+    file.write_text(f"sep={delimiter}\r\n1{delimiter}2\r\n3{delimiter}x4\r\n5{delimiter}6\r\n")
+    with pytest.raises(ValueError, match="line 3"):
+        datasets.csv(file, True, test=0)
+
+
 def test_blanks_at_the_ends_of_lines_divide_nothing(file: Path) -> None:
     file.write_text("a b c\n 1  2 3\n4 5   6 \n")
     data = datasets.csv(file, True, test=0)

@@ -174,16 +174,16 @@ def _read(
 
 
 def _rows(path: str, lines: Iterable[str], delimiter: str) -> _Rows:
-    """The lines that are not blank, in columns, each with its number."""
+    """The lines that are not blank, nor the delimiter's for Excel, in columns, each with its number."""
     from csv import Error, reader
 
     rows = reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     line, alone = 1, False
     try:
         for row in rows:
-            if row and (row != [""] or alone):  # in a single column, "" is a missing number
+            if row and (row != [""] or alone) and (line, row) != (1, ["sep=", ""]):
                 yield line, row
-                alone = len(row) == 1
+                alone = len(row) == 1  # then "" is a missing number
             line = rows.line_num + 1
     except Error as error:
         raise ValueError(
@@ -276,6 +276,8 @@ def _delimiter(path: str | os.PathLike[str], lines: list[str], alone: bool) -> s
     """What divides the columns; if one `alone` makes sense, there may be nothing to divide."""
     from csv import reader
 
+    if told := re.match(r"sep=([\t;|,])\s*$", "".join(lines[:1])):  # for Excel
+        return told[1]
     for delimiter in DELIMITERS:
         some = [line.rstrip("\r\n").strip(" ") for line in lines if line.strip()]
         widths = {len(row) for row in reader(some, delimiter=delimiter, skipinitialspace=True) if row}
