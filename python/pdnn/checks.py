@@ -56,6 +56,13 @@ def integer(owner: object, name: str, value: Any, least: int | None = None, bits
     return found
 
 
+def flag(owner: object, name: str, value: Any) -> bool:
+    """The value as a bool; TypeError if it is none, as a word, which would mean True whatever it says."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{_named(owner)}: {name} is {value!r}, expected True or False")
+    return bool(value)
+
+
 def shape_of_sample(owner: object, name: str, value: Any) -> tuple[int, ...]:
     """The shape of a sample; TypeError if it is no sequence of integers, ValueError if one is below 0."""
     if isinstance(value, str) or not isinstance(value, Iterable):

@@ -370,3 +370,26 @@ def test_a_milestone_is_an_integer() -> None:
     rule = optim.SGD(network().parameters(), 1)
     with pytest.raises(TypeError, match=r"SequentialLR: a milestone is 1\.5, expected an integer"):
         optim.SequentialLR(rule, [optim.StepLR(rule, 1), optim.StepLR(rule, 1)], [1.5])  # type: ignore[list-item]
+
+
+# ---- flags
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda flag: nn.Linear(8, 4, flag), "bias"),
+        (lambda flag: nn.Conv2d(8, 4, 3, bias=flag), "bias"),
+        (lambda flag: nn.BatchNorm1d(8, sync=flag), "sync"),
+        (lambda flag: nn.PoissonNLLLoss(log_input=flag), "log_input"),
+        (lambda flag: nn.PoissonNLLLoss(full=flag), "full"),
+        (lambda flag: optim.SGD(network().parameters(), 0.1, 0.9, nesterov=flag), "nesterov"),
+        (lambda flag: optim.RMSprop(network().parameters(), centered=flag), "centered"),
+    ],
+)
+def test_a_word_is_no_flag(make: Callable[[Any], Any], name: str) -> None:
+    for wrong in ("no", "relu", 3, None):
+        with pytest.raises(TypeError, match=rf"{name} is {wrong!r}, expected True or False"):
+            make(wrong)
+    for right in (True, False, np.True_, np.False_):
+        make(right)

@@ -7,7 +7,7 @@ from math import prod
 from operator import index
 from typing import Any, ClassVar
 
-from pdnn.checks import integer
+from pdnn.checks import flag, integer
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer, fan_in_uniform, initializer
 from pdnn.nn.module import Module
@@ -76,7 +76,7 @@ class _Conv(_Windowed):
         self.weight = Parameter(
             "weight", (*self._each(self.kernel_size), in_channels // groups, out_channels)
         )
-        self.bias = Parameter("bias", (out_channels,)) if bias else None
+        self.bias = Parameter("bias", (out_channels,)) if flag(self, "bias", bias) else None
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""
@@ -146,7 +146,7 @@ class Conv2d(_Conv):
     Raises
     ------
     TypeError
-        If a number of channels or groups is no integer.
+        If a number of channels or groups is no integer, or bias no bool.
     ValueError
         If a number of channels, of the kernel, stride or dilation is below 1, one of the padding below 0, one
         is above 2**31 - 1, or the groups do not divide both numbers of channels.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pdnn.checks import integer, number, positive
+from pdnn.checks import flag, integer, number, positive
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.init import Initializer, fan_in_uniform, initializer
 from pdnn.nn.module import Module
@@ -31,7 +31,7 @@ class Linear(Module):
     Raises
     ------
     TypeError
-        If a width is no integer, or an initializer none.
+        If a width is no integer, bias no bool, or an initializer none.
     ValueError
         If it is below 1.
     """
@@ -50,7 +50,7 @@ class Linear(Module):
         self.weight_init = initializer(self, "weight_init", weight_init, fan_in_uniform())
         self.bias_init = initializer(self, "bias_init", bias_init, fan_in_uniform())
         self.weight = Parameter("weight", (self.in_features, self.out_features))
-        self.bias = Parameter("bias", (self.out_features,)) if bias else None
+        self.bias = Parameter("bias", (self.out_features,)) if flag(self, "bias", bias) else None
 
     def build(self, core: Width) -> CoreLayer:
         """The layer of the core."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer, kind_of, number
+from pdnn.checks import flag, integer, kind_of, number
 from pdnn.core import CoreLoss, Width, core_for
 from pdnn.nn.eager import LossNode
 from pdnn.nn.targets import prepare_rows, row_weights
@@ -331,7 +331,7 @@ class PoissonNLLLoss(Loss):
     ValueError
         If eps is not positive.
     TypeError
-        If it is no number.
+        If it is no number, or log_input or full no bool.
     """
 
     core_name = "PoissonNLLLoss"
@@ -342,7 +342,8 @@ class PoissonNLLLoss(Loss):
         self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
     ) -> None:
         super().__init__(reduction)
-        self._options = {"log_input": bool(log_input), "full": bool(full)}
+        flags = {"log_input": log_input, "full": full}
+        self._options = {name: flag(self, name, value) for name, value in flags.items()}
         self._set_number(lambda eps: 0 < eps < inf, "a number above 0", eps=eps)
 
 

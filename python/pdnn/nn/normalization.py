@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from pdnn.checks import integer, number, positive
+from pdnn.checks import flag, integer, number, positive
 from pdnn.core import CoreLayer, Width
 from pdnn.nn.module import Module
 from pdnn.store import Buffer, Parameter
@@ -22,7 +22,7 @@ class _BatchNorm(Module):
         self.num_features = num_features
         self.eps = positive(self, "eps", eps)
         self.momentum = number(self, "momentum", momentum, "a number in [0, 1]", lambda at: 0 <= at <= 1)
-        self.sync = bool(sync)
+        self.sync = flag(self, "sync", sync)
         self.weight = Parameter("weight", (num_features,))
         self.bias = Parameter("bias", (num_features,))
         self.running_mean = Buffer("running_mean", (num_features,))
@@ -75,7 +75,7 @@ class BatchNorm1d(_BatchNorm):
     Raises
     ------
     TypeError
-        If num_features is no integer, or eps or momentum no number.
+        If num_features is no integer, eps or momentum no number, or sync no bool.
     ValueError
         If num_features is below 1, eps not above 0, or momentum outside [0, 1].
     """

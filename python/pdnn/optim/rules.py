@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pdnn import _core
-from pdnn.checks import number
+from pdnn.checks import flag, number
 from pdnn.optim.optimizer import Optimizer, Params
 
 __all__ = ["SGD", "Adam", "AdamW", "Lion", "RMSprop"]
@@ -48,7 +48,7 @@ class SGD(Optimizer):
     ) -> None:
         super().__init__(params, lr, weight_decay)
         self.momentum = _share(self, "momentum", momentum)
-        self.nesterov = bool(nesterov)
+        self.nesterov = flag(self, "nesterov", nesterov)
         if self.nesterov and self.momentum == 0:
             raise ValueError("SGD: nesterov needs a momentum above 0")
 
@@ -236,7 +236,7 @@ class RMSprop(Optimizer):
         self.alpha = _share(self, "alpha", alpha)
         self.eps = self.checked_number("eps", eps)
         self.momentum = _share(self, "momentum", momentum)
-        self.centered = bool(centered)
+        self.centered = flag(self, "centered", centered)
 
     def rule(self) -> _core.RMSprop:
         """The core's RMSprop."""
