@@ -226,7 +226,8 @@ class History:
 
     def __repr__(self) -> str:
         last = ", ".join(f"{name} {values[-1]:.4g}" for name, values in self.history.items())
-        return f"History({self.epochs} epochs: {last})" if last else "History(no epochs)"
+        told = f"{self.epochs} epoch{'s'[: self.epochs > 1]}: {last}" if last else "no epochs"
+        return f"History({told})"
 
 
 def _counts(content: dict[str, Any]) -> dict[str, float]:

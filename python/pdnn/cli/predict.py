@@ -120,7 +120,8 @@ def _score(trainer: Trainer, data: Dataset, metrics: list[str], arguments: argpa
         if arguments.out is None:
             raise
         return f"no score: {str(error).removeprefix('evaluate: ')}"
-    return ", ".join(f"{name} {values[name]:.4f}" for name in metrics) + f" on {len(data)} samples"
+    told = ", ".join(f"{name} {values[name]:.4f}" for name in metrics)
+    return f"{told} on {len(data)} sample{'s'[: len(data) > 1]}"
 
 
 Loader = Callable[[argparse.Namespace], tuple["Dataset", bool]]

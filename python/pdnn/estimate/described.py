@@ -150,7 +150,7 @@ def scaling(
                 sentence = str(error)
                 for prefix in ("estimate: ", "Trainer: "):
                     sentence = sentence.removeprefix(prefix)
-                left_out.append(f"{words} on {number} ranks: {sentence}")
+                left_out.append(f"{words} on {number} rank{'s'[: number > 1]}: {sentence}")
                 continue
             strategy = parse(found.strategy)
             done = strategy.rows_per_step(rows, number)

@@ -71,8 +71,8 @@ class Steps:
         workers = self.ranks * strategy.engine.threads
         if workers > cores and strategy.engine.needs_cores:
             raise ValueError(
-                f'estimate: strategy "{strategy}" on {self.ranks} ranks needs {workers} cores, '
-                f"{self.machine.name} has {cores}"
+                f'estimate: strategy "{strategy}" on {self.ranks} rank{"s"[: self.ranks > 1]} needs '
+                f"{workers} cores, {self.machine.name} has {cores}"
             )
         step, memory = strategy.estimate(self), strategy.memory(self)
         return Estimate(str(strategy), self.ranks, self.rows, *step[:4], memory=memory, why=step.why)
