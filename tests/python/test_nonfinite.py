@@ -204,6 +204,38 @@ def test_a_gradient_overflows_while_the_loss_is_finite(strategy: Any, ranks: int
         assert same(ended, began) or (strategy == "average:2" and np.isfinite(ended[0]).all())
 
 
+@pytest.mark.parametrize(
+    ("strategy", "ranks"),
+    [
+        ("serial", 1),
+        ("pool:2/2", 1),
+        ("hogwild:1", 1),
+        ("hogwild:2", 1),
+        (DataParallel(shared_memory=True), 2),
+        (DataParallel(shared_memory=False), 2),
+        ("scatter-gather", 2),
+        ("average:2", 2),
+    ],
+    ids=str,
+)
+def test_an_infinite_gradient_of_a_parameter_that_is_not_trained_spoils_nothing(
+    strategy: Any, ranks: int
+) -> None:
+    """The gradient of the weight is x · 2 (y − target) = 1e30 · 2e15; that of the bias is finite."""
+
+    def overflow() -> tuple[Any, Any]:
+        model = nn.Sequential(nn.Linear(1, 1), seed=1)
+        model.flat_parameters[:] = 0
+        weight, bias = model.parameters()
+        trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD([bias], lr=1e-16), strategy=strategy)
+        x, y = np.full((8, 1), 1e30, np.float32), np.full((8, 1), -1e15, np.float32)
+        trainer.fit(Dataset(x, y), 1, 4, shuffle=False, verbose=False)
+        return weight.data.item(), bias.data.item()
+
+    for weight, bias in pdnn.run(overflow, ranks=ranks, backend="threads"):
+        assert weight == 0 and -0.5 < bias < -0.1
+
+
 def test_many_steps_and_many_bad_ones() -> None:
     """Longer than a window, in which steps are undone together; dropout's masks belong to steps."""
     rows = 3000

@@ -1,5 +1,8 @@
 #include "pdnn/optim/optimizer.hpp"
 
+#include <algorithm>
+
+#include "pdnn/core/finite.hpp"
 #include "pdnn/kernels/table.hpp"
 #include "pdnn/optim/inverse_hessian.hpp"
 
@@ -23,12 +26,17 @@ std::string_view Optimizer<T>::name() const {
 template <class T>
 std::unique_ptr<Optimizer<T>> Optimizer<T>::clone() const {
   std::unique_ptr<Optimizer> other = like(count_);
-  other->segments_ = segments_;
-  other->numbers_ = numbers_;
-  other->steps_ = steps_;
+  other->follow(*this);
   if (clip_) other->clip_ = std::make_unique<Clip<T>>(*clip_);
-  for (std::size_t i = 0; i < state_.size(); ++i) other->state_[i] = state_[i].copy();
   return other;
+}
+
+template <class T>
+void Optimizer<T>::follow(const Optimizer& other) {
+  segments_ = other.segments_;
+  numbers_ = other.numbers_;
+  steps_ = other.steps_;
+  for (std::size_t i = 0; i < state_.size(); ++i) std::ranges::copy(other.state_[i].span(), state_[i].data());
 }
 
 template <class T>
@@ -117,6 +125,18 @@ void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
 template <class T>
 void Optimizer<T>::scale_state(double factor) {
   for (AlignedArray<T>& array : state_) kernels::table<T>().scale(Part{}, count_, static_cast<T>(factor), array.data());
+}
+
+template <class T>
+Index Optimizer<T>::first_nonfinite(std::span<const T> grads) const {
+  Index begin = 0;
+  for (const Segment& segment : segments_) {
+    const Index count = segment.end - begin;
+    const Index at = segment.frozen ? count : pdnn::first_nonfinite(slice(grads, begin, count));
+    if (at < count) return begin + at;
+    begin = segment.end;
+  }
+  return count_;
 }
 
 template <class T>

@@ -36,6 +36,8 @@ class Optimizer {
   std::unique_ptr<Optimizer> like(Index count) const { return std::make_unique<Optimizer>(count, rule_); }
   /// Another one of the same groups, clipping, steps and state, which goes its own way from here on.
   std::unique_ptr<Optimizer> clone() const;
+  /// Takes over groups, steps and state of one with the same rule and as many parameters.
+  void follow(const Optimizer& other);
 
   /// Throws ValueError unless the segments cover exactly the parameters, in order.
   void set_segments(std::vector<Segment> segments);
@@ -61,6 +63,8 @@ class Optimizer {
   std::vector<AlignedArray<T>>& state() { return state_; }
   /// Multiplies all of it, as where velocities contain a learning rate that changes.
   void scale_state(double factor);
+  /// The first of all gradients that is not finite and whose parameter is not frozen; their number if there is none.
+  Index first_nonfinite(std::span<const T> grads) const;
   /// Σ w² of each group's parameters, w all of them, in an order that depends on the segments alone.
   std::vector<double> squares(std::span<const T> w) const;
 

@@ -36,7 +36,7 @@ class Hogwild<T>::Worker {
     if (this == &first) return;
     std::ranges::copy(first.job_.model.params->span(), job_.model.params->data());
     std::ranges::copy(first.job_.model.buffers->span(), job_.model.buffers->data());
-    optimizer_.set_segments(first.optimizer_.segments());
+    optimizer_.follow(first.optimizer_);
   }
 
   /// A gradient and an update from these rows. Before the update it is known whether they are finite.
@@ -64,7 +64,7 @@ class Hogwild<T>::Worker {
     const std::span<T> grads = slice(job_.model.grads->span(), 0, job_.model.count());
     Index bad = std::ssize(grads);
     if (on_nonfinite != OnNonfinite::ignore)
-      bad = std::isfinite(loss.value) ? first_nonfinite<T>(grads) : Nonfinite::kLoss;
+      bad = std::isfinite(loss.value) ? optimizer_.first_nonfinite(grads) : Nonfinite::kLoss;
     if (bad < std::ssize(grads)) {
       std::ranges::copy(buffers_, job_.model.buffers->data());
       if (on_nonfinite == OnNonfinite::stop) {

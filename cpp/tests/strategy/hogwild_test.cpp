@@ -212,6 +212,31 @@ BOOST_AUTO_TEST_CASE(buffers_are_averaged_by_rows) {
       BOOST_TEST(std::abs(buffers(outcome)[i] - (4 * four[i] + 2 * two[i]) / 6) <= 1e-15);
 }
 
+BOOST_AUTO_TEST_CASE(all_workers_begin_an_epoch_with_the_callers_state) {
+  std::atomic<int> arrived{0};
+  const WatchedLoss loss([&](const Matrix<const double>&) {  // each of two takes a batch an epoch
+    const int pairs = (arrived++ / 2) + 1;
+    while (arrived < 2 * pairs) std::this_thread::yield();
+  });
+  const nn::Init init{nn::Init::Kind::uniform, 0.5};
+  const std::vector<nn::LayerPtr<double>> layers{std::make_shared<nn::Linear<double>>(1, kOutputs, false, init, init)};
+  nn::Model<double> model(std::make_shared<nn::Network<double>>(layers), 3);
+  const auto network = model.bound({1});
+  optim::Optimizer<double> optimizer(model.count(), kernels::Sgd{0.5});
+  optimizer.set_segments({{model.count(), 0.1, 0, false}});
+  Hogwild<double> hogwild({model, *network, loss, {1}}, optimizer, comm::make_self(), 2, 1);
+  const Vector x{1, 1, 0, 0}, t{1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0};
+  const Source<double> source({x.data(), Samples::Format::float64, 4, 1, {1}}, {nullptr, {t.data(), 4, kOutputs}});
+  const auto params_after = [&](const std::vector<Index>& order) {
+    hogwild.run_epoch(source, {order, 1, 4, 0, {}}, [](const EpochSums&) { return false; });
+    return Vector(model.params->data(), model.params->data() + model.count());
+  };
+  const Vector first(model.params->data(), model.params->data() + model.count()), moved = params_after({0, 1});
+  BOOST_TEST(moved != first);
+  optimizer.scale_state(0);
+  BOOST_TEST(params_after({2, 3}) == moved, boost::test_tools::per_element());  // the gradients are 0
+}
+
 BOOST_AUTO_TEST_CASE(several_workers_learn_as_one_does) {
   for (Plan plan : {Plan{}, Plan{.adam = true}, Plan{.clip_norm = 2, .hidden = 70, .panels = true}}) {
     plan.serial = true;
