@@ -17,7 +17,21 @@ struct HeldSum : Locked<reduce::BucketedAllReduce<T>> {
   using Locked<reduce::BucketedAllReduce<T>>::Locked;
   ~HeldSum() { array.release(); }
 
+  /// What was under way in a sum that fails is abandoned, and an error that is fed back may count half of it: neither
+  /// this sum nor a later one would be right.
+  template <class Call>
+  auto unless_failed(Call call) {
+    require(!failed, "all-reduce: an earlier sum has failed, and other ranks may be at another one; make a new object");
+    try {
+      return this->without_gil(call);
+    } catch (...) {
+      failed = true;
+      throw;
+    }
+  }
+
   py::object array;
+  bool failed = false;
 };
 
 }  // namespace
@@ -71,11 +85,11 @@ void bind_reduce(py::module_& m) {
       .def(
           "start",
           [](Sum& self, py::array& array, const std::vector<double>& counts, bool mean) {
-            require(!self.array, "all-reduce: a sum is under way already; call finish() first");
+            require(!self.array || self.failed, "all-reduce: a sum is under way already; call finish() first");
             const std::span<T> values = write<T>("all-reduce", array);
-            self.array = array;
             const AtUserLine here;
-            self.without_gil([&](AllReduce& sum) { sum.start(values, counts, mean); });
+            self.unless_failed([&](AllReduce& sum) { sum.start(values, counts, mean); });
+            self.array = array;
           },
           py::arg("array"), py::arg("counts") = std::vector<double>(), py::arg("mean") = false,
           "`counts` are added up beside; with `mean` the array is divided by the sum of the first, unless that is 0.")
@@ -83,18 +97,18 @@ void bind_reduce(py::module_& m) {
           "ready",
           [](Sum& self, Index begin, Index end) {
             require(static_cast<bool>(self.array), "all-reduce: nothing is under way; call start() first");
-            self.without_gil([&](AllReduce& sum) { sum.ready({begin, end}); });
+            self.unless_failed([&](AllReduce& sum) { sum.ready({begin, end}); });
           },
           py::arg("begin"), py::arg("end"), "These elements are final: starts and moves along what can be.")
       .def(
-          "test", [](Sum& self) { return self.without_gil([](AllReduce& sum) { return sum.poll(); }); },
+          "test", [](Sum& self) { return self.unless_failed([](AllReduce& sum) { return sum.poll(); }); },
           "Moves it along; whether all that was started is there.")
       .def(
           "finish",
           [](Sum& self) {
             require(static_cast<bool>(self.array), "all-reduce: nothing is under way; call start() first");
             const AtUserLine here;
-            const std::span<const double> counts = self.without_gil([](AllReduce& sum) { return sum.finish(); });
+            const std::span<const double> counts = self.unless_failed([](AllReduce& sum) { return sum.finish(); });
             self.array = {};
             return std::vector<double>(counts.begin(), counts.end());
           },

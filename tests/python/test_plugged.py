@@ -120,6 +120,30 @@ def test_a_codec_in_python_encodes_arrays(dtype: str) -> None:
     assert codec.parse(signs) is signs
 
 
+def test_a_sum_of_which_a_codec_fails_is_the_last_of_its_object() -> None:
+    class Positive(codec.CustomCodec):
+        def encode_values(self, values: plugged_parts.Array) -> bytes:
+            if (values < 0).any():
+                raise ArithmeticError("a negative number")
+            return values.tobytes()
+
+        def decode_values(self, data: plugged_parts.Array, count: int) -> plugged_parts.Array:
+            return data.view("f4")
+
+    def rank() -> Any:
+        comm, ones = pdnn.world(), np.ones(3, np.float32)
+        reduce = codec.CompressedAllReduce(comm, Positive(), 3, error_feedback=True)
+        with pytest.raises(ArithmeticError, match="a negative number"):
+            reduce(-ones)
+        for call in (lambda: reduce(ones), lambda: reduce.start(ones), reduce.finish, reduce.test):
+            with pytest.raises(ValueError, match=r"all-reduce: an earlier sum has failed.*make a new object"):
+                call()
+        return codec.CompressedAllReduce(comm, Positive(), 3)(ones)
+
+    for found in on_threads(rank, 2):
+        assert found.tolist() == [2, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("encoded", "decoded", "error", "words"),
     [

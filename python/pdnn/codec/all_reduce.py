@@ -190,7 +190,7 @@ class CompressedAllReduce:
         Raises
         ------
         ValueError
-            As a call does, or if a sum is under way already.
+            As a call does, or if a sum is under way already, or one of this object has failed.
         """
         unmasked("all-reduce with a codec", "array", array)
         if array.shape != self.shape or array.dtype != self.dtype:
