@@ -123,7 +123,18 @@ Tensor<const T> Source<T>::gather_x(Part part, std::span<const Index> rows, nn::
 
 template <class T>
 nn::Target<T> Source<T>::gather_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
-  if (in_place(rows)) return view(rows).target;
+  return in_place(rows) ? view(rows).target : copy_target(part, rows, workspace);
+}
+
+template <class T>
+Batch<T> Source<T>::copy(std::span<const Index> rows, nn::Workspace<T>& workspace) const {
+  const Tensor<T> x = workspace.x(std::ssize(rows));
+  gather_samples({}, rows, x.data);
+  return {x, copy_target({}, rows, workspace)};
+}
+
+template <class T>
+nn::Target<T> Source<T>::copy_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const {
   const Index count = static_cast<Index>(rows.size());
   nn::Target<T> target;
   if (target_.classes) {

@@ -62,6 +62,8 @@ class Source {
   /// The same for samples or targets alone, without the barrier.
   Tensor<const T> gather_x(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
   nn::Target<T> gather_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
+  /// The batch of these rows in the workspace's buffers, also where the array has it ready.
+  Batch<T> copy(std::span<const Index> rows, nn::Workspace<T>& workspace) const;
   /// This part of the samples of these rows. out: [rows, sample]
   void gather_samples(Part part, std::span<const Index> rows, T* out) const;
   /// What gather() will have this worker read for these rows.
@@ -70,6 +72,7 @@ class Source {
   void fetch(std::span<const Index> rows) const;
 
  private:
+  nn::Target<T> copy_target(Part part, std::span<const Index> rows, nn::Workspace<T>& workspace) const;
   void gather_sparse(Range part, std::span<const Index> rows, T* out) const;
   void gather_sparse(std::span<const Index> rows, nn::SparseRoom<T>& room, bool by_columns) const;
   /// Whether these rows lie as a batch does.

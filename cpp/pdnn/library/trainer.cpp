@@ -143,13 +143,12 @@ struct Trainer<T>::Impl {
   void compare(std::string mine) {
     constexpr std::size_t kAll = kDigits * kParts.size();
     mine.resize(kAll, '-');
-    std::vector<std::uint8_t> all(mine.size() * static_cast<std::size_t>(comm->size()));
-    const std::vector<Index> counts(static_cast<std::size_t>(comm->size()), std::ssize(mine));
-    const std::vector<std::uint8_t> own(mine.begin(), mine.end());
-    comm->all_gather(std::span(own), std::span(all), counts);
+    AlignedArray<std::uint8_t> own(std::ssize(mine)), all(own.size() * comm->size());
+    std::ranges::copy(mine, own.data());
+    comm->all_gather(std::span<const std::uint8_t>(own.span()), all.span());
     if (mine[0] == '-') return;  // with an error of its own
     const auto said = [&](int rank) {
-      return std::string_view(reinterpret_cast<const char*>(all.data()), all.size())
+      return std::string_view(reinterpret_cast<const char*>(all.data()), static_cast<std::size_t>(all.size()))
           .substr(kAll * static_cast<std::size_t>(rank), kAll);
     };
     for (int rank = 0; rank < comm->size(); ++rank)

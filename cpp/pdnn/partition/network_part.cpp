@@ -92,9 +92,9 @@ void PartialModel<T>::exchange_blocks(const NetworkPart<T>& part) {
     for (const Block& block : own)
       for (const Index number : {block.whole, block.stride, block.rows, block.cols}) *to++ = number;
     const std::array<std::int64_t, 1> mine{numbers.size()};
-    std::vector<std::int64_t> sizes(ranks);
-    group_->all_gather(std::span(mine), std::span(sizes));
-    std::vector<Index> counts(sizes.begin(), sizes.end());
+    AlignedArray<std::int64_t> sizes(group_->size());
+    group_->all_gather(std::span(mine), sizes.span());
+    std::vector<Index> counts(sizes.data(), sizes.data() + sizes.size());
     Index total = 0;
     for (const Index size : counts) total += size;
     AlignedArray<std::int64_t> everyones(total);

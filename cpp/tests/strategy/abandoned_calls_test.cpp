@@ -123,7 +123,7 @@ struct Training {
              .count = std::ssize(x),
              .stride = 1,
              .sample = {1},
-             .scale = 2},  // so that they are copied
+             .scale = scale},
             {classes.data(), {}, weights.data()}};
   }
   data::Step step() const { return {.rows = rows, .global_rows = std::ssize(rows)}; }
@@ -133,6 +133,7 @@ struct Training {
   nn::CrossEntropyLoss<double> loss{nn::Reduction::mean};
   optim::Optimizer<double> optimizer;
   std::vector<double> x, weights;
+  double scale = 2;  // 1: a batch lies ready in x
   std::vector<std::int32_t> classes;
   std::vector<Index> rows;
 };
@@ -150,6 +151,30 @@ BOOST_AUTO_TEST_CASE(weights_of_rows_that_the_root_sends) {
     });
     BOOST_TEST(calls >= 2);  // of x and of the weights
   }
+}
+
+BOOST_AUTO_TEST_CASE(rows_that_lie_ready_in_the_callers_array) {
+  const int calls = abandon_each(0, 2, [&](const std::shared_ptr<Communicator>& comm) {
+    Training training(2000);
+    training.scale = 1;
+    auto engine = std::make_unique<engine::TeamEngine<double>>(training.job(), 1, 1000);
+    strategy::ScatterGather<double> strategy(training.job(), training.optimizer, std::move(engine), comm, 0, 2000,
+                                             false);
+    strategy.step(training.source(), training.step());
+  });
+  BOOST_TEST(calls >= 3);  // of x, of the classes and of the weights
+}
+
+BOOST_AUTO_TEST_CASE(blocks_of_many_ranks) {
+  constexpr int kRanks = 600;
+  const int calls = abandon_each(0, kRanks, [&](const std::shared_ptr<Communicator>& comm) {
+    const auto network = two_layers(1, 2, 2);
+    const auto model = std::make_shared<nn::Model<double>>(network, 1);
+    const auto optimizer = std::make_shared<optim::Optimizer<double>>(model->count(), kernels::Sgd{});
+    optimizer->set_segments({{model->count(), 0.1, 0, false}});
+    const partition::PartialModel<double> part(model, optimizer, partition::layers_of(*network, {0, 1}), comm, {});
+  });
+  BOOST_TEST(calls >= 2);
 }
 
 BOOST_AUTO_TEST_CASE(losses_of_many_leaves) {
