@@ -96,6 +96,25 @@ def test_rules_have_the_same_defaults_in_libpdnn(root: Path) -> None:
         assert there == here, name
 
 
+def test_layers_and_losses_have_the_same_defaults_in_libpdnn(root: Path) -> None:
+    header = (root / "cpp" / "pdnn" / "descriptions.hpp").read_text()
+    options = dict(re.findall(r"struct (\w+Options) \{(.*?)\n\};", header, re.DOTALL))
+    constructor = r"struct PDNN_API (\w+) : (?:Layer|Loss) \{\s*(?:explicit )?\1\((.*?)\);"
+    constructed = dict(re.findall(constructor, header, re.DOTALL))
+    compared = 0
+    for name, arguments in constructed.items():
+        if (kind := getattr(nn, name, None)) is None:
+            assert name == "Chain"
+            continue
+        words = arguments + options.get("".join(re.findall(r"(\w+Options)& options", arguments)), "")
+        here = {key: parameter.default for key, parameter in inspect.signature(kind).parameters.items()}
+        for key, value in re.findall(r'(\w+) = ("?[\w.-]+"?)', re.sub(r"Init .*", "", words)):
+            there = {"true": True, "false": False}.get(value, value.strip('"'))
+            assert here[key] == (there if isinstance(here[key], bool | str) else float(there)), (name, key)
+            compared += 1
+    assert compared > 30
+
+
 def test_every_strategy_has_its_word_in_libpdnn_and_in_the_docs(root: Path) -> None:
     words = {re.split(r"[^a-z-]", kind.pattern)[0] for kind in KINDS}
     assert {"team", "average", "tp"} <= words

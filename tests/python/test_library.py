@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+import inspect
+import json
 import re
 import shutil
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +25,7 @@ from pdnn.strategies.spec import parse
 from processes import mpi_command, own_mpiexec, run
 
 ROWS = 300
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass
@@ -140,6 +145,94 @@ def test_every_layer_loss_and_optimizer_of_python_is_in_it(root: Path) -> None:
     missing += [name for name in names | {*rules.__all__} if f"struct PDNN_API {name} " not in described]
     missing += [name for name in names | {*rules.__all__} if not re.search(rf"\b{name}\(", tested)]
     assert len(names) > 30 and not missing
+
+
+class Samples(ctypes.Structure):
+    """pdnn_samples of pdnn.h."""
+
+    _fields_ = (
+        *(("data", ctypes.c_void_p), ("element", ctypes.c_int), ("rows", ctypes.c_size_t)),
+        *(("rank", ctypes.c_size_t), ("shape", ctypes.c_size_t * 3)),
+        *(("scale", ctypes.c_double), ("shift", ctypes.c_double)),
+    )
+
+
+class Data(ctypes.Structure):
+    """pdnn_data of pdnn.h."""
+
+    _fields_ = (
+        *(("x", Samples), ("classes", ctypes.c_void_p), ("values", ctypes.c_void_p)),
+        *(("width", ctypes.c_size_t), ("weights", ctypes.c_void_p)),
+    )
+
+
+def trained_by(library: ctypes.CDLL, layers: list[Any], loss: str, x: Array, y: Array) -> str:
+    """The fingerprint of a model after an epoch by the interface for C."""
+
+    def call(name: str, *arguments: Any) -> None:
+        if getattr(library, name)(*arguments):
+            library.pdnn_last_error.restype = ctypes.c_char_p
+            raise AssertionError(library.pdnn_last_error())
+
+    model, trainer = ctypes.c_void_p(), ctypes.c_void_p()
+    shape = (ctypes.c_size_t * 3)(*x.shape[1:])
+    samples = Samples(x.ctypes.data, 1, len(x), x.ndim - 1, shape, 1, 0)
+    whole = y.ndim == 1
+    data = Data(
+        samples, y.ctypes.data if whole else None, None if whole else y.ctypes.data, y.shape[-1], None
+    )
+    architecture = json.dumps({"dtype": "float32", "layers": layers}).encode()
+    words = (json.dumps({"type": loss}).encode(), b'{"type": "SGD", "lr": 0.05}', b"serial")
+    seed, digits = ctypes.c_uint64(3), ctypes.create_string_buffer(65)
+    call("pdnn_model_create", architecture, seed, ctypes.byref(model))
+    try:
+        call("pdnn_trainer_create", model, *words, seed, ctypes.byref(trainer))
+        sizes = ctypes.c_size_t(1), ctypes.c_size_t(8)
+        call("pdnn_trainer_fit", trainer, ctypes.byref(data), *sizes, None, None)
+        call("pdnn_model_fingerprint", model, digits)
+    finally:
+        library.pdnn_trainer_free(trainer)
+        library.pdnn_model_free(model)
+    return digits.value.decode()
+
+
+IMAGES: list[tuple[type, Any]] = [
+    *((nn.Conv2d, (1, 4, 3)), (nn.BatchNorm2d, (4,)), (nn.LeakyReLU, ()), (nn.MaxPool2d, (2,))),
+    *((nn.AvgPool2d, (2,)), (nn.AdaptiveAvgPool2d, ()), (nn.ELU, ()), (nn.Flatten, ())),
+    *((nn.Linear, (4, 6)), (nn.LayerNorm, (6,))),
+    *((nn.Softplus, ()), (nn.Dropout, ()), (nn.Linear, (6, 3)), (nn.Sigmoid, ())),
+]
+LINES: list[tuple[type, Any]] = [
+    *((nn.Embedding, (5, 3)), (nn.Transpose, ()), (nn.Conv1d, (3, 4, 3)), (nn.BatchNorm1d, (4,))),
+    *((nn.MaxPool1d, (2,)), (nn.AvgPool1d, (2,)), (nn.AdaptiveAvgPool1d, ()), (nn.Flatten, ())),
+    *((nn.Linear, (4, 3)), (nn.Sigmoid, ())),
+]
+LOSSES = {
+    kind.__name__: kind
+    for kind in vars(nn.losses).values()
+    if isinstance(kind, type) and issubclass(kind, nn.Loss) and kind.core_name
+}
+
+
+@pytest.mark.parametrize("layers", [IMAGES, LINES], ids=["images", "lines"])
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_what_is_left_out_is_what_python_takes(
+    installed: Installed, layers: list[tuple[type, Any]], loss: type[nn.Loss]
+) -> None:
+    rng = np.random.default_rng(1)
+    sample = (1, 10, 10) if layers is IMAGES else (12,)
+    x = rng.integers(0, 5, (40, *sample)).astype(np.float32)
+    classes = loss in (nn.CrossEntropyLoss, nn.NLLLoss)
+    y = rng.integers(0, 3, 40).astype(np.int32) if classes else rng.random((40, 3), np.float32)
+    described = [
+        {"type": kind.__name__, **dict(zip(inspect.signature(kind).parameters, given, strict=False))}
+        for kind, given in layers
+    ]
+    model = nn.Sequential(*(kind(*given) for kind, given in layers), seed=3)
+    trainer = pdnn.Trainer(model, loss(), optim.SGD(model.parameters(), lr=0.05), seed=3)
+    trainer.fit(Dataset(x, y), 1, 8, verbose=False)
+    library = ctypes.CDLL(str(installed.library))
+    assert trained_by(library, described, loss.__name__, x, y) == model.fingerprint()
 
 
 @pytest.mark.long
