@@ -230,8 +230,13 @@ def test_an_error_that_mpiexec_forgets_is_one(
         assert child.returncode == code, output
 
 
-def test_another_mpiexec_must_be_one(job: Callable[..., subprocess.Popen[str]]) -> None:
-    child = job("-n", "2", "--mpiexec", "true", "-c", "pass")
-    output = end(child)
-    assert child.returncode == 1
-    assert "neither Open MPI's mpiexec nor MPICH's" in output
+def test_another_mpiexec_must_be_one(job: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    broken = tmp_path / "mpiexec"
+    broken.write_text("#!/bin/sh\necho libprrte.so.3: cannot open shared object file >&2\nexit 127\n")
+    broken.chmod(0o755)
+    for mpiexec, said in (("true", ""), (str(broken), "it said: libprrte.so.3: cannot open")):
+        child = job("-n", "2", "--mpiexec", mpiexec, "-c", "pass")
+        output = end(child)
+        assert child.returncode == 1
+        assert "neither Open MPI's mpiexec nor MPICH's" in output
+        assert said in output

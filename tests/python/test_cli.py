@@ -228,7 +228,7 @@ def test_doctor_says_what_is_broken(run_python: Callable[..., Completed]) -> Non
 def test_too_few_open_files_are_said_with_what_helps(run_python: Callable[..., Completed]) -> None:
     code = (
         "import resource, pdnn.cli, pdnn.launch.call\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6))\n"
         "raise SystemExit(pdnn.cli.main(['launch', '-n', '2', 'program.py']))"
     )
     child = run_python(["-c", code], timeout=60, check=False)

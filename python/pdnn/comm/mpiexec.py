@@ -8,6 +8,7 @@ import shutil
 import site
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def find(path: str | None = None) -> Mpiexec:
     Raises
     ------
     RuntimeError
-        If there is none, or it is neither Open MPI's nor MPICH's.
+        If there is none, or it does not say that it is Open MPI's or MPICH's.
     """
     found = shutil.which(path) if path else _beside_library() or shutil.which("mpiexec")
     if found is None:
@@ -87,7 +88,11 @@ def find(path: str | None = None) -> Mpiexec:
         if words.search(text):
             version = re.search(r"\d+\.\d+(\.\d+)?", text)
             return Mpiexec(found, family, version.group() if version else "")
-    raise RuntimeError(f"launch: {found} is neither Open MPI's mpiexec nor MPICH's; name one with --mpiexec")
+    said = textwrap.shorten(text, 300) or "nothing"
+    raise RuntimeError(
+        f"launch: {found} is neither Open MPI's mpiexec nor MPICH's, or does not work; name another with "
+        f"--mpiexec. With --version it said: {said}"
+    )
 
 
 def _beside_library() -> str | None:
