@@ -51,7 +51,7 @@ __all__ = [
 
 def get_include() -> str:
     """The folder of the C++ headers for layers of your own, for a compiler's -I."""
-    return str(Path(__file__).parent / "include")
+    return str(Path(_core.__file__).with_name("include"))
 
 
 __getattr__, __dir__ = deferred(

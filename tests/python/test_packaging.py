@@ -8,12 +8,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
 import pdnn
+from pdnn import _core
+from pdnn.comm.mpi import built_for
 from processes import Completed
 
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -68,6 +71,16 @@ def test_requirement_files_agree_with_pyproject(root: Path, pyproject: Tables) -
 def test_the_types_are_installed() -> None:
     assert (PACKAGE / "py.typed").exists()
     assert list(PACKAGE.glob("_core*/__init__.pyi")) or (PACKAGE / "_core.pyi").exists()
+
+
+def test_an_editable_install_has_what_is_compiled_in_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "_mpi").mkdir()
+    (tmp_path / "_mpi" / f"mpich{EXTENSION_SUFFIXES[0]}").touch()
+    monkeypatch.setattr(_core, "__file__", str(tmp_path / "_core.so"))
+    assert built_for() == ["MPICH"]
+    assert pdnn.get_include() == str(tmp_path / "include")
 
 
 def test_no_module_names_an_mpi_library_or_a_folder() -> None:

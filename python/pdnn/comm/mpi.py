@@ -201,8 +201,10 @@ def _import_native(module: Any) -> ModuleType:
 
 def built_for() -> list[str]:
     """The binary interfaces of MPI that this installation was built for; most others have MPICH's."""
+    from pdnn import _core  # beside its modules, also where an editable install has Python's apart
+
     names = {"openmpi": "Open MPI", "mpich": "MPICH"}
-    modules = pkgutil.iter_modules([str(Path(__file__).parents[1] / "_mpi")])
+    modules = pkgutil.iter_modules([str(Path(_core.__file__).with_name("_mpi"))])
     return [names[module.name] for module in modules]
 
 
