@@ -59,8 +59,13 @@ typename ConvPool2d<T>::Block ConvPool2d<T>::block(Index number, const Pass& pas
           .between = {own.data(), rows.size(), between_},
           .scratch = own.subspan(static_cast<std::size_t>(rows.size() * between_.count())),
           .saved = slice(vars.saved, rows.begin * pooling_sizes_.saved_row, rows.size() * pooling_sizes_.saved_row),
-          .grads = number < kBlocks ? slice(vars.scratch, number * params_, params_)
-                                    : slice(vars.leaf_room, (number - kBlocks) * params_, params_)};
+          .grads = block_grads(number, vars)};
+}
+
+template <class T>
+std::span<T> ConvPool2d<T>::block_grads(Index number, const Vars<T>& vars) const {
+  return number < kBlocks ? slice(vars.scratch, number * params_, params_)
+                          : slice(vars.leaf_room, (number - kBlocks) * params_, params_);
 }
 
 /// Calls action(block) for those of this member: of a team of more than kBlocks, the others have no room.
@@ -104,7 +109,7 @@ void ConvPool2d<T>::backward(const Pass& pass, Vars<T> vars, Tensor<const T> x, 
   pass.team->barrier();
   const Range mine = pass.team->range(params_);
   const auto add = [&](const T* from, T* to) { kernels::table<T>().add(Part{}, mine.size(), to, from, to); };
-  const auto grads_of = [&](Index number) { return block(number, pass, x.batch, vars).grads.data() + mine.begin; };
+  const auto grads_of = [&](Index number) { return block_grads(number, vars).data() + mine.begin; };
   if (!pass.leaves) {
     T* const sums = grads.data() + mine.begin;
     if (!pass.add) std::fill_n(sums, mine.size(), T{});

@@ -39,6 +39,7 @@ class ConvPool2d : public Layer<T> {
   };
   Blocks blocks(const Pass& pass, Index batch) const;
   Block block(Index number, const Pass& pass, Index batch, const Vars<T>& vars) const;
+  std::span<T> block_grads(Index number, const Vars<T>& vars) const;
   template <class Action>
   void each_own(const Pass& pass, Index batch, const Vars<T>& vars, Action action) const;
   Index room(Index rows) const;
