@@ -1,6 +1,5 @@
 #include "pdnn/comm/waiting.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <limits>
@@ -13,7 +12,7 @@ namespace pdnn::comm {
 namespace {
 
 constexpr auto kYielding = std::chrono::milliseconds(10);
-constexpr auto kLongestNap = std::chrono::microseconds(100);
+constexpr auto kNap = kYielding / 100;
 std::atomic<void (*)()> interrupt_hook{nullptr};
 
 double seconds_from_environment(const char* name, double otherwise, const char* zero) {
@@ -46,7 +45,7 @@ bool Waiting::pause() {
   if (now_ - start_ < kYielding) {
     std::this_thread::yield();
   } else {
-    std::this_thread::sleep_for(std::min<Clock::duration>((now_ - start_) / 100, kLongestNap));
+    std::this_thread::sleep_for(kNap);
   }
   return interrupts_.look(now_);
 }

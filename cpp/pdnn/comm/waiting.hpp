@@ -29,7 +29,7 @@ class Interrupts {
 
 class Waiting {
  public:
-  /// Between two looks. A nap is a hundredth of the time waited so far, so that it delays a rank by at most that. True
+  /// Between two looks. A nap is at most a hundredth of the time waited so far, and delays a rank by no more. True
   /// about 20 times a second, for what is not looked at every time.
   bool pause();
   /// Up to the last look at the clock, which short waits do without.

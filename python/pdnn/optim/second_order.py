@@ -207,7 +207,7 @@ class LevenbergMarquardt(SecondOrder):
     solver : "auto", "normal", "kernel" or "cg"
         Decomposes JᵀJ + μ, (parameters)²; decomposes J Jᵀ + μ, (rows · outputs)², without weight decay; or
         multiplies by J and Jᵀ in conjugate gradients. "auto" takes the smaller matrix, and conjugate
-        gradients from 4,096 unknowns.
+        gradients beyond 4,096 unknowns.
 
     Raises
     ------

@@ -65,8 +65,9 @@ class ScatterGather(Strategy):
         return steps.scatter_gather(self.once)
 
     def memory(self, steps: CostModel) -> int:
-        """The root's, which has the whole batch and every rank's gradient."""
-        return steps.memory(self.engine, steps.rows, steps.ranks * (steps.params + 3))
+        """The root's, which has the whole batch, its share twice, and every rank's gradient."""
+        gathered = steps.ranks * (steps.params + 3)
+        return steps.memory(self.engine, steps.rows, gathered, passes=1 + 2 / steps.ranks)
 
     def __str__(self) -> str:
         return "scatter-gather:once" if self.once else "scatter-gather"
