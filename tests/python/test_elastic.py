@@ -103,3 +103,37 @@ def test_an_error_of_the_loop_is_raised() -> None:
 
     with pytest.raises(KeyError, match="a mistake"):
         run_threads(lambda: train(ddp.State()), 3)
+
+
+def test_a_state_restores_arrays_that_came_went_or_grew() -> None:
+    state = ddp.State(came=None, went=np.arange(3.0), grew=np.array([0.5]), exact=np.zeros(3, np.float32))
+    state.commit()
+    state.came, state.went, state.grew = np.ones(2), None, np.append(state.grew, 7.0)
+    state.restore()
+    assert state.came is None and state.went.tolist() == [0, 1, 2] and state.grew.tolist() == [0.5]
+    state.commit()
+    state.exact = np.full(3, 1 / 3)
+    state.commit()
+    state.commit()  # in the place of the first, which was of float32
+    state.exact = np.zeros(3)
+    state.restore()
+    assert state.exact.tolist() == [1 / 3] * 3
+
+
+class NotCopied:
+    def __deepcopy__(self, memo: object) -> object:
+        raise OSError("not copied")
+
+
+def test_a_commit_that_fails_is_none() -> None:
+    state = ddp.State(value=1)
+    state.commit()
+    state.value = NotCopied()
+    with pytest.raises(OSError, match="not copied"):
+        state.commit()
+    state.restore()
+    assert state.value == 1 and state.commits == 1
+
+
+def test_one_rank_alone_knows_its_place() -> None:
+    assert ddp.elastic(lambda state: ddp.local_rank())(ddp.State(epoch=0)) == 0

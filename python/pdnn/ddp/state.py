@@ -72,8 +72,9 @@ class State:
         """Copies everything, to go back to if a rank dies; the same times on every rank."""
         began = time.perf_counter()
         old = self._copies.pop(self.commits - _KEPT + 1, None)
+        copied = self._copied(old or {})
         self.commits += 1
-        self._copies[self.commits] = self._copied(old or {})
+        self._copies[self.commits] = copied
         self.seconds += time.perf_counter() - began
 
     def _copied(self, old: dict[str, Any]) -> dict[str, Any]:
@@ -178,6 +179,7 @@ def elastic(
             raise TypeError(f"elastic: got {type(state).__name__}, expected a ddp.State as first argument")
         state.commit()
         if world().size == 1:
+            init()
             return function(state, *args, **kwargs)
 
         def work(comm: Communicator) -> Result:
@@ -214,10 +216,15 @@ def _parts(value: Any) -> tuple[list[Array], Any]:
     return ([value], None) if isinstance(value, np.ndarray) else ([], value)
 
 
+def _kinds(arrays: list[Array]) -> list[tuple[Any, ...]]:
+    """What arrays have in common if one can take the other's values."""
+    return [(each.shape, each.dtype) for each in arrays]
+
+
 def _copied(value: Any, old: tuple[list[Array], Any] | None) -> tuple[list[Array], Any]:
     """A copy, in the memory of an older one."""
     arrays, rest = _parts(value)
-    fits = old is not None and [each.shape for each in old[0]] == [each.shape for each in arrays]
+    fits = old is not None and _kinds(old[0]) == _kinds(arrays)
     copies = old[0] if old is not None and fits else [np.empty_like(array) for array in arrays]
     for copied, array in zip(copies, arrays, strict=True):
         np.copyto(copied, array)
@@ -225,8 +232,10 @@ def _copied(value: Any, old: tuple[list[Array], Any] | None) -> tuple[list[Array
 
 
 def _restored(value: Any, kept: tuple[list[Array], Any]) -> Any:
-    """The value as it was: in place where it has arrays, or is a schedule."""
+    """The value as it was: in place where it has the arrays that it had, or is a schedule."""
     arrays, rest = kept[0], copy.deepcopy(kept[1])
+    if not isinstance(value, (Module, Optimizer, LRScheduler)) and _kinds(_parts(value)[0]) != _kinds(arrays):
+        return arrays[0].copy() if arrays else rest
     for array, copied in zip(_parts(value)[0], arrays, strict=False):
         np.copyto(array, copied)
     if isinstance(value, Optimizer):
