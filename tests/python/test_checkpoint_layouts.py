@@ -16,7 +16,7 @@ import pytest
 import pdnn
 from pdnn import _core, nn, optim
 from pdnn.checkpoint import FILE, Content
-from pdnn.strategies import DataParallel, Pipeline, Strategy
+from pdnn.strategies import DataParallel, Grid, Pipeline, Strategy
 from pdnn.training import Position
 
 Array = npt.NDArray[Any]
@@ -332,3 +332,20 @@ def test_from_every_step_to_every_strategy(first: str, second: str, tmp_path: Pa
         folder = tmp_path / str(step)
         folder.mkdir()
         check(layouts[first], layouts[second], step, folder)
+
+
+def test_a_stage_without_parameters_has_nothing_that_a_codec_has_not_sent(tmp_path: Path) -> None:
+    """Its rank waited in vain for those that gathered what theirs had not sent."""
+    layout = Layout(Grid(pipeline=Pipeline(2, 2, cut=(5,)), data=DataParallel(codec="topk:0.1")), 4)
+
+    def train(epochs: int, resume: bool) -> int:
+        layers = nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 8), nn.Tanh(), nn.Flatten(), nn.Sigmoid()
+        model = nn.Sequential(*layers, dtype="float64", seed=1)
+        sgd = optim.SGD(model.parameters(), lr=0.1)
+        trainer = pdnn.Trainer(model, nn.MSELoss(), sgd, strategy=layout.strategy)
+        options: dict[str, Any] = {"checkpoint": tmp_path, "every_steps": 3, "resume": resume}
+        return trainer.fit((X, np.zeros((ROWS, 8))), epochs, 16, verbose=False, **options).epochs
+
+    for epochs, resume in ((1, False), (2, True)):
+        ended = pdnn.run(train, epochs, resume, ranks=layout.ranks, backend="threads")
+        assert ended == [epochs] * layout.ranks

@@ -39,8 +39,9 @@ def collect(training: Training, batch_size: int, session: CoreSession, comm: Com
     itself; in the middle of an epoch, running statistics; what codecs have not sent; sums of the epoch.
     """
     own: dict[str, Array] = {}
-    if remembered := session.memory:
-        own[MEMORY] = np.concatenate(remembered)
+    remembered = session.memory
+    if comm.all_reduce(np.array([len(remembered)]), "max")[0]:  # a stage without parameters has none
+        own[MEMORY] = np.concatenate([training.model.flat_parameters[:0], *remembered])
     position, buffers = training.position, training.model.flat_buffers
     if models_apart(training):
         counts = np.array([*session.rows_apart, training.optimizer.core.steps], np.float64)
