@@ -92,7 +92,7 @@ PYTHON_MAY_LOOK_AT = {
         *("_core", "checks", "core", "comm", "store", "nn", "optim", "data"),
         *("strategies", "estimate", "history", "metrics"),
     ],
-    "checkpoint": ["_core", "core", "comm", "files", "store", "history", "training"],
+    "checkpoint": ["_core", "core", "comm", "files", "store", "strategies", "history", "training"],
     "evaluation": ["core", "comm", "store", "data", "metrics", "training"],
     "epochs": ["_core", "core", "comm", "store", "data", "codec", "strategies", "training"],
     "closures": ["_core", "core", "store", "optim", "data", "training", "epochs"],

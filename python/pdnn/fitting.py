@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from pdnn import checkpoint as checkpoints
-from pdnn import strategies
 from pdnn._core import CommunicationError
 from pdnn.comm import Communicator
 from pdnn.comm.crew import Crew, Deaths, give
@@ -94,9 +93,7 @@ class Fitting:
         directory = settings.checkpoint if settings.resume else None
         checkpoints.meet_to_resume(directory, everyone)
         if training.wants_auto or (training.wants_fastest and training.choice is None):
-            had = None if directory is None else checkpoints.strategy_of(directory)
-            if had is not None and not strategies.parse(had).fits(training.comm.size):
-                had = None
+            had = None if directory is None else checkpoints.strategy_of(directory, training.comm.size)
             if training.wants_auto:
                 if not self._waits:
                     training.choose_auto(source, batch_size, settings.augment, had, alike, shown)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 
 import pdnn
 from pdnn import estimate, exercises, models, nn, optim, strategies
-from pdnn.comm import costs, run_threads
+from pdnn.comm import Communicator, costs, run_threads
 from pdnn.estimate import Link, Machine, Network, Steps
 from pdnn.estimate.compute import timed
-from pdnn.strategies import DataParallel, Serial
+from pdnn.estimate.machine import load, save
+from pdnn.strategies import DataParallel, Pipeline, Serial, Strategy
 from processes import Completed
 
 LINK = Link(latency=10.0, bandwidth=2.0)  # seconds and bytes a second that are easy to add up
@@ -245,6 +247,22 @@ def test_memory_is_the_table_of_what_is_kept() -> None:
     assert pool.memory == model + 2 * 4 * MLP.params + 2 * (4 * MLP.params + batch(2))  # two of four wait
     elastic = steps(8, 4).estimate(strategies.ElasticAveraging(10))
     assert elastic.memory == model + 4 * (2 * MLP.params + 1) + batch(8)
+    scattered = steps(8, 4).estimate(strategies.parse("scatter-gather"))  # and its share, twice
+    assert scattered.memory == model + 4 * 4 * (MLP.params + 3) + 1.5 * batch(8)
+
+
+def test_ranks_that_update_for_themselves_have_the_batch_of_one_rank_each() -> None:
+    words = ["ddp", "average:8", "hogwild-processes:N"]
+    points = estimate.scaling(MLP, 128, words, [1, 4], replace(MACHINE, nodes=1, cores=4), weak=True)[0]
+    rows = {(point.words, point.estimate.ranks): point.estimate.batch_size for point in points}
+    assert rows["ddp", 4] == 512
+    assert rows["average:8", 4] == rows["hogwild-processes:N", 4] == 128
+
+
+@pytest.mark.parametrize("name", ['a "b"', "two\nlines", "C:\\new", "ß😀"])
+def test_a_machine_of_any_name_is_written_and_read(name: str, tmp_path: Path) -> None:
+    save(replace(MACHINE, name=name), tmp_path / "machine.toml")
+    assert load(tmp_path / "machine.toml").name == name
 
 
 def spec_of_fastest(machine: Machine, ranks: int, compute: FakeCompute, rows: int = 64) -> str:
@@ -279,7 +297,7 @@ def test_candidates_train_what_one_process_does() -> None:
     assert {str(strategy) for strategy in estimate.candidates(normalized, 2, 1)} == {"ddp", "tp:2"}
 
 
-def trainer(strategy: str, **options: object) -> pdnn.Trainer:
+def trainer(strategy: str | Strategy, **options: object) -> pdnn.Trainer:
     model = models.mlp([20, 16, 4], seed=0)
     sgd = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     return pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy=strategy, **options)  # type: ignore[arg-type]
@@ -324,6 +342,17 @@ def test_a_training_that_is_resumed_keeps_its_strategy(tmp_path: object) -> None
     second = trainer("fastest")
     second.fit(data(), 2, 32, checkpoint=str(tmp_path), resume=True, verbose=False)
     assert str(second.strategy) == "pool:1/3" and second.epoch == 2
+
+
+@pytest.mark.parametrize("chosen", ["auto", "fastest"])
+@pytest.mark.parametrize("wrote", [Pipeline(1, schedule=[[("forward", 0), ("backward", 0)]]), "team:32"])
+def test_what_cannot_be_spelled_or_estimated_is_resumed(
+    wrote: str | Strategy, chosen: str, tmp_path: object
+) -> None:
+    for epochs, strategy in ((1, wrote), (2, chosen)):
+        one = trainer(strategy)
+        one.fit(data(), epochs, 32, checkpoint=str(tmp_path), resume=True, verbose=False)
+    assert one.epoch == 2 and str(one.strategy) in ("serial", "team:2", "pool:2/8")
 
 
 def test_a_training_that_is_resumed_on_other_ranks_chooses_anew(tmp_path: object) -> None:
@@ -388,6 +417,18 @@ def test_ranks_with_unlike_cores_count_those_that_all_have(monkeypatch: pytest.M
     machines = run_threads(lambda: trainer("ddp").calibrate(data(), 32).machine, 2)
     assert machines[0] == machines[1]
     assert machines[0].cores == 2
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_machines_with_unlike_numbers_of_ranks_are_known_alike(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many ranks on the first of two machines. Some failed, while others waited in vain."""
+    monkeypatch.setattr(Communicator, "machine", lambda self: self.split(int(self.rank >= first), self.rank))
+    machines = run_threads(lambda: trainer("ddp").calibrate(data(), 32).machine, 3)
+    assert machines[0] == machines[1] == machines[2]
+    assert (machines[0].inside is None) == (machines[0].sums is None) == (first == 1)
+    assert machines[0].between is not None
 
 
 def on_a_rank() -> tuple[list[float], str, bytes]:

@@ -16,6 +16,7 @@ from pdnn.checkpoint.content import Content, sealed
 from pdnn.files import safetensors
 from pdnn.files.atomic import replacing
 from pdnn.store import Array
+from pdnn.strategies import parse
 
 FILE = "checkpoint.safetensors"
 _PATIENCE = 1.0  # seconds for a training that is ending to leave its directory
@@ -46,10 +47,17 @@ def newest(directory: str | os.PathLike[str], *, warn: bool) -> tuple[Path, Cont
     return None
 
 
-def strategy_of(directory: str | os.PathLike[str]) -> str | None:
-    """How the strategy is spelled with which a directory's checkpoint was written; None if there is none."""
+def strategy_of(directory: str | os.PathLike[str], ranks: int) -> str | None:
+    """How the strategy is spelled with which a directory's checkpoint was written.
+
+    None if there is none, if it is not for so many ranks, or if only a program can make it: one with a
+    schedule or a codec of its own.
+    """
     found = newest(directory, warn=False)
-    return None if found is None else found[1].state["layout"].get("strategy")
+    words = None if found is None else found[1].state["layout"].get("strategy")
+    with suppress(ValueError):
+        return words if words and parse(words).fits(ranks) else None
+    return None
 
 
 def seed_of(directory: str | os.PathLike[str]) -> int | None:

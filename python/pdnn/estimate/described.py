@@ -145,6 +145,8 @@ def scaling(
                     found = choose(steps(rows, number), among, comm.SELF).estimates[0]
                 else:
                     strategy = parse(words.replace(":N", f":{number}"))
+                    if strategy.asynchronous or strategy.rows_per_step(1, number) > 1:
+                        rows = batch_size  # behind an update are one rank's
                     found = steps(rows, number).estimate(strategy)
             except ValueError as error:
                 sentence = str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
@@ -229,7 +230,11 @@ def load(path: str | os.PathLike[str]) -> Machine:
 
 def save(machine: Machine, path: str | os.PathLike[str]) -> None:
     """Writes a machine as `load` reads it, all or nothing."""
-    lines = [f'name = "{machine.name}"', f"nodes = {machine.nodes}", f"cores = {machine.cores}  # of a node"]
+    lines = [
+        f"name = {json.dumps(machine.name, ensure_ascii=False)}",
+        f"nodes = {machine.nodes}",
+        f"cores = {machine.cores}  # of a node",
+    ]
     lines += ["", "[core]", *(f"{key} = {getattr(machine, key):.6g}  # {_CORE[key]}" for key in _CORE)]
     lines += ["", "[threads]", f"barrier = {machine.barrier:.6g}  # seconds"]
     for name in _LINKS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from math import ceil, prod
@@ -54,8 +55,8 @@ def measure(comm: Communicator, compute: ComputeModel, network: Network, rows: i
         The same on every rank. Links are None where no two ranks could measure them.
     """
     node = comm.machine() if comm.size > 1 else comm
-    sizes = np.array([node.size, -node.size])
-    comm.all_reduce(sizes, op="max", check=False)
+    sizes = np.array([node.size])
+    comm.broadcast(sizes, root=0, check=False)  # links are rank 0's; another machine may have fewer ranks
     local, nodes = int(sizes[0]), -(-comm.size // int(sizes[0]))
     flops, half_rows = core_rate(compute, network, rows)
     cores = cores_of_every_rank(comm)
@@ -171,7 +172,7 @@ def sums(node: Communicator, comm: Communicator) -> Link:
 
         seconds = _repeated(add_up, comm)
         points.append((2.0 * rounds(node.size), 2 * (node.size - 1) / node.size * size, seconds))
-    return fit(points)
+    return _of_rank_0(fit(points), comm)
 
 
 def agreement(node: Communicator, comm: Communicator) -> Link | None:
@@ -186,14 +187,24 @@ def agreement(node: Communicator, comm: Communicator) -> Link | None:
         x, y = np.zeros((node.size, widths[0]), np.float32), np.zeros((node.size, widths[1]), np.float32)
         sgd = optim.SGD(model.parameters(), lr=0.1)
         compute = MeasuredCompute(nn.MSELoss(), sgd, Samples(x, y, widths[1]), comm)
-        try:
+        together = None
+        with suppress(ValueError):  # these ranks share no memory
             together = compute.trial(network, DataParallel(shared_memory=True), node, node.size)
-        except ValueError:  # these ranks share no memory
+        missing = np.array([together is None], np.int32)
+        comm.all_reduce(missing, op="max", check=False)
+        if together is None or missing[0]:
             return None
         seconds = timed([together], comm) - compute.step(network, 1)
         read = 2 * (node.size - 1) / node.size * network.size
         points.append((1.0, read, max(seconds, 1e-7)))
-    return fit(points)
+    return _of_rank_0(fit(points), comm)
+
+
+def _of_rank_0(link: Link, comm: Communicator) -> Link:
+    """The link that rank 0 has measured, on all ranks."""
+    numbers = np.array([link.latency, link.bandwidth])
+    comm.broadcast(numbers, root=0, check=False)
+    return Link(*numbers.tolist())
 
 
 def _partner(comm: Communicator, node: Communicator, *, same: bool) -> int:

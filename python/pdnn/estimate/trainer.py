@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -78,7 +79,11 @@ class Calibration:
     def fastest(self, source: Source, batch_size: int, had: str | None) -> Choice:
         """The strategy with the least estimated time, or the one of a resumed training; collective."""
         steps = self.steps(source, batch_size)
-        among: Iterable[Strategy] = [parse(had)] if had else ()
+        among: Iterable[Strategy] = ()
+        if had:
+            with suppress(ValueError):  # it needs more cores than there are, or is not estimated
+                steps.estimate(parse(had))
+                among = [parse(had)]
         among = among or candidates(steps.network, self._comm.size, cores_of_every_rank(self._comm))
         choice = choose(steps, among, self._comm)
         if self._comm.size == 1:
