@@ -67,7 +67,8 @@ class Advising:
     __slots__ = ()
     advice: ClassVar[dict[str, str]] = PLACE
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
         if Advising not in cls.__bases__:
             return  # it inherits them
         for name, hint in cls.advice.items():

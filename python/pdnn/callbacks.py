@@ -22,8 +22,9 @@ class Callback:
     Set ``trainer.stop_training = True`` to end training after the epoch; rank 0's wish counts.
     """
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **given: object) -> None:
         """Refuses hooks that `fit` does not call, as ``on_epoch_begin``, by a TypeError."""
+        super().__init_subclass__(**given)
         for name in vars(cls):
             if fullmatch("on_.*_(begin|start|end)", name) and name not in HOOKS:
                 raise TypeError(f"{cls.__name__}: fit does not call {name}, but only {', '.join(HOOKS)}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ContextDecorator
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, TypeVar
 
-_recording: ContextVar[bool] = ContextVar("pdnn_recording", default=True)
+_paused: ContextVar[int] = ContextVar("pdnn_paused", default=0)  # how many no_grad are entered
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,15 +27,12 @@ class no_grad(ContextDecorator):
     ...     outputs = net(x)
     """
 
-    def __init__(self) -> None:
-        self._before: list[Token[bool]] = []
-
     def __enter__(self) -> no_grad:
-        self._before.append(_recording.set(False))
+        _paused.set(_paused.get() + 1)
         return self
 
     def __exit__(self, *error: object) -> None:
-        _recording.reset(self._before.pop())
+        _paused.set(_paused.get() - 1)
 
     def __call__(self, func: F) -> F:
         """The function, decorated."""
@@ -52,4 +49,4 @@ class no_grad(ContextDecorator):
 
 def recording() -> bool:
     """Whether operations are recorded, which `no_grad` turns off."""
-    return _recording.get()
+    return not _paused.get()

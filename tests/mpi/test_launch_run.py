@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import pdnn
 from processes import Completed
 
 pytestmark = pytest.mark.mpi
@@ -107,6 +109,13 @@ def test_a_function_on_mpi_ranks(run_python: Callable[..., Completed], tmp_path:
     script.write_text(FUNCTIONS + "backend = 'mpi'\n" + BOTH + PROCESSES)
     output = run_python([script], timeout=110).stdout.splitlines()
     assert sorted(output) == ["rank 0 was here", "rank 1 was here"]  # mpiexec's own words do not appear
+
+
+def test_python_passes_over_what_is_no_string_in_its_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.path", [*sys.path, tmp_path])
+    assert pdnn.run(abs, -1, ranks=1, timeout=60) == [1]
 
 
 def test_a_function_on_threads(run_python: Callable[..., Completed]) -> None:

@@ -7,13 +7,16 @@ import gc
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import pytest
 
 import pdnn
 from pdnn import models, nn, optim
+from pdnn.recording import recording
+
+Kind = TypeVar("Kind")
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 6))
@@ -794,3 +797,40 @@ def test_layers_without_parameters_take_either_width() -> None:
         assert y.dtype == dtype
         assert y.data.tolist() == [[0, 2]]
         assert not y.requires_grad
+
+
+def test_threads_may_be_within_one_no_grad() -> None:
+    """The first to leave got an error, and recorded nothing afterwards."""
+    shared, meet = pdnn.no_grad(), threading.Barrier(2, timeout=30)
+    found: list[bool] = []
+
+    def within(first: bool) -> None:
+        with shared:
+            meet.wait()
+            if not first:
+                meet.wait()  # until the other has left
+        found.append(recording())
+        if first:
+            meet.wait()
+
+    threads = [threading.Thread(target=within, args=(first,)) for first in (True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert found == [True, True]
+
+
+def test_a_module_may_be_generic_or_registered() -> None:
+    class Registering:
+        known: ClassVar[list[str]] = []
+
+        def __init_subclass__(cls, name: str = "", **given: Any) -> None:
+            super().__init_subclass__(**given)
+            Registering.known.append(name)
+
+    class Net(nn.Module, Registering, Generic[Kind], name="net"):
+        pass
+
+    assert Registering.known == ["net"]
+    assert Net[int]() is not None

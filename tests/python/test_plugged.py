@@ -239,6 +239,8 @@ def test_a_schedule_of_ones_own_trains_as_one_process() -> None:
         ([DONE, [(F, 1), (F, 0), (B, 0), (B, 1)]], "stage 1 goes forward with micro-batch 1 before micro-b"),
         ([DONE, [(B, 0), (F, 0), (F, 1), (B, 1)]], "stage 1 goes backward with micro-batch 0 before it has"),
         ([["F0"], DONE], "pass 0 of rank 0 is 'F0'; expected such as"),
+        ([[("forward",)], DONE], r"pass 0 of rank 0 is \('forward',\); expected such as"),
+        ([[("forward", 0, 0, 7)], DONE], r"pass 0 of rank 0 is \('forward', 0, 0, 7\); expected such as"),
         ([[("recv_x", 0)], DONE], r"pass 0 of rank 0 is \('recv_x', 0\); expected such as"),
         ([[(F, -1)], DONE], "micro-batch -1 of chunk 0; expected numbers from 0"),
         ([[(F, 0, 2**31 - 1), (B, 0)], DONE], "chunk 2147483647 among 2 passes of a rank"),

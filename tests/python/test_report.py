@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -108,6 +109,12 @@ def test_estimates_stand_beside_what_was_measured() -> None:
     cells = "<td>serial</td><td>serial</td><td>2</td><td>4</td><td>-50%</td>"
     assert "Estimated before the training, and measured" in text and cells in text
     assert "Estimated" not in report.page(results(RUNS), report.summary(RUNS), {})
+
+
+def test_a_name_of_a_file_may_be_no_utf8(tmp_path: Path) -> None:
+    settings = {"--data": os.fsdecode(b"\xff.csv")}
+    report.write(sweep.Results(settings, {each.configuration: each for each in RUNS}), tmp_path)
+    assert "\\udcff.csv" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_without_its_baseline_nothing_is_a_speedup(tmp_path: Path) -> None:

@@ -94,6 +94,29 @@ def test_a_sweep_keeps_all_that_was_measured(
     assert runs_of(file)[:2] == json.loads(before)["runs"]
 
 
+ADDS = """
+import sys
+from pdnn import sweep
+
+_, file, strategy = sys.argv
+results = sweep.Results.open(file, {})
+for batch in range(1, 41):
+    configuration = sweep.Configuration("m", strategy, 1, batch, 0)
+    results.add(sweep.Run(configuration, 0, 1, "2000-01-01", 1.0, None, "", {}, {}), file)
+"""
+
+
+def test_sweeps_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    both = [processes.start([sys.executable, "-c", ADDS, file, strategy]) for strategy in ("serial", "ddp")]
+    try:
+        assert [one.wait(60) for one in both] == [0, 0]
+    finally:
+        for one in both:
+            processes.stop(one)
+    assert len(sweep.Results.load(file).runs) == 80
+
+
 def test_runs_that_another_sweep_adds_meanwhile_stay(tmp_path: Path) -> None:
     """The file had those of the sweep that ended last."""
 

@@ -32,7 +32,8 @@ class CustomCodec(Codec, ABC):
     name: str = ""
     wants_feedback: bool = False
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
         cls.name = vars(cls).get("name") or cls.__name__
 
     @abstractmethod

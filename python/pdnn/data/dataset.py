@@ -75,8 +75,9 @@ class Dataset:
     Dataset(10 samples of 784, uint8 * 0.00392157, labels int64)
     """
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **given: Any) -> None:
         """Refuses rows of a subclass's own, by a TypeError: batches are read from the arrays."""
+        super().__init_subclass__(**given)
         if own := {"__getitem__", "gather"} & vars(cls).keys():
             raise TypeError(
                 f"{cls.__name__}: loaders and trainers read the arrays of a Dataset, and do not call its "

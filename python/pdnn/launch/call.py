@@ -112,7 +112,8 @@ def _on_processes(call: Any, ranks: int, timeout: float | None, folder: Path) ->
         ) from error
     (folder / "call").write_bytes(pickled)
     # The child finds every module where this process does, pdnn itself included.
-    start = f"import sys; sys.path[:] = {sys.path!r}; from pdnn.launch.run_call import main"
+    path = [each for each in sys.path if isinstance(each, str)]  # Python passes over all others
+    start = f"import sys; sys.path[:] = {path!r}; from pdnn.launch.run_call import main"
     job = plan(["-c", f"{start}; main({str(folder)!r})"], ranks, find())
     said: list[str] = []  # by mpiexec; when a rank has failed, it says little that the error does not
 

@@ -41,7 +41,7 @@ class CustomLayer(Module, ABC):
     kinds: ClassVar[dict[str, type[CustomLayer]]] = {}
     """All such classes by their names, as files of models have them."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **given: Any) -> None:
         """Enters the class into `kinds`.
 
         Raises
@@ -49,6 +49,7 @@ class CustomLayer(Module, ABC):
         TypeError
             If pdnn.nn, or another module, has a layer of this name.
         """
+        super().__init_subclass__(**given)
         other = cls.kinds.get(cls.__name__) or getattr(sys.modules[__package__], cls.__name__, None)
         if isinstance(other, type) and other.__module__ != cls.__module__:
             raise TypeError(

@@ -51,8 +51,9 @@ class Loss:
     #: Its arguments, which belong to what computes it in the core.
     fixed: ClassVar[tuple[str, ...]] = ("reduction",)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **given: Any) -> None:
         """Refuses a `forward`, by a TypeError: a loss of one's own is a `__call__`, in a loop by hand."""
+        super().__init_subclass__(**given)
         if "forward" in vars(cls):
             raise TypeError(
                 f"{cls.__name__}: a loss has no forward; name it __call__(outputs, targets, weight=None), "

@@ -48,8 +48,9 @@ class LRScheduler:
         self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
         self.step_to(begin)
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **given: Any) -> None:
         """Refuses torch's `get_lr`, by a TypeError: a rate is a function of time here, not of the last."""
+        super().__init_subclass__(**given)
         if "get_lr" in vars(cls):
             raise TypeError(
                 f"{cls.__name__}: nothing calls get_lr; define rate(base, t), the learning rate after t "

@@ -78,7 +78,8 @@ def write(results: Results, folder: str | os.PathLike[str], baseline: str = "ser
         drawn[name] = (caption, png.getvalue())
     text = page(results, workloads, drawn, baseline)
     os.makedirs(folder, exist_ok=True)
-    contents = {"index.html": text.encode(), **{name: png for name, (_, png) in drawn.items()}}
+    html = text.encode(errors="backslashreplace")  # names of files may be no UTF-8
+    contents = {"index.html": html, **{name: png for name, (_, png) in drawn.items()}}
     for name, content in contents.items():
         with replacing(Path(folder, name)) as file:
             file.write(content)

@@ -80,7 +80,8 @@ class Strategy:
     else:
         same_init = True
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
         if cls.pattern:
             KINDS.append(cls)
 

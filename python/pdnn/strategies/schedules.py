@@ -186,7 +186,8 @@ def schedule_of_passes(passes: Passes) -> Schedule:
 
 
 def _read_pass(rank: int, number: int, given: Pass) -> tuple[str, int, int]:
-    what, micro, chunk = (*given, 0)[:3] if isinstance(given, (tuple, list)) else (given, None, 0)
+    fits = isinstance(given, (tuple, list)) and len(given) in (2, 3)
+    what, micro, chunk = (*given, 0)[:3] if fits else (given, None, 0)
     if what not in ("forward", "backward") or not all(isinstance(each, int) for each in (micro, chunk)):
         raise ValueError(
             f"schedule: pass {number} of rank {rank} is {given!r}; expected such as ("

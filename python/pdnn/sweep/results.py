@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -137,8 +140,9 @@ class Results:
         ValueError
             If the file holds something else by now, or was made with other settings.
         """
-        self.runs |= Results.open(path, self.settings).runs | {run.configuration: run}
-        self.save(path)
+        with _alone(path):
+            self.runs |= Results.open(path, self.settings).runs | {run.configuration: run}
+            self.save(path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes all of it, all or nothing."""
@@ -157,6 +161,25 @@ class Results:
         table.writerows(lines)
         with replacing(path) as file:
             file.write(text.getvalue().encode())
+
+
+@contextmanager
+def _alone(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Meanwhile no other sweep adds to a file of this folder, if it has locks, and for 5 s at most."""
+    folder = os.open(os.path.dirname(os.path.realpath(path)), os.O_RDONLY)
+    until = time.monotonic() + 5
+    try:
+        while time.monotonic() < until:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(0.01)
+            except OSError:  # as on some network file systems
+                break
+        yield
+    finally:
+        os.close(folder)
 
 
 def _csv_lines(run: Run) -> list[dict[str, Any]]:
