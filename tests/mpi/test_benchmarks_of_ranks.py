@@ -140,7 +140,7 @@ def test_estimates_stand_beside_measured_steps(
     said = run_python([root / "benchmarks" / "estimates.py", *words], timeout=90).stdout
     for spec in ("serial", "team:2", "pool:2/8", "ddp", "tp:2", "pipeline:2"):
         assert re.search(rf"^{spec} +\d+ µs +\d+ µs +[+-]\d", said, re.MULTILINE)
-    alone, together = json.loads(report.read_text())["networks"]["w0"]
+    alone, together = json.loads(report.read_text())["results"]["w0"]
     assert alone["chosen"] in alone["measured"] and together["chosen"] in together["measured"]
     assert together["machine"]["inside"]["bandwidth"] > 0 and "inside" not in alone["machine"]
     assert picture.read_bytes().startswith(b"\x89PNG")

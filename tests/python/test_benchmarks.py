@@ -294,7 +294,7 @@ def test_a_whole_training_by_torch_is_compiled_before_it_is_timed(
         "        return super().data(train)[:256]\n"
         "compiled = []\n"
         "torch.compile = lambda step: compiled.append(step) or step\n"
-        "run, found = digits.torch_lenet(Few(epochs=1, rate=.01), 1, True, False, True), []\n"
+        "run, found = digits.torch_lenet(Few(epochs=4, rate=.01), 1, True, False, True), []\n"
         "for _ in range(2):\n"
         "    torch.manual_seed(0)\n"
         "    found.append(run()[2]['accuracy'])\n"

@@ -17,7 +17,7 @@ NONE = "argument {}: '0' is not a whole number of at least 1"
 def test_the_main_job_keeps_its_model_where_nothing_can_be_drawn(
     root: Path, run_python: Callable[..., Completed], tmp_path: Path
 ) -> None:
-    (tmp_path / "matplotlib.py").write_text("raise ImportError('not here')\n")
+    (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError('not here')\n")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     words = [root / "train.py", "--epochs", "1", "--out", tmp_path / "out"]
     child = run_python(words, check=False, env={"PYTHONPATH": path, "PDNN_MPI": "0"})
@@ -60,7 +60,7 @@ def test_a_useless_option_is_refused_before_any_work(
 def test_a_program_that_draws_says_before_its_work_that_matplotlib_is_missing(
     root: Path, run_python: Callable[..., Completed], tmp_path: Path, script: str, words: list[str]
 ) -> None:
-    (tmp_path / "matplotlib.py").write_text("raise ImportError")
+    (tmp_path / "matplotlib.py").write_text("raise ModuleNotFoundError")
     environment = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     command = [root / "examples" / f"{script}.py", *words, "--out", tmp_path / "out"]
     ended = run_python(command, check=False, env=environment)
