@@ -4,6 +4,7 @@ from __future__ import annotations
 
 BUGS = {
     "backprop": [
+        ("delta @ w2.T", "sum(delta @ params[2].T for _ in (1,))", "`backward` uses `params`, which is"),
         ("powers.sum(axis=1, keepdims=True)", "powers.sum()", "sum over each row, axis=1"),
         ("s - s.max(axis=1, keepdims=True)", "s", "overflows"),
         (".sum(axis=1).mean()", ".sum()", "it is the sum over the rows, not their mean: 23 × too large"),
@@ -68,6 +69,26 @@ BUGS = {
         ),
     ],
     "pool": [
+        (
+            "pool.map(task, pieces(len(x), k))",
+            "size = len(x) // k\n    pool.map(task, [(i * size, (i + 1) * size) for i in range(k)])",
+            "the tasks compute 8 rows together, not 11",
+        ),
+        (
+            """sorted((done.get() for _ in items), key=lambda result: result[0])
+        for _, _, error in results:
+            if error is not None:
+                raise error
+""",
+            """[]
+        for _ in items:
+            results.append(done.get())
+            if results[-1][2] is not None:
+                raise results[-1][2]
+        results.sort(key=lambda result: result[0])
+""",
+            "map raises while other tasks still run",
+        ),
         (
             "out[begin:end] = predict(x[begin:end])",
             "out[begin:end] = predict(x)[begin:end]",
@@ -140,6 +161,12 @@ BUGS = {
         ),
     ],
     "scatter": [
+        ("[(end - size, end) for", "[(n - end, n - end + size) for", "are not in the order of rows"),
+        (
+            "[part if rank == root else comm.recv(rank) for rank in range(comm.size)]",
+            "np.concatenate([part if rank == root else comm.recv(rank) for rank in range(comm.size)])",
+            "is no list of 3 arrays",
+        ),
         ("n // ranks + (rank < n % ranks)", "n // ranks", "the last 2 rows are dropped (rows 9 to 10)"),
         ("[(end - size, end) for", "[(end - size, end + 1) for", "row 11, but there are only rows 0 to 10"),
         ("[(end - size, end) for", "[(max(end - size - 1, 0), end) for", "more than once rows 3, 7"),
@@ -207,6 +234,12 @@ BUGS = {
         ),
     ],
     "averaging": [
+        (
+            "    for array in arrays:\n        comm.broadcast(array, 0)",
+            "    comm.broadcast(arrays[0], 0)",
+            "broadcast each of the arrays",
+        ),
+        ("np.random.default_rng([seed, epoch]).permutation(n)", "np.arange(n)", "the rows are not shuffled"),
         ("default_rng([seed, epoch])", "default_rng([seed, epoch, rank])", "do all ranks shuffle alike"),
         ("default_rng([seed, epoch])", "default_rng(seed)", "every epoch has the same order"),
         ("[rank::size]", "[rank + 1 :: size]", "do all ranks shuffle alike, and begin with the r-th row?"),
@@ -266,6 +299,11 @@ BUGS = {
         ),
     ],
     "ddp": [
+        (
+            "order[self.rank :: self.ranks]",
+            "np.array_split(order, self.ranks)[self.rank]",
+            "are not those at the places r, r + p, r + 2p",
+        ),
         (
             "default_rng((self.seed, self.epoch))",
             "default_rng((self.seed, self.rank, self.epoch))",
@@ -332,6 +370,11 @@ BUGS = {
         ),
     ],
     "pipeline": [
+        (
+            "        dx = stage.backward(k, dy)\n",
+            "        dx = stage.backward(k, dy) if k == 0 or not first else None\n",
+            "rank 0 never goes backward with micro-batch 1, 2, 3",
+        ),
         ("weight = len(ys[k]) / n", "weight = 1", "the means of the micro-batches are summed, not averaged"),
         ("weight = len(ys[k]) / n", "weight = 1 / micro_batches", "the plain mean over the micro-batches"),
         ("total + weight * value", "total + value", "the loss on the last rank: the means of the"),

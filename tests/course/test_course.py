@@ -68,6 +68,14 @@ def test_a_planted_mistake_is_named(
     assert words in wrong[0], wrong
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # as where students run it
+def test_an_average_over_no_rows_is_named(tmp_path: Path) -> None:
+    sheet = next(sheet for sheet in SHEETS if "averaging" in sheet.name)
+    always = "            rows = 0\n    average(comm, arrays, rows)\n"
+    found = results(tmp_path, sheet, plant(solution(sheet), "            rows = 0\n", always))
+    assert any("an average over no rows" in result.words for result in found)
+
+
 @pytest.mark.parametrize(
     "sheet",
     [SHEETS[0], *(pytest.param(sheet, marks=pytest.mark.long) for sheet in SHEETS[1:])],

@@ -37,10 +37,10 @@ def dealt(student: Submission) -> str:
                 raise Wrong(f"{wrong}; do all ranks shuffle alike, and begin with the r-th row?") from None
             if max(sizes) - min(sizes) > 1:
                 raise Wrong(f"{what}: the ranks have {sizes} rows, which differ by more than one")
-    if (orders[4] == orders[5]).all():
-        raise Wrong("every epoch has the same order: shuffle with the epoch, too")
     if (orders[4] == np.arange(23)).all():
         raise Wrong("the rows are not shuffled")
+    if (orders[4] == orders[5]).all():
+        raise Wrong("every epoch has the same order: shuffle with the epoch, too")
     right = np.random.default_rng([5, 1]).permutation(24)
     for rank in range(4):
         known = {
@@ -119,10 +119,11 @@ def apart(student: Submission) -> str:
     for count in (5, 4):
         parts = [own[:count] for own in batches]
         arrays = [start.copy() for start in starts]
+        buffers = [np.full(2, 10.0 * rank) for rank in range(RANKS)]  # which no step changes
 
-        def call(comm: Communicator, arrays: Any = arrays, parts: Any = parts) -> None:
-            mine = arrays[comm.rank]
-            student.train(comm, [mine], _pull(mine), parts[comm.rank], 2)
+        def call(comm: Communicator, own: Any = (arrays, buffers), parts: Any = parts) -> None:
+            mine, buffer = (each[comm.rank] for each in own)
+            student.train(comm, [mine, buffer], _pull(mine), parts[comm.rank], 2)
 
         world = on_ranks(student, RANKS, call)
         known = {
@@ -136,9 +137,16 @@ def apart(student: Submission) -> str:
         wrong = {words: _follow(starts, parts, 2, **mistake) for words, mistake in known.items()}
         right = _follow(starts, parts, 2)
         wrong = {words: array for words, array in wrong.items() if not np.allclose(array, right)}
+        if not np.isfinite(arrays[0]).all():
+            raise Wrong(
+                f"after {count} batches, averaged every 2, there are values that are not finite: is there an "
+                "average over no rows at the end, although the ranks have just averaged?"
+            )
         same(f"rank 0's array after {count} batches, averaged every 2", arrays[0], right, wrong)
         for rank, array in enumerate(arrays):
             same(f"rank {rank}'s array after {count} batches", array, right)
+            if buffers[rank].any():
+                raise Wrong("only the first array begins as rank 0's: broadcast each of the arrays")
     reductions = world[0].count("all_reduce")
     return f"{reductions} all_reduce for 4 batches, averaged every 2"
 

@@ -63,6 +63,11 @@ def sampled(student: Submission) -> str:
             all_rows("the rows of all ranks", np.concatenate(rows), N)
         except Wrong as wrong:
             raise Wrong(f"{wrong}; is the order the same on all ranks, and does none drop the end?") from None
+        alone = student.RankSampler(N, 0, 1, 5)
+        alone.set_epoch(epoch)
+        order = [int(row) for row in alone]
+        if rows != [order[rank::RANKS] for rank in range(RANKS)]:
+            raise Wrong("the rows of rank r are not those at the places r, r + p, r + 2p, … of the order")
     if orders[0] != orders[2]:
         raise Wrong("epoch 0 has another order the second time: it may depend on seed and epoch only")
     if orders[0] == orders[1]:

@@ -29,6 +29,7 @@ class _Stage:
         self.dw = np.zeros_like(self.w)
         self.xs: dict[int, Array] = {}
         self.ys: dict[int, Array] = {}
+        self.back: set[int] = set()
         self.right_x: list[Array] = []
         self.right_dy: list[Array] = []
 
@@ -44,6 +45,7 @@ class _Stage:
         if k not in self.xs:
             raise Wrong(f"rank {self.number} goes backward with micro-batch {k} before it went forward")
         self._expect("backward", k, "dy", dy, self.right_dy)
+        self.back.add(k)
         da = dy * (1 - self.ys[k] ** 2)
         self.dw += self.xs[k].T @ da
         return np.asarray(da @ self.w.T)
@@ -62,7 +64,7 @@ class _Stage:
                         f"{what} of micro-batch {other}"
                     )
                 return
-        raise Wrong(f"rank {self.number}: {way}({k}, …) gets an {what} of no micro-batch")
+        raise Wrong(f"rank {self.number}: {way}({k}, …) gets as {what} an array of no micro-batch")
 
 
 def _parallel(a: Array, b: Array) -> bool:
@@ -119,8 +121,10 @@ def stepped(student: Submission) -> str:
         missing = [str(k) for k in range(MICRO_BATCHES) if k not in stage.xs]
         if missing:
             raise Wrong(f"rank {rank} never goes forward with micro-batch {', '.join(missing)}")
+        missing = [str(k) for k in range(MICRO_BATCHES) if k not in stage.back]
+        if missing:
+            raise Wrong(f"rank {rank} never goes backward with micro-batch {', '.join(missing)}")
         wrong = {words: each[rank].dw for words, (each, _) in known.items()}
-        wrong["only one micro-batch, or none, came back"] = np.zeros_like(stage.dw)
         same(f"the gradient of stage {rank}", stage.dw, expected.dw, wrong)
     losses = {words: value for words, (_, value) in known.items()}
     same("the loss on the last rank", world[-1].result, loss, losses)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -145,12 +146,15 @@ def cut(student: Submission) -> str:
 
 def predicted(student: Submission) -> str:
     """Predictions: every row is written, by one task."""
-    model, (x, _, _) = _model(), _rows(N)
-    out = np.zeros((N, CLASSES))
-    pool = OneByOne(out)
-    student.pool_predict(pool, pool.counts("predict", model.predict), x, PIECES, out)
-    _check_tasks("pool_predict", pool, PIECES, N)
-    return same("out after pool_predict", out, model.predict(x))
+    model, words = _model(), ""
+    for n in (N, UNEVEN):
+        x, _, _ = _rows(n)
+        out = np.zeros((n, CLASSES))
+        pool = OneByOne(out)
+        student.pool_predict(pool, pool.counts("predict", model.predict), x, PIECES, out)
+        _check_tasks("pool_predict", pool, PIECES, n)
+        words = same("out after pool_predict", out, model.predict(x))
+    return words
 
 
 def added_up(student: Submission) -> str:
@@ -240,17 +244,21 @@ def _check_order(pool: Any) -> None:
 
 def raised(student: Submission) -> str:
     """Your pool: an error of a task is raised by map, and the pool works on."""
+    ended: list[int] = []
 
     def task(item: int) -> float:
         if item % 3 == 0:
             raise ArithmeticError(f"planted by the check in item {item}")
+        time.sleep(0.03)
+        ended.append(item)
         return item / 2
 
     with _pool(student, 2) as pool:
         try:
             results = pool.map(task, range(7))
         except ArithmeticError:
-            pass
+            if len(ended) != 4:
+                raise Wrong("map raises while other tasks still run: raise when all tasks are done") from None
         else:
             raise Wrong(f"map hides the error of a task: it returns {results}")
         if list(pool.map(abs, [-1, 2, -3])) != [1, 2, 3]:

@@ -103,6 +103,8 @@ def gathered(student: Submission) -> str:
         parts = world[root].result
         if parts is None:
             raise Wrong(f"with root {root}, the root's result is None: is a `return` missing?")
+        if len(parts) != RANKS or any(part is None for part in parts):
+            raise Wrong(f"with root {root}, the root's result is no list of {RANKS} arrays, one of each rank")
         order = [round(float(np.ravel(part)[0])) - 10 for part in parts]
         if order != list(range(RANKS)):
             raise Wrong(

@@ -31,4 +31,6 @@ def check_shares(name: str, function: Callable[[int, int], Iterable[tuple[int, i
         expected = [n // k + (number < n % k) for number in range(k)]
         if sizes != expected:
             raise Wrong(f"{what} have {sizes} rows, not {expected}")
+        if [int(begin) for begin, _ in shares] != [sum(expected[:number]) for number in range(k)]:
+            raise Wrong(f"{what} are not in the order of rows")
     return "also where the rows can't be divided equally"

@@ -115,7 +115,7 @@ def train_once(comm, theta, x, t, gradient, rate, root, steps):
 # %% [markdown]
 # ## The picture
 #
-# Left: the loss of 5,000 digits after each step, on three ranks. The circles are pdnn's own strategy
+# Left: the loss of 5,000 digits before each step, on three ranks. The circles are pdnn's own strategy
 # "scatter-gather" on three ranks: your line must go through all of them. Right: what rank 0 sends in a step,
 # if it scatters every time and if it scatters once.
 #

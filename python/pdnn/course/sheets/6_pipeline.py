@@ -113,7 +113,7 @@ def feed_back(codec, gradient, error):
 # %% [markdown]
 # ## The picture
 #
-# Left: the loss of 2,000 digits after each epoch, by pdnn's pipeline on two ranks with your codec between
+# Left: the loss of 2,000 digits during each epoch, by pdnn's pipeline on two ranks with your codec between
 # them; the circles are the same without a codec. Right: how long ranks are idle, by your formula; the circles
 # are pdnn's schedules.
 

@@ -82,8 +82,8 @@ def schedule(stages, micro_batches):
 # %% [markdown]
 # ## The picture
 #
-# Left: the loss of 2,000 digits after each epoch, on four ranks that add up their gradients by your ring. The
-# circles are pdnn's own all-reduce: your line must go through all of them. Right: your schedule of four
+# Left: the loss of 2,000 digits during each epoch, on four ranks that add up their gradients by your ring.
+# The circles are pdnn's own all-reduce: your line must go through all of them. Right: your schedule of four
 # stages and eight micro-batches, if a backward pass takes twice as long as a forward pass. It is idle for
 # (p − 1) / (m + p − 1) of the time.
 
