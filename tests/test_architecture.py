@@ -65,7 +65,7 @@ PYTHON_MAY_LOOK_AT = {
     "arrays": [],
     "store": ["advice", "arrays", "checks"],
     "recording": [],
-    "tensor": ["advice", "arrays", "recording", "store"],
+    "tensor": ["advice", "arrays", "checks", "recording", "store"],
     "core": ["_core"],
     "_mpi": [],
     "comm": ["_core", "_mpi", "checks"],

@@ -32,6 +32,7 @@ def _in_place(operation: Callable[[Array, Any], Array]) -> Callable[[H, Any], H]
     """The method of a Handle that changes its values by an operation."""
 
     def change(handle: H, other: Any) -> H:
+        unmasked(type(handle).__name__, handle.name, other)
         operation(handle.data, other)
         return handle
 
@@ -93,7 +94,7 @@ class Handle(ArrayInterface, Advising):
             raise ValueError(
                 f"{type(self).__name__} {self.name}: got shape {array.shape}, expected {self.shape}"
             )
-        own[...] = array
+        np.copyto(own, array, casting="same_kind")
 
     __iadd__ = _in_place(operator.iadd)
     __isub__ = _in_place(operator.isub)
@@ -224,7 +225,8 @@ class Parameter(Handle):
         """
         if pending:
             assert self.store is not None
-            own = grad = self.view(self.store.pending())
+            own = self.view(self.store.pending())
+            grad = own.copy()  # which a hook may keep
             for hook in tuple(self.hooks.values()):
                 if (other := hook(grad)) is not None:
                     if np.shape(other) != self.shape:
@@ -289,8 +291,6 @@ class Store:
         Whether a layer of the model takes sums over all ranks (``sync=True``).
     indices : bool
         Whether a layer looks up rows, so that integers are indices, which have no scale.
-    fits : Lock
-        Held by a `Trainer.fit`: one at a time trains these values.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class Store:
         self.moved = self.synchronized = False
         self.indices = any(isinstance(handle, TableParameter) for handle in self.handles)
         self.pass_hooks: dict[int, PassHook] = {}
-        self.fits, self._turn, self._process = Lock(), RLock(), os.getpid()
+        self.fits, self._turn, self._process = Lock(), RLock(), os.getpid()  # fits: held by Trainer.fit
         self._pending: Array | None = None
         self._calls, self._unused_calls = count(), list[int]()
         offsets = offsets_of(named.values())

@@ -14,10 +14,14 @@ import numpy as np
 
 from pdnn.advice import TENSOR, Advising
 from pdnn.arrays import Array, ArrayInterface
+from pdnn.checks import unmasked
 from pdnn.recording import recording
 from pdnn.store import Parameter, Store
 
 Final: TypeAlias = Callable[[Parameter], None]
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+"""Types of the values of a Tensor, in the machine's order of bytes."""
 
 _numbers = count()
 
@@ -135,8 +139,9 @@ class Tensor(ArrayInterface, Advising):
     __array_ufunc__ = None  # array + tensor is the tensor's business
 
     def __init__(self, data: Array, node: Node | None = None) -> None:
+        unmasked("Tensor", "data", data)
         self.data = np.asarray(data)
-        if self.data.dtype.kind != "f":
+        if self.data.dtype not in FLOATS:
             raise TypeError(f"Tensor: got an array of {self.data.dtype}, expected float32 or float64")
         self.node = node
 
@@ -193,7 +198,7 @@ class Tensor(ArrayInterface, Advising):
 
     def __add__(self, other: Tensor | Array | float) -> Tensor:
         if isinstance(other, Real):
-            return _result(self.data + float(other), [self], lambda dy: [dy])
+            return _result(self.data + self.data.dtype.type(other), [self], lambda dy: [dy])
         one, other = self._alike(other, "+")
         return _result(one.data + other.data, [one, other], lambda dy: [dy, dy])
 
@@ -210,7 +215,7 @@ class Tensor(ArrayInterface, Advising):
 
     def __mul__(self, other: Tensor | Array | float) -> Tensor:
         if isinstance(other, Real):
-            factor = float(other)
+            factor = self.data.dtype.type(other)  # NumPy 1 would make a single float32 a float64
             return _result(self.data * factor, [self], lambda dy: [dy * factor])
         one, other = self._alike(other, "*")
         a, b = one.data, other.data
@@ -221,7 +226,7 @@ class Tensor(ArrayInterface, Advising):
     def __truediv__(self, other: float) -> Tensor:
         if not isinstance(other, Real):
             raise TypeError(f"Tensor: / with {type(other).__name__}; it takes a number")
-        divisor = float(other)
+        divisor = self.data.dtype.type(other)
         return _result(self.data / divisor, [self], lambda dy: [dy / divisor])
 
     def sum(self) -> Tensor:
@@ -365,6 +370,6 @@ def _add_gradients(
                     gradients[source] = gradients[source] + dx if source in gradients else dx
             node.free()
     except BaseException:
-        for store in stores:  # a failed pass leaves no half of a gradient behind
+        for store in stores:  # of what hooks have not seen, a failed pass leaves nothing behind
             store.drop_pending()
         raise

@@ -834,3 +834,36 @@ def test_a_module_may_be_generic_or_registered() -> None:
 
     assert Registering.known == ["net"]
     assert Net[int]() is not None
+
+
+def test_a_graph_older_than_a_larger_model_is_refused() -> None:
+    """Its gradients went to memory that nobody reads any more."""
+    net = nn.Sequential(nn.Linear(6, 3), seed=1, dtype="float64")
+    loss = nn.CrossEntropyLoss()(net(X), Y)
+    larger = nn.Sequential(net, nn.Linear(3, 3), dtype="float64")
+    list(larger.parameters())
+    with pytest.raises(ValueError, match="a larger model has taken the parameters"):
+        loss.backward()
+
+
+def test_a_hook_may_keep_its_gradient() -> None:
+    net, kept = Branches(), []
+    parameter = next(net.parameters())
+    parameter.register_hook(kept.append)
+    loss_of(net).backward()
+    assert np.any(parameter.grad) and np.array_equal(kept[0], parameter.grad)
+
+
+def test_numbers_leave_the_type_of_a_tensor() -> None:
+    """A float32 mean times a number was float64 beside NumPy 1, and could not go back."""
+    net = nn.Sequential(nn.Linear(6, 3), seed=1)
+    found = (net(X.astype(np.float32)).mean() * 0.5 + 1.0) / 2
+    assert found.dtype == np.float32
+    found.backward()
+
+
+@pytest.mark.parametrize("dtype", ["float16", ">f4", "longdouble"])
+def test_floats_of_other_types_are_refused(dtype: str) -> None:
+    for call in (nn.ReLU(), lambda x: nn.MSELoss()(x, Y)):
+        with pytest.raises(TypeError, match="expected float32 or float64"):
+            call(X.astype(dtype))

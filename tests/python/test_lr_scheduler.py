@@ -212,3 +212,11 @@ def test_what_torch_calls_and_a_trainer_does_not_is_refused() -> None:
     steps = type("Steps", (optim.StepLR,), {"step": lambda self: None})
     with pytest.raises(TypeError, match="Trainer: Steps has a step of its own, which only loops by hand"):
         pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, schedule=steps(sgd, 1))
+
+
+def test_a_power_too_large_for_a_float_is_no_rate() -> None:
+    optimizer = optim.SGD(nn.Sequential(nn.Linear(1, 1)).parameters(), lr=0.1)
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 1.1)
+    with pytest.raises(ValueError, match="lr"):
+        schedule.check(9000)
+    assert 0 < len(schedule.table(range(0, 9000, 10))) < 900

@@ -428,3 +428,44 @@ class Odd(nn.Module):
 def test_an_attribute_of_torch_is_told_what_to_write(find: Callable[[Any], object], words: str) -> None:
     with pytest.raises(AttributeError, match=words):
         find(nn.Sequential(nn.Linear(2, 2)))
+
+
+def test_a_layer_that_is_inside_a_sequential_twice_is_refused() -> None:
+    """The core had two, one of which nobody could see."""
+    shared = nn.Linear(3, 3)
+    for twice in (
+        [nn.Sequential(shared), nn.Residual(shared)],
+        [nn.Sequential(shared), nn.Sequential(shared)],
+    ):
+        with pytest.raises(ValueError, match="a layer with parameters is inside it twice"):
+            nn.Sequential(*twice, nn.Linear(3, 2)).predict(np.zeros((1, 3), np.float32))
+    relu = nn.ReLU()
+    nn.Sequential(nn.Sequential(relu), nn.Linear(3, 3), nn.Residual(relu)).predict(
+        np.zeros((1, 3), np.float32)
+    )
+
+
+def test_a_models_own_arrays_are_loaded_under_other_names() -> None:
+    for form in ("pdnn", "torch"):
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), seed=1)
+        state = model.state_dict(format=form)
+        before = {name: np.array(values) for name, values in state.items()}
+        state["0.weight"], state["1.weight"] = state["1.weight"], state["0.weight"]
+        model.load_state_dict(state, format=form)
+        after = model.state_dict(format=form)
+        np.testing.assert_array_equal(after["0.weight"], before["1.weight"])
+        np.testing.assert_array_equal(after["1.weight"], before["0.weight"])
+
+
+def test_masked_and_complex_values_are_refused() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), seed=1)
+    weight, _ = model.parameters()
+    masked = np.ma.masked_greater(np.full((2, 3), 9.0, np.float32), 5)
+    before = weight.data.copy()
+    with pytest.raises((TypeError, ValueError), match="mask"):
+        weight += masked
+    with pytest.raises((TypeError, ValueError), match="mask"):
+        model.load_state_dict({**model.state_dict(format="torch"), "0.weight": masked.T}, format="torch")
+    with pytest.raises(TypeError, match="complex"):
+        weight.data = np.full((2, 3), 1j)
+    np.testing.assert_array_equal(weight.data, before)

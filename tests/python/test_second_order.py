@@ -438,3 +438,12 @@ def test_a_single_step_refuses_what_every_step_does(case: str, kind: Any) -> Non
         with pytest.raises(error, match=told):
             model.step(x, y, nn.MSELoss(), rule)
         np.testing.assert_array_equal(model.flat_parameters, before)
+
+
+@pytest.mark.parametrize("size", [100.0, 200.0, 300.0, 370.0])
+def test_levenberg_marquardt_stays_where_no_step_promises_anything(size: float) -> None:
+    model = nn.Sequential(nn.Linear(1, 2, bias=False), dtype="float64")
+    optimizer = optim.LevenbergMarquardt(model.parameters())
+    next(model.parameters()).data = np.array([[size, -size]])
+    model.step(np.array([[1.0], [-1.0]]), np.array([0, 1]), nn.CrossEntropyLoss(), optimizer)
+    assert np.isfinite(next(model.parameters()).data).all()

@@ -152,7 +152,9 @@ class _Program:
                 arrays = [self.array(layer, "weight"), self.array(layer, "bias")]
                 return [*arrays, _number(self.dtype.type(own["eps"])), count]
             case "LeakyReLU" | "ELU" | "Softplus":
-                return [*(_number(self.dtype.type(number)) for number in own.values()), count]
+                with np.errstate(over="ignore"):
+                    numbers = [self.dtype.type(number) for number in own.values()]
+                return [*map(_number, numbers), count]
         return [count]
 
     def place(self, x: _Value, y: _Value) -> list[int]:
@@ -270,8 +272,10 @@ def _said(layer: Layer) -> str:
     return f"{layer.name} {layer.type}: {' x '.join(map(str, layer.outputs))}".strip()
 
 
-def _number(value: np.generic) -> str:
+def _number(value: np.float32 | np.float64) -> str:
     """A float32 or float64, to its last bit."""
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
     return f"{value}f" if value.dtype == np.float32 else str(value)
 
 

@@ -105,6 +105,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
 
 def _check(path: str | os.PathLike[str], name: str, entry: dict[str, Any]) -> tuple[Any, list[int], int, int]:
     code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not (isinstance(shape, list) and isinstance(offsets, list)):
+        raise ValueError(f"{path}: {name} has shape {shape!r} at {offsets!r}; expected lists of numbers")
     if len(offsets) != 2:
         raise ValueError(f"{path}: {name} has data_offsets {offsets}; expected where it begins and ends")
     begin, end = offsets

@@ -138,6 +138,11 @@ class _LayerNode(Node):
     def backward(self, dy: Array, pending: bool, final: Final | None) -> Sequence[Array | None]:
         assert self._arrays is not None
         (x, y, saved), runner = self._arrays, self._runner
+        if runner.store.moved:
+            raise ValueError(
+                "backward: a larger model has taken the parameters since this graph was made; compute the "
+                "loss again"
+            )
         grads = runner.store.pending()[runner.span] if pending else runner.grads
         rest = list(self.parameters)
 

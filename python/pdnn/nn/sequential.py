@@ -103,6 +103,11 @@ class Sequential(Exportable):
             return super()._allocate(named, dtype, seed)
         core = core_for(dtype)
         model = core.Model(self.build(core), seed)
+        if model.params.size + model.buffers.size != sum(own.size for own in named.values()):
+            raise ValueError(
+                "Sequential: a layer with parameters is inside it twice, and the core would take it for two; "
+                "build one for each place, or call the one twice in a forward of your own"
+            )
         store = Store(named, model.params, model.grads, model.buffers, seed, dtype)
         self._model = model
         return store

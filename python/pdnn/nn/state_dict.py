@@ -85,6 +85,8 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
     check_mapping("load_state_dict", state)
     given = state
     if _is_torch("load_state_dict", format):
+        for name, values in state.items():
+            unmasked("load_state_dict", name, values)
         arrays = {
             name: to_numpy(values) for name, values in state.items() if name.rpartition(".")[2] != COUNTER
         }
@@ -103,7 +105,8 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
     missing, unknown = own.keys() - state.keys(), state.keys() - own.keys()
     if missing or unknown:
         raise ValueError(
-            f"load_state_dict: missing {sorted(missing) or 'none'}, unknown {sorted(unknown) or 'none'}"
+            f"load_state_dict: missing {sorted(missing) or 'none'}, "
+            f"unknown {sorted(unknown, key=str) or 'none'}"
         )
     for name, values in state.items():
         if np.shape(values) != own[name].shape:
@@ -111,7 +114,12 @@ def load(handles: Mapping[str, Handle], state: Mapping[str, Array], format: str)
             raise ValueError(
                 f"load_state_dict: {name} has shape {tuple(np.shape(given[name]))}, expected {expected}"
             )
-    for name, values in cast("load_state_dict", state, own).items():
+    found = cast("load_state_dict", state, own)
+    for name, values in found.items():
+        others = (array for other, array in own.items() if other != name)
+        if any(np.may_share_memory(values, array) for array in others):  # this model's, under another name
+            found[name] = values.copy()
+    for name, values in found.items():
         own[name][...] = values
 
 

@@ -40,6 +40,8 @@ def prepare_rows(
     """
     unmasked(where, "y", y)
     rows: Array = np.asarray(y)
+    if rows.ndim == 0:
+        raise ValueError(f"{where}: labels have shape (), expected (n,) or (n, {outputs})")
     weights = None if weight is None else row_weights(where, weight, len(rows))
     if loss.ignore_index is not None and rows.dtype.kind in "iub":
         if rows.shape[1:] == (outputs,) and _one_hot(rows):

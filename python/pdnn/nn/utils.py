@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 
@@ -24,7 +24,8 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
     Returns
     -------
     float
-        ‖g‖₂ before. If it is not a number, neither are the gradients afterwards.
+        ‖g‖₂ before. If it is not a number, neither are the gradients afterwards, unless max_norm is
+        infinite.
 
     Raises
     ------
@@ -35,7 +36,7 @@ def clip_grad_norm_(parameters: Parameter | Iterable[Parameter], max_norm: float
     grads = [parameter.grad for parameter in _list(parameters)]
     norm = sqrt(sum(core_for(str(grad.dtype)).square_sum(grad) for grad in grads))
     factor = max_norm / (norm + 1e-6)
-    if not factor >= 1:  # true of NaN
+    if max_norm < inf and not factor >= 1:  # true of NaN
         for grad in grads:
             grad *= factor
     return norm

@@ -231,7 +231,7 @@ class StepLR(LRScheduler):
 
     def rate(self, base: float, t: int) -> float:
         """The first learning rate times gamma to the power of the whole step_sizes in t."""
-        return float(base * self.gamma ** (t // self.step_size))
+        return float(base * _power(self.gamma, t // self.step_size))
 
     def config(self) -> dict[str, Any]:
         """Step size and gamma."""
@@ -250,7 +250,7 @@ class MultiStepLR(LRScheduler):
 
     def rate(self, base: float, t: int) -> float:
         """The first learning rate times gamma to the power of the number of milestones up to t."""
-        return float(base * self.gamma ** bisect_right(self.milestones, t))
+        return float(base * _power(self.gamma, bisect_right(self.milestones, t)))
 
     def config(self) -> dict[str, Any]:
         """Milestones and gamma."""
@@ -266,7 +266,7 @@ class ExponentialLR(LRScheduler):
 
     def rate(self, base: float, t: int) -> float:
         """The first learning rate times gamma to the power of t."""
-        return float(base * self.gamma**t)
+        return float(base * _power(self.gamma, t))
 
     def config(self) -> dict[str, Any]:
         """Gamma."""
@@ -377,3 +377,11 @@ def check_schedule(where: str, schedule: object, optimizer: Optimizer) -> None:
         )
     if schedule.optimizer is not optimizer:
         raise ValueError(f"{where}: the schedule is of another optimizer")
+
+
+def _power(gamma: float, times: float) -> float:
+    """γ to the power; infinity, which no rate may be, where it is too large."""
+    try:
+        return float(gamma**times)
+    except OverflowError:
+        return inf

@@ -238,8 +238,9 @@ class LevenbergMarquardt(SecondOrder):
             damping, growth = self.tau * batch.largest(), 2.0
         for _ in range(LONGEST):
             direction = batch.solve(damping, gradient, self.solver)
-            if direction is not None:
-                promised = dot(direction, damping * direction - gradient) / 2
+            if (
+                direction is not None and (promised := dot(direction, damping * direction - gradient) / 2) > 0
+            ):  # else it is too small for a float
                 ratio = (loss - _loss_at(batch, parameters, kept + direction)) / promised
                 if ratio > 0:
                     damping *= max(1 / 3, 1 - (2 * ratio - 1) ** 3)

@@ -249,7 +249,7 @@ def raised(student: Submission) -> str:
     def task(item: int) -> float:
         if item % 3 == 0:
             raise ArithmeticError(f"planted by the check in item {item}")
-        time.sleep(0.03)
+        time.sleep(0.1)
         ended.append(item)
         return item / 2
 
