@@ -215,3 +215,46 @@ def test_a_copy_has_coefficients_of_its_own(twin: Call) -> None:
         setattr(other, name, [2 * array for array in getattr(model, name)])
         assert not np.allclose(other.predict_proba(DIGITS), answers)
     np.testing.assert_array_equal(model.predict_proba(DIGITS), answers)
+
+
+def two_classes(n: int = 200) -> tuple[Any, Any]:
+    x = np.random.default_rng(0).normal(size=(n, 3))
+    return x, (x[:, 0] > 0).astype(int)
+
+
+def test_partial_fit_after_lbfgs_knows_nothing_of_the_network_before() -> None:
+    x, y = two_classes()
+    stopping = {"early_stopping": True, "n_iter_no_change": 60, "max_iter": 600, "learning_rate_init": 0.05}
+    model = MLPClassifier((8,), random_state=0, n_jobs=1, **stopping).fit(x, y)
+    model.set_params(solver="lbfgs", early_stopping=False).fit(x, 1 - y)
+    model.set_params(solver="adam", early_stopping=True, learning_rate_init=1e-4).partial_fit(x, 1 - y)
+    assert model.score(x, 1 - y) > 0.9
+
+
+def test_partial_fit_trains_again_without_early_stopping() -> None:
+    x, y = two_classes(60)
+    model = MLPClassifier((4,), random_state=0, early_stopping=True, n_iter_no_change=2, n_jobs=1)
+    model.partial_fit(x, y, classes=[0, 1])
+    for _ in range(500):
+        if model.stopped_:
+            break
+        model.partial_fit(x, y)
+    assert model.stopped_
+    before = model.coefs_[0].copy()
+    model.set_params(early_stopping=False).partial_fit(x, y)
+    assert (model.coefs_[0] != before).any()
+
+
+def test_partial_fit_counts_passes_anew_after_a_fit_that_stopped() -> None:
+    x, y = two_classes(60)
+    stopping = {"early_stopping": True, "n_iter_no_change": 5, "max_iter": 300, "learning_rate_init": 0.01}
+    model = MLPClassifier((4,), random_state=0, n_jobs=1, **stopping).fit(x, y)
+    assert model.stopped_
+    assert not model.partial_fit(x, y).stopped_
+
+
+def test_rows_left_to_train_on_weigh_something() -> None:
+    x, y = two_classes(20)
+    model = MLPClassifier((3,), early_stopping=True, random_state=25, n_jobs=1, max_iter=2)
+    with pytest.raises(ValueError, match="early_stopping does not hold out have weight 0"):
+        model.fit(x, y, np.arange(20) == 3)

@@ -128,6 +128,7 @@ class Perceptron(QuasiNewton):
             self.model_ = build(widths, activations, law, dropout, self.batch_norm, sync, dtype, random)
             self.model_.classes = self._names()
         if self.solver == "lbfgs":
+            self.__dict__.pop("_progress", None)  # of another network, or of other parameters
             self._minimize(table, workers.threads)
             return self
         if new or "_progress" not in vars(self):  # or fitted by "lbfgs" before
@@ -135,12 +136,17 @@ class Perceptron(QuasiNewton):
         rows = np.arange(len(table))
         if self.early_stopping and held_out is None:
             rows, held = self._split(table.targets, random)
+            if weight is not None and not weight[rows].any():
+                raise ValueError(
+                    "sample_weight: all rows that early_stopping does not hold out have weight 0; pass "
+                    "X_val, y_val"
+                )
             held_out = Table(X, targets, sample_weight).pick(held)  # `score` knows no class_weight
             if held_out.weight is not None and not held_out.weight.any():
                 raise ValueError(
                     "sample_weight: all rows that early_stopping holds out have weight 0; pass X_val, y_val"
                 )
-        if not (incremental and self._progress.ended):
+        if not (incremental and self.early_stopping and self._progress.ended):
             self._descend(Work(table, rows, held_out, workers, random, incremental))
         return self
 

@@ -75,6 +75,8 @@ class Stochastic(Fitted):
     def _descend(self, work: Work) -> None:
         """Makes epochs of updates until it converges or has made all."""
         rows, held_out, workers = work.rows, work.held_out, work.workers
+        if work.incremental and self.early_stopping and self._progress.stale > self.n_iter_no_change:
+            self._progress.stale = 0  # a `fit` stopped early: passes are counted anew
         self.stopped_ = False
         if held_out is not None and self.validation_scores_ is None:
             self.validation_scores_, self.best_validation_score_ = [], -inf
