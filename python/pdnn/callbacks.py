@@ -206,7 +206,7 @@ class ReduceLROnPlateau(_Watching):
     Attributes
     ----------
     best : float or None
-        The best value of the trainer's history; a resumed or second fit goes on counting.
+        The best value of the history; a resumed or second fit goes on counting, as does an epoch without one.
     best_epoch : int
         When it was seen, counted from 0.
     """
@@ -349,7 +349,7 @@ class CSVLogger(Callback):
     """Writes a line for each epoch to a CSV file, on rank 0: its number, from 1, and its values.
 
     Each line is in the file when its epoch is over. That of an epoch which ranks repeat after the death of
-    another one is replaced.
+    another one is replaced; if rank 0 has died, it may be there twice.
 
     Parameters
     ----------

@@ -42,9 +42,12 @@ def named(metrics: Metrics) -> dict[str, Metric]:
         name = getattr(metrics, "__name__", "function")
         raise TypeError(f"metrics is of type {type(metrics).__name__}, expected a list; pass [{name}]")
     found: dict[str, Metric] = {}
+    words: set[str] = set()
     for metric in [metrics] if isinstance(metrics, Mapping) else metrics:
         own = dict(metric if isinstance(metric, Mapping) else [_named(metric)])
-        if not isinstance(metric, str) and (twice := own.keys() & found.keys()):
+        words |= {metric} if isinstance(metric, str) and metric not in found else set()
+        again = isinstance(metric, str) and metric in words
+        if (twice := own.keys() & found.keys()) and not again:
             raise ValueError(f'metrics: two are named "{min(twice)}"; pass {{"another name": function}}')
         found |= own
     for name, function in found.items():

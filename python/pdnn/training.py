@@ -145,7 +145,7 @@ class Training:
                 'Trainer: strategy "fastest" goes by measured times, and what it takes decides on the bits; '
                 "with reproducible=True name the strategy"
             )
-        _check(model, loss, optimizer, comm, schedule, schedule_per, clip_norm, clip_value)
+        _check(model, loss, optimizer, comm)
         if on_nonfinite not in ON_NONFINITE:
             words = ", ".join(map(repr, ON_NONFINITE))
             raise ValueError(f"Trainer: on_nonfinite={on_nonfinite!r}; expected one of {words}")
@@ -222,6 +222,24 @@ class Training:
                 group["lr"] = rate
         self.first_rates, self.best = state.first_rates, dict(state.best)
 
+    def _check_changing(self) -> None:
+        """Raises TypeError or ValueError unless what may change between two calls of fit suits the rest."""
+        if self.schedule is not None:
+            check_schedule("Trainer", self.schedule, self.optimizer)
+        if self.schedule_per not in ("epoch", "step"):
+            raise ValueError(f'Trainer: schedule_per "{self.schedule_per}"; expected "epoch" or "step"')
+        for name in ("clip_norm", "clip_value"):
+            if (largest := getattr(self, name)) is not None:
+                number("Trainer", name, largest, "a number above 0", lambda found: found > 0)
+        if self.clip_norm is not None and self.clip_value is not None:
+            raise ValueError("Trainer: got clip_norm and clip_value; gradients are clipped in one way")
+        if self.clip_norm is not None and any(
+            isinstance(each, PartOfLinear) for each in self.model.modules()
+        ):
+            raise ValueError(
+                "Trainer: clip_norm needs the whole gradient, of which a rank has a part here; use clip_value"
+            )
+
     def _check_evaluations(self) -> None:
         """Raises ValueError if a step evaluates its batch several times and other arguments forbid that."""
         if not self.optimizer.needs_closure:
@@ -243,6 +261,7 @@ class Training:
 
     def core_optimizer(self) -> CoreOptimizer:
         """The core's optimizer for this model, which clips as the arguments say."""
+        self._check_changing()
         self._check_evaluations()
         self.optimizer.attach(self.model)
         self.optimizer.core.set_clip(self.clip_norm, self.clip_value)
@@ -367,10 +386,6 @@ def _check(
     loss: object,
     optimizer: object,
     comm: object,
-    schedule: object,
-    schedule_per: str,
-    clip_norm: float | None,
-    clip_value: float | None,
 ) -> None:
     if not isinstance(model, Sequential):
         raise TypeError(
@@ -383,16 +398,3 @@ def _check(
     optimizer.check_own_step("Trainer")
     if not (comm is None or isinstance(comm, Communicator)):
         raise TypeError(f"Trainer: comm is of type {type(comm).__name__}, expected a pdnn.comm.Communicator")
-    if schedule is not None:
-        check_schedule("Trainer", schedule, optimizer)
-    if schedule_per not in ("epoch", "step"):
-        raise ValueError(f'Trainer: schedule_per "{schedule_per}"; expected "epoch" or "step"')
-    for name, largest in {"clip_norm": clip_norm, "clip_value": clip_value}.items():
-        if largest is not None:
-            number("Trainer", name, largest, "a number above 0", lambda found: found > 0)
-    if clip_norm is not None and clip_value is not None:
-        raise ValueError("Trainer: got clip_norm and clip_value; gradients are clipped in one way")
-    if clip_norm is not None and any(isinstance(module, PartOfLinear) for module in model.modules()):
-        raise ValueError(
-            "Trainer: clip_norm needs the whole gradient, of which a rank has a part here; use clip_value"
-        )

@@ -218,3 +218,9 @@ def test_metrics_that_do_not_fit_say_so() -> None:
     single = trainer(nn.MSELoss(), 1)
     with pytest.raises(ValueError, match="numbers beside 0 and 1"):
         single.evaluate(X, Y[:, 0], metrics=["accuracy"])
+
+
+def test_a_name_does_not_replace_a_function() -> None:
+    with pytest.raises(ValueError, match='two are named "mae"'):
+        metrics.named([{"mae": lambda y, prediction: 1.0}, "mae"])
+    assert list(metrics.named(["mae", "top5", "mae"])) == ["mae", "top5"]

@@ -539,3 +539,13 @@ def test_a_fit_within_a_fit_is_refused(by_thread: bool, of_another: bool) -> Non
     fit(trainer, epochs=1)  # after an error, too
     fit(alone, epochs=4)
     assert trainer.model.fingerprint() == alone.model.fingerprint()
+
+
+def test_what_may_change_between_fits_is_checked_as_at_first() -> None:
+    one, other = make(), make()
+    one.schedule = optim.StepLR(other.optimizer, 1)
+    with pytest.raises(ValueError, match="of another optimizer"):
+        fit(one)
+    other.clip_norm, other.clip_value = 1.0, 1.0
+    with pytest.raises(ValueError, match="clip_norm and clip_value"):
+        fit(other)
