@@ -30,6 +30,7 @@ def main() -> None:
         "--out", type=Path, default=Path("out"), help="directory of what is written (default: out)"
     )
     options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)  # what cannot be written is said before the work
 
     train, test = pdnn.datasets.mnist_mini()
     model = nn.Sequential(
@@ -49,7 +50,6 @@ def main() -> None:
 
     if rank == 0:
         result = trainer.evaluate(test)
-        options.out.mkdir(parents=True, exist_ok=True)
         history.save(options.out / "history.json")
         model.save(options.out / "model.safetensors")
         history.plot(options.out / "history.png")

@@ -423,3 +423,12 @@ def test_shares_may_be_a_zip(tmp_path: Path) -> None:
 """
     found = results(tmp_path, sheet, solved[:begin] + zipped + solved[end:])
     assert found[0].passed, found[0]
+
+
+def test_a_sheet_is_not_replaced_by_its_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = tmp_path / "1_backprop.py"
+    sheet.write_text("work")
+    with pytest.raises(SystemExit, match="2"):
+        main(["course", "check", str(sheet), "--json", str(sheet)])
+    assert "and --json are the same file" in capsys.readouterr().err
+    assert sheet.read_text() == "work"

@@ -247,3 +247,20 @@ def test_a_setting_that_makes_no_sense_is_said_in_a_line(
     assert child.returncode == 1
     (line,) = child.stdout.splitlines()
     assert line.startswith(f"pdnn train: {name}") and "soon" in line
+
+
+def test_the_doctor_reports_an_mpi_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise RuntimeError("no mpiexec")
+
+    monkeypatch.setattr(health, "_START_LIMIT", 0.5)
+    monkeypatch.setattr(health, "_LIBRARY", "import time; time.sleep(60)")
+    monkeypatch.setattr(health, "find", none)
+    problems: list[str] = []
+    health._mpi(problems, [])
+    assert problems[-1] == "no mpiexec" and "no end after 0.5 s" in problems[-2]
+
+
+def test_a_number_of_no_process_has_no_record(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--job", "9" * 20]) == 1
+    assert "record" in "".join(capsys.readouterr())

@@ -347,6 +347,12 @@ def test_resnet9_is_a_model_for_color_images() -> None:
         (["--plot", "/tmp"], "'/tmp' is a folder; expected a file"),
         (["--save", "x", "--json", "./x"], "--save and --json are the same file, ./x"),
         (["--data", "t.csv", "--json", "./t.csv"], "--data and --json are the same file, ./t.csv"),
+        (["--data", "npz:m.npz", "--save", "./m.npz"], "--data and --save are the same file, ./m.npz"),
+        (
+            ["--data", "t.csv", "--test", "u.csv", "--json", "./u.csv"],
+            "--test and --json are the same file, ./u",
+        ),
+        (["--save", "a" * 300], "File name too long"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_read(
@@ -387,3 +393,12 @@ def test_what_does_not_fit_is_said_in_a_line(
         assert message.startswith(f"pdnn {words[0]}: "), words
         assert said in message, words
         assert message.count("\n") == 1, words
+
+
+def test_resumed_training_must_standardize_as_before(
+    blobs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--checkpoint", tmp_path / "run", "--quiet"]
+    assert train(blobs, *words, "--standardize", "--epochs", "1") == 0
+    assert train(blobs, *words, "--resume", "--epochs", "2") == 1
+    assert "--standardize" in capsys.readouterr().err

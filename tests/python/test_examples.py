@@ -76,3 +76,11 @@ def test_a_folder_that_cannot_be_made_ends_a_program_before_its_training(
     words = ["--embedded", "--epochs", "1", "--out", tmp_path / "file"]
     ended = run_python([root / "examples" / f"{script}.py", *words], check=False)
     assert ended.returncode == 1 and "FileExistsError" in ended.stdout and "Epoch" not in ended.stdout
+
+
+def test_the_main_job_tries_its_folder_before_it_trains(
+    root: Path, run_python: Callable[..., Completed], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    child = run_python([root / "train.py", "--out", tmp_path / "file"], check=False, env={"PDNN_MPI": "0"})
+    assert child.returncode == 1 and "FileExistsError" in child.stdout and "epoch" not in child.stdout

@@ -291,3 +291,13 @@ def test_several_ranks_are_launched(data: Path, tmp_path: Path) -> None:
     for rank in (0, 1):
         for name, value in run.history.ranks[0][rank].items():
             assert float(row[f"rank {rank} {name}"]) == value
+
+
+def test_a_table_is_not_replaced_by_the_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "w.csv"
+    table.write_text("1,2\n3,4\n")
+    words = ["--data", str(table), "--csv", str(table), "--strategy", "serial"]
+    with pytest.raises(SystemExit):
+        cli.main(["sweep", str(tmp_path / "r.json"), *words])
+    assert "--data and --csv are the same file" in capsys.readouterr().err
+    assert table.read_text() == "1,2\n3,4\n"

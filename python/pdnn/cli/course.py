@@ -86,8 +86,9 @@ def _new(name: str, folder: Path) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from pdnn.course import check, files_in
 
-    distinct(arguments, {"--json": arguments.json, "--gradescope": arguments.gradescope})
     files = arguments.files or files_in(Path())
+    read = {f"FILE {file}": file for file in files}
+    distinct(arguments, {"--json": arguments.json, "--gradescope": arguments.gradescope}, read)
     if not files:
         raise ValueError("there is no sheet in this folder; pdnn course new NAME writes one")
     options = {} if arguments.time_limit is None else {"seconds": arguments.time_limit}

@@ -40,7 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
 def _look_at_job(process: int) -> int:
     from pdnn import _core
 
-    state = _core.state_of_job(process)
+    state = _core.state_of_job(process) if process < 2**63 else None
     if state is None:
         print(
             f"doctor: no record of a job of process {process} on this machine; it has ended well, has not "

@@ -152,9 +152,11 @@ def _mpi(problems: list[str], hints: list[str]) -> Report:
     )
     find_mixed_packages(problems)
     facts["pdnn built for"] = ", ".join(built_for()) or None
-    child = subprocess.run(
-        [sys.executable, "-c", _LIBRARY], capture_output=True, text=True, timeout=_START_LIMIT, check=False
-    )
+    command = [sys.executable, "-c", _LIBRARY]
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, timeout=_START_LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        child = subprocess.CompletedProcess(command, 1, "", f"no end after {_START_LIMIT:g} s")
     if child.returncode == 0:
         facts["library"], facts["library file"], facts["module"] = json.loads(child.stdout)
     else:

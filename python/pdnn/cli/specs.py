@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -68,7 +69,22 @@ SIZED = ("mnist-mini", "mnist", "idx")
 """Those of digits, which a size makes images."""
 
 
-def data(text: str) -> Callable[[], Parts]:
+@dataclass(frozen=True)
+class Named:
+    """Data that a word names; called, it reads (train, test)."""
+
+    load: Loader
+    path: str
+    size: int | None
+
+    def __call__(self) -> Parts:
+        """Reads them."""
+        from pdnn import datasets
+
+        return self.load(datasets, self.path, self.size)
+
+
+def data(text: str) -> Table | Named:
     """The loader, of (train, test), that a word such as ``idx:FOLDER`` names; nothing is read yet."""
     if is_table(text):
         return Table(text)
@@ -82,12 +98,7 @@ def data(text: str) -> Callable[[], Parts]:
     if load is None:
         raise argparse.ArgumentTypeError(f"{text!r} names no data; expected {DATA_HELP}")
 
-    def read() -> Parts:
-        from pdnn import datasets
-
-        return load(datasets, path, size)
-
-    return read
+    return Named(load, path, size)
 
 
 def model(text: str) -> Callable[[tuple[int, ...], int, str], nn.Sequential]:

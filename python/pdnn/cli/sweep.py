@@ -94,7 +94,8 @@ def main(arguments: argparse.Namespace) -> int:
     """Runs what is missing; 1 if something failed, now or before."""
     from pdnn import sweep
 
-    distinct(arguments, {"FILE": arguments.file, "--csv": arguments.csv})
+    read = {"--data": (arguments.data or "").removeprefix("npz:") or None, "--test": arguments.test}
+    distinct(arguments, {"FILE": arguments.file, "--csv": arguments.csv}, read)
     given = {name: getattr(arguments, name.replace("-", "_")) for name in _PASSED_ON}
     given = {name: value for name, value in given.items() if value is not None}
     options = [f"--{name}={value}" for name, value in given.items()]

@@ -188,6 +188,7 @@ def main(arguments: argparse.Namespace) -> int:
         standardization.apply(train, test, held_out)
     arguments.batch_size = optimizing.batch_size(arguments, len(train))
     trainer = _trainer(arguments, train, test)
+    trainer.notes = {"--standardize": arguments.standardize}
     if isinstance(arguments.data, tables.Table):
         trainer.notes = tables.notes(arguments, whole)
     if isinstance(arguments.validation, float):
@@ -226,7 +227,9 @@ def _check(arguments: argparse.Namespace) -> None:
     if arguments.standardize_target and table is None:
         arguments.error("--standardize-target is for tables: --data FILE.csv")
     results = {f"--{name}": getattr(arguments, name) for name in ("save", "json", "plot")}
-    distinct(arguments, {"--data": table, **results})
+    test = arguments.test if isinstance(arguments.test, str) else None  # or a share
+    read = {"--data": arguments.data.path or None, "--test": test}
+    distinct(arguments, results, read)
     optimizing.check(arguments)
     if arguments.spares and not arguments.elastic:
         arguments.error("--spares needs --elastic")

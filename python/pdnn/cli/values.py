@@ -6,6 +6,8 @@ import argparse
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import TypeAlias
 
 
 def positive_int(text: str) -> int:
@@ -54,6 +56,8 @@ def output(text: str) -> str:
     from tempfile import TemporaryFile
 
     try:
+        with suppress(FileNotFoundError):
+            os.stat(text)  # a name may be too long
         TemporaryFile(dir=folder or ".").close()
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{text}: nothing can be written there ({error.strerror})") from None
@@ -69,10 +73,14 @@ def model_file(text: str) -> str:
     return output(text)
 
 
-def distinct(arguments: argparse.Namespace, files: Mapping[str, str | os.PathLike[str] | None]) -> None:
-    """Refuses one file for two things, which would be lost: files by what they are on the command line."""
-    names: dict[str, str] = {}
-    for name, file in files.items():
+Files: TypeAlias = "Mapping[str, str | os.PathLike[str] | None]"
+"""By what they are on the command line."""
+
+
+def distinct(arguments: argparse.Namespace, written: Files, read: Files | None = None) -> None:
+    """Refuses to write one file for two things, or in the place of what is read: that would be lost."""
+    names = {os.path.realpath(file): name for name, file in (read or {}).items() if file is not None}
+    for name, file in written.items():
         if file is not None:
             before = names.setdefault(os.path.realpath(file), name)
             if before != name:
