@@ -206,7 +206,7 @@ class ReduceLROnPlateau(_Watching):
     Attributes
     ----------
     best : float or None
-        The best value of the history; a resumed or second fit goes on counting, as does an epoch without one.
+        The best of the history; resumed and second fits go on counting. An epoch without it is no better.
     best_epoch : int
         When it was seen, counted from 0.
     """
