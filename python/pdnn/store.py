@@ -187,8 +187,8 @@ class Parameter(Handle):
         ----------
         hook : function of ndarray
             Gets the gradient of this pass alone, summed over all uses of the parameter, before it is added to
-            `grad`. It may change the array in place, or return another of the same shape to take its place.
-            Hooks run in the order in which they were registered.
+            `grad`. It may change the array in place, or return another of the same shape to take its place;
+            one who keeps it takes a copy. Hooks run in the order in which they were registered.
 
         Returns
         -------
@@ -225,8 +225,7 @@ class Parameter(Handle):
         """
         if pending:
             assert self.store is not None
-            own = self.view(self.store.pending())
-            grad = own.copy()  # which a hook may keep
+            own = grad = self.view(self.store.pending())
             for hook in tuple(self.hooks.values()):
                 if (other := hook(grad)) is not None:
                     if np.shape(other) != self.shape:

@@ -846,14 +846,6 @@ def test_a_graph_older_than_a_larger_model_is_refused() -> None:
         loss.backward()
 
 
-def test_a_hook_may_keep_its_gradient() -> None:
-    net, kept = Branches(), []
-    parameter = next(net.parameters())
-    parameter.register_hook(kept.append)
-    loss_of(net).backward()
-    assert np.any(parameter.grad) and np.array_equal(kept[0], parameter.grad)
-
-
 def test_numbers_leave_the_type_of_a_tensor() -> None:
     """A float32 mean times a number was float64 beside NumPy 1, and could not go back."""
     net = nn.Sequential(nn.Linear(6, 3), seed=1)
