@@ -78,7 +78,7 @@ PYTHON_MAY_LOOK_AT = {
     "models": ["exchange", "nn", "files", "moved"],
     "optim": ["_core", "checks", "core", "comm", "deferred", "store", "tensor", "nn"],
     "data": ["_core", "checks", "core", "comm", "nn", "moved", "tensor"],
-    "datasets": ["checks", "data", "moved", "progress"],
+    "datasets": ["checks", "data", "files", "moved", "progress"],
     "exercises": ["checks", "core", "comm", "nn", "data", "datasets"],
     "codec": ["_core", "checks", "core", "comm", "moved"],
     "strategies": ["_core", "checks", "core", "comm", "codec", "deferred", "drawing", "files", "moved", "nn"],

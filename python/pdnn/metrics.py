@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, SupportsFloat, TypeAlias
 
 import numpy as np
@@ -34,7 +34,7 @@ def named(metrics: Metrics) -> dict[str, Metric]:
     TypeError
         If one is neither.
     ValueError
-        If a name stands for no metric, a function has no name, or two have the same.
+        If a name stands for no metric, a function has no name, or two functions have the same.
     """
     if isinstance(metrics, str):
         raise TypeError(f"metrics={metrics!r}: expected a list of metrics; pass [{metrics!r}]")
@@ -42,14 +42,11 @@ def named(metrics: Metrics) -> dict[str, Metric]:
         name = getattr(metrics, "__name__", "function")
         raise TypeError(f"metrics is of type {type(metrics).__name__}, expected a list; pass [{name}]")
     found: dict[str, Metric] = {}
-    words: set[str] = set()
     for metric in [metrics] if isinstance(metrics, Mapping) else metrics:
         own = dict(metric if isinstance(metric, Mapping) else [_named(metric)])
-        words |= {metric} if isinstance(metric, str) and metric not in found else set()
-        again = isinstance(metric, str) and metric in words
-        if (twice := own.keys() & found.keys()) and not again:
-            raise ValueError(f'metrics: two are named "{min(twice)}"; pass {{"another name": function}}')
-        found |= own
+        for name, function in own.items():
+            if found.setdefault(name, function) is not function:
+                raise ValueError(f'metrics: two are named "{name}"; pass {{"another name": function}}')
     for name, function in found.items():
         if not isinstance(name, str):
             raise TypeError(f"metrics: the name {name!r} is of type {type(name).__name__}, expected a str")
@@ -65,7 +62,7 @@ def _named(metric: str | Metric) -> tuple[str, Metric]:
         if metric in _BY_NAME:
             return metric, _BY_NAME[metric]
         if re.fullmatch("top[1-9][0-9]*", metric):
-            return metric, partial(top_k, k=int(metric.removeprefix("top")))
+            return metric, _top(int(metric.removeprefix("top")))
         raise ValueError(f"metrics: {metric!r} names no metric; expected {NAMES}, or a function")
     if not callable(metric):
         raise TypeError(f"metrics: got {metric!r}; expected {NAMES}, or a function")
@@ -170,6 +167,11 @@ def r2(y: Array, prediction: Array, weight: Array | None = None) -> float:
     constant = (spread == 0) | (counted == counted[:1]).all(axis=0)  # a mean of equal numbers is rounded
     scores = 1 - errors / np.where(constant, 1, spread)
     return float(np.mean(np.where(constant, errors == 0, scores)))
+
+
+@cache
+def _top(k: int) -> Metric:
+    return partial(top_k, k=k)
 
 
 _BY_NAME: dict[str, Metric] = {"accuracy": accuracy, "mae": mae, "mse": mse, "r2": r2, "rmse": rmse}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import http.server
@@ -85,6 +86,16 @@ def test_a_sound_file_is_fetched_once(mirror: Callable[..., Mirror], tmp_path: P
 
 def test_a_damaged_file_is_fetched_again(mirror: Callable[..., Mirror], tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(CONTENT[:-1])
+    assert fetch("a.gz", SHA256, [mirror({"a.gz": CONTENT}).url], [tmp_path]).read_bytes() == CONTENT
+
+
+def test_a_file_system_without_locks_takes_downloads(
+    mirror: Callable[..., Mirror], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
     assert fetch("a.gz", SHA256, [mirror({"a.gz": CONTENT}).url], [tmp_path]).read_bytes() == CONTENT
 
 

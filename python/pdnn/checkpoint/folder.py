@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import threading
-import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from types import TracebackType
 from pdnn.checkpoint.content import Content, sealed
 from pdnn.files import safetensors
 from pdnn.files.atomic import replacing
+from pdnn.files.locks import lock
 from pdnn.store import Array
 from pdnn.strategies import parse
 
@@ -154,7 +154,7 @@ class Writer:
         with TemporaryFile(dir=self._directory):
             pass
         self._lock = os.open(self._directory, os.O_RDONLY)
-        alone = _take(self._lock)
+        alone = lock(self._lock, _PATIENCE)
         if alone is False:
             words = "another training writes its checkpoints into this folder; give each a folder of its own"
             raise BlockingIOError(errno.EWOULDBLOCK, words, str(self._directory))
@@ -217,18 +217,3 @@ class Writer:
                     fcntl.flock(self._lock, fcntl.LOCK_UN)  # forked processes have it, too
                 os.close(self._lock)
                 self._lock = None
-
-
-def _take(directory: int) -> bool | None:
-    """Whether an open directory is now locked by this training alone; None if it cannot be by any."""
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until:
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.02)
-        except OSError:  # some network file systems have no such locks
-            return None
-        else:
-            return True
-    return False

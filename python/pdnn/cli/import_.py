@@ -25,7 +25,7 @@ def main(arguments: argparse.Namespace) -> int:
     from pdnn import models
     from pdnn.cli import specs
 
-    distinct(arguments, {"FILE": arguments.file, "MODEL": arguments.model})
+    distinct(arguments, {"MODEL": arguments.model}, {"FILE": arguments.file})
     model, metadata = models.read_onnx(arguments.file)
     model.save(arguments.model, specs.noted(metadata))
     print(model)

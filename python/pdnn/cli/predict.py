@@ -132,7 +132,7 @@ def _data(text: str) -> Loader:
     parts = None if text.endswith(".npy") or tables.is_table(text) else specs.data(text)
 
     def load(arguments: argparse.Namespace) -> tuple[Dataset, bool]:
-        distinct(arguments, {"MODEL": arguments.model, "DATA": text, "--out": arguments.out})
+        distinct(arguments, {"--out": arguments.out}, {"MODEL": arguments.model, "DATA": text})
         if tables.is_table(text):
             return _read_table(text, arguments)
         for option in ("target", "weight", "header"):

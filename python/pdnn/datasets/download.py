@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pdnn.datasets.reading import CHUNK
+from pdnn.files.locks import lock
 from pdnn.progress import bar_wanted
 
 TIMEOUT = 30  # seconds without a byte after which a mirror is given up
@@ -84,8 +86,6 @@ def _is_sound(path: Path, checksum: str) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    import fcntl
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = open(folder / ".lock", "w")  # noqa: SIM115
@@ -96,7 +96,7 @@ def _locked(folder: Path) -> Iterator[None]:
         )
         raise OSError(error.errno, words, str(folder)) from error
     with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file.fileno(), math.inf)
         yield
 
 

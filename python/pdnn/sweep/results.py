@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pdnn.files.atomic import replacing
+from pdnn.files.locks import lock
 from pdnn.history import History
 from pdnn.sweep.configuration import Configuration
 
@@ -167,16 +166,8 @@ class Results:
 def _alone(path: str | os.PathLike[str]) -> Iterator[None]:
     """Meanwhile no other sweep adds to a file of this folder, if it has locks, and for 5 s at most."""
     folder = os.open(os.path.dirname(os.path.realpath(path)), os.O_RDONLY)
-    until = time.monotonic() + 5
     try:
-        while time.monotonic() < until:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.01)
-            except OSError:  # as on some network file systems
-                break
+        lock(folder, 5)
         yield
     finally:
         os.close(folder)
