@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Wheels for Linux, in dist/: one for each Python, with a module for each of MPI's two binary interfaces.
-#   bash scripts/wheels.sh                       for python3.10 to python3.13, those that are on the path
+#   bash scripts/wheels.sh                       for python3.10 to python3.14, those that are on the path
 #   bash scripts/wheels.sh ~/pythons/*/bin/python  for these
 #   bash scripts/wheels.sh --containers          for all of them in manylinux containers (cibuildwheel; needs Docker or
 #                                                Podman), as pyproject.toml says
@@ -12,11 +12,11 @@ cd "$(dirname "$0")/.."
 if [ "${1:-}" != --containers ]; then
   pythons=("$@")
   if [ ${#pythons[@]} = 0 ]; then
-    for version in 3.10 3.11 3.12 3.13; do
+    for version in 3.10 3.11 3.12 3.13 3.14; do
       if "python$version" -c '' 2>/dev/null; then pythons+=("$(command -v "python$version")"); fi
     done
   fi
-  [ ${#pythons[@]} -gt 0 ] || die "no python3.10 to python3.13 on the path; name some: bash $0 /path/to/python3.12 …"
+  [ ${#pythons[@]} -gt 0 ] || die "no python3.10 to python3.14 on the path; name some: bash $0 /path/to/python3.12 …"
   for interpreter in "${pythons[@]}"; do
     "$interpreter" -c '' 2>/dev/null || die "$interpreter is no Python; expected --containers, or interpreters"
   done

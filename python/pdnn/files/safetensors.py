@@ -19,6 +19,7 @@ MAX_HEADER = 100_000_000  # bytes, the format's own limit
 NAMES = {
     "float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8", "bool": "BOOL",
 }  # fmt: skip
+FIELDS = ("dtype", "shape", "data_offsets")
 DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in NAMES.items()}
 
 
@@ -74,16 +75,10 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
             metadata = header.pop("__metadata__", {})
             if not all(isinstance(text, str) for text in metadata.values()):
                 raise TypeError("its metadata are no strings")
-            entries = {name: _check(path, name, entry) for name, entry in header.items()}
-        except (
-            AttributeError,
-            KeyError,
-            TypeError,
-            UnicodeDecodeError,
-            json.JSONDecodeError,
-            RecursionError,
-        ) as error:
+            fields = {name: tuple(entry[key] for key in FIELDS) for name, entry in header.items()}
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"{path}: its header is not that of a safetensors file") from error
+        entries = {name: _check(path, name, *values) for name, values in fields.items()}
         end = 0
         for name, (_, _, begin, stop) in sorted(entries.items(), key=lambda item: item[1][2:]):
             if begin != end:
@@ -97,20 +92,23 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
         for name, (dtype, shape, begin, stop) in entries.items():
             file.seek(8 + length + begin)
             data = bytearray(file.read(stop - begin))
-            arrays[name] = (
-                np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
-            )
+            values = np.frombuffer(data, dtype).astype(dtype.newbyteorder("="), copy=False)
+            try:
+                arrays[name] = values.reshape(shape)
+            except (OverflowError, ValueError) as error:  # 70 axes, or 0 × 2**64
+                raise ValueError(f"{path}: {name} has shape {shape}, which is none of an array") from error
     return arrays, metadata
 
 
-def _check(path: str | os.PathLike[str], name: str, entry: dict[str, Any]) -> tuple[Any, list[int], int, int]:
-    code, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+def _check(
+    path: str | os.PathLike[str], name: str, code: Any, shape: Any, offsets: Any
+) -> tuple[Any, list[int], int, int]:
     if not (isinstance(shape, list) and isinstance(offsets, list)):
         raise ValueError(f"{path}: {name} has shape {shape!r} at {offsets!r}; expected lists of numbers")
     if len(offsets) != 2:
         raise ValueError(f"{path}: {name} has data_offsets {offsets}; expected where it begins and ends")
     begin, end = offsets
-    if code not in DTYPES:
+    if not isinstance(code, str) or code not in DTYPES:
         raise ValueError(f"{path}: {name} has dtype {code}, expected one of {', '.join(DTYPES)}")
     if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
         raise ValueError(
