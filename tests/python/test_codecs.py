@@ -362,6 +362,9 @@ def test_ranks_that_differ_and_wrong_arrays_are_refused() -> None:
         ValueError, match=r"got a \(9,\) array of float32, it was made for \(10,\) of float32"
     ):
         CompressedAllReduce(SELF, "int8", 10)(np.zeros(9, np.float32))
+    for call in (CompressedAllReduce(SELF, "int8", 2), lambda x: compressed_all_reduce(SELF, x, "int8")):
+        with pytest.raises(TypeError, match="got a list, expected an ndarray for the sum"):
+            call([1.0, 2.0])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='op is "max"'):
         CompressedAllReduce(SELF, "int8", 10, op="max")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='form is "ring"'):

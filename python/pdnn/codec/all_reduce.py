@@ -175,7 +175,7 @@ class CompressedAllReduce:
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If it is not.
         """
         self.start(array)
@@ -189,9 +189,10 @@ class CompressedAllReduce:
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             As a call does, or if a sum is under way already, or one of this object has failed.
         """
+        _in_place(array)
         unmasked("all-reduce with a codec", "array", array)
         if array.shape != self.shape or array.dtype != self.dtype:
             raise ValueError(
@@ -227,6 +228,13 @@ class CompressedAllReduce:
     books = former("books", "stats")
 
 
+def _in_place(array: object) -> None:
+    if not isinstance(array, np.ndarray):
+        raise TypeError(
+            f"all-reduce with a codec: got a {type(array).__name__}, expected an ndarray for the sum"
+        )
+
+
 def compressed_all_reduce(
     comm: Communicator,
     array: Array,
@@ -236,6 +244,7 @@ def compressed_all_reduce(
     form: Form = "best",
 ) -> Array:
     """`CompressedAllReduce` of one array, once, in place, without error feedback."""
+    _in_place(array)
     once = CompressedAllReduce(
         comm, codec, array.shape, array.dtype.name, op=op, error_feedback=False, form=form
     )
