@@ -48,7 +48,7 @@ def train(epochs: int = EPOCHS, **options: object) -> pdnn.Trainer:
     return trainer
 
 
-def of_every_step() -> dict[int, bytes]:
+def of_every_step(folder: Path) -> dict[int, bytes]:
     """What the checkpoint of each step must hold."""
     found = {}
     write = pdnn.checkpoint.Writer.write
@@ -58,7 +58,7 @@ def of_every_step() -> dict[int, bytes]:
 
     pdnn.checkpoint.Writer.write = look  # type: ignore[assignment, method-assign]
     try:
-        train(checkpoint="nowhere", every_steps=1)
+        train(checkpoint=folder / "none", every_steps=1)
     finally:
         pdnn.checkpoint.Writer.write = write  # type: ignore[method-assign]
     return found
@@ -66,7 +66,7 @@ def of_every_step() -> dict[int, bytes]:
 
 def main(kills: int, folder: Path) -> None:
     """Kills it so many times."""
-    want = of_every_step()
+    want = of_every_step(folder)
     assert len(want) == STEPS * EPOCHS
     began = time.perf_counter()
     train(1, checkpoint=folder / "first", every_steps=1)

@@ -499,6 +499,9 @@ def check_differences_are_refused(comm: Communicator) -> None:
     assert words + "rows 41, rank 0 has 40" in said
     said = refused(ValueError, lambda: ddp.partition_dataset(data[:20], 13 + odd))
     assert words + "batch_size 14, rank 0 has 13" in said
+    cuts = PadCropFlip(2) if odd else None
+    said = refused(ValueError, lambda: ddp.partition_dataset(data[:20], 13, augment=cuts))
+    assert words + "augment PadCropFlip" in said and "rank 0 has None" in said
     same = sizes(4)
     halves = [{"params": each} for each in same.parameters()] if odd else same.parameters()
     said = refused(ValueError, lambda: ddp.DistributedOptimizer(optim.SGD(halves, lr=0.1)))

@@ -33,7 +33,7 @@ from pdnn.history import History
 from pdnn.models import load_model
 from pdnn.sweep.results import Results
 
-Target = Callable[[bytes], object]
+Target = Callable[[bytes], bool]
 
 FOLDER = tempfile.TemporaryDirectory()
 
@@ -43,7 +43,8 @@ def reader(read: Callable[[Path], object], name: str = "file", named: bool = Tru
     file = Path(FOLDER.name, name)
     opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)  # once: opening takes longer than some readers
 
-    def target(data: bytes) -> None:
+    def target(data: bytes) -> bool:
+        """Whether it is taken."""
         os.pwrite(opened, data, 0)
         os.ftruncate(opened, len(data))
         try:
@@ -51,6 +52,8 @@ def reader(read: Callable[[Path], object], name: str = "file", named: bool = Tru
         except ValueError as error:
             if named and str(file) not in str(error):
                 raise AssertionError("the refusal does not name the file") from error
+            return False
+        return True
 
     return target
 

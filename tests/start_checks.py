@@ -72,6 +72,7 @@ def check_a_message_that_its_sender_refuses(comm: Communicator) -> None:
         for call in (comm.send, comm.start_send, comm.send):
             refused(ValueError, lambda c=call: c(np.ones((4, 4))[:, ::2], 0))
         comm.start_send(np.ones(3), 0).wait()
+        comm.start_send(np.ones(9), 0).wait()
         comm.send(np.full(5, 7.0), 0)
     elif comm.rank == 0:
         out = np.zeros((4, 2))
@@ -82,6 +83,7 @@ def check_a_message_that_its_sender_refuses(comm: Communicator) -> None:
         ):
             assert "rank 1 passed a strided (4, 2) array" in refused(ValueError, call)
         assert "rank 1 sent a (3,) array" in refused(ValueError, comm.start_recv(1, 0, out).wait)
+        assert "rank 1 sent a (9,) array" in refused(ValueError, comm.start_recv(1, 0, out).wait)
         assert comm.recv(1).tolist() == [7.0] * 5
     comm.barrier()
 

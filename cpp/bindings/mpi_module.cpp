@@ -14,7 +14,7 @@ PYBIND11_MODULE(PDNN_MPI_MODULE, m) {
   m.doc() = "MPI communicators.";
   m.def(
       "interface", [] { return PDNN_INTERFACE; }, "What this module and the other one pass to one another, as a hash.");
-  m.def("wrap", comm::wrap_mpi, py::arg("handle"), py::arg("most") = Index{1} << 30,
+  m.def("wrap", comm::wrap_mpi, py::call_guard<bindings::NoGil>(), py::arg("handle"), py::arg("most") = Index{1} << 30,
         "The ranks of mpi4py's `comm.handle`; collective. Calls of more than `most` elements travel in pieces.");
   m.def("record_end", comm::record_end, py::arg("how"),
         "How this process ends: its record says so to ranks that wait for it.");

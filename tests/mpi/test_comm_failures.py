@@ -104,8 +104,7 @@ def test_a_signal_to_mpiexec_ends_ranks_that_wait(
 ) -> None:
     child = job("time.sleep(60)")
     assert child.stdout is not None
-    while "met" not in child.stdout.readline():
-        pass
+    assert any("met" in line for line in child.stdout), "the job has ended"
     child.send_signal(number)
     child.communicate(timeout=30)
     assert child.returncode != 0
@@ -143,6 +142,27 @@ def test_a_process_that_a_rank_starts_is_no_rank(mpiexec: Callable[..., Complete
         "pdnn.world().barrier()"
     )
     assert mpiexec(2, ["-c", code], timeout=60).stdout == "1 2\n1 2\n"
+
+
+@pytest.mark.mpi
+def test_a_group_of_ranks_is_refused_in_a_forked_process(mpiexec: Callable[..., Completed]) -> None:
+    """It took the rank's place in the sum, and the rank waited for good."""
+    code = (
+        "import os, numpy as np, pdnn\n"
+        "comm = pdnn.world()\n"
+        "if comm.rank == 0 and (child := os.fork()) == 0:\n"
+        "    try:\n"
+        "        comm.all_reduce(np.full(1, 100.0))\n"
+        "    except pdnn.CommunicationError as error:\n"
+        "        print('child:', error, flush=True)\n"
+        "    os._exit(0)\n"
+        "if comm.rank == 0:\n"
+        "    os.waitpid(child, 0)\n"
+        "print(comm.all_reduce(np.ones(1)), flush=True)\n"
+    )
+    output = mpiexec(2, ["-W", "ignore", "-c", code], timeout=30).stdout
+    assert "child: communicator: this process was forked from a rank" in output
+    assert output.count("[2.]") == 2
 
 
 @pytest.mark.mpi

@@ -106,10 +106,10 @@ def test_ranks_have_cores_threads_settings_and_tagged_lines(
 
 
 def test_a_dry_run_prints_a_command_that_works(job: Callable[..., subprocess.Popen[str]]) -> None:
-    child = job("-n", "2", "--bind-to", "none", "--dry-run", "-c", "print('it''s', 1 > 0)")
+    child = job("-n", "2", "--bind-to", "none", "--dry-run", "-c", 'print("it\'s", 1 > 0)')
     command = end(child).splitlines()[-1]
     said = processes.run(shlex.split(command), timeout=30).stdout
-    assert said.splitlines().count("its True") == 2
+    assert said.splitlines().count("it's True") == 2
 
 
 def test_more_ranks_than_cores_are_started_with_a_warning(job: Callable[..., subprocess.Popen[str]]) -> None:
@@ -132,7 +132,7 @@ def test_an_error_on_one_rank_ends_the_job_with_its_traceback(
     assert "[1] Traceback" in output
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_to_the_launcher_ends_every_rank(
     job: Callable[..., subprocess.Popen[str]], number: signal.Signals
 ) -> None:

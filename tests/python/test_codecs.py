@@ -134,10 +134,16 @@ def test_specs_spell_codecs_and_back() -> None:
     assert codec.parse(Int8(32)) == Int8(32)
 
 
-@given(st.text("bfint1ke8pr6owsgd:.0 -", max_size=12))
+SPELLED = r"fp16|bf16|(int8|int4|1bit)(:([1-9]|1[0-9])[2468])?|topk(:0\.[0-9]{1,4})?|powersgd(:[1-9])?"
+
+
+@given(st.text("bfint1ke8pr6owsgd:.0 -", max_size=12) | st.from_regex(SPELLED, fullmatch=True))
 def test_a_string_is_refused_or_comes_back(text: str) -> None:
+    parsed = None
     with contextlib.suppress(ValueError):
-        assert codec.parse(str(codec.parse(text))) == codec.parse(text)
+        parsed = codec.parse(text)
+    if parsed is not None:
+        assert codec.parse(str(parsed)) == parsed
 
 
 def test_what_is_no_codec_is_refused() -> None:
@@ -302,6 +308,21 @@ for spec in ("fp16", "bf16", "int8", "int4", "1bit", "topk:0.05"):
     assert len(set(outputs)) == 1
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize(
+    ("dtype", "large"), [("float32", np.nan), ("float32", np.inf), ("float32", 3e37), ("float64", 1e160)]
+)
+def test_power_sgd_hides_nothing_that_is_too_large(rank: int, dtype: str, large: float) -> None:
+    """It decoded rows of zeros, or nothing but zeros."""
+    array = normal((40, 30), dtype)
+    if np.isnan(large) or np.isinf(large):
+        array[5, 7] = large
+    else:
+        array *= large
+    chosen = PowerSGD(rank)
+    assert np.isnan(chosen.decode(chosen.encode(array), array.shape, dtype)).all()
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 @pytest.mark.parametrize("chosen", ALL, ids=str)
 def test_sums_over_ranks(chosen: Codec, ranks: int) -> None:
@@ -310,8 +331,11 @@ def test_sums_over_ranks(chosen: Codec, ranks: int) -> None:
     def work() -> tuple[Array, codec.CompressionStats, int]:
         comm = pdnn.world()
         reduce = CompressedAllReduce(comm, chosen, shape, "float64", op="mean", measure=True)
+        total = CompressedAllReduce(comm, chosen, shape, "float64")
         for step in range(3):
             array = reduce(normal(shape, "float64", 10 * step + comm.rank))
+            added = total(normal(shape, "float64", 10 * step + comm.rank))
+        np.testing.assert_allclose(added, comm.size * array, rtol=1e-12)
         return array, reduce.stats, reduce.bytes_sent
 
     results = run_threads(work, ranks)
@@ -327,6 +351,8 @@ def test_sums_over_ranks(chosen: Codec, ranks: int) -> None:
         np.testing.assert_allclose(results[0][0], want, atol=0.06)
     else:
         assert 0.1 < results[0][1].error < 1
+        array = results[0][0]
+        assert np.vdot(array, want) > 0.1 * np.linalg.norm(array) * np.linalg.norm(want)
 
 
 def test_a_sum_once_and_of_arrays_laid_one_after_another() -> None:

@@ -28,6 +28,24 @@ def meet_until_one_fails(comm: Communicator) -> None:
         comm.barrier()
 
 
+def test_a_death_during_a_started_call_is_heard_out_of_every_later_one() -> None:
+    """A header that had not come was compared, and its error kept for all later calls."""
+    started = threading.Event()
+
+    def rank() -> None:
+        comm = pdnn.world()
+        if comm.rank == 1:
+            assert started.wait(60)
+            die()
+        request = comm.start_all_reduce(np.ones(3))
+        started.set()
+        for call in (request.wait, request.wait, comm.barrier, lambda: comm.all_reduce(np.ones(3))):
+            with pytest.raises(RankFailed):
+                call()
+
+    run_threads(rank, 2)
+
+
 def test_nobody_hears_of_a_death_outside_of_the_group() -> None:
     heard = threading.Event()
 

@@ -101,6 +101,8 @@ def test_weights_are_given_by_name_and_may_be_a_tensor_of_torch() -> None:
     for given in (weight, [1.0, 3.0], None):
         with pytest.raises(TypeError, match=r"CrossEntropyLoss: reduction is of type .* given by name"):
             nn.CrossEntropyLoss(given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="weights of rows to the call"):
+        nn.BCELoss(weight)  # type: ignore[arg-type]
     torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
     assert repr(nn.CrossEntropyLoss(weight=torch.tensor(weight))) == repr(nn.CrossEntropyLoss(weight=weight))
     with pytest.raises(TypeError, match=r"outputs are of type torch\.Tensor, expected a pdnn\.Tensor"):

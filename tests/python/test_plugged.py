@@ -34,6 +34,25 @@ def test_ranks_that_are_started_use_what_was_registered_before() -> None:
     assert on_threads(lambda: pdnn.world().core.all_reduce_name, 2) == [None, None]
 
 
+def test_a_group_split_off_meanwhile_ends_with_the_registration() -> None:
+    def rank() -> tuple[int, float]:
+        calls = 0
+
+        def count(comm: Any, array: np.ndarray) -> None:
+            nonlocal calls
+            calls += 1
+            comm.all_reduce(array, check=False)
+
+        with pdnn.comm.register("all_reduce", count, comm=pdnn.world()):
+            part = pdnn.world().split(0)
+            part.all_reduce(np.ones(1))
+            assert calls == 1
+        total = float(part.all_reduce(np.ones(1))[0])
+        return calls, total
+
+    assert pdnn.comm.run_threads(rank, 2) == [(1, 2.0), (1, 2.0)]
+
+
 def test_auto_measures_no_codec_beside_an_all_reduce_of_ones_own() -> None:
     with pdnn.comm.register("all_reduce", plugged_parts.ring):
         trainers = on_threads(lambda: plugged_parts.train("auto")[1], 2)

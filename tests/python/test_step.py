@@ -191,8 +191,9 @@ def test_a_rank_whose_rows_count_nothing_takes_part_in_the_sums_of_others() -> N
 def test_threads_take_turns() -> None:
     """Every step counts, whichever thread makes it; the gradient of a sum is the same for each."""
     model = nn.Sequential(nn.Linear(300, 1, bias=False), seed=1)
-    rule, criterion = optim.SGD(model.parameters(), lr=0.5), nn.MSELoss()
-    x, y = np.zeros((32, 300), "float32"), np.zeros((32, 1), "float32")
+    model.flat_parameters[:] = 0
+    rule, criterion = optim.SGD(model.parameters(), lr=0.5), nn.L1Loss("sum")
+    x, y = np.ones((32, 300), "float32"), np.full((32, 1), 1e9, "float32")
     threads = [
         threading.Thread(target=lambda: [model.step(x[:n], y[:n], criterion, rule) for n in range(1, 33)])
         for _ in range(4)
@@ -202,6 +203,7 @@ def test_threads_take_turns() -> None:
     for thread in threads:
         thread.join()
     assert rule.state_dict()["steps"] == 4 * 32
+    assert (model.flat_parameters == 0.5 * 4 * sum(range(1, 33))).all()
 
 
 def test_a_number_that_was_given_back_goes_to_one_thread() -> None:

@@ -165,6 +165,14 @@ def test_ranks_share_the_cores_of_their_node(monkeypatch: pytest.MonkeyPatch) ->
         pdnn.comm.cores_of_rank(World(4))  # type: ignore[arg-type]
 
 
+def test_threads_share_cores_whatever_started_their_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PDNN_THREADS", raising=False)
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1")
+    monkeypatch.setattr("pdnn._core.read_cores", lambda: (8, 8, 0.0))
+    monkeypatch.setattr("pdnn._core.available_cores", lambda: 8)
+    assert pdnn.comm.run_threads(lambda: pdnn.comm.cores_of_rank(pdnn.world()), 2) == [4, 4]
+
+
 def test_strategies_of_one_process_are_refused_among_ranks() -> None:
     with pytest.raises(
         ValueError, match=r'"team:2" is for one process, this world has 3 ranks; "ddp\+team:2" fits'

@@ -86,7 +86,10 @@ void PowerSgd<T>::orthonormalize(T* rows, Index width) const {
       }
     const double length = std::sqrt(dot(row, row, width));
     const bool dependent = length <= 16 * double{std::numeric_limits<T>::epsilon()} * before;
-    for (Index i = 0; i < width; ++i) row[i] = dependent ? T{} : static_cast<T>(double{row[i]} / length);
+    if (!std::isfinite(length))  // shown, not hidden: all that is decoded becomes NaN
+      std::fill_n(row, width, std::numeric_limits<T>::quiet_NaN());
+    else
+      for (Index i = 0; i < width; ++i) row[i] = dependent ? T{} : static_cast<T>(double{row[i]} / length);
   }
 }
 

@@ -1,6 +1,5 @@
 #include "pdnn/comm/mpi_communicator.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "pdnn/comm/mpi_call.hpp"
+#include "pdnn/comm/mpi_notices.hpp"
 #include "pdnn/comm/mpi_recording.hpp"
 #include "pdnn/comm/mpi_ulfm.hpp"
 #include "pdnn/comm/rank_failed.hpp"
@@ -22,86 +22,11 @@ namespace pdnn::comm {
 
 namespace {
 
-bool finalized() {
-  int flag = 0;
-  return MPI_Finalized(&flag) != MPI_SUCCESS || flag;
-}
-
-/// An MPI communicator, freed with the last that uses it.
-struct Handle {
-  Handle(MPI_Comm mpi_comm, bool is_owned) : comm(mpi_comm), owned(is_owned) {}
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() {
-    if (owned && !finalized()) MPI_Comm_free(&comm);
-  }
-
-  MPI_Comm comm;
-  bool owned;
-};
-
-/// What the ranks of a group, and of all that were split off it, tell each other: messages in an MPI communicator of
-/// their own.
-class Notices {
- public:
-  Notices(std::shared_ptr<Handle> handle, std::shared_ptr<Notices> original)
-      : handle_(std::move(handle)), original_(std::move(original)) {}
-
-  MPI_Comm comm() const { return handle_->comm; }
-  void keep() { handle_->owned = false; }
-  void hear(Notice notice, std::int64_t about) {
-    std::int64_t& latest = latest_[static_cast<std::size_t>(notice)];
-    latest = std::max(latest, about);
-  }
-  /// Takes what has come.
-  std::int64_t heard(Notice notice) {
-    for (int there = 1; there;) {
-      MPI_Status status;
-      const int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm(), &there, &status);
-      if (tells_of_death(code, {.comm = comm()})) lose();
-      if (code != MPI_SUCCESS || !there) break;
-      std::int64_t about = 0;
-      MPI_Recv(&about, 1, MPI_INT64_T, status.MPI_SOURCE, status.MPI_TAG, comm(), MPI_STATUS_IGNORE);
-      hear(static_cast<Notice>(status.MPI_TAG), about);
-    }
-    const std::int64_t own = latest_[static_cast<std::size_t>(notice)];
-    return original_ ? std::max(own, original_->heard(notice)) : own;
-  }
-
-  /// A rank has died, or another rank says so: tells the others.
-  void lose() {
-    if (std::exchange(lost_, true)) return;
-    keep();
-    revoke({.comm = comm()});
-    if (original_) original_->lose();
-  }
-  /// Whether that has come to be known.
-  bool lost() const { return lost_ || (original_ && original_->lost()); }
-  /// Who it is, in the outermost group; waits a little for MPI to know.
-  std::vector<int> dead() {
-    if (original_) return original_->dead();
-    constexpr double kMost = 5;  // s
-    Waiting waiting;
-    std::vector<int> ranks;
-    while ((ranks = dead_ranks({.comm = comm()})).empty() && waiting.seconds() < kMost) {
-      int there = 0;
-      MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE);  // MPI makes progress
-      waiting.pause();
-    }
-    return ranks;
-  }
-
- private:
-  std::shared_ptr<Handle> handle_;
-  std::shared_ptr<Notices> original_;
-  bool lost_ = false;
-  std::array<std::int64_t, kNotices> latest_{-1, -1};
-};
-
 class MpiCommunicator final : public Communicator {
  public:
   /// `notices` are of these ranks and perhaps more; null: it is there to be duplicated only.
-  MpiCommunicator(std::shared_ptr<Handle> handle, std::shared_ptr<Notices> notices, int rank, int size, Index most)
+  MpiCommunicator(std::shared_ptr<MpiHandle> handle, std::shared_ptr<MpiNotices> notices, int rank, int size,
+                  Index most)
       : Communicator(rank, size),
         comm_(handle->comm),
         most_(most),
@@ -139,12 +64,12 @@ class MpiCommunicator final : public Communicator {
 
   /// What make(&new_communicator) puts together, once all ranks have come, in a wait that can time out.
   template <class Make>
-  std::shared_ptr<Handle> form(Make make);
+  std::shared_ptr<MpiHandle> form(Make make);
 
   MPI_Comm comm_;
   Index most_;
-  std::shared_ptr<Handle> handle_;
-  std::shared_ptr<Notices> notices_;
+  std::shared_ptr<MpiHandle> handle_;
+  std::shared_ptr<MpiNotices> notices_;
   SlotPool<MpiCall> slots_;
   std::vector<int> forgotten_;  // abandoned tickets, to be freed when done
 };
@@ -158,7 +83,7 @@ std::list<SlotPool<MpiCall>>& rests() {
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  if (finalized()) return;
+  if (!handle_->usable()) return;
   std::erase_if(forgotten_, [&](int ticket) { return tidied(ticket); });
   if (forgotten_.empty() && notified(Notice::failed) < 0 && !(notices_ && notices_->lost())) return;
   handle_->owned = false;  // messages that were not received would reach the next communicator with the same number
@@ -166,7 +91,8 @@ MpiCommunicator::~MpiCommunicator() {
 }
 
 Request MpiCommunicator::start(const Call& call) {
-  if (finalized()) throw CommunicationError(message(name(call.kind), ": MPI is finalized already"));
+  handle_->check_process();
+  if (mpi_finalized()) throw CommunicationError(message(name(call.kind), ": MPI is finalized already"));
   std::erase_if(forgotten_, [&](int ticket) { return tidied(ticket); });
   const int ticket = slots_.take();
   MpiCall& slot = slots_[ticket];
@@ -188,7 +114,8 @@ Request MpiCommunicator::start(const Call& call) {
 }
 
 bool MpiCommunicator::test(int ticket) {
-  if (finalized()) throw CommunicationError("MPI was finalized during a call");
+  handle_->check_process();
+  if (mpi_finalized()) throw CommunicationError("MPI was finalized during a call");
   MpiCall& slot = slots_[ticket];
   try {
     if (!slot.advance()) return false;
@@ -245,11 +172,11 @@ void MpiCommunicator::give_up(const std::string& message) {
 // ---- groups
 
 template <class Make>
-std::shared_ptr<Handle> MpiCommunicator::form(Make make) {
+std::shared_ptr<MpiHandle> MpiCommunicator::form(Make make) {
   barrier();
   MPI_Comm comm = MPI_COMM_NULL;
   check(make(&comm), Kind::barrier);
-  auto handle = std::make_shared<Handle>(comm, true);
+  auto handle = std::make_shared<MpiHandle>(comm, true);
   check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), Kind::barrier);
   return handle;
 }
@@ -259,7 +186,7 @@ std::shared_ptr<Communicator> MpiCommunicator::duplicate() {
   const auto make = [&](MPI_Comm* comm) { return MPI_Comm_dup(comm_, comm); };
   const auto calls = form(make), notices = form(make);
   const auto same =
-      std::make_shared<MpiCommunicator>(calls, std::make_shared<Notices>(notices, notices_), rank(), size(), most_);
+      std::make_shared<MpiCommunicator>(calls, std::make_shared<MpiNotices>(notices, notices_), rank(), size(), most_);
   same->inherit(*this, -1);
   return same;
 }
@@ -290,6 +217,7 @@ std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient) { return 
 
 std::uint32_t MpiCommunicator::agree(std::uint32_t bits, bool patient, const char* call) {
   constexpr auto kNap = std::chrono::milliseconds(5);  // of who waits for long
+  handle_->check_process();
   if (!survives()) return Communicator::agree(bits, patient);
   const RecordedWait wait = recorded_agreement();
   Waiting waiting;
@@ -312,8 +240,8 @@ std::shared_ptr<Communicator> MpiCommunicator::shrink() {
     if (agree(calls.size == notices.size ? kYes : 0, false, "shrink") != kYes) continue;  // a death in between
     if (calls.size == 1) return make_self();
     const auto left = std::make_shared<MpiCommunicator>(
-        std::make_shared<Handle>(calls.comm, true),
-        std::make_shared<Notices>(std::make_shared<Handle>(notices.comm, true), nullptr), calls.rank, calls.size,
+        std::make_shared<MpiHandle>(calls.comm, true),
+        std::make_shared<MpiNotices>(std::make_shared<MpiHandle>(notices.comm, true), nullptr), calls.rank, calls.size,
         most_);
     left->survive(*this);
     return left;
@@ -323,7 +251,7 @@ std::shared_ptr<Communicator> MpiCommunicator::shrink() {
 // ---- notices
 
 void MpiCommunicator::notify(Notice notice, std::int64_t about) {
-  if (finalized()) return;
+  if (!handle_->usable()) return;
   notices_->hear(notice, about);
   notices_->keep();  // as above: it may not be received
   int ranks = 1, own = 0;
@@ -346,19 +274,19 @@ void MpiCommunicator::notify(Notice notice, std::int64_t about) {
 }
 
 std::int64_t MpiCommunicator::notified(Notice notice) {
-  return finalized() || !notices_ ? -1 : notices_->heard(notice);
+  return !handle_->usable() || !notices_ ? -1 : notices_->heard(notice);
 }
 
 }  // namespace
 
 std::shared_ptr<Communicator> wrap_mpi(std::int64_t handle, Index most) {
   require(most >= 1 && most <= Index{1} << 30, "wrap_mpi: pieces of ", most, " elements");
-  if (finalized()) throw CommunicationError("MPI is finalized already");
+  if (mpi_finalized()) throw CommunicationError("MPI is finalized already");
   auto comm = (MPI_Comm)handle;  // NOLINT: a pointer in one MPI, an int in another
   int rank = 0, size = 1;
   if (MPI_Comm_rank(comm, &rank) != MPI_SUCCESS || MPI_Comm_size(comm, &size) != MPI_SUCCESS)
     throw CommunicationError("MPI: this is no communicator");
-  auto ranks = MpiCommunicator(std::make_shared<Handle>(comm, false), nullptr, rank, size, most).duplicate();
+  auto ranks = MpiCommunicator(std::make_shared<MpiHandle>(comm, false), nullptr, rank, size, most).duplicate();
   if (size > 1) start_recording(*ranks);
   return ranks;
 }
@@ -383,7 +311,7 @@ bool end_with_exit_code() {
 #ifdef __GLIBC__
   static const std::int64_t rank = this_process().number;
   const auto end = [](int code, void*) {
-    if (this_process().number != rank || finalized()) return;  // a process that it forked runs this, too
+    if (this_process().number != rank || mpi_finalized()) return;  // a process that it forked runs this, too
     if (code == 0) {
       ulfm_is_on() ? meet_the_living() : static_cast<void>(MPI_Finalize());
       end_recording();

@@ -73,7 +73,7 @@ class Header(NamedTuple):
 @functools.lru_cache(256)  # a loop sends the same few again and again
 def encode(header: Header) -> NDArray[np.uint8]:
     """The header as `HEADER_BYTES` bytes, read-only."""
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "backslashreplace")
     return np.frombuffer(text.ljust(HEADER_BYTES), np.uint8)
 
 

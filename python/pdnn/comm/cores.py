@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pdnn import _core
+from pdnn.comm.threads import CURRENT
 
 if TYPE_CHECKING:
     from pdnn.comm.communicator import Communicator
@@ -43,9 +44,10 @@ def numbered(variable: str, what: str) -> int:
 
 
 def cores_of_rank(comm: Communicator) -> int:
-    """Cores that this rank may use: its affinity mask and cgroup quota, shared with the ranks of its node.
+    """Cores that this rank may use: its affinity mask, at most its share of its node's cores or cgroup quota.
 
-    ``PDNN_THREADS`` overrides it; the launcher sets it.
+    ``PDNN_THREADS`` overrides it; the launcher sets it. Set it where ranks share a mask, as those that
+    mpiexec does not bind do in a container with some of a machine's cores.
     """
     if (wanted := threads_wanted()) is not None:
         return wanted
@@ -64,7 +66,9 @@ def cores_of_every_rank(comm: Communicator) -> int:
 
 
 def _local_ranks() -> int:
+    if CURRENT.get() is not None:
+        return 2**31  # ranks are threads of this process, whatever started it
     for name in ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"):
         if name in os.environ:
             return numbered(name, "ranks")
-    return 2**31  # ranks are threads, or the launcher does not say: take all of them to be here
+    return 2**31  # the launcher does not say: take all of them to be here

@@ -64,7 +64,7 @@ def start_recv(
             sent = decode(data)
             if not sent.problem and (sent.dtype, sent.shape) == (str(out.dtype), out.shape):
                 return
-            with suppress(ValueError):
+            with suppress(ValueError, _core.CommunicationError):  # MPI's own, where it is longer
                 request.wait()  # also what does not fit, so that the next message is the next
             _refuse_problems(sent, source)
             raise _misfit(sent, source, out, core.rank)

@@ -31,6 +31,7 @@ class Registration:
     def __init__(self, function: AllReduce, name: str) -> None:
         self.function, self.name = function, name
         self._groups: list[_core.Communicator] = []
+        self._removed = False
 
     def use(self, comm: Communicator) -> None:
         """A communicator, and those split off it later, use the function from now on."""
@@ -39,6 +40,9 @@ class Registration:
 
     def __call__(self, core: _core.Communicator, array: Array) -> None:
         """Adds up an array over the ranks, in place."""
+        if self._removed:  # of a group that was split off meanwhile
+            core.start_all_reduce(array, array, _core.Op.sum).wait()
+            return
         result = self.function(Communicator(core), array)
         if result is not None and result is not array:
             raise TypeError(
@@ -48,6 +52,7 @@ class Registration:
 
     def remove(self) -> None:
         """The communicators use their own operation again; a second time does nothing."""
+        self._removed = True
         for core in self._groups:
             core.use_own_all_reduce()
         self._groups.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pdnn import _core
 
@@ -41,7 +41,7 @@ class Check:
 
     def test(self) -> bool:
         """Whether the headers are there; raises what `wait` raises."""
-        if not self.fits and self._request.test():
+        if not self.fits and self._ended(self._request.test):
             self._compare()
             self.fits = True
         return self.fits
@@ -50,9 +50,16 @@ class Check:
         """Returns when the headers were found to fit."""
         if self.fits:
             return
-        self._request.wait(self.call)
+        self._ended(lambda: self._request.wait(self.call))
         self._compare()
         self.fits = True
+
+    def _ended(self, asked: Callable[[], Any]) -> Any:
+        try:
+            return asked()
+        except BaseException:
+            self.fits = True  # there is nothing to compare; the group's next call says what happened
+            raise
 
 
 class Begun:

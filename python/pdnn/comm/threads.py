@@ -59,12 +59,12 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     registration = INHERITED.get()
 
     def work(rank: int) -> None:
-        comm = Communicator(group.communicator(rank))
-        CURRENT.set(comm)
-        if registration is not None:
-            INHERITED.set(registration)
-            registration.use(comm)
         try:
+            comm = Communicator(group.communicator(rank))
+            CURRENT.set(comm)
+            if registration is not None:
+                INHERITED.set(registration)
+                registration.use(comm)
             results[rank] = function()
             comm.core.end_record("has returned")
             ended.append(comm)

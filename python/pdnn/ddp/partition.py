@@ -103,7 +103,13 @@ def partition_dataset(
     batch_size = integer("partition_dataset", "batch_size", batch_size, 1)
     seed = integer("partition_dataset", "seed", seed, 0)
     comm = world()
-    own = {"rows": len(dataset), "batch_size": batch_size, "dtype": str(np.dtype(dtype)), "seed": seed}
+    own = {
+        "rows": len(dataset),
+        "batch_size": batch_size,
+        "dtype": str(np.dtype(dtype)),
+        "seed": seed,
+        "augment": repr(augment),
+    }
     compare(comm, "partition_dataset", own, "every rank must share out the same data in the same way")
     batches = SharedBatches(dataset, batch_size, comm.rank, comm.size, seed)
     train_set = DataLoader(dataset, batch_sampler=batches, dtype=dtype, seed=seed, augment=augment)

@@ -69,7 +69,10 @@ class State:
             setattr(self, name, value)
 
     def commit(self) -> None:
-        """Copies everything, to go back to if a rank dies; the same times on every rank."""
+        """Copies everything, to go back to if a rank dies.
+
+        Every rank makes as many, with a call of all ranks, such as a step, between two.
+        """
         began = time.perf_counter()
         old = self._copies.pop(self.commits - _KEPT + 1, None)
         copied = self._copied(old or {})

@@ -64,7 +64,7 @@ class Loss:
         if not isinstance(reduction, str):
             raise TypeError(
                 f"{type(self).__name__}: reduction is of type {kind_of(reduction)}, expected one of "
-                f"{', '.join(REDUCTIONS)}; other options, such as weight, are given by name"
+                f"{', '.join(REDUCTIONS)}; other options are given by name, and weights of rows to the call"
             )
         if reduction not in REDUCTIONS:
             raise ValueError(
