@@ -102,7 +102,7 @@ class RowEpochs(ClosureEpochs):
         super().__init__(training, source, batch_size, **options)
         name = type(training.optimizer).__name__
         if isinstance(source, BlockSource) or self._augment is not None:
-            what = "a stream" if isinstance(source, BlockSource) else "augmented images"
+            what = "a BlockStream" if isinstance(source, BlockSource) else "augmented images"
             raise ValueError(
                 f"fit: {name} takes rows in memory as they are, got {what}; use optim.LBFGS or Adam"
             )

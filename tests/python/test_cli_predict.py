@@ -56,6 +56,37 @@ def test_outputs_that_no_label_can_be_compared_with_are_written(
     assert capsys.readouterr().out == "loss 0.8000 on 2 samples\n"
 
 
+def test_labels_that_the_loss_of_the_training_cannot_compare_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that names its loss gave an error, and no predictions."""
+    x, out = RNG.normal(size=(40, 2)), tmp_path / "out.csv"
+    for name, y in (("names", np.where(x[:, 0] > 0, "red", "blue")), ("numbers", x[:, 0] + 0.5)):
+        lines = [f"{a},{b},{label}" for (a, b), label in zip(x, y, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,y", *lines]))
+        words = [
+            "train",
+            "--data",
+            f"{tmp_path / name}.csv",
+            "--strategy",
+            "serial",
+            "--epochs",
+            "1",
+            "--quiet",
+        ]
+        assert cli.main([*words, "--save", f"{tmp_path / name}.safetensors"]) == 0
+    for model, labels, heading in (("names", "numbers", "class"), ("numbers", "names", "output 0")):
+        words = ["predict", f"{tmp_path / model}.safetensors", f"{tmp_path / labels}.csv"]
+        capsys.readouterr()
+        assert cli.main([*words, "--out", str(out)]) == 0
+        assert capsys.readouterr().out.startswith("no score: --loss ")
+        lines = out.read_text().splitlines()
+        assert lines[0] == heading and len(lines) == 41
+        assert model == "numbers" or {*lines[1:]} <= {"red", "blue"}
+        assert cli.main(words) == 1
+        assert f"{model}.safetensors: --loss " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_outputs_are_written_to_their_last_bit(dtype: str, tmp_path: Path) -> None:
     model, table, out = (tmp_path / name for name in ("model.safetensors", "table.csv", "out.csv"))

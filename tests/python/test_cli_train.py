@@ -91,6 +91,21 @@ def test_the_fastest_strategy_says_why(
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+def test_a_fingerprint_is_that_of_the_model_that_is_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two tables that are the same once they are standardized had one fingerprint."""
+    x, told = np.random.default_rng(0).normal(size=(80, 2)), []
+    for factor in (1, 2):
+        table, model = tmp_path / f"{factor}.csv", tmp_path / f"{factor}.safetensors"
+        np.savetxt(table, factor * np.c_[x, x @ [1, 2] + 50], "%.17g", ",", header="a,b,c", comments="")
+        words = ["train", "--data", str(table), "--standardize", "--standardize-target", "--epochs", "1"]
+        assert cli.main([*words, "--strategy", "serial", "--save", str(model)]) == 0
+        told += re.findall(r"fingerprint: (\w+)", capsys.readouterr().out)
+        assert told[-1] == pdnn.load_model(model).fingerprint()
+    assert told[0] != told[1]
+
+
 def test_what_auto_takes_is_told_first(blobs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(blobs, "--epochs", "1", "--strategy", "auto") == 0
     lines = capsys.readouterr().out.splitlines()

@@ -400,3 +400,16 @@ def test_a_learning_rate_of_0_moves_nothing(search: str | None) -> None:
     for _ in range(2):
         assert optimizer.step(closure_of(model, function)) == pytest.approx(function(before)[0])
     np.testing.assert_array_equal(model.flat_parameters, before)
+
+
+@pytest.mark.parametrize(("loss", "slope", "said"), [(np.nan, 1.0, "nan"), (1.0, np.nan, "1")])
+def test_the_error_says_which_loss_it_was(loss: float, slope: float, said: str) -> None:
+    model, calls = nn.Sequential(nn.Linear(2, 1)), []
+
+    def closure() -> float:
+        calls.append(1)
+        model.flat_gradients[...] = slope if len(calls) == 2 else 1.0
+        return loss if len(calls) == 2 else 1.0
+
+    with pytest.raises(FloatingPointError, match=f"the loss is {said}, and"):
+        optim.LBFGS(model.parameters()).step(closure)

@@ -13,7 +13,7 @@ import pdnn
 from pdnn import models, nn, optim
 from pdnn.callbacks import Callback
 from pdnn.comm import run_threads
-from pdnn.data import Dataset, PadCropFlip
+from pdnn.data import BlockStream, Dataset, PadCropFlip, Stream
 from pdnn.optim import batch_loss
 
 RNG = np.random.default_rng(0)
@@ -328,6 +328,15 @@ def test_models_and_losses_are_refused_by_name(
     own = pdnn.Trainer(model, criterion, optim.GaussNewton(model.parameters()), strategy="serial")
     with pytest.raises(ValueError, match=f"GaussNewton: .*{message}"):
         own.fit((X.astype(np.float32), y), 1, 60, verbose=False)
+
+
+def test_streams_of_rows_are_taken_and_those_of_blocks_refused() -> None:
+    stream, whole = (trainer(optim.GaussNewton) for _ in range(2))
+    for own, data in ((stream, Stream(X, VALUES, block=7)), (whole, Dataset(X, VALUES))):
+        own.fit(data, 2, 60, shuffle=False, verbose=False)
+    np.testing.assert_array_equal(stream.model.flat_parameters, whole.model.flat_parameters)
+    with pytest.raises(ValueError, match="GaussNewton takes rows in memory as they are, got a BlockStream"):
+        whole.fit(BlockStream(lambda epoch: [(X, VALUES)], 60), 1, 60, verbose=False)
 
 
 def test_augmented_images_are_refused() -> None:

@@ -66,7 +66,13 @@ def main(arguments: argparse.Namespace) -> int:
     usual = tables.loss(None, model, data)
     if isinstance(usual, nn.BCEWithLogitsLoss) and isinstance(model[-1], nn.Sigmoid):
         usual = nn.BCELoss()
-    loss = _noted_loss(arguments.model, metadata, model, data) or usual
+    noted, misfit = _noted_loss(arguments.model, metadata, model, data)
+    if misfit:
+        if arguments.out is None:
+            raise ValueError(f"{arguments.model}: {misfit}")
+        print(f"no score: {misfit}")
+        labeled = False  # what is predicted goes by what the model was trained on
+    loss = noted or usual
     classes = tables.are_classes(usual, loss)
     numbers = not classes if labeled else metadata.get(specs.PREDICTS_KEY) == specs.NUMBERS
     trainer = Trainer(model, loss, optim.SGD(model.parameters(), lr=1))
@@ -103,13 +109,21 @@ def _check_columns(path: str, metadata: dict[str, str], data: Dataset) -> None:
         )
 
 
-def _noted_loss(path: str, metadata: dict[str, str], model: nn.Sequential, data: Dataset) -> nn.Loss | None:
-    """The loss that a model was trained with, if its file says so."""
+def _noted_loss(
+    path: str, metadata: dict[str, str], model: nn.Sequential, data: Dataset
+) -> tuple[nn.Loss | None, str]:
+    """The loss that a model was trained with, if its file says so, and why it does not fit these labels."""
     word = metadata.get(specs.LOSS_KEY)
+    if word is None:
+        return None, ""
     try:
-        return None if word is None else tables.loss(str(word), model, data)
+        noted = tables.made(str(word))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    try:
+        return tables.loss(str(word), model, data), ""
+    except ValueError as error:
+        return noted, str(error)
 
 
 def _score(trainer: Trainer, data: Dataset, metrics: list[str], arguments: argparse.Namespace) -> str:

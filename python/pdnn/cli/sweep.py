@@ -8,8 +8,8 @@
 Every training is a launch of its own, which ends after --timeout. The file is replaced as a whole after
 each one, so an interrupted sweep continues when it is started again. More strategies, sizes or repeats may be
 added then; other settings or another machine are refused. A failed run is stored with its message, and run
-again with --retry-failed. Combinations that do not fit, such as serial on two ranks, are named and left out.
-Repeat r trains with the seed plus r.
+again with --retry-failed. Combinations that do not fit, such as serial on two ranks, are named and left out;
+a strategy that fits none of --ranks is an error. Repeat r trains with the seed plus r.
 
 The exit code is 1 if a run failed.
 """

@@ -55,15 +55,15 @@ HIDDEN = 64
 
 
 def loss_word(text: str) -> str:
-    """A word that `_made` makes a loss of."""
+    """A word that `made` makes a loss of."""
     try:
-        _made(text)
+        made(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
 
 
-def _made(text: str) -> nn.Loss:
+def made(text: str) -> nn.Loss:
     """The loss that a word such as ``huber`` or ``quantile:0.1,0.9`` names.
 
     Raises
@@ -189,7 +189,7 @@ def loss(name: str | None, model: nn.Sequential, data: Dataset | Subset) -> nn.L
     whole, _ = parts_of(data)
     y, single = whole.y, model.output_shape(whole.sample_shape) == (1,)
     if name is not None:
-        chosen = _made(name)
+        chosen = made(name)
         if whole.classes is not None and not chosen.takes_classes:
             raise ValueError(
                 f'--loss {name} compares numbers, the labels are names such as "{whole.classes[0]}"'
@@ -259,7 +259,7 @@ def model_word(name: str | None, *parts: Dataset | Subset) -> str:
 
     wholes = [parts_of(part)[0] for part in parts]
     whole, y = wholes[0], np.concatenate([whole.y for whole in wholes])
-    chosen = None if name is None else _made(name)
+    chosen = None if name is None else made(name)
     if y.ndim == 2:
         outputs = y.shape[1]
     elif isinstance(chosen, nn.QuantileLoss):

@@ -202,13 +202,14 @@ def main(arguments: argparse.Namespace) -> int:
         targets.undo(trainer.model)
     result = trainer.evaluate(test, comm=world)
     if world.rank == 0:
+        own = trainer.model if standardization is None else standardization.within(trainer.model)
+        history.fingerprint = own.fingerprint()  # of the model that takes the numbers of the table
         with ExitStack() as outputs:  # of which each is written, though what is printed or another one fails
             if arguments.plot:
                 outputs.callback(history.plot, arguments.plot)
             if arguments.json:
                 outputs.callback(history.save, arguments.json)
             if arguments.save:
-                own = trainer.model if standardization is None else standardization.within(trainer.model)
                 outputs.callback(own.save, arguments.save, _metadata(arguments, trainer, whole, train))
             if not arguments.quiet:
                 accounts.tell(history, trainer, world, others)

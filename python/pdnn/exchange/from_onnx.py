@@ -148,7 +148,7 @@ class _Reader(Samples):
         axes = 1 if given is not None and given.ndim == 3 else 2
         shape = self.images(axes)
         weight = np.moveaxis(self.weights(step, 1, 2 + axes), (0, 1), (-1, -2))
-        bias = self.weights(step, 2, 1) if len(step.node.inputs) > 2 else None
+        bias = self.weights(step, 2, 1) if any(step.node.inputs[2:]) else None
         groups = step.node.attributes.get_int("group", 1) or 1
         windows = self.windows(step, axes, weight.shape[:-2])
         if self.waiting is not None and groups == 1:
@@ -249,7 +249,7 @@ class _Reader(Samples):
         if step.node.attributes.get_int("axis", -1) not in (-1, 1):
             raise Unknown("is not over the features of a sample")
         weight = self.weights(step, 1, 1)
-        bias = self.weights(step, 2, 1) if len(step.node.inputs) > 2 else np.zeros_like(weight)
+        bias = self.weights(step, 2, 1) if any(step.node.inputs[2:]) else np.zeros_like(weight)
         eps = self.decimal(step, "epsilon", 1e-5)
         arrays: dict[str, Array | None] = {"weight": self.own_order(weight), "bias": self.own_order(bias)}
         self.emit("LayerNorm", arrays, normalized_shape=len(weight), eps=eps)
@@ -289,10 +289,10 @@ class _Reader(Samples):
 
     def dropout(self, step: Step) -> None:
         """A Dropout."""
-        ratio = self.graph.constant(step.node.inputs[1]) if len(step.node.inputs) > 1 else None
+        ratio, training = (self.graph.constant(value) for value in (*step.node.inputs[1:], None, None)[:2])
         p = self.decimal(step, "ratio", 0.5) if ratio is None else float(str(ratio.reshape(())))
-        if not 0 <= p < 1:
-            raise Unknown(f"drops with probability {p}")
+        if not 0 <= p < 1 or (training is not None and training.any()):
+            raise Unknown("is in training mode" if 0 <= p < 1 else f"drops with probability {p}")
         self.emit("Dropout", p=p)
 
     def cast(self, step: Step) -> None:

@@ -149,7 +149,7 @@ class Graph:
     def data(self, node: ir.Node) -> list[ir.Value]:
         """The inputs of a node that are no constants; of a Reshape not the shape, if only sizes tell it."""
         inputs = [value for value in node.inputs if value is not None and value not in self.constants]
-        if node.op_type == "Reshape" and node.inputs[1] in self.sizes:
+        if node.op_type == "Reshape" and len(node.inputs) > 1 and node.inputs[1] in self.sizes:
             return inputs[:-1]
         return inputs
 
@@ -181,8 +181,9 @@ class Graph:
 
     def begins_with_channels_last(self) -> bool:
         """Whether a Transpose puts the channels of the samples first, before their order matters."""
+        made = self._before(self.output) | {self.output}
         for node in self.nodes:
-            if node.op_type in ORDERED and node.outputs[0] not in self.constants:
+            if node.op_type in ORDERED and node.outputs[0] in made:
                 return node.op_type == "Transpose" and node.attributes.get_ints("perm") == (0, 3, 1, 2)
         return False
 
@@ -301,7 +302,8 @@ class Graph:
     ) -> bool:
         numbers = {value for node in region for value in node.inputs if value in self.constants}
         values = {value: np.float64(self.constants[value]) for value in numbers if value is not None}
-        if any(array.size != 1 for array in values.values()):
+        rank = 2 if x.shape is None else len(x.shape)  # a batch has at least two axes
+        if any(array.size != 1 or array.ndim > rank for array in values.values()):
             return False
         values[x] = points
         with np.errstate(all="ignore"):
@@ -311,7 +313,7 @@ class Graph:
 
     def _complement(self, concat: ir.Node) -> ir.Value | None:
         """Z of (1 - p, p) with p = sigmoid(z), which scikit-learn's classifiers of two classes end in."""
-        if len(concat.inputs) != 2:
+        if len(concat.inputs) != 2 or concat.attributes.get_int("axis", 1) not in (1, -1):
             return None
         other, p = concat.inputs
         minus, sigmoid = (None if value is None else value.producer() for value in (other, p))

@@ -143,6 +143,8 @@ class Samples:
     def per_channel(self, array: Array) -> Array:
         """A constant that has one number, or one for each feature or channel."""
         rank = array.ndim if self.shape is None else 1 + len(self.shape)
+        if array.ndim > rank:
+            raise Unknown(f"its constant has shape {array.shape}, more axes than the {rank} of a batch")
         shape = (1,) * (rank - array.ndim) + array.shape
         others = [size for axis, size in enumerate(shape) if rank > 4 or self.axes[axis] != 1]
         channels = None if self.shape is None else self.shape[0]
@@ -235,14 +237,17 @@ class Samples:
             return None
         if len(rest) == 1 and rest[0] in (count, -1, None):
             return self.flatten(step)
-        if self.layers or self.prefix or len(rest) != 3 or prod(size or 0 for size in rest) != count:
+        scaled = {1} if self.waiting is None else {part.size for part in self.waiting[:2]}
+        begins = not (self.layers or self.prefix) and len(shape) < 3 == len(rest) and scaled <= {1, rest[0]}
+        if not begins or prod(size or 0 for size in rest) != count:
             raise Unknown(f"makes {target} of samples of shape {shape}")
         self.shape = tuple(rest)
 
     def target(self, step: Step) -> list[int]:
         """The shape that a Reshape makes; 0 or -1 for the number of samples."""
-        value = step.node.inputs[1]
-        assert value is not None
+        value = step.node.inputs[1] if len(step.node.inputs) > 1 else None
+        if value is None:
+            raise Unknown("has its shape in an attribute, as before opset 5")
         constant = self.graph.constant(value)
         sizes = self.computed(step, value) if constant is None else [*map(int, constant)]
         if sizes[:1] > [0] and sizes[:1] != list(self.graph.input.shape or ())[:1]:

@@ -185,11 +185,11 @@ class LBFGS(ClosureOptimizer):
                         noise=noise * abs(loss),
                     )
                     step, loss, gradient = found.step, found.loss, found.gradient
-                elif iteration < self.max_iter:
-                    found = look_at(step)
-                    self._check(found.loss, found.gradient)
-                    loss, gradient = found.loss, found.gradient
-                parameters[...] = kept + step * direction
+                with np.errstate(over="ignore", invalid="ignore"):
+                    parameters[...] = kept + step * direction
+                    if self.line_search_fn is None and iteration < self.max_iter:
+                        loss, gradient = look()
+                        self._check(loss, gradient)
             except BaseException:
                 parameters[...] = kept
                 raise
