@@ -232,6 +232,22 @@ BUGS = {
 """,
             "rows are scattered in every step",
         ),
+        (
+            "    own_x, own_t = scatter(",
+            "    root = 0\n    own_x, own_t = scatter(",
+            "TypeError in `scatter`",
+        ),
+        ("n - (end - begin)", "n - round(n / ranks)", "bytes_of_step(13, 5, 2, 31, 4) is 1304, not 1248"),
+        (
+            "    return losses if comm.rank == root else None",
+            "    return losses",
+            "train_once returns a result on rank 0, too",
+        ),
+        (
+            "len(x) if comm.rank == root else None, rate, root)",
+            "len(x) if comm.rank == root else None, rate, root) or 0.0",
+            "step returns a result on rank 1, too",
+        ),
     ],
     "averaging": [
         (
@@ -368,6 +384,7 @@ BUGS = {
 """,
             "send the rows with the gradient",
         ),
+        ("self.epoch = 0", "self.epoch = 1", "not that of epoch 0"),
     ],
     "pipeline": [
         (
@@ -416,6 +433,8 @@ BUGS = {
             "return code, gradient - codec",
             "without the old e: that is forgotten",
         ),
+        ("return total if last else None", "return total", "rank 0 returns a loss, too"),
+        ("return data[4:].view(np.int8) *", "return np.nan * data[4:].view(np.int8) *", "comes back as nan"),
     ],
     "ring": [
         ("        mine += comm.recv(", "        mine[:] = comm.recv(", "lacks the values of rank"),
@@ -499,6 +518,12 @@ BUGS = {
             "for k in range(micro_batches - warm_up, micro_batches)]",
             "for k in range(micro_batches - warm_up + 1, micro_batches)]",
             "stage 0 never goes backward with micro-batch",
+        ),
+        ("8 * 2 * (ranks - 1) * n // ranks", "4 * n * (ranks - 1)", "ring_bytes(24, 6) is 480, not 320"),
+        (
+            "    ranks, rank = comm.size, comm.rank\n",
+            "    ranks, rank = comm.size, comm.rank\n    array[:] = np.nan\n",
+            "is nan, which is no sum",
         ),
     ],
 }

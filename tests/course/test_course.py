@@ -18,8 +18,10 @@ from bugs import BUGS
 from filling import fill, plant, solution
 from pdnn.cli import main
 from pdnn.course import SHEETS, Result, Sheet, check, files_in, find, new
+from pdnn.course.compare import same
 from pdnn.course.examine import checks_of, examine
 from pdnn.course.notebook import code_cells, to_notebook
+from pdnn.course.results import Report
 from pdnn.course.sheet import sheet_of
 from pdnn.course.submission import Submission, Wrong
 from processes import Completed
@@ -244,11 +246,12 @@ def test_a_file_that_is_no_sheet_is_named_and_the_others_count(
     Path("helper.py").write_text("one = 1")
     Path("sheet.py").write_text(fill(sheet.source, solution(sheet)))
     Path("fails.py").write_text('import os\nSHEET = "backprop"\nONE = os._exit(70)')
-    files = ["helper.py", "fails.py", "sheet.py", "none.py"]
+    Path("hex.py").write_text('# coding: hex\nSHEET = "backprop"\n')
+    files = ["helper.py", "fails.py", "hex.py", "sheet.py", "none.py"]
     assert main(["course", "check", *files, "--json", "results.json", "--gradescope", "gradescope.json"]) == 1
     out, err = capsys.readouterr()
     assert "7 of 7 right" in out and "helper.py: neither its name" in err and "none.py: there is no" in err
-    assert "fails.py: the check failed itself" in err
+    assert "fails.py: the check failed itself" in err and "hex.py: is damaged (LookupError" in err
     (report,) = json.loads(Path("results.json").read_text())
     assert report["file"] == "sheet.py" and report["passed"]
     content = json.loads(Path("gradescope.json").read_text())
@@ -344,6 +347,63 @@ def test_what_never_ends_or_ends_the_process_is_told(
     wrong = next(result for result in report.results if not result.passed)
     assert words in wrong.words
     assert len(report.results) == len(checks_of(sheet))
+
+
+def checked(tmp_path: Path, before: str, after: str, name: str = "backprop") -> Report:
+    """The command's report of a solution with a change."""
+    path = tmp_path / f"{find(name).stem}.py"
+    path.write_text(plant(fill(find(name).source, solution(find(name))), before, after))
+    return check(path)
+
+
+def test_a_worker_may_change_its_gradient_in_place(tmp_path: Path) -> None:
+    step = "step = gradient(params, batch)\n        step *= rate\n        params -= step"
+    sheet = find("averaging")
+    found = results(tmp_path, sheet, plant(solution(sheet), "params -= rate * gradient(params, batch)", step))
+    assert [result for result in found if not result.passed] == []
+
+
+def test_a_process_that_the_code_forks_writes_no_results(tmp_path: Path) -> None:
+    fork = 'if not hasattr(np, "once"):\n        np.once = 1\n        import os\n        os.fork()\n    '
+    report = checked(tmp_path, SIGMOID, fork + SIGMOID)
+    assert [result.passed for result in report.results] == [True] * 7
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (SIGMOID, "raise ValueError('x' * 5_000_000)", "x …"),
+        (SIGMOID, "return pdnn.nn.Module().forward(a)", "NotImplementedError in `sigmoid`"),
+        (SIGMOID, "class Mute(Exception):\n        __str__ = None\n    raise Mute", "whose __str__ fails"),
+        ("def sigmoid(a)", "Words = str\n\n\ndef sigmoid(a: Words)", "`Words` is not defined, line"),
+        ("SHEET = ", "import broken_helper\nSHEET = ", "'(' was never closed (broken_helper.py, line 3)"),
+    ],
+)
+def test_an_error_is_told_in_its_own_words(tmp_path: Path, before: str, after: str, words: str) -> None:
+    (tmp_path / "broken_helper.py").write_text("a = 1\nb = 2\nz = (\n")
+    report = checked(tmp_path, before, after)
+    wrong = next(result.words for result in report.results if not result.passed)
+    assert words in wrong and len(wrong) < 3000
+
+
+def test_text_and_complex_numbers_are_no_numbers() -> None:
+    for got in ("0.5", np.array([1 + 2j, 2])):
+        with pytest.raises(Wrong, match="not an array of numbers"):
+            same("a", got, np.ones(2) if isinstance(got, np.ndarray) else 0.5)
+
+
+def test_cells_of_notebooks_have_any_line_ends_and_what_they_import_from_the_future(tmp_path: Path) -> None:
+    cells = [
+        "print?\r\nfrom __future__ import annotations\r\n",
+        "def f(x: Unknown): return x\n",
+        "-" * 20_000 + "1",
+    ]
+    kept = [{"cell_type": "code", "source": [cell]} for cell in cells]
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": kept[:2]}))
+    assert Submission(tmp_path / "a.ipynb").f(3) == 3
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": kept}))
+    with pytest.raises(Wrong):
+        Submission(tmp_path / "a.ipynb")
 
 
 def test_a_function_with_other_arguments_is_told(tmp_path: Path) -> None:

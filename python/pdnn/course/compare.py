@@ -82,6 +82,8 @@ def _array(what: str, got: Any, shape: tuple[int, ...] | None = None) -> Array:
     if got is None:
         raise Wrong(f"{what} is None: is a `return` missing?")
     try:
+        if np.asarray(got).dtype.kind in "USc":  # text, or complex: they would become numbers
+            raise TypeError
         values = np.asarray(got, np.float64)
     except (TypeError, ValueError):
         raise Wrong(f"{what} is of type {type(got).__name__}, not an array of numbers") from None

@@ -6,13 +6,14 @@ end the process or never end.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -26,6 +27,8 @@ of the result."""
 
 TIME_IS_UP = 75
 """The exit code of a process in which a check took too long."""
+WORDS = 2_000
+"""Characters of a result: an exception of the student's code may have any number."""
 FAILED = 70
 """The exit code of a process in which the check itself failed."""
 
@@ -49,8 +52,13 @@ def examine(submission: Submission, sheet: Sheet) -> Iterator[Result]:
         except Wrong as wrong:
             result = Result(title(check), False, str(wrong))
         except BaseException as error:  # SystemExit, too, or whatever else the student's code raises
-            unusable = f"what your code returned can't be used: {type(error).__name__}: {error}"
-            result = Result(title(check), False, submission.explain(error) or unusable)
+            try:
+                words = submission.explain(error) or (
+                    f"what your code returned or imported can't be used: {type(error).__name__}: {error}"
+                )
+            except Exception:  # of its __str__
+                words = f"{type(error).__name__}, whose __str__ fails"
+            result = Result(title(check), False, words)
         yield result
 
 
@@ -64,7 +72,9 @@ class _Watchdog:
     def start(self, check: Check, submission: Submission) -> None:
         """A check begins, and the one before it has ended."""
         self.stop()
-        self._timer = threading.Timer(self._seconds, self._bark, [check, submission])
+        self._timer = threading.Timer(
+            min(self._seconds, threading.TIMEOUT_MAX), self._bark, [check, submission]
+        )
         self._timer.daemon = True
         self._timer.start()
 
@@ -85,9 +95,14 @@ class _Watchdog:
 
 def run(path: str, name: str, seconds: str, out: str) -> None:
     """Writes the results of a file, each as a line of JSON, to `out`, and ends the process."""
+    own = os.getpid()
     with Path(out).open("w", encoding="utf-8") as file:
 
         def write(result: Result) -> None:
+            if os.getpid() != own:  # what the student's code has forked, and not ended
+                os._exit(0)
+            if len(result.words) > WORDS:
+                result = replace(result, words=f"{result.words[:WORDS]} …")
             file.write(json.dumps(asdict(result)) + "\n")
             file.flush()
 
@@ -97,7 +112,8 @@ def run(path: str, name: str, seconds: str, out: str) -> None:
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(FAILED)
-    sys.stdout.flush()
+    with contextlib.suppress(Exception):  # the student's code may have closed it
+        sys.stdout.flush()
     os._exit(0)  # threads that the student's code has left waiting do not matter any more
 
 

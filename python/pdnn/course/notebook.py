@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _OF_IPYTHON = re.compile(
-    r"^([ \t]*)(?=%%?\w|!(?!=)|\?|[\w.]+\?\??[ \t]*$|[\w, ]+= *(?:!|%\w))(?:.*\\\n)*.*", re.MULTILINE
+    r"^([ \t]*)(?![ \t])(?=%%?\w|!(?!=)|\?|[\w.]+\?\??[ \t]*$|[\w, ]+= *(?:!|%\w))(?:.*\\\n)*.*", re.MULTILINE
 )
 """Lines that are no Python, with those that they go on in: magics, commands of the shell, questions. An
 operator that begins a line of Python, ``% n`` or ``!= n``, is none of them; nor is ``%n`` in a cell that is
@@ -89,11 +89,11 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
         if path.suffix == ".ipynb":
             text = path.read_text(encoding="utf-8-sig")
             return [
-                (f"cell {number}", _python("".join(cell["source"])))
+                (f"cell {number}", _python("".join(cell["source"]).replace("\r\n", "\n")))
                 for number, cell in enumerate(json.loads(text)["cells"], 1)
                 if cell["cell_type"] == "code"
             ]
-    except (KeyError, TypeError, ValueError, SyntaxError) as error:
+    except (LookupError, TypeError, ValueError, SyntaxError, RecursionError) as error:
         raise ValueError(
             f"{path}: is damaged ({type(error).__name__}: {error}); save it again, in UTF-8"
         ) from error
@@ -115,6 +115,6 @@ def _is_python(source: str) -> bool:
         warnings.simplefilter("ignore")  # of strings with wrong escapes: told when they are run
         try:
             ast.parse(source)
-        except (SyntaxError, ValueError):  # the latter, of a null byte
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # a null byte; nested too deep
             return False
     return True

@@ -45,13 +45,18 @@ class Submission:
         watch(self)
         module = sys.modules["__sheet__"] = ModuleType("__sheet__")
         self._namespace: dict[str, Any] = vars(module)
+        flags = 0  # of imports from __future__, which hold in the cells below, too
         for place, source in code_cells(path):
             name = f"<{path} {place}>" if place else str(path)
             self._places[name] = place
             linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
             try:
-                exec(compile(_definitions(source, name), name, "exec", dont_inherit=True), self._namespace)
+                code = compile(_definitions(source, name), name, "exec", flags, dont_inherit=True)
+                flags |= code.co_flags & annotations.compiler_flag
+                exec(code, self._namespace)
             except SyntaxError as error:
+                if error.filename != name:  # of a file that it imports: its name is in the words
+                    raise Wrong(self.explain(error) or str(error)) from error
                 raise Wrong(
                     f"this is no Python: {error.msg}, {self._line(name, error.lineno or 1)}"
                 ) from error
@@ -94,12 +99,17 @@ class Submission:
         names = [frame.f_code.co_name for frame, _ in frames if frame.f_code.co_filename in self._places]
         names = [name for name in names if not name.endswith(("comp>", "genexpr>"))] or names
         match error:
-            case NotImplementedError():
+            case NotImplementedError() if frames[-1][0].f_code.co_filename in self._places:
                 return f"`{names[-1]}` is still a TODO, {place}"
             case NameError(name=name) if name and names[-1] != "<module>":
                 return (
                     f"`{names[-1]}` uses `{name}`, which is neither an argument nor defined in it, {place}; "
                     "a function that reads what other cells have set is wrong as soon as they set it anew"
+                )
+            case NameError(name=name) if name:
+                return (
+                    f"`{name}` is not defined, {place}; the check runs only imports, functions, classes and "
+                    "constants in CAPITALS"
                 )
             case ValueError() if "read-only" in str(error):
                 return (

@@ -228,7 +228,7 @@ def hogwild(student: Submission) -> str:
         result: Array = 0.1 * current + batch
         params[...] += others
         states.append(current)
-        gradients.append(result)
+        gradients.append(result.copy())  # the worker may change its own in place
         return result
 
     rate, batches = 0.5, [1.0, 2.0, 3.0, 4.0]

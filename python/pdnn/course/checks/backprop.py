@@ -43,7 +43,7 @@ def _gradient(model: nn.Sequential, x: Array, labels: Array) -> list[Array]:
 
 
 def activations(student: Submission) -> str:
-    """Sigmoid and softmax, also of large numbers."""
+    """Sigmoid, and softmax also of large numbers."""
     a = read_only(np.array([[-2.0, 0, 1], [3, 0.5, -1]]))
     same("sigmoid(a)", student.sigmoid(a), sigmoid(a))
     got = np.asarray(returned("softmax", student.softmax(a)), np.float64)
@@ -57,7 +57,7 @@ def activations(student: Submission) -> str:
     if not np.isfinite(got).all():
         raise Wrong("softmax(s) overflows for values like 1000: subtract the largest of each row first")
     same("softmax(s) of values like 1000", got, softmax(large))
-    return "right, and stable"
+    return "right, and softmax is stable"
 
 
 def forward_pass(student: Submission) -> str:

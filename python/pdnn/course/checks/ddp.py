@@ -72,6 +72,8 @@ def sampled(student: Submission) -> str:
         raise Wrong("epoch 0 has another order the second time: it may depend on seed and epoch only")
     if orders[0] == orders[1]:
         raise Wrong("epochs 0 and 1 have the same order: use what set_epoch was told")
+    if [int(row) for row in student.RankSampler(N, 0, RANKS, 5)] != orders[0][0]:
+        raise Wrong("before set_epoch was called, the order is not that of epoch 0")
     other = [int(row) for row in student.RankSampler(N, 0, RANKS, 6)]
     if other == orders[0][0]:
         raise Wrong("seeds 5 and 6 give the same order")

@@ -128,6 +128,9 @@ def stepped(student: Submission) -> str:
         same(f"the gradient of stage {rank}", stage.dw, expected.dw, wrong)
     losses = {words: value for words, (_, value) in known.items()}
     same("the loss on the last rank", world[-1].result, loss, losses)
+    for number, each in enumerate(world[:-1]):
+        if each.result is not None:
+            raise Wrong(f"rank {number} returns a loss, too; only the last rank has one")
     sent = sum(rank.messages for rank in world)
     if sent != 2 * MICRO_BATCHES * (RANKS - 1):
         raise Wrong(f"{sent} messages on {RANKS} ranks, not {2 * MICRO_BATCHES * (RANKS - 1)}")
@@ -173,7 +176,7 @@ def coded(student: Submission) -> str:
         if s == 0 and back.any():
             raise Wrong(f"{what} come back as {back[back != 0][0]:g}")
         worst = int(error.argmax())
-        if error[worst] > 1.01 * s / 127:
+        if not error[worst] <= 1.01 * s / 127:  # nan, too
             raise Wrong(
                 f"{what}, of magnitude {s:.4g} at most: {values[worst]:.4g} comes back as {back[worst]:.4g}; "
                 "an int8 goes from −128 to 127, so 127 v / s fits, and signs stay"

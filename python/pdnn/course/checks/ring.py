@@ -25,7 +25,7 @@ def _digits(total: float, ranks: int) -> str | None:
         return None
     if abs(total * ranks - (10**ranks - 1) // 9) < 1e-9:
         return "is averaged, not summed: an all-reduce of pdnn's is the sum"
-    if total < 0 or total != int(total) or total >= 10**ranks:
+    if not 0 <= total < np.inf or total != int(total) or total >= 10**ranks:
         return f"is {total:g}, which is no sum of the ranks' values"
     times = [int(total) // 10**rank % 10 for rank in range(ranks)]
     lacks = [str(rank) for rank, count in enumerate(times) if count == 0]
@@ -71,16 +71,16 @@ def summed(student: Submission) -> str:
 
 def counted(student: Submission) -> str:
     """The ring sends the least that is possible, and the formula says how much."""
-    ranks, n = 4, 20
-    right = 8 * 2 * (ranks - 1) * n // ranks
-    known = {
-        "it is what a rank sends that sends all to all": 8.0 * n * (ranks - 1),
-        "it counts values, not bytes: 8 each": right / 8,
-        "a float64 has 8 bytes, not 4": right / 2,
-        "it counts one of the two phases": right / 2,
-        "each phase has p − 1 steps, not p": 8.0 * 2 * n,
-    }
-    same(f"ring_bytes({n}, {ranks})", student.ring_bytes(n, ranks), right, known)
+    for ranks, n in ((6, 24), (4, 20)):
+        right = 8 * 2 * (ranks - 1) * n // ranks
+        known = {
+            "it is what a rank sends that sends all to all": 8.0 * n * (ranks - 1),
+            "it counts values, not bytes: 8 each": right / 8,
+            "a float64 has 8 bytes, not 4": right / 2,
+            "it counts one of the two phases": right / 2,
+            "each phase has p − 1 steps, not p": 8.0 * 2 * n,
+        }
+        same(f"ring_bytes({n}, {ranks})", student.ring_bytes(n, ranks), right, known)
     did = on_ranks(student, ranks, lambda comm: student.ring_all_reduce(comm, np.ones(n)))
     for rank, each in enumerate(did):
         others = sorted({made.name for made in each.calls if made.peer is None})
