@@ -1,6 +1,9 @@
 #include "pdnn/optim/optimizer.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string_view>
 
 #include "pdnn/core/finite.hpp"
 #include "pdnn/kernels/table.hpp"
@@ -125,6 +128,16 @@ void Optimizer<T>::apply(Index offset, T* w, const T* g, Index n) {
 template <class T>
 void Optimizer<T>::scale_state(double factor) {
   for (AlignedArray<T>& array : state_) kernels::table<T>().scale(Part{}, count_, static_cast<T>(factor), array.data());
+}
+
+template <class T>
+std::size_t Optimizer<T>::state_hash() const {
+  auto hash = static_cast<std::size_t>(steps_);
+  for (const AlignedArray<T>& array : state_) {
+    const std::span<const std::byte> bytes = std::as_bytes(array.span());
+    hash = 31 * hash + std::hash<std::string_view>{}({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  return hash;
 }
 
 template <class T>

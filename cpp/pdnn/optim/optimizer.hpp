@@ -63,6 +63,8 @@ class Optimizer {
   std::vector<AlignedArray<T>>& state() { return state_; }
   /// Multiplies all of it, as where velocities contain a learning rate that changes.
   void scale_state(double factor);
+  /// A hash of steps and state, which tells whether they have changed.
+  std::size_t state_hash() const;
   /// The first of all gradients that is not finite and whose parameter is not frozen; their number if there is none.
   Index first_nonfinite(std::span<const T> grads) const;
   /// Σ w² of each group's parameters, w all of them, in an order that depends on the segments alone.

@@ -27,8 +27,9 @@ class Hogwild<T>::Worker {
         optimizer_(*own_optimizer_),
         engine_(job_, 1, capacity) {}
 
-  /// Takes over what the caller's worker holds, and forgets the last epoch.
-  void begin_epoch(const Worker& first) {
+  /// Takes over what the caller's worker holds, its optimizer's state only if that was `changed`, and forgets the last
+  /// epoch.
+  void begin_epoch(const Worker& first, bool changed) {
     sums = {};
     without_weight = 0;
     copied_at_ = 0;
@@ -36,7 +37,7 @@ class Hogwild<T>::Worker {
     if (this == &first) return;
     std::ranges::copy(first.job_.model.params->span(), job_.model.params->data());
     std::ranges::copy(first.job_.model.buffers->span(), job_.model.buffers->data());
-    optimizer_.follow(first.optimizer_);
+    changed ? optimizer_.follow(first.optimizer_) : optimizer_.set_segments(first.optimizer_.segments());
   }
 
   /// A gradient and an update from these rows. Before the update it is known whether they are finite.
@@ -203,7 +204,8 @@ void Hogwild<T>::begin_epoch(const EpochSums& before) {
   }
   comm_->barrier();
   if (comm_->rank() != 0) shared_.load(all, job_.model.params->data());
-  for (const auto& worker : workers_) worker->begin_epoch(*workers_[0]);
+  const bool changed = optimizer_.state_hash() != left_;
+  for (const auto& worker : workers_) worker->begin_epoch(*workers_[0], changed);
   if (comm_->rank() != 0) return;
   workers_[0]->sums.loss = before.loss;
   workers_[0]->sums.correct = before.correct;
@@ -219,6 +221,7 @@ void Hogwild<T>::end_epoch(EpochSums& sums) {
   sums.stopped = shared_.counters().stop.load(std::memory_order_relaxed);
   sums.updates += updates;
   sums.phases += workers_[0]->take_phases();
+  left_ = optimizer_.state_hash();
   EpochSums own;
   Index without_weight = 0;
   for (const auto& worker : workers_) {

@@ -36,6 +36,7 @@ class Hogwild : public Strategy<T> {
   SharedVector<T> shared_;
   threads::Team team_;
   std::vector<std::unique_ptr<Worker>> workers_;  // the first is the caller's thread
+  std::size_t left_ = 0;                          // the hash of the caller's optimizer state after an epoch
 };
 
 }  // namespace pdnn::strategy
