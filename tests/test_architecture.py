@@ -103,7 +103,7 @@ PYTHON_MAY_LOOK_AT = {
         *("_core", "comm", "store", "data", "strategies", "progress", "settings"),
         *("checkpoint", "epochs", "closures", "estimation", "copies"),
     ],
-    "trainer": ["data", "history", "checkpoint", "estimation", "settings", "fitting"],
+    "trainer": ["comm", "data", "history", "checkpoint", "estimation", "settings", "fitting"],
     "callbacks": ["checks", "files", "metrics", "store", "training", "trainer"],
     "sklearn": [
         *("_core", "core", "comm", "store", "nn", "optim", "data", "strategies", "estimate"),

@@ -16,6 +16,8 @@ _DTYPE = 'pass dtype="float64", "float32" or "bfloat16" when the outermost modul
 MODULE = {
     **PLACE,
     **dict.fromkeys(("double", "float", "half", "bfloat16"), _DTYPE),
+    **dict.fromkeys(("fit", "compile", "evaluate"), "pdnn.Trainer(model, loss, optimizer) has fit"),
+    "apply": "write for module in model.modules()",
     "zero_grad": "call zero_grad() of the optimizer, or write flat_gradients[...] = 0",
     "requires_grad_": "to keep parameters as they are, pass the optimizer the others only",
 }
@@ -31,6 +33,8 @@ TENSOR = {
     **{name: f"its array has one, tensor.data.{name}, without a gradient" for name in dir(np.ndarray)},
     **PLACE,
     "view": "write reshape",
+    "dim": "write ndim",
+    "numel": "write data.size",
     "size": "write shape",
     "grad": "only Parameters have one",
 }

@@ -266,6 +266,8 @@ class Epochs:
         what, end = "a gradient that a codec was to send", 0
         if element < 0:
             what = "the loss"
+            if self._training.loss.core_name == "BCELoss":
+                what += " (BCELoss is of probabilities, as nn.Sigmoid() gives; BCEWithLogitsLoss of others)"
         for name, parameter in self._training.model.named_parameters():
             end += parameter.size
             if 0 <= element < end:
@@ -273,8 +275,9 @@ class Epochs:
                 break
         whose = f" of rank {rank}" if rank >= 0 and self.comm.size > 1 else ""
         return (
-            f"fit: epoch {self._training.epoch}, step {step}{whose}: {what} is NaN or infinite; this update "
-            f"was not made, those before it were. {self._source.advice()}; "
+            f"fit: step {step} of the training, in epoch {self._training.epoch}, counted from 0{whose}: "
+            f"{what} is NaN or infinite; this update was not made, those before it were. "
+            f"{self._source.advice()}; "
             'on_nonfinite="skip" leaves such updates out'
         )
 

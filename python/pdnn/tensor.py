@@ -14,7 +14,7 @@ import numpy as np
 
 from pdnn.advice import TENSOR, Advising
 from pdnn.arrays import Array, ArrayInterface
-from pdnn.checks import unmasked
+from pdnn.checks import kind_of, unmasked
 from pdnn.recording import recording
 from pdnn.store import Parameter, Store
 
@@ -168,6 +168,9 @@ class Tensor(ArrayInterface, Advising):
     def __len__(self) -> int:
         return len(self.data)
 
+    def __bool__(self) -> bool:
+        return bool(self.data)  # of a single number; NumPy refuses others
+
     def __repr__(self) -> str:
         return f"Tensor({self.data!r})"
 
@@ -180,6 +183,9 @@ class Tensor(ArrayInterface, Advising):
         return float(self.data.item())
 
     __float__ = item
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.data.ndim == 0 else super().__format__(spec)
 
     def detach(self) -> Tensor:
         """The same values with nothing behind them."""
@@ -208,9 +214,13 @@ class Tensor(ArrayInterface, Advising):
         return _result(-self.data, [self], lambda dy: [-dy])
 
     def __sub__(self, other: Tensor | Array | float) -> Tensor:
+        if not isinstance(other, Real):
+            self._alike(other, "-")
         return self + -other
 
     def __rsub__(self, other: Tensor | Array | float) -> Tensor:
+        if not isinstance(other, Real):
+            self._alike(other, "-")
         return -self + other
 
     def __mul__(self, other: Tensor | Array | float) -> Tensor:
@@ -225,7 +235,7 @@ class Tensor(ArrayInterface, Advising):
 
     def __truediv__(self, other: float) -> Tensor:
         if not isinstance(other, Real):
-            raise TypeError(f"Tensor: / with {type(other).__name__}; it takes a number")
+            raise TypeError(f"Tensor: / with {kind_of(other)}; it takes a number")
         divisor = self.data.dtype.type(other)
         return _result(self.data / divisor, [self], lambda dy: [dy / divisor])
 
@@ -252,7 +262,7 @@ class Tensor(ArrayInterface, Advising):
     def _alike(self, other: object, operation: str) -> tuple[Tensor, Tensor]:
         """Both operands, of one shape and dtype: single numbers in the wider one, nothing is broadcast."""
         if not isinstance(other, (Tensor, np.ndarray)):
-            raise TypeError(f"Tensor: {operation} with {type(other).__name__}")
+            raise TypeError(f"Tensor: {operation} with {kind_of(other)}")
         if other.shape != self.shape or (other.dtype != self.dtype and self.ndim > 0):
             raise ValueError(
                 f"Tensor: {operation} of {self.dtype} {self.shape} and {other.dtype} {other.shape}; "

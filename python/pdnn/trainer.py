@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol
 import numpy.typing as npt
 
 from pdnn import checkpoint as checkpoints
+from pdnn.comm.threads import CURRENT
 from pdnn.data import BlockStream, PadCropFlip
 from pdnn.data.source import Data, data_of, epochs_may_come_second
 from pdnn.estimation import Estimation
@@ -220,6 +221,11 @@ class Trainer(Estimation):
         )
         data = train if isinstance(train, BlockStream) else data_of("train", train, y)
         watchers = _watchers(callbacks)
+        if self._joins_world and CURRENT.get() not in (None, self.comm):
+            raise ValueError(
+                "fit: this trainer was made outside the ranks that call it, and knows no other rank; make "
+                "model, optimizer and trainer in the function that each rank calls"
+            )
         with self._fit_alone():
             fitting = begin(self, data, validation, settings)
             with fitting.releasing():
@@ -251,6 +257,10 @@ class Trainer(Estimation):
             yield
         finally:
             fits.release()
+
+    def __repr__(self) -> str:
+        names = f"{type(self.loss).__name__}, {type(self.optimizer).__name__}"
+        return f"Trainer({names}, strategy {self.strategy}, {self.epoch} epochs)"
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(

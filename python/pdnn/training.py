@@ -21,8 +21,8 @@ from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.tensor_parallel import PartOfLinear
 from pdnn.optim import LRScheduler, Optimizer
+from pdnn.optim.groups import GROUP_KEYS
 from pdnn.optim.lr_scheduler import check_schedule
-from pdnn.optim.optimizer import GROUP_KEYS
 from pdnn.store import Array
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Training:
         if on_nonfinite not in ON_NONFINITE:
             words = ", ".join(map(repr, ON_NONFINITE))
             raise ValueError(f"Trainer: on_nonfinite={on_nonfinite!r}; expected one of {words}")
-        self.comm = world() if comm is None else comm
+        self.comm, self._joins_world = world() if comm is None else comm, comm is None
         self.wants_auto, self.wants_fastest = strategy == "auto", strategy == "fastest"
         self.choice: AutoChoice | Choice | None = None
         self.strategy = strategies.choose("auto" if self.wants_fastest else strategy, self.comm, reproducible)

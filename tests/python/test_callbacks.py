@@ -397,3 +397,27 @@ def test_a_hook_that_fit_does_not_call_is_refused(name: str) -> None:
     ):
         type("Own", (Callback,), {name: lambda self, *arguments: None})
     type("Own", (Callback,), {"on_improvement": lambda self: None})
+
+
+def test_a_best_model_is_that_of_the_file(tmp_path: Path) -> None:
+    """A file of another training, or a better epoch before the callback, counted as written."""
+    path, rng = tmp_path / "best.safetensors", np.random.default_rng(0)
+    x, y = rng.normal(size=(40, 8)), rng.integers(0, 3, 40)
+    nn.Sequential(nn.Linear(8, 5), nn.Linear(5, 3)).save(path)
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3), dtype="float64", seed=0)
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    trainer = pdnn.Trainer(model, nn.CrossEntropyLoss(), sgd, strategy="serial")
+    trainer.fit(x, y, epochs=20, batch_size=8, verbose=False)
+    sgd.param_groups[0]["lr"] = 3.0
+    for _ in range(2):
+        best = ModelCheckpoint(path, "val_loss")
+        trainer.fit(x, y, epochs=2, batch_size=8, validation=(x, y), callbacks=[best], verbose=False)
+        kept = pdnn.load_model(path)
+        assert next(iter(kept.parameters())).shape == (8, 16) and best.best_epoch >= 20
+        other = pdnn.Trainer(
+            kept, nn.CrossEntropyLoss(), optim.SGD(kept.parameters(), lr=1), strategy="serial"
+        )
+        assert other.evaluate(x, y)["loss"] == best.best
+        trainer.fit(x, y, epochs=3, batch_size=8, validation=(x, y), verbose=False)
+    with pytest.raises(ValueError, match="it keeps one file, the best"):
+        ModelCheckpoint("m-{epoch:02d}.h5")

@@ -859,3 +859,28 @@ def test_floats_of_other_types_are_refused(dtype: str) -> None:
     for call in (nn.ReLU(), lambda x: nn.MSELoss()(x, Y)):
         with pytest.raises(TypeError, match="expected float32 or float64"):
             call(X.astype(dtype))
+
+
+def test_only_a_single_number_is_true_or_false() -> None:
+    y = pdnn.Tensor(np.zeros((2, 3)))
+    assert not y.sum() and (y + 1).sum()
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(y)
+
+
+def test_operations_are_told_by_their_own_names() -> None:
+    y = pdnn.Tensor(np.zeros((2, 3)))
+    for wrong, said in ((np.zeros((2, 2)), "- of"), ([1], "- with list"), (None, "- with NoneType")):
+        for call in (lambda w: y - w, lambda w: y.__rsub__(w)):
+            with pytest.raises((TypeError, ValueError), match=f"Tensor: {said}"):
+                call(wrong)
+    torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch")
+    with pytest.raises(TypeError, match=r"\+ with torch.Tensor"):
+        y + torch.zeros(2, 3)
+
+
+def test_a_single_number_is_formatted_as_one() -> None:
+    loss = nn.MSELoss()(pdnn.Tensor(np.ones((2, 1))), np.zeros((2, 1)))
+    assert f"{loss:.3f}" == "1.000" and f"{loss}" == str(loss)
+    with pytest.raises(TypeError, match="unsupported format"):
+        f"{pdnn.Tensor(np.zeros(2)):.3f}"

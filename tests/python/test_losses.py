@@ -204,3 +204,35 @@ def test_labels_that_change_during_a_fit_change_nothing(labels: Any) -> None:
     got.fit((X, changed), 3, callbacks=[Change()], verbose=False)
     assert (changed == 50_000_000).all()
     np.testing.assert_array_equal(got.model.flat_parameters, want.model.flat_parameters)
+
+
+@pytest.mark.parametrize("loss", [nn.BCELoss(), nn.BCEWithLogitsLoss()], ids=repr)
+def test_targets_that_are_no_probabilities_are_refused(loss: nn.Loss) -> None:
+    """The loss fell without end."""
+    mask = 255 * np.eye(4, dtype=np.uint8)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), dtype="float64", seed=0)
+    said = r"targets of row 0 are \[255.*expected numbers from 0 to 1; divide"
+    with pytest.raises(ValueError, match=said):
+        loss(model(np.ones((4, 3))), mask[:, [0, 0, 1, 1]])
+    trainer = pdnn.Trainer(model, loss, optim.SGD(model.parameters(), lr=0.1), strategy="serial")
+    with pytest.raises(ValueError, match=said):
+        trainer.fit(np.ones((4, 3)), mask.astype(np.float64), epochs=1, verbose=False)
+    loss(model(np.ones((4, 3))), np.full((4, 4), np.nan))
+
+
+def test_a_loss_of_probabilities_says_so_where_it_is_nan() -> None:
+    model = nn.Sequential(nn.Linear(3, 1), dtype="float64", seed=0)
+    trainer = pdnn.Trainer(model, nn.BCELoss(), optim.SGD(model.parameters(), lr=9.0), strategy="serial")
+    with pytest.raises(FloatingPointError, match=r"BCELoss is of probabilities, as nn\.Sigmoid\(\) gives"):
+        trainer.fit(9 * np.ones((4, 3)), np.zeros(4, np.int64), epochs=9, verbose=False)
+
+
+def test_only_integer_classes_are_ignored() -> None:
+    loss = nn.CrossEntropyLoss(ignore_index=1)
+    model = nn.Sequential(nn.Linear(3, 3), dtype="float64", seed=0)
+    for rows in (np.eye(3), np.eye(3, dtype=np.float32)):
+        with pytest.raises(ValueError, match="ignore_index 1 with labels that are float"):
+            loss(model(np.ones((3, 3))), rows)
+        with pytest.raises(ValueError, match="step: ignore_index 1 with"):
+            model.step(np.ones((3, 3)), rows, loss, optim.SGD(model.parameters(), lr=0.1))
+    loss(model(np.ones((3, 3))), np.eye(3, dtype=np.int64))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import time
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,7 @@ import pytest
 
 import pdnn
 from pdnn import models, nn, optim
+from pdnn.comm import run_threads
 from processes import Completed
 
 
@@ -305,3 +307,34 @@ model.predict(x[:1])
 assert mebibytes() - before < 80, mebibytes()
 """
     run_python(["-c", code], timeout=60)
+
+
+def test_ranks_that_are_threads_draw_seeds_of_their_own() -> None:
+    """They drew from one counter, and the model of all was that of whichever came first."""
+
+    def job() -> list[float]:
+        time.sleep(0.02 * (1 - pdnn.world().rank))  # rank 1 comes first
+        return [float(nn.Sequential(nn.Linear(2, 2)).flat_parameters.sum()) for _ in range(2)]
+
+    pdnn.manual_seed(0)
+    first, second = run_threads(job, 2)
+    pdnn.manual_seed(0)
+    assert first == second == [float(nn.Sequential(nn.Linear(2, 2)).flat_parameters.sum()) for _ in range(2)]
+
+
+@pytest.mark.parametrize("container", [list, tuple, dict])
+def test_modules_in_a_container_of_python_are_told(container: type) -> None:
+    """They were no parts: neither trained nor saved."""
+
+    class Net(nn.Module):
+        def __init__(self, parts: bool) -> None:
+            super().__init__()
+            layers = [nn.Linear(3, 3), nn.Linear(3, 3)]
+            self.blocks = dict(enumerate(layers)) if container is dict else container(layers)
+            self.head = nn.Linear(3, 1)
+            if parts:
+                self.first, self.second = layers
+
+    with pytest.raises(TypeError, match=rf"Net\.blocks: modules in a {container.__name__} are no parts of a"):
+        list(Net(False).parameters())
+    assert len(list(Net(True).parameters())) == 6

@@ -63,7 +63,9 @@ def same(one: list[Any], other: list[Any]) -> bool:
 @pytest.mark.parametrize("strategy", ["serial", "team:2", "pool:2/3", "hogwild:1"])
 def test_the_step_is_undone_and_told(strategy: str, rule: str) -> None:
     told, has, _ = fit(strategy, rule, BROKEN)
-    assert told.startswith(f"fit: epoch 0, step {STEP}: the loss is NaN or infinite")
+    assert told.startswith(
+        f"fit: step {STEP} of the training, in epoch 0, counted from 0: the loss is NaN or infinite"
+    )
     before = STEP * BATCH
     assert same(has, fit(strategy, rule, X[:before], Y[:before])[1])
     assert np.isfinite(has[0]).all()
@@ -108,7 +110,9 @@ def test_ranks_that_step_together_are_told_alike(strategy: Any, ranks: int, rule
     broken = pdnn.run(fit, strategy, rule, BROKEN, ranks=ranks, backend="threads")
     plain = pdnn.run(fit, strategy, rule, X[:before], Y[:before], ranks=ranks, backend="threads")
     for (told, has, _), (silent, wanted, _) in zip(broken, plain, strict=True):
-        assert told.startswith(f"fit: epoch 0, step {STEP}: the loss is NaN or infinite")
+        assert told.startswith(
+            f"fit: step {STEP} of the training, in epoch 0, counted from 0: the loss is NaN or infinite"
+        )
         assert not silent and same(has, wanted)
 
 

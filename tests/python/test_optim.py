@@ -581,3 +581,44 @@ def test_state_goes_from_one_optimizer_to_another() -> None:
 def test_ranks_that_update_otherwise_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         run_threads(lambda: on_ranks(change), 2)
+
+
+@pytest.mark.parametrize("first", ["step", "zero_grad"])
+def test_a_group_that_is_appended_may_be_an_iterator(first: str) -> None:
+    """It was empty from the second step on."""
+    model = models.mlp([2, 2, 2], seed=1)
+    own = list(model.parameters())
+    sgd, before = optim.SGD(own[2:], lr=0.1), model.flat_parameters.copy()
+    sgd.param_groups.append({"params": iter(own[:2]), "lr": 0.1, "weight_decay": 0.0})
+    if first == "zero_grad":
+        sgd.zero_grad()
+    for _ in range(2):
+        model.flat_gradients[...] = 1
+        sgd.step()
+    np.testing.assert_allclose(before - model.flat_parameters, 0.2, rtol=1e-5)
+    sgd.param_groups.append({"lr": 0.1, "weight_decay": 0.0})
+    with pytest.raises(ValueError, match='no "params"'):
+        sgd.step()
+
+
+def test_a_schedule_of_fewer_groups_says_so() -> None:
+    first, second = models.mlp([2, 2]).parameters()
+    sgd = optim.SGD([first], lr=0.1)
+    schedule = optim.StepLR(sgd, 2)
+    schedule.step()
+    sgd.param_groups.append({"params": [second], "lr": 0.1, "weight_decay": 0.0})
+    with pytest.raises(ValueError, match="2 parameter groups, 1 when this schedule was made"):
+        schedule.step()
+    assert schedule.last_epoch == 1 == optim.StepLR(sgd, 2, last_epoch=0).last_epoch
+
+
+def test_optimizers_and_schedules_show_their_numbers() -> None:
+    sgd = optim.SGD(models.mlp([2, 2]).parameters(), lr=0.1, momentum=0.9)
+    assert repr(sgd) == "SGD(momentum=0.9, nesterov=False, lr=0.1, weight_decay=0.0 of 2 parameters)"
+    assert repr(optim.StepLR(sgd, 2)) == "StepLR(last_epoch=0, lr=[0.1])"
+
+
+def test_clipping_says_what_it_takes() -> None:
+    for wrong, said in ((nn.Sequential(nn.Linear(2, 2)), "Linear"), ([3], "int")):
+        with pytest.raises(TypeError, match=f"clip_grad: got {said}, expected Parameters"):
+            nn.utils.clip_grad_norm_(wrong, 1.0)  # type: ignore[arg-type]

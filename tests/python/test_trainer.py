@@ -24,8 +24,9 @@ import reference
 from ctrl_c import ctrl_c
 from pdnn import models, nn, optim, strategies
 from pdnn.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from pdnn.comm import run_threads
 from pdnn.comm.ending import end_the_job_on_errors
-from pdnn.data import Dataset, Subset
+from pdnn.data import DataLoader, Dataset, Subset
 from pdnn.history import History
 
 RNG = np.random.default_rng(0)
@@ -549,3 +550,27 @@ def test_what_may_change_between_fits_is_checked_as_at_first() -> None:
     other.clip_norm, other.clip_value = 1.0, 1.0
     with pytest.raises(ValueError, match="clip_norm and clip_value"):
         fit(other)
+
+
+def test_a_trainer_of_no_rank_is_refused_by_ranks() -> None:
+    """Each trained the one model, one after the other."""
+    model = nn.Sequential(nn.Linear(2, 1), seed=0)
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    outside = pdnn.Trainer(model, nn.MSELoss(), sgd)
+    with pytest.raises(ValueError, match="made outside the ranks that call it"):
+        run_threads(lambda: outside.fit(np.ones((4, 2)), np.ones(4), epochs=1, verbose=False), 2)
+    outside.fit(np.ones((4, 2)), np.ones(4), epochs=1, verbose=False)
+    assert repr(outside).startswith("Trainer(MSELoss, SGD, strategy ") and repr(outside).endswith(
+        ", 1 epochs)"
+    )
+
+
+def test_a_loader_is_told_to_be_taken_apart() -> None:
+    model = nn.Sequential(nn.Linear(2, 1), seed=0)
+    trainer = pdnn.Trainer(model, nn.MSELoss(), optim.SGD(model.parameters(), lr=0.1))
+    loader = DataLoader(Dataset(np.ones((4, 2)), np.ones(4)), 2)
+    assert repr(loader).endswith(", batch_size=2, shuffle=False)")
+    with pytest.raises(TypeError, match=r"got DataLoader, .*; pass its \.dataset"):
+        trainer.fit(loader, epochs=1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="shuffle is 'no', expected True or False"):
+        DataLoader(loader.dataset, 2, shuffle="no")  # type: ignore[arg-type]

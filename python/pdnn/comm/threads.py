@@ -51,7 +51,7 @@ def run_threads(function: Callable[[], Result], ranks: int) -> list[Result]:
     TypeError, ValueError
         If ranks is no integer, or less than 1.
     """
-    with_integer(Header("run"), "ranks", ranks, 1).check()
+    with_integer(Header("run_threads"), "ranks", ranks, 1).check()
     group = _core.ThreadGroup(ranks)
     results: dict[int, Result] = {}
     errors: list[BaseException] = []
@@ -100,8 +100,8 @@ def _start(thread: threading.Thread, rank: int, ranks: int) -> None:
         thread.start()
     except RuntimeError as error:
         raise RuntimeError(
-            f"run: the thread of rank {rank} of {ranks} could not be started: {error}; use fewer ranks, or "
-            "let this process have more threads and memory (ulimit -u, ulimit -v, a limit of pids)"
+            f"run_threads: the thread of rank {rank} of {ranks} could not be started: {error}; use fewer "
+            "ranks, or let this process have more threads and memory (ulimit -u, ulimit -v, a limit of pids)"
         ) from error
 
 

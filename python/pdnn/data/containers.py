@@ -76,7 +76,7 @@ def to_samples(where: str, given: Any, plain: bool = True) -> Converted:
     if x.ndim < 2:
         raise ValueError(
             f"{where}: x has shape {x.shape}, expected (n, ...) with one sample a row; "
-            "for one feature pass x[:, None]"
+            "for one sample pass x[None], for one feature x[:, None]"
         )
     values: Any = x.data if is_sparse(x) else x
     if kind in (np.int64, np.uint64) and values.size and max(-int(values.min()), int(values.max())) > 2**53:

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pdnn.checks import integer, kind_of
+from pdnn.checks import flag, integer, kind_of
 from pdnn.data.batches import cut
 from pdnn.data.blocks import Ahead, BlockStream, blocks_of
 from pdnn.data.checks import Indices, check_dtype, row_numbers
@@ -101,8 +101,8 @@ class DataLoader:
         check_augment("DataLoader", augment)
         self.dataset = dataset
         self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.drop_last = drop_last
+        self.shuffle = flag(self, "shuffle", shuffle)
+        self.drop_last = flag(self, "drop_last", drop_last)
         self.dtype = check_dtype("DataLoader", dtype)
         self.seed = integer(self, "seed", seed, 0)
         self.batch_sampler = batch_sampler
@@ -115,6 +115,9 @@ class DataLoader:
                 "DataLoader: a BlockStream's function orders its rows and changes its images; pass neither "
                 "sampler, batch_sampler nor augment"
             )
+
+    def __repr__(self) -> str:
+        return f"DataLoader({self.dataset!r}, batch_size={self.batch_size}, shuffle={self.shuffle})"
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the order of the next iteration, as when training is resumed; also that of a sampler."""

@@ -129,8 +129,10 @@ def data_of(where: str, data: Data | npt.ArrayLike, y: npt.ArrayLike | None = No
     if isinstance(data, tuple) and len(data) == 2:
         return Dataset(*data)
     if not isinstance(data, (Dataset, Subset)):
+        loader = isinstance(getattr(data, "dataset", None), (Dataset, Subset))
         raise TypeError(
-            f"{where}: got {kind_of(data)}, expected a Dataset, a Subset, (x, y), or x and y{blocks_of(data)}"
+            f"{where}: got {kind_of(data)}, expected a Dataset, a Subset, (x, y), or x and y"
+            f"{'; pass its .dataset' if loader else ''}{blocks_of(data)}"
         )
     return data
 

@@ -16,7 +16,7 @@ from pdnn.ddp.optimizer import DistributedOptimizer
 from pdnn.ddp.ranks import init
 from pdnn.nn.module import Module
 from pdnn.optim import LRScheduler, Optimizer
-from pdnn.optim.optimizer import GROUP_KEYS
+from pdnn.optim.groups import GROUP_KEYS
 from pdnn.store import Array
 
 Arguments = ParamSpec("Arguments")

@@ -27,7 +27,8 @@ class Embedding(Module):
     padding_idx : int, optional
         An index whose row is 0 at first and gets no gradient; below 0 it counts from the end.
     weight_init : Initializer, optional
-        See `pdnn.nn.init`; PyTorch's default, normal with standard deviation 1, unless given.
+        See `pdnn.nn.init`; PyTorch's default, normal with standard deviation 1, unless given. Its inputs
+        are num_embeddings, as those of a Linear on one-hot rows; for PyTorch they are embedding_dim.
 
     Attributes
     ----------

@@ -42,6 +42,8 @@ class Loss:
     takes_classes: ClassVar[bool] = True
     #: Whether a row has exactly one class, so that rows of integers must be one-hot.
     one_class_a_row: ClassVar[bool] = False
+    #: Whether targets that are no classes are probabilities, each by itself.
+    takes_probabilities: ClassVar[bool] = False
     #: Whether a single target of a row is that of all its outputs.
     one_target_a_row: bool = False
     #: The class of rows that do not count.
@@ -227,16 +229,18 @@ class BCELoss(Loss):
 
     Targets: values (n, outputs), one-hot integer rows, or classes (n,) (for a single output: 0 and 1, also
     as a column (n, 1)).
-    Logarithms are at least -100, as in torch.
+    Logarithms are at least -100, as in torch. Outputs outside [0, 1], as without a Sigmoid, give NaN.
     """
 
     core_name = "BCELoss"
+    takes_probabilities = True
 
 
 class BCEWithLogitsLoss(Loss):
     """Binary cross-entropy of sigmoid(y), computed from the logits y without overflow."""
 
     core_name = "BCEWithLogitsLoss"
+    takes_probabilities = True
     threshold = 0.0
 
 

@@ -16,7 +16,7 @@ from pdnn.files import safetensors
 from pdnn.moved import former
 from pdnn.nn import state_dict
 from pdnn.nn.eager import Runner, as_tensor
-from pdnn.nn.place import GATHERING, Place
+from pdnn.nn.place import GATHERING, Place, check_containers
 from pdnn.nn.seeds import next_seed
 from pdnn.nn.static import builds, runs_in_python
 from pdnn.store import Array as Array
@@ -154,8 +154,7 @@ class Module(Advising):
         if self._place is not None and not self._place.store.moved:
             return self._place.store.arithmetic
         asked = {module._dtype for module in self.modules() if module._dtype is not None}
-        homes = [handle.store for handle in self._named(Handle).values() if handle.store is not None]
-        asked |= {store.arithmetic for store in homes}
+        asked |= {own.store.arithmetic for own in self._named(Handle).values() if own.store is not None}
         if len(asked) > 1:
             raise ValueError(
                 f"{type(self).__name__}: its parts are {' and '.join(sorted(asked))}; a model has one dtype"
@@ -177,6 +176,7 @@ class Module(Advising):
         return self._place
 
     def _gather(self) -> None:
+        check_containers(list(self.modules()), Module)
         named = self._named(Handle)
         stores = {id(handle.store): handle.store for handle in named.values() if handle.store is not None}
         store = next(iter(stores.values()), None) if len(stores) == 1 else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
@@ -94,3 +94,17 @@ class Place:
                 f"{self.owner}: its parameters do not lie together, another module uses some of them"
             )
         return span
+
+
+def check_containers(modules: Sequence[object], kind: type) -> None:
+    """Raises TypeError if one has others in a list, tuple or dict, where they are no parts of it."""
+    for module in modules:
+        for name, value in tuple(vars(module).items()):
+            held = value.values() if isinstance(value, dict) else value
+            if isinstance(value, (list, tuple, dict)) and any(
+                isinstance(part, kind) and part not in modules for part in held
+            ):
+                raise TypeError(
+                    f"{type(module).__name__}.{name}: modules in a {type(value).__name__} are no parts of a "
+                    "model; put them into an nn.ModuleList, or make each an attribute"
+                )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import count
+from contextvars import ContextVar
 
 from pdnn.checks import integer
+from pdnn.comm.threads import CURRENT
 
 GOLDEN_RATIO = 0x9E3779B97F4A7C15
 """Of 2^64: its multiples lie far apart, so neighboring numbers give unrelated seeds."""
@@ -13,23 +14,34 @@ GOLDEN_RATIO = 0x9E3779B97F4A7C15
 class _Seeds:
     """What models without a seed of their own draw from: manual_seed's number, and how many came before."""
 
-    def __init__(self) -> None:
-        self.base = 0
-        self.models = count()
+    def __init__(self, base: int = 0, models: int = 0) -> None:
+        self.base, self.models = base, models
 
     def next(self) -> int:
-        return (self.base * GOLDEN_RATIO + next(self.models)) % 2**64
+        self.models += 1
+        return (self.base * GOLDEN_RATIO + self.models - 1) % 2**64
 
 
 _seeds = _Seeds()
+_rank_seeds: ContextVar[_Seeds | None] = ContextVar("pdnn_seeds", default=None)
+
+
+def _own() -> _Seeds:
+    """The process's; a rank that is a thread goes on from them by itself, as one that is a process does."""
+    if CURRENT.get() is None:
+        return _seeds
+    if (own := _rank_seeds.get()) is None:
+        own = _Seeds(_seeds.base, _seeds.models)
+        _rank_seeds.set(own)
+    return own
 
 
 def manual_seed(seed: int) -> None:
     """Makes the models built from here on reproducible; each gets another seed of the same sequence."""
-    _seeds.base = integer("manual_seed", "seed", seed)
-    _seeds.models = count()
+    own, base = _own(), integer("manual_seed", "seed", seed)
+    own.base, own.models = base, 0
 
 
 def next_seed() -> int:
     """The seed of a model that was given none."""
-    return _seeds.next()
+    return _own().next()

@@ -16,6 +16,7 @@ class Judge(Protocol):
 
     takes_classes: ClassVar[bool]
     one_class_a_row: ClassVar[bool]
+    takes_probabilities: ClassVar[bool]
 
     @property
     def one_target_a_row(self) -> bool:
@@ -42,6 +43,11 @@ def prepare_rows(
     rows: Array = np.asarray(y)
     if rows.ndim == 0:
         raise ValueError(f"{where}: labels have shape (), expected (n,) or (n, {outputs})")
+    if loss.ignore_index is not None and loss.ignore_index >= 0 and rows.dtype.kind == "f":
+        raise ValueError(
+            f"{where}: ignore_index {loss.ignore_index} with labels that are {rows.dtype}; it ignores "
+            "integer classes: give rows of probabilities a weight of 0 instead"
+        )
     weights = None if weight is None else row_weights(where, weight, len(rows))
     if loss.ignore_index is not None and rows.dtype.kind in "iub":
         if rows.shape[1:] == (outputs,) and _one_hot(rows):
@@ -107,6 +113,14 @@ def prepare_targets(where: str, y: Array, loss: Judge, outputs: int, dtype: str)
         if loss.one_class_a_row:
             raise ValueError(
                 f"{where}: integer labels of shape {y.shape} are not one-hot; pass probabilities as floats"
+            )
+    if loss.takes_probabilities and y.size and not (y.min() >= 0 and y.max() <= 1):
+        wrong = ((y < 0) | (y > 1)).any(axis=1)
+        if wrong.any():  # else NaN, which is told elsewhere
+            row = int(np.argmax(wrong))
+            raise ValueError(
+                f"{where}: targets of row {row} are {y[row].tolist()[:8]}, expected numbers from 0 to 1; "
+                "divide masks of 255 by 255, and give classes -1 and 1 as 0 and 1"
             )
     return np.ascontiguousarray(y, dtype=dtype)
 

@@ -7,7 +7,7 @@ from math import inf, sqrt
 
 import numpy as np
 
-from pdnn.checks import number, positive
+from pdnn.checks import kind_of, number, positive
 from pdnn.core import core_for
 from pdnn.store import Parameter
 
@@ -56,4 +56,10 @@ def clip_grad_value_(parameters: Parameter | Iterable[Parameter], clip_value: fl
 
 
 def _list(parameters: Parameter | Iterable[Parameter]) -> list[Parameter]:
-    return [parameters] if isinstance(parameters, Parameter) else list(parameters)
+    found = [parameters] if isinstance(parameters, Parameter) else list(parameters)
+    for each in found:
+        if not isinstance(each, Parameter):
+            raise TypeError(
+                f"clip_grad: got {kind_of(each)}, expected Parameters, as model.parameters() has them"
+            )
+    return found

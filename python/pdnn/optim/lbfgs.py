@@ -13,9 +13,9 @@ from pdnn.checks import integer
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.optim.closure_optimizer import ClosureOptimizer
+from pdnn.optim.groups import Params
 from pdnn.optim.inverse_hessian import InverseHessian, dot
 from pdnn.optim.line_search import Point, strong_wolfe
-from pdnn.optim.optimizer import Params
 from pdnn.optim.stepper import Stepper
 from pdnn.store import Array
 from pdnn.tensor import Tensor

@@ -39,6 +39,8 @@ class LRScheduler:
         The time t: how often `step` has been called.
     """
 
+    last_epoch: int
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self._check_optimizer(optimizer)
         begin = integer(self, "last_epoch", last_epoch, -1) + 1
@@ -84,6 +86,9 @@ class LRScheduler:
         """Advances by one step, or epoch: sets the groups' learning rates for the next."""
         self.step_to(self.last_epoch + 1)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(last_epoch={self.last_epoch}, lr={self.get_last_lr()})"
+
     def step_to(self, t: int) -> None:
         """Goes to time t.
 
@@ -92,7 +97,12 @@ class LRScheduler:
         TypeError, ValueError
             If t is no integer from 0.
         """
-        rates = self._rates(integer(self, "t", t, 0))
+        rates, groups = self._rates(integer(self, "t", t, 0)), len(self.optimizer.param_groups)
+        if len(rates) != groups:
+            raise ValueError(
+                f"{type(self).__name__}: the optimizer has {groups} parameter groups, {len(rates)} when this "
+                f"schedule was made; make a new one, with last_epoch={self.last_epoch - 1}"
+            )
         self.last_epoch = int(t)
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"] = rate

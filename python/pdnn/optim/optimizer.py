@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import inf
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
-from pdnn.checks import integer, kind_of, number
+from pdnn.checks import integer
 from pdnn.core import CoreOptimizer, core_for
 from pdnn.nn.losses import Loss
 from pdnn.nn.sequential import Sequential
 from pdnn.nn.state_dict import cast, check_mapping
+from pdnn.optim.groups import GROUP_KEYS, ParameterGroups, Params
 from pdnn.optim.stepper import Stepper
 from pdnn.store import Array, Parameter, Store
 
-Params: TypeAlias = Iterable[Parameter | Mapping[str, Any]]
 
-#: What a group may give beside its parameters; the rule's other numbers are the whole optimizer's.
-GROUP_KEYS = ("lr", "weight_decay")
-
-PARAMS = "only Parameters, as model.parameters() has them, or only dicts"
-
-
-class Optimizer:
+class Optimizer(ParameterGroups):
     """Base of the optimizers: parameter groups, each with its learning rate and weight decay.
 
     Copy or pickle it together with its model, as in ``copy.deepcopy((model, optimizer))``: the copy is of the
@@ -48,30 +41,19 @@ class Optimizer:
     _stepper: Stepper | None = None
 
     def __init__(self, params: Params, lr: float, weight_decay: float) -> None:
-        self.checked_number("lr", lr)
-        self.checked_number("weight_decay", weight_decay)
-        name = type(self).__name__
-        if not isinstance(params, Iterable):
-            raise TypeError(f"{name}: params is of type {kind_of(params)}, expected {PARAMS}")
-        groups = list(params)
-        if groups and isinstance(groups[0], Parameter):
-            groups = [{"params": groups}]
-        self.param_groups: list[dict[str, Any]] = []
-        for group in groups:
-            if not isinstance(group, Mapping):
-                raise TypeError(f"{name}: got {kind_of(group)}, expected {PARAMS}")
-            if "params" not in group:
-                raise ValueError(f'{name}: a parameter group has {sorted(group)}, and no "params"')
-            full = {"lr": lr, "weight_decay": weight_decay, **group}
-            full["params"] = self._checked(group["params"])
-            self._check_group(full)
-            self.param_groups.append(full)
-        if not self._groups_by_parameter():
-            raise ValueError(f"{name}: there are no parameters")
+        super().__init__(params, lr, weight_decay)
         self._core: CoreOptimizer | None = None  # the core's optimizer, of all parameters in _store
         self._store: Store | None = None
         self._synced: list[list[Any]] = []  # the groups that it knows
         self._carried: dict[str, Any] | None = None  # a copy's `state_dict` until its model has memory
+
+    def __repr__(self) -> str:
+        own = [f"{name}={getattr(self, name)!r}" for name in self.fixed]
+        groups = [
+            f"lr={group['lr']!r}, weight_decay={group['weight_decay']!r} of {len(group['params'])} parameters"
+            for group in self.param_groups
+        ]
+        return f"{type(self).__name__}({', '.join([*own, '; '.join(groups)])})"
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.fixed and name in vars(self):
@@ -82,40 +64,6 @@ class Optimizer:
                 f'{type(self).__name__}: {name} is its groups\'; set param_groups[0]["{name}"], and so on'
             )
         super().__setattr__(name, value)
-
-    def _checked(self, params: Any) -> list[Parameter]:
-        """A group's parameters; raises TypeError if one is none."""
-        found = list(params) if isinstance(params, Iterable) else [params]
-        for each in found:
-            if not isinstance(each, Parameter):
-                kind = kind_of(each)
-                raise TypeError(
-                    f"{type(self).__name__}: got {kind} in a parameter group, expected Parameters"
-                )
-        return found
-
-    def _check_group(self, group: Mapping[str, Any]) -> None:
-        """Raises TypeError or ValueError unless a group has its numbers, and no others."""
-        if unknown := group.keys() - {"params", "initial_lr", *GROUP_KEYS}:
-            raise ValueError(
-                f"{type(self).__name__}: a parameter group has unknown {sorted(unknown)}; "
-                f"a group may give {' and '.join(GROUP_KEYS)}, other numbers are the whole optimizer's"
-            )
-        for key in GROUP_KEYS:
-            by_schedule = key == "lr" and "initial_lr" in group
-            self.checked_number("lr that a schedule has set" if by_schedule else key, group.get(key))
-
-    def parameters(self) -> Iterator[Parameter]:
-        """Those of all groups."""
-        for group in self.param_groups:
-            yield from group["params"]
-
-    def _groups_by_parameter(self) -> dict[Parameter, int]:
-        """The number of each parameter's group; raises ValueError if one is in two."""
-        pairs = [(own, number) for number, group in enumerate(self.param_groups) for own in group["params"]]
-        if len(found := dict(pairs)) != len(pairs):
-            raise ValueError(f"{type(self).__name__}: a parameter appears twice")
-        return found
 
     # ---- by hand
 
@@ -289,7 +237,10 @@ class Optimizer:
         """
         handles = list(model.parameters())
         if stray := {id(own) for own in self.parameters()} - {id(handle) for handle in handles}:
-            raise ValueError(f"{type(self).__name__}: {len(stray)} of its parameters are not this model's")
+            raise ValueError(
+                f"{type(self).__name__}: {len(stray)} of its parameters are not this model's; "
+                "make the optimizer anew, of this model.parameters()"
+            )
         if self._core is None:
             core = core_for(model.dtype).Optimizer(model.flat_parameters.size, self.rule())
             self._core, self._store = core, handles[0].store
@@ -320,6 +271,7 @@ class Optimizer:
             If the parameters belong to no model, to several, or to another one than before, or a group's
             number is none from 0, or none that a group has.
         """
+        self.list_parameters()
         core, store = self.core, self._store
         groups = [
             [group.get("lr"), group.get("weight_decay"), len(group), *group["params"]]
@@ -383,10 +335,6 @@ class Optimizer:
     def config(self) -> dict[str, Any]:
         """The rule's own settings, which a checkpoint compares."""
         return {"type": type(self).__name__}
-
-    def checked_number(self, name: str, value: Any) -> float:
-        """The value; raises ValueError unless it is finite and at least 0, TypeError if it is no number."""
-        return number(self, name, value, "a number from 0", lambda found: 0 <= found < inf)
 
 
 def _place(parameter: Parameter) -> tuple[int, int]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from pdnn import _core
 from pdnn.checks import flag, number
-from pdnn.optim.optimizer import Optimizer, Params
+from pdnn.optim.groups import Params
+from pdnn.optim.optimizer import Optimizer
 
 __all__ = ["SGD", "Adam", "AdamW", "Lion", "RMSprop"]
 

@@ -15,8 +15,8 @@ from pdnn.nn.losses import Loss, check_loss
 from pdnn.nn.sequential import Sequential
 from pdnn.optim.batch_loss import BatchLoss, Solver
 from pdnn.optim.closure_optimizer import ClosureOptimizer
+from pdnn.optim.groups import Params
 from pdnn.optim.inverse_hessian import dot
-from pdnn.optim.optimizer import Params
 from pdnn.optim.stepper import converted, hooks_of, mode_of, refuse_hooks
 from pdnn.store import Array
 

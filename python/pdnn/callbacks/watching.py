@@ -1,46 +1,19 @@
-"""Callbacks: functions that run between epochs."""
+"""Callbacks that compare a value of each epoch with the best so far."""
 
 from __future__ import annotations
 
-import io
+import json
 import os
 from math import isnan
 from pathlib import Path
-from re import fullmatch
 
+from pdnn.callbacks.base import Callback
 from pdnn.checks import integer, number
-from pdnn.files.atomic import named
+from pdnn.files import safetensors
 from pdnn.metrics import rises
 from pdnn.store import Array
-from pdnn.trainer import HOOKS, Trainer
+from pdnn.trainer import Trainer
 from pdnn.training import Best
-
-
-class Callback:
-    """Base with empty hooks. Every rank runs its callbacks, with the same numbers.
-
-    Set ``trainer.stop_training = True`` to end training after the epoch; rank 0's wish counts.
-    """
-
-    def __init_subclass__(cls, **given: object) -> None:
-        """Refuses hooks that `fit` does not call, as ``on_epoch_begin``, by a TypeError."""
-        super().__init_subclass__(**given)
-        for name in vars(cls):
-            if fullmatch("on_.*_(begin|start|end)", name) and name not in HOOKS:
-                raise TypeError(f"{cls.__name__}: fit does not call {name}, but only {', '.join(HOOKS)}")
-
-    def on_train_begin(self, trainer: Trainer) -> None:
-        """Before the first epoch of a fit."""
-
-    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
-        """After each epoch (counted from 0), with its values as in `History.history`.
-
-        Training goes on with what it writes into the model. Where the ranks go on with models of their own
-        ("elastic-average", "average" between two averages) that is a ValueError.
-        """
-
-    def on_train_end(self, trainer: Trainer) -> None:
-        """After the last epoch of a fit, unless it failed."""
 
 
 class _Watching(Callback):
@@ -293,7 +266,7 @@ class ModelCheckpoint(_Watching):
     Attributes
     ----------
     best : float or None
-        The best value of the trainer's history; also of epochs before a resumed or second fit.
+        The value of the model in the file; also of epochs before a resumed or second fit.
     best_epoch : int
         When it was seen, counted from 0.
     """
@@ -306,10 +279,14 @@ class ModelCheckpoint(_Watching):
         min_delta: float = 0.0,
     ) -> None:
         super().__init__(monitor, mode, min_delta)
+        if "{" in os.fspath(path):
+            raise ValueError(
+                f"ModelCheckpoint: {path}: it keeps one file, the best; pass a name without {{}}"
+            )
         self.path = Path(path).absolute()
 
     def on_train_begin(self, trainer: Trainer) -> None:
-        """Remembers the best epoch so far, if its file is there.
+        """Remembers the best epoch so far, if its model is in the file.
 
         Raises
         ------
@@ -327,10 +304,18 @@ class ModelCheckpoint(_Watching):
 
     def _recall(self, trainer: Trainer, until: int) -> None:
         super()._recall(trainer, until)
-        if os.path.exists(self.path):
-            for epoch, value in enumerate(trainer.history.history.get(self.monitor, [])[:until]):
-                self._improves(epoch, {self.monitor: value})
-        self._until = until
+        name, epoch, value = self._written()
+        values = trainer.history.history.get(self.monitor, [])[:until]
+        if name == self.monitor and epoch < len(values) and values[epoch] == value:
+            self.best, self.best_epoch = value, epoch
+
+    def _written(self) -> tuple[str, int, float]:
+        """What the model in the file is the best of, its epoch and value; "" if it is none of this kind."""
+        try:
+            name, epoch, value = json.loads(safetensors.read(self.path)[1]["pdnn.best"])
+        except (KeyError, OSError, ValueError):
+            return "", 0, 0.0
+        return name, epoch, value
 
     def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
         """Writes the model if it is the best one.
@@ -342,59 +327,4 @@ class ModelCheckpoint(_Watching):
         """
         self._catch_up(trainer, epoch)
         if self._improves(epoch, logs) and trainer.comm.rank == 0:
-            trainer.model.save(self.path)
-
-
-class CSVLogger(Callback):
-    """Writes a line for each epoch to a CSV file, on rank 0: its number, from 1, and its values.
-
-    Each line is in the file when its epoch is over. That of an epoch which ranks repeat after the death of
-    another one is replaced; if rank 0 has died, it may be there twice.
-
-    Parameters
-    ----------
-    path : path
-        A relative one counts from the working directory of now.
-    append : bool
-        Whether lines are added to a file that is there; otherwise each fit begins a new one.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], append: bool = False) -> None:
-        self.path = os.path.abspath(path)  # of a number, which would be an open file's, an error
-        self.append = append
-        self._last = -1, 0  # the last line's epoch, and where it begins
-
-    def on_train_begin(self, trainer: Trainer) -> None:
-        """Begins a new file, or a new line of one to append to."""
-        self._last = -1, 0
-        if trainer.comm.rank == 0:
-            with open(self.path, "ab+" if self.append else "wb+") as file:
-                if file.seek(0, os.SEEK_END) > 0:
-                    file.seek(-1, os.SEEK_END)
-                    file.write(b"" if file.read() == b"\n" else b"\n")
-
-    def on_epoch_end(self, trainer: Trainer, epoch: int, logs: dict[str, float]) -> None:
-        """Adds the epoch's line.
-
-        Raises
-        ------
-        ValueError
-            If the file has other columns.
-        """
-        if trainer.comm.rank != 0:
-            return
-        import csv
-
-        with named(self.path), open(self.path, "a+", encoding="utf-8", newline="") as file:
-            if self._last[0] == epoch:
-                file.truncate(self._last[1])
-            self._last = epoch, file.seek(0, os.SEEK_END)
-            file.seek(0)
-            names, columns = next(csv.reader(file), []), ["epoch", *logs]
-            if names and names != columns:
-                raise ValueError(f"CSVLogger: {self.path} has the columns {names}, this fit has {columns}")
-            text = io.StringIO()
-            lines = csv.writer(text, lineterminator="\n")
-            lines.writerows([] if names else [columns])
-            lines.writerow([epoch + 1, *logs.values()])
-            file.write(text.getvalue())  # in one piece
+            trainer.model.save(self.path, {"pdnn.best": json.dumps([self.monitor, epoch, self.best])})
